@@ -329,7 +329,9 @@ pub mod recording {
 /// ```
 pub mod status {
     #[doc(inline)]
-    pub use pool::{SessionPlace, WorkerActivity, WorkerStatus};
+    pub use pool::{
+        IsolationStatus, MissingLayer, SessionPlace, WorkerActivity, WorkerStatus, WorkersIn,
+    };
     #[doc(inline)]
     pub use scheduler::{
         ErrorStatus, Latencies, MemoryStatus, Percentiles, Phase, ProgramErrorStatus, QueueDepth,

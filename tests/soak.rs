@@ -271,7 +271,7 @@ fn isolated(image: Image) -> Box<dyn InterpreterSource> {
         "setup": null,
     });
     let helper = process::Helper::from_env();
-    Box::new(ProcessSource::start(&image, &helper, load.to_string().into_bytes()).unwrap())
+    Box::new(ProcessSource::start(&image, &helper, load.to_string().into_bytes(), false).unwrap())
 }
 
 async fn start(deaths: &Arc<AtomicU64>) -> Scheduler {

@@ -21,6 +21,7 @@ mod lines;
 #[cfg_attr(not(feature = "monitor"), path = "monitor/absent.rs")]
 mod monitor;
 mod output;
+mod pool;
 mod progress;
 mod signals;
 mod stdout;

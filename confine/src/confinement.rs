@@ -30,7 +30,7 @@ pub struct Confinement<'a> {
     /// The process id of the parent, as the parent itself reads it. The process is killed when the
     /// parent's thread ends that forked it.
     pub parent: u32,
-    /// What the parent shares with its children; `None` if the process is to have namespaces of its
+    /// What the parent shares with its children; `None` if all namespaces of the process are to be its
     /// own, which takes longer and leaves out the one of process ids.
     pub separation: Option<&'a Separation>,
     /// Where the process writes the system call that it is killed for, in memory that it shares with

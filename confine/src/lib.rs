@@ -6,7 +6,8 @@
 //! [`CALLS`] doesn't list. A refused call ends the process with `SIGSYS`, and its parent learns which
 //! call that was from a [`RefusedCall`].
 //!
-//! The process that forks workers calls [`separate`] once, which makes namespaces for all of them.
+//! The process that forks workers calls [`use_one_heap`] first of all, and [`separate`] once, which
+//! makes namespaces for all of them.
 //!
 //! What the kernel doesn't offer is in the [`Report`]. On other systems than Linux on x86-64 with the
 //! GNU C library, that is everything.
@@ -20,7 +21,7 @@
 pub use call::{Answer, Argument, Call, Is, Rule};
 pub use confinement::{Confinement, Separation};
 pub use error::ConfineError;
-pub use process::{CALLS, confine, separate};
+pub use process::{CALLS, confine, separate, use_one_heap};
 pub use refused::RefusedCall;
 pub use report::{Layer, Report, State};
 

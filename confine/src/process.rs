@@ -22,6 +22,7 @@ use crate::error::ConfineError;
 use crate::report::{Layer, Report};
 use filters::Filters;
 
+pub use sys::use_one_heap;
 pub use table::CALLS;
 
 mod filters;
@@ -93,8 +94,8 @@ pub unsafe fn confine(confinement: &Confinement<'_>) -> Result<Report, ConfineEr
 }
 
 /// Makes namespaces for the children that the calling process forks from here on: they are in a network
-/// without interfaces, in an empty folder, and see no process but each other. The calling process
-/// itself is there as well, except for the process ids. It can open no file by name any more.
+/// without interfaces, and see no process but each other. The calling process itself is there as
+/// well, except for the process ids. Its files stay as they are; [`confine`] takes those of each child.
 ///
 /// The first process of a namespace of process ids is its init, and the namespace ends with it. So
 /// this forks a child that sleeps until its parent ends: [`Separation::keeper`].

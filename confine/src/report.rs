@@ -57,13 +57,8 @@ impl Layer {
     ];
 
     /// Those that [`separate`](crate::separate) applies, and workers inherit.
-    pub const INHERITED: [Self; 5] = [
-        Self::UserNamespace,
-        Self::NetworkNamespace,
-        Self::PidNamespace,
-        Self::IpcNamespace,
-        Self::MountNamespace,
-    ];
+    pub const INHERITED: [Self; 4] =
+        [Self::UserNamespace, Self::NetworkNamespace, Self::PidNamespace, Self::IpcNamespace];
 }
 
 impl fmt::Display for Layer {

@@ -45,6 +45,7 @@ pub use interpreter::image::store::{
     find as find_image, keys as image_keys, list as images, remove as remove_image,
 };
 pub use interpreter::image::{Image, ImageInfo};
+pub use interpreter::session::sent::SentSession;
 pub use interpreter::session::{PackedRest, PackedSession, SessionState};
 pub use interrupt::overdue::{OVERDUE_AFTER, Overdue};
 pub use interrupt::reason::StopReason;
@@ -55,7 +56,7 @@ pub use places::{
     PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT,
 };
 pub use run::functions::calls::cancellation::Cancellation;
-pub use run::functions::served::{Answer, ServedCalls};
+pub use run::functions::served::{Answer, Served, ServedCalls};
 pub use run::functions::{
     Callee, Delivery, HostCall, HostError, HostFunctions, InvalidFunction, Parameter,
     RecordedAnswer, RecordedCall, Recording, Reply, Room, RunId, Signature,

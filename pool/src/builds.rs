@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::ids::BuildId;
 use crate::interpreter::InterpreterSource;
+use crate::isolation::IsolationStatus;
 
 /// The name of the build that every pool has.
 pub const DEFAULT_PYTHON: &str = "default";
@@ -61,6 +62,11 @@ impl Builds {
     /// Returns the memory that the interpreters of each build share, in bytes, summed over builds.
     pub fn shared_bytes(&self) -> u64 {
         self.builds.iter().map(|build| build.source.shared_bytes()).sum()
+    }
+
+    /// Returns where the interpreters run, of all builds.
+    pub fn isolation(&self) -> IsolationStatus {
+        self.get(BuildId::default()).source.isolation()
     }
 
     /// Returns where the interpreters of a build come from.

@@ -1,8 +1,11 @@
 //! The seam to the engine: what a worker thread needs of an interpreter, and the pool of a source
 //! of interpreters.
 
+use std::sync::Arc;
+
 use engine::{Afterwards, Outcome, StartError};
 
+use crate::isolation::{IsolationStatus, ProcessMemory};
 use crate::task::Task;
 
 pub use parked::{Packed, Parked, ParkedState};
@@ -23,6 +26,11 @@ pub trait InterpreterSource: Send + Sync + 'static {
     /// Returns the memory that all its interpreters share, in bytes.
     fn shared_bytes(&self) -> u64 {
         0
+    }
+
+    /// Returns where its interpreters run.
+    fn isolation(&self) -> IsolationStatus {
+        IsolationStatus::default()
     }
 
     /// Converts a parked state to bytes. Blocks, and may temporarily take as much memory again.
@@ -93,6 +101,11 @@ pub trait Interpreter {
     /// when it was last reset, parked or attached. Runs since then may have copied more, up to the
     /// size of the image. Cheap.
     fn memory_bytes(&self) -> u64;
+
+    /// Returns what tells the memory of its process, if it has one of its own.
+    fn process_memory(&self) -> Option<Arc<dyn ProcessMemory>> {
+        None
+    }
 
     /// Returns whether the last run found its program compiled.
     fn had_code(&self) -> bool {

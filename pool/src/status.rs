@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::builds::DEFAULT_PYTHON;
 use crate::clock::now;
 use crate::ids::{JobId, SessionId, WorkerId};
+use crate::isolation::ProcessMemory;
 use crate::session::SessionCell;
 
 /// What a worker is doing.
@@ -79,6 +80,9 @@ pub struct WorkerStatus {
     /// The private memory of its interpreter when it was last ready, and the copy of its session's
     /// state, in bytes.
     pub memory_bytes: u64,
+    /// The memory of its process that no other process shares, in bytes, as the kernel counts it; at
+    /// most a second old. `None` if it has no process of its own.
+    pub process_private_bytes: Option<u64>,
     /// How often the sandbox failed on it, its own end included.
     pub failures: u64,
     /// The last of these failures.
@@ -98,6 +102,7 @@ impl WorkerStatus {
             jobs_served: 0,
             renewals: 0,
             memory_bytes: 0,
+            process_private_bytes: None,
             failures: 0,
             last_error: None,
         }
@@ -132,6 +137,7 @@ struct Entry {
     jobs_served: u64,
     renewals: u64,
     memory_bytes: u64,
+    process_memory: Option<Arc<dyn ProcessMemory>>,
     failures: u64,
     last_error: Option<String>,
     /// Its thread, which was left behind, has ended.
@@ -151,6 +157,7 @@ impl Entry {
             jobs_served: self.jobs_served,
             renewals: self.renewals,
             memory_bytes: self.memory_bytes,
+            process_private_bytes: None,
             failures: self.failures,
             last_error: self.last_error.clone(),
         }
@@ -198,6 +205,10 @@ impl BoardEntry {
         self.entry.lock().memory_bytes = bytes;
     }
 
+    pub(crate) fn set_process_memory(&self, memory: Option<Arc<dyn ProcessMemory>>) {
+        self.entry.lock().process_memory = memory;
+    }
+
     pub(crate) fn record_failure(&self, error: String) {
         let mut entry = self.entry.lock();
         entry.failures += 1;
@@ -217,6 +228,7 @@ impl Board {
             jobs_served: 0,
             renewals: 0,
             memory_bytes: 0,
+            process_memory: None,
             failures: 0,
             last_error: None,
             is_over: false,
@@ -246,10 +258,18 @@ impl Board {
     pub(crate) fn snapshot(&self) -> Vec<WorkerStatus> {
         let now = now();
         self.entries.retain(|_, entry| !entry.entry.lock().is_over);
-        let shown = self.entries.iter().map(|entry| entry.entry.lock().shown(*entry.key(), now));
+        let shown = self.entries.iter().map(|entry| {
+            let locked = entry.entry.lock();
+            (locked.shown(*entry.key(), now), locked.process_memory.clone())
+        });
         let mut workers: Vec<_> = shown.collect();
-        workers.sort_by_key(|worker| worker.worker);
-        workers
+        workers.sort_by_key(|(worker, _)| worker.worker);
+        // Asking the kernel takes time, so no lock is held any more.
+        let ask = |(mut worker, memory): (WorkerStatus, Option<Arc<dyn ProcessMemory>>)| {
+            worker.process_private_bytes = memory.and_then(|memory| memory.private_bytes());
+            worker
+        };
+        workers.into_iter().map(ask).collect()
     }
 }
 

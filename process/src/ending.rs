@@ -8,8 +8,8 @@ use engine::{Ending, Limits, Program, StopReason};
 use parking_lot::Mutex;
 
 use crate::clock::{after, has_come};
-use crate::interpreter::Worker;
 use crate::message::Down;
+use crate::remote::Worker;
 
 /// How long a worker may go on after it was told to stop its run.
 const STOPPING: Duration = Duration::from_secs(2);

@@ -3,6 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
+use engine::StartError;
+use pool::MissingLayer;
+
 /// There can be no worker processes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -32,10 +35,23 @@ pub enum ProcessError {
         /// The helper's error.
         what: String,
     },
+    /// The first worker doesn't start.
+    #[error("the first worker process doesn't start")]
+    Worker(#[source] StartError),
+    /// All layers of the wall were demanded, and the system doesn't offer some.
+    #[error(
+        "this system can't confine worker processes as fully as `process-strict` demands:\n{}\n\
+         Change that, or run without it by `--isolation process` (`Isolation::Process`)",
+        missing.iter().map(|layer| format!("- {layer}")).collect::<Vec<_>>().join("\n")
+    )]
+    Missing {
+        /// What it doesn't offer.
+        missing: Vec<MissingLayer>,
+    },
     /// The environment asks for an isolation that doesn't exist.
     #[error(
-        "`$HATCHERY_ISOLATION` is `{value}`, which is no isolation: set it to `threads` or `process`, \
-         or unset it"
+        "`$HATCHERY_ISOLATION` is `{value}`, which is no isolation: set it to `threads`, \
+         `process` or `process-strict`, or unset it"
     )]
     UnknownIsolation {
         /// The variable's value.

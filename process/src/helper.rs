@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use channel::Descriptors;
-use confine::RefusedCall;
+use confine::{RefusedCall, Separation};
 use engine::Image;
 
 use crate::error::ProcessError;
@@ -64,6 +64,7 @@ pub fn be_helper(load: impl FnOnce(&[u8]) -> Result<Image, String>) {
         ASKED.store(true, Ordering::Relaxed);
         return;
     }
+    confine::use_one_heap();
     let (input, output) = system::inherited();
     let code = match serve(UnixStream::from(input), Descriptors::from_socket(output), load) {
         Ok(()) => 0,
@@ -86,8 +87,13 @@ fn serve(
         Err(what) => return write(&mut stream, &HelperEvent::NotLoaded { what }),
     };
     let key = image.info().key.clone();
+    // With threads of its own it couldn't; each worker then has namespaces of its own.
+    let separation = confine::separate()
+        .inspect_err(|error| tracing::warn!(%error, "workers see the process ids of the system"))
+        .ok();
     let mut forks = Forks {
         image,
+        separation,
         process: std::process::id(),
         ended: EndedChildren::watch()?,
         words: SharedWords::new()?,
@@ -113,6 +119,8 @@ fn serve(
 
 struct Forks {
     image: Image,
+    /// The namespaces that all workers share.
+    separation: Option<Separation>,
     /// This process's id.
     process: u32,
     ended: EndedChildren,
@@ -144,6 +152,7 @@ impl Forks {
                 };
                 let outside = Outside {
                     parent: self.process,
+                    separation: self.separation.as_ref(),
                     refused: self.words.of(worker),
                     left: &[stream.as_fd(), files.as_fd(), self.ended.as_fd()],
                 };
@@ -166,7 +175,12 @@ impl Forks {
     }
 
     fn reap(&mut self, stream: &mut UnixStream) -> io::Result<()> {
+        let keeper = self.separation.as_ref().and_then(Separation::keeper);
         while let Some((pid, how)) = system::reap() {
+            if keeper == Some(pid.cast_unsigned()) {
+                // All workers end with it, and none can be forked any more.
+                return Err(io::Error::other(format!("the init of the workers has ended: {how}")));
+            }
             if let Some(worker) = self.workers.remove(&pid) {
                 let how = match RefusedCall::read(self.words.of(worker)) {
                     Some(call) => format!("{how} ({call})"),

@@ -1,40 +1,25 @@
 //! The pool's seam: an interpreter that is in a worker process.
 
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use channel::{Descriptors, Error, Receiver, Sender};
+use channel::{Error, MOST_DESCRIPTORS, Receiver};
 use engine::{
-    Afterwards, Cause, Image, Mount, Outcome, SandboxFailure, SentProgram, ServedCalls,
+    Afterwards, Cause, Image, Mount, Outcome, SandboxFailure, SentProgram, Served, ServedCalls,
     SessionError, SessionState, StartError, Verdict,
 };
 use parking_lot::Mutex;
-use pool::{Interpreter, Parked, ParkedState, Task};
+use pool::{Interpreter, Parked, ProcessMemory, Task};
 
 use crate::clock::{after, has_come};
 use crate::ending::EndsRun;
 use crate::handle::{Born, HelperHandle};
-use crate::life::Life;
-use crate::message::{Done, Down, Facts, Order, StateAsk, Up};
-use crate::states::{self, GoneState};
-use crate::stream::write;
-use crate::system::wait_readable;
-
-/// How often a worker is looked at while nothing comes from it.
-const GLANCE: Duration = Duration::from_millis(500);
-
-/// How long a worker may be silent when it is asked for a sign of life.
-const SILENCE: Duration = Duration::from_secs(3);
-
-/// How long a frame may wait for space in a worker's ring.
-const SENDING: Duration = Duration::from_secs(3);
-
-/// How fast a kept state comes at least, in bytes per second, once the worker has begun.
-const FETCHING: u64 = 64 << 20;
+use crate::kept::{Kept, KeptState, lent, settled};
+use crate::memory::Memory;
+use crate::message::{Done, Down, Facts, Order, Up};
+use crate::remote::{GLANCE, SILENCE, Worker};
+use crate::states;
 
 /// An interpreter in a worker process, as the pool sees it.
 #[derive(Debug)]
@@ -43,25 +28,14 @@ pub(crate) struct ProcessInterpreter {
     worker: Arc<Worker>,
     receiver: Receiver,
     facts: Facts,
+    report: confine::Report,
+    memory: Option<Arc<Memory>>,
     runs: u64,
     kept: u64,
     /// The folders that programs of its present state were lent, by their numbers.
     folders: Vec<Arc<Mount>>,
     /// The copies that the worker keeps.
     copies: Vec<Weak<Kept>>,
-}
-
-/// The process, as all see it that hold something of it.
-#[derive(Debug)]
-pub(crate) struct Worker {
-    number: u64,
-    helper: Arc<HelperHandle>,
-    sender: Mutex<Sender>,
-    files: Descriptors,
-    states: Mutex<(UnixStream, Descriptors)>,
-    life: Arc<Life>,
-    /// It was killed since it went on after it was told to stop.
-    pub(crate) was_stopped: AtomicBool,
 }
 
 impl ProcessInterpreter {
@@ -86,31 +60,45 @@ impl ProcessInterpreter {
             worker: Arc::new(worker),
             receiver: end.receiver,
             facts: Facts::default(),
+            report: confine::Report::default(),
+            memory: None,
             runs: 0,
             kept: 0,
             folders: Vec::new(),
             copies: Vec::new(),
         };
+        let mut told = None;
         let finished = started.finish(
             || None,
             |up| match up {
-                Up::Confined(report) => {
-                    for (layer, why) in report.missing() {
-                        tracing::debug!(
-                            ?layer,
-                            why,
-                            "a worker process is less confined than it could be"
-                        );
-                    }
+                Up::Confined(report) if told.is_none() => {
+                    told = Some(report);
                     Ok(())
                 }
                 _ => Err("it said something before its first order"),
             },
         );
-        match finished {
-            Ok(Done::Well) => Ok(started),
-            other => Err(started.failed(other)),
+        let memory = started.worker.files.receive(1).ok().and_then(|mut files| files.pop());
+        match (finished, told, memory) {
+            (Ok(Done::Well), Some(report), Some(memory)) => {
+                started.report = report;
+                started.memory = Some(Arc::new(Memory::new(memory)));
+                Ok(started)
+            }
+            (Ok(Done::Well), ..) => {
+                Err(started.failed(Err(started.worker.end("it didn't say how it is confined"))))
+            }
+            (other, ..) => Err(started.failed(other)),
         }
+    }
+
+    /// Returns which layers of the wall stand around the worker.
+    pub(crate) fn report(&self) -> &confine::Report {
+        &self.report
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        !self.worker.life.has_ended()
     }
 
     /// Gives an order that isn't a run, and waits until it was carried out.
@@ -176,8 +164,7 @@ impl ProcessInterpreter {
                     }
                     self.worker.send(&Down::Ping)?;
                 }
-                Err(Error::Closed) => return Err(self.worker.life.how()),
-                Err(error) => return Err(self.worker.end(&error.to_string())),
+                Err(error) => return Err(self.worker.failed(&error)),
             }
         }
     }
@@ -200,10 +187,9 @@ impl ProcessInterpreter {
             if !program.functions.is_empty() {
                 // It ends with the calls.
                 scope.spawn(|| {
-                    while let Some(answers) = calls.wait(None) {
-                        if !answers.is_empty()
-                            && worker.send(&Down::Answers { run, answers }).is_err()
-                        {
+                    while let Some(Served { answers, freed }) = calls.wait(None) {
+                        let is_news = !answers.is_empty() || !freed.is_empty();
+                        if is_news && worker.send(&Down::Answers { run, answers, freed }).is_err() {
                             return;
                         }
                     }
@@ -221,11 +207,11 @@ impl ProcessInterpreter {
                     }
                     Up::Cancelled { number } => calls.cancel(number),
                     Up::Folder { number, ask } => {
-                        let folder = usize::try_from(number).ok().and_then(|at| folders.get(at));
-                        let folder = folder.ok_or("it asked for a folder that it was not lent")?;
+                        let folder = lent(&folders, number)
+                            .ok_or("it asked for a folder that it was not lent")?;
                         let (answer, file) = folder.serve(&ask);
                         if let Some(file) = &file {
-                            worker.send_file(file).map_err(|_| "it took no descriptors")?;
+                            worker.send_file(file).map_err(|_| "it took no file of a folder")?;
                         }
                         let has_file = file.is_some();
                         worker
@@ -297,11 +283,9 @@ impl Interpreter for ProcessInterpreter {
 
     fn park(&mut self) -> Result<Parked, StartError> {
         self.well(Order::Park)?;
-        let file = self.worker.files.receive(1).ok().and_then(|mut files| files.pop());
-        let Some(file) = file else {
-            return Err(self.failed(Err(self.worker.end("it sent no state"))));
-        };
-        Ok(Parked::new(received(&self.image, file)?))
+        let state = states::receive(|| self.worker.files.receive(MOST_DESCRIPTORS))
+            .map_err(|error| self.failed(Err(self.worker.failed(&error))))?;
+        Ok(Parked::new(state.state(&self.image, |number, _| lent(&self.folders, number))?))
     }
 
     fn snapshot(&mut self) -> Result<Parked, StartError> {
@@ -310,7 +294,8 @@ impl Interpreter for ProcessInterpreter {
         match self.order(Order::Keep(number))? {
             Done::Kept { bytes } => {
                 let (image, worker) = (self.image.clone(), Arc::clone(&self.worker));
-                let kept = Kept { image, worker, number, bytes, fetched: Mutex::default() };
+                let (folders, fetched) = (self.folders.clone(), Mutex::default());
+                let kept = Kept { image, worker, number, bytes, folders, fetched };
                 let kept = Arc::new(kept);
                 self.copies.retain(|copy| copy.strong_count() > 0);
                 self.copies.push(Arc::downgrade(&kept));
@@ -325,18 +310,25 @@ impl Interpreter for ProcessInterpreter {
         if let Some(kept) = parked.downcast_ref::<KeptState>()
             && Arc::ptr_eq(&kept.0.worker, &self.worker)
         {
+            self.folders.clone_from(&kept.0.folders);
             return self.well(Order::AttachKept(kept.0.number));
         }
         let settled = settled(parked)?;
         let state: &SessionState = settled.downcast_ref().ok_or(SessionError::NotParkable)?;
-        let file = states::file_of(&state.send())
-            .map_err(|error| StartError::Process(Cause::new(error)))?;
-        self.worker.send_file(&file).map_err(|why| self.failed(Err(why)))?;
+        let folders = &mut self.folders;
+        let sent = states::send(&self.worker.files, state, |mount| Some(number_of(folders, mount)));
+        if let Err(error) = sent {
+            return Err(self.failed(Err(self.worker.failed(&error))));
+        }
         self.well(Order::Attach)
     }
 
     fn memory_bytes(&self) -> u64 {
         self.facts.memory_bytes
+    }
+
+    fn process_memory(&self) -> Option<Arc<dyn ProcessMemory>> {
+        self.memory.clone().map(|memory| memory as _)
     }
 
     fn had_code(&self) -> bool {
@@ -353,132 +345,5 @@ impl Drop for ProcessInterpreter {
             }
         }
         self.worker.end("it was dismissed");
-    }
-}
-
-impl Worker {
-    /// Sends a message. The error says how the worker has ended.
-    pub(crate) fn send(&self, message: &Down) -> Result<(), String> {
-        match self.sender.lock().send(message, &[], Some(after(SENDING))) {
-            Ok(()) => Ok(()),
-            Err(Error::Closed) => Err(self.life.how()),
-            Err(error) => Err(self.end(&error.to_string())),
-        }
-    }
-
-    /// Sends a file beside a message that follows. The error says how the worker has ended.
-    fn send_file(&self, file: &OwnedFd) -> Result<(), String> {
-        match self.files.send(&[file.as_fd()]) {
-            Ok(()) => Ok(()),
-            Err(Error::Closed) => Err(self.life.how()),
-            Err(_) => Err(self.end("it took no descriptors")),
-        }
-    }
-
-    /// Kills the worker for this reason, unless it has ended before, and returns why it ended.
-    fn end(&self, why: &str) -> String {
-        if !self.life.has_ended() {
-            self.life.end(why.to_owned());
-            self.helper.kill(self.number);
-        }
-        self.life.how()
-    }
-
-    /// Asks for a kept state, or says what becomes of it. A worker that reads nothing is killed, since
-    /// nobody waits for it.
-    fn ask(&self, asks: &mut UnixStream, ask: &StateAsk) -> io::Result<()> {
-        let asked = write(asks, ask);
-        if matches!(&asked, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
-            self.end("it took no requests for states");
-        }
-        asked
-    }
-
-    /// Returns a state of this length that the worker keeps.
-    fn fetch(&self, image: &Image, number: u64, bytes: u64) -> Result<SessionState, StartError> {
-        let mut states = self.states.lock();
-        let (asks, files) = &mut *states;
-        let gone = || StartError::Process(Cause::new("the process that kept this state has ended"));
-        self.ask(asks, &StateAsk::Send(number)).map_err(|_| gone())?;
-        let deadline = after(SILENCE + Duration::from_secs(bytes / FETCHING));
-        loop {
-            match files.receive(1).map(|mut files| files.pop()) {
-                Ok(Some(file)) => return received(image, file),
-                Err(Error::System(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Ok(None) | Err(_) => return Err(gone()),
-            }
-            if has_come(deadline) {
-                self.end("it gave no sign of life");
-            }
-            if self.life.has_ended() {
-                return Err(gone());
-            }
-            // An error is seen by the next look.
-            let _ = wait_readable([files.as_fd()], Some(GLANCE));
-        }
-    }
-}
-
-fn received(image: &Image, file: OwnedFd) -> Result<SessionState, StartError> {
-    let bytes = states::read(file).map_err(|error| StartError::Process(Cause::new(error)))?;
-    Ok(SessionState::receive(image, &bytes)?)
-}
-
-/// A state that a worker keeps beside the one it has.
-#[derive(Debug)]
-struct Kept {
-    image: Image,
-    worker: Arc<Worker>,
-    number: u64,
-    bytes: u64,
-    /// The state, once it was fetched.
-    fetched: Mutex<Option<SessionState>>,
-}
-
-impl Kept {
-    fn fetch(&self) -> Result<SessionState, StartError> {
-        let mut fetched = self.fetched.lock();
-        if let Some(state) = &*fetched {
-            return Ok(state.clone());
-        }
-        let state = self.worker.fetch(&self.image, self.number, self.bytes)?;
-        Ok(fetched.insert(state).clone())
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        // If it can't be told, it has ended.
-        let _ = self.worker.ask(&mut self.worker.states.lock().0, &StateAsk::Forget(self.number));
-    }
-}
-
-struct KeptState(Arc<Kept>);
-
-impl ParkedState for KeptState {
-    fn bytes(&self) -> u64 {
-        self.0.bytes
-    }
-
-    fn fork(&self) -> Parked {
-        match self.0.fetch() {
-            Ok(state) => Parked::new(state.fork()),
-            Err(error) => Parked::new(GoneState(Cause::new(error))),
-        }
-    }
-
-    fn compact(&self) -> Option<Parked> {
-        self.0.fetch().ok().map(Parked::new)
-    }
-}
-
-/// Returns a state that depends on no process.
-pub(crate) fn settled(parked: &Parked) -> Result<Parked, StartError> {
-    if let Some(kept) = parked.downcast_ref::<KeptState>() {
-        return kept.0.fetch().map(Parked::new);
-    }
-    match parked.downcast_ref::<GoneState>() {
-        Some(GoneState(cause)) => Err(StartError::Process(cause.clone())),
-        None => Ok(parked.clone()),
     }
 }

@@ -16,9 +16,10 @@
 //! The embedding process believes nothing that a worker sends. A worker that breaks the protocol or
 //! falls silent is killed, and its job has failed by the sandbox (`life.rs`).
 //!
-//! - `source.rs`, `interpreter.rs`: the pool's seam, in the embedding process.
+//! - `source.rs`, `interpreter.rs`: the pool's seam, in the embedding process; `remote.rs`, `kept.rs`: a
+//!   worker and the states that it keeps, from there.
 //! - `handle.rs`, `helper.rs`: the helper, from outside and inside.
-//! - `worker.rs`: a worker process.
+//! - `worker.rs`: a worker process; `memory.rs`: what the kernel says of its memory.
 //! - `back_door.rs`: code of a test in a worker, in no release.
 
 #[cfg(feature = "back-door")]
@@ -38,8 +39,11 @@ mod error;
 mod handle;
 mod helper;
 mod interpreter;
+mod kept;
 mod life;
+mod memory;
 mod message;
+mod remote;
 mod source;
 mod states;
 mod stream;

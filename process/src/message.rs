@@ -27,10 +27,12 @@ pub(crate) enum Down {
         reason: StopReason,
         is_gentle: bool,
     },
-    /// Host functions have answered.
+    /// Host functions have answered, and the host has stopped working on calls of these numbers,
+    /// which had ended for the program before.
     Answers {
         run: u64,
         answers: Vec<Answer>,
+        freed: Vec<u64>,
     },
     /// Answers the only question that is open. A file's descriptor comes beside it.
     Folder {
@@ -64,7 +66,8 @@ pub(crate) enum Order {
 /// From a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Up {
-    /// What the system granted to confine it. Comes once, first.
+    /// What the system granted to confine it. Comes once, first. The file with the numbers of its
+    /// memory comes beside it.
     Confined(confine::Report),
     Added(Addition),
     Called {

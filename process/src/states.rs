@@ -1,30 +1,83 @@
-//! States as memory files: whole, read once, and never mapped by who doesn't trust their maker.
+//! States as memory files: whole, read once, and never mapped by who doesn't trust their maker. The
+//! files that a state has open in folders of the host follow it.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
-use engine::Cause;
+use channel::{Descriptors, Error, MOST_DESCRIPTORS};
+use engine::{Cause, FolderIdentity, Image, Mount, SentSession, SessionError, SessionState};
 use pool::{Parked, ParkedState};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 /// The longest state that is taken: the guest's largest memory, twice, for its files.
 pub(crate) const LONGEST: u64 = 8 << 30;
 
+/// A state from another process.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    session: SentSession,
+    files: Vec<OwnedFd>,
+}
+
+/// Sends a state. `lend` numbers the folders of the host in it.
+pub(crate) fn send(
+    over: &Descriptors,
+    state: &SessionState,
+    lend: impl FnMut(&Arc<Mount>) -> Option<u64>,
+) -> Result<(), Error> {
+    let (bytes, files) = state.send(lend);
+    let memory = file_of(&bytes)?;
+    let all: Vec<BorrowedFd<'_>> =
+        [memory.as_fd()].into_iter().chain(files.iter().map(AsFd::as_fd)).collect();
+    all.chunks(MOST_DESCRIPTORS).try_for_each(|some| over.send(some))
+}
+
+/// Receives a state. `next` receives the descriptors of one message.
+pub(crate) fn receive(
+    mut next: impl FnMut() -> Result<Vec<OwnedFd>, Error>,
+) -> Result<Arrived, Error> {
+    let mut files = next()?;
+    if files.is_empty() {
+        return Err(invalid("no state").into());
+    }
+    let session = SentSession::new(read(files.remove(0))?).map_err(invalid)?;
+    while files.len() < session.file_count() {
+        files.append(&mut next()?);
+    }
+    Ok(Arrived { session, files })
+}
+
+fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+impl Arrived {
+    /// Restores the state. `folder` returns the folder of a number.
+    pub(crate) fn state(
+        self,
+        image: &Image,
+        folder: impl FnMut(u64, FolderIdentity) -> Option<Arc<Mount>>,
+    ) -> Result<SessionState, SessionError> {
+        self.session.state(image, self.files, folder)
+    }
+}
+
 /// Writes a state into a memory file.
-pub(crate) fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
+fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
     let mut file = File::from(memfd_create("hatchery-state", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
     Ok(file.into())
 }
 
 /// Reads a state from a memory file that another process made.
-pub(crate) fn read(file: OwnedFd) -> io::Result<Vec<u8>> {
+fn read(file: OwnedFd) -> io::Result<Vec<u8>> {
     // Sealing it would need the maker's help; reading it as a file needs none.
     let stat = rustix::fs::fstat(file.as_fd())?;
     let length = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
     if length > LONGEST {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the state is too long"));
+        return Err(invalid("the state is too long"));
     }
     let mut file = File::from(file);
     file.seek(SeekFrom::Start(0))?;

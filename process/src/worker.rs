@@ -14,18 +14,19 @@ use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-use channel::{Descriptors, Receiver, Sender};
-use confine::{Confinement, Report};
+use channel::{Descriptors, MOST_DESCRIPTORS, Receiver, Sender};
+use confine::{Confinement, Report, Separation};
 use engine::{
-    Additions, Afterwards, Callee, Cause, FolderAnswer, FolderAsk, FolderServer, HostCall, Image,
-    Interpreter, Lent, Outcome, Reply, Room, SandboxFailure, SentOutcome, SentProgram,
-    SessionState, StartError, StopHandle, Transcript, Verdict, chain,
+    Additions, Afterwards, Answer, Callee, Cause, FolderAnswer, FolderAsk, FolderServer, HostCall,
+    Image, Interpreter, Lent, LentFolder, Mount, Outcome, Reply, Room, SandboxFailure, SentOutcome,
+    SentProgram, SessionState, StartError, StopHandle, Transcript, Verdict, chain,
 };
 use parking_lot::{Condvar, Mutex};
 
 use crate::back_door;
+use crate::memory;
 use crate::message::{Done, Down, Facts, Order, StateAsk, Up, channel_config};
-use crate::states;
+use crate::states::{self, Arrived};
 use crate::stream::read;
 use crate::system::{self, end};
 
@@ -54,6 +55,8 @@ struct Run {
     number: u64,
     stop: StopHandle,
     calls: HashMap<u64, (Reply, Room)>,
+    /// The room of calls that have ended for the program, while the host works on them.
+    left: HashMap<u64, Room>,
     last_call: u64,
 }
 
@@ -70,6 +73,8 @@ pub(crate) struct Ends {
 pub(crate) struct Outside<'a> {
     /// The helper's process id.
     pub(crate) parent: u32,
+    /// The namespaces that it shares with the helper's other workers.
+    pub(crate) separation: Option<&'a Separation>,
     /// Where the system call is noted that the worker is killed for.
     pub(crate) refused: &'static AtomicU32,
     /// The helper's own descriptors.
@@ -87,6 +92,7 @@ impl Outside<'_> {
         confinement.file_bytes = LONGEST_FILE;
         confinement.threads = THREADS;
         confinement.refused = Some(self.refused);
+        confinement.separation = self.separation;
         // SAFETY: what isn't kept belonged to the helper, and this process uses none of it: it goes
         // on in `run`, which never returns to the helper's code.
         unsafe { confine::confine(&confinement) }.map_err(|error| engine::chain(&error).to_string())
@@ -116,6 +122,8 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
         }
     };
     interpreter.open_ahead();
+    // It is kept, as all open files are.
+    let memory = memory::open();
     let report = match outside.confine([files.as_fd(), asks.as_fd(), states.as_fd()]) {
         Ok(report) => report,
         Err(error) => {
@@ -149,10 +157,14 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
     if began.is_err() {
         end(3);
     }
+    let sent = memory.map(|memory| shared.files.send(&[memory.as_fd()]));
+    if !matches!(sent, Ok(Ok(()))) {
+        end(9);
+    }
     shared.send(&Up::Confined(report));
     shared.done(Done::Well, facts(&interpreter));
-    while let Ok((order, file)) = next.recv() {
-        let done = shared.carry_out(&mut interpreter, order, file);
+    while let Ok((order, state)) = next.recv() {
+        let done = shared.carry_out(&mut interpreter, order, state);
         let done = done.unwrap_or_else(|error| Done::Failed(chain(&error).to_string()));
         let facts = facts(&interpreter);
         shared.done(done, facts);
@@ -172,7 +184,7 @@ impl Shared {
         self: &Arc<Self>,
         interpreter: &mut Interpreter,
         order: Order,
-        file: Option<OwnedFd>,
+        state: Option<Arrived>,
     ) -> Result<Done, StartError> {
         match order {
             Order::Run { run, program, is_last } => {
@@ -181,9 +193,9 @@ impl Shared {
             Order::Reset => interpreter.reset()?,
             Order::WorkAhead => interpreter.compile_ahead()?,
             Order::Park => {
-                let state = states::file_of(&interpreter.park()?.send());
-                let sent = state.map(|state| self.files.send(&[state.as_fd()]));
-                if !matches!(sent, Ok(Ok(()))) {
+                let sent =
+                    states::send(&self.files, &interpreter.park()?, |mount| mount.lent_number());
+                if sent.is_err() {
                     end(4);
                 }
             }
@@ -194,9 +206,14 @@ impl Shared {
                 return Ok(Done::Kept { bytes });
             }
             Order::Attach => {
-                let Some(Ok(bytes)) = file.map(states::read) else { end(5) };
+                let Some(state) = state else { end(5) };
                 let image = interpreter.image().expect("it was started on one").clone();
-                interpreter.attach(&SessionState::receive(&image, &bytes)?)?;
+                let server: Arc<dyn FolderServer> = Lender(Arc::clone(self)).folders();
+                let state = state.state(&image, |number, identity| {
+                    let folder = LentFolder::new(number, identity, Arc::clone(&server));
+                    Some(Arc::new(Mount::lent(folder)))
+                })?;
+                interpreter.attach(&state)?;
             }
             Order::AttachKept(number) => {
                 let state = self.kept.lock().get(&number).cloned();
@@ -224,8 +241,8 @@ impl Shared {
             }
         };
         let stop = StopHandle::default();
-        let run = Run { number, stop: stop.clone(), calls: HashMap::new(), last_call: 0 };
-        *self.run.lock() = Some(run);
+        let (calls, left) = (HashMap::new(), HashMap::new());
+        *self.run.lock() = Some(Run { number, stop: stop.clone(), calls, left, last_call: 0 });
         back_door::pass(&mut program.source);
         let transcript = Arc::<Transcript>::default();
         let its = Arc::clone(self);
@@ -239,13 +256,13 @@ impl Shared {
     }
 
     /// Receives what the embedding process says.
-    fn receive(&self, mut receiver: Receiver, orders: &SyncSender<(Order, Option<OwnedFd>)>) {
+    fn receive(&self, mut receiver: Receiver, orders: &SyncSender<(Order, Option<Arrived>)>) {
         loop {
             let Ok(frame) = receiver.receive::<Down>(None) else { end(0) };
             match frame.message {
                 Down::Order(order) => {
-                    let file = matches!(order, Order::Attach).then(|| self.file());
-                    if orders.send((order, file)).is_err() {
+                    let state = matches!(order, Order::Attach).then(|| self.state());
+                    if orders.send((order, state)).is_err() {
                         end(0);
                     }
                 }
@@ -262,19 +279,13 @@ impl Shared {
                         (None, _) => {}
                     }
                 }
-                Down::Answers { run, answers } => {
+                Down::Answers { run, answers, freed } => {
                     for answer in answers {
-                        let call = self
-                            .run
-                            .lock()
-                            .as_mut()
-                            .filter(|one| one.number == run)
-                            .and_then(|one| one.calls.remove(&answer.number));
-                        // Without the lock, since the end of a call may begin another one.
-                        if let Some((reply, room)) = call {
-                            reply.answer(answer.into_result());
-                            drop(room);
-                        }
+                        self.answer(run, answer);
+                    }
+                    for number in freed {
+                        let room = self.of_run(run, |run| run.left.remove(&number));
+                        drop(room);
                     }
                 }
                 Down::Folder { answer, has_file } => {
@@ -287,6 +298,31 @@ impl Shared {
         }
     }
 
+    /// Does something with the run of this number, if it goes on.
+    fn of_run<T>(&self, number: u64, work: impl FnOnce(&mut Run) -> Option<T>) -> Option<T> {
+        self.run.lock().as_mut().filter(|one| one.number == number).and_then(work)
+    }
+
+    /// Ends a call of this run.
+    fn answer(&self, run: u64, answer: Answer) {
+        let number = answer.number;
+        let Some((reply, room)) = self.of_run(run, |run| run.calls.remove(&number)) else {
+            // The program gave it up meanwhile.
+            if !answer.is_worked_on {
+                drop(self.of_run(run, |run| run.left.remove(&number)));
+            }
+            return;
+        };
+        if answer.is_worked_on {
+            self.of_run(run, |run| run.left.insert(number, room));
+            reply.answer(answer.into_result());
+        } else {
+            // Without the lock, since the end of a call may begin another one.
+            reply.answer(answer.into_result());
+            drop(room);
+        }
+    }
+
     /// Takes the descriptor that came before a frame.
     fn file(&self) -> OwnedFd {
         match self.files.receive(1).map(|mut files| files.pop()) {
@@ -295,12 +331,18 @@ impl Shared {
         }
     }
 
+    /// Takes the state that came before a frame.
+    fn state(&self) -> Arrived {
+        let state = states::receive(|| self.files.receive(MOST_DESCRIPTORS));
+        state.unwrap_or_else(|_| end(5))
+    }
+
     fn hand_out(&self, ask: StateAsk, states: &Descriptors) {
         match ask {
             StateAsk::Send(number) => {
                 let state = self.kept.lock().get(&number).cloned();
-                let file = state.and_then(|state| states::file_of(&state.send()).ok());
-                let sent = file.map(|file| states.send(&[file.as_fd()]));
+                let sent =
+                    state.map(|state| states::send(states, &state, |mount| mount.lent_number()));
                 if !matches!(sent, Some(Ok(()))) {
                     // Whoever waits for it must not wait in vain.
                     end(7);
@@ -370,8 +412,13 @@ impl Callee for Elsewhere {
         self.shared.send(&Up::Called { number, name: self.name.clone(), arguments });
         let shared = Arc::clone(&self.shared);
         cancellation.on_cancel(move || {
-            let call = shared.run.lock().as_mut().and_then(|run| run.calls.remove(&number));
-            if call.is_some() {
+            // Its room stays taken until the host has stopped working on it.
+            let reply = shared.run.lock().as_mut().and_then(|run| {
+                let (reply, room) = run.calls.remove(&number)?;
+                run.left.insert(number, room);
+                Some(reply)
+            });
+            if reply.is_some() {
                 shared.send(&Up::Cancelled { number });
             }
         });

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::{Outcome, Verdict};
-use pool::{JobId, SessionId, SessionPlace, WorkerId, WorkerStatus};
+use pool::{IsolationStatus, JobId, SessionId, SessionPlace, WorkerId, WorkerStatus};
 use serde::Serialize;
 
 use crate::decision::Decision;
@@ -39,6 +39,8 @@ pub struct SchedulerStatus {
     pub places: SessionPlaces,
     /// The names of the Python builds, that of the default one first.
     pub pythons: Vec<String>,
+    /// Where the workers run, and what the system doesn't do to confine them.
+    pub isolation: IsolationStatus,
     /// Every worker, in the order of creation.
     pub workers: Vec<WorkerStatus>,
     /// What the pool's memory is used for.

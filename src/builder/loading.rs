@@ -126,16 +126,23 @@ pub enum Isolation {
         /// The program that becomes the helper.
         helper: Helper,
     },
+    /// As `Process`, but the pool refuses to start if this system doesn't offer every layer of the
+    /// wall around a process. The error names what is missing.
+    ProcessStrict {
+        /// The program that becomes the helper.
+        helper: Helper,
+    },
 }
 
 impl Isolation {
-    /// Returns processes if `$HATCHERY_ISOLATION` is `process`, with the program `$HATCHERY_HELPER`
+    /// Returns processes if `$HATCHERY_ISOLATION` is `process` or `process-strict`, with the program `$HATCHERY_HELPER`
     /// as their helper or else this program; else threads.
     fn from_env() -> Result<Self, ProcessError> {
         let Some(wanted) = std::env::var_os("HATCHERY_ISOLATION") else { return Ok(Self::Threads) };
         match wanted.to_str() {
             Some("" | "threads") => Ok(Self::Threads),
             Some("process") => Ok(Self::Process { helper: Helper::from_env() }),
+            Some("process-strict") => Ok(Self::ProcessStrict { helper: Helper::from_env() }),
             _ => {
                 let value = wanted.to_string_lossy().into_owned();
                 Err(ProcessError::UnknownIsolation { value })
@@ -166,7 +173,11 @@ fn isolated(
     spec: &ImageSpec,
     packages: &[PackageSource],
 ) -> Result<Python, Error> {
-    let Isolation::Process { helper } = isolation else { return Ok(python) };
+    let (helper, is_strict) = match isolation {
+        Isolation::Threads => return Ok(python),
+        Isolation::Process { helper } => (helper, false),
+        Isolation::ProcessStrict { helper } => (helper, true),
+    };
     let Python::Image { image, .. } = python else { return Err(ImageError::Host.into()) };
     if image.info().path.is_none() {
         return Err(ProcessError::NoFile.into());
@@ -183,14 +194,14 @@ fn isolated(
         setup: spec.setup.clone(),
     };
     let load = serde_json::to_vec(&load).map_err(|error| Error::Load(Cause::new(error)))?;
-    let processes = Some(Arc::new(ProcessSource::start(&image, helper, load)?));
+    let processes = Some(Arc::new(ProcessSource::start(&image, helper, load, is_strict)?));
     Ok(Python::Image { image, processes })
 }
 
 /// Makes this process a helper for worker processes if a pool started it as one, and then never
 /// returns. Else does nothing.
 ///
-/// A program that has pools with [`Isolation::Process`] calls it first in its `main`: before it
+/// A program that has pools with [`Isolation::Process`] or [`Isolation::ProcessStrict`] calls it first in its `main`: before it
 /// starts threads, and before it reads or writes standard input or output.
 pub fn be_helper() {
     process::be_helper(|load| {

@@ -210,7 +210,8 @@ fn a_spilled_session_continues_where_it_was() {
                      kept = collections.Counter('abracadabra')\n\
                      numbers = random.Random(5)\n\
                      file = open('log.txt', 'w+'); file.write('one two three'); file.seek(4)\n\
-                     seen = [numbers.random(), file.read(3)]";
+                     given = open('/data/given.txt')\n\
+                     seen = [numbers.random(), file.read(3), given.read(2)]";
         let begin = Job::code(begin).mount(folder.path(), "/data").unwrap();
         assert!(session.run(begin).await.unwrap().is_success());
         let expected = "import random\nnumbers = random.Random(5)\n\
@@ -231,8 +232,10 @@ fn a_spilled_session_continues_where_it_was() {
             assert_eq!(ask(&session, "numbers.random()").await, expected[round]);
         }
         until(&pool, |status| status.places.on_disk == 1).await;
-        let rest = "[kept['a'], seen[1], file.read(), open('/data/given.txt').read()]";
-        assert_eq!(ask(&session, rest).await, json!([5, "two", " three", "given"]));
+        let rest = "[kept['a'], seen[1:], file.read(), given.read(), \
+                    open('/data/given.txt').read()]";
+        let expected = json!([5, ["two", "gi"], " three", "ven", "given"]);
+        assert_eq!(ask(&session, rest).await, expected);
         let told = pool.status().sessions[0].evicted.clone().unwrap();
         assert!(told.contains("was idle for"), "{told}");
         session.close();
@@ -328,5 +331,25 @@ fn a_failure_that_no_other_interpreter_would_avoid_is_not_retried_and_renews_non
         let status = pool.status();
         assert_eq!((status.totals.sandbox_failed, status.totals.retried), (1, 0));
         assert!(status.workers.iter().all(|worker| worker.renewals == 0), "{:?}", status.workers);
+    });
+}
+
+#[test]
+fn instances_that_have_served_their_runs_are_replaced_unnoticed() {
+    let builder = Hatchery::builder().workers(1).runs_per_instance(3);
+    with_own_pool(builder, |pool| async move {
+        let session = pool.session("long").await.unwrap();
+        assert!(session.run(Job::code("count = 0")).await.unwrap().is_success());
+        for turn in 1..=20 {
+            let outcome = session.run(Job::code("count += 1; count")).await.unwrap();
+            assert_eq!(value(&outcome), json!(turn));
+            if turn % 2 == 0 {
+                let outcome = pool.run(Job::code("'count' in globals()")).await.unwrap();
+                assert_eq!(value(&outcome), json!(false));
+            }
+        }
+        let status = pool.status();
+        assert!(status.last_errors.is_empty(), "{:?}", status.last_errors);
+        session.close();
     });
 }

@@ -128,8 +128,12 @@ pub(crate) struct ImageArguments {
 /// Where interpreters run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum IsolationArgument {
+    /// On threads: the fastest.
     Threads,
+    /// In processes of their own, which the system confines as far as it can.
     Process,
+    /// The same, or not at all: an error if this system lacks a layer of that wall.
+    ProcessStrict,
 }
 
 impl From<IsolationArgument> for Isolation {
@@ -137,6 +141,7 @@ impl From<IsolationArgument> for Isolation {
         match isolation {
             IsolationArgument::Threads => Self::Threads,
             IsolationArgument::Process => Self::Process { helper: Helper::from_env() },
+            IsolationArgument::ProcessStrict => Self::ProcessStrict { helper: Helper::from_env() },
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::exit::{Exit, UsageError};
 use crate::lines::Lines;
 use crate::monitor::Monitor;
 use crate::output::OutputFolder;
+use crate::pool::start_pool;
 use crate::threads::cpus;
 use crate::{inputs, signals, terminal};
 
@@ -80,7 +81,7 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
     if let Some(monitor) = &monitor {
         terminal::note(format_args!("metrics at http://{}/metrics", monitor.address()));
     }
-    let hatchery = builder.start().await?;
+    let hatchery = start_pool(builder).await?;
     if let Some(monitor) = &mut monitor {
         monitor.show(&hatchery);
     }

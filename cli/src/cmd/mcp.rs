@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::args::McpArguments;
 use crate::exit::Exit;
+use crate::pool::start_pool;
 use crate::{progress, signals};
 
 pub(crate) async fn run(arguments: McpArguments) -> anyhow::Result<Exit> {
@@ -59,7 +60,7 @@ pub(crate) async fn run(arguments: McpArguments) -> anyhow::Result<Exit> {
 
 /// Starts the pool, and lists what its programs can import.
 async fn start(builder: Builder) -> anyhow::Result<(Hatchery, Vec<PackageInfo>)> {
-    let pool = builder.start().await?;
+    let pool = start_pool(builder).await?;
     let packages = packages(&pool).await?;
     Ok((pool, packages))
 }

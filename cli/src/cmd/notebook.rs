@@ -20,6 +20,7 @@ use self::runner::{Settings, Task};
 use crate::args::NotebookArguments;
 use crate::exit::{Exit, UsageError};
 use crate::output::OutputFolder;
+use crate::pool::start_pool;
 use crate::{inputs, progress, signals, terminal, threads};
 
 mod board;
@@ -50,7 +51,7 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
     } else {
         builder = builder.workers(at_once.min(tasks.len()));
     }
-    let pool = builder.start().await?;
+    let pool = start_pool(builder).await?;
     let image = pool.image().map(|image| image.key.clone()).unwrap_or_default();
     let board = Board::new();
     let settings = Arc::new(Settings {

@@ -27,6 +27,7 @@ use crate::args::ReplArguments;
 use crate::cmd::guest::own_limits;
 use crate::exit::{Exit, UsageError};
 use crate::follow::{follow_with, report};
+use crate::pool::start_pool;
 use crate::signals::{self, Interrupts};
 use crate::terminal::{self as screen, note, print};
 use crate::{inputs, progress};
@@ -73,7 +74,7 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
     let (function, calls) = typed::read_line();
     // One worker for the session and one for the judge: a session with threads can't give way.
     let builder = Hatchery::builder().workers(2).limits(limits.clone()).progress(progress::sink());
-    let hatchery = arguments.image.apply(builder.function(function))?.start().await?;
+    let hatchery = start_pool(arguments.image.apply(builder.function(function))?).await?;
     let session = open(&hatchery, kept.as_ref().and_then(SessionFile::existing)).await?;
     let judge = hatchery.session(JUDGE).await?;
     let begun = judge.run(Job::code(guest::begin()).limits(own_limits(&limits))).await?;

@@ -11,6 +11,7 @@ use crate::args::RunArguments;
 use crate::exit::{Exit, UsageError};
 use crate::follow::{follow, report};
 use crate::output::{OutputFolder, list};
+use crate::pool::start_pool;
 use crate::{displays, escapes, inputs, progress, signals, terminal};
 
 pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
@@ -21,7 +22,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     let output = arguments.output_dir.as_deref().map(OutputFolder::open).transpose()?;
     let shown = arguments.save_displays.as_deref().map(OutputFolder::open).transpose()?;
     let builder = Hatchery::builder().workers(1).progress(progress::sink());
-    let hatchery = arguments.image.apply(builder)?.start().await?;
+    let hatchery = start_pool(arguments.image.apply(builder)?).await?;
     inputs::mention_missing(dependencies, &hatchery).await;
     // The first asks the program to end, the second stops it, the third ends this process.
     let mut interrupts = signals::interrupts(3)?;

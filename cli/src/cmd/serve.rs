@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use crate::args::ServeArguments;
 use crate::exit::{Exit, UsageError};
+use crate::pool::start_pool;
 use crate::{descriptors, monitor, progress, signals, terminal};
 
 /// How long clients of HTTP may take to read the answers to what the pool has finished.
@@ -115,7 +116,7 @@ async fn start(
     builder: Builder,
     wants_packages: bool,
 ) -> anyhow::Result<(Service, Vec<PackageInfo>)> {
-    let pool = builder.start().await?;
+    let pool = start_pool(builder).await?;
     let packages = match wants_packages {
         true => super::mcp::packages(&pool).await?,
         false => Vec::new(),

@@ -12,6 +12,7 @@ use crate::args::ToolRunArguments;
 use crate::exit::{Exit, UsageError};
 use crate::follow::follow;
 use crate::output::OutputFolder;
+use crate::pool::start_pool;
 use crate::{escapes, inputs, progress, signals, terminal};
 
 /// Prints the schema of calls, of results or of jobs.
@@ -64,7 +65,7 @@ async fn run_call(arguments: &ToolRunArguments) -> anyhow::Result<(Value, Exit)>
     let output = arguments.output_dir.as_deref().map(OutputFolder::open).transpose()?;
     let mut kept = arguments.session.as_deref().map(SessionFile::open).transpose()?;
     let builder = Hatchery::builder().workers(1).limits(arguments.limits.limits());
-    let hatchery = arguments.image.apply(builder.progress(progress::sink()))?.start().await?;
+    let hatchery = start_pool(arguments.image.apply(builder.progress(progress::sink()))?).await?;
     let session = match &kept {
         Some(kept) => Some(session(&hatchery, kept).await?),
         None => None,

@@ -52,6 +52,83 @@ fn a_helper_that_is_none_is_an_error() {
     }
 }
 
+/// Runs a program in a user namespace in which no network namespaces can be made, if this system
+/// lets the user have one.
+fn run_without_network_namespaces(isolation: &str) -> Option<Output> {
+    let script = r#"echo 0 > /proc/sys/user/max_net_namespaces && exec "$@""#;
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--user", "--map-root-user", "sh", "-c", script, "sh"]);
+    let unshares = command.arg("true").output().is_ok_and(|output| output.status.success());
+    if !unshares {
+        println!("this system lets the user make no user namespace");
+        return None;
+    }
+    let program = hatchery();
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--user", "--map-root-user", "sh", "-c", script, "sh"]);
+    command.arg(program.get_program());
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.args(["run", "--isolation", isolation, "-c", "print(1)"]);
+    Some(command.output().unwrap())
+}
+
+#[test]
+fn a_missing_layer_is_noted() {
+    let Some(output) = run_without_network_namespaces("process") else { return };
+    assert_eq!(output.status.code(), Some(0), "{}", error(&output));
+    assert_eq!(output.stdout, b"1\n");
+    let said = error(&output);
+    assert!(said.contains("without a layer") && said.contains("network namespace: "), "{said}");
+}
+
+#[test]
+fn a_strict_pool_refuses_to_start_without_a_layer() {
+    let Some(output) = run_without_network_namespaces("process-strict") else { return };
+    assert_eq!(output.status.code(), Some(125), "{}", error(&output));
+    assert!(output.stdout.is_empty());
+    let said = error(&output);
+    for part in ["process-strict", "- network namespace: ", "max_", "--isolation process"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+/// Where nothing is missing, a strict pool starts, and the notes say nothing.
+#[test]
+fn a_strict_pool_starts_where_every_layer_stands() {
+    let lax = run(&[], &["--isolation", "process", "-c", "print(1)"]);
+    let strict = run(&[("HATCHERY_ISOLATION", "process-strict")], &["-c", "print(1)"]);
+    let is_whole = !error(&lax).contains("without a layer");
+    assert_eq!(strict.status.success(), is_whole, "{}{}", error(&lax), error(&strict));
+    assert_eq!(strict.stdout, if is_whole { &b"1\n"[..] } else { b"" });
+}
+
+#[test]
+fn the_status_tells_the_isolation_and_the_memory_of_each_process() {
+    let server = crate::web::Server::start(&["--isolation", "process", "--workers", "1"]);
+    let session = serde_json::json!({ "name": "large" });
+    assert_eq!(server.post("/v1/sessions", &session).0, 201);
+    // What the kernel said is used for a second.
+    let code = "import time\nx = b'x' * (64 << 20)\ntime.sleep(1.1)";
+    let keep = serde_json::json!({ "code": code });
+    assert_eq!(server.post("/v1/sessions/large/run", &keep).0, 200);
+    let (_, shown) = server.get("/v1/status");
+    assert_eq!(shown["isolation"]["workers_in"], "processes");
+    assert!(shown["isolation"]["missing"].is_array(), "{shown}");
+    let bytes = shown["workers"][0]["process_private_bytes"].as_u64().unwrap();
+    assert!((64 << 20..512 << 20).contains(&bytes), "{bytes}");
+
+    let server = crate::web::Server::start(&["--isolation", "threads", "--workers", "1"]);
+    let (_, shown) = server.get("/v1/status");
+    let none = serde_json::json!({ "workers_in": "threads", "missing": [] });
+    assert_eq!(shown["isolation"], none);
+    assert!(shown["workers"][0]["process_private_bytes"].is_null(), "{shown}");
+}
+
 /// With the feature `back-door` of the crate `process`, the text is in the program: its test
 /// `compromised` finds it in itself.
 #[test]

@@ -13,18 +13,20 @@ use crate::confinement::Separation;
 use crate::error::ConfineError;
 use crate::report::{Layer, Report};
 
-/// Gives the calling process namespaces of its own, and an empty root, unless its parent has made them
+/// Gives the calling process an empty root, and namespaces of its own where its parent has made none
 /// for it. Returns whether it has a user namespace that no other process is in.
 pub(super) fn enter(shared: Option<&Separation>, report: &mut Report) -> bool {
     let users = enter_user(false);
     let has_own_users = users.is_ok();
     if let Some(shared) = shared {
+        // Its own user namespace is a second one: for a limit, and for the right to have mounts.
         report.layers.extend(shared.report.layers.clone());
-        // Its own is a second one, for the sake of a limit alone.
+        enter_mounts(report);
         return has_own_users;
     }
     report.record(Layer::UserNamespace, users);
-    enter_others(report);
+    enter_network_and_ipc(report);
+    enter_mounts(report);
     let pids: Result<(), _> = Err("a process keeps its id: its parent has to call `separate`");
     report.record(Layer::PidNamespace, pids);
     has_own_users
@@ -34,7 +36,7 @@ pub(super) fn enter(shared: Option<&Separation>, report: &mut Report) -> bool {
 /// ids, if it was granted.
 pub(super) fn make_shared(report: &mut Report) -> Result<Option<u32>, ConfineError> {
     report.record(Layer::UserNamespace, enter_user(true));
-    enter_others(report);
+    enter_network_and_ipc(report);
     let pids = unshare(UnshareFlags::NEWPID);
     let is_granted = pids.is_ok();
     report.record(Layer::PidNamespace, pids);
@@ -45,9 +47,13 @@ pub(super) fn make_shared(report: &mut Report) -> Result<Option<u32>, ConfineErr
     forked.map(Some).map_err(|source| ConfineError::Step { step: "fork a process", source })
 }
 
-fn enter_others(report: &mut Report) {
+fn enter_network_and_ipc(report: &mut Report) {
     report.record(Layer::NetworkNamespace, unshare(UnshareFlags::NEWNET));
     report.record(Layer::IpcNamespace, unshare(UnshareFlags::NEWIPC));
+}
+
+/// Gives the calling process an empty root in a mount namespace of its own.
+fn enter_mounts(report: &mut Report) {
     let mounts = unshare(UnshareFlags::NEWNS)
         .and_then(|()| sys::enter_empty_root().map_err(|error| text("an empty root", &error)));
     report.record(Layer::MountNamespace, mounts);

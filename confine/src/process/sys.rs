@@ -32,8 +32,12 @@ pub(super) fn unshare(flags: UnshareFlags) -> io::Result<()> {
 }
 
 /// Has the C library allocate from one heap. It opens a file when it shrinks another one, and reads
-/// the number of CPUs from a file when it decides how many to have.
-pub(super) fn use_one_heap() {
+/// the number of CPUs from a file when it decides how many to have; either ends a confined process.
+///
+/// The heaps that exist stay in use, also those of threads that have ended, and children inherit
+/// them. So whoever forks processes that [`confine`](super::confine) itself calls this before it
+/// starts its first thread.
+pub fn use_one_heap() {
     // SAFETY: takes no pointers.
     let done = unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
     assert_eq!(done, 1, "the C library knows this parameter");

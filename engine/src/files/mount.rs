@@ -129,6 +129,14 @@ impl Mount {
         }
     }
 
+    /// Returns what the process that lent the folder calls it, if it was lent.
+    pub fn lent_number(&self) -> Option<u64> {
+        match &self.place {
+            Place::Here(_) => None,
+            Place::Lent(folder) => Some(folder.number()),
+        }
+    }
+
     /// Answers what another process asks of the folder. A file comes with its descriptor.
     pub fn serve(&self, ask: &FolderAsk) -> (FolderAnswer, Option<OwnedFd>) {
         lent::serve(self, ask)

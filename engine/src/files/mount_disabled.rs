@@ -72,6 +72,11 @@ impl Mount {
         Some(self.0.identity())
     }
 
+    /// Returns what the process that lent the folder calls it.
+    pub fn lent_number(&self) -> Option<u64> {
+        Some(self.0.number())
+    }
+
     /// Answers what another process asks of the folder. A file comes with its descriptor.
     pub fn serve(&self, ask: &FolderAsk) -> (FolderAnswer, Option<OwnedFd>) {
         lent::serve(self, ask)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::mount::Mount;
 use super::quota::{MOST_LINKS, MOST_NAME_BYTES, MOST_PATH_BYTES};
+use super::tree::names::check_name;
 use super::tree::{Kind, NodeId, Tree};
 use crate::errno::Errno;
 
@@ -41,6 +42,23 @@ pub(crate) struct HostPlace {
 }
 
 impl HostPlace {
+    /// Returns the place with these names below a mount; `None` if one of them isn't plain.
+    pub(crate) fn below(mount: Arc<Mount>, node: NodeId, names: Vec<Arc<str>>) -> Option<Self> {
+        let is_plain =
+            names.iter().all(|name| check_name(name).is_ok() && !name.contains(['/', '\0']));
+        is_plain.then_some(Self { mount, node, names })
+    }
+
+    /// Returns the node of the mount.
+    pub(crate) fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Returns the names below the mounted folder.
+    pub(crate) fn names(&self) -> &[Arc<str>] {
+        &self.names
+    }
+
     /// Returns the path below the mounted folder; `.` for the folder itself.
     pub(crate) fn path(&self) -> String {
         if self.names.is_empty() { ".".to_owned() } else { self.names.join("/") }

@@ -18,7 +18,7 @@ use super::quota::{FileQuota, FileUsage, Refusals};
 use crate::errno::Errno;
 use crate::limits::{LimitHit, LimitKind};
 
-mod names;
+pub(crate) mod names;
 pub(crate) mod saved;
 
 /// Identifies a file, folder or link in its tree and in copies of that tree.

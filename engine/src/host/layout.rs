@@ -115,20 +115,20 @@ pub(crate) fn put_input(
     tree.write(node, 0, &file.contents, now)
 }
 
-/// Mounts a folder of the host at an absolute path, replacing an earlier mount.
+/// Mounts a folder of the host at an absolute path, replacing an earlier mount. Returns its node.
 pub(crate) fn put_mount(
     tree: &mut Tree,
     path: &str,
     mount: &Arc<Mount>,
     now: Timestamp,
-) -> Result<(), Errno> {
+) -> Result<NodeId, Errno> {
     let (parent, name) = split(path.trim_end_matches('/'));
     let folder = make_folders(tree, NodeId::ROOT, parent, now)?;
     if let Some(existing) = tree.lookup(folder, name)? {
-        return tree.replace_mount(existing, mount);
+        return tree.replace_mount(existing, mount).map(|()| existing);
     }
     let kind = Kind::Mount { parent: folder, mount: Arc::clone(mount) };
-    tree.create_fixed(folder, name, kind, now).map(drop)
+    tree.create_fixed(folder, name, kind, now)
 }
 
 /// Shows a folder of the host in the workspace, read-only: adds a link for each name in it, except

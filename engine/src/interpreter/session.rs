@@ -34,6 +34,8 @@ use crate::memory::patch::{MemoryPatch, PagePatch};
 use crate::memory::snapshot::Snapshot;
 use crate::run::program::Deterministic;
 
+pub(crate) mod sent;
+
 const MAGIC: [u8; 8] = *b"HTCHSES3";
 
 /// The state of an interpreter between two runs: what it holds beyond its image. Immutable and
@@ -165,7 +167,7 @@ impl SessionState {
     /// The file can't be written.
     #[tracing::instrument(level = "debug", name = "save_session", skip_all)]
     pub fn save(&self, path: &Path) -> Result<u64, SessionError> {
-        let bytes = self.to_bytes(&self.inner.host);
+        let bytes = self.to_bytes(SavedHost::of(&self.inner.host));
         let failed = |cause| SessionError::File { action: "write", path: path.to_owned(), cause };
         replace(path, Access::Private, |file| file.write_all(&bytes)).map_err(failed)?;
         Ok(bytes.len() as u64)
@@ -212,7 +214,8 @@ impl SessionState {
         let Inner { image, host, .. } = &*self.inner;
         let clock = host.clock.clone();
         let is_whole = SavedHost::is_all_of(host);
-        let bytes = self.to_bytes(if is_whole { host } else { image.host() });
+        let saved = SavedHost::of(if is_whole { host } else { image.host() });
+        let bytes = self.to_bytes(saved);
         let rest = PackedRest { clock, host: (!is_whole).then(|| host.clone()) };
         PackedSession { bytes, rest }
     }
@@ -232,23 +235,7 @@ impl SessionState {
     }
 
     /// Encodes the session with this host, in the layout above.
-    /// Copies the state for another process. Folders of the host are left out: the jobs that need
-    /// them mount them again.
-    #[tracing::instrument(level = "debug", name = "send_session", skip_all)]
-    pub fn send(&self) -> Vec<u8> {
-        self.to_bytes(&self.inner.host)
-    }
-
-    /// Restores a state that another process sent. Its monotonic clock goes on.
-    ///
-    /// # Errors
-    /// The bytes aren't a state on this image.
-    #[tracing::instrument(level = "debug", name = "receive_session", skip_all)]
-    pub fn receive(image: &Image, bytes: &[u8]) -> Result<Self, SessionError> {
-        Self::from_bytes(image, bytes).map_err(Unread::for_process)
-    }
-
-    fn to_bytes(&self, host: &HostState) -> Vec<u8> {
+    fn to_bytes(&self, host: SavedHost) -> Vec<u8> {
         let Inner { image, globals, life, .. } = &*self.inner;
         let (info, memory) = (image.info(), self.memory());
         let pages = memory.flat(image.memory().bytes());
@@ -260,7 +247,7 @@ impl SessionState {
             pages: pages.iter().map(|page| (page.page, page.blocks)).collect(),
             bytes: pages.iter().flat_map(|page| page.bytes.iter().copied()).collect(),
             globals: globals.clone(),
-            host: SavedHost::of(host),
+            host,
             life: *life,
         })
         .expect("plain data can be encoded");
@@ -271,6 +258,15 @@ impl SessionState {
 
     /// Decodes what `to_bytes` encoded.
     fn from_bytes(image: &Image, bytes: &[u8]) -> Result<Self, Unread> {
+        Self::decoded(image, bytes, |host| host.revive(image.layout()))
+    }
+
+    /// Decodes a session whose host `revive` restores.
+    fn decoded(
+        image: &Image,
+        bytes: &[u8],
+        revive: impl FnOnce(SavedHost) -> Option<HostState>,
+    ) -> Result<Self, Unread> {
         let rest =
             bytes.strip_prefix(&MAGIC).ok_or(Unread::Bad("it doesn't begin as a session does"))?;
         let (hash, body) = rest
@@ -290,7 +286,7 @@ impl SessionState {
         if globals.len() != image.facts().globals.len() {
             return Err(Unread::Bad("its globals are another build's"));
         }
-        let host = host.revive(image.layout()).ok_or(Unread::Bad("its files are invalid"))?;
+        let host = revive(host).ok_or(Unread::Bad("its files are invalid"))?;
         Ok(Self::new(image, SessionMemory::Patch(Arc::new(memory)), globals, host, life))
     }
 

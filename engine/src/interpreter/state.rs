@@ -91,9 +91,10 @@ impl Interpreter {
         Ok(Individuality { host, generators })
     }
 
-    /// Opens what it may need later, for a process that soon may open nothing more.
+    /// Opens what this and later interpreters of this process may need, for a process that soon may open
+    /// nothing more. Such a process must not fork: what is kept describes it alone.
     pub fn open_ahead(&mut self) {
-        self.memory.shared().open_watch();
+        self.memory.shared().open_ahead();
     }
 
     /// Returns the image that a reset returns it to, if it has one.

@@ -16,6 +16,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 
 use linux_raw_sys::general::{
@@ -91,7 +92,7 @@ fn counts_faults() -> io::Result<bool> {
 pub(super) struct Tracker {
     /// Of this process: opened anew for each memory, since one that was inherited through a fork
     /// would show the parent's pages.
-    pagemap: File,
+    pagemap: Arc<File>,
     has_scan: bool,
     /// Where a scan puts its result.
     regions: Vec<page_region>,
@@ -138,13 +139,25 @@ fn faults() -> u64 {
     (usage.ru_minflt + usage.ru_majflt).cast_unsigned()
 }
 
+/// What trackers open, kept by a process that may open nothing more. Both belong to the process that
+/// opened them, so a fork must not have it.
+static KEPT: OnceLock<Kept> = OnceLock::new();
+
+struct Kept {
+    pagemap: Arc<File>,
+    watch: Option<WriteWatch>,
+}
+
 impl Tracker {
     /// Opens the page map of this process, and finds out what the kernel supports.
     ///
     /// # Errors
     /// This kernel has no page map that this process may read.
     pub(super) fn open() -> io::Result<Self> {
-        let pagemap = File::open("/proc/self/pagemap")?;
+        let pagemap = match KEPT.get() {
+            Some(kept) => Arc::clone(&kept.pagemap),
+            None => Arc::new(File::open("/proc/self/pagemap")?),
+        };
         let mut tracker = Self {
             pagemap,
             has_scan: true,
@@ -269,13 +282,25 @@ impl Tracker {
     }
 
     /// Opens what marking needs, if this system has it, unless that was done.
-    pub(super) fn open_watch(&mut self) {
+    fn open_watch(&mut self) {
         let can_watch = self.has_scan && self.counts_faults;
         self.watch.get_or_insert_with(|| {
-            let watch = WriteWatch::open();
-            let watch = watch.inspect_err(|error| tracing::debug!(%error, "no write watch"));
-            watch.ok().filter(|_| can_watch)
+            let watch = match KEPT.get() {
+                Some(kept) => kept.watch.clone(),
+                None => WriteWatch::open()
+                    .inspect_err(|error| tracing::debug!(%error, "no write watch"))
+                    .ok(),
+            };
+            watch.filter(|_| can_watch)
         });
+    }
+
+    /// Opens what this and later trackers of this process may need, for a process that soon may open
+    /// nothing more and is never forked.
+    pub(super) fn open_ahead(&mut self) {
+        self.open_watch();
+        let (pagemap, watch) = (Arc::clone(&self.pagemap), self.watch.clone().flatten());
+        KEPT.get_or_init(|| Kept { pagemap, watch });
     }
 
     /// Marks the pages in `range`, so that `written` finds those written to from now on.

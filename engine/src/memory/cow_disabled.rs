@@ -24,7 +24,7 @@ impl Tracker {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub(super) fn open_watch(&mut self) {
+    pub(super) fn open_ahead(&mut self) {
         match *self {}
     }
 

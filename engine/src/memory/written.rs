@@ -8,6 +8,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use linux_raw_sys::general::{
     UFFD_API, UFFD_FEATURE_WP_ASYNC, UFFD_FEATURE_WP_UNPOPULATED, UFFD_USER_MODE_ONLY,
@@ -19,10 +20,10 @@ use rustix::mm::{UserfaultfdFlags, userfaultfd};
 
 use super::sys::Reservation;
 
-/// Has the kernel note writes to one reservation.
-#[derive(Debug)]
+/// Has the kernel note writes to reservations. It forgets one that is given back.
+#[derive(Debug, Clone)]
 pub(super) struct WriteWatch {
-    fault: OwnedFd,
+    fault: Arc<OwnedFd>,
 }
 
 impl WriteWatch {
@@ -40,7 +41,7 @@ impl WriteWatch {
         let mut argument = uffdio_api { api: UFFD_API.into(), features, ioctls: 0 };
         // SAFETY: this request reads and writes this structure, and nothing else.
         unsafe { ioctl(&fault, Updater::<{ UFFDIO_API as Opcode }, _>::new(&mut argument)) }?;
-        Ok(Self { fault })
+        Ok(Self { fault: Arc::new(fault) })
     }
 
     /// Has the kernel note writes to whatever is mapped in the first `len` bytes of the reservation

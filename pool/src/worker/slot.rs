@@ -382,6 +382,7 @@ impl<'a> Slot<'a> {
             None => {
                 let began = now();
                 let interpreter = self.desk.builds().source(self.build).start()?;
+                self.desk.entry().set_process_memory(interpreter.process_memory());
                 metrics::spawned(since(began));
                 interpreter
             }

@@ -157,6 +157,7 @@ impl SchedulerStatus {
             places: SessionPlaces::of(&sessions),
             sessions,
             pythons,
+            isolation: pool.map(|pool| pool.builds().isolation()).unwrap_or_default(),
             workers,
             memory: snapshot.memory,
             totals: snapshot.totals,

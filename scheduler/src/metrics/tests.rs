@@ -215,6 +215,7 @@ fn empty() -> SchedulerStatus {
         sessions: Vec::new(),
         places: SessionPlaces::default(),
         pythons: Vec::new(),
+        isolation: pool::IsolationStatus::default(),
         workers: Vec::new(),
         memory: MemoryStatus::default(),
         totals: Totals::default(),

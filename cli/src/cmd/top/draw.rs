@@ -259,7 +259,8 @@ fn draw_workers(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     } else {
         format!("{} ", workers.len())
     };
-    let title = Line::from(vec![Span::styled(" Workers ", BOLD), Span::raw(which)]);
+    let title = vec![Span::styled(" Workers ", BOLD), Span::raw(which)];
+    let title = Line::from_iter(title.into_iter().chain(isolation(&screen.view["isolation"])));
     let inner = framed(title, area, buffer);
     let heading =
         ["worker", "state", "for", "job", "session", "age", "memory", "served", "last error"];
@@ -274,6 +275,23 @@ fn draw_workers(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     let heading = Row::new(heading);
     let rows = workers[first..last].iter().map(|worker| worker_row(worker, has_pythons));
     Widget::render(Table::new(rows, widths).header(heading.style(DIM)), inner, buffer);
+}
+
+/// Says that workers are in processes, and how many layers of their wall the system lacks.
+fn isolation(isolation: &Value) -> Vec<Span<'static>> {
+    let is_in_processes = text(&isolation["workers_in"]) == "processes";
+    let missing = match list(&isolation["missing"]).len() {
+        _ if !is_in_processes => return Vec::new(),
+        0 => return vec![Span::raw("in processes ")],
+        1 => "1 layer missing".to_owned(),
+        several => format!("{several} layers missing"),
+    };
+    vec![Span::raw("in processes, "), Span::styled(missing, ALARM), Span::raw(" ")]
+}
+
+/// Returns what the kernel counts for a worker's process, if it has one; else what the engine does.
+fn memory(worker: &Value) -> u64 {
+    worker["process_private_bytes"].as_u64().unwrap_or_else(|| whole(&worker["memory_bytes"]))
 }
 
 /// Returns a worker's row, with the name of its Python build if the pool has several.
@@ -292,7 +310,7 @@ fn worker_row(worker: &Value, has_pythons: bool) -> Row<'_> {
         Cell::from(number("job")),
         Cell::from(number("session")),
         Cell::from(time(real(&worker["age_seconds"]))),
-        Cell::from(bytes(whole(&worker["memory_bytes"]))),
+        Cell::from(bytes(memory(worker))),
         Cell::from(count(whole(&worker["jobs_served"]))),
         Cell::from(if error.is_null() { "-".to_owned() } else { one_line(error) }),
     ];

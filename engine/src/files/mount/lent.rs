@@ -67,6 +67,10 @@ impl LentFolder {
         Self { number, identity, server }
     }
 
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
     pub(super) fn identity(&self) -> FolderIdentity {
         self.identity
     }

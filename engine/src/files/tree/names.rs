@@ -298,7 +298,7 @@ impl Tree {
     }
 }
 
-pub(super) fn check_name(name: &str) -> Result<(), Errno> {
+pub(crate) fn check_name(name: &str) -> Result<(), Errno> {
     match name {
         "" | "." | ".." => Err(Errno::Invalid),
         _ if name.len() > MOST_NAME_BYTES => Err(Errno::NameTooLong),

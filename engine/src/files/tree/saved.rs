@@ -5,12 +5,14 @@
 //! limit.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::names::check_name;
 use super::{Entries, Kind, Node, NodeId, Timestamp, Tree};
 use crate::files::contents::Contents;
+use crate::files::mount::Mount;
 use crate::files::quota::{FileUsage, MOST_DEPTH, MOST_PATH_BYTES};
 
 /// More nodes than a guest creates in its life, so node ids never run out.
@@ -64,9 +66,12 @@ impl Tree {
         SavedTree { next: self.next, nodes: self.nodes.iter().filter_map(saved).collect() }
     }
 
-    /// Whether `saved` leaves out folders of the host.
-    pub(crate) fn has_mounts(&self) -> bool {
-        self.nodes.values().any(|node| matches!(node.kind, Kind::Mount { .. }))
+    /// Returns the folders of the host, which `saved` leaves out, and their nodes.
+    pub(crate) fn mounts(&self) -> impl Iterator<Item = (NodeId, &Arc<Mount>)> {
+        self.nodes.iter().filter_map(|(id, node)| match &node.kind {
+            Kind::Mount { mount, .. } => Some((*id, mount)),
+            _ => None,
+        })
     }
 
     /// Adds a saved tree to the library, which is `self`; `None` if the result isn't a valid tree.

@@ -81,10 +81,10 @@ impl GuestMemory {
         Ok(Arc::clone(&state.held))
     }
 
-    /// Opens what finding written pages may need later.
-    pub(crate) fn open_watch(&self) {
+    /// Opens what this and later memories of this process may need.
+    pub(crate) fn open_ahead(&self) {
         if let Some(tracker) = &mut self.state.lock().tracker {
-            tracker.open_watch();
+            tracker.open_ahead();
         }
     }
 

@@ -307,6 +307,11 @@ impl Calls {
         }
     }
 
+    /// Whether the host still works on a call that has ended for the program.
+    pub(crate) fn is_worked_on(&self, ticket: u32) -> bool {
+        self.rooms.is_worked_on(ticket)
+    }
+
     /// Ends the run: cancels pending calls and refuses new ones.
     pub(crate) fn close(&self) -> CallEffects {
         let (pending, effects) = {

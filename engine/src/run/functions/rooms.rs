@@ -95,6 +95,11 @@ impl Rooms {
         }
     }
 
+    /// Whether the host still works on a call, which the program may have given up.
+    pub(super) fn is_worked_on(&self, ticket: u32) -> bool {
+        self.taken.lock().uses.get(&ticket).is_some_and(|one| one.is_worked_on)
+    }
+
     /// Notes that nothing works on a call any more.
     fn ended(&self, ticket: u32) {
         let mut lock = self.taken.lock();

@@ -36,7 +36,20 @@ struct State {
     early: HashMap<u32, RecordedAnswer>,
     /// Answers that nobody has taken.
     ready: Vec<Answer>,
+    /// The other process's numbers of calls that have ended for the program, by their tickets. The
+    /// host still works on them.
+    left: HashMap<u32, u64>,
     is_closed: bool,
+}
+
+/// What the process that makes the calls has to know.
+#[derive(Debug, Default, PartialEq)]
+pub struct Served {
+    /// Answers, in the order in which they came.
+    pub answers: Vec<Answer>,
+    /// The numbers of ended calls that the host has stopped working on. They occupy their room until
+    /// then.
+    pub freed: Vec<u64>,
 }
 
 /// The answer to a call, for the process that made it.
@@ -46,15 +59,17 @@ pub struct Answer {
     pub number: u64,
     /// The result as JSON, or the name of an exception's type and its message.
     pub result: Result<String, (String, String)>,
+    /// The host still works on the call, which is among [`Served::freed`] later.
+    pub is_worked_on: bool,
 }
 
 impl Answer {
-    fn new(number: u64, answer: RecordedAnswer) -> Self {
+    fn new(number: u64, answer: RecordedAnswer, is_worked_on: bool) -> Self {
         let result = match answer {
             RecordedAnswer::Returned(value) => Ok(value.to_string()),
             RecordedAnswer::Raised(type_name, message) => Err((type_name, message)),
         };
-        Self { number, result }
+        Self { number, result, is_worked_on }
     }
 
     /// Returns what the call's [`Reply`](super::Reply) takes.
@@ -89,7 +104,7 @@ impl ServedCalls {
         let mut state = self.state.lock();
         let ended = match begun {
             Ok(ticket) => match state.early.remove(&ticket) {
-                Some(answer) => Some(answer),
+                Some(answer) => Some((answer, self.is_left(&mut state, ticket, number))),
                 None => {
                     state.numbers.insert(ticket, number);
                     state.tickets.insert(number, ticket);
@@ -98,36 +113,48 @@ impl ServedCalls {
             },
             Err(error) => {
                 let (type_name, message) = error.for_program(name);
-                Some(RecordedAnswer::Raised(type_name, message))
+                Some((RecordedAnswer::Raised(type_name, message), false))
             }
         };
-        if let Some(answer) = ended {
-            state.ready.push(Answer::new(number, answer));
+        if let Some((answer, is_worked_on)) = ended {
+            state.ready.push(Answer::new(number, answer, is_worked_on));
             drop(state);
             self.gate.wake();
         }
     }
 
-    /// Cancels a call, if it goes on.
+    /// Notes an ended call that the host still works on. Returns whether it does.
+    fn is_left(&self, state: &mut State, ticket: u32, number: u64) -> bool {
+        let is_left = self.calls.is_worked_on(ticket);
+        if is_left {
+            state.left.insert(ticket, number);
+        }
+        is_left
+    }
+
+    /// Cancels a call, if it goes on. Its room is free once its number is among [`Served::freed`].
     pub fn cancel(&self, number: u64) {
         let ticket = {
             let mut state = self.state.lock();
-            let ticket = state.tickets.remove(&number);
-            if let Some(ticket) = ticket {
-                state.numbers.remove(&ticket);
-            }
+            let Some(ticket) = state.tickets.remove(&number) else { return };
+            state.numbers.remove(&ticket);
+            state.left.insert(ticket, number);
             ticket
         };
-        if let Some(ticket) = ticket {
-            self.calls.cancel(ticket);
-        }
+        self.calls.cancel(ticket);
+        // It may have ended before it was noted.
+        self.gate.wake();
     }
 
-    /// Waits for answers, at most for `time`; returns `None` once the run has ended.
-    pub fn wait(&self, time: Option<Duration>) -> Option<Vec<Answer>> {
+    /// Waits for answers and for room that becomes free, at most for `time`; returns `None` once
+    /// the run has ended.
+    pub fn wait(&self, time: Option<Duration>) -> Option<Served> {
         let is_ready = || {
             let state = self.state.lock();
-            state.is_closed || !state.ready.is_empty() || self.calls.has_ended(None)
+            state.is_closed
+                || !state.ready.is_empty()
+                || state.left.keys().any(|ticket| !self.calls.is_worked_on(*ticket))
+                || self.calls.has_ended(None)
         };
         self.gate.wait(time, is_ready);
         let mut state = self.state.lock();
@@ -140,13 +167,17 @@ impl ServedCalls {
                 match state.numbers.remove(&ticket) {
                     Some(number) => {
                         state.tickets.remove(&number);
-                        answers.push(Answer::new(number, answer));
+                        let is_left = self.is_left(&mut state, ticket, number);
+                        answers.push(Answer::new(number, answer, is_left));
                     }
                     None => drop(state.early.insert(ticket, answer)),
                 }
             }
         }
-        Some(answers)
+        // After the answers, which free the room that they leave at once.
+        let is_free = |ticket: &u32, _: &mut u64| !self.calls.is_worked_on(*ticket);
+        let freed = state.left.extract_if(is_free).map(|(_, number)| number).collect();
+        Some(Served { answers, freed })
     }
 
     /// Ends the run: cancels its calls, and ends waits. Returns the limits that calls met here.
@@ -169,7 +200,7 @@ mod tests {
     use std::sync::mpsc::sync_channel;
 
     use super::*;
-    use crate::run::functions::{Callee, HostCall, Reply, Signature};
+    use crate::run::functions::{Callee, HostCall, Reply, Room, Signature};
 
     /// Keeps the replies of its calls.
     struct Kept(Arc<Mutex<Vec<Reply>>>);
@@ -177,6 +208,19 @@ mod tests {
     impl Callee for Kept {
         fn call(&self, call: HostCall) {
             self.0.lock().push(call.reply);
+        }
+    }
+
+    /// Keeps the rooms of its calls, which it answers at once if they have an argument.
+    struct Works(Arc<Mutex<Vec<Room>>>, Arc<Mutex<Vec<Reply>>>);
+
+    impl Callee for Works {
+        fn call(&self, call: HostCall) {
+            self.0.lock().push(call.room);
+            match call.arguments.is_empty() {
+                true => self.1.lock().push(call.reply),
+                false => call.reply.answer(Ok(json!(null))),
+            }
         }
     }
 
@@ -209,10 +253,10 @@ mod tests {
         for (result, reply) in replies.into_iter().enumerate() {
             reply.answer(Ok(json!(result)));
         }
-        let answers = served.wait(None).unwrap();
+        let answers = served.wait(None).unwrap().answers;
         assert_eq!(told(&answers), [(7, "0"), (3, "1")]);
         assert_eq!(answers.into_iter().next().unwrap().into_result(), Ok(json!(0)));
-        assert_eq!(served.wait(Some(Duration::ZERO)), Some(Vec::new()));
+        assert_eq!(served.wait(Some(Duration::ZERO)), Some(Served::default()));
     }
 
     #[test]
@@ -222,11 +266,32 @@ mod tests {
         for number in 0..3 {
             served.begin(number, if number == 2 { "g" } else { "f" }, &Map::new());
         }
-        let answers = served.wait(None).unwrap();
+        let answers = served.wait(None).unwrap().answers;
         assert_eq!(told(&answers), [(1, "HostLimitError"), (2, "HostLimitError")]);
         served.cancel(0);
         served.cancel(9);
         assert_eq!(kept.lock().len(), 1);
+    }
+
+    #[test]
+    fn ended_calls_keep_their_room_until_nothing_works_on_them() {
+        let (rooms, replies) = <(Arc<Mutex<Vec<Room>>>, Arc<Mutex<Vec<Reply>>>)>::default();
+        let signature = Signature { name: "f".to_owned(), ..Signature::default() };
+        let callee: Arc<dyn Callee> = Arc::new(Works(Arc::clone(&rooms), replies));
+        let functions = HostFunctions::new([(signature, callee)]).unwrap();
+        let served = ServedCalls::new(functions, &Limits::default());
+        // One call is given up, the other is answered while the work on it goes on.
+        served.begin(5, "f", &Map::new());
+        served.begin(6, "f", &Map::from_iter([("x".to_owned(), json!(1))]));
+        served.cancel(5);
+        let Served { answers, freed } = served.wait(None).unwrap();
+        assert_eq!(told(&answers), [(6, "null")]);
+        assert!(answers[0].is_worked_on && freed.is_empty());
+        assert_eq!(served.wait(Some(Duration::ZERO)), Some(Served::default()));
+        for expected in [5, 6] {
+            drop(rooms.lock().remove(0));
+            assert_eq!(served.wait(None).unwrap().freed, [expected]);
+        }
     }
 
     #[test]

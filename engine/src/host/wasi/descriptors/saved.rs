@@ -1,10 +1,14 @@
 //! The saved form of a table of descriptors. Anybody may have written what is loaded, so it is
 //! checked like any other input.
 
+use std::fs::File;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-use super::{Access, Channel, Descriptors, Open, Shared, Slot};
-use crate::files::resolve::Base;
+use super::{Access, Channel, Descriptors, Open, Shared, Slot, host_folder};
+use crate::files::mount::Mount;
+use crate::files::resolve::{Base, HostPlace};
 use crate::files::tree::{NodeId, Tree};
 use crate::host::wasi::pipe::Pipes;
 
@@ -44,17 +48,63 @@ enum SavedOpen {
         access: Access,
     },
     Channel(Channel),
+    /// A file of a mounted folder, by its place in [`HostParts`].
+    HostFile {
+        file: u32,
+        offset: u64,
+    },
+    /// A mounted folder, by its place in [`HostParts`], or a folder below it.
+    HostFolder {
+        mount: u32,
+        names: Vec<String>,
+    },
+}
+
+/// What a guest has of the host's folders, and what a saved form refers to by its place here.
+#[derive(Debug, Default)]
+pub(crate) struct HostParts {
+    /// Each mounted folder and its node.
+    pub(crate) mounts: Vec<(NodeId, Arc<Mount>)>,
+    /// The open files.
+    pub(crate) files: Vec<Arc<File>>,
+}
+
+impl HostParts {
+    /// Adds what a descriptor names, and returns its saved form; `None` if its folder is no longer
+    /// mounted.
+    fn add(&mut self, open: &Open) -> Option<SavedOpen> {
+        match open {
+            Open::HostFile { file, offset } => {
+                let place = u32::try_from(self.files.len()).ok()?;
+                self.files.push(Arc::clone(file));
+                Some(SavedOpen::HostFile { file: place, offset: *offset })
+            }
+            Open::Folder { base: Base::Host(place), .. } => {
+                let is_its = |(node, mount): &(NodeId, Arc<Mount>)| {
+                    *node == place.node() && Arc::ptr_eq(mount, &place.mount)
+                };
+                let mount = u32::try_from(self.mounts.iter().position(is_its)?).ok()?;
+                let names = place.names().iter().map(|name| name.to_string()).collect();
+                Some(SavedOpen::HostFolder { mount, names })
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Descriptors {
     /// Returns the descriptors to save. Leaves out those whose node is gone because a run was
-    /// undone, and those of mounted folders, which belong to the host and may have changed when the
-    /// guest is restored.
-    pub(crate) fn saved(&self, tree: &Tree) -> SavedDescriptors {
+    /// undone. Those of mounted folders refer to `parts`; without it they are left out, since they
+    /// belong to the host and may have changed when the guest is restored.
+    pub(crate) fn saved(&self, tree: &Tree, mut parts: Option<&mut HostParts>) -> SavedDescriptors {
+        let mut saved = |open: &Open| {
+            let own = self.saved_open(open, tree);
+            own.or_else(|| parts.as_deref_mut()?.add(open))
+        };
         let opens: Vec<Option<SavedOpen>> = self
             .opens
             .iter()
-            .map(|shared| shared.as_ref().and_then(|shared| self.saved_open(&shared.open, tree)))
+            .map(|shared| shared.as_ref().and_then(|shared| saved(&shared.open)))
             .collect();
         let is_saved = |slot: &Slot| opens[slot.open as usize].is_some();
         let slots = self.slots.iter().map(|slot| slot.filter(is_saved)).collect();
@@ -83,7 +133,7 @@ impl Descriptors {
         })
     }
 
-    /// Whether `saved` leaves nothing out.
+    /// Whether `saved` without [`HostParts`] leaves nothing out.
     pub(crate) fn can_be_saved(&self, tree: &Tree) -> bool {
         self.opens.iter().flatten().all(|Shared { open, .. }| {
             let is_listed = matches!(open, Open::Folder { listing: Some(_), .. });
@@ -93,7 +143,12 @@ impl Descriptors {
 
     /// Opens saved descriptors in a guest that has just started. Returns `None` if they are
     /// invalid.
-    pub(crate) fn reopen(self, saved: &SavedDescriptors, tree: &Tree) -> Option<Self> {
+    pub(crate) fn reopen(
+        self,
+        saved: &SavedDescriptors,
+        tree: &Tree,
+        parts: &HostParts,
+    ) -> Option<Self> {
         let SavedDescriptors { slots, opens, pipes } = saved;
         let most = slots.len().max(opens.len()).max(pipes.len());
         if most > MOST_SAVED || slots.len() < self.first {
@@ -104,7 +159,7 @@ impl Descriptors {
         for open in opens {
             let open = match open {
                 None => None,
-                Some(open) => Some(self.reopen_one(open, tree, &mut pipes)?),
+                Some(open) => Some(self.reopen_one(open, tree, parts, &mut pipes)?),
             };
             reopened.push(open.map(|open| Shared { open, count: 0 }));
         }
@@ -124,7 +179,13 @@ impl Descriptors {
         (0..self.first as u32).all(same).then_some(table)
     }
 
-    fn reopen_one(&self, open: &SavedOpen, tree: &Tree, pipes: &mut Pipes) -> Option<Open> {
+    fn reopen_one(
+        &self,
+        open: &SavedOpen,
+        tree: &Tree,
+        parts: &HostParts,
+        pipes: &mut Pipes,
+    ) -> Option<Open> {
         Some(match *open {
             SavedOpen::Stdin => Open::Stdin,
             SavedOpen::Stdout => Open::Stdout,
@@ -148,6 +209,14 @@ impl Descriptors {
                 channel.receives.map_or(Some(()), |pipe| pipes.revive_reader(pipe))?;
                 channel.sends.map_or(Some(()), |pipe| pipes.revive_writer(pipe))?;
                 Open::Channel(channel)
+            }
+            SavedOpen::HostFile { file, offset } => {
+                Open::HostFile { file: Arc::clone(parts.files.get(file as usize)?), offset }
+            }
+            SavedOpen::HostFolder { mount, ref names } => {
+                let (node, mount) = parts.mounts.get(mount as usize)?;
+                let names = names.iter().map(|name| name.as_str().into()).collect();
+                host_folder(HostPlace::below(Arc::clone(mount), *node, names)?)
             }
         })
     }

@@ -1,0 +1,66 @@
+//! Where interpreters run, and what the system tells of a process that has one.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// Tells the memory of a process, at any time and from any thread.
+pub trait ProcessMemory: fmt::Debug + Send + Sync {
+    /// Returns the memory that no other process shares, in bytes, as the kernel counts it. `None` if
+    /// the process has ended. May take milliseconds.
+    fn private_bytes(&self) -> Option<u64>;
+}
+
+/// Where a pool's interpreters run, and what the system doesn't do to confine them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct IsolationStatus {
+    /// Where they run.
+    pub workers_in: WorkersIn,
+    /// The layers of the wall around worker processes that the system doesn't offer. Empty for
+    /// threads, which have none.
+    pub missing: Vec<MissingLayer>,
+}
+
+impl IsolationStatus {
+    /// Returns the status of interpreters in processes that lack these layers.
+    pub fn of_processes(missing: Vec<MissingLayer>) -> Self {
+        Self { workers_in: WorkersIn::Processes, missing }
+    }
+}
+
+/// Where interpreters run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum WorkersIn {
+    /// On threads of this process.
+    #[default]
+    Threads,
+    /// In processes of their own.
+    Processes,
+}
+
+/// A layer of the wall around worker processes that the system doesn't offer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct MissingLayer {
+    /// Its name.
+    pub layer: String,
+    /// Why it is missing.
+    pub reason: String,
+}
+
+impl MissingLayer {
+    /// Names a layer, and says why it is missing.
+    pub fn new(layer: impl ToString, reason: impl ToString) -> Self {
+        Self { layer: layer.to_string(), reason: reason.to_string() }
+    }
+}
+
+/// `LAYER: REASON`
+impl fmt::Display for MissingLayer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.layer, self.reason)
+    }
+}

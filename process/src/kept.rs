@@ -1,0 +1,78 @@
+//! States that a worker keeps for the sessions of which they are copies.
+
+use std::sync::Arc;
+
+use engine::{Cause, Image, Mount, SessionState, StartError};
+use parking_lot::Mutex;
+use pool::{Parked, ParkedState};
+
+use crate::message::StateAsk;
+use crate::remote::Worker;
+use crate::states::GoneState;
+
+/// A state that a worker keeps beside the one it has.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) image: Image,
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) number: u64,
+    pub(crate) bytes: u64,
+    /// The folders that it was lent, by their numbers.
+    pub(crate) folders: Vec<Arc<Mount>>,
+    /// The state, once it was fetched.
+    pub(crate) fetched: Mutex<Option<SessionState>>,
+}
+
+impl Kept {
+    pub(crate) fn fetch(&self) -> Result<SessionState, StartError> {
+        let mut fetched = self.fetched.lock();
+        if let Some(state) = &*fetched {
+            return Ok(state.clone());
+        }
+        let state = self.worker.fetch(self.number, self.bytes)?;
+        let state = state.state(&self.image, |number, _| lent(&self.folders, number))?;
+        Ok(fetched.insert(state).clone())
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // If it can't be told, it has ended.
+        let _ = self.worker.ask(&mut self.worker.states.lock().0, &StateAsk::Forget(self.number));
+    }
+}
+
+pub(crate) struct KeptState(pub(crate) Arc<Kept>);
+
+impl ParkedState for KeptState {
+    fn bytes(&self) -> u64 {
+        self.0.bytes
+    }
+
+    fn fork(&self) -> Parked {
+        match self.0.fetch() {
+            Ok(state) => Parked::new(state.fork()),
+            Err(error) => Parked::new(GoneState(Cause::new(error))),
+        }
+    }
+
+    fn compact(&self) -> Option<Parked> {
+        self.0.fetch().ok().map(Parked::new)
+    }
+}
+
+/// Returns a state that depends on no process.
+pub(crate) fn settled(parked: &Parked) -> Result<Parked, StartError> {
+    if let Some(kept) = parked.downcast_ref::<KeptState>() {
+        return kept.0.fetch().map(Parked::new);
+    }
+    match parked.downcast_ref::<GoneState>() {
+        Some(GoneState(cause)) => Err(StartError::Process(cause.clone())),
+        None => Ok(parked.clone()),
+    }
+}
+
+/// Returns the folder of a number, which may be a lie.
+pub(crate) fn lent(folders: &[Arc<Mount>], number: u64) -> Option<Arc<Mount>> {
+    folders.get(usize::try_from(number).ok()?).cloned()
+}

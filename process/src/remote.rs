@@ -1,0 +1,118 @@
+//! A worker process, as all see it that hold something of it: what is said to it, and its end.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use channel::{Descriptors, Error, MOST_DESCRIPTORS, Sender};
+use engine::{Cause, StartError};
+use parking_lot::Mutex;
+
+use crate::clock::{after, has_come};
+use crate::handle::HelperHandle;
+use crate::life::Life;
+use crate::message::{Down, StateAsk};
+use crate::states::{self, Arrived};
+use crate::stream::write;
+use crate::system::wait_readable;
+
+/// How often a worker is looked at while nothing comes from it.
+pub(crate) const GLANCE: Duration = Duration::from_millis(500);
+
+/// How long a worker may be silent when it is asked for a sign of life.
+pub(crate) const SILENCE: Duration = Duration::from_secs(3);
+
+/// How long a frame may wait for space in a worker's ring.
+const SENDING: Duration = Duration::from_secs(3);
+
+/// How fast a kept state comes at least, in bytes per second, once the worker has begun.
+const FETCHING: u64 = 64 << 20;
+
+/// The process, as all see it that hold something of it.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) number: u64,
+    pub(crate) helper: Arc<HelperHandle>,
+    pub(crate) sender: Mutex<Sender>,
+    pub(crate) files: Descriptors,
+    pub(crate) states: Mutex<(UnixStream, Descriptors)>,
+    pub(crate) life: Arc<Life>,
+    /// It was killed since it went on after it was told to stop.
+    pub(crate) was_stopped: AtomicBool,
+}
+
+impl Worker {
+    /// Sends a message. The error says how the worker has ended.
+    pub(crate) fn send(&self, message: &Down) -> Result<(), String> {
+        match self.sender.lock().send(message, &[], Some(after(SENDING))) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Returns how the worker has ended that can't be spoken to. Kills it if it hasn't.
+    pub(crate) fn failed(&self, error: &Error) -> String {
+        match error {
+            Error::Closed => self.life.how(),
+            error => self.end(&engine::chain(error).to_string()),
+        }
+    }
+
+    /// Sends a file beside a message that follows. The error says how the worker has ended.
+    pub(crate) fn send_file(&self, file: &OwnedFd) -> Result<(), String> {
+        match self.files.send(&[file.as_fd()]) {
+            Ok(()) => Ok(()),
+            Err(Error::Closed) => Err(self.life.how()),
+            Err(_) => Err(self.end("it took no descriptors")),
+        }
+    }
+
+    /// Kills the worker for this reason, unless it has ended before, and returns why it ended.
+    pub(crate) fn end(&self, why: &str) -> String {
+        if !self.life.has_ended() {
+            self.life.end(why.to_owned());
+            self.helper.kill(self.number);
+        }
+        self.life.how()
+    }
+
+    /// Asks for a kept state, or says what becomes of it. A worker that reads nothing is killed, since
+    /// nobody waits for it.
+    pub(crate) fn ask(&self, asks: &mut UnixStream, ask: &StateAsk) -> io::Result<()> {
+        let asked = write(asks, ask);
+        if matches!(&asked, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+            self.end("it took no requests for states");
+        }
+        asked
+    }
+
+    /// Returns a state of this length that the worker keeps.
+    pub(crate) fn fetch(&self, number: u64, bytes: u64) -> Result<Arrived, StartError> {
+        let mut states = self.states.lock();
+        let (asks, files) = &mut *states;
+        let gone = || StartError::Process(Cause::new("the process that kept this state has ended"));
+        self.ask(asks, &StateAsk::Send(number)).map_err(|_| gone())?;
+        let deadline = after(SILENCE + Duration::from_secs(bytes / FETCHING));
+        let next = || loop {
+            match files.receive(MOST_DESCRIPTORS) {
+                Err(Error::System(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
+                received => return received,
+            }
+            if has_come(deadline) {
+                self.end("it gave no sign of life");
+            }
+            if self.life.has_ended() {
+                return Err(Error::Closed);
+            }
+            // An error is seen by the next look.
+            let _ = wait_readable([files.as_fd()], Some(GLANCE));
+        };
+        states::receive(next).map_err(|error| match error {
+            Error::Closed => gone(),
+            error => StartError::Process(Cause::new(error)),
+        })
+    }
+}
