@@ -8,16 +8,22 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use channel::Descriptors;
-use confine::{RefusedCall, Separation};
+use confine::{ConfineError, RefusedCall, Separation};
 use engine::Image;
 
+use crate::clock::{after, has_come};
 use crate::error::ProcessError;
 use crate::message::{HelperEvent, HelperOrder, MARK};
 use crate::stream::{read, write};
 use crate::system::{self, Child, EndedChildren, Pid, SharedWords};
 use crate::worker::{self, Ends, Outside};
+
+/// How long the threads that have loaded an image may take to end.
+const ENDING: Duration = Duration::from_secs(2);
 
 /// Whether this process has asked whether it is a helper.
 static ASKED: AtomicBool = AtomicBool::new(false);
@@ -87,10 +93,7 @@ fn serve(
         Err(what) => return write(&mut stream, &HelperEvent::NotLoaded { what }),
     };
     let key = image.info().key.clone();
-    // With threads of its own it couldn't; each worker then has namespaces of its own.
-    let separation = confine::separate()
-        .inspect_err(|error| tracing::warn!(%error, "workers see the process ids of the system"))
-        .ok();
+    let separation = separate();
     let mut forks = Forks {
         image,
         separation,
@@ -113,6 +116,22 @@ fn serve(
                 Some(HelperOrder::Load(_)) => {}
                 None => return Ok(()),
             }
+        }
+    }
+}
+
+/// Makes namespaces for the workers. Without them, each worker makes some of its own.
+fn separate() -> Option<Separation> {
+    let deadline = after(ENDING);
+    loop {
+        match confine::separate() {
+            // What threads did to load the image has been waited for, and not their ends.
+            Err(ConfineError::Threads) if !has_come(deadline) => thread::yield_now(),
+            Err(error) => {
+                tracing::warn!(%error, "workers see the process ids of the system");
+                return None;
+            }
+            Ok(separation) => return Some(separation),
         }
     }
 }
