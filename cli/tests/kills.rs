@@ -177,7 +177,10 @@ fn children(parent: u32) -> Vec<u32> {
         let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
         let is_alive = !field("State:")?.trim().starts_with('Z');
-        (is_alive && field("PPid:")?.trim().parse() == Ok(parent)).then_some(process)
+        // It keeps the workers' namespace of process ids, in which it is the first.
+        let is_keeper = field("NSpid:")?.split_whitespace().skip(1).last() == Some("1");
+        let is_its = field("PPid:")?.trim().parse() == Ok(parent);
+        (is_alive && is_its && !is_keeper).then_some(process)
     };
     let names =
         fs::read_dir("/proc").unwrap().filter_map(|it| it.ok()?.file_name().into_string().ok());
