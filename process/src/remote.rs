@@ -93,8 +93,11 @@ impl Worker {
     pub(crate) fn fetch(&self, number: u64, bytes: u64) -> Result<Arrived, StartError> {
         let mut states = self.states.lock();
         let (asks, files) = &mut *states;
-        let gone = || StartError::Process(Cause::new("the process that kept this state has ended"));
-        self.ask(asks, &StateAsk::Send(number)).map_err(|_| gone())?;
+        let gone = |how: String| {
+            let what = format!("the process that kept this state has ended: {how}");
+            StartError::Process(Cause::new(what))
+        };
+        self.ask(asks, &StateAsk::Send(number)).map_err(|_| gone(self.life.how()))?;
         let deadline = after(SILENCE + Duration::from_secs(bytes / FETCHING));
         let next = || loop {
             match files.receive(MOST_DESCRIPTORS) {
@@ -110,9 +113,6 @@ impl Worker {
             // An error is seen by the next look.
             let _ = wait_readable([files.as_fd()], Some(GLANCE));
         };
-        states::receive(next).map_err(|error| match error {
-            Error::Closed => gone(),
-            error => StartError::Process(Cause::new(error)),
-        })
+        states::receive(next).map_err(|error| gone(self.failed(&error)))
     }
 }

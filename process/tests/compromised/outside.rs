@@ -24,7 +24,7 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn start() -> Self {
         let image = crate::load().unwrap();
-        let source = ProcessSource::start(&image, &Helper::Itself, Vec::new()).unwrap();
+        let source = ProcessSource::start(&image, &Helper::Itself, Vec::new(), false).unwrap();
         let source: Arc<dyn InterpreterSource> = Arc::new(source);
         let config = SchedulerConfig {
             concurrent: WORKERS,
