@@ -110,12 +110,16 @@ impl Drop for Pool {
     }
 }
 
-/// Returns the processes that have this parent.
+/// Returns the processes that have this parent and aren't dead, without the one that keeps the
+/// workers' namespace of process ids, in which it is the first.
 pub(crate) fn children(parent: u32) -> Vec<u32> {
     let is_child = |process: u32| {
         let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-        let of = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
-        (of.trim().parse() == Ok(parent)).then_some(process)
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+        let is_its = field("PPid:")?.trim().parse() == Ok(parent);
+        let is_alive = !field("State:")?.trim().starts_with('Z');
+        let is_keeper = field("NSpid:")?.split_whitespace().skip(1).last() == Some("1");
+        (is_its && is_alive && !is_keeper).then_some(process)
     };
     let names = std::fs::read_dir("/proc")
         .unwrap()

@@ -65,9 +65,14 @@ pub(crate) fn nothing_is_left() {
             pool.check();
         }
     }
+    // One that was killed goes when the system gets to it.
+    let is_settled = (0..10_000).any(|_| {
+        std::thread::yield_now();
+        pool.processes().1.len() == WORKERS
+    });
+    assert!(is_settled, "{:?}", pool.processes());
     assert_eq!(descriptors(), open);
     assert_eq!(fs::read_dir(format!("/proc/{helper}/fd")).unwrap().count(), of_helper);
-    assert_eq!(pool.processes().1.len(), WORKERS);
     drop(pool);
     assert!(children(std::process::id()).is_empty());
     assert_eq!(descriptors(), before);
