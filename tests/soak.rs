@@ -32,10 +32,15 @@ use scheduler::{
 };
 use tokio::task::JoinSet;
 
+use dice::Dice;
 use footprint::Footprint;
 
+#[path = "support/dice.rs"]
+mod dice;
 #[path = "support/footprint.rs"]
 mod footprint;
+#[path = "support/processes.rs"]
+mod processes;
 
 /// How many jobs are in flight at once.
 const AT_ONCE: usize = 64;
@@ -237,18 +242,6 @@ impl Kind {
             Self::DiesOnce => outcome.is_success(),
         };
         assert!(is_right, "{self:?}: {:?}\n{}", outcome.verdict, outcome.stderr_text());
-    }
-}
-
-/// A generator of the same numbers each time.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
     }
 }
 

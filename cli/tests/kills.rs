@@ -20,6 +20,14 @@ use std::time::{Duration, Instant};
 use hatchery::{Hatchery, Helper, Isolation, Job, JobId, Outcome, SandboxFailure, Verdict};
 use rustix::process::{Pid, Signal, kill_process};
 
+use dice::Dice;
+use processes::children;
+
+#[path = "../../tests/support/dice.rs"]
+mod dice;
+#[path = "../../tests/support/processes.rs"]
+mod processes;
+
 /// Signals that are sent, unless `HATCHERY_KILLS` says otherwise.
 const KILLS: u64 = 60;
 const WORKERS: usize = 4;
@@ -39,18 +47,6 @@ const SIGNALS: [(Signal, Option<&str>); 4] = [
     (Signal::SEGV, None),
     (Signal::STOP, Some("no sign of life")),
 ];
-
-/// A generator of the same numbers each time.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
 
 /// What callers and the killer count.
 #[derive(Debug, Default)]
@@ -171,22 +167,6 @@ async fn converse(pool: Hatchery, counts: Arc<Counts>, number: u64) {
     }
 }
 
-/// Returns the processes that have this parent and aren't dead.
-fn children(parent: u32) -> Vec<u32> {
-    let is_child = |process: u32| {
-        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-        let is_alive = !field("State:")?.trim().starts_with('Z');
-        // It keeps the workers' namespace of process ids, in which it is the first.
-        let is_keeper = field("NSpid:")?.split_whitespace().skip(1).last() == Some("1");
-        let is_its = field("PPid:")?.trim().parse() == Ok(parent);
-        (is_alive && is_its && !is_keeper).then_some(process)
-    };
-    let names =
-        fs::read_dir("/proc").unwrap().filter_map(|it| it.ok()?.file_name().into_string().ok());
-    names.filter_map(|name| name.parse().ok()).filter_map(is_child).collect()
-}
-
 fn descriptors(process: u32) -> usize {
     fs::read_dir(format!("/proc/{process}/fd")).unwrap().count()
 }
@@ -201,7 +181,12 @@ fn mapped_memory_files() -> usize {
 async fn kill_workers(helper: u32, kills: u64) -> ([u64; SIGNALS.len()], Duration) {
     let (mut dice, mut sent, mut slowest) = (Dice(0xdead), [0; SIGNALS.len()], Duration::ZERO);
     let mut dying: Vec<(u32, usize, Instant)> = Vec::new();
-    while sent.iter().sum::<u64>() < kills || !dying.is_empty() {
+    // A signal of which no worker dies is sent as well, and isn't counted.
+    let deadly = |sent: &[u64]| -> u64 {
+        std::iter::zip(SIGNALS, sent).map(|((_, cause), sent)| cause.map_or(0, |_| *sent)).sum()
+    };
+    while deadly(&sent) < kills || !dying.is_empty() {
+        assert!(!children(std::process::id()).is_empty(), "the helper has ended");
         let pause = Duration::from_micros(500 + dice.below(15_000));
         tokio::time::sleep(pause).await;
         let workers = children(helper);
@@ -219,7 +204,7 @@ async fn kill_workers(helper: u32, kills: u64) -> ([u64; SIGNALS.len()], Duratio
             .into_iter()
             .filter(|one| dying.iter().all(|(dying, ..)| dying != one))
             .collect();
-        if sent.iter().sum::<u64>() == kills || others.len() < 2 {
+        if deadly(&sent) == kills || others.len() < 2 {
             continue;
         }
         let worker = others[dice.below(others.len() as u64) as usize];

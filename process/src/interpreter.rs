@@ -317,9 +317,7 @@ impl Interpreter for ProcessInterpreter {
         let state: &SessionState = settled.downcast_ref().ok_or(SessionError::NotParkable)?;
         let folders = &mut self.folders;
         let sent = states::send(&self.worker.files, state, |mount| Some(number_of(folders, mount)));
-        if let Err(error) = sent {
-            return Err(self.failed(Err(self.worker.failed(&error))));
-        }
+        sent.map_err(|error| self.failed(Err(self.worker.failed(&error))))?;
         self.well(Order::Attach)
     }
 

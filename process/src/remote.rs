@@ -31,7 +31,8 @@ const SENDING: Duration = Duration::from_secs(3);
 /// How fast a kept state comes at least, in bytes per second, once the worker has begun.
 const FETCHING: u64 = 64 << 20;
 
-/// The process, as all see it that hold something of it.
+/// What the embedding process has of a worker process. It is shared with the states that the worker
+/// keeps.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) number: u64,
@@ -47,10 +48,8 @@ pub(crate) struct Worker {
 impl Worker {
     /// Sends a message. The error says how the worker has ended.
     pub(crate) fn send(&self, message: &Down) -> Result<(), String> {
-        match self.sender.lock().send(message, &[], Some(after(SENDING))) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.failed(&error)),
-        }
+        let sent = self.sender.lock().send(message, &[], Some(after(SENDING)));
+        sent.map_err(|error| self.failed(&error))
     }
 
     /// Returns how the worker has ended that can't be spoken to. Kills it if it hasn't.
@@ -63,11 +62,7 @@ impl Worker {
 
     /// Sends a file beside a message that follows. The error says how the worker has ended.
     pub(crate) fn send_file(&self, file: &OwnedFd) -> Result<(), String> {
-        match self.files.send(&[file.as_fd()]) {
-            Ok(()) => Ok(()),
-            Err(Error::Closed) => Err(self.life.how()),
-            Err(_) => Err(self.end("it took no descriptors")),
-        }
+        self.files.send(&[file.as_fd()]).map_err(|error| self.failed(&error))
     }
 
     /// Kills the worker for this reason, unless it has ended before, and returns why it ended.

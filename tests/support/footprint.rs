@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use crate::processes::children;
+
 /// The resources of this process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Footprint {
@@ -21,21 +23,11 @@ fn bytes_of(status: &str, name: &str) -> Option<u64> {
     line.trim().trim_end_matches(" kB").parse().ok().map(|kibibytes: u64| kibibytes << 10)
 }
 
-/// Returns this process's children, with theirs.
+/// Returns the helpers of this process, and their workers.
 fn descendants() -> Vec<u32> {
-    let parent = |process: u32| {
-        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
-        Some((line.trim().parse::<u32>().ok()?, process))
-    };
-    let names = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name());
-    let numbers = names.filter_map(|name| name.to_str()?.parse().ok());
-    let all: Vec<(u32, u32)> = numbers.filter_map(parent).collect();
-    let children = |of: &[u32]| -> Vec<u32> {
-        all.iter().filter(|(parent, _)| of.contains(parent)).map(|(_, child)| *child).collect()
-    };
-    let helpers = children(&[std::process::id()]);
-    [helpers.clone(), children(&helpers)].concat()
+    let mut found = children(std::process::id());
+    found.extend(found.clone().into_iter().flat_map(children));
+    found
 }
 
 impl Footprint {

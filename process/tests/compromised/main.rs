@@ -18,6 +18,8 @@ mod attempts;
 mod evicted;
 mod inside;
 mod outside;
+#[path = "../../../tests/support/processes.rs"]
+mod processes;
 #[path = "../../../confine/tests/confined/raw.rs"]
 mod raw;
 mod refused;
