@@ -1,0 +1,2 @@
+//! Grades samples of generated code against the tests of their tasks.
+#![forbid(unsafe_code)]

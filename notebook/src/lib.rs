@@ -1,0 +1,2 @@
+//! Jupyter notebooks, run in sessions of a pool.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Pools on many machines, which take their jobs from NATS JetStream.
+#![forbid(unsafe_code)]
