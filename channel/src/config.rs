@@ -39,7 +39,8 @@ pub struct ChannelConfig {
     pub up: Direction,
     /// How long a wait looks for bytes before it sleeps. A reply within this time costs no system
     /// call; a longer one costs this much CPU time in vain, so that a wait looks for a shorter time,
-    /// and then not at all, while replies take longer. 0 always sleeps. Default: 20 µs.
+    /// and then not at all, while replies take longer. Other threads that want the core go first.
+    /// 0 always sleeps. Default: 100 µs, which is longer than a short program runs.
     pub spin: Duration,
 }
 
@@ -48,7 +49,7 @@ impl Default for ChannelConfig {
         Self {
             down: Direction::default(),
             up: Direction::default(),
-            spin: Duration::from_micros(20),
+            spin: Duration::from_micros(100),
         }
     }
 }

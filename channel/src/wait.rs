@@ -171,6 +171,8 @@ impl Waiter {
                     return Ok(true);
                 }
             }
+            // Whoever else wants this core goes first.
+            std::thread::yield_now();
             if clock::now() >= end {
                 self.spin = self.spin.min(longest) / 2;
                 return Ok(false);

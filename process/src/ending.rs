@@ -8,7 +8,7 @@ use engine::{Ending, Limits, Program, StopReason};
 use parking_lot::Mutex;
 
 use crate::clock::{after, has_come};
-use crate::message::Down;
+use crate::message::Word;
 use crate::remote::Worker;
 
 /// How long a worker may go on after it was told to stop its run.
@@ -41,7 +41,7 @@ impl EndsRun {
 
     fn tell(&self, reason: StopReason, is_gentle: bool) {
         // If it can't be told, it has ended.
-        let _ = self.worker.send(&Down::End { run: self.run, reason, is_gentle });
+        let _ = self.worker.say(&Word::End { run: self.run, reason, is_gentle });
     }
 
     /// Returns why the worker may go on no longer.

@@ -10,13 +10,13 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use channel::{ChannelConfig, Descriptors, End};
+use channel::{Descriptors, End, Sender};
 use parking_lot::Mutex;
 
 use crate::error::ProcessError;
 use crate::helper::Helper;
 use crate::life::Life;
-use crate::message::{HelperEvent, HelperOrder, MARK};
+use crate::message::{HelperEvent, HelperOrder, MARK, orders_config, words_config};
 use crate::stream::{read, write};
 
 /// How long a helper may take to load a build and its image, which are in the cache by then.
@@ -61,6 +61,7 @@ struct Known {
 pub(crate) struct Born {
     pub(crate) number: u64,
     pub(crate) end: End,
+    pub(crate) words: Sender,
     pub(crate) files: Descriptors,
     pub(crate) asks: UnixStream,
     pub(crate) states: Descriptors,
@@ -110,27 +111,30 @@ impl HelperHandle {
     }
 
     /// Forks a worker. Blocks for milliseconds.
-    pub(crate) fn fork(&self, config: &ChannelConfig) -> io::Result<Born> {
-        let (end, ring) = channel::create(config)?;
+    pub(crate) fn fork(&self) -> io::Result<Born> {
+        let (end, ring) = channel::create(&orders_config())?;
+        let (words, word_ring) = channel::create(&words_config())?;
         let (files, its_files) = Descriptors::pair()?;
         let (states, its_states) = Descriptors::pair()?;
         let (asks, its_asks) = UnixStream::pair()?;
         files.set_nonblocking(true)?;
         states.set_nonblocking(true)?;
         asks.set_nonblocking(true)?;
-        let life = Arc::new(Life::new(end.closer.clone()));
+        let life = Arc::new(Life::new([end.closer.clone(), words.closer]));
         let (number, forked) = {
             let mut to_helper = self.asks.lock();
             to_helper.last += 1;
             let number = to_helper.last;
             let forked = self.known.lock().expect(number, &life);
-            let sent = [ring.as_fd(), its_files.as_fd(), its_asks.as_fd(), its_states.as_fd()];
+            let rings = [ring.as_fd(), word_ring.as_fd()];
+            let sockets = [its_files.as_fd(), its_asks.as_fd(), its_states.as_fd()];
+            let sent = [&rings[..], &sockets].concat();
             to_helper.files.send(&sent).map_err(io::Error::other)?;
             write(&mut to_helper.stream, &HelperOrder::Fork(number))?;
             (number, forked)
         };
         match forked.recv() {
-            Ok(Ok(())) => Ok(Born { number, end, files, asks, states, life }),
+            Ok(Ok(())) => Ok(Born { number, end, words: words.sender, files, asks, states, life }),
             Ok(Err(what)) => Err(io::Error::other(what)),
             Err(_) => Err(io::Error::other("the helper for worker processes has ended")),
         }

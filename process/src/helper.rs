@@ -155,9 +155,9 @@ impl Forks {
         stream: &mut UnixStream,
         files: &Descriptors,
     ) -> io::Result<()> {
-        let its = files.receive(4).map_err(io::Error::other)?;
-        let Ok([ring, its_files, asks, states]) = <[OwnedFd; 4]>::try_from(its) else {
-            return Err(io::Error::other("a worker needs four descriptors"));
+        let its = files.receive(5).map_err(io::Error::other)?;
+        let Ok([ring, words, its_files, asks, states]) = <[OwnedFd; 5]>::try_from(its) else {
+            return Err(io::Error::other("a worker needs five descriptors"));
         };
         self.words.of(worker).store(0, Ordering::Relaxed);
         match system::fork() {
@@ -165,6 +165,7 @@ impl Forks {
                 EndedChildren::forget();
                 let ends = Ends {
                     ring,
+                    words,
                     files: Descriptors::from_socket(its_files),
                     asks: UnixStream::from(asks),
                     states: Descriptors::from_socket(states),

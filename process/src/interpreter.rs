@@ -17,7 +17,7 @@ use crate::ending::EndsRun;
 use crate::handle::{Born, HelperHandle};
 use crate::kept::{Kept, KeptState, lent, settled};
 use crate::memory::Memory;
-use crate::message::{Done, Down, Facts, Order, Up};
+use crate::message::{Done, Facts, Order, StateAsk, Up, Word};
 use crate::remote::{GLANCE, SILENCE, Worker};
 use crate::states;
 
@@ -30,6 +30,13 @@ pub(crate) struct ProcessInterpreter {
     facts: Facts,
     report: confine::Report,
     memory: Option<Arc<Memory>>,
+    /// The last run was followed by no other order, and the worker resets itself after it.
+    is_resetting: bool,
+    /// The number of the copy that the worker makes by itself after the last run, until it has said
+    /// so.
+    is_keeping: Option<u64>,
+    /// Whether the pool wanted a copy after the last turn of a session.
+    wants_copies: bool,
     runs: u64,
     kept: u64,
     /// The folders that programs of its present state were lent, by their numbers.
@@ -45,11 +52,12 @@ impl ProcessInterpreter {
         helper: Arc<HelperHandle>,
         born: Born,
     ) -> Result<Self, StartError> {
-        let Born { number, end, files, asks, states, life } = born;
+        let Born { number, end, words, files, asks, states, life } = born;
         let worker = Worker {
             number,
             helper,
-            sender: Mutex::new(end.sender),
+            orders: Mutex::new(end.sender),
+            words: Mutex::new(words),
             files,
             states: Mutex::new((asks, states)),
             life,
@@ -62,6 +70,9 @@ impl ProcessInterpreter {
             facts: Facts::default(),
             report: confine::Report::default(),
             memory: None,
+            is_resetting: false,
+            is_keeping: None,
+            wants_copies: true,
             runs: 0,
             kept: 0,
             folders: Vec::new(),
@@ -104,13 +115,34 @@ impl ProcessInterpreter {
     /// Gives an order that isn't a run, and waits until it was carried out.
     fn order(&mut self, order: Order) -> Result<Done, StartError> {
         let done = self
-            .worker
-            .send(&Down::Order(order))
-            .and_then(|()| self.finish(|| None, |_| Err("it spoke of a run where there was none")));
+            .settle()
+            .and_then(|()| self.worker.order(&order))
+            .and_then(|()| self.finish(|| None, |_| Err(NO_RUN)));
         match done {
             Ok(done @ (Done::Well | Done::Kept { .. })) => Ok(done),
             other => Err(self.failed(other)),
         }
+    }
+
+    /// Waits until the worker has said what it does by itself after a run.
+    fn settle(&mut self) -> Result<(), String> {
+        self.is_resetting = false;
+        let Some(number) = self.is_keeping.take() else { return Ok(()) };
+        // The pool didn't want the copy.
+        self.wants_copies = false;
+        if let Done::Kept { .. } = self.finish(|| None, |_| Err(NO_RUN))? {
+            let mut states = self.worker.states.lock();
+            let forgotten = self.worker.ask(&mut states.0, &StateAsk::Forget(number));
+            drop(states);
+            forgotten.map_err(|_| self.worker.life.how())?;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of the next copy that the worker keeps.
+    fn next_copy(&mut self) -> u64 {
+        self.kept += 1;
+        self.kept
     }
 
     /// Carries out an order that has no result.
@@ -162,7 +194,7 @@ impl ProcessInterpreter {
                     if has_come(deadline) {
                         return Err(self.worker.end("it gave no sign of life"));
                     }
-                    self.worker.send(&Down::Ping)?;
+                    self.worker.say(&Word::Ping)?;
                 }
                 Err(error) => return Err(self.worker.failed(&error)),
             }
@@ -171,13 +203,15 @@ impl ProcessInterpreter {
 
     /// Runs a program; the error says how the worker has ended.
     fn run_task(&mut self, task: &Task, is_last: bool) -> Result<(Outcome, bool), String> {
+        self.settle()?;
         let Task { program, limits, transcript, stop, .. } = task;
         self.runs += 1;
         let run = self.runs;
         let folders = &mut self.folders;
         let sent = SentProgram::new(program, limits, |mount| number_of(folders, mount));
-        let order = Order::Run { run, program: Box::new(sent), is_last };
-        self.worker.send(&Down::Order(order))?;
+        let keep = (!is_last && self.wants_copies).then(|| self.next_copy());
+        let order = Order::Run { run, program: Box::new(sent), is_last, keep };
+        self.worker.order(&order)?;
         let ending = Arc::new(EndsRun::new(&self.worker, run, program, limits));
         stop.begin(Arc::clone(&ending) as _);
         let calls = ServedCalls::new(program.functions.clone(), limits);
@@ -189,7 +223,7 @@ impl ProcessInterpreter {
                 scope.spawn(|| {
                     while let Some(Served { answers, freed }) = calls.wait(None) {
                         let is_news = !answers.is_empty() || !freed.is_empty();
-                        if is_news && worker.send(&Down::Answers { run, answers, freed }).is_err() {
+                        if is_news && worker.say(&Word::Answers { run, answers, freed }).is_err() {
                             return;
                         }
                     }
@@ -215,7 +249,7 @@ impl ProcessInterpreter {
                         }
                         let has_file = file.is_some();
                         worker
-                            .send(&Down::Folder { answer, has_file })
+                            .say(&Word::Folder { answer, has_file })
                             .map_err(|_| "it took no answers")?;
                     }
                     Up::Confined(_) => return Err("it was confined twice"),
@@ -233,6 +267,7 @@ impl ProcessInterpreter {
                 Ok(mut outcome) => {
                     // A call that was refused here ended for the worker as any other.
                     outcome.limits_met.extend(met);
+                    self.is_keeping = keep.filter(|_| !is_lost);
                     Ok((outcome, is_lost))
                 }
                 Err(lie) => Err(self.worker.end(&lie.to_string())),
@@ -242,6 +277,9 @@ impl ProcessInterpreter {
         }
     }
 }
+
+/// What a worker has done wrong that reports something of a run between runs.
+const NO_RUN: &str = "it spoke of a run where there was none";
 
 /// Returns the number of a folder, which is its place; the same folder keeps its number.
 fn number_of(folders: &mut Vec<Arc<Mount>>, mount: &Arc<Mount>) -> u64 {
@@ -264,17 +302,25 @@ impl Interpreter for ProcessInterpreter {
             };
             (Outcome::not_run(verdict), true)
         });
+        self.is_resetting = last && !is_lost;
         let afterwards = if is_lost { Afterwards::Lost } else { Afterwards::Usable };
         (outcome.with_output(&task.transcript), afterwards)
     }
 
     fn reset(&mut self) -> Result<(), StartError> {
         self.folders.clear();
+        if std::mem::take(&mut self.is_resetting) {
+            self.facts.memory_bytes = self.facts.reset_bytes;
+            return Ok(());
+        }
         self.well(Order::Reset)
     }
 
     fn work_ahead(&mut self) -> Result<(), StartError> {
-        self.well(Order::WorkAhead)
+        match self.facts.has_work_ahead {
+            true => self.well(Order::WorkAhead),
+            false => Ok(()),
+        }
     }
 
     fn has_much_work_ahead(&self) -> bool {
@@ -289,9 +335,18 @@ impl Interpreter for ProcessInterpreter {
     }
 
     fn snapshot(&mut self) -> Result<Parked, StartError> {
-        self.kept += 1;
-        let number = self.kept;
-        match self.order(Order::Keep(number))? {
+        self.wants_copies = true;
+        let (number, done) = match self.is_keeping.take() {
+            Some(number) => match self.finish(|| None, |_| Err(NO_RUN)) {
+                Ok(done @ Done::Kept { .. }) => (number, done),
+                other => return Err(self.failed(other)),
+            },
+            None => {
+                let number = self.next_copy();
+                (number, self.order(Order::Keep(number))?)
+            }
+        };
+        match done {
             Done::Kept { bytes } => {
                 let (image, worker) = (self.image.clone(), Arc::clone(&self.worker));
                 let (folders, fetched) = (self.folders.clone(), Mutex::default());

@@ -19,7 +19,7 @@
 //! - `source.rs`, `interpreter.rs`: the pool's seam, in the embedding process; `remote.rs`, `kept.rs`: a
 //!   worker and the states that it keeps, from there.
 //! - `handle.rs`, `helper.rs`: the helper, from outside and inside.
-//! - `worker.rs`: a worker process; `memory.rs`: what the kernel says of its memory.
+//! - `worker.rs`, `runs.rs`: a worker process, and its present run; `memory.rs`: what the kernel says of its memory.
 //! - `back_door.rs`: code of a test in a worker, in no release.
 
 #[cfg(feature = "back-door")]
@@ -44,6 +44,7 @@ mod life;
 mod memory;
 mod message;
 mod remote;
+mod runs;
 mod source;
 mod states;
 mod stream;

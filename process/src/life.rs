@@ -13,20 +13,20 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Whether a worker lives, and how it ended.
 #[derive(Debug)]
 pub(crate) struct Life {
-    closer: Closer,
+    closers: [Closer; 2],
     how: Mutex<Option<String>>,
     ended: Condvar,
 }
 
 impl Life {
-    pub(crate) fn new(closer: Closer) -> Self {
-        Self { closer, how: Mutex::default(), ended: Condvar::new() }
+    pub(crate) fn new(closers: [Closer; 2]) -> Self {
+        Self { closers, how: Mutex::default(), ended: Condvar::new() }
     }
 
     /// Says how it ended, and ends waits for it. The first word counts.
     pub(crate) fn end(&self, how: String) {
         self.how.lock().get_or_insert(how);
-        self.closer.close();
+        self.closers.iter().for_each(Closer::close);
         self.ended.notify_all();
     }
 

@@ -1,7 +1,11 @@
 //! What a worker process and the embedding one say to each other.
 //!
 //! The embedding process gives orders, one at a time, and each ends with [`Up::Done`]. During a run
-//! the worker reports what the program does, and the embedding process may ask it to end.
+//! the worker reports what the program does, and the embedding process may ask it to end. Orders and
+//! such words come down separate rings: the thread that runs programs takes its orders itself, without
+//! a second thread that would have to be woken first.
+
+use std::time::Duration;
 
 use channel::{ChannelConfig, Direction};
 use engine::{Addition, Answer, FolderAnswer, FolderAsk, SentOutcome, SentProgram, StopReason};
@@ -10,35 +14,31 @@ use serde::{Deserialize, Serialize};
 /// The environment variable that makes a program a helper.
 pub(crate) const MARK: &str = "HATCHERY_HELPER_PROCESS";
 
-/// The channel of each worker, both ways: a frame may be as long as the largest value or file that a
-/// job can be allowed.
-pub(crate) fn channel_config() -> ChannelConfig {
+/// The channel of a worker's orders and of all that it says: a frame may be as long as the largest
+/// value or file that a job can be allowed.
+pub(crate) fn orders_config() -> ChannelConfig {
     let direction = Direction { longest_frame: 1 << 30, ..Direction::default() };
     ChannelConfig { down: direction, up: direction, ..ChannelConfig::default() }
 }
 
-/// From the embedding process.
+/// The channel of what concerns a run that goes on, down alone. Its words are rare, so that looking
+/// for them before sleeping would cost time in vain.
+pub(crate) fn words_config() -> ChannelConfig {
+    let down = Direction { longest_frame: 1 << 30, ring_bytes: 64 << 10 };
+    let up = Direction { longest_frame: 0, ring_bytes: 4 << 10 };
+    ChannelConfig { down, up, spin: Duration::ZERO }
+}
+
+/// From the embedding process, to a run that goes on.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Down {
-    Order(Order),
-    /// Ends a run, if it still goes on.
-    End {
-        run: u64,
-        reason: StopReason,
-        is_gentle: bool,
-    },
+pub(crate) enum Word {
+    /// Ends a run, if it still goes on. It may come before the run's order was taken.
+    End { run: u64, reason: StopReason, is_gentle: bool },
     /// Host functions have answered, and the host has stopped working on calls of these numbers,
     /// which had ended for the program before.
-    Answers {
-        run: u64,
-        answers: Vec<Answer>,
-        freed: Vec<u64>,
-    },
+    Answers { run: u64, answers: Vec<Answer>, freed: Vec<u64> },
     /// Answers the only question that is open. A file's descriptor comes beside it.
-    Folder {
-        answer: FolderAnswer,
-        has_file: bool,
-    },
+    Folder { answer: FolderAnswer, has_file: bool },
     /// Asks for a sign of life.
     Ping,
 }
@@ -46,10 +46,15 @@ pub(crate) enum Down {
 /// What the worker does next. States come and go as memory files beside the ring.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
+    /// Runs a program. While its outcome is on its way, the worker goes on by itself: if no other
+    /// program runs on this state, it resets itself, and if that fails, so does the next order; else
+    /// it keeps a copy under the number `keep`, if there is one, and says so as after [`Self::Keep`].
+    /// After a run that has lost the interpreter it does neither.
     Run {
         run: u64,
         program: Box<SentProgram>,
         is_last: bool,
+        keep: Option<u64>,
     },
     Reset,
     WorkAhead,
@@ -103,6 +108,9 @@ pub(crate) enum Done {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Facts {
     pub(crate) memory_bytes: u64,
+    /// The same when it was last reset: for a worker that resets itself now.
+    pub(crate) reset_bytes: u64,
+    pub(crate) has_work_ahead: bool,
     pub(crate) has_much_work_ahead: bool,
     pub(crate) had_code: bool,
 }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::clock::{after, has_come};
 use crate::handle::HelperHandle;
 use crate::life::Life;
-use crate::message::{Down, StateAsk};
+use crate::message::{Order, StateAsk, Word};
 use crate::states::{self, Arrived};
 use crate::stream::write;
 use crate::system::wait_readable;
@@ -37,7 +37,8 @@ const FETCHING: u64 = 64 << 20;
 pub(crate) struct Worker {
     pub(crate) number: u64,
     pub(crate) helper: Arc<HelperHandle>,
-    pub(crate) sender: Mutex<Sender>,
+    pub(crate) orders: Mutex<Sender>,
+    pub(crate) words: Mutex<Sender>,
     pub(crate) files: Descriptors,
     pub(crate) states: Mutex<(UnixStream, Descriptors)>,
     pub(crate) life: Arc<Life>,
@@ -46,9 +47,15 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Sends a message. The error says how the worker has ended.
-    pub(crate) fn send(&self, message: &Down) -> Result<(), String> {
-        let sent = self.sender.lock().send(message, &[], Some(after(SENDING)));
+    /// Gives an order. The error says how the worker has ended.
+    pub(crate) fn order(&self, order: &Order) -> Result<(), String> {
+        let sent = self.orders.lock().send(order, &[], Some(after(SENDING)));
+        sent.map_err(|error| self.failed(&error))
+    }
+
+    /// Says something to a run. The error says how the worker has ended.
+    pub(crate) fn say(&self, word: &Word) -> Result<(), String> {
+        let sent = self.words.lock().send(word, &[], Some(after(SENDING)));
         sent.map_err(|error| self.failed(&error))
     }
 

@@ -11,7 +11,6 @@ use crate::handle::HelperHandle;
 use crate::helper::Helper;
 use crate::interpreter::ProcessInterpreter;
 use crate::kept::settled;
-use crate::message::channel_config;
 
 /// Starts interpreters in processes of their own.
 #[derive(Debug)]
@@ -63,7 +62,7 @@ impl ProcessSource {
     }
 
     fn fork(&self) -> Result<ProcessInterpreter, StartError> {
-        let born = self.helper.fork(&channel_config());
+        let born = self.helper.fork();
         let born = born.map_err(|error| StartError::Process(Cause::new(error)))?;
         ProcessInterpreter::start(&self.image, Arc::clone(&self.helper), born)
     }

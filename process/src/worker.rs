@@ -1,8 +1,7 @@
 //! A worker process: it owns one interpreter, and asks the embedding process for all else.
 //!
-//! Its main thread carries out orders; `hatchery-orders` receives them, with whatever concerns the
-//! run that goes on; `hatchery-states` hands out kept states. If the channel ends, so does the
-//! process.
+//! Its main thread takes orders and carries them out; `hatchery-words` receives what concerns the run
+//! that goes on; `hatchery-states` hands out kept states. If a channel ends, so does the process.
 #![expect(unsafe_code, reason = "closing descriptors that the helper owned")]
 
 use std::collections::HashMap;
@@ -11,21 +10,21 @@ use std::os::unix::net::UnixStream;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use channel::{Descriptors, MOST_DESCRIPTORS, Receiver, Sender};
 use confine::{Confinement, Report, Separation};
 use engine::{
     Additions, Afterwards, Answer, Callee, Cause, FolderAnswer, FolderAsk, FolderServer, HostCall,
-    Image, Interpreter, Lent, LentFolder, Mount, Outcome, Reply, Room, SandboxFailure, SentOutcome,
-    SentProgram, SessionState, StartError, StopHandle, Transcript, Verdict, chain,
+    Image, Interpreter, Lent, LentFolder, Mount, Outcome, SandboxFailure, SentOutcome, SentProgram,
+    SessionState, StartError, StopHandle, Transcript, Verdict, chain,
 };
 use parking_lot::{Condvar, Mutex};
 
 use crate::back_door;
 use crate::memory;
-use crate::message::{Done, Down, Facts, Order, StateAsk, Up, channel_config};
+use crate::message::{Done, Facts, Order, StateAsk, Up, Word, orders_config, words_config};
+use crate::runs::{End, Run, Runs};
 use crate::states::{self, Arrived};
 use crate::stream::read;
 use crate::system::{self, end};
@@ -43,27 +42,18 @@ const THREADS: u64 = 1 << 10;
 struct Shared {
     sender: Mutex<Sender>,
     files: Descriptors,
-    run: Mutex<Option<Run>>,
+    runs: Mutex<Runs>,
     /// The answer to the one question about a folder that is open.
     answer: Mutex<Option<(FolderAnswer, Option<OwnedFd>)>>,
     answered: Condvar,
     kept: Mutex<HashMap<u64, SessionState>>,
 }
 
-/// The run that goes on.
-struct Run {
-    number: u64,
-    stop: StopHandle,
-    calls: HashMap<u64, (Reply, Room)>,
-    /// The room of calls that have ended for the program, while the host works on them.
-    left: HashMap<u64, Room>,
-    last_call: u64,
-}
-
 /// A worker's ends of what connects it with the embedding process.
 #[derive(Debug)]
 pub(crate) struct Ends {
     pub(crate) ring: OwnedFd,
+    pub(crate) words: OwnedFd,
     pub(crate) files: Descriptors,
     pub(crate) asks: UnixStream,
     pub(crate) states: Descriptors,
@@ -110,8 +100,9 @@ pub(crate) fn run(image: &Image, ends: Ends, outside: &Outside<'_>) -> ! {
 fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
     // The default hook opens files for its trace.
     panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a worker process panicked")));
-    let Ends { ring, files, mut asks, states } = ends;
-    let Ok(mut channel) = channel::attach(&ring, &channel_config()) else { end(2) };
+    let Ends { ring, words, files, mut asks, states } = ends;
+    let Ok(mut channel) = channel::attach(&ring, &orders_config()) else { end(2) };
+    let Ok(words) = channel::attach(&words, &words_config()) else { end(2) };
     let mut interpreter = match Image::start(image) {
         Ok(interpreter) => interpreter,
         Err(error) => {
@@ -135,17 +126,15 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
     let shared = Arc::new(Shared {
         sender: Mutex::new(channel.sender),
         files,
-        run: Mutex::default(),
+        runs: Mutex::default(),
         answer: Mutex::default(),
         answered: Condvar::new(),
         kept: Mutex::default(),
     });
-    let (orders, next) = sync_channel(1);
-    let receiver = channel.receiver;
     let its = Arc::clone(&shared);
     let began = thread::Builder::new()
-        .name("hatchery-orders".to_owned())
-        .spawn(move || its.receive(receiver, &orders))
+        .name("hatchery-words".to_owned())
+        .spawn(move || its.hear(words.receiver))
         .and_then(|_| {
             let its = Arc::clone(&shared);
             thread::Builder::new().name("hatchery-states".to_owned()).spawn(move || {
@@ -162,18 +151,57 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
         end(9);
     }
     shared.send(&Up::Confined(report));
-    shared.done(Done::Well, facts(&interpreter));
-    while let Ok((order, state)) = next.recv() {
-        let done = shared.carry_out(&mut interpreter, order, state);
+    let mut reset_bytes = interpreter.private_bytes();
+    let mut failed = None;
+    shared.done(Done::Well, facts(&interpreter, reset_bytes));
+    while let Ok(frame) = channel.receiver.receive::<Order>(None) {
+        let order = frame.message;
+        let then = Then::after(&order);
+        let done = match failed.take() {
+            None => shared.carry_out(&mut interpreter, order),
+            Some(error) => Err(error),
+        };
         let done = done.unwrap_or_else(|error| Done::Failed(chain(&error).to_string()));
-        let facts = facts(&interpreter);
-        shared.done(done, facts);
+        let is_usable = matches!(done, Done::Ran { is_lost: false, .. });
+        shared.done(done, facts(&interpreter, reset_bytes));
+        match then {
+            Then::Reset if is_usable => {
+                failed = interpreter.reset().err();
+                reset_bytes = interpreter.private_bytes();
+            }
+            Then::Keep(number) if is_usable => {
+                let kept = shared.keep(&mut interpreter, number);
+                let kept = kept.unwrap_or_else(|error| Done::Failed(chain(&error).to_string()));
+                shared.done(kept, facts(&interpreter, reset_bytes));
+            }
+            _ => {}
+        }
+    }
+    end(0)
+}
+
+/// What a worker does by itself after an order.
+enum Then {
+    Nothing,
+    Reset,
+    Keep(u64),
+}
+
+impl Then {
+    fn after(order: &Order) -> Self {
+        match order {
+            Order::Run { is_last: true, .. } => Self::Reset,
+            Order::Run { keep: Some(number), .. } => Self::Keep(*number),
+            _ => Self::Nothing,
+        }
     }
 }
 
-fn facts(interpreter: &Interpreter) -> Facts {
+fn facts(interpreter: &Interpreter, reset_bytes: u64) -> Facts {
     Facts {
         memory_bytes: interpreter.private_bytes(),
+        reset_bytes,
+        has_work_ahead: interpreter.has_to_compile(),
         has_much_work_ahead: interpreter.wants_to_compile(),
         had_code: interpreter.had_code(),
     }
@@ -184,10 +212,9 @@ impl Shared {
         self: &Arc<Self>,
         interpreter: &mut Interpreter,
         order: Order,
-        state: Option<Arrived>,
     ) -> Result<Done, StartError> {
         match order {
-            Order::Run { run, program, is_last } => {
+            Order::Run { run, program, is_last, .. } => {
                 return Ok(self.run(interpreter, run, *program, is_last));
             }
             Order::Reset => interpreter.reset()?,
@@ -199,14 +226,9 @@ impl Shared {
                     end(4);
                 }
             }
-            Order::Keep(number) => {
-                let state = interpreter.snapshot()?;
-                let bytes = state.bytes();
-                self.kept.lock().insert(number, state);
-                return Ok(Done::Kept { bytes });
-            }
+            Order::Keep(number) => return self.keep(interpreter, number),
             Order::Attach => {
-                let Some(state) = state else { end(5) };
+                let state = self.state();
                 let image = interpreter.image().expect("it was started on one").clone();
                 let server: Arc<dyn FolderServer> = Lender(Arc::clone(self)).folders();
                 let state = state.state(&image, |number, identity| {
@@ -222,6 +244,14 @@ impl Shared {
             }
         }
         Ok(Done::Well)
+    }
+
+    /// Keeps a copy of the interpreter's state under this number.
+    fn keep(&self, interpreter: &mut Interpreter, number: u64) -> Result<Done, StartError> {
+        let state = interpreter.snapshot()?;
+        let bytes = state.bytes();
+        self.kept.lock().insert(number, state);
+        Ok(Done::Kept { bytes })
     }
 
     fn run(
@@ -241,45 +271,31 @@ impl Shared {
             }
         };
         let stop = StopHandle::default();
-        let (calls, left) = (HashMap::new(), HashMap::new());
-        *self.run.lock() = Some(Run { number, stop: stop.clone(), calls, left, last_call: 0 });
+        let early = self.runs.lock().begin(number, stop.clone());
+        if let Some(end) = early {
+            end.of(&stop);
+        }
         back_door::pass(&mut program.source);
         let transcript = Arc::<Transcript>::default();
         let its = Arc::clone(self);
         transcript.copy_to(Additions(move |addition| its.send(&Up::Added(addition))));
         let (outcome, afterwards) = interpreter.run(&program, &limits, &transcript, &stop, is_last);
         // Calls that go on end with the run; their replies do nothing any more.
-        let ended = self.run.lock().take();
+        let ended = self.runs.lock().finish();
         drop(ended);
         let outcome = Box::new(SentOutcome::new(&outcome));
         Done::Ran { outcome, is_lost: afterwards == Afterwards::Lost }
     }
 
-    /// Receives what the embedding process says.
-    fn receive(&self, mut receiver: Receiver, orders: &SyncSender<(Order, Option<Arrived>)>) {
+    /// Hears what the embedding process says of runs.
+    fn hear(&self, mut receiver: Receiver) {
         loop {
-            let Ok(frame) = receiver.receive::<Down>(None) else { end(0) };
+            let Ok(frame) = receiver.receive::<Word>(None) else { end(0) };
             match frame.message {
-                Down::Order(order) => {
-                    let state = matches!(order, Order::Attach).then(|| self.state());
-                    if orders.send((order, state)).is_err() {
-                        end(0);
-                    }
+                Word::End { run, reason, is_gentle } => {
+                    self.end_run(End { run, reason, is_gentle })
                 }
-                Down::End { run, reason, is_gentle } => {
-                    let stop = self
-                        .run
-                        .lock()
-                        .as_ref()
-                        .filter(|one| one.number == run)
-                        .map(|one| one.stop.clone());
-                    match (stop, is_gentle) {
-                        (Some(stop), true) => stop.interrupt(reason),
-                        (Some(stop), false) => stop.stop(reason),
-                        (None, _) => {}
-                    }
-                }
-                Down::Answers { run, answers, freed } => {
+                Word::Answers { run, answers, freed } => {
                     for answer in answers {
                         self.answer(run, answer);
                     }
@@ -288,19 +304,27 @@ impl Shared {
                         drop(room);
                     }
                 }
-                Down::Folder { answer, has_file } => {
+                Word::Folder { answer, has_file } => {
                     let file = has_file.then(|| self.file());
                     *self.answer.lock() = Some((answer, file));
                     self.answered.notify_all();
                 }
-                Down::Ping => self.send(&Up::Alive),
+                Word::Ping => self.send(&Up::Alive),
             }
+        }
+    }
+
+    /// Ends a run, at once if it goes on, or when it begins.
+    fn end_run(&self, end: End) {
+        let stop = self.runs.lock().end(end);
+        if let Some(stop) = stop {
+            end.of(&stop);
         }
     }
 
     /// Does something with the run of this number, if it goes on.
     fn of_run<T>(&self, number: u64, work: impl FnOnce(&mut Run) -> Option<T>) -> Option<T> {
-        self.run.lock().as_mut().filter(|one| one.number == number).and_then(work)
+        self.runs.lock().of(number).and_then(work)
     }
 
     /// Ends a call of this run.
@@ -402,8 +426,8 @@ impl Callee for Elsewhere {
         let HostCall { arguments, room, reply, .. } = call;
         let cancellation = reply.cancellation();
         let number = {
-            let mut run = self.shared.run.lock();
-            let Some(run) = &mut *run else { return };
+            let mut runs = self.shared.runs.lock();
+            let Some(run) = runs.now() else { return };
             run.last_call += 1;
             run.calls.insert(run.last_call, (reply, room));
             run.last_call
@@ -413,7 +437,7 @@ impl Callee for Elsewhere {
         let shared = Arc::clone(&self.shared);
         cancellation.on_cancel(move || {
             // Its room stays taken until the host has stopped working on it.
-            let reply = shared.run.lock().as_mut().and_then(|run| {
+            let reply = shared.runs.lock().now().and_then(|run| {
                 let (reply, room) = run.calls.remove(&number)?;
                 run.left.insert(number, room);
                 Some(reply)

@@ -45,6 +45,11 @@ impl Interpreter {
         self.reset()
     }
 
+    /// Returns whether [`Self::compile_ahead`] would compile a program.
+    pub fn has_to_compile(&self) -> bool {
+        self.image.as_ref().is_some_and(|image| image.codes().wants_any())
+    }
+
     /// Returns whether a program was run so often that a session which rests here should be parked
     /// for [`Self::compile_ahead`].
     pub fn wants_to_compile(&self) -> bool {

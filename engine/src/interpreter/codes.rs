@@ -90,6 +90,11 @@ impl CodeCache {
         None
     }
 
+    /// Returns whether a program is to be compiled ahead.
+    pub(crate) fn wants_any(&self) -> bool {
+        !self.state.lock().wanted.is_empty()
+    }
+
     /// Returns whether a program is wanted so much that a session should give up its place for it.
     pub(crate) fn wants_much(&self) -> bool {
         self.state.lock().wanted.iter().any(|wanted| wanted.times >= WANTED_MUCH)

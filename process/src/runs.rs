@@ -1,0 +1,109 @@
+//! The run that goes on in a worker process: its calls, and how it is told to end.
+//!
+//! A run's order and what is said to it come over two rings, so a word may overtake the order. The
+//! numbers of runs only grow, which tells such a word from one that came too late.
+
+use std::collections::HashMap;
+
+use engine::{Reply, Room, StopHandle, StopReason};
+
+/// What a worker knows of runs.
+#[derive(Default)]
+pub(crate) struct Runs {
+    /// The one that goes on.
+    now: Option<Run>,
+    /// The number of the last one that began.
+    last: u64,
+    /// How a run is to end that hasn't begun.
+    early: Option<End>,
+}
+
+/// The run that goes on.
+pub(crate) struct Run {
+    number: u64,
+    stop: StopHandle,
+    pub(crate) calls: HashMap<u64, (Reply, Room)>,
+    /// The room of calls that have ended for the program, while the host works on them.
+    pub(crate) left: HashMap<u64, Room>,
+    pub(crate) last_call: u64,
+}
+
+/// How a run is to end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct End {
+    pub(crate) run: u64,
+    pub(crate) reason: StopReason,
+    pub(crate) is_gentle: bool,
+}
+
+impl End {
+    /// Ends the run that has this handle.
+    pub(crate) fn of(self, stop: &StopHandle) {
+        match self.is_gentle {
+            true => stop.interrupt(self.reason),
+            false => stop.stop(self.reason),
+        }
+    }
+}
+
+impl Runs {
+    /// Notes that a run begins. Returns how it is to end, if that was said before.
+    #[must_use]
+    pub(crate) fn begin(&mut self, number: u64, stop: StopHandle) -> Option<End> {
+        let (calls, left) = (HashMap::new(), HashMap::new());
+        self.now = Some(Run { number, stop, calls, left, last_call: 0 });
+        self.last = number;
+        self.early.take().filter(|end| end.run == number)
+    }
+
+    /// Notes how a run is to end, if it hasn't begun. Returns its handle, if it goes on.
+    #[must_use]
+    pub(crate) fn end(&mut self, end: End) -> Option<StopHandle> {
+        if end.run > self.last {
+            // A stop outweighs an interrupt.
+            let outweighs = |early: &End| early.run == end.run && !early.is_gentle;
+            self.early = self.early.filter(outweighs).or(Some(end));
+        }
+        self.of(end.run).map(|run| run.stop.clone())
+    }
+
+    /// Notes that the run has ended, and returns it: dropping it ends its calls.
+    pub(crate) fn finish(&mut self) -> Option<Run> {
+        self.now.take()
+    }
+
+    /// Returns the run that goes on.
+    pub(crate) fn now(&mut self) -> Option<&mut Run> {
+        self.now.as_mut()
+    }
+
+    /// Returns the run of this number, if it goes on.
+    pub(crate) fn of(&mut self, number: u64) -> Option<&mut Run> {
+        self.now().filter(|run| run.number == number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STOP: End = End { run: 2, reason: StopReason::Cancelled, is_gentle: false };
+
+    #[test]
+    fn a_word_that_overtakes_its_run_ends_it_when_it_begins() {
+        let gentle = End { is_gentle: true, ..STOP };
+        let mut runs = Runs::default();
+        assert!(runs.begin(1, StopHandle::default()).is_none());
+        assert!(
+            runs.end(gentle).is_none() && runs.end(STOP).is_none() && runs.end(gentle).is_none()
+        );
+        assert!(runs.of(1).is_some() && runs.of(2).is_none());
+        runs.finish();
+        let early = runs.begin(2, StopHandle::default()).expect("it was said before");
+        assert!(early.run == 2 && !early.is_gentle);
+        // Those that come in time reach the run, and those that come late nothing.
+        assert!(runs.end(gentle).is_some());
+        runs.finish();
+        assert!(runs.end(STOP).is_none() && runs.begin(3, StopHandle::default()).is_none());
+    }
+}
