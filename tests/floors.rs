@@ -69,6 +69,7 @@ fn files_form_no_circles() {
         "scheduler/src",
         "src",
         "serve/src",
+        "notebook/src",
         "cli/src",
     ];
     for folder in folders {

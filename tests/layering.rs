@@ -8,7 +8,7 @@ use std::path::Path;
 use toml::Table;
 
 /// What each crate of ours may name, of ours and of the crates whose use is confined.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("channel", &[]),
     ("confine", &["landlock", "seccompiler"]),
     ("replace", &[]),
@@ -19,11 +19,12 @@ const ALLOWED: [(&str, &[&str]); 11] = [
     ("scheduler", &["engine", "pool", "ractor", "tokio"]),
     (".", &["engine", "pool", "process", "scheduler", "tokio", "wire"]),
     ("serve", &["hatchery", "tokio", "wire"]),
-    ("cli", &["anyhow", "clap", "hatchery", "indicatif", "replace", "serve", "tokio"]),
+    ("notebook", &["hatchery", "replace", "tokio"]),
+    ("cli", &["anyhow", "clap", "hatchery", "indicatif", "notebook", "replace", "serve", "tokio"]),
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 23] = [
+const CONFINED: [&str; 24] = [
     "anyhow",
     "channel",
     "clap",
@@ -34,6 +35,7 @@ const CONFINED: [&str; 23] = [
     "hatchery",
     "indicatif",
     "landlock",
+    "notebook",
     "pool",
     "process",
     "ractor",

@@ -3,7 +3,6 @@
 pub(crate) mod batch;
 pub(crate) mod bench;
 pub(crate) mod cache;
-mod guest;
 pub(crate) mod image;
 pub(crate) mod mcp;
 pub(crate) mod notebook;

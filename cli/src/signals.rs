@@ -101,6 +101,11 @@ impl Interrupts {
         *self.0.borrow()
     }
 
+    /// Returns the count for notebooks.
+    pub(crate) fn counts(&self) -> ::notebook::Interrupts {
+        ::notebook::Interrupts::new(self.0.subscribe())
+    }
+
     /// Resets the count.
     pub(crate) fn forget(&self) {
         self.0.send_replace(0);

@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ::notebook::guest::own_limits;
 use anyhow::Context;
 use hatchery::error::chain;
 use hatchery::outcome::MimeBundle;
@@ -24,7 +25,6 @@ use self::terminal::Heard;
 use self::typed::{Calls, READ_LINE, Typed};
 use self::workspace::Outputs;
 use crate::args::ReplArguments;
-use crate::cmd::guest::own_limits;
 use crate::exit::{Exit, UsageError};
 use crate::follow::{follow_with, report};
 use crate::pool::start_pool;

@@ -7,8 +7,6 @@ use hatchery::{Job, Limits, Session, Verdict};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::cmd::guest::{Module, TIMING, install};
-
 /// The function that lists names.
 pub(super) const COMPLETE: &str = "hatchery_prompt:complete";
 /// The function that says whether an input is complete.
@@ -17,9 +15,33 @@ pub(super) const JUDGE: &str = "hatchery_prompt:judge";
 /// How long the session may take to answer. Nobody waits longer for Tab.
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
+/// `%time` and `%timeit`, as in notebooks.
+const TIMING: Module = Module { name: "hatchery_timing", source: ::notebook::guest::TIMING };
+
+/// A Python module.
+struct Module {
+    name: &'static str,
+    source: &'static str,
+}
+
 /// Returns the source that installs the helpers. Running it again changes nothing.
 pub(super) fn begin() -> String {
     install(&[TIMING, Module { name: "hatchery_prompt", source: include_str!("guest.py") }])
+}
+
+/// Returns source that installs modules for import, each after those that it imports, and leaves no
+/// other trace. Tracebacks omit the modules' frames.
+fn install(modules: &[Module]) -> String {
+    // JSON strings are valid in Python, since serde_json leaves non-ASCII characters as they are.
+    let modules: serde_json::Value =
+        modules.iter().map(|Module { name, source }| vec![*name, *source]).collect();
+    format!(
+        "def _hatchery_begin(modules):\n    import sys, types\n    \
+         for name, source in modules:\n        \
+         module = sys.modules[name] = types.ModuleType(name)\n        \
+         exec(compile(source, f\"<hatchery/{{name}}.py>\", \"exec\"), module.__dict__)\n\
+         _hatchery_begin({modules})\ndel _hatchery_begin\n"
+    )
 }
 
 /// Calls one of these functions in an idle session. `None` if there is no answer in time, or not the
