@@ -8,7 +8,7 @@ use std::path::Path;
 use toml::Table;
 
 /// What each crate of ours may name, of ours and of the crates whose use is confined.
-const ALLOWED: [(&str, &[&str]); 12] = [
+const ALLOWED: [(&str, &[&str]); 13] = [
     ("channel", &[]),
     ("confine", &["landlock", "seccompiler"]),
     ("replace", &[]),
@@ -20,11 +20,25 @@ const ALLOWED: [(&str, &[&str]); 12] = [
     (".", &["engine", "pool", "process", "scheduler", "tokio", "wire"]),
     ("serve", &["hatchery", "tokio", "wire"]),
     ("notebook", &["hatchery", "replace", "tokio"]),
-    ("cli", &["anyhow", "clap", "hatchery", "indicatif", "notebook", "replace", "serve", "tokio"]),
+    ("kernel", &["hatchery", "notebook", "tokio", "zeromq"]),
+    (
+        "cli",
+        &[
+            "anyhow",
+            "clap",
+            "hatchery",
+            "indicatif",
+            "kernel",
+            "notebook",
+            "replace",
+            "serve",
+            "tokio",
+        ],
+    ),
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 24] = [
+const CONFINED: [&str; 26] = [
     "anyhow",
     "channel",
     "clap",
@@ -34,6 +48,7 @@ const CONFINED: [&str; 24] = [
     "engine",
     "hatchery",
     "indicatif",
+    "kernel",
     "landlock",
     "notebook",
     "pool",
@@ -49,6 +64,7 @@ const CONFINED: [&str; 24] = [
     "wasmer-types",
     "wasmer-wasix",
     "wire",
+    "zeromq",
 ];
 
 /// A crate's manifest, in which the dependencies include those for one system alone.

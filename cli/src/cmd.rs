@@ -4,6 +4,7 @@ pub(crate) mod batch;
 pub(crate) mod bench;
 pub(crate) mod cache;
 pub(crate) mod image;
+pub(crate) mod kernel;
 pub(crate) mod mcp;
 pub(crate) mod notebook;
 pub(crate) mod packages;

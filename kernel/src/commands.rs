@@ -32,8 +32,7 @@ pub(crate) fn parse(source: &str) -> Option<Result<Vec<Command>, String>> {
         lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     let words = |line: &str| -> Option<(String, String)> {
         let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        let is_known =
-            ["%fork", "%switch", "%sessions", "%checkpoint", "%restore"].contains(&name);
+        let is_known = ["%fork", "%switch", "%sessions", "%checkpoint", "%restore"].contains(&name);
         is_known.then(|| (name.to_owned(), rest.trim().to_owned()))
     };
     let lines: Vec<(String, String)> = lines.into_iter().map(words).collect::<Option<_>>()?;
@@ -52,7 +51,9 @@ fn command(magic: &str, rest: String) -> Result<Command, String> {
         ));
     }
     match (magic, rest.as_str()) {
-        ("%fork" | "%switch", "") => Err(format!("`{magic}` needs a name, as in `{magic} attempt`")),
+        ("%fork" | "%switch", "") => {
+            Err(format!("`{magic}` needs a name, as in `{magic} attempt`"))
+        }
         ("%sessions", "") => Ok(Command::Sessions),
         ("%sessions", _) => Err("`%sessions` takes no name".to_owned()),
         ("%checkpoint", "") => Ok(Command::Checkpoint(DEFAULT_CHECKPOINT.to_owned())),

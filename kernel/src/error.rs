@@ -74,10 +74,14 @@ pub enum InstallError {
         name: String,
     },
     /// The folder of the user is unknown.
-    #[error("the folder for kernels is unknown: set `HOME` or `JUPYTER_DATA_DIR`, or give `--prefix DIR`")]
+    #[error(
+        "the folder for kernels is unknown: set `HOME` or `JUPYTER_DATA_DIR`, or give `--prefix DIR`"
+    )]
     NoHome,
     /// No Python environment is active.
-    #[error("`--sys-prefix` needs an environment: activate it, which sets `VIRTUAL_ENV` or `CONDA_PREFIX`, or give `--prefix DIR`")]
+    #[error(
+        "`--sys-prefix` needs an environment: activate it, which sets `VIRTUAL_ENV` or `CONDA_PREFIX`, or give `--prefix DIR`"
+    )]
     NoEnvironment,
     /// A file can't be written.
     #[error("can't write `{}`", path.display())]

@@ -6,6 +6,7 @@ Installed as the module `hatchery_kernel`, after the package `hatchery_notebook`
 import builtins
 import sys
 
+import hatchery_notebook
 from hatchery import host
 from hatchery_notebook.errors import UsageError
 from hatchery_notebook.execution import namespace
@@ -21,11 +22,11 @@ class StdinNotImplementedError(NotImplementedError):
     """The front end takes no input."""
 
 
-def run(written, number, is_stored, is_silent, asks):
+def run(written, number, stores_history, is_silent, asks):
     """Runs a cell, given its source as written."""
     global may_ask
     may_ask = asks
-    get_ipython().run_notebook_cell(written, number, is_stored, is_silent)
+    hatchery_notebook.run_cell(written, number, stores_history, is_silent)
 
 
 def about():

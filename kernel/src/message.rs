@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 pub(crate) use self::key::Key;
-pub(crate) use self::writer::Writer;
+pub(crate) use self::writer::{PROTOCOL, Writer};
 
 mod key;
 #[cfg(test)]

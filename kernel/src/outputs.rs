@@ -74,7 +74,10 @@ impl<'a> Outputs<'a> {
                 let transient = display_id.map(|id| json!({ "display_id": id }));
                 let transient = transient.unwrap_or_else(|| json!({}));
                 let data = joined(data);
-                ("display_data", json!({ "data": data, "metadata": metadata, "transient": transient }))
+                (
+                    "display_data",
+                    json!({ "data": data, "metadata": metadata, "transient": transient }),
+                )
             }
             CellEvent::Update { display_id, data, metadata } => {
                 let transient = json!({ "display_id": display_id });

@@ -41,6 +41,16 @@ enum Call {
     Wanted(oneshot::Sender<String>),
 }
 
+/// What [`Questions::next`] waited for.
+#[derive(Debug)]
+pub(crate) struct Step(Next);
+
+#[derive(Debug)]
+enum Next {
+    Call(Call),
+    Reply(Message),
+}
+
 impl Questions {
     /// Returns the functions for programs, and the receiver of their calls.
     pub(crate) fn new(stdin: Channels) -> ([HostFunction; 2], Self) {
@@ -81,16 +91,21 @@ impl Questions {
         while self.stdin.requests.try_recv().is_ok() {}
     }
 
-    /// Handles the next call of a program or the next answer of the front end. Cancel-safe but for
-    /// sending a question, which is queued at once.
-    pub(crate) async fn step(&mut self, request: &Message) {
+    /// Waits for the next call of a program, or the next answer of the front end. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Step {
         tokio::select! {
-            Some(call) = self.calls.recv() => match call {
-                Call::Announced(prompt) => self.prompt = prompt,
-                Call::Wanted(answer) => self.ask(request, answer).await,
-            },
-            Some(reply) = self.stdin.requests.recv() => self.answer(&reply, request),
+            Some(call) = self.calls.recv() => Step(Next::Call(call)),
+            Some(reply) = self.stdin.requests.recv() => Step(Next::Reply(reply)),
             else => std::future::pending().await,
+        }
+    }
+
+    /// Handles it, for the front end that sent this request.
+    pub(crate) async fn handle(&mut self, Step(next): Step, request: &Message) {
+        match next {
+            Next::Call(Call::Announced(prompt)) => self.prompt = prompt,
+            Next::Call(Call::Wanted(answer)) => self.ask(request, answer).await,
+            Next::Reply(reply) => self.answer(&reply, request),
         }
     }
 

@@ -1,14 +1,15 @@
 //! The sessions of a kernel: the one that runs its cells, its forks, and checkpoints.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use hatchery::error::chain;
 use hatchery::{Checkpoint, Error, Hatchery, HostFunction, Job, Limits, Refusal, Session, Verdict};
 use notebook::Problem;
+use notebook::guest::own_limits;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::assistance::ask;
 use crate::commands::Command;
 use crate::error::KernelError;
 use crate::guest;
@@ -18,10 +19,6 @@ const FIRST: &str = "main";
 
 /// The most sessions, and the most checkpoints. Their memory counts against the pool's, too.
 const MOST: usize = 100;
-
-/// How long the session may take to answer a question of the front end: nobody waits longer for
-/// completions.
-const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
 /// The sessions of a kernel.
 #[derive(Debug)]
@@ -68,14 +65,7 @@ impl Sessions {
         function: &str,
         arguments: impl IntoIterator<Item = Value>,
     ) -> Option<T> {
-        let (wall_time, cpu_time) = (LONGEST_LOOK, Some(LONGEST_LOOK));
-        let limits = Limits { wall_time, cpu_time, ..guest::own_limits(&self.limits) };
-        let job = Job::call(function, arguments).limits(limits);
-        let asked = tokio::time::timeout(2 * LONGEST_LOOK, self.present().run(job)).await;
-        match asked.ok()?.ok()?.verdict {
-            Verdict::Completed { value, .. } => serde_json::from_value(value?).ok(),
-            _ => None,
-        }
+        ask(self.present(), &own_limits(&self.limits), function, arguments).await
     }
 
     /// Replaces the present session by a fresh one if it is lost, and returns whether it was.

@@ -38,7 +38,6 @@ mod files;
 mod guest;
 mod history;
 mod input;
-mod lexer;
 mod reader;
 pub(super) mod session_file;
 mod terminal;

@@ -42,9 +42,7 @@ fn place(line: &str) -> Option<String> {
         Some((number, function)) => (number, format!(", in {FILE}{function}{PLAIN}")),
         None => (rest, String::new()),
     };
-    Some(format!(
-        "{before}File {FILE}\"{file}\"{PLAIN}, line {FILE}{number}{PLAIN}{function}"
-    ))
+    Some(format!("{before}File {FILE}\"{file}\"{PLAIN}, line {FILE}{number}{PLAIN}{function}"))
 }
 
 #[cfg(test)]

@@ -1,19 +1,8 @@
 //! The prompt's helpers in each session: for completion, for the end of an input, `%time` and
 //! `%timeit`.
 
-use std::time::Duration;
-
-use hatchery::{Job, Limits, Session, Verdict};
-use serde::de::DeserializeOwned;
+use ::kernel::assistance;
 use serde_json::Value;
-
-/// The function that lists names.
-pub(super) const COMPLETE: &str = "hatchery_prompt:complete";
-/// The function that says whether an input is complete.
-pub(super) const JUDGE: &str = "hatchery_prompt:judge";
-
-/// How long the session may take to answer. Nobody waits longer for Tab.
-const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
 /// `%time` and `%timeit`, as in notebooks.
 const TIMING: Module = Module { name: "hatchery_timing", source: ::notebook::guest::TIMING };
@@ -26,7 +15,7 @@ struct Module {
 
 /// Returns the source that installs the helpers. Running it again changes nothing.
 pub(super) fn begin() -> String {
-    install(&[TIMING, Module { name: "hatchery_prompt", source: include_str!("guest.py") }])
+    install(&[TIMING, Module { name: assistance::MODULE, source: assistance::SOURCE }])
 }
 
 /// Returns source that installs modules for import, each after those that it imports, and leaves no
@@ -42,24 +31,6 @@ fn install(modules: &[Module]) -> String {
          exec(compile(source, f\"<hatchery/{{name}}.py>\", \"exec\"), module.__dict__)\n\
          _hatchery_begin({modules})\ndel _hatchery_begin\n"
     )
-}
-
-/// Calls one of these functions in an idle session. `None` if there is no answer in time, or not the
-/// right one.
-pub(super) async fn ask<T: DeserializeOwned, const COUNT: usize>(
-    session: &Session,
-    limits: &Limits,
-    function: &str,
-    arguments: [&str; COUNT],
-) -> Option<T> {
-    let (wall_time, cpu_time) = (LONGEST_LOOK, Some(LONGEST_LOOK));
-    let limits = Limits { wall_time, cpu_time, ..limits.clone() };
-    let job = Job::call(function, arguments).limits(limits);
-    let asked = tokio::time::timeout(2 * LONGEST_LOOK, session.run(job)).await;
-    match asked.ok()?.ok()?.verdict {
-        Verdict::Completed { value, .. } => serde_json::from_value(value?).ok(),
-        _ => None,
-    }
 }
 
 /// Translates an input that begins with `%` to Python; `None` if it is Python already. The error
