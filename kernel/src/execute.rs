@@ -1,11 +1,14 @@
 //! Runs cells: `execute_request`.
 
+use std::time::Duration;
+
 use hatchery::error::chain;
 use hatchery::event::Stream;
 use hatchery::{Error, Outcome, Refusal, Ticket, Verdict};
 use notebook::{CellEvent, Problem, remarks};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
 
 use crate::commands;
 use crate::error::KernelError;
@@ -16,6 +19,9 @@ use crate::outputs::{Outputs, error_of};
 use crate::questions::{Questions, READ_LINE};
 use crate::sessions::Sessions;
 use crate::sockets::IoPub;
+
+/// How long pieces of output are gathered to one message. The first is published at once.
+const GATHERING: Duration = Duration::from_millis(50);
 
 /// What leaves a console, in place of Python's functions of these names, which would end the session.
 const LEAVING: [&str; 4] = ["exit", "exit()", "quit", "quit()"];
@@ -178,6 +184,8 @@ impl Executor {
         outputs: &mut Outputs<'_>,
     ) -> Outcome {
         let mut events = ticket.events();
+        let mut flushes = interval(GATHERING);
+        flushes.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
@@ -187,8 +195,12 @@ impl Executor {
                     Some(None) => {}
                     None => break,
                 },
+                _ = flushes.tick(), if outputs.is_holding() => outputs.flush().await,
                 // Last, so that all output comes before a question.
-                step = self.questions.next() => self.questions.handle(step, request).await,
+                step = self.questions.next() => {
+                    outputs.flush().await;
+                    self.questions.handle(step, request).await;
+                }
             }
         }
         ticket.outcome().await

@@ -9,6 +9,9 @@ use crate::sockets::IoPub;
 
 pub(crate) mod traceback;
 
+/// Output of this many bytes is published before more is added to it.
+const MOST_HELD: usize = 64 << 10;
+
 /// Publishes the outputs of one cell.
 #[derive(Debug)]
 pub(crate) struct Outputs<'a> {
@@ -16,6 +19,8 @@ pub(crate) struct Outputs<'a> {
     request: &'a Message,
     /// The cell's number.
     number: u64,
+    /// Output to a stream that was not published yet.
+    held: Option<(Stream, String)>,
     /// The beginning of a character of each stream, standard output first.
     begun: [Vec<u8>; 2],
     /// What follows the place of the error, which is known only when the job has ended.
@@ -27,7 +32,7 @@ pub(crate) struct Outputs<'a> {
 impl<'a> Outputs<'a> {
     pub(crate) fn new(iopub: &'a IoPub, request: &'a Message, number: u64) -> Self {
         let begun = [Vec::new(), Vec::new()];
-        Self { iopub, request, number, begun, after_error: None, result: None }
+        Self { iopub, request, number, held: None, begun, after_error: None, result: None }
     }
 
     /// Publishes an event, or keeps it until the error is known that comes before it.
@@ -49,9 +54,10 @@ impl<'a> Outputs<'a> {
         for stream in [Stream::Stdout, Stream::Stderr] {
             let rest = std::mem::take(&mut self.begun[index(stream)]);
             if !rest.is_empty() {
-                self.stream(stream, &String::from_utf8_lossy(&rest)).await;
+                self.hold(stream, &String::from_utf8_lossy(&rest)).await;
             }
         }
+        self.flush().await;
         if let Some(problem) = problem {
             let content = error_of(problem);
             self.iopub.publish(self.request, "error", &content).await;
@@ -59,6 +65,32 @@ impl<'a> Outputs<'a> {
         for event in self.after_error.take().unwrap_or_default() {
             self.publish(event).await;
         }
+        self.flush().await;
+    }
+
+    /// Returns whether there is output that was not published yet.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Publishes the output that was held.
+    pub(crate) async fn flush(&mut self) {
+        let Some((stream, text)) = self.held.take() else { return };
+        let name = match stream {
+            Stream::Stdout => "stdout",
+            Stream::Stderr => "stderr",
+        };
+        let content = json!({ "name": name, "text": text });
+        self.iopub.publish(self.request, "stream", &content).await;
+    }
+
+    /// Adds output to what is held. Pieces that follow each other soon are one message, since front
+    /// ends keep each message as an output of its own.
+    async fn hold(&mut self, stream: Stream, text: &str) {
+        if self.held.as_ref().is_some_and(|(of, held)| *of != stream || held.len() > MOST_HELD) {
+            self.flush().await;
+        }
+        self.held.get_or_insert_with(|| (stream, String::new())).1.push_str(text);
     }
 
     async fn publish(&mut self, event: CellEvent) {
@@ -66,7 +98,7 @@ impl<'a> Outputs<'a> {
             CellEvent::Stream { stream, bytes } => {
                 let text = self.complete(stream, bytes);
                 if !text.is_empty() {
-                    self.stream(stream, &text).await;
+                    self.hold(stream, &text).await;
                 }
                 return;
             }
@@ -102,16 +134,8 @@ impl<'a> Outputs<'a> {
             CellEvent::Restarted => ("clear_output", json!({ "wait": false })),
             _ => return,
         };
+        self.flush().await;
         self.iopub.publish(self.request, kind, &content).await;
-    }
-
-    async fn stream(&self, stream: Stream, text: &str) {
-        let name = match stream {
-            Stream::Stdout => "stdout",
-            Stream::Stderr => "stderr",
-        };
-        let content = json!({ "name": name, "text": text });
-        self.iopub.publish(self.request, "stream", &content).await;
     }
 
     /// Returns the text of a piece of output, and keeps a character that is incomplete at its end.
