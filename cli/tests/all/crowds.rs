@@ -300,9 +300,9 @@ fn a_killed_server_of_frames_is_noticed_at_once() {
     let job = json!({ "code": "print('begun')\nwhile True: pass" });
     let run = json!({ "type": "run", "id": 1, "events": true, "job": job });
     waiting.send(run.clone(), &[]);
-    while waiting.receive().0["event"]["kind"] != "output" {}
+    waiting.await_begun();
     piped.send(run, &[]);
-    while piped.receive().0["event"]["kind"] != "output" {}
+    piped.await_begun();
     server.signal("-KILL");
     child.kill().unwrap();
     let since = Instant::now();

@@ -62,6 +62,18 @@ impl<R: Read, W: Write> Client<R, W> {
         Some((message, attachments))
     }
 
+    /// Receives events until the output ends in a line `begun`, which may come in parts.
+    pub(crate) fn await_begun(&mut self) {
+        let mut output = Vec::new();
+        while !output.ends_with(b"begun\n") {
+            let (message, attachments) = self.receive();
+            assert_eq!(message["type"], "event", "{message}");
+            if message["event"]["kind"] == "output" {
+                output.extend_from_slice(&attachments[0]);
+            }
+        }
+    }
+
     pub(crate) fn ask(&mut self, message: Value) -> Value {
         self.send(message, &[]);
         self.receive().0
@@ -159,7 +171,9 @@ impl Drop for Server {
 #[test]
 fn a_job_has_events_and_an_outcome() {
     let (mut child, mut client) = over_stdio();
-    let code = "import sys; print('ä'); print('e', file=sys.stderr); open('f', 'w').write('x'); 7";
+    // One write each, since a line of `print` may come in parts.
+    let code = "import sys; sys.stdout.write('ä\\n'); sys.stderr.write('e\\n'); \
+                open('f', 'w').write('x'); 7";
     let run = json!({
         "type": "run", "id": 1, "events": true, "contents": true, "job": { "code": code },
     });
@@ -307,7 +321,7 @@ fn a_turn_can_be_interrupted_and_stopped() {
             "type": "run", "id": 1, "session": "a", "events": true, "job": { "code": code },
         });
         client.send(run, &[]);
-        while client.receive().0["event"]["kind"] != "output" {}
+        client.await_begun();
         client.send(json!({ "type": command, "id": 1 }), &[]);
         let outcome = client.receive().0;
         assert_eq!(outcome["result"]["success"], false, "{outcome}");
@@ -373,7 +387,7 @@ fn a_signal_drains_what_came_over_standard_input_too() {
     let code = "import time; print('begun'); time.sleep(0.3); 'done'";
     let run = json!({ "type": "run", "id": 1, "events": true, "job": { "code": code } });
     client.send(run, &[]);
-    while client.receive().0["event"]["kind"] != "output" {}
+    client.await_begun();
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert_eq!(client.receive().0["result"]["value"], "done");
@@ -453,7 +467,7 @@ fn a_signal_drains_the_pool_and_removes_the_socket() {
     let code = "import time; print('begun'); time.sleep(0.3); 'done'";
     let run = json!({ "type": "run", "id": 1, "events": true, "job": { "code": code } });
     client.send(run, &[]);
-    while client.receive().0["event"]["kind"] != "output" {}
+    client.await_begun();
     server.signal("-TERM");
     // What runs may end; what comes later is refused.
     let outcome = client.receive().0;

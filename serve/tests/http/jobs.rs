@@ -111,8 +111,9 @@ fn events_come_in_their_order_and_the_outcome_last() {
 
 #[test]
 fn output_comes_while_the_program_runs_and_it_can_be_interrupted() {
-    let code = "try:\n    print('begun')\n    while True: pass\nexcept KeyboardInterrupt:\n    \
-                print('stopped')";
+    // One write each, since a line of `print` may come in parts.
+    let code = "import sys\ntry:\n    sys.stdout.write('begun\\n')\n    while True: pass\n\
+                except KeyboardInterrupt:\n    sys.stdout.write('stopped\\n')";
     let reply = streamed(ADA, code);
     let job: u64 = reply.header("hatchery-job").unwrap().parse().unwrap();
     let mut events = reply.events().filter(|(name, _, _)| name == "output" || name == "outcome");
