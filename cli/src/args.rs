@@ -11,7 +11,7 @@ pub(crate) use self::image::{
     BuildArguments, Host, ImageArguments, ImageCommand, PackagesArguments, RemoveArguments,
 };
 pub(crate) use self::kernel::{
-    InstallArguments, KernelArguments, KernelCommand, KernelOptions, typed_options,
+    InstallArguments, KernelArguments, KernelCommand, KernelOptions, kernel_options, typed_options,
 };
 pub(crate) use self::limits::LimitArguments;
 pub(crate) use self::mcp::McpArguments;

@@ -5,9 +5,12 @@
 //! without a package index can leave these tests out with `HATCHERY_SKIP_STOCK_CLIENTS=1`.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
+
+use tempfile::TempDir;
 
 /// The packages, with those that they need.
 const PACKAGES: [&str; 6] = [
@@ -106,6 +109,73 @@ fn the_conformance_suite_of_jupyter() {
 #[test]
 fn a_kernel_does_what_front_ends_expect() {
     check("behaviour.py", &[], &[]);
+}
+
+/// A server with a pool that kernels share, until it is dropped.
+struct Server {
+    child: Child,
+    folder: TempDir,
+}
+
+impl Server {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hatchery"));
+        let socket = folder.path().join("pool.sock");
+        let mut child = command
+            .args(["serve", "--unix"])
+            .arg(&socket)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("serving at") {
+            line.clear();
+            assert_ne!(said.read_line(&mut line).unwrap(), 0, "the server has ended");
+        }
+        // What it says later goes somewhere.
+        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+        Self { child, folder }
+    }
+
+    fn socket(&self) -> String {
+        self.folder.path().join("pool.sock").to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn kernels_in_a_shared_pool_are_like_others() {
+    let server = Server::start();
+    let socket = server.socket();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| check("behaviour.py", &["--unix", &socket], &[]));
+        }
+    });
+}
+
+#[test]
+fn a_kernel_without_its_pool_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("connection.json");
+    let contents = r#"{"ip": "127.0.0.1", "shell_port": 1, "control_port": 2, "iopub_port": 3,
+        "stdin_port": 4, "hb_port": 5, "key": "a", "transport": "tcp"}"#;
+    std::fs::write(&file, contents).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hatchery"));
+    let socket = folder.path().join("pool.sock");
+    let output = command.args(["kernel", "-f"]).arg(&file).arg("--unix").arg(socket).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains("start one with `hatchery serve --unix"), "{output:?}");
 }
 
 /// Through nbclient a kernel gives the same outputs as ipykernel.

@@ -72,9 +72,9 @@ impl Kernel {
         ended: impl Future<Output = ()>,
     ) -> Result<(), KernelError> {
         let Self { sockets, interrupts } = self;
-        let Sockets { shell, control, stdin, iopub } = sockets;
+        let Sockets { shell, control, stdin, iopub, session, tasks } = sockets;
         let (functions, questions) = Questions::new(stdin);
-        let sessions = Sessions::open(pool, limits, given, functions.into()).await?;
+        let sessions = Sessions::open(pool, limits, given, functions.into(), session).await?;
         let about: Option<Value> = sessions.ask(guest::ABOUT, []).await;
         let version = about.as_ref().and_then(|about| about["version"].as_str());
         let info = Info::new(version.unwrap_or("3").to_owned());
@@ -87,9 +87,10 @@ impl Kernel {
             served = kernel.serve(shell) => served,
             () = ended => Ok(()),
         };
-        kernel.executor.sessions.close();
+        drop(kernel);
         // The sockets' own tasks send what is queued.
         let _ = tokio::time::timeout(LAST_REPLIES, std::future::pending::<()>()).await;
+        drop(tasks);
         served
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct Sessions {
     /// What the first job of a session gets besides, such as mounted folders.
     given: Job,
     functions: Vec<HostFunction>,
+    /// What the names of its sessions in the pool begin with, which no other kernel has.
+    prefix: String,
     /// Invariant: contains the present one.
     open: BTreeMap<String, Session>,
     present: String,
@@ -41,11 +43,12 @@ impl Sessions {
         limits: Limits,
         given: Job,
         functions: Vec<HostFunction>,
+        prefix: String,
     ) -> Result<Self, KernelError> {
-        let session = begin(&pool, FIRST, &limits, &given, &functions).await?;
+        let session = begin(&pool, &named(&prefix, FIRST), &limits, &given, &functions).await?;
         let open = BTreeMap::from([(FIRST.to_owned(), session)]);
         let (present, checkpoints) = (FIRST.to_owned(), BTreeMap::new());
-        Ok(Self { pool, limits, given, functions, open, present, checkpoints })
+        Ok(Self { pool, limits, given, functions, prefix, open, present, checkpoints })
     }
 
     /// Returns the limits of a cell.
@@ -77,8 +80,9 @@ impl Sessions {
             Err(error) => matches!(error, Error::Refused(Refusal::SessionGone { .. })),
         };
         if is_lost {
-            let Self { pool, limits, given, functions, present, .. } = &*self;
-            let session = begin(pool, present, limits, given, functions).await?;
+            let Self { pool, limits, given, functions, .. } = &*self;
+            let name = named(&self.prefix, &self.present);
+            let session = begin(pool, &name, limits, given, functions).await?;
             self.open.insert(self.present.clone(), session);
         }
         Ok(is_lost)
@@ -104,7 +108,8 @@ impl Sessions {
                     return Err(format!("the session `{name}` exists: use `%switch {name}`"));
                 }
                 check_room(self.open.len(), "sessions")?;
-                let session = self.present().fork(&name).await.map_err(failed)?;
+                let forked = named(&self.prefix, &name);
+                let session = self.present().fork(&forked).await.map_err(failed)?;
                 self.open.insert(name.clone(), session);
                 let from = std::mem::replace(&mut self.present, name);
                 let present = &self.present;
@@ -141,11 +146,18 @@ impl Sessions {
         let checkpoints = self.checkpoints.keys().map(|name| format!("  {name} (checkpoint)\n"));
         sessions.chain(checkpoints).collect()
     }
+}
 
+impl Drop for Sessions {
     /// Closes the sessions, which gives their memory back to the pool.
-    pub(crate) fn close(self) {
-        self.open.into_values().for_each(Session::close);
+    fn drop(&mut self) {
+        std::mem::take(&mut self.open).into_values().for_each(Session::close);
     }
+}
+
+/// Returns the name of a session in the pool.
+fn named(prefix: &str, name: &str) -> String {
+    format!("<kernel {prefix}>/{name}")
 }
 
 fn check_room(count: usize, what: &str) -> Result<(), String> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zeromq::{
     RouterRecvHalf, RouterSendHalf, RouterSocket, Socket, SocketRecv, SocketSend, ZmqMessage,
@@ -34,6 +35,10 @@ pub(crate) struct Sockets {
     pub(crate) control: Channels,
     pub(crate) stdin: Channels,
     pub(crate) iopub: IoPub,
+    /// Identifies the kernel.
+    pub(crate) session: String,
+    /// The tasks of the sockets, which end when this is dropped.
+    pub(crate) tasks: JoinSet<()>,
 }
 
 /// Requests from a socket, and the way back.
@@ -63,14 +68,17 @@ impl Sockets {
         let key = connection.key();
         let writer = Writer::new(key.clone()).map_err(KernelError::Random)?;
         let heartbeat = router(connection, Channel::Heartbeat).await?;
-        let iopub = IoPub::bind(connection.endpoint(Channel::IoPub), writer.clone()).await?;
+        let mut tasks = JoinSet::new();
+        let endpoint = connection.endpoint(Channel::IoPub);
+        let iopub = IoPub::bind(endpoint, writer.clone(), &mut tasks).await?;
         let shell = router(connection, Channel::Shell).await?;
         let control = router(connection, Channel::Control).await?;
         let stdin = router(connection, Channel::Stdin).await?;
-        tokio::spawn(beat(heartbeat));
+        tasks.spawn(beat(heartbeat));
         let [shell, control, stdin] =
-            [shell, control, stdin].map(|socket| Channels::of(socket, key, &writer));
-        Ok(Self { shell, control, stdin, iopub })
+            [shell, control, stdin].map(|socket| Channels::of(socket, key, &writer, &mut tasks));
+        let session = writer.session().to_owned();
+        Ok(Self { shell, control, stdin, iopub, session, tasks })
     }
 }
 
@@ -91,10 +99,10 @@ async fn beat(mut socket: RouterSocket) {
 }
 
 impl Channels {
-    fn of(socket: RouterSocket, key: &Key, writer: &Writer) -> Self {
+    fn of(socket: RouterSocket, key: &Key, writer: &Writer, tasks: &mut JoinSet<()>) -> Self {
         let (socket, receiving) = socket.split();
         let (sender, requests) = mpsc::channel(MOST_WAITING);
-        tokio::spawn(receive(receiving, sender, key.clone()));
+        tasks.spawn(receive(receiving, sender, key.clone()));
         Self { requests, replies: Replies { socket, writer: writer.clone() } }
     }
 }

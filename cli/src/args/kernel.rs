@@ -4,14 +4,17 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, CommandFactory, Subcommand};
+use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand};
 
-use super::Arguments;
 use super::image::ImageArguments;
 use super::limits::LimitArguments;
+use super::{Arguments, Command};
 
 /// Options whose values are paths of this machine, perhaps with a name before or after `=`.
-const PATHS: [&str; 5] = ["mount", "package", "python", "requirements", "setup"];
+const PATHS: [&str; 7] = ["beside", "mount", "package", "python", "requirements", "setup", "unix"];
+
+/// The folder in which the kernel starts.
+const HERE: &str = ".";
 
 /// Arguments of `hatchery kernel`.
 #[derive(Debug, Args)]
@@ -46,10 +49,18 @@ pub(crate) enum KernelCommand {
     mut_arg("display_bytes", |arg| arg.default_value("64MiB")),
 )]
 pub(crate) struct KernelOptions {
-    /// Let the cells read the folder in which the kernel starts, which is the notebook's, as if they
-    /// ran there. They can't change what is there; new files are the session's own.
-    #[arg(long)]
-    pub(crate) beside: bool,
+    /// Let the cells read a folder as if they ran there, by default the one in which the kernel
+    /// starts, which is the notebook's. They can't change what is there; new files are the session's
+    /// own.
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true,
+        default_missing_value = HERE)]
+    pub(crate) beside: Option<PathBuf>,
+
+    /// Run the cells in the pool of `hatchery serve --unix PATH`, which other kernels and processes
+    /// share, and whose image they have.
+    #[arg(long, value_name = "PATH", conflicts_with_all =
+        ["python", "host", "isolation", "preload", "setup", "package", "requirements"])]
+    pub(crate) unix: Option<PathBuf>,
 
     /// Mount the folder HOST at PATH, for the cells to read. The default PATH is / and the name of
     /// the folder. Can be repeated.
@@ -91,12 +102,35 @@ pub(crate) struct InstallArguments {
     pub(crate) options: KernelOptions,
 }
 
-/// Returns the options of the kernel that were typed for `hatchery kernel install`. Paths are
-/// absolute, since front ends start kernels in other folders.
+/// Returns the options of the kernel that were typed for `hatchery kernel` or its installation.
+/// Paths are absolute, since front ends start kernels in other folders.
 pub(crate) fn typed_options() -> Vec<String> {
     let typed = Arguments::command().get_matches();
-    let install = typed.subcommand().and_then(|(_, kernel)| kernel.subcommand());
-    install.map_or_else(Vec::new, |(_, install)| options_in(install))
+    let Some((_, kernel)) = typed.subcommand() else { return Vec::new() };
+    options_in(kernel.subcommand().map_or(kernel, |(_, install)| install))
+}
+
+/// Reads the options of a kernel that another process serves.
+pub(crate) fn kernel_options(options: &[String]) -> Result<KernelOptions, String> {
+    let typed = ["hatchery", "kernel", "-f", "-"].into_iter().map(str::to_owned);
+    match Arguments::try_parse_from(typed.chain(options.iter().cloned())) {
+        Ok(Arguments { command: Command::Kernel(kernel), .. })
+            if kernel.command.is_none() && kernel.options.is_for_a_pool() =>
+        {
+            Ok(kernel.options)
+        }
+        Ok(_) => Err("only options about the sessions of a kernel apply here".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+impl KernelOptions {
+    /// Returns whether no option is about the pool.
+    fn is_for_a_pool(&self) -> bool {
+        let image = &self.image;
+        let is_default = image.python.is_empty() && image.isolation.is_none();
+        self.unix.is_none() && image.is_plain() && is_default
+    }
 }
 
 fn options_in(install: &ArgMatches) -> Vec<String> {
@@ -114,6 +148,13 @@ fn options_in(install: &ArgMatches) -> Vec<String> {
         }
         for value in install.get_raw(id).into_iter().flatten() {
             let value = value.to_string_lossy().into_owned();
+            if id == "beside" {
+                options.push(match value.as_str() {
+                    HERE => "--beside".to_owned(),
+                    folder => format!("--beside={}", absolute(folder)),
+                });
+                continue;
+            }
             let value = if PATHS.contains(&id) { absolute(&value) } else { value };
             options.extend([format!("--{long}"), value]);
         }
@@ -146,8 +187,6 @@ fn absolute(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Command;
-    use clap::Parser;
     use std::time::Duration;
 
     fn options_of(typed: &[&str]) -> Vec<String> {
@@ -173,8 +212,26 @@ mod tests {
             found.splice(at..at + 3, ["numpy,pandas".to_owned()]);
         }
         assert_eq!(found, expected);
+        let here_too = format!("--beside={here}/src");
+        assert_eq!(options_of(&["--beside=src"]), [here_too]);
+        let socket = format!("{here}/pool.sock");
+        assert_eq!(options_of(&["--unix", "pool.sock"]), ["--unix", &socket]);
         assert_eq!(absolute("b/c.whl"), format!("{here}/b/c.whl"));
         assert_eq!(absolute("3.12=c.whl"), format!("3.12={here}/c.whl"));
+    }
+
+    #[test]
+    fn a_shared_pool_takes_options_about_sessions_alone() {
+        let read = |options: &[&str]| {
+            let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+            kernel_options(&options)
+        };
+        let options = read(&["--timeout", "1m", "--beside=/tmp"]).unwrap();
+        assert_eq!(options.limits.limits().wall_time, Duration::from_secs(60));
+        assert_eq!(options.beside, Some("/tmp".into()));
+        for options in [&["--preload", "numpy"][..], &["--unix", "/a"], &["install"], &["-x"]] {
+            assert!(read(options).is_err(), "{options:?}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `hatchery kernel`: a Jupyter kernel, and its installation.
 
+use std::future::Future;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use crate::args::{InstallArguments, KernelArguments, KernelCommand, KernelOption
 use crate::exit::{Exit, UsageError};
 use crate::pool::start_pool;
 use crate::{inputs, progress, signals, terminal};
+
+pub(super) mod shared;
 
 /// Set by front ends: the process that started this one, and that it should not outlive.
 const PARENT_VARIABLE: &str = "JPY_PARENT_PID";
@@ -32,12 +35,15 @@ async fn serve(arguments: &KernelArguments) -> anyhow::Result<Exit> {
     let file = connection_file.as_deref().unwrap_or(Path::new(""));
     let unusable = || UsageError(format!("can't use `-f {}`", file.display()));
     let connection = Connection::read(file).with_context(unusable)?;
+    if let Some(path) = &options.unix {
+        let served = shared::serve(path, file);
+        return until_ended(served).await;
+    }
     let limits = options.limits.limits();
     let given = given(options)?;
     let builder = builder(options)?;
     // A front end interrupts by a message. Ctrl-C in a terminal means the same.
     let mut interrupts = signals::interrupts(u32::MAX)?;
-    let mut endings = signals::endings()?;
     // Before the pool starts, so that a front end sees the kernel's heartbeat.
     let kernel = Kernel::bind(&connection).await.with_context(unusable)?;
     let interrupter = kernel.interrupter();
@@ -48,20 +54,26 @@ async fn serve(arguments: &KernelArguments) -> anyhow::Result<Exit> {
             interrupter.interrupt();
         }
     };
-    let mut exit = Exit::Success;
     let serving = async {
         let pool = start_pool(builder).await?;
         let served = kernel.serve(pool.clone(), limits, given, std::future::pending()).await;
         pool.abort().await;
-        anyhow::Ok(served?)
+        Ok(served?)
     };
     tokio::select! {
-        served = serving => served?,
-        ended = endings.first() => exit = ended,
-        () = orphaned() => {}
-        () = interrupting => {}
+        ended = until_ended(serving) => ended,
+        () = interrupting => Ok(Exit::Success),
     }
-    Ok(exit)
+}
+
+/// Waits until the kernel, a signal or the end of the parent ends this process.
+async fn until_ended(serving: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<Exit> {
+    let mut endings = signals::endings()?;
+    tokio::select! {
+        served = serving => served.map(|()| Exit::Success),
+        ended = endings.first() => Ok(ended),
+        () = orphaned() => Ok(Exit::Success),
+    }
 }
 
 /// Waits until the front end that started this process has ended without ending this one.
@@ -93,8 +105,10 @@ async fn install(arguments: InstallArguments) -> anyhow::Result<Exit> {
     let folder = kernel::install(&spec, &place).map_err(|error| {
         anyhow::Error::from(error).context(UsageError("can't install".to_owned()))
     })?;
-    // Front ends give a kernel less time than the first start on a machine takes.
-    start_pool(builder(&options)?).await?.drain().await;
+    if options.unix.is_none() {
+        // Front ends give a kernel less time than the first start on a machine takes.
+        start_pool(builder(&options)?).await?.drain().await;
+    }
     terminal::note(format_args!("installed the kernel `{}` in {}", spec.name, folder.display()));
     Ok(Exit::Success)
 }
@@ -102,10 +116,8 @@ async fn install(arguments: InstallArguments) -> anyhow::Result<Exit> {
 /// Returns a job with the folders that the cells can read.
 fn given(options: &KernelOptions) -> anyhow::Result<Job> {
     let job = inputs::add_mounts(Job::default(), &options.mount)?;
-    if !options.beside {
-        return Ok(job);
-    }
-    job.beside(".").with_context(|| UsageError("can't open the folder of `--beside`".to_owned()))
+    let Some(folder) = &options.beside else { return Ok(job) };
+    job.beside(folder).with_context(|| UsageError("can't open the folder of `--beside`".to_owned()))
 }
 
 fn builder(options: &KernelOptions) -> anyhow::Result<Builder> {

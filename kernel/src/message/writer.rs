@@ -28,6 +28,11 @@ impl Writer {
         Ok(Self { key, session: session.into(), count: Arc::default() })
     }
 
+    /// Returns what identifies this run of the kernel.
+    pub(crate) fn session(&self) -> &str {
+        &self.session
+    }
+
     /// Returns the frames of a message that answers another one, with the identities or the topic
     /// before it.
     pub(crate) fn write(

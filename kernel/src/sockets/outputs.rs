@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zeromq::{Socket, SocketRecv, SocketSend, XPubSocket, ZmqMessage};
 
@@ -40,14 +41,18 @@ pub(crate) struct IoPub {
 }
 
 impl IoPub {
-    pub(super) async fn bind(endpoint: String, writer: Writer) -> Result<Self, KernelError> {
+    pub(super) async fn bind(
+        endpoint: String,
+        writer: Writer,
+        tasks: &mut JoinSet<()>,
+    ) -> Result<Self, KernelError> {
         let mut socket = XPubSocket::new();
         if let Err(source) = socket.bind(&endpoint).await {
             return Err(KernelError::Bind { endpoint, source });
         }
         let (outbox, messages) = mpsc::channel(MOST_WAITING);
         let (subscribed, has_subscriber) = watch::channel(false);
-        tokio::spawn(publish(socket, messages, writer.clone(), subscribed));
+        tasks.spawn(publish(socket, messages, writer.clone(), subscribed));
         Ok(Self { outbox, writer, has_subscriber })
     }
 
