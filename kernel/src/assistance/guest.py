@@ -161,7 +161,7 @@ def shown_of(value):
         text = repr(value)
         return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "..."
     if type(value) in COUNTED:
-        return f"{len(value)} elements"
+        return "1 element" if len(value) == 1 else f"{len(value)} elements"
     return None
 
 
