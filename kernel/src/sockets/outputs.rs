@@ -4,6 +4,8 @@
 //! waits in the job's transcript, within the job's limits. Only a reader that stands still for
 //! [`LONGEST_SEND`] costs messages.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +13,10 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use zeromq::{Socket, SocketRecv, SocketSend, XPubSocket, ZmqMessage};
+use zeromq::util::PeerIdentity;
+use zeromq::{
+    MultiPeerBackend, Socket, SocketEvent, SocketRecv, SocketSend, XPubSocket, ZmqMessage,
+};
 
 use super::{message_of, no_parent};
 use crate::error::KernelError;
@@ -28,6 +33,10 @@ const LATER_SEND: Duration = Duration::from_millis(50);
 
 /// How long the first request waits for somebody who sees its outputs.
 const LONGEST_WELCOME: Duration = Duration::from_secs(1);
+
+/// The most connections that are remembered, to be closed at the end. Older ones have most likely
+/// ended.
+const MOST_CONNECTIONS: usize = 1024;
 
 /// The first byte of what a subscriber sends, before the topic.
 const SUBSCRIBES: u8 = 1;
@@ -89,8 +98,10 @@ async fn publish(
     writer: Writer,
     subscribed: watch::Sender<bool>,
 ) {
+    let mut connections = Connections::of(&mut socket);
     let mut patience = LONGEST_SEND;
     loop {
+        connections.note();
         let message = tokio::select! {
             biased;
             // An error is one of a subscriber, who is gone then.
@@ -113,6 +124,41 @@ async fn publish(
                 LATER_SEND
             }
         };
+    }
+}
+
+/// The connections of subscribers. Dropped, it closes them: a socket of this kind leaves them open when
+/// it is dropped, and front ends would wait at them for the kernel that follows in the same process.
+struct Connections {
+    backend: Arc<dyn MultiPeerBackend>,
+    /// Returns what has happened at the socket, one by one.
+    next: Box<dyn FnMut() -> Option<SocketEvent> + Send>,
+    peers: VecDeque<PeerIdentity>,
+}
+
+impl Connections {
+    fn of(socket: &mut XPubSocket) -> Self {
+        let mut events = socket.monitor();
+        let next = Box::new(move || events.try_recv().ok());
+        Self { backend: socket.backend(), next, peers: VecDeque::new() }
+    }
+
+    /// Takes note of new connections.
+    fn note(&mut self) {
+        while let Some(event) = (self.next)() {
+            if let SocketEvent::Accepted(_, peer) = event {
+                self.peers.push_back(peer);
+                let surplus = self.peers.len().saturating_sub(MOST_CONNECTIONS);
+                self.peers.drain(..surplus);
+            }
+        }
+    }
+}
+
+impl Drop for Connections {
+    fn drop(&mut self) {
+        self.note();
+        self.peers.iter().for_each(|peer| self.backend.peer_disconnected(peer));
     }
 }
 
