@@ -26,6 +26,7 @@ fn errors_keep_their_causes_and_do_not_print_them() {
         "src",
         "serve/src",
         "notebook/src",
+        "kernel/src",
         "cli/src",
     ] {
         for (name, text) in sources(folder) {

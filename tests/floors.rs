@@ -70,6 +70,7 @@ fn files_form_no_circles() {
         "src",
         "serve/src",
         "notebook/src",
+        "kernel/src",
         "cli/src",
     ];
     for folder in folders {
