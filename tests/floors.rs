@@ -69,6 +69,8 @@ fn files_form_no_circles() {
         "scheduler/src",
         "src",
         "serve/src",
+        "notebook/src",
+        "kernel/src",
         "cli/src",
     ];
     for folder in folders {

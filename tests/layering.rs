@@ -8,7 +8,7 @@ use std::path::Path;
 use toml::Table;
 
 /// What each crate of ours may name, of ours and of the crates whose use is confined.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 13] = [
     ("channel", &[]),
     ("confine", &["landlock", "seccompiler"]),
     ("replace", &[]),
@@ -19,11 +19,26 @@ const ALLOWED: [(&str, &[&str]); 11] = [
     ("scheduler", &["engine", "pool", "ractor", "tokio"]),
     (".", &["engine", "pool", "process", "scheduler", "tokio", "wire"]),
     ("serve", &["hatchery", "tokio", "wire"]),
-    ("cli", &["anyhow", "clap", "hatchery", "indicatif", "replace", "serve", "tokio"]),
+    ("notebook", &["hatchery", "replace", "tokio"]),
+    ("kernel", &["hatchery", "notebook", "tokio", "zeromq"]),
+    (
+        "cli",
+        &[
+            "anyhow",
+            "clap",
+            "hatchery",
+            "indicatif",
+            "kernel",
+            "notebook",
+            "replace",
+            "serve",
+            "tokio",
+        ],
+    ),
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 23] = [
+const CONFINED: [&str; 26] = [
     "anyhow",
     "channel",
     "clap",
@@ -33,7 +48,9 @@ const CONFINED: [&str; 23] = [
     "engine",
     "hatchery",
     "indicatif",
+    "kernel",
     "landlock",
+    "notebook",
     "pool",
     "process",
     "ractor",
@@ -47,6 +64,7 @@ const CONFINED: [&str; 23] = [
     "wasmer-types",
     "wasmer-wasix",
     "wire",
+    "zeromq",
 ];
 
 /// A crate's manifest, in which the dependencies include those for one system alone.

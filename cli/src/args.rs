@@ -10,6 +10,9 @@ pub(crate) use self::conduct::ConductArguments;
 pub(crate) use self::image::{
     BuildArguments, Host, ImageArguments, ImageCommand, PackagesArguments, RemoveArguments,
 };
+pub(crate) use self::kernel::{
+    InstallArguments, KernelArguments, KernelCommand, KernelOptions, kernel_options, typed_options,
+};
 pub(crate) use self::limits::LimitArguments;
 pub(crate) use self::mcp::McpArguments;
 pub(crate) use self::notebook::{NotebookArguments, NotebookCommand};
@@ -25,6 +28,7 @@ mod bench;
 mod cache;
 mod conduct;
 mod image;
+mod kernel;
 mod limits;
 mod mcp;
 mod notebook;
@@ -73,6 +77,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: NotebookCommand,
     },
+    /// Run as a Jupyter kernel, or make one known to Jupyter.
+    Kernel(Box<KernelArguments>),
     /// Build, list and remove images: interpreters with imports already done, from which new ones
     /// start at once.
     Image {
@@ -108,7 +114,7 @@ impl Command {
     pub(crate) fn prints_results(&self) -> bool {
         match self {
             Self::Batch(arguments) => arguments.out.is_none(),
-            Self::Notebook { .. } => false,
+            Self::Notebook { .. } | Self::Kernel(_) => false,
             Self::Serve(arguments) => arguments.stdio,
             _ => true,
         }

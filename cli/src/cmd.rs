@@ -3,8 +3,8 @@
 pub(crate) mod batch;
 pub(crate) mod bench;
 pub(crate) mod cache;
-mod guest;
 pub(crate) mod image;
+pub(crate) mod kernel;
 pub(crate) mod mcp;
 pub(crate) mod notebook;
 pub(crate) mod packages;

@@ -57,6 +57,11 @@ impl Exit {
         }
     }
 
+    /// Returns the exit that a failure of the pool causes.
+    pub(crate) fn of_failure(error: &hatchery::Error) -> Self {
+        if is_of_input(error) { Self::Usage } else { Self::Sandbox }
+    }
+
     /// Returns the exit of a failed command: a `UsageError` is the user's mistake, anything else
     /// the sandbox's failure.
     pub(crate) fn of_error(error: &anyhow::Error) -> Self {
@@ -73,23 +78,22 @@ impl Exit {
 /// Returns whether the user's input is at fault, whatever the machine: it can't be given to a
 /// program or go into an image, or the session file belongs to another image.
 fn is_bad_input(error: &anyhow::Error) -> bool {
+    error.downcast_ref().is_some_and(is_of_input)
+}
+
+fn is_of_input(error: &hatchery::Error) -> bool {
     use hatchery::error::ImageError::{ModuleName, NoSuchImage, Package, Prepare};
     use hatchery::error::SessionError::{NotASession, OtherBuild, OtherImage};
-    match error.downcast_ref::<hatchery::Error>() {
-        Some(hatchery::Error::Package(error) | hatchery::Error::Image(Package(error))) => {
-            !matches!(
-                error,
-                PackageError::Pip { .. } | PackageError::NoPip { .. } | PackageError::Cache(_)
-            )
-        }
-        Some(hatchery::Error::Image(Prepare { .. } | ModuleName { .. } | NoSuchImage { .. })) => {
+    match error {
+        hatchery::Error::Package(error) | hatchery::Error::Image(Package(error)) => !matches!(
+            error,
+            PackageError::Pip { .. } | PackageError::NoPip { .. } | PackageError::Cache(_)
+        ),
+        hatchery::Error::Image(Prepare { .. } | ModuleName { .. } | NoSuchImage { .. }) => true,
+        hatchery::Error::Session(NotASession { .. } | OtherBuild { .. } | OtherImage { .. }) => {
             true
         }
-        Some(hatchery::Error::Session(
-            NotASession { .. } | OtherBuild { .. } | OtherImage { .. },
-        )) => true,
-        Some(error) => error.kind() == ProblemKind::Usage,
-        None => false,
+        error => error.kind() == ProblemKind::Usage,
     }
 }
 

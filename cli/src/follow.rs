@@ -5,7 +5,7 @@ use std::io::Write;
 use anyhow::Context;
 use hatchery::error::chain;
 use hatchery::event::{Event, EventKind, Stream};
-use hatchery::{LimitHit, LimitKind, Outcome, Ticket, Verdict};
+use hatchery::{Outcome, Ticket, Verdict};
 use tokio::task::JoinHandle;
 
 use crate::escapes::Escapes;
@@ -176,25 +176,7 @@ pub(crate) fn report(outcome: &Outcome) {
         }
         verdict => terminal::error(format_args!("ended as {}", verdict.name())),
     }
-    remarks(outcome).iter().for_each(terminal::note);
-}
-
-/// Describes what limits cut without ending the program, one line each.
-pub(crate) fn remarks(outcome: &Outcome) -> Vec<String> {
-    // Output is described below, and commands don't print raw data of a result.
-    let is_told = |hit: &&LimitHit| !matches!(hit.limit, LimitKind::Output | LimitKind::ResultData);
-    let hits = outcome.limits_met.iter().filter(is_told);
-    let mut remarks: Vec<String> = hits.map(LimitHit::refusal).collect();
-    if outcome.output_truncated {
-        let kept = outcome.stdout.len() + outcome.stderr.len();
-        let amount = |bytes| LimitKind::Output.amount(bytes);
-        remarks.push(format!(
-            "the output was {}, of which {} were kept; `--output` raises the limit",
-            amount(outcome.usage.output_bytes),
-            amount(kept as u64)
-        ));
-    }
-    remarks
+    ::notebook::remarks(outcome).iter().for_each(terminal::note);
 }
 
 /// Prints where the program was when it was stopped.

@@ -1,2 +1,33 @@
-//! Jupyter notebooks, run in sessions of a pool.
+//! Runs Jupyter notebooks in sessions of a Hatchery pool.
+//!
+//! [`Notebook`] reads and writes the files, [`run`] runs one of them and puts the outputs into it,
+//! and [`Report`] says how that ended. Cells get what IPython gives them by [`guest`], the package
+//! that a session installs first; a Jupyter kernel uses the same package. [`CellEvent`] is what one
+//! cell's job reports, and [`Outputs`] collects such events as nbformat has them.
 #![forbid(unsafe_code)]
+
+pub use document::{CodeCell, InvalidNotebook, Notebook};
+pub use error::Error;
+pub use event::CellEvent;
+pub use interrupts::Interrupts;
+pub use outputs::{Outputs, Update};
+pub use places::{Places, check_place};
+pub use problem::{Problem, remarks};
+pub use progress::{Observer, Progress};
+pub use report::{End, Report, Resumption};
+pub use runner::run;
+pub use settings::{Settings, Task};
+
+mod document;
+mod error;
+mod event;
+pub mod guest;
+mod interrupts;
+mod outputs;
+mod places;
+mod problem;
+mod progress;
+mod record;
+mod report;
+mod runner;
+mod settings;

@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub use caller::Caller;
-pub use service::Service;
+pub use service::{Kernels, Service, Serving};
 
 mod caller;
 pub mod facades;

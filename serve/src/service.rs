@@ -1,7 +1,10 @@
 //! A pool and the sessions that its callers have opened.
 
 use std::collections::HashMap;
+use std::fmt::Debug;
+use std::future::Future;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,12 +26,26 @@ use crate::caller::Caller;
 #[derive(Debug, Clone)]
 pub struct Service {
     pool: Hatchery,
+    kernels: Option<Arc<dyn Kernels>>,
     kept: Arc<Mutex<Kept>>,
     /// Whether `drain` or `abort` has ended the pool.
     is_ended: Arc<watch::Sender<bool>>,
     /// The number of connections that are open.
     connections: Arc<watch::Sender<usize>>,
 }
+
+/// Runs Jupyter kernels in a pool.
+pub trait Kernels: Debug + Send + Sync {
+    /// Serves a kernel until a front end ends it. Dropping the future ends it as well.
+    ///
+    /// # Errors
+    /// The connection file's contents or the options are invalid, or the kernel failed.
+    fn serve(&self, pool: Hatchery, connection: serde_json::Value, options: Vec<String>)
+    -> Serving;
+}
+
+/// A kernel that is served.
+pub type Serving = Pin<Box<dyn Future<Output = Result<(), Problem>> + Send>>;
 
 /// A connection that is open, until it is dropped.
 #[derive(Debug)]
@@ -54,7 +71,18 @@ const MOST_CHECKPOINTS: usize = 1024;
 impl Service {
     /// Serves this pool.
     pub fn new(pool: Hatchery) -> Self {
-        Self { pool, kept: Arc::default(), is_ended: Arc::default(), connections: Arc::default() }
+        let (kept, is_ended, connections) = Default::default();
+        Self { pool, kernels: None, kept, is_ended, connections }
+    }
+
+    /// Lets clients of frames have Jupyter kernels.
+    pub fn with_kernels(self, kernels: Arc<dyn Kernels>) -> Self {
+        Self { kernels: Some(kernels), ..self }
+    }
+
+    /// Returns what runs Jupyter kernels, if anything does.
+    pub(crate) fn kernels(&self) -> Option<Arc<dyn Kernels>> {
+        self.kernels.clone()
     }
 
     /// Returns the pool.

@@ -107,6 +107,17 @@ pub enum ClientMessage {
         /// The number of the worker, as in the status.
         worker: u64,
     },
+    /// Serves a Jupyter kernel by sessions of the pool, until a front end shuts it down or the
+    /// connection ends. Answered then.
+    Kernel {
+        /// Names this request.
+        id: RequestId,
+        /// The contents of the connection file, which says where front ends expect the kernel.
+        connection: Value,
+        /// Options of `hatchery kernel` about its sessions: limits and folders.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        options: Vec<String>,
+    },
     /// Shuts the pool down: it accepts no more jobs, and ends when those that it has admitted have
     /// ended. Answered then.
     Drain {

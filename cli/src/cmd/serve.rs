@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -121,7 +122,8 @@ async fn start(
         true => super::mcp::packages(&pool).await?,
         false => Vec::new(),
     };
-    Ok((Service::new(pool), packages))
+    let service = Service::new(pool).with_kernels(Arc::new(super::kernel::shared::Kernels));
+    Ok((service, packages))
 }
 
 /// A server of HTTP, which begins before its pool.

@@ -142,6 +142,10 @@ impl Client {
                 retired.map_err(|error| refused(error.problem()))?;
                 self.done(id, Value::Null).await;
             }
+            ClientMessage::Kernel { id, connection, options } => {
+                self.check_owner().map_err(refused)?;
+                self.serve_kernel(id, connection, options).map_err(refused)?;
+            }
             ClientMessage::Drain { id, seconds } => {
                 self.check_owner().map_err(refused)?;
                 let time = match seconds.map(Duration::try_from_secs_f64).transpose() {
@@ -205,6 +209,32 @@ impl Client {
             }
             let _ = outbox.send(&ServerMessage::Done { id, value: Value::Null }, &[]).await;
         });
+    }
+
+    /// Serves a kernel for as long as the connection lasts.
+    fn serve_kernel(
+        &mut self,
+        id: RequestId,
+        connection: Value,
+        options: Vec<String>,
+    ) -> Result<(), Problem> {
+        let kernels = self.service.kernels().ok_or_else(|| {
+            Problem::new(ProblemKind::Usage, "this server runs no Jupyter kernels".to_owned())
+        })?;
+        let (service, outbox) = (self.service.clone(), self.outbox.clone());
+        self.tasks.spawn(async move {
+            let serving = kernels.serve(service.pool().clone(), connection, options);
+            let served = tokio::select! {
+                served = serving => served,
+                () = service.ended() => Ok(()),
+            };
+            let message = match served {
+                Ok(()) => ServerMessage::Done { id, value: Value::Null },
+                Err(problem) => ServerMessage::Refused { id: Some(id), problem },
+            };
+            let _ = outbox.send(&message, &[]).await;
+        });
+        Ok(())
     }
 
     fn drain(&mut self, id: RequestId, time: Option<Duration>) {

@@ -1,10 +1,12 @@
 //! Completion and colours at the prompt.
 //!
 //! Names come from the session, which looks them up while it is idle, without running code of the
-//! program (`guest.py`).
+//! program (`kernel::assistance`).
 
 use std::borrow::Cow;
 
+use ::kernel::assistance::lexer::{Part, is_word, parts};
+use ::kernel::assistance::{COMPLETE, ask, dotted_end};
 use hatchery::{Limits, Session};
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::highlight::{CmdKind, Highlighter};
@@ -14,8 +16,6 @@ use rustyline::{Context, Helper};
 use tokio::runtime::Handle;
 
 use super::command;
-use super::guest::{COMPLETE, ask};
-use super::lexer::{Part, is_word, parts};
 
 /// What Tab inserts where a line is empty so far.
 const INDENTATION: &str = "    ";
@@ -41,23 +41,18 @@ pub(super) struct Help {
 impl Help {
     /// Returns completions of the last word before the cursor, and where that word starts.
     fn python(&self, before: &str) -> (usize, Vec<Pair>) {
-        let is_in_code = parts(&format!("{}{before}", self.before), |_, _| {}) == Part::Other;
-        let is_dotted = |character| is_word(character) || character == '.';
-        let start = before.rfind(|character| !is_dotted(character));
-        let start =
-            start.map_or(0, |at| at + before[at..].chars().next().map_or(0, char::len_utf8));
-        let dotted = &before[start..];
-        if dotted.is_empty() || dotted.starts_with(char::is_numeric) || !is_in_code {
-            return (before.len(), Vec::new());
-        }
-        let word = dotted.rfind('.').map_or(start, |dot| start + dot + 1);
-        (word, pairs(self.names(dotted)))
+        let code = format!("{}{before}", self.before);
+        let Some(dotted) = dotted_end(&code) else { return (before.len(), Vec::new()) };
+        // A name doesn't begin in an earlier line.
+        let dotted = &dotted[dotted.len() - dotted.len().min(before.len())..];
+        let word = dotted.rsplit('.').next().unwrap_or_default();
+        (before.len() - word.len(), pairs(self.names(dotted)))
     }
 
     /// Returns the session's completions of a dotted name. Empty if the session doesn't answer in
     /// time.
     fn names(&self, dotted: &str) -> Vec<String> {
-        let asked = ask(&self.session, &self.limits, COMPLETE, [dotted]);
+        let asked = ask(&self.session, &self.limits, COMPLETE, [dotted.into()]);
         let mut names: Vec<String> = Handle::current().block_on(asked).unwrap_or_default();
         // A program can return anything, and a terminal would obey escape sequences.
         names.retain(|name| name.chars().all(is_word));
@@ -126,7 +121,7 @@ fn color(part: Part) -> &'static str {
         Part::Number => "\x1b[0;33m",
         Part::String => "\x1b[0;32m",
         Part::Comment => "\x1b[0;31m",
-        Part::Other => "\x1b[0m",
+        _ => "\x1b[0m",
     }
 }
 

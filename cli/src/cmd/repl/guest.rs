@@ -1,43 +1,36 @@
 //! The prompt's helpers in each session: for completion, for the end of an input, `%time` and
 //! `%timeit`.
 
-use std::time::Duration;
-
-use hatchery::{Job, Limits, Session, Verdict};
-use serde::de::DeserializeOwned;
+use ::kernel::assistance;
 use serde_json::Value;
 
-use crate::cmd::guest::{Module, TIMING, install};
+/// `%time` and `%timeit`, as in notebooks.
+const TIMING: Module = Module { name: "hatchery_timing", source: ::notebook::guest::TIMING };
 
-/// The function that lists names.
-pub(super) const COMPLETE: &str = "hatchery_prompt:complete";
-/// The function that says whether an input is complete.
-pub(super) const JUDGE: &str = "hatchery_prompt:judge";
-
-/// How long the session may take to answer. Nobody waits longer for Tab.
-const LONGEST_LOOK: Duration = Duration::from_secs(1);
+/// A Python module.
+struct Module {
+    name: &'static str,
+    source: &'static str,
+}
 
 /// Returns the source that installs the helpers. Running it again changes nothing.
 pub(super) fn begin() -> String {
-    install(&[TIMING, Module { name: "hatchery_prompt", source: include_str!("guest.py") }])
+    install(&[TIMING, Module { name: assistance::MODULE, source: assistance::SOURCE }])
 }
 
-/// Calls one of these functions in an idle session. `None` if there is no answer in time, or not the
-/// right one.
-pub(super) async fn ask<T: DeserializeOwned, const COUNT: usize>(
-    session: &Session,
-    limits: &Limits,
-    function: &str,
-    arguments: [&str; COUNT],
-) -> Option<T> {
-    let (wall_time, cpu_time) = (LONGEST_LOOK, Some(LONGEST_LOOK));
-    let limits = Limits { wall_time, cpu_time, ..limits.clone() };
-    let job = Job::call(function, arguments).limits(limits);
-    let asked = tokio::time::timeout(2 * LONGEST_LOOK, session.run(job)).await;
-    match asked.ok()?.ok()?.verdict {
-        Verdict::Completed { value, .. } => serde_json::from_value(value?).ok(),
-        _ => None,
-    }
+/// Returns source that installs modules for import, each after those that it imports, and leaves no
+/// other trace. Tracebacks omit the modules' frames.
+fn install(modules: &[Module]) -> String {
+    // JSON strings are valid in Python, since serde_json leaves non-ASCII characters as they are.
+    let modules: serde_json::Value =
+        modules.iter().map(|Module { name, source }| vec![*name, *source]).collect();
+    format!(
+        "def _hatchery_begin(modules):\n    import sys, types\n    \
+         for name, source in modules:\n        \
+         module = sys.modules[name] = types.ModuleType(name)\n        \
+         exec(compile(source, f\"<hatchery/{{name}}.py>\", \"exec\"), module.__dict__)\n\
+         _hatchery_begin({modules})\ndel _hatchery_begin\n"
+    )
 }
 
 /// Translates an input that begins with `%` to Python; `None` if it is Python already. The error

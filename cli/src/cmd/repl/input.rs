@@ -1,15 +1,14 @@
 //! The lines of one input.
 //!
-//! Python itself decides when they are complete: it is asked about each line (`guest.py`), so the
+//! Python itself decides when they are complete: it is asked about each line (`kernel::assistance`), so the
 //! prompt knows no Python. A session of its own answers, which no program can mislead or fill, and in
 //! which no task of a program would run. Wrong code counts as complete, since Python then reports the
 //! error: so an unclosed bracket doesn't swallow everything that follows.
 
+use ::kernel::assistance::lexer::{Part, parts};
+use ::kernel::assistance::{JUDGE, ask};
 use hatchery::{Limits, Session};
 use serde::Deserialize;
-
-use super::guest;
-use super::lexer::{Part, parts};
 
 /// The lines of one input, as far as they have been typed.
 #[derive(Debug, Default)]
@@ -53,7 +52,7 @@ impl Input {
             }
             _ => {}
         }
-        let judged = guest::ask(judge, limits, guest::JUDGE, [self.text.as_str(), typed]).await;
+        let judged = ask(judge, limits, JUDGE, [self.text.as_str().into(), typed.into()]).await;
         judged.unwrap_or(Judgement::Whole)
     }
 

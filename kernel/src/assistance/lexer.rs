@@ -1,4 +1,4 @@
-//! Splits Python into the parts that the prompt shows in colours, whether it is complete or not.
+//! Splits Python into the parts that a prompt shows in colours, whether it is complete or not.
 
 const KEYWORDS: [&str; 35] = [
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
@@ -12,23 +12,29 @@ const PREFIXES: [&str; 11] = ["r", "b", "u", "f", "t", "br", "rb", "fr", "rf", "
 
 /// The kind of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+#[non_exhaustive]
+pub enum Part {
+    /// A word of the language.
     Keyword,
+    /// A number.
     Number,
+    /// A string, with its prefix and quotes.
     String,
+    /// A comment.
     Comment,
     /// Names, operators and spaces.
     Other,
 }
 
 /// Passes on all parts of a text. Returns the string or comment that its end is in, else `Other`.
-pub(super) fn parts<'a>(text: &'a str, visit: impl FnMut(Part, &'a str)) -> Part {
+pub fn parts<'a>(text: &'a str, visit: impl FnMut(Part, &'a str)) -> Part {
     let mut lexer = Lexer { rest: text, visit, end: Part::Other };
     lexer.code(false);
     lexer.end
 }
 
-pub(super) fn is_word(character: char) -> bool {
+/// Returns whether a character can be part of a name.
+pub fn is_word(character: char) -> bool {
     character == '_' || character.is_alphanumeric()
 }
 

@@ -7,7 +7,7 @@ import sys
 
 import hatchery
 
-# `cli/src/cmd/notebook/outputs.rs` defines the same name. Its data is JSON with the fields `kind`,
+# `notebook/src/event.rs` defines the same name. Its data is JSON with the fields `kind`,
 # one of `display`, `result`, `update`, `clear` and `failed`; `metadata`, `display_id` and `wait`.
 CONTROL = "application/vnd.hatchery.notebook+json"
 

@@ -37,8 +37,8 @@ class Events:
 class ExecutionInfo:
     """The argument of functions registered for `pre_run_cell`."""
 
-    def __init__(self, raw_cell):
-        self.raw_cell, self.store_history, self.silent = raw_cell, True, False
+    def __init__(self, raw_cell, store_history=True, silent=False):
+        self.raw_cell, self.store_history, self.silent = raw_cell, store_history, silent
         self.shell_futures, self.cell_id = True, None
 
 
@@ -76,8 +76,8 @@ class InteractiveShell:
         self.history, self.results, self.folders = [""], {}, [os.getcwd()]
         # The latest results, newest first, under their names in the notebook.
         self.last = {"_": "", "__": "", "___": ""}
-        # The result of the running cell, and whether to suppress its display.
-        self.result, self.is_quiet = None, False
+        # The result of the running cell, whether to suppress its display, and whether to record it.
+        self.result, self.is_quiet, self.stores_history = None, False, True
         self.environment = dict(os.environ)
         self.hidden = {}
         self.line_magics, self.cell_magics = magics.line_magics(self), magics.cell_magics(self)
@@ -111,16 +111,20 @@ class InteractiveShell:
 
     # Running code.
 
-    def run_notebook_cell(self, written, number):
-        """Runs a cell, given its source as written."""
+    def run_notebook_cell(self, written, number, stores_history=True, is_silent=False):
+        """Runs a cell, given its source as written. A silent one shows no result, and as in IPython
+        only functions registered for `pre_execute` and `post_execute` learn of it."""
         source, is_quiet = translate(written)
         self.put_environment_back()
-        self.remember_source(written, number)
-        info = ExecutionInfo(written)
+        self.stores_history = stores_history
+        if stores_history:
+            self.remember_source(written, number)
+        info = ExecutionInfo(written, stores_history, is_silent)
         result = ExecutionResult(info, number)
-        self.result, self.is_quiet = None, is_quiet
+        self.result, self.is_quiet = None, is_quiet or is_silent
         self.events.trigger("pre_execute")
-        self.events.trigger("pre_run_cell", info)
+        if not is_silent:
+            self.events.trigger("pre_run_cell", info)
         try:
             self.run_source(source, f"In[{number}]")
         except BaseException as error:
@@ -133,7 +137,8 @@ class InteractiveShell:
             if not isinstance(result.error_in_exec, KeyboardInterrupt):
                 self.events.trigger("post_execute")
                 showing.flush_figures()
-                self.events.trigger("post_run_cell", result)
+                if not is_silent:
+                    self.events.trigger("post_run_cell", result)
             self.environment = dict(os.environ)
 
     def run_source(self, source, filename="<cell>"):
@@ -185,7 +190,7 @@ class InteractiveShell:
 
     def remember_result(self, value):
         self.result = value
-        if value is self.results:
+        if value is self.results or not self.stores_history:
             return
         names, number = namespace(), self.execution_count
         # A program may define such names itself.

@@ -3,11 +3,15 @@
 //! Whatever a run doesn't change stays as it was, byte for byte: unknown fields, their order, and
 //! the spelling of numbers. A run replaces the outputs and execution counts of code cells.
 
-use indexmap::IndexMap;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::ser::PrettyFormatter;
 use serde_json::value::RawValue;
+
+pub use self::cell::CodeCell;
+use self::cell::{Cell, Field, Fields, parsed, written};
+
+mod cell;
 
 /// The names of Python in notebooks.
 const LANGUAGES: [&str; 3] = ["python", "python3", "ipython"];
@@ -15,49 +19,40 @@ const LANGUAGES: [&str; 3] = ["python", "python3", "ipython"];
 /// Jupyter's indentation.
 const INDENTATION: &str = " ";
 
-/// A JSON object with its fields in their order.
-type Fields = IndexMap<String, Box<RawValue>>;
-
 /// A notebook.
+///
+/// ```
+/// use notebook::Notebook;
+///
+/// let text = r#"{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [
+///     {"cell_type": "code", "id": "a", "metadata": {}, "source": ["6 * 7"],
+///      "execution_count": null, "outputs": []}]}"#;
+/// let notebook = Notebook::read(text)?;
+/// assert_eq!(notebook.code().next().map(|cell| cell.source.as_str()), Some("6 * 7"));
+/// # Ok::<(), notebook::InvalidNotebook>(())
+/// ```
 #[derive(Debug, Clone)]
-pub(super) struct Notebook {
+pub struct Notebook {
     fields: Fields,
     cells: Vec<Cell>,
     indentation: String,
 }
 
-/// A field as it is written.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Field<'a> {
-    Kept(&'a RawValue),
-    Cells(&'a [Cell]),
-    Count(Option<usize>),
-    Outputs(&'a [Value]),
-}
-
-#[derive(Debug, Clone, Serialize)]
-#[serde(untagged)]
-enum Cell {
-    /// Text, or code that isn't run because it is empty or tagged `skip-execution`.
-    Other(Box<RawValue>),
-    Code(CodeCell),
-}
-
-/// A cell that is run.
-#[derive(Debug, Clone)]
-pub(super) struct CodeCell {
-    fields: Fields,
-    pub(super) source: String,
-    /// Whether the notebook continues if this cell raises: the tag `raises-exception`.
-    pub(super) may_raise: bool,
-    pub(super) execution_count: Option<usize>,
-    pub(super) outputs: Vec<Value>,
-}
+/// Why a file can't be run as a notebook, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidNotebook(String);
 
 impl Notebook {
-    /// Parses the text of a notebook file. The error says why it can't be run.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
+    /// Parses the text of a notebook file.
+    ///
+    /// # Errors
+    /// It is no notebook of version 4 in Python.
+    pub fn read(text: &str) -> Result<Self, InvalidNotebook> {
+        Self::parse(text).map_err(InvalidNotebook)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let no_notebook = "it is not a notebook";
         let fields: Fields =
@@ -92,7 +87,7 @@ impl Notebook {
     }
 
     /// Returns the cells that are run, in order.
-    pub(super) fn code(&self) -> impl Iterator<Item = &CodeCell> {
+    pub fn code(&self) -> impl Iterator<Item = &CodeCell> {
         self.cells.iter().filter_map(|cell| match cell {
             Cell::Code(cell) => Some(cell),
             Cell::Other(_) => None,
@@ -100,7 +95,7 @@ impl Notebook {
     }
 
     /// Returns the same cells, to put outputs into them.
-    pub(super) fn code_mut(&mut self) -> impl Iterator<Item = &mut CodeCell> {
+    pub fn code_mut(&mut self) -> impl Iterator<Item = &mut CodeCell> {
         self.cells.iter_mut().filter_map(|cell| match cell {
             Cell::Code(cell) => Some(cell),
             Cell::Other(_) => None,
@@ -108,7 +103,7 @@ impl Notebook {
     }
 
     /// Returns the text of the notebook's file.
-    pub(super) fn write(&self) -> Vec<u8> {
+    pub fn write(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let formatter = PrettyFormatter::with_indent(self.indentation.as_bytes());
         let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
@@ -116,44 +111,6 @@ impl Notebook {
         bytes.push(b'\n');
         bytes
     }
-}
-
-impl Cell {
-    fn read(raw: Box<RawValue>) -> Result<Self, String> {
-        let fields: Fields =
-            serde_json::from_str(raw.get()).map_err(|_| "it is not an object".to_owned())?;
-        let kind: String = parsed(&fields, "cell_type").ok_or("it has no `cell_type`")?;
-        if kind != "code" {
-            return Ok(Self::Other(raw));
-        }
-        let source = match parsed(&fields, "source") {
-            Some(Value::String(text)) => text,
-            Some(Value::Array(lines)) if lines.iter().all(Value::is_string) => {
-                lines.iter().filter_map(Value::as_str).collect()
-            }
-            _ => return Err("its `source` is neither a string nor an array of strings".to_owned()),
-        };
-        let metadata: Value = parsed(&fields, "metadata").unwrap_or_default();
-        let has_tag = |name: &str| {
-            metadata["tags"].as_array().is_some_and(|tags| tags.iter().any(|tag| tag == name))
-        };
-        let is_run = !source.trim().is_empty() && !has_tag("skip-execution");
-        if !is_run {
-            return Ok(Self::Other(raw));
-        }
-        Ok(Self::Code(CodeCell {
-            fields,
-            source,
-            may_raise: has_tag("raises-exception"),
-            execution_count: None,
-            outputs: Vec::new(),
-        }))
-    }
-}
-
-/// Parses a field, if it exists and has that type.
-fn parsed<'a, T: Deserialize<'a>>(fields: &'a Fields, name: &str) -> Option<T> {
-    fields.get(name).and_then(|value| serde_json::from_str(value.get()).ok())
 }
 
 /// Returns the language that a notebook's metadata names.
@@ -168,24 +125,6 @@ impl Serialize for Notebook {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         written(&self.fields, [("cells", Field::Cells(&self.cells))]).serialize(serializer)
     }
-}
-
-impl Serialize for CodeCell {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Both are required, but a file that Jupyter didn't write may lack them.
-        let count = ("execution_count", Field::Count(self.execution_count));
-        let outputs = ("outputs", Field::Outputs(&self.outputs));
-        written(&self.fields, [count, outputs]).serialize(serializer)
-    }
-}
-
-/// Returns the fields with new values in the places of the old ones; new fields come last.
-fn written<'a>(
-    fields: &'a Fields,
-    new: impl IntoIterator<Item = (&'a str, Field<'a>)>,
-) -> IndexMap<&'a str, Field<'a>> {
-    let kept = fields.iter().map(|(name, value)| (name.as_str(), Field::Kept(value)));
-    kept.chain(new).collect()
 }
 
 /// Returns the indentation of the file's first field, so that new parts match the old ones.
@@ -263,7 +202,7 @@ mod tests {
     fn outputs_and_counts_take_the_place_of_the_old_ones() {
         let mut notebook = Notebook::read(WRITTEN).unwrap();
         let cell = notebook.code_mut().next().unwrap();
-        assert_eq!((cell.source.as_str(), cell.may_raise), ("x = 1\nx", true));
+        assert_eq!((cell.source.as_str(), cell.may_raise()), ("x = 1\nx", true));
         cell.execution_count = Some(1);
         cell.outputs.push(json!({ "output_type": "stream" }));
         let written = String::from_utf8(notebook.write()).unwrap();
@@ -311,7 +250,7 @@ mod tests {
                 "only Python",
             ),
         ] {
-            let problem = Notebook::read(text).unwrap_err();
+            let problem = Notebook::read(text).unwrap_err().to_string();
             assert!(problem.contains(expected), "{text}: {problem}");
         }
     }

@@ -13,9 +13,9 @@ from hatchery_notebook.randomness import go_on, remember
 __all__ = ["go_on", "remember", "run_cell"]
 
 
-def run_cell(written, number):
+def run_cell(written, number, stores_history=True, is_silent=False):
     """Runs a cell, given its source as written."""
-    shell.get_ipython().run_notebook_cell(written, number)
+    shell.get_ipython().run_notebook_cell(written, number, stores_history, is_silent)
 
 
 def begin():

@@ -1,0 +1,206 @@
+//! What the user is told when a notebook has ended, and when all have.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ::notebook::{End, Error, Problem, Report, Resumption};
+use hatchery::error::chain;
+use hatchery::files::ChangedFile;
+
+use crate::escapes::harmless;
+use crate::exit::Exit;
+use crate::output::{OutputFolder, list};
+use crate::terminal;
+
+/// What the user knows of a notebook.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// The path as the user typed it.
+    pub(super) name: String,
+    /// The copy with the outputs.
+    pub(super) copy: PathBuf,
+    /// The destination of the files from its cells: a subfolder of this name in the folder.
+    pub(super) files: Option<(Arc<OutputFolder>, String)>,
+}
+
+impl Told {
+    /// Reports how the notebook with `total` cells ended, and writes the files of its cells. Returns
+    /// the exit.
+    pub(super) fn conclude(&self, report: &Report, total: usize) -> Exit {
+        let name = &self.name;
+        for error in &report.errors {
+            terminal::error(format_args!("{name}: {}", chain(error)));
+        }
+        let of_errors = report.errors.first().map(exit_of);
+        let (what, exit) = match &report.end {
+            End::NotStarted => {
+                terminal::error(format_args!("{name}: not started"));
+                return Exit::Interrupted;
+            }
+            End::NoSession => return of_errors.unwrap_or(Exit::Sandbox),
+            End::Completed if report.is_written => (String::new(), Exit::Success),
+            End::Completed => ("all cells ran".to_owned(), Exit::Sandbox),
+            End::Failed { cell, problem, is_of_sandbox } => {
+                let exit = if *is_of_sandbox { Exit::Sandbox } else { Exit::Failed };
+                (format!("cell {cell} of {total} failed: {}", shown(problem)), exit)
+            }
+            End::Interrupted { cell } => {
+                (format!("interrupted at cell {cell} of {total}"), Exit::Interrupted)
+            }
+            End::Broken { cell } => (format!("ended at cell {cell} of {total}"), Exit::Sandbox),
+            end => (format!("ended as {end:?}"), Exit::Sandbox),
+        };
+        let are_kept = self.keep_files(&report.files);
+        let outputs = match report.is_written {
+            true => format!("outputs in {}", self.copy.display()),
+            false => "its outputs are not written".to_owned(),
+        };
+        if exit == Exit::Success {
+            let errors = match report.allowed_errors {
+                0 => String::new(),
+                errors => format!("{}, ", allowed(errors)),
+            };
+            terminal::note(format_args!("{name}: completed, {errors}{outputs}"));
+        } else {
+            let then = match report.resumption {
+                Resumption::Saved if report.end == End::Completed => {
+                    "--resume continues at its last cell"
+                }
+                Resumption::Saved => "--resume continues there",
+                Resumption::Nothing => "it will run from its start",
+                _ => "it can't be resumed",
+            };
+            terminal::error(format_args!("{name}: {what}; {outputs}, {then}"));
+        }
+        match of_errors.unwrap_or(exit) {
+            Exit::Success if !are_kept => Exit::Failed,
+            exit => exit,
+        }
+    }
+
+    /// Writes the files that the cells created, or notes that there are some. Returns whether every
+    /// file that should be written was.
+    fn keep_files(&self, files: &[ChangedFile]) -> bool {
+        let name = &self.name;
+        let Some(listed) = list(files) else { return true };
+        let Some((output, folder)) = &self.files else {
+            terminal::note(format_args!(
+                "{name}: wrote {listed}; keep such files with --output-dir DIR"
+            ));
+            return true;
+        };
+        let problems = match output.folder(folder) {
+            Ok(folder) => folder.keep(files),
+            Err(error) => vec![format!("can't create `{folder}` for its files: {error}")],
+        };
+        for problem in &problems {
+            terminal::error(format_args!("{name}: {problem}"));
+        }
+        problems.is_empty()
+    }
+}
+
+/// Returns a problem in one line, harmless for a terminal also from a file.
+fn shown(problem: &Problem) -> String {
+    harmless(&problem.to_string())
+}
+
+/// Returns the exit that an error alone would cause.
+fn exit_of(error: &Error) -> Exit {
+    match error {
+        Error::Pool(error) => Exit::of_failure(error),
+        _ => Exit::Sandbox,
+    }
+}
+
+/// Describes the cells that raised and were allowed to.
+fn allowed(errors: usize) -> String {
+    let cells = if errors == 1 { "cell" } else { "cells" };
+    let them = if errors == 1 { "an error that was" } else { "errors that were" };
+    format!("{errors} {cells} raised {them} allowed")
+}
+
+/// Counts of how the notebooks ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    completed: usize,
+    failed: usize,
+    interrupted: usize,
+    /// Cells that raised and were allowed to.
+    allowed_errors: usize,
+    /// The exit of a notebook that failed because of the sandbox or the machine.
+    broken: Option<Exit>,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, exit: Exit, allowed_errors: usize) {
+        self.allowed_errors += allowed_errors;
+        match exit {
+            Exit::Success => self.completed += 1,
+            Exit::Interrupted => self.interrupted += 1,
+            Exit::Failed => self.failed += 1,
+            exit => {
+                self.failed += 1;
+                self.broken = Some(exit);
+            }
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.completed + self.failed + self.interrupted
+    }
+
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            Self { interrupted: 1.., .. } => Exit::Interrupted,
+            Self { broken: Some(exit), .. } => *exit,
+            Self { failed: 1.., .. } => Exit::Failed,
+            Self { .. } => Exit::Success,
+        }
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} of {} notebooks completed", self.completed, self.count())?;
+        for (count, what) in [(self.failed, "failed"), (self.interrupted, "interrupted")] {
+            if count > 0 {
+                write!(formatter, ", {count} {what}")?;
+            }
+        }
+        if self.allowed_errors > 0 {
+            write!(formatter, "; {}", allowed(self.allowed_errors))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_code_is_the_worst_of_all() {
+        for (exits, expected) in [
+            (&[Exit::Success, Exit::Success][..], Exit::Success),
+            (&[Exit::Success, Exit::Failed], Exit::Failed),
+            (&[Exit::Sandbox, Exit::Failed], Exit::Sandbox),
+            (&[Exit::Sandbox, Exit::Interrupted], Exit::Interrupted),
+        ] {
+            let mut tally = Tally::default();
+            exits.iter().for_each(|exit| tally.add(*exit, 0));
+            assert_eq!((tally.exit(), tally.count()), (expected, exits.len()));
+        }
+        let tally = Tally { completed: 2, failed: 1, ..Tally::default() };
+        assert_eq!(tally.to_string(), "2 of 3 notebooks completed, 1 failed");
+        let tally = Tally { completed: 2, allowed_errors: 3, ..Tally::default() };
+        let expected = "2 of 2 notebooks completed; 3 cells raised errors that were allowed";
+        assert_eq!(tally.to_string(), expected);
+    }
+
+    #[test]
+    fn problems_obey_no_program() {
+        let loud = Problem::new("E", "\x1b[2Jx".to_owned());
+        assert_eq!(shown(&loud), "E: \\x1b[2Jx");
+    }
+}

@@ -1,0 +1,96 @@
+//! A kernel: binds its sockets, and serves them by a session of a pool until it is told to end.
+
+use std::future::Future;
+use std::time::Duration;
+
+use hatchery::{Hatchery, Job, Limits};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::connection::Connection;
+use crate::control::Control;
+use crate::error::KernelError;
+use crate::execute::Executor;
+use crate::guest;
+use crate::info::Info;
+use crate::questions::Questions;
+use crate::sessions::Sessions;
+use crate::shell::Shell;
+use crate::sockets::Sockets;
+
+/// How long the last replies may take to leave. Nothing tells when the sockets have sent them; front
+/// ends wait some seconds before they end a kernel by force.
+const LAST_REPLIES: Duration = Duration::from_millis(200);
+
+/// A kernel whose sockets are bound. It answers heartbeats; requests wait until it is
+/// [served](Self::serve).
+#[derive(Debug)]
+pub struct Kernel {
+    sockets: Sockets,
+    interrupts: watch::Sender<u64>,
+}
+
+/// Interrupts the cell that runs, as a front end does. Clones interrupt the same kernel.
+#[derive(Debug, Clone)]
+pub struct Interrupter(watch::Sender<u64>);
+
+impl Interrupter {
+    /// Raises `KeyboardInterrupt` in the running cell, if one runs.
+    pub fn interrupt(&self) {
+        self.0.send_modify(|count| *count += 1);
+    }
+}
+
+impl Kernel {
+    /// Binds the sockets where a front end expects them.
+    ///
+    /// # Errors
+    /// An address is in use or isn't one of this machine.
+    pub async fn bind(connection: &Connection) -> Result<Self, KernelError> {
+        let sockets = Sockets::bind(connection).await?;
+        let kernel = Self { sockets, interrupts: watch::Sender::new(0) };
+        kernel.sockets.iopub.announce("starting").await;
+        Ok(kernel)
+    }
+
+    /// Returns a handle that interrupts its cells.
+    pub fn interrupter(&self) -> Interrupter {
+        Interrupter(self.interrupts.clone())
+    }
+
+    /// Runs the cells that front ends send in a session of the pool, within these limits, until a
+    /// front end shuts the kernel down or `ended` completes. A cell that runs then is cancelled. The
+    /// session's first job is given the files and folders of `given`.
+    ///
+    /// # Errors
+    /// The session can't begin, or is lost and can't be replaced.
+    pub async fn serve(
+        self,
+        pool: Hatchery,
+        limits: Limits,
+        given: Job,
+        ended: impl Future<Output = ()>,
+    ) -> Result<(), KernelError> {
+        let Self { sockets, interrupts } = self;
+        let Sockets { shell, control, stdin, iopub, session, tasks } = sockets;
+        let (functions, questions) = Questions::new(stdin);
+        let sessions = Sessions::open(pool, limits, given, functions.into(), session).await?;
+        let about: Option<Value> = sessions.ask(guest::ABOUT, []).await;
+        let version = about.as_ref().and_then(|about| about["version"].as_str());
+        let info = Info::new(version.unwrap_or("3").to_owned());
+        let executor = Executor::new(sessions, questions, interrupts.subscribe());
+        let control =
+            Control { channels: control, iopub: iopub.clone(), info: info.clone(), interrupts };
+        let mut kernel = Shell { executor, iopub, info };
+        let served = tokio::select! {
+            served = control.serve() => served,
+            served = kernel.serve(shell) => served,
+            () = ended => Ok(()),
+        };
+        drop(kernel);
+        // The sockets' own tasks send what is queued.
+        let _ = tokio::time::timeout(LAST_REPLIES, std::future::pending::<()>()).await;
+        drop(tasks);
+        served
+    }
+}

@@ -1,0 +1,221 @@
+//! What a cell's job reports, as messages to those that subscribe.
+
+use hatchery::event::Stream;
+use notebook::{CellEvent, Problem};
+use serde_json::{Map, Value, json};
+
+use crate::message::Message;
+use crate::sockets::IoPub;
+
+pub(crate) mod traceback;
+
+/// Output of this many bytes is published before more is added to it.
+const MOST_HELD: usize = 64 << 10;
+
+/// Publishes the outputs of one cell.
+#[derive(Debug)]
+pub(crate) struct Outputs<'a> {
+    iopub: &'a IoPub,
+    request: &'a Message,
+    /// The cell's number.
+    number: u64,
+    /// Output to a stream that was not published yet.
+    held: Option<(Stream, String)>,
+    /// The beginning of a character of each stream, standard output first.
+    begun: [Vec<u8>; 2],
+    /// What follows the place of the error, which is known only when the job has ended.
+    after_error: Option<Vec<CellEvent>>,
+    /// The text of the last result, for the history.
+    pub(crate) result: Option<String>,
+}
+
+impl<'a> Outputs<'a> {
+    pub(crate) fn new(iopub: &'a IoPub, request: &'a Message, number: u64) -> Self {
+        let begun = [Vec::new(), Vec::new()];
+        Self { iopub, request, number, held: None, begun, after_error: None, result: None }
+    }
+
+    /// Publishes an event, or keeps it until the error is known that comes before it.
+    pub(crate) async fn take(&mut self, event: CellEvent) {
+        match &mut self.after_error {
+            Some(kept) => kept.push(event),
+            None => self.publish(event).await,
+        }
+    }
+
+    /// Publishes a text as if the program had written it.
+    pub(crate) async fn say(&mut self, stream: Stream, text: &str) {
+        let bytes = text.as_bytes().to_vec();
+        self.take(CellEvent::Stream { stream, bytes }).await;
+    }
+
+    /// Publishes what remains, with the error in its place.
+    pub(crate) async fn finish(&mut self, problem: Option<&Problem>) {
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            let rest = std::mem::take(&mut self.begun[index(stream)]);
+            if !rest.is_empty() {
+                self.hold(stream, &String::from_utf8_lossy(&rest)).await;
+            }
+        }
+        self.flush().await;
+        if let Some(problem) = problem {
+            let content = error_of(problem);
+            self.iopub.publish(self.request, "error", &content).await;
+        }
+        for event in self.after_error.take().unwrap_or_default() {
+            self.publish(event).await;
+        }
+        self.flush().await;
+    }
+
+    /// Returns whether there is output that was not published yet.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Publishes the output that was held.
+    pub(crate) async fn flush(&mut self) {
+        let Some((stream, text)) = self.held.take() else { return };
+        let name = match stream {
+            Stream::Stdout => "stdout",
+            Stream::Stderr => "stderr",
+        };
+        let content = json!({ "name": name, "text": text });
+        self.iopub.publish(self.request, "stream", &content).await;
+    }
+
+    /// Adds output to what is held. Pieces that follow each other soon are one message, since front
+    /// ends keep each message as an output of its own.
+    async fn hold(&mut self, stream: Stream, text: &str) {
+        if self.held.as_ref().is_some_and(|(of, held)| *of != stream || held.len() > MOST_HELD) {
+            self.flush().await;
+        }
+        self.held.get_or_insert_with(|| (stream, String::new())).1.push_str(text);
+    }
+
+    async fn publish(&mut self, event: CellEvent) {
+        let (kind, content) = match event {
+            CellEvent::Stream { stream, bytes } => {
+                let text = self.complete(stream, bytes);
+                if !text.is_empty() {
+                    self.hold(stream, &text).await;
+                }
+                return;
+            }
+            CellEvent::Display { data, metadata, display_id } => {
+                let transient = display_id.map(|id| json!({ "display_id": id }));
+                let transient = transient.unwrap_or_else(|| json!({}));
+                let data = joined(data);
+                (
+                    "display_data",
+                    json!({ "data": data, "metadata": metadata, "transient": transient }),
+                )
+            }
+            CellEvent::Update { display_id, data, metadata } => {
+                let transient = json!({ "display_id": display_id });
+                let data = joined(data);
+                let content = json!({ "data": data, "metadata": metadata, "transient": transient });
+                ("update_display_data", content)
+            }
+            CellEvent::Result { data, metadata } => {
+                let data = joined(data);
+                self.result = data["text/plain"].as_str().map(str::to_owned);
+                let number = self.number;
+                let content =
+                    json!({ "data": data, "metadata": metadata, "execution_count": number });
+                ("execute_result", content)
+            }
+            CellEvent::Clear { wait } => ("clear_output", json!({ "wait": wait })),
+            CellEvent::Failed => {
+                self.after_error = Some(Vec::new());
+                return;
+            }
+            // The first attempt has been seen, and its outputs are no longer those of the cell.
+            CellEvent::Restarted => ("clear_output", json!({ "wait": false })),
+            _ => return,
+        };
+        self.flush().await;
+        self.iopub.publish(self.request, kind, &content).await;
+    }
+
+    /// Returns the text of a piece of output, and keeps a character that is incomplete at its end.
+    fn complete(&mut self, stream: Stream, bytes: Vec<u8>) -> String {
+        let begun = &mut self.begun[index(stream)];
+        begun.extend(bytes);
+        let end = complete_length(begun);
+        let rest = begun.split_off(end);
+        let text = String::from_utf8_lossy(begun).into_owned();
+        *begun = rest;
+        text
+    }
+}
+
+fn index(stream: Stream) -> usize {
+    match stream {
+        Stream::Stdout => 0,
+        Stream::Stderr => 1,
+    }
+}
+
+/// Returns how many of the bytes come before a character that is incomplete at their end.
+fn complete_length(bytes: &[u8]) -> usize {
+    let last = bytes.utf8_chunks().last().map_or(&[][..], |last| last.invalid());
+    let is_begun = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
+    bytes.len() - if is_begun { last.len() } else { 0 }
+}
+
+/// Returns the forms of an object as messages have them: texts in one piece.
+fn joined(data: Value) -> Value {
+    let Value::Object(forms) = data else { return data };
+    let joined = forms.into_iter().map(|(name, form)| {
+        let lines = form.as_array().filter(|_| !name.ends_with("json"));
+        let text: Option<String> =
+            lines.and_then(|lines| lines.iter().map(Value::as_str).collect());
+        (name, text.map_or(form, Value::from))
+    });
+    Value::Object(joined.collect::<Map<_, _>>())
+}
+
+/// Returns the content of an error.
+pub(crate) fn error_of(problem: &Problem) -> Value {
+    let lines = traceback::colored(&problem.traceback);
+    json!({ "ename": problem.name, "evalue": problem.message, "traceback": lines })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_stay_whole_and_wrong_ones_pass() {
+        for (bytes, expected) in [
+            (&b"a"[..], 1),
+            (b"", 0),
+            (b"a\xc3", 1),
+            (b"a\xc3\xa9", 3),
+            (b"\xf0\x9f\x98", 0),
+            (b"\xff", 1),
+            (b"\xffa\xc3", 2),
+            (b"\xff\xff", 2),
+        ] {
+            assert_eq!(complete_length(bytes), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn texts_are_joined_and_json_stays() {
+        let data = json!({
+            "text/plain": ["a\n", "b"],
+            "application/json": ["a", "b"],
+            "application/vnd.plotly.v1+json": { "data": [] },
+            "image/png": "iVBO",
+        });
+        let expected = json!({
+            "text/plain": "a\nb",
+            "application/json": ["a", "b"],
+            "application/vnd.plotly.v1+json": { "data": [] },
+            "image/png": "iVBO",
+        });
+        assert_eq!(joined(data), expected);
+    }
+}

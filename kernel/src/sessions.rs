@@ -1,0 +1,185 @@
+//! The sessions of a kernel: the one that runs its cells, its forks, and checkpoints.
+
+use std::collections::BTreeMap;
+
+use hatchery::error::chain;
+use hatchery::{Checkpoint, Error, Hatchery, HostFunction, Job, Limits, Refusal, Session, Verdict};
+use notebook::Problem;
+use notebook::guest::own_limits;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::assistance::ask;
+use crate::commands::Command;
+use crate::error::KernelError;
+use crate::guest;
+
+/// The session in which a kernel begins.
+const FIRST: &str = "main";
+
+/// The most sessions, and the most checkpoints. Their memory counts against the pool's, too.
+const MOST: usize = 100;
+
+/// The sessions of a kernel.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    pool: Hatchery,
+    limits: Limits,
+    /// What the first job of a session gets besides, such as mounted folders.
+    given: Job,
+    functions: Vec<HostFunction>,
+    /// What the names of its sessions in the pool begin with, which no other kernel has.
+    prefix: String,
+    /// Invariant: contains the present one.
+    open: BTreeMap<String, Session>,
+    present: String,
+    checkpoints: BTreeMap<String, Checkpoint>,
+}
+
+impl Sessions {
+    /// Opens the first session.
+    pub(crate) async fn open(
+        pool: Hatchery,
+        limits: Limits,
+        given: Job,
+        functions: Vec<HostFunction>,
+        prefix: String,
+    ) -> Result<Self, KernelError> {
+        let session = begin(&pool, &named(&prefix, FIRST), &limits, &given, &functions).await?;
+        let open = BTreeMap::from([(FIRST.to_owned(), session)]);
+        let (present, checkpoints) = (FIRST.to_owned(), BTreeMap::new());
+        Ok(Self { pool, limits, given, functions, prefix, open, present, checkpoints })
+    }
+
+    /// Returns the limits of a cell.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Returns the session that runs the cells.
+    pub(crate) fn present(&self) -> &Session {
+        self.open.get(&self.present).expect("the present session is open")
+    }
+
+    /// Calls a function of ours in the idle session. `None` if there is no answer in time, or not
+    /// the right one.
+    pub(crate) async fn ask<T: DeserializeOwned>(
+        &self,
+        function: &str,
+        arguments: impl IntoIterator<Item = Value>,
+    ) -> Option<T> {
+        ask(self.present(), &own_limits(&self.limits), function, arguments).await
+    }
+
+    /// Replaces the present session by a fresh one if it is lost, and returns whether it was.
+    pub(crate) async fn replace_if_lost(&mut self) -> Result<bool, KernelError> {
+        // A replaced interpreter has lost its mounts, which this job restores.
+        let tried = self.present().run(self.given.clone()).await;
+        let is_lost = match tried {
+            Ok(outcome) => matches!(outcome.verdict, Verdict::SandboxFailed(_)),
+            Err(error) => matches!(error, Error::Refused(Refusal::SessionGone { .. })),
+        };
+        if is_lost {
+            let Self { pool, limits, given, functions, .. } = &*self;
+            let name = named(&self.prefix, &self.present);
+            let session = begin(pool, &name, limits, given, functions).await?;
+            self.open.insert(self.present.clone(), session);
+        }
+        Ok(is_lost)
+    }
+
+    /// Carries out commands up to the first that fails, and returns what they say.
+    pub(crate) async fn obey(&mut self, commands: Vec<Command>) -> (String, Result<(), String>) {
+        let mut said = String::new();
+        for command in commands {
+            match self.carry_out(command).await {
+                Ok(text) => said.push_str(&text),
+                Err(problem) => return (said, Err(problem)),
+            }
+        }
+        (said, Ok(()))
+    }
+
+    async fn carry_out(&mut self, command: Command) -> Result<String, String> {
+        let failed = |error: Error| chain(&error).to_string();
+        match command {
+            Command::Fork(name) => {
+                if self.open.contains_key(&name) {
+                    return Err(format!("the session `{name}` exists: use `%switch {name}`"));
+                }
+                check_room(self.open.len(), "sessions")?;
+                let forked = named(&self.prefix, &name);
+                let session = self.present().fork(&forked).await.map_err(failed)?;
+                self.open.insert(name.clone(), session);
+                let from = std::mem::replace(&mut self.present, name);
+                let present = &self.present;
+                Ok(format!("The cells now run in `{present}`; `%switch {from}` goes back.\n"))
+            }
+            Command::Switch(name) => {
+                if !self.open.contains_key(&name) {
+                    return Err(format!("there is no session `{name}`: `%sessions` lists them"));
+                }
+                self.present = name;
+                Ok(format!("The cells now run in `{}`.\n", self.present))
+            }
+            Command::Sessions => Ok(self.list()),
+            Command::Checkpoint(name) => {
+                let is_new = !self.checkpoints.contains_key(&name);
+                check_room(self.checkpoints.len() - usize::from(!is_new), "checkpoints")?;
+                let checkpoint = self.present().checkpoint().await.map_err(failed)?;
+                self.checkpoints.insert(name.clone(), checkpoint);
+                Ok(format!("The state is kept as `{name}`; `%restore {name}` returns to it.\n"))
+            }
+            Command::Restore(name) => {
+                let checkpoint = self.checkpoints.get(&name).ok_or_else(|| {
+                    format!("there is no checkpoint `{name}`: `%sessions` lists them")
+                })?;
+                self.present().restore(checkpoint).await.map_err(failed)?;
+                Ok(format!("The state is that of `{name}` again.\n"))
+            }
+        }
+    }
+
+    fn list(&self) -> String {
+        let mark = |name: &String| if *name == self.present { '*' } else { ' ' };
+        let sessions = self.open.keys().map(|name| format!("{} {name}\n", mark(name)));
+        let checkpoints = self.checkpoints.keys().map(|name| format!("  {name} (checkpoint)\n"));
+        sessions.chain(checkpoints).collect()
+    }
+}
+
+impl Drop for Sessions {
+    /// Closes the sessions, which gives their memory back to the pool.
+    fn drop(&mut self) {
+        std::mem::take(&mut self.open).into_values().for_each(Session::close);
+    }
+}
+
+/// Returns the name of a session in the pool.
+fn named(prefix: &str, name: &str) -> String {
+    format!("<kernel {prefix}>/{name}")
+}
+
+fn check_room(count: usize, what: &str) -> Result<(), String> {
+    if count < MOST { Ok(()) } else { Err(format!("a kernel keeps at most {MOST} {what}")) }
+}
+
+/// Opens a session, and installs in it what cells need.
+async fn begin(
+    pool: &Hatchery,
+    name: &str,
+    limits: &Limits,
+    given: &Job,
+    functions: &[HostFunction],
+) -> Result<Session, KernelError> {
+    let session = pool.session(name).await.map_err(KernelError::Session)?;
+    let session = session.functions(functions.iter().cloned()).map_err(KernelError::Session)?;
+    for job in [notebook::guest::begin(limits).with_files_of(given), guest::begin(limits)] {
+        let outcome = session.run(job).await.map_err(KernelError::Session)?;
+        if let Some(problem) = Problem::of(&outcome) {
+            let problem = format!("{}: {}", problem.name, problem.message);
+            return Err(KernelError::Begin { problem });
+        }
+    }
+    Ok(session)
+}

@@ -1,0 +1,165 @@
+//! What a cell's job reports while it runs, in terms of Jupyter: streams, displays, results, updates
+//! and clearing.
+
+use hatchery::event::{EventKind, Stream};
+use hatchery::outcome::{MimeBundle, MimeData};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// The form that says what to do with a display. The guest's `showing.py` defines the same name,
+/// and describes its contents.
+const CONTROL: &str = "application/vnd.hatchery.notebook+json";
+
+/// A step of a cell that changes its outputs, in the order in which the program took them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CellEvent {
+    /// The cell wrote to a stream. A character may come in two pieces.
+    Stream {
+        /// The stream.
+        stream: Stream,
+        /// The bytes, at most 64 KiB.
+        bytes: Vec<u8>,
+    },
+    /// The cell displayed an object.
+    Display {
+        /// Its forms by MIME type: texts as nbformat's arrays of lines, JSON as itself, bytes in
+        /// base64.
+        data: Value,
+        /// Metadata of the display, an object.
+        metadata: Value,
+        /// The id under which later updates replace it.
+        display_id: Option<String>,
+    },
+    /// The cell showed the value of an expression.
+    Result {
+        /// Its forms, as for a display.
+        data: Value,
+        /// Metadata of the result, an object.
+        metadata: Value,
+    },
+    /// All displays of this id, also of earlier cells, have new contents.
+    Update {
+        /// The id.
+        display_id: String,
+        /// The forms, as for a display.
+        data: Value,
+        /// Metadata, an object.
+        metadata: Value,
+    },
+    /// The outputs of the cell are cleared.
+    Clear {
+        /// Whether only the next output clears them.
+        wait: bool,
+    },
+    /// The cell has failed: its error belongs here, before the outputs that follow, such as the
+    /// figures that it left open. The error itself is in the job's outcome.
+    Failed,
+    /// The sandbox failed, and the cell runs again: nothing before this counts.
+    Restarted,
+}
+
+/// What to do with a display.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Control {
+    kind: Kind,
+    metadata: Map<String, Value>,
+    display_id: Option<String>,
+    wait: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    /// Display it.
+    #[default]
+    Display,
+    /// Display it as the value of an expression of the cell.
+    Result,
+    /// Replace the displays of this id.
+    Update,
+    /// Clear the cell's outputs.
+    Clear,
+    /// The cell has failed: insert the problem here, perhaps before further outputs.
+    Failed,
+}
+
+impl CellEvent {
+    /// Returns what an event of a cell's job means for its outputs; `None` if nothing.
+    pub fn of(event: EventKind) -> Option<Self> {
+        match event {
+            EventKind::Output { stream, bytes } => Some(Self::Stream { stream, bytes }),
+            EventKind::Display(bundle) => Some(Self::shown(data_of(&bundle), control_of(&bundle))),
+            EventKind::Retried => Some(Self::Restarted),
+            _ => None,
+        }
+    }
+
+    fn shown(data: Value, control: Control) -> Self {
+        let Control { kind, metadata, display_id, wait } = control;
+        let metadata = Value::Object(metadata);
+        match kind {
+            Kind::Display => Self::Display { data, metadata, display_id },
+            Kind::Result => Self::Result { data, metadata },
+            Kind::Update => {
+                Self::Update { display_id: display_id.unwrap_or_default(), data, metadata }
+            }
+            Kind::Clear => Self::Clear { wait },
+            Kind::Failed => Self::Failed,
+        }
+    }
+}
+
+/// Returns the forms of an object as in notebooks: texts as lines, JSON as itself, bytes in base64.
+fn data_of(bundle: &MimeBundle) -> Value {
+    let encoded = serde_json::to_value(bundle).unwrap_or_default();
+    let mut data = Map::new();
+    for (name, form) in bundle.iter().filter(|(name, _)| *name != CONTROL) {
+        let form = match form {
+            MimeData::Text(text) if is_json(name) => {
+                serde_json::from_str(text).unwrap_or_else(|_| Value::from(text.as_str()))
+            }
+            MimeData::Text(text) => lines(text),
+            _ => encoded[name].clone(),
+        };
+        data.insert(name.to_owned(), form);
+    }
+    Value::Object(data)
+}
+
+/// Returns what to do with a display. Without control data, it is displayed.
+fn control_of(bundle: &MimeBundle) -> Control {
+    let control = bundle.text(CONTROL).and_then(|text| serde_json::from_str(text).ok());
+    control.unwrap_or_default()
+}
+
+fn is_json(mime_type: &str) -> bool {
+    mime_type == "application/json"
+        || mime_type.starts_with("application/") && mime_type.ends_with("+json")
+}
+
+/// Returns a text as an array of its lines with their ends.
+pub(crate) fn lines(text: &str) -> Value {
+    text.split_inclusive('\n').collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn control_data_decides_what_a_display_is() {
+        let of =
+            |control: Value| CellEvent::shown(json!({}), serde_json::from_value(control).unwrap());
+        let plain = CellEvent::of(EventKind::Display(MimeBundle::default()));
+        let expected =
+            CellEvent::Display { data: json!({}), metadata: json!({}), display_id: None };
+        assert_eq!((plain, of(json!({}))), (Some(expected.clone()), expected));
+        assert_eq!(of(json!({ "kind": "clear", "wait": true })), CellEvent::Clear { wait: true });
+        let updated = of(json!({ "kind": "update", "display_id": "a" }));
+        assert!(matches!(updated, CellEvent::Update { display_id, .. } if display_id == "a"));
+        assert_eq!(CellEvent::of(EventKind::Started), None);
+    }
+}

@@ -1,0 +1,195 @@
+//! The jobs of a notebook's session: the one that installs a stand-in for IPython, the cells, and
+//! what is done between them.
+//!
+//! The guest's side is the Python package in `guest/`, which exists only in a session's memory.
+//! A session runs [`begin`] once, and then a [`Cell`] for each cell:
+//!
+//! ```no_run
+//! # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+//! use hatchery::Limits;
+//! use notebook::guest::{self, Cell};
+//! use notebook::{CellEvent, Problem};
+//!
+//! let limits = Limits::default();
+//! let session = pool.session("notebook").await?;
+//! session.run(guest::begin(&limits)).await?;
+//!
+//! let ticket = session.submit(Cell::new("display('shown')\n6 * 7", 1).job(&limits)).await?;
+//! let mut events = ticket.events();
+//! while let Some(event) = events.next().await {
+//!     match CellEvent::of(event.kind) {
+//!         Some(CellEvent::Stream { bytes, .. }) => print!("{}", String::from_utf8_lossy(&bytes)),
+//!         Some(CellEvent::Display { data, .. } | CellEvent::Result { data, .. }) => {
+//!             println!("{data}");
+//!         }
+//!         _ => {}
+//!     }
+//! }
+//! if let Some(problem) = Problem::of(&ticket.await) {
+//!     println!("{}", problem.traceback);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Between cells, a copy of the session's state (a fork, a checkpoint, a saved file) continues as if
+//! nothing had happened if [`remember`] ran before the copy was made, and [`resume`] is the first
+//! job on it.
+
+use hatchery::{Job, Limits};
+use serde_json::{Map, Value};
+
+/// The package's name, under which its files import each other.
+const PACKAGE: &str = "hatchery_notebook";
+
+/// The package's files. The first one is the package itself.
+const FILES: [(&str, &str); 16] = [
+    ("", include_str!("guest/__init__.py")),
+    ("capture", include_str!("guest/capture.py")),
+    ("errors", include_str!("guest/errors.py")),
+    ("execution", include_str!("guest/execution.py")),
+    ("formatting", include_str!("guest/formatting.py")),
+    ("inspection", include_str!("guest/inspection.py")),
+    ("magics", include_str!("guest/magics.py")),
+    ("modules", include_str!("guest/modules.py")),
+    ("objects", include_str!("guest/objects.py")),
+    ("packages", include_str!("guest/packages.py")),
+    ("pretty", include_str!("guest/pretty.py")),
+    ("randomness", include_str!("guest/randomness.py")),
+    ("shell", include_str!("guest/shell.py")),
+    ("showing", include_str!("guest/showing.py")),
+    ("timing", include_str!("guest/timing.py")),
+    ("translation", include_str!("guest/translation.py")),
+];
+
+/// Imports the package. Its files are named like the agent's, so that tracebacks leave them out.
+const IMPORT: &str = r#"
+def _hatchery_begin(sources):
+    import sys
+    from importlib.machinery import ModuleSpec
+
+    class Finder:
+        def find_spec(self, name, path=None, target=None):
+            return ModuleSpec(name, self, is_package="." not in name) if name in sources else None
+
+        def create_module(self, spec):
+            return None
+
+        def exec_module(self, module):
+            name = module.__name__
+            code = compile(sources[name], f"<hatchery/notebook/{name}.py>", "exec")
+            exec(code, module.__dict__)
+
+    sys.meta_path.append(Finder())
+    import hatchery_notebook
+"#;
+
+/// The Python module `hatchery_timing`, with `%time` and `%timeit`, which the prompt has as well.
+pub const TIMING: &str = include_str!("timing.py");
+
+/// A cell to run.
+///
+/// ```
+/// use hatchery::Limits;
+/// use notebook::guest::Cell;
+///
+/// let limits = Limits::default();
+/// let cell = Cell::new("%time sum(range(10))", 1).job(&limits);
+/// // As a front end asks for itself: no result is shown, and nothing is recorded.
+/// let silent = Cell::new("1 + 1", 1).silent().job(&limits);
+/// # drop((cell, silent));
+/// ```
+#[derive(Debug, Clone)]
+pub struct Cell<'a> {
+    written: &'a str,
+    number: usize,
+    is_silent: bool,
+    stores_history: bool,
+}
+
+impl<'a> Cell<'a> {
+    /// Describes a cell by its source as written, and by its execution count. Tracebacks name it
+    /// `In[number]`.
+    pub fn new(written: &'a str, number: usize) -> Self {
+        Self { written, number, is_silent: false, stores_history: true }
+    }
+
+    /// Shows no result, and implies [`without_history`](Self::without_history).
+    pub fn silent(self) -> Self {
+        Self { is_silent: true, stores_history: false, ..self }
+    }
+
+    /// Keeps the cell and its results out of `In`, `Out`, `_` and the like.
+    pub fn without_history(self) -> Self {
+        Self { stores_history: false, ..self }
+    }
+
+    /// Returns the job that runs the cell in a session that [`begin`] has prepared.
+    /// [`CellEvent::of`](crate::CellEvent::of) reads its events, and
+    /// [`Problem::of`](crate::Problem::of) its outcome.
+    pub fn job(&self, limits: &Limits) -> Job {
+        let Self { written, number, is_silent, stores_history } = *self;
+        let arguments = [written.into(), number.into(), stores_history.into(), is_silent.into()];
+        call("run_cell", &arguments).limits(limits.clone())
+    }
+}
+
+/// Returns limits for jobs of our own in a session: time and output as by default, memory and files
+/// as for the jobs whose state they share.
+pub fn own_limits(limits: &Limits) -> Limits {
+    let Limits { memory_bytes, file_bytes, file_count, open_files, .. } = limits.clone();
+    Limits { memory_bytes, file_bytes, file_count, open_files, ..Limits::default() }
+}
+
+/// Returns the first job of a fresh session, which installs the package. `limits` are those of the
+/// cells that follow.
+pub fn begin(limits: &Limits) -> Job {
+    let shared = ("hatchery_timing".to_owned(), Value::from(TIMING));
+    let own = FILES.iter().map(|(file, source)| (module(file), Value::from(*source)));
+    let sources: Map<String, Value> = own.chain([shared]).collect();
+    // JSON strings are valid in Python, since serde_json leaves non-ASCII characters as they are.
+    let sources = Value::from(sources);
+    let source = format!("{IMPORT}\n_hatchery_begin({sources})\ndel _hatchery_begin\n");
+    Job::code(source).limits(own_limits(limits))
+}
+
+/// Returns the first job of a session that continues from a saved state, a checkpoint or a fork:
+/// the random number generators continue where [`remember`] left them.
+pub fn resume(limits: &Limits) -> Job {
+    call("go_on", &[]).limits(own_limits(limits))
+}
+
+/// Returns a job that saves the state of the random number generators in the session, for
+/// [`resume`] on a copy of this state.
+pub fn remember(limits: &Limits) -> Job {
+    call("remember", &[]).limits(own_limits(limits))
+}
+
+/// Returns a call of one of the package's functions.
+fn call(function: &str, arguments: &[Value]) -> Job {
+    Job::call(&format!("{PACKAGE}:{function}"), arguments.iter().cloned())
+}
+
+fn module(file: &str) -> String {
+    match file {
+        "" => PACKAGE.to_owned(),
+        _ => format!("{PACKAGE}.{file}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_the_package_is_carried() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/guest");
+        let found = std::fs::read_dir(folder).unwrap().flatten();
+        let mut found: Vec<String> = found
+            .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".py").map(str::to_owned))
+            .map(|file| module(if file == "__init__" { "" } else { &file }))
+            .collect();
+        found.sort();
+        assert_eq!(found, FILES.map(|(file, _)| module(file)));
+    }
+}

@@ -1,0 +1,85 @@
+//! How a notebook ended.
+
+use hatchery::files::ChangedFile;
+
+use crate::document::Notebook;
+use crate::error::Error;
+use crate::problem::Problem;
+
+/// The end of one notebook.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// How it ended.
+    pub end: End,
+    /// The notebook with the outputs of the cells that ran.
+    pub notebook: Notebook,
+    /// Whether its copy has these outputs.
+    pub is_written: bool,
+    /// Number of cells that raised and were allowed to.
+    pub allowed_errors: usize,
+    /// The files that its cells created or changed, sorted by path.
+    pub files: Vec<ChangedFile>,
+    /// Whether a later run can continue where it ended.
+    pub resumption: Resumption,
+    /// Failures other than the cells' own, in the order in which they occurred.
+    pub errors: Vec<Error>,
+}
+
+/// How the cells of a notebook ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum End {
+    /// All cells ran.
+    Completed,
+    /// A cell failed.
+    Failed {
+        /// The cell, counted from 1.
+        cell: usize,
+        /// What it failed with.
+        problem: Problem,
+        /// Whether the sandbox is at fault, not the cell.
+        is_of_sandbox: bool,
+    },
+    /// The user interrupted.
+    Interrupted {
+        /// The cell that ran or came next, counted from 1.
+        cell: usize,
+    },
+    /// An error that the report has came during this cell, or after it.
+    Broken {
+        /// The cell, counted from 1.
+        cell: usize,
+    },
+    /// The user interrupted before the notebook started.
+    NotStarted,
+    /// The session couldn't start; the report has the error.
+    NoSession,
+}
+
+/// What a later run finds of a notebook that didn't complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Resumption {
+    /// Its session, as it was before the cell that ended the notebook.
+    Saved,
+    /// Nothing, and nothing is needed: it completed, or ended at its first cell.
+    Nothing,
+    /// Nothing, because of an error that the report has.
+    Lost,
+}
+
+impl Report {
+    /// Reports a notebook whose cells didn't begin.
+    pub(crate) fn not_begun(end: End, notebook: Notebook, errors: Vec<Error>) -> Self {
+        Self {
+            end,
+            notebook,
+            is_written: false,
+            allowed_errors: 0,
+            files: Vec::new(),
+            resumption: Resumption::Nothing,
+            errors,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What to run, and how.
+
+use std::sync::Arc;
+
+use hatchery::{Error, Hatchery, Job, Limits};
+
+use crate::document::Notebook;
+use crate::guest;
+use crate::places::Places;
+use crate::progress::Observer;
+
+/// A notebook to run.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Task {
+    /// Its place among the notebooks of the command, for the [`Observer`].
+    pub index: usize,
+    /// The notebook.
+    pub notebook: Notebook,
+    /// Where its outputs go. No two notebooks of a pool may have the same places.
+    pub places: Places,
+    /// A job whose folders the notebook gets, and which isn't run: see [`Job::beside`].
+    pub folders: Job,
+}
+
+impl Task {
+    /// Describes a notebook that gets no folder.
+    pub fn new(index: usize, notebook: Notebook, places: Places) -> Self {
+        Self { index, notebook, places, folders: Job::default() }
+    }
+}
+
+/// What all notebooks of a command have in common.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The pool in which they run.
+    pub pool: Hatchery,
+    /// The limits of each cell.
+    pub limits: Limits,
+    /// A job whose folders all notebooks get, and which isn't run: see [`Job::mount`]. Default:
+    /// none.
+    pub mounts: Job,
+    /// Whether a notebook continues from its saved session, if it has one that fits. Default: no.
+    pub resumes: bool,
+    /// Whether notebooks continue after cells that raise. Default: no.
+    pub allows_errors: bool,
+    /// Who is told of the progress. Default: nobody.
+    pub observer: Arc<dyn Observer>,
+    /// The input files in each workspace, and a digest of their names and contents.
+    inputs: Job,
+    input_digest: String,
+}
+
+impl Settings {
+    /// Describes notebooks with these limits for each cell.
+    pub fn new(pool: Hatchery, limits: Limits) -> Self {
+        Self {
+            pool,
+            limits,
+            mounts: Job::default(),
+            resumes: false,
+            allows_errors: false,
+            observer: Arc::new(()),
+            inputs: Job::default(),
+            input_digest: digest(&[]),
+        }
+    }
+
+    /// Puts files into each notebook's workspace: their names there, and their contents.
+    ///
+    /// # Errors
+    /// A name isn't one of a plain file below the workspace.
+    pub fn inputs(self, files: Vec<(String, Vec<u8>)>) -> Result<Self, Error> {
+        let input_digest = digest(&files);
+        let mut inputs = Job::default();
+        for (name, contents) in files {
+            inputs = inputs.input(name, contents)?;
+        }
+        Ok(Self { inputs, input_digest, ..self })
+    }
+
+    /// Returns the first job of a fresh session.
+    pub(crate) fn begin(&self, task: &Task) -> Job {
+        guest::begin(&self.limits)
+            .with_files_of(&task.folders)
+            .with_files_of(&self.mounts)
+            .with_files_of(&self.inputs)
+    }
+
+    /// Returns the first job of a session that continues from a saved state.
+    pub(crate) fn resume(&self, task: &Task) -> Job {
+        guest::resume(&self.limits).with_files_of(&task.folders).with_files_of(&self.mounts)
+    }
+
+    /// Returns the key of the image from which sessions begin.
+    pub(crate) fn image(&self) -> &str {
+        self.pool.image().map_or("", |image| image.key.as_str())
+    }
+
+    pub(crate) fn input_digest(&self) -> &str {
+        &self.input_digest
+    }
+}
+
+/// Returns a digest of the names and contents of input files.
+fn digest(files: &[(String, Vec<u8>)]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for (name, contents) in files {
+        for part in [name.as_bytes(), contents] {
+            hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+        }
+    }
+    hasher.finalize().to_hex().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_differ_by_name_and_contents() {
+        let of = |files: &[(&str, &str)]| {
+            let owned = |(name, contents): &(&str, &str)| {
+                ((*name).to_owned(), contents.as_bytes().to_vec())
+            };
+            digest(&files.iter().map(owned).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[("x", "1")]), of(&[("x", "1")]));
+        assert_ne!(of(&[("x", "1")]), of(&[("y", "1")]));
+        assert_ne!(of(&[("x", "1")]), of(&[("x", "2")]));
+        assert_ne!(of(&[("x", "1")]), of(&[("x1", "")]));
+    }
+}
