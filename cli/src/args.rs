@@ -12,7 +12,9 @@ pub(crate) use self::image::{
 };
 pub(crate) use self::limits::LimitArguments;
 pub(crate) use self::mcp::McpArguments;
-pub(crate) use self::notebook::{NotebookArguments, NotebookCommand};
+pub(crate) use self::notebook::{
+    NotebookArguments, NotebookCommand, ParameterArguments, ParametersArguments,
+};
 use self::python::PythonArgument;
 pub(crate) use self::serve::ServeArguments;
 pub(crate) use self::top::TopArguments;

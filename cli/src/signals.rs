@@ -96,11 +96,6 @@ impl Interrupts {
         *counts.wait_for(|count| *count > heard).await.expect("the sender is in `self`")
     }
 
-    /// Returns how often Ctrl-C has come.
-    pub(crate) fn count(&self) -> u32 {
-        *self.0.borrow()
-    }
-
     /// Returns the count for notebooks.
     pub(crate) fn counts(&self) -> ::notebook::Interrupts {
         ::notebook::Interrupts::new(self.0.subscribe())

@@ -18,6 +18,9 @@ pub enum Error {
         /// What happened in it.
         problem: Problem,
     },
+    /// Parameters can't be used, and what to do.
+    #[error("{0}")]
+    Parameters(String),
     /// A file can't be written.
     #[error("can't write `{path}`")]
     Write {

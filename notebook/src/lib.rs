@@ -24,6 +24,7 @@ mod event;
 pub mod guest;
 mod interrupts;
 mod outputs;
+pub mod parameters;
 mod places;
 mod problem;
 mod progress;

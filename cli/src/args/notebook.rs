@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgAction, Args, Subcommand};
 
 use super::batch::parse_workers;
 use super::image::ImageArguments;
@@ -18,6 +18,53 @@ pub(crate) enum NotebookCommand {
     /// a cell fails or Ctrl-C is pressed, the notebook ends, and its session as it was before that
     /// cell is saved beside the copy, for --resume.
     Run(Box<NotebookArguments>),
+    /// List the parameters that a notebook's cell tagged `parameters` defines: their names, types,
+    /// defaults and descriptions.
+    Parameters(Box<ParametersArguments>),
+}
+
+/// Arguments of `hatchery notebook parameters`.
+#[derive(Debug, Args)]
+pub(crate) struct ParametersArguments {
+    /// A Jupyter notebook in Python, version 4 of the format.
+    #[arg(value_name = "NOTEBOOK")]
+    pub(crate) notebook: PathBuf,
+
+    /// Print a JSON array.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The parameters of notebooks.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Parameters")]
+pub(crate) struct ParameterArguments {
+    /// Assign a value to a parameter: `None`, `True`, `False`, a number, or text. Can be repeated.
+    /// A cell with all assignments is inserted after the cell tagged `parameters`.
+    #[arg(short = 'p', long = "parameter", num_args = 2, value_names = ["NAME", "VALUE"],
+        action = ArgAction::Append, allow_hyphen_values = true)]
+    pub(crate) values: Vec<String>,
+
+    /// Assign a text to a parameter, whatever it looks like. Can be repeated.
+    #[arg(short = 'r', long = "raw-parameter", num_args = 2, value_names = ["NAME", "TEXT"],
+        action = ArgAction::Append, allow_hyphen_values = true)]
+    pub(crate) raw: Vec<String>,
+
+    /// Assign the parameters of a mapping in YAML or JSON. Can be repeated. `-p` and `-r` come
+    /// before it.
+    #[arg(short = 'y', long = "parameters-yaml", value_name = "YAML", allow_hyphen_values = true)]
+    pub(crate) yaml: Vec<String>,
+
+    /// Assign the parameters of a file in YAML or JSON. Can be repeated. All other options come
+    /// before it.
+    #[arg(short = 'f', long = "parameters-file", value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Run each notebook with each set of parameters in a file: CSV, JSON lines, or a list or
+    /// mapping of sets in JSON or YAML. The field `@name`, or the key in a mapping, names a set and
+    /// its outputs; otherwise its number does. A set comes before all other options.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) sets: Option<PathBuf>,
 }
 
 /// Arguments of `hatchery notebook run`. The limits apply to each cell.
@@ -61,6 +108,9 @@ pub(crate) struct NotebookArguments {
     /// name of the folder. Can be repeated.
     #[arg(long, value_name = "HOST[=PATH]")]
     pub(crate) mount: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) parameters: ParameterArguments,
 
     // Last: in the help, their headings apply to everything that follows.
     #[command(flatten)]

@@ -2,8 +2,8 @@
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 /// A JSON object with its fields in their order.
 pub(super) type Fields = IndexMap<String, Box<RawValue>>;
@@ -16,6 +16,9 @@ pub(super) enum Field<'a> {
     Cells(&'a [Cell]),
     Count(Option<usize>),
     Outputs(&'a [Value]),
+    Fields(IndexMap<&'a str, Field<'a>>),
+    Values(&'a IndexMap<String, Value>),
+    Value(Value),
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -39,6 +42,8 @@ pub struct CodeCell {
     pub execution_count: Option<usize>,
     /// Its outputs, as nbformat has them. Empty until it runs.
     pub outputs: Vec<Value>,
+    /// Whether it isn't in the notebook's file, so that its fields have no indentation.
+    is_new: bool,
 }
 
 impl Cell {
@@ -56,9 +61,7 @@ impl Cell {
             }
             _ => return Err("its `source` is neither a string nor an array of strings".to_owned()),
         };
-        let metadata: Value = parsed(&fields, "metadata").unwrap_or_default();
-        let tags = metadata["tags"].as_array().into_iter().flatten();
-        let tags: Vec<String> = tags.filter_map(|tag| tag.as_str().map(str::to_owned)).collect();
+        let tags = tags(&fields);
         let is_run = !source.trim().is_empty() && !tags.iter().any(|tag| tag == "skip-execution");
         if !is_run {
             return Ok(Self::Other(raw));
@@ -69,11 +72,61 @@ impl Cell {
             tags,
             execution_count: None,
             outputs: Vec::new(),
+            is_new: true,
         }))
     }
 }
 
+impl Cell {
+    /// Returns whether the cell has this tag.
+    pub(super) fn has_tag(&self, name: &str) -> bool {
+        match self {
+            Self::Code(cell) => cell.has_tag(name),
+            Self::Other(raw) => {
+                let fields: Fields = serde_json::from_str(raw.get()).unwrap_or_default();
+                tags(&fields).iter().any(|tag| tag == name)
+            }
+        }
+    }
+
+    pub(super) fn has_id(&self, id: &str) -> bool {
+        match self {
+            Self::Code(cell) => id_of(&cell.fields).as_deref() == Some(id),
+            Self::Other(raw) => {
+                let fields: Fields = serde_json::from_str(raw.get()).unwrap_or_default();
+                id_of(&fields).as_deref() == Some(id)
+            }
+        }
+    }
+}
+
 impl CodeCell {
+    /// Creates a cell that isn't in the notebook's file.
+    pub(super) fn injected(source: &str, tag: &str, id: Option<String>) -> Self {
+        let lines = Value::from_iter(source.split_inclusive('\n'));
+        let mut fields = Fields::new();
+        let new = [
+            ("cell_type", Some(Value::from("code"))),
+            ("execution_count", Some(Value::Null)),
+            ("id", id.map(Value::from)),
+            ("metadata", Some(json!({ "tags": [tag] }))),
+            ("outputs", Some(json!([]))),
+            ("source", Some(lines)),
+        ];
+        for (name, value) in new {
+            let raw = value.and_then(|value| serde_json::value::to_raw_value(&value).ok());
+            fields.extend(raw.map(|raw| (name.to_owned(), raw)));
+        }
+        Self {
+            fields,
+            source: source.to_owned(),
+            tags: vec![tag.to_owned()],
+            execution_count: None,
+            outputs: Vec::new(),
+            is_new: true,
+        }
+    }
+
     /// Returns whether the cell has this tag.
     pub fn has_tag(&self, name: &str) -> bool {
         self.tags.iter().any(|tag| tag == name)
@@ -90,8 +143,33 @@ impl Serialize for CodeCell {
         // Both are required, but a file that Jupyter didn't write may lack them.
         let count = ("execution_count", Field::Count(self.execution_count));
         let outputs = ("outputs", Field::Outputs(&self.outputs));
-        written(&self.fields, [count, outputs]).serialize(serializer)
+        let fields = written(&self.fields, [count, outputs]);
+        if self.is_new {
+            let parsed = |(name, field)| match field {
+                Field::Kept(raw) => {
+                    (name, serde_json::from_str(raw.get()).map_or(Field::Kept(raw), Field::Value))
+                }
+                field => (name, field),
+            };
+            return fields
+                .into_iter()
+                .map(parsed)
+                .collect::<IndexMap<_, _>>()
+                .serialize(serializer);
+        }
+        fields.serialize(serializer)
     }
+}
+
+/// Returns the tags of a cell.
+fn tags(fields: &Fields) -> Vec<String> {
+    let metadata: Value = parsed(fields, "metadata").unwrap_or_default();
+    let tags = metadata["tags"].as_array().into_iter().flatten();
+    tags.filter_map(|tag| tag.as_str().map(str::to_owned)).collect()
+}
+
+fn id_of(fields: &Fields) -> Option<String> {
+    parsed(fields, "id")
 }
 
 /// Parses a field, if it exists and has that type.
