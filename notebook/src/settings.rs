@@ -7,6 +7,7 @@ use hatchery::{Error, Hatchery, Job, Limits};
 use crate::document::Notebook;
 use crate::guest;
 use crate::places::Places;
+use crate::prefixes::Prefixes;
 use crate::progress::Observer;
 
 /// A notebook to run.
@@ -45,6 +46,9 @@ pub struct Settings {
     pub resumes: bool,
     /// Whether notebooks continue after cells that raise. Default: no.
     pub allows_errors: bool,
+    /// The states after cells that notebooks take over, and to which they add theirs. Default: none,
+    /// so every cell runs. Notebooks that get folders of the host always run from their start.
+    pub prefixes: Option<Prefixes>,
     /// Who is told of the progress. Default: nobody.
     pub observer: Arc<dyn Observer>,
     /// The input files in each workspace, and a digest of their names and contents.
@@ -61,6 +65,7 @@ impl Settings {
             mounts: Job::default(),
             resumes: false,
             allows_errors: false,
+            prefixes: None,
             observer: Arc::new(()),
             inputs: Job::default(),
             input_digest: digest(&[]),

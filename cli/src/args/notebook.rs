@@ -3,7 +3,8 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Subcommand};
+use bytesize::ByteSize;
+use clap::{ArgAction, Args, Subcommand, ValueEnum};
 
 use super::batch::parse_workers;
 use super::image::ImageArguments;
@@ -33,6 +34,17 @@ pub(crate) struct ParametersArguments {
     /// Print a JSON array.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// How progress is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NotebookProgress {
+    /// Bars on standard error, also if it isn't a terminal's.
+    Bars,
+    /// A line on standard error for each cell.
+    Lines,
+    /// An object on standard output for each step.
+    Json,
 }
 
 /// The parameters of notebooks.
@@ -83,6 +95,24 @@ pub(crate) struct NotebookArguments {
     /// its earlier cells, inputs or image have changed, or if nothing was saved.
     #[arg(long)]
     pub(crate) resume: bool,
+
+    /// Run all cells. By default, a notebook that begins like one that ran before takes over the
+    /// outputs and the state of the cells they have in common, if image, inputs, limits and
+    /// parameters are the same too. A cell with the tag `fresh`, and those after it, always run, and
+    /// so do notebooks with --mount or --beside.
+    #[arg(long)]
+    pub(crate) fresh: bool,
+
+    /// Size of the states that are kept for later runs. Those that weren't used for the longest time
+    /// go first; `0` keeps and uses none.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", allow_hyphen_values = true)]
+    pub(crate) keep_states: ByteSize,
+
+    /// How to show the progress: `bars` on standard error, `lines` for each cell there, or `json`,
+    /// an object a line on standard output. Default: bars on a terminal, and a line for each
+    /// notebook.
+    #[arg(long, value_name = "HOW")]
+    pub(crate) progress: Option<NotebookProgress>,
 
     /// Number of notebooks that run at once, or `MIN..MAX` to follow the load. Default: the number
     /// of CPUs.

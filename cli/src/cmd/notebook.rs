@@ -3,10 +3,12 @@
 //! The crate `notebook` runs them. This command reads its arguments, chooses the paths of the copies,
 //! and tells the user how it went.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use ::notebook::{Settings, Task};
+use ::notebook::{Observer, Prefixes, Settings, Task};
 use anyhow::Context;
+use hatchery::cache::CacheDir;
 use hatchery::{Hatchery, Job, Limits};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -14,6 +16,7 @@ use tokio::task::JoinSet;
 use self::board::Board;
 use self::parameters::Given;
 use self::summary::{Tally, Told};
+use super::image::cache_dir;
 use crate::args::NotebookArguments;
 use crate::exit::Exit;
 use crate::pool::start_pool;
@@ -23,6 +26,10 @@ mod board;
 pub(crate) mod parameters;
 mod summary;
 mod tasks;
+
+/// The variable that names the folder of the states which later runs take over. Empty: none. Default:
+/// the folder `notebooks` in the cache.
+const STATES_VARIABLE: &str = "HATCHERY_NOTEBOOK_STATES";
 
 /// The most displays of one cell.
 const MOST_DISPLAYS: usize = 100_000;
@@ -61,8 +68,12 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
     settings.mounts = mounts;
     settings.resumes = arguments.resume;
     settings.allows_errors = arguments.allow_errors;
-    settings.observer = Arc::new(Board::new(told.iter().map(|told| told.name.clone()).collect()));
-    let tally = run_all(tasks, &told, settings, at_once).await?;
+    settings.prefixes = prefixes(&arguments)?;
+    let names = told.iter().map(|told| told.name.clone()).collect();
+    let board = Arc::new(Board::new(names, arguments.progress));
+    settings.observer = Arc::clone(&board) as Arc<dyn Observer>;
+    ::notebook::announce(&tasks, &settings);
+    let tally = run_all(tasks, &told, settings, &board, at_once).await?;
     if tally.count() > 1 {
         terminal::note(&tally);
     }
@@ -74,6 +85,7 @@ async fn run_all(
     tasks: Vec<Task>,
     told: &[Told],
     settings: Settings,
+    board: &Board,
     at_once: usize,
 ) -> anyhow::Result<Tally> {
     // The first interrupts the running cells, the second stops them, the third ends this process.
@@ -93,7 +105,21 @@ async fn run_all(
     while let Some(ended) = running.join_next().await {
         let (index, total, report) = ended.context("a task of a notebook died")?;
         let exit = told[index].conclude(&report, total);
-        tally.add(exit, report.allowed_errors);
+        board.ended(index, &report);
+        tally.add(exit, &report);
     }
     Ok(tally)
+}
+
+/// Returns the states that notebooks share, unless all cells shall run.
+fn prefixes(arguments: &NotebookArguments) -> anyhow::Result<Option<Prefixes>> {
+    if arguments.fresh {
+        return Ok(None);
+    }
+    let folder = match std::env::var_os(STATES_VARIABLE) {
+        Some(folder) if folder.is_empty() => return Ok(Some(Prefixes::in_memory())),
+        Some(folder) => PathBuf::from(folder),
+        None => CacheDir::open(cache_dir().as_deref())?.root().join("notebooks"),
+    };
+    Ok(Some(Prefixes::in_folder(folder, arguments.keep_states.as_u64())))
 }

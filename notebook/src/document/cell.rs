@@ -1,9 +1,14 @@
 //! One cell of a notebook.
 
+use std::time::Duration;
+
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+
+/// What the tag that limits a cell's time begins with.
+const TIME_LIMIT: &str = "timeout=";
 
 /// A JSON object with its fields in their order.
 pub(super) type Fields = IndexMap<String, Box<RawValue>>;
@@ -38,6 +43,9 @@ pub struct CodeCell {
     pub source: String,
     /// The tags in the cell's metadata.
     pub tags: Vec<String>,
+    /// The most time that it may take: the tag `timeout=…`, such as `timeout=10s`. It lowers the
+    /// limit of the command, and can't raise it.
+    pub time_limit: Option<Duration>,
     /// The count under which it ran, if it did.
     pub execution_count: Option<usize>,
     /// Its outputs, as nbformat has them. Empty until it runs.
@@ -66,10 +74,19 @@ impl Cell {
         if !is_run {
             return Ok(Self::Other(raw));
         }
+        let time_limit = tags.iter().find_map(|tag| tag.strip_prefix(TIME_LIMIT));
+        let time_limit = time_limit.map(|text| {
+            let problem = format!(
+                "its tag `{TIME_LIMIT}{text}` names no time; write one such as `timeout=10s`"
+            );
+            time(text).ok_or(problem)
+        });
+        let time_limit = time_limit.transpose()?;
         Ok(Self::Code(CodeCell {
             fields,
             source,
             tags,
+            time_limit,
             execution_count: None,
             outputs: Vec::new(),
             is_new: true,
@@ -121,6 +138,7 @@ impl CodeCell {
             fields,
             source: source.to_owned(),
             tags: vec![tag.to_owned()],
+            time_limit: None,
             execution_count: None,
             outputs: Vec::new(),
             is_new: true,
@@ -161,6 +179,21 @@ impl Serialize for CodeCell {
     }
 }
 
+/// Reads a time above zero: a number and its unit, `ms`, `s`, `m` or `h`.
+fn time(text: &str) -> Option<Duration> {
+    let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    let time = Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?;
+    (!time.is_zero()).then_some(time)
+}
+
 /// Returns the tags of a cell.
 fn tags(fields: &Fields) -> Vec<String> {
     let metadata: Value = parsed(fields, "metadata").unwrap_or_default();
@@ -184,4 +217,21 @@ pub(super) fn written<'a>(
 ) -> IndexMap<&'a str, Field<'a>> {
     let kept = fields.iter().map(|(name, value)| (name.as_str(), Field::Kept(value)));
     kept.chain(new).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        for (text, expected) in
+            [("10s", 10_000), ("250ms", 250), ("1.5m", 90_000), ("1h", 3_600_000)]
+        {
+            assert_eq!(time(text), Some(Duration::from_millis(expected)), "{text}");
+        }
+        for text in ["", "10", "s", "0s", "-1s", "1.2.3s", "1d", "1 s", "9e99h"] {
+            assert_eq!(time(text), None, "{text}");
+        }
+    }
 }

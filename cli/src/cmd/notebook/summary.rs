@@ -128,13 +128,20 @@ pub(super) struct Tally {
     interrupted: usize,
     /// Cells that raised and were allowed to.
     allowed_errors: usize,
+    /// Cells that were taken over.
+    taken_over: usize,
     /// The exit of a notebook that failed because of the sandbox or the machine.
     broken: Option<Exit>,
 }
 
 impl Tally {
-    pub(super) fn add(&mut self, exit: Exit, allowed_errors: usize) {
-        self.allowed_errors += allowed_errors;
+    pub(super) fn add(&mut self, exit: Exit, report: &Report) {
+        self.allowed_errors += report.allowed_errors;
+        self.taken_over += report.taken_over;
+        self.count_exit(exit);
+    }
+
+    fn count_exit(&mut self, exit: Exit) {
         match exit {
             Exit::Success => self.completed += 1,
             Exit::Interrupted => self.interrupted += 1,
@@ -171,6 +178,10 @@ impl std::fmt::Display for Tally {
         if self.allowed_errors > 0 {
             write!(formatter, "; {}", allowed(self.allowed_errors))?;
         }
+        if self.taken_over > 0 {
+            let cells = if self.taken_over == 1 { "cell was" } else { "cells were" };
+            write!(formatter, "; {} {cells} taken over", self.taken_over)?;
+        }
         Ok(())
     }
 }
@@ -188,7 +199,7 @@ mod tests {
             (&[Exit::Sandbox, Exit::Interrupted], Exit::Interrupted),
         ] {
             let mut tally = Tally::default();
-            exits.iter().for_each(|exit| tally.add(*exit, 0));
+            exits.iter().for_each(|exit| tally.count_exit(*exit));
             assert_eq!((tally.exit(), tally.count()), (expected, exits.len()));
         }
         let tally = Tally { completed: 2, failed: 1, ..Tally::default() };
