@@ -13,7 +13,8 @@ pub(crate) use self::image::{
 pub(crate) use self::limits::LimitArguments;
 pub(crate) use self::mcp::McpArguments;
 pub(crate) use self::notebook::{
-    NotebookArguments, NotebookCommand, NotebookProgress, ParameterArguments, ParametersArguments,
+    Checked, NotebookArguments, NotebookCommand, NotebookProgress, ParameterArguments,
+    ParametersArguments,
 };
 use self::python::PythonArgument;
 pub(crate) use self::serve::ServeArguments;

@@ -36,6 +36,10 @@ mod conformance;
 #[path = "all/crowds.rs"]
 mod crowds;
 
+/// Notebooks: comparing outputs, reports, and time limits of cells.
+#[path = "all/checks.rs"]
+mod checks;
+
 /// Cells of notebooks: displays, and their stand-in for IPython.
 #[path = "all/cells.rs"]
 mod cells;

@@ -10,7 +10,9 @@ use serde_json::ser::PrettyFormatter;
 use serde_json::value::RawValue;
 
 pub use self::cell::CodeCell;
+pub(crate) use self::cell::View;
 use self::cell::{Cell, Field, Fields, parsed, written};
+use crate::markers::Markers;
 
 mod cell;
 
@@ -106,6 +108,25 @@ impl Notebook {
             Cell::Code(cell) => Some(cell),
             Cell::Other(_) => None,
         })
+    }
+
+    /// Prepares the notebook for a comparison of its outputs: cells that nbval's markers leave out
+    /// aren't run and keep their outputs, and those that may raise do so.
+    pub fn heed_markers(&mut self) {
+        for cell in &mut self.cells {
+            let Cell::Code(code) = cell else { continue };
+            let markers = Markers::of(&code.source, &code.tags);
+            if markers.is_skipped {
+                *cell = code.unchanged();
+            } else if markers.may_raise {
+                code.tags.push("raises-exception".to_owned());
+            }
+        }
+    }
+
+    /// Returns all cells as a reader sees them.
+    pub(crate) fn views(&self) -> impl Iterator<Item = View> {
+        self.cells.iter().map(Cell::view)
     }
 
     /// Returns the source of the first cell with the tag `parameters`, if it is a code cell.

@@ -3,20 +3,17 @@
 //! A fresh interpreter of the pool reads the texts, so that values mean what they mean in Python,
 //! and YAML is read by the PyYAML of the build.
 
-use hatchery::{Hatchery, Job, Limits, Verdict};
+use hatchery::Hatchery;
 use indexmap::IndexMap;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::ask::ask;
 use crate::document::Notebook;
 use crate::error::Error;
-use crate::problem::Problem;
 
 const READING: &str = include_str!("parameters/reading.py");
 
-/// The most bytes of all texts together, and of what they become.
-const MOST_BYTES: usize = 16 << 20;
 /// The most sets of one command.
 const MOST_SETS: usize = 10_000;
 /// The longest name of a set, in bytes: it becomes part of a file's name.
@@ -100,14 +97,6 @@ pub struct Parameter {
     pub help: String,
 }
 
-/// What the guest answers.
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Answer<T> {
-    Ok(T),
-    Unusable(String),
-}
-
 /// A set, as the guest describes it.
 type ReadSet = (Option<String>, String, Vec<(String, Value)>, Vec<Vec<String>>);
 
@@ -127,7 +116,8 @@ pub async fn read(
     let cells: Vec<Option<&str>> =
         notebooks.iter().map(|notebook| notebook.parameters_source()).collect();
     let file = sets.map_or(json!([]), |file| json!([file.place, file.ending, file.text]));
-    let read: Vec<ReadSet> = ask(pool, &json!(["read", sources, file, cells])).await?;
+    let read: Vec<ReadSet> =
+        ask(pool, READING, &json!(["read", sources, file, cells]), Error::Parameters).await?;
     if read.len() > MOST_SETS {
         let count = read.len();
         let text = format!("there are {count} sets of parameters, and at most {MOST_SETS} can be");
@@ -158,7 +148,10 @@ pub async fn inspect(
     notebook: &Notebook,
 ) -> Result<Option<Vec<Parameter>>, Error> {
     match notebook.parameters_source() {
-        Some(source) => Ok(Some(ask(pool, &json!(["inspect", source])).await?)),
+        Some(source) => {
+            let request = json!(["inspect", source]);
+            Ok(Some(ask(pool, READING, &request, Error::Parameters).await?))
+        }
         None => Ok(None),
     }
 }
@@ -176,29 +169,6 @@ fn check_name(name: &str) -> Result<(), Error> {
              {LONGEST_NAME} ASCII letters, digits, `-`, `_` and `.`, and begin with a letter, a \
              digit or `_`"
         ))),
-    }
-}
-
-/// Asks a fresh interpreter.
-async fn ask<T: DeserializeOwned>(pool: &Hatchery, request: &Value) -> Result<T, Error> {
-    // A string of JSON is one of Python.
-    let source = format!("{READING}\n\nanswer({})\n", Value::from(request.to_string()));
-    let (source_bytes, result_bytes) = (MOST_BYTES + READING.len(), MOST_BYTES);
-    let limits = Limits { source_bytes, result_bytes, ..Limits::default() };
-    let outcome = pool.run(Job::code(source).limits(limits)).await?;
-    let answer = match &outcome.verdict {
-        Verdict::Completed { value: Some(value), .. } => serde_json::to_value(value).ok(),
-        _ => None,
-    };
-    let answer = answer.and_then(|answer| serde_json::from_str(answer.as_str()?).ok());
-    match answer {
-        Some(Answer::Ok(answer)) => Ok(answer),
-        Some(Answer::Unusable(why)) => Err(Error::Parameters(why)),
-        None => {
-            let why = Problem::of(&outcome).map(|problem| problem.to_string());
-            let why = why.unwrap_or_else(|| "they are too large".to_owned());
-            Err(Error::Parameters(format!("the parameters can't be read: {why}")))
-        }
     }
 }
 

@@ -12,10 +12,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use self::key::Key;
 use self::shared::Shared;
 use self::shelf::Shelf;
-use crate::settings::{Settings, Task};
 
 pub(crate) mod key;
 pub(crate) mod shared;
@@ -43,22 +41,4 @@ impl Prefixes {
         let shelf = (most_bytes > 0).then(|| Arc::new(Shelf::new(folder, most_bytes)));
         Self { shared: Shared::default(), shelf }
     }
-}
-
-/// Tells the prefixes which notebooks will run, so that they know which states several of them need.
-pub fn announce(tasks: &[Task], settings: &Settings) {
-    if let Some(prefixes) = &settings.prefixes {
-        for task in tasks {
-            prefixes.shared.expect(&keys(task, settings));
-        }
-    }
-}
-
-/// Returns the keys of the states after each of the notebook's cells, as far as these can be shared.
-pub(crate) fn keys(task: &Task, settings: &Settings) -> Vec<Key> {
-    let has_folders = task.folders.has_folders() || settings.mounts.has_folders();
-    if settings.prefixes.is_none() || has_folders || settings.resumes {
-        return Vec::new();
-    }
-    key::chain(&task.notebook, settings)
 }

@@ -19,11 +19,11 @@ use crate::event::CellEvent;
 use crate::guest::{self, Cell};
 use crate::interrupts::Interrupts;
 use crate::outputs::Outputs;
+use crate::prefixes::Prefixes;
 use crate::prefixes::key::Key;
 use crate::prefixes::shared::{Claim, Next};
 use crate::prefixes::shelf::Shelf;
 use crate::prefixes::state::{State, Traces, take_over};
-use crate::prefixes::{Prefixes, keys};
 use crate::problem::{Problem, remarks};
 use crate::progress::Progress;
 use crate::record::Record;
@@ -68,7 +68,7 @@ struct Run<'a> {
 ///
 /// The first interrupt reaches the running cell as `KeyboardInterrupt`, the second one stops it.
 pub async fn run(task: Task, settings: &Settings, interrupts: Interrupts) -> Report {
-    let keys = keys(&task, settings);
+    let keys = settings.keys(&task);
     let prefixes = settings.prefixes.as_ref();
     if interrupts.count() > 0 {
         if let Some(prefixes) = prefixes {
@@ -123,9 +123,15 @@ impl<'a> Run<'a> {
                 End::Broken { cell: self.done + 1 }
             }
         };
-        let written = self.copy.finish(&self.task.notebook).await;
-        let is_written = written.map_err(|error| errors.push(error)).is_ok();
-        let resumption = if end == End::Completed && is_written {
+        let writes = self.settings.writes;
+        let written = match writes {
+            true => Some(self.copy.finish(&self.task.notebook).await),
+            false => None,
+        };
+        let is_written = written.is_some_and(|it| it.map_err(|error| errors.push(error)).is_ok());
+        let resumption = if !writes {
+            Ok(Resumption::Nothing)
+        } else if end == End::Completed && is_written {
             let forgotten = self.task.places.forget();
             forgotten.map(|()| Resumption::Nothing)
         } else {
@@ -349,7 +355,9 @@ impl<'a> Run<'a> {
             self.done = number;
             return Ok(None);
         }
-        self.copy.write(&self.task.notebook).await;
+        if self.settings.writes {
+            self.copy.write(&self.task.notebook).await;
+        }
         let session = self.session.as_ref().expect("the cell ran in it");
         let checkpoint = session.checkpoint().await?;
         if is_kept && let Some(prefixes) = &self.settings.prefixes {

@@ -36,6 +36,15 @@ pub(crate) struct ParametersArguments {
     pub(crate) json: bool,
 }
 
+/// Which cells are compared if they have no marker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Checked {
+    /// All of them.
+    All,
+    /// None.
+    Marked,
+}
+
 /// How progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NotebookProgress {
@@ -113,6 +122,23 @@ pub(crate) struct NotebookArguments {
     /// notebook.
     #[arg(long, value_name = "HOW")]
     pub(crate) progress: Option<NotebookProgress>,
+
+    /// Compare the outputs with those in the notebook's file, and exit with 1 if some differ: of
+    /// `all` cells, or only of those `marked` NBVAL_CHECK_OUTPUT. nbval's comments and tags are
+    /// heeded. Implies --fresh, and writes copies only into an --output-dir.
+    #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true,
+        default_missing_value = "all", conflicts_with = "resume")]
+    pub(crate) check: Option<Checked>,
+
+    /// Before comparing, replace in all outputs what the pairs of lines `regex: …` and `replace: …`
+    /// in this file say, as nbval does.
+    #[arg(long, value_name = "FILE", requires = "check")]
+    pub(crate) sanitize_with: Option<PathBuf>,
+
+    /// Write a report of the run into this file: a page with all cells and outputs, which loads
+    /// nothing and runs no script.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 
     /// Number of notebooks that run at once, or `MIN..MAX` to follow the load. Default: the number
     /// of CPUs.

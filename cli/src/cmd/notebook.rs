@@ -13,6 +13,7 @@ use hatchery::{Hatchery, Job, Limits};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use self::after::After;
 use self::board::Board;
 use self::parameters::Given;
 use self::summary::{Tally, Told};
@@ -22,6 +23,7 @@ use crate::exit::Exit;
 use crate::pool::start_pool;
 use crate::{inputs, progress, signals, terminal, threads};
 
+mod after;
 mod board;
 pub(crate) mod parameters;
 mod summary;
@@ -69,11 +71,13 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
     settings.resumes = arguments.resume;
     settings.allows_errors = arguments.allow_errors;
     settings.prefixes = prefixes(&arguments)?;
+    settings.writes = tasks::writes(&arguments);
     let names = told.iter().map(|told| told.name.clone()).collect();
     let board = Arc::new(Board::new(names, arguments.progress));
     settings.observer = Arc::clone(&board) as Arc<dyn Observer>;
-    ::notebook::announce(&tasks, &settings);
-    let tally = run_all(tasks, &told, settings, &board, at_once).await?;
+    settings.announce(&tasks);
+    let after = After::new(&arguments, settings.pool.clone())?;
+    let tally = run_all(tasks, &told, settings, &board, after, at_once).await?;
     if tally.count() > 1 {
         terminal::note(&tally);
     }
@@ -86,6 +90,7 @@ async fn run_all(
     told: &[Told],
     settings: Settings,
     board: &Board,
+    mut after: After,
     at_once: usize,
 ) -> anyhow::Result<Tally> {
     // The first interrupts the running cells, the second stops them, the third ends this process.
@@ -104,16 +109,19 @@ async fn run_all(
     }
     while let Some(ended) = running.join_next().await {
         let (index, total, report) = ended.context("a task of a notebook died")?;
-        let exit = told[index].conclude(&report, total);
+        let differences = after.differences(&report).await?;
+        let exit = told[index].conclude(&report, total, differences.as_deref());
+        after.add(index, &told[index].name, &report, differences.as_deref());
         board.ended(index, &report);
         tally.add(exit, &report);
     }
+    after.write(&tally)?;
     Ok(tally)
 }
 
 /// Returns the states that notebooks share, unless all cells shall run.
 fn prefixes(arguments: &NotebookArguments) -> anyhow::Result<Option<Prefixes>> {
-    if arguments.fresh {
+    if arguments.fresh || arguments.check.is_some() {
         return Ok(None);
     }
     let folder = match std::env::var_os(STATES_VARIABLE) {

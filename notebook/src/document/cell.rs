@@ -50,6 +50,10 @@ pub struct CodeCell {
     pub execution_count: Option<usize>,
     /// Its outputs, as nbformat has them. Empty until it runs.
     pub outputs: Vec<Value>,
+    /// The outputs that are in the notebook's file.
+    pub recorded: Vec<Value>,
+    /// Whether the cell has an execution count in the notebook's file.
+    pub was_run: bool,
     /// Whether it isn't in the notebook's file, so that its fields have no indentation.
     is_new: bool,
 }
@@ -62,13 +66,8 @@ impl Cell {
         if kind != "code" {
             return Ok(Self::Other(raw));
         }
-        let source = match parsed(&fields, "source") {
-            Some(Value::String(text)) => text,
-            Some(Value::Array(lines)) if lines.iter().all(Value::is_string) => {
-                lines.iter().filter_map(Value::as_str).collect()
-            }
-            _ => return Err("its `source` is neither a string nor an array of strings".to_owned()),
-        };
+        let source = source_of(&fields)
+            .ok_or("its `source` is neither a string nor an array of strings".to_owned())?;
         let tags = tags(&fields);
         let is_run = !source.trim().is_empty() && !tags.iter().any(|tag| tag == "skip-execution");
         if !is_run {
@@ -82,19 +81,52 @@ impl Cell {
             time(text).ok_or(problem)
         });
         let time_limit = time_limit.transpose()?;
+        let recorded = parsed(&fields, "outputs").unwrap_or_default();
+        let was_run = parsed::<u64>(&fields, "execution_count").is_some();
         Ok(Self::Code(CodeCell {
             fields,
+            recorded,
+            was_run,
             source,
             tags,
             time_limit,
             execution_count: None,
             outputs: Vec::new(),
-            is_new: true,
+            is_new: false,
         }))
     }
 }
 
+/// A cell as a reader sees it.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) is_code: bool,
+    pub(crate) source: String,
+    pub(crate) count: Option<usize>,
+    pub(crate) outputs: Vec<Value>,
+}
+
 impl Cell {
+    pub(super) fn view(&self) -> View {
+        match self {
+            Self::Code(cell) => View {
+                is_code: true,
+                source: cell.source.clone(),
+                count: cell.execution_count,
+                outputs: cell.outputs.clone(),
+            },
+            Self::Other(raw) => {
+                let fields: Fields = serde_json::from_str(raw.get()).unwrap_or_default();
+                View {
+                    is_code: parsed::<String>(&fields, "cell_type").as_deref() == Some("code"),
+                    source: source_of(&fields).unwrap_or_default(),
+                    count: None,
+                    outputs: parsed(&fields, "outputs").unwrap_or_default(),
+                }
+            }
+        }
+    }
+
     /// Returns whether the cell has this tag.
     pub(super) fn has_tag(&self, name: &str) -> bool {
         match self {
@@ -141,8 +173,17 @@ impl CodeCell {
             time_limit: None,
             execution_count: None,
             outputs: Vec::new(),
+            recorded: Vec::new(),
+            was_run: false,
             is_new: true,
         }
+    }
+
+    /// Returns the cell as it is in the file, to be left out.
+    pub(super) fn unchanged(&self) -> Cell {
+        let kept = self.fields.iter().map(|(name, value)| (name, Field::Kept(value)));
+        let raw = serde_json::value::to_raw_value(&kept.collect::<IndexMap<_, _>>());
+        Cell::Other(raw.expect("raw JSON always serializes"))
     }
 
     /// Returns whether the cell has this tag.
@@ -176,6 +217,17 @@ impl Serialize for CodeCell {
                 .serialize(serializer);
         }
         fields.serialize(serializer)
+    }
+}
+
+/// Returns the source of a cell, which is a text or an array of lines.
+fn source_of(fields: &Fields) -> Option<String> {
+    match parsed(fields, "source")? {
+        Value::String(text) => Some(text),
+        Value::Array(lines) if lines.iter().all(Value::is_string) => {
+            Some(lines.iter().filter_map(Value::as_str).collect())
+        }
+        _ => None,
     }
 }
 

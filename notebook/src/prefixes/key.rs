@@ -2,7 +2,6 @@
 
 use crate::document::Notebook;
 use crate::guest;
-use crate::settings::Settings;
 
 /// The version of what is kept under a key. It changes whenever the same cells would give other
 /// outputs or another state.
@@ -28,23 +27,15 @@ impl Key {
 }
 
 /// Returns the keys of the states after each cell, up to the first one with the tag `fresh`.
-pub(crate) fn chain(notebook: &Notebook, settings: &Settings) -> Vec<Key> {
-    let mut key = of(
-        b"hatchery notebook",
-        &[
-            &VERSION.to_string(),
-            env!("CARGO_PKG_VERSION"),
-            settings.image(),
-            settings.input_digest(),
-            // The guest's package is in the state.
-            guest::digest(),
-            &format!("{:?}", settings.limits),
-        ],
-    );
+/// `begin` is what the state before the first cell depends on.
+pub(crate) fn chain(notebook: &Notebook, allows_errors: bool, begin: &[&str]) -> Vec<Key> {
+    let ours = [&VERSION.to_string(), env!("CARGO_PKG_VERSION"), guest::digest()];
+    let mut key = of(b"hatchery notebook", &ours).then(begin);
     let cells = notebook.code().take_while(|cell| !cell.has_tag(FRESH));
     let keys = cells.map(|cell| {
-        let may_raise = settings.allows_errors || cell.may_raise();
-        key = key.then(&[&cell.source, if may_raise { "may raise" } else { "" }]);
+        let may_raise = allows_errors || cell.may_raise();
+        let time_limit = cell.time_limit.map(|time| format!("{time:?}")).unwrap_or_default();
+        key = key.then(&[&cell.source, if may_raise { "may raise" } else { "" }, &time_limit]);
         key
     });
     keys.collect()

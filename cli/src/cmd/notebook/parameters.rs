@@ -162,7 +162,7 @@ fn text_of(file: &Path) -> anyhow::Result<String> {
 /// Returns the error of a command whose parameters can't be used.
 fn usage(error: Error) -> anyhow::Error {
     match error {
-        Error::Parameters(why) => UsageError(why).into(),
+        Error::Parameters(_) => UsageError(error.to_string()).into(),
         Error::Pool(error) => error.into(),
         error => error.into(),
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ::notebook::{End, Error, Problem, Report, Resumption};
+use ::notebook::{Difference, End, Error, Problem, Report, Resumption};
 use hatchery::error::chain;
 use hatchery::files::ChangedFile;
 
@@ -26,7 +26,12 @@ pub(super) struct Told {
 impl Told {
     /// Reports how the notebook with `total` cells ended, and writes the files of its cells. Returns
     /// the exit.
-    pub(super) fn conclude(&self, report: &Report, total: usize) -> Exit {
+    pub(super) fn conclude(
+        &self,
+        report: &Report,
+        total: usize,
+        differences: Option<&[Difference]>,
+    ) -> Exit {
         let name = &self.name;
         for error in &report.errors {
             terminal::error(format_args!("{name}: {}", chain(error)));
@@ -38,7 +43,9 @@ impl Told {
                 return Exit::Interrupted;
             }
             End::NoSession => return of_errors.unwrap_or(Exit::Sandbox),
-            End::Completed if report.is_written => (String::new(), Exit::Success),
+            End::Completed if report.is_written || differences.is_some() => {
+                (String::new(), Exit::Success)
+            }
             End::Completed => ("all cells ran".to_owned(), Exit::Sandbox),
             End::Failed { cell, problem, is_of_sandbox } => {
                 let exit = if *is_of_sandbox { Exit::Sandbox } else { Exit::Failed };
@@ -52,9 +59,15 @@ impl Told {
         };
         let are_kept = self.keep_files(&report.files);
         let outputs = match report.is_written {
+            false if differences.is_some() => "no outputs are written".to_owned(),
             true => format!("outputs in {}", self.copy.display()),
             false => "its outputs are not written".to_owned(),
         };
+        if exit == Exit::Success
+            && let Some(differences) = differences
+        {
+            return self.tell_differences(differences, total);
+        }
         if exit == Exit::Success {
             let errors = match report.allowed_errors {
                 0 => String::new(),
@@ -78,6 +91,24 @@ impl Told {
         }
     }
 
+    /// Tells how the outputs differ from those in the file.
+    fn tell_differences(&self, differences: &[Difference], total: usize) -> Exit {
+        let name = &self.name;
+        if differences.is_empty() {
+            terminal::note(format_args!(
+                "{name}: completed, with the outputs that are in the file"
+            ));
+            return Exit::Success;
+        }
+        for difference in differences {
+            terminal::error(format_args!("{name}: {}", described(difference)));
+        }
+        let cells = if differences.len() == 1 { "cell differs" } else { "cells differ" };
+        let count = differences.len();
+        terminal::error(format_args!("{name}: {count} of {total} {cells} from the file"));
+        Exit::Failed
+    }
+
     /// Writes the files that the cells created, or notes that there are some. Returns whether every
     /// file that should be written was.
     fn keep_files(&self, files: &[ChangedFile]) -> bool {
@@ -98,6 +129,13 @@ impl Told {
         }
         problems.is_empty()
     }
+}
+
+/// Describes a difference, harmless for a terminal also from a file.
+pub(super) fn described(difference: &Difference) -> String {
+    let Difference { cell, field, lines, .. } = difference;
+    let (field, lines) = (harmless(field), harmless(&lines.join("\n")));
+    format!("cell {cell} differs in {field}; - is the file, + this run:\n{lines}")
 }
 
 /// Returns a problem in one line, harmless for a terminal also from a file.

@@ -75,10 +75,15 @@ pub(super) fn place(
             let set = parameters.and_then(|parameters| parameters.set.as_deref());
             let (copy, files) = places_of(path, set, folder)
                 .ok_or_else(|| refused(path, "its path has no file name".to_owned()))?;
-            check(path, &copy, sources, &tasks)?;
+            if writes(arguments) {
+                check(path, &copy, sources, &tasks)?;
+            }
             let mut notebook = notebook.clone();
             if let Some(Parameters { code, values, .. }) = parameters {
                 notebook.inject(code, values.clone());
+            }
+            if arguments.check.is_some() {
+                notebook.heed_markers();
             }
             let mut task = Task::new(tasks.len(), notebook, Places::of(copy.clone()));
             task.folders = folders.clone();
@@ -88,6 +93,11 @@ pub(super) fn place(
         }
     }
     Ok(tasks)
+}
+
+/// Returns whether copies are written.
+pub(super) fn writes(arguments: &NotebookArguments) -> bool {
+    arguments.check.is_none() || arguments.output_dir.is_some()
 }
 
 /// Checks whether the copy can be written, and overwrites nothing of this command.
