@@ -243,6 +243,20 @@ impl Job {
         self
     }
 
+    /// Returns whether it reads folders of the host: [mounted](Self::mount) ones, or the one
+    /// [beside](Self::beside) it. Then what it does depends on more than the job.
+    ///
+    /// ```
+    /// use hatchery::Job;
+    ///
+    /// assert!(!Job::code("1 + 1").has_folders());
+    /// assert!(Job::code("1 + 1").mount("/usr/share", "/share")?.has_folders());
+    /// # Ok::<(), hatchery::Error>(())
+    /// ```
+    pub fn has_folders(&self) -> bool {
+        !self.program.mounts.is_empty() || self.program.beside.is_some()
+    }
+
     /// Returns the total size of its input files, in bytes.
     pub fn input_bytes(&self) -> usize {
         self.program.files.iter().map(|file| file.contents.len()).sum()

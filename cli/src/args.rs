@@ -15,7 +15,10 @@ pub(crate) use self::kernel::{
 };
 pub(crate) use self::limits::LimitArguments;
 pub(crate) use self::mcp::McpArguments;
-pub(crate) use self::notebook::{NotebookArguments, NotebookCommand};
+pub(crate) use self::notebook::{
+    Checked, NotebookArguments, NotebookCommand, NotebookProgress, ParameterArguments,
+    ParametersArguments,
+};
 use self::python::PythonArgument;
 pub(crate) use self::serve::ServeArguments;
 pub(crate) use self::top::TopArguments;

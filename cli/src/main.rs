@@ -75,6 +75,9 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
             cmd::notebook::run(*arguments).await
         }
         Command::Kernel(arguments) => cmd::kernel::run(*arguments).await,
+        Command::Notebook { command: NotebookCommand::Parameters(arguments) } => {
+            cmd::notebook::parameters::list(*arguments).await
+        }
         Command::Image { command } => cmd::image::run(command).await,
         Command::Tool { command: ToolCommand::Schema { result, job } } => {
             cmd::tool::schema(result, job)

@@ -36,6 +36,10 @@ mod conformance;
 #[path = "all/crowds.rs"]
 mod crowds;
 
+/// Notebooks: comparing outputs, reports, and time limits of cells.
+#[path = "all/checks.rs"]
+mod checks;
+
 /// Cells of notebooks: displays, and their stand-in for IPython.
 #[path = "all/cells.rs"]
 mod cells;
@@ -80,9 +84,17 @@ mod jupyter;
 #[path = "all/notebooks.rs"]
 mod notebooks;
 
+/// Parameters of notebooks: values, sets, and listing them.
+#[path = "all/parameters.rs"]
+mod parameters;
+
 /// Packages beyond the build's: adding, refusing and listing them.
 #[path = "all/packages.rs"]
 mod packages;
+
+/// Notebooks that begin like others: which cells run.
+#[path = "all/prefixes.rs"]
+mod prefixes;
 
 /// The prompt, without a terminal.
 #[path = "all/repl.rs"]
@@ -123,6 +135,8 @@ mod watching;
 fn hatchery() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hatchery"));
     command.stdin(Stdio::null()).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    // Cells of earlier tests aren't taken over.
+    command.env("HATCHERY_NOTEBOOK_STATES", "");
     command
 }
 

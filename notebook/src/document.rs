@@ -3,18 +3,24 @@
 //! Whatever a run doesn't change stays as it was, byte for byte: unknown fields, their order, and
 //! the spelling of numbers. A run replaces the outputs and execution counts of code cells.
 
+use indexmap::IndexMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::ser::PrettyFormatter;
 use serde_json::value::RawValue;
 
 pub use self::cell::CodeCell;
+pub(crate) use self::cell::View;
 use self::cell::{Cell, Field, Fields, parsed, written};
+use crate::markers::Markers;
 
 mod cell;
 
 /// The names of Python in notebooks.
 const LANGUAGES: [&str; 3] = ["python", "python3", "ipython"];
+
+/// The tag of the cell that assigns parameters.
+const INJECTED: &str = "injected-parameters";
 
 /// Jupyter's indentation.
 const INDENTATION: &str = " ";
@@ -36,6 +42,8 @@ pub struct Notebook {
     fields: Fields,
     cells: Vec<Cell>,
     indentation: String,
+    /// The parameters that were injected, for the metadata.
+    parameters: Option<IndexMap<String, Value>>,
 }
 
 /// Why a file can't be run as a notebook, and what to do.
@@ -83,7 +91,7 @@ impl Notebook {
             Cell::read(cell).map_err(|problem| format!("its cell {number} is invalid: {problem}"))
         });
         let cells = cells.collect::<Result<_, _>>()?;
-        Ok(Self { fields, cells, indentation: indentation_of(text) })
+        Ok(Self { fields, cells, indentation: indentation_of(text), parameters: None })
     }
 
     /// Returns the cells that are run, in order.
@@ -100,6 +108,64 @@ impl Notebook {
             Cell::Code(cell) => Some(cell),
             Cell::Other(_) => None,
         })
+    }
+
+    /// Prepares the notebook for a comparison of its outputs: cells that nbval's markers leave out
+    /// aren't run and keep their outputs, and those that may raise do so.
+    pub fn heed_markers(&mut self) {
+        for cell in &mut self.cells {
+            let Cell::Code(code) = cell else { continue };
+            let markers = Markers::of(&code.source, &code.tags);
+            if markers.is_skipped {
+                *cell = code.unchanged();
+            } else if markers.may_raise {
+                code.tags.push("raises-exception".to_owned());
+            }
+        }
+    }
+
+    /// Returns all cells as a reader sees them.
+    pub(crate) fn views(&self) -> impl Iterator<Item = View> {
+        self.cells.iter().map(Cell::view)
+    }
+
+    /// Returns the source of the first cell with the tag `parameters`, if it is a code cell.
+    pub fn parameters_source(&self) -> Option<&str> {
+        match &self.cells[self.tagged("parameters")?] {
+            Cell::Code(cell) => Some(&cell.source),
+            Cell::Other(_) => None,
+        }
+    }
+
+    /// Inserts a cell that assigns parameters, tagged `injected-parameters`, as papermill does: in
+    /// the place of an earlier one, or else after the cell tagged `parameters`, or else first. The
+    /// metadata get the values.
+    pub fn inject(&mut self, code: &str, values: IndexMap<String, Value>) {
+        let injected = self.tagged(INJECTED);
+        let at = injected.or_else(|| Some(self.tagged("parameters")? + 1)).unwrap_or(0);
+        let minor: Option<u64> = parsed(&self.fields, "nbformat_minor");
+        let has_ids = minor.is_some_and(|minor| minor >= 5);
+        let cell =
+            Cell::Code(CodeCell::injected(code, INJECTED, has_ids.then(|| self.new_id(code))));
+        match injected {
+            Some(at) => self.cells[at] = cell,
+            None => self.cells.insert(at, cell),
+        }
+        self.parameters = Some(values);
+    }
+
+    /// Returns the index of the first cell with this tag, also of text.
+    fn tagged(&self, tag: &str) -> Option<usize> {
+        self.cells.iter().position(|cell| cell.has_tag(tag))
+    }
+
+    /// Returns an id that no cell has. It is the same whenever this is called, so that copies of the
+    /// same notebook with the same parameters are the same.
+    fn new_id(&self, code: &str) -> String {
+        let digest = blake3::hash(code.as_bytes()).to_hex();
+        let is_free = |id: &&str| !self.cells.iter().any(|cell| cell.has_id(id));
+        let ids = (8..=digest.len()).map(|length| &digest[..length]);
+        ids.into_iter().find(is_free).unwrap_or(&digest).to_owned()
     }
 
     /// Returns the text of the notebook's file.
@@ -123,7 +189,17 @@ fn language(fields: &Fields) -> Option<String> {
 
 impl Serialize for Notebook {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        written(&self.fields, [("cells", Field::Cells(&self.cells))]).serialize(serializer)
+        let cells = ("cells", Field::Cells(&self.cells));
+        let Some(parameters) = &self.parameters else {
+            return written(&self.fields, [cells]).serialize(serializer);
+        };
+        // As papermill has it.
+        let metadata: Fields = parsed(&self.fields, "metadata").unwrap_or_default();
+        let papermill: Fields = parsed(&metadata, "papermill").unwrap_or_default();
+        let parameters = ("parameters", Field::Values(parameters));
+        let papermill = ("papermill", Field::Fields(written(&papermill, [parameters])));
+        let metadata = ("metadata", Field::Fields(written(&metadata, [papermill])));
+        written(&self.fields, [cells, metadata]).serialize(serializer)
     }
 }
 
@@ -228,6 +304,52 @@ mod tests {
         let cell =
             json!({ "cell_type": "code", "source": "1", "execution_count": null, "outputs": [] });
         assert_eq!(written["cells"][0], cell);
+    }
+
+    fn with_cells(cells: &[(&str, &str)]) -> Notebook {
+        let cells: Vec<Value> = cells
+            .iter()
+            .map(|(source, tag)| {
+                json!({ "cell_type": "code", "id": source, "source": source,
+                        "metadata": { "tags": [tag] } })
+            })
+            .collect();
+        let text = json!({ "nbformat": 4, "nbformat_minor": 5, "cells": cells,
+            "metadata": { "a": 1, "papermill": { "parameters": { "old": 1 }, "version": "2" } } });
+        Notebook::read(&text.to_string()).unwrap()
+    }
+
+    #[test]
+    fn parameters_are_injected_where_papermill_does() {
+        let x = || IndexMap::from([("x".to_owned(), json!(2)), ("a".to_owned(), json!("t"))]);
+        for (cells, expected) in [
+            (
+                &[("a", ""), ("x = 1", "parameters"), ("b", "")][..],
+                &["a", "x = 1", "x = 2", "b"][..],
+            ),
+            (
+                &[("a", ""), ("x = 1", "injected-parameters"), ("x = 0", "parameters")],
+                &["a", "x = 2", "x = 0"],
+            ),
+            (&[("a", "")], &["x = 2", "a"]),
+        ] {
+            let mut notebook = with_cells(cells);
+            notebook.inject("x = 2", x());
+            let written: Value = serde_json::from_slice(&notebook.write()).unwrap();
+            let found = written["cells"].as_array().unwrap();
+            let sources: Vec<&str> = notebook.code().map(|cell| cell.source.as_str()).collect();
+            assert_eq!(sources, expected);
+            let injected = &found[sources.iter().position(|source| *source == "x = 2").unwrap()];
+            assert_eq!(injected["metadata"], json!({ "tags": ["injected-parameters"] }));
+            assert_eq!(injected["source"], json!(["x = 2"]));
+            assert_eq!(injected["id"].as_str().unwrap().len(), 8);
+            let papermill = json!({ "parameters": { "x": 2, "a": "t" }, "version": "2" });
+            assert_eq!(written["metadata"], json!({ "a": 1, "papermill": papermill }));
+            // As read again, and with other parameters.
+            let mut again = Notebook::read(&String::from_utf8(notebook.write()).unwrap()).unwrap();
+            again.inject("x = 3", IndexMap::new());
+            assert_eq!(again.code().count(), expected.len());
+        }
     }
 
     #[test]

@@ -18,6 +18,12 @@ pub enum Error {
         /// What happened in it.
         problem: Problem,
     },
+    /// Parameters can't be used, and what to do.
+    #[error("the parameters can't be used: {0}")]
+    Parameters(String),
+    /// Patterns can't be applied to outputs, and what to do.
+    #[error("the outputs can't be compared: {0}")]
+    Patterns(String),
     /// A file can't be written.
     #[error("can't write `{path}`")]
     Write {

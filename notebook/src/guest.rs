@@ -36,6 +36,8 @@
 //! nothing had happened if [`remember`] ran before the copy was made, and [`resume`] is the first
 //! job on it.
 
+use std::sync::LazyLock;
+
 use hatchery::{Job, Limits};
 use serde_json::{Map, Value};
 
@@ -163,6 +165,18 @@ pub fn resume(limits: &Limits) -> Job {
 /// [`resume`] on a copy of this state.
 pub fn remember(limits: &Limits) -> Job {
     call("remember", &[]).limits(own_limits(limits))
+}
+
+/// Returns a digest of the package, which a session's state contains.
+pub(crate) fn digest() -> &'static str {
+    static DIGEST: LazyLock<String> = LazyLock::new(|| {
+        let mut hasher = blake3::Hasher::new();
+        for text in FILES.iter().map(|(_, source)| *source).chain([IMPORT, TIMING]) {
+            hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+        }
+        hasher.finalize().to_hex().to_string()
+    });
+    &DIGEST
 }
 
 /// Returns a call of one of the package's functions.

@@ -6,25 +6,33 @@
 //! cell's job reports, and [`Outputs`] collects such events as nbformat has them.
 #![forbid(unsafe_code)]
 
+pub use check::{Difference, Unmarked, compare};
 pub use document::{CodeCell, InvalidNotebook, Notebook};
 pub use error::Error;
 pub use event::CellEvent;
 pub use interrupts::Interrupts;
 pub use outputs::{Outputs, Update};
 pub use places::{Places, check_place};
+pub use prefixes::Prefixes;
 pub use problem::{Problem, remarks};
 pub use progress::{Observer, Progress};
 pub use report::{End, Report, Resumption};
 pub use runner::run;
 pub use settings::{Settings, Task};
 
+mod ask;
+mod check;
 mod document;
 mod error;
 mod event;
 pub mod guest;
+pub mod html;
 mod interrupts;
+mod markers;
 mod outputs;
+pub mod parameters;
 mod places;
+mod prefixes;
 mod problem;
 mod progress;
 mod record;

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use replace::{Access, Unfinished, replace};
 
-use crate::document::Notebook;
 use crate::error::Error;
 use crate::record::Record;
 
@@ -33,9 +32,9 @@ impl Places {
         Self { copy, session, record }
     }
 
-    /// Writes the copy, with the permissions of the previous one.
-    pub(crate) fn write_copy(&self, notebook: &Notebook) -> Result<(), Error> {
-        replace(&self.copy, Access::AsBefore, |file| file.write_all(&notebook.write()))
+    /// Writes the copy, with the permissions of the previous one, in one step.
+    pub(crate) fn write_copy(&self, notebook: &[u8]) -> Result<(), Error> {
+        replace(&self.copy, Access::AsBefore, |file| file.write_all(notebook))
             .map_err(|source| Error::Write { path: self.copy.clone(), source })
     }
 
@@ -89,6 +88,7 @@ pub fn check_place(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::Notebook;
 
     fn notebook() -> Notebook {
         let text = r#"{"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": [
@@ -97,7 +97,7 @@ mod tests {
     }
 
     fn record() -> Record {
-        Record::of(&notebook(), 1, "image", "inputs")
+        Record::of(&notebook(), 1, "image", "inputs", &[])
     }
 
     #[test]
@@ -138,9 +138,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let places = Places::of(folder.path().join("a.ipynb"));
         let one = notebook();
-        places.write_copy(&one).unwrap();
+        places.write_copy(&one.write()).unwrap();
         fs::set_permissions(&places.copy, fs::Permissions::from_mode(0o640)).unwrap();
-        places.write_copy(&one).unwrap();
+        places.write_copy(&one.write()).unwrap();
         places.write_record(&record()).unwrap();
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&places.copy), mode(&places.record)), (0o640, 0o600));

@@ -1,6 +1,7 @@
 //! What happens while notebooks run, for whoever shows it.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 /// A step of one notebook.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,17 +12,38 @@ pub enum Progress {
         /// Why.
         why: String,
     },
-    /// Its session is ready.
+    /// It begins.
     Started {
         /// The number of its code cells.
         total: usize,
-        /// How many of them have run before, in the saved session.
+    },
+    /// It continues from its saved session, in which so many cells have run.
+    Resumed {
+        /// The cells.
         done: usize,
+    },
+    /// It takes over the outputs and the state of further cells, which don't run.
+    TakenOver {
+        /// The first of them, counted from 1.
+        first: usize,
+        /// The last of them.
+        last: usize,
+        /// Where another notebook of this command ran them; otherwise an earlier command did.
+        of_this_command: bool,
     },
     /// A cell starts.
     Cell {
         /// Its number, counted from 1.
         number: usize,
+    },
+    /// A cell has ended, and the copy is about to have its outputs.
+    CellEnded {
+        /// Its number, counted from 1.
+        number: usize,
+        /// How long it took, on the wall clock.
+        took: Duration,
+        /// The class of the exception, or what else it failed with.
+        failed: Option<String>,
     },
     /// No further cell runs.
     Ended,

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::document::Notebook;
 
 /// The version of the record's format, and of the functions that a saved session has for its cells.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// What a notebook resumes from.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -17,6 +17,8 @@ pub(crate) struct Record {
     /// A digest of the input files.
     inputs: String,
     cells: Vec<DoneCell>,
+    /// Outputs that can be updated: the id, the index of the cell, and the index of the output.
+    places: Vec<(String, usize, usize)>,
 }
 
 /// A cell that need not run again.
@@ -37,23 +39,30 @@ impl Record {
     }
 
     /// Describes the first `count` cells.
-    pub(crate) fn of(notebook: &Notebook, count: usize, image: &str, inputs: &str) -> Self {
+    pub(crate) fn of(
+        notebook: &Notebook,
+        count: usize,
+        image: &str,
+        inputs: &str,
+        places: &[(String, usize, usize)],
+    ) -> Self {
         let cells = notebook
             .code()
             .take(count)
             .map(|cell| DoneCell { source: cell.source.clone(), outputs: cell.outputs.clone() });
         let (image, inputs) = (image.to_owned(), inputs.to_owned());
-        Self { version: VERSION, image, inputs, cells: cells.collect() }
+        let places = places.iter().filter(|(_, cell, _)| *cell < count).cloned().collect();
+        Self { version: VERSION, image, inputs, cells: cells.collect(), places }
     }
 
-    /// Restores the outputs of the cells that need not run again, and returns their number; or says
-    /// why the notebook must run from its start.
+    /// Restores the outputs of the cells that need not run again, and returns their number and the
+    /// outputs that can be updated; or says why the notebook must run from its start.
     pub(crate) fn apply(
         self,
         notebook: &mut Notebook,
         image: &str,
         inputs: &str,
-    ) -> Result<usize, String> {
+    ) -> Result<(usize, Vec<(String, usize, usize)>), String> {
         if self.version != VERSION {
             return Err("it was saved by another version of hatchery".to_owned());
         }
@@ -72,12 +81,18 @@ impl Record {
             }
         }
         drop(now);
+        let is_there = |(_, cell, output): &(String, usize, usize)| {
+            self.cells.get(*cell).is_some_and(|cell| *output < cell.outputs.len())
+        };
+        if !self.places.iter().all(is_there) {
+            return Err("its record is damaged".to_owned());
+        }
         let count = self.cells.len();
         for ((number, cell), done) in (1..).zip(notebook.code_mut()).zip(self.cells) {
             cell.execution_count = Some(number);
             cell.outputs = done.outputs;
         }
-        Ok(count)
+        Ok((count, self.places))
     }
 }
 
@@ -99,12 +114,17 @@ mod tests {
     fn a_record_applies_only_to_its_own_notebook() {
         let mut first = notebook(&["a", "b", "c"]);
         first.code_mut().next().unwrap().outputs.push(json!("out"));
-        let record = || Record::read(&Record::of(&first, 2, "image", "inputs").write()).unwrap();
+        let places = [("a".to_owned(), 0, 0), ("b".to_owned(), 2, 0)];
+        let record =
+            || Record::read(&Record::of(&first, 2, "image", "inputs", &places).write()).unwrap();
 
         // The third failed; it may have changed, and so may what follows.
         for sources in [&["a", "b", "c"][..], &["a", "b", "d", "e"], &["a", "b"]] {
             let mut fixed = notebook(sources);
-            assert_eq!(record().apply(&mut fixed, "image", "inputs"), Ok(2));
+            assert_eq!(
+                record().apply(&mut fixed, "image", "inputs"),
+                Ok((2, vec![places[0].clone()]))
+            );
             let counts: Vec<_> = fixed.code().map(|cell| cell.execution_count).collect();
             assert_eq!(counts[..2], [Some(1), Some(2)]);
             assert!(counts[2..].iter().all(Option::is_none));

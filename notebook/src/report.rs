@@ -18,6 +18,9 @@ pub struct Report {
     pub is_written: bool,
     /// Number of cells that raised and were allowed to.
     pub allowed_errors: usize,
+    /// Number of cells that didn't run, since their outputs and state were there already: of other
+    /// notebooks or earlier commands, not of a resumed session.
+    pub taken_over: usize,
     /// The files that its cells created or changed, sorted by path.
     pub files: Vec<ChangedFile>,
     /// Whether a later run can continue where it ended.
@@ -77,6 +80,7 @@ impl Report {
             notebook,
             is_written: false,
             allowed_errors: 0,
+            taken_over: 0,
             files: Vec::new(),
             resumption: Resumption::Nothing,
             errors,

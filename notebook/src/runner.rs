@@ -1,27 +1,36 @@
-//! Runs one notebook: its cells in order in its own session, from the first cell or from where the
-//! saved session ends.
+//! Runs one notebook: its cells in order in its own session, from the first cell that has no state
+//! yet.
 //!
-//! Before each cell, the session's state is a checkpoint in memory. It is written to disk only if
-//! the notebook ends before its last cell.
+//! The session opens before the first cell that runs. After each cell, its state is a checkpoint in
+//! memory: other notebooks may take it over, and it is written beside the copy if the notebook ends
+//! before its last cell.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hatchery::error::chain;
 use hatchery::event::Stream;
 use hatchery::files::ChangedFile;
-use hatchery::{Checkpoint, Session, Ticket, Verdict};
+use hatchery::{Checkpoint, Limits, Session, Ticket, Verdict};
 
-use crate::document::Notebook;
+use self::keeping::{CopyWriter, StateWriter};
+use crate::document::{CodeCell, Notebook};
 use crate::error::Error;
 use crate::event::CellEvent;
 use crate::guest::{self, Cell};
 use crate::interrupts::Interrupts;
 use crate::outputs::Outputs;
+use crate::prefixes::Prefixes;
+use crate::prefixes::key::Key;
+use crate::prefixes::shared::{Claim, Next};
+use crate::prefixes::shelf::Shelf;
+use crate::prefixes::state::{State, Traces, take_over};
 use crate::problem::{Problem, remarks};
 use crate::progress::Progress;
 use crate::record::Record;
 use crate::report::{End, Report, Resumption};
 use crate::settings::{Settings, Task};
+
+mod keeping;
 
 /// The result of a cell.
 struct CellResult {
@@ -33,133 +42,117 @@ struct CellResult {
 /// A running notebook.
 struct Run<'a> {
     settings: &'a Settings,
-    task: &'a mut Task,
+    task: Task,
     interrupts: Interrupts,
-    session: &'a mut Session,
-    /// The state after the first `done` cells. There is no checkpoint after the last cell.
-    checkpoint: Checkpoint,
+    /// The keys of the states after the cells, as far as they can be shared.
+    keys: Vec<Key>,
+    total: usize,
+    /// `None` until a cell has to run.
+    session: Option<Session>,
+    /// A state that the session takes before its next cell.
+    pending: Option<Arc<State>>,
+    /// The state after the first `done` cells. `None` before the first cell, after the last one, and
+    /// if it is on disk alone.
+    checkpoint: Option<Checkpoint>,
     done: usize,
-    /// Files that the cells created or changed, by path.
-    files: BTreeMap<String, ChangedFile>,
-    /// Outputs that can be updated: the id, the index of the cell, and the index of the output.
-    places: Vec<(String, usize, usize)>,
-    allowed_errors: usize,
+    /// Whether its session has started, or outputs were taken over.
+    has_begun: bool,
+    traces: Traces,
+    taken_over: usize,
+    copy: CopyWriter,
+    states: StateWriter,
 }
 
-/// Failures other than the cells' own.
-#[derive(Default)]
-struct Errors(Vec<Error>);
-
-/// Runs a notebook and writes its copy. If it doesn't complete, its session as it was before the
-/// cell that ended it is saved beside the copy.
+/// Runs a notebook and writes its copy after each cell. If it doesn't complete, its session as it
+/// was before the cell that ended it is saved beside the copy.
 ///
 /// The first interrupt reaches the running cell as `KeyboardInterrupt`, the second one stops it.
-pub async fn run(mut task: Task, settings: &Settings, interrupts: Interrupts) -> Report {
+pub async fn run(task: Task, settings: &Settings, interrupts: Interrupts) -> Report {
+    let keys = settings.keys(&task);
+    let prefixes = settings.prefixes.as_ref();
     if interrupts.count() > 0 {
+        if let Some(prefixes) = prefixes {
+            prefixes.shared.passed(&keys);
+        }
         return Report::not_begun(End::NotStarted, task.notebook, Vec::new());
     }
-    let mut errors = Errors::default();
-    let opened = open(&mut task, settings).await;
-    let Some((mut session, done)) = errors.note(opened) else {
-        return Report::not_begun(End::NoSession, task.notebook, errors.0);
+    let mut run = Run {
+        settings,
+        interrupts,
+        total: task.notebook.code().count(),
+        session: None,
+        pending: None,
+        checkpoint: None,
+        done: 0,
+        has_begun: false,
+        traces: Traces::default(),
+        taken_over: 0,
+        copy: CopyWriter::new(task.places.clone()),
+        states: StateWriter::default(),
+        keys,
+        task,
     };
-    let begun = Run::begin(&mut task, settings, interrupts, &mut session, done).await;
-    let report = match errors.note(begun) {
-        Some(run) => run.finish(errors).await,
-        None => Report::not_begun(End::NoSession, task.notebook, errors.0),
-    };
+    let report = run.finish().await;
+    if let Some(prefixes) = prefixes {
+        prefixes.shared.passed(run.keys_from(run.done));
+    }
     // In any case it returns its memory to the notebooks that follow.
-    session.close();
+    if let Some(session) = run.session.take() {
+        session.close();
+    }
     report
 }
 
-/// Opens a session for the notebook, the saved one or a fresh one, and returns it with the number
-/// of cells that have run in it.
-async fn open(task: &mut Task, settings: &Settings) -> Result<(Session, usize), Error> {
-    if settings.resumes {
-        match revived(task, settings).await {
-            Ok(revived) => return Ok(revived),
-            Err(why) => settings.observer.progress(task.index, &Progress::NotResumed { why }),
-        }
-    }
-    Ok((settings.pool.session(&session_name(task)).await?, 0))
-}
-
-/// Revives the saved session, and returns it with the number of cells that have run in it; or says
-/// why not.
-async fn revived(task: &mut Task, settings: &Settings) -> Result<(Session, usize), String> {
-    let record = task.places.record()?;
-    let name = session_name(task);
-    let session = settings.pool.revive(&name, &task.places.session).await;
-    let session = session.map_err(|error| chain(&error).to_string())?;
-    match record.apply(&mut task.notebook, settings.image(), settings.input_digest()) {
-        Ok(done) => Ok((session, done)),
-        Err(why) => {
-            // A fresh session takes its name.
-            let reset = session.reset().await;
-            reset.map_err(|error| chain(&error).to_string())?;
-            Err(why)
-        }
-    }
-}
-
-impl Errors {
-    fn note<T>(&mut self, result: Result<T, Error>) -> Option<T> {
-        result.map_err(|error| self.0.push(error)).ok()
-    }
-}
-
 impl<'a> Run<'a> {
-    /// Starts a notebook: runs the session's first job.
-    async fn begin(
-        task: &'a mut Task,
-        settings: &'a Settings,
-        interrupts: Interrupts,
-        session: &'a mut Session,
-        done: usize,
-    ) -> Result<Self, Error> {
-        let first = if done == 0 { settings.begin(task) } else { settings.resume(task) };
-        let outcome = session.run(first).await?;
-        if let Some(problem) = Problem::of(&outcome) {
-            return Err(Error::Begin { problem });
-        }
-        let checkpoint = session.checkpoint().await?;
-        Ok(Self {
-            settings,
-            task,
-            interrupts,
-            session,
-            checkpoint,
-            done,
-            files: BTreeMap::new(),
-            places: Vec::new(),
-            allowed_errors: 0,
-        })
-    }
-
     /// Runs the cells, and saves as much as possible, whatever happens.
-    async fn finish(mut self, mut errors: Errors) -> Report {
-        let total = self.task.notebook.code().count();
-        self.tell(Progress::Started { total, done: self.done });
-        let ended = self.cells(total).await;
-        self.tell(Progress::Ended);
-        let end = errors.note(ended).unwrap_or(End::Broken { cell: self.done + 1 });
-        let written = self.task.places.write_copy(&self.task.notebook);
-        let is_written = errors.note(written).is_some();
-        let resumption = if end == End::Completed && is_written {
-            errors.note(self.task.places.forget());
-            Resumption::Nothing
-        } else {
-            errors.note(self.keep_session().await).unwrap_or(Resumption::Lost)
+    async fn finish(&mut self) -> Report {
+        let mut errors: Vec<Error> = Vec::new();
+        let ended = match self.begin().await {
+            Ok(()) => self.cells().await,
+            Err(error) => Err(error),
         };
+        self.tell(Progress::Ended);
+        let end = match ended {
+            Ok(end) => end,
+            Err(error) => {
+                errors.push(error);
+                if !self.has_begun {
+                    let notebook = self.task.notebook.clone();
+                    return Report::not_begun(End::NoSession, notebook, errors);
+                }
+                End::Broken { cell: self.done + 1 }
+            }
+        };
+        let writes = self.settings.writes;
+        let written = match writes {
+            true => Some(self.copy.finish(&self.task.notebook).await),
+            false => None,
+        };
+        let is_written = written.is_some_and(|it| it.map_err(|error| errors.push(error)).is_ok());
+        let resumption = if !writes {
+            Ok(Resumption::Nothing)
+        } else if end == End::Completed && is_written {
+            let forgotten = self.task.places.forget();
+            forgotten.map(|()| Resumption::Nothing)
+        } else {
+            self.keep_session(end == End::Completed).await
+        };
+        let resumption = resumption.unwrap_or_else(|error| {
+            errors.push(error);
+            if end == End::Completed && is_written { Resumption::Nothing } else { Resumption::Lost }
+        });
+        if let Some(shelf) = self.shelf() {
+            self.states.finish(shelf).await;
+        }
         Report {
             end,
             notebook: self.task.notebook.clone(),
             is_written,
-            allowed_errors: self.allowed_errors,
-            files: self.files.into_values().collect(),
+            allowed_errors: self.traces.allowed_errors,
+            taken_over: self.taken_over,
+            files: std::mem::take(&mut self.traces.files).into_values().collect(),
             resumption,
-            errors: errors.0,
+            errors,
         }
     }
 
@@ -167,47 +160,234 @@ impl<'a> Run<'a> {
         self.settings.observer.progress(self.task.index, &step);
     }
 
+    fn shelf(&self) -> Option<&'a Arc<Shelf>> {
+        self.settings.prefixes.as_ref()?.shelf.as_ref()
+    }
+
+    /// Returns the keys of the states after the cell of this index and later ones.
+    fn keys_from(&self, index: usize) -> &[Key] {
+        self.keys.get(index..).unwrap_or_default()
+    }
+
+    /// Continues from the saved session or from a state of an earlier command, if there is one.
+    async fn begin(&mut self) -> Result<(), Error> {
+        let resumed = match self.settings.resumes {
+            true => Some(self.resume().await),
+            false => None,
+        };
+        if let Some(Err(why)) = &resumed {
+            self.tell(Progress::NotResumed { why: why.clone() });
+        }
+        self.tell(Progress::Started { total: self.total });
+        if let Some(Ok(())) = resumed {
+            self.tell(Progress::Resumed { done: self.done });
+            return self.start_session(self.settings.resume(&self.task)).await;
+        }
+        self.take_from_shelf().await
+    }
+
+    /// Revives the saved session, or says why not.
+    async fn resume(&mut self) -> Result<(), String> {
+        let record = self.task.places.record()?;
+        let name = session_name(&self.task);
+        let session = self.settings.pool.revive(&name, &self.task.places.session).await;
+        let session = session.map_err(|error| chain(&error).to_string())?;
+        let (image, inputs) = (self.settings.image(), self.settings.input_digest());
+        match record.apply(&mut self.task.notebook, image, inputs) {
+            Ok((done, places)) => {
+                (self.done, self.traces.places) = (done, places);
+                self.session = Some(session);
+                Ok(())
+            }
+            Err(why) => {
+                // A fresh session takes its name.
+                let reset = session.reset().await;
+                reset.map_err(|error| chain(&error).to_string())?;
+                Err(why)
+            }
+        }
+    }
+
+    /// Takes over the latest state that an earlier command left.
+    async fn take_from_shelf(&mut self) -> Result<(), Error> {
+        let Some(shelf) = self.shelf() else { return Ok(()) };
+        for count in (1..=self.keys.len()).rev() {
+            let (key, place) = (self.keys[count - 1], Arc::clone(shelf));
+            let found = tokio::task::spawn_blocking(move || place.find(key, count)).await;
+            let Some((kept, path)) = found.ok().flatten() else { continue };
+            let (is_whole, has_files) = (count == self.total, kept.has_files());
+            let session = match is_whole && !has_files {
+                true => None,
+                // Another command may have removed it, and it may be damaged.
+                false => match self.settings.pool.revive(&session_name(&self.task), &path).await {
+                    Ok(session) => Some(session),
+                    Err(_) => {
+                        shelf.remove(key);
+                        continue;
+                    }
+                },
+            };
+            let workspace = match &session {
+                Some(session) if has_files => Some(session.workspace().await?),
+                _ => None,
+            };
+            let contents = |path: &str| workspace.as_ref()?.read(path);
+            let opened = kept.open(contents);
+            self.session = session;
+            let Some((outputs, traces)) = opened else {
+                shelf.remove(key);
+                if let Some(session) = &self.session {
+                    session.reset().await?;
+                }
+                continue;
+            };
+            take_over(&mut self.task.notebook, &outputs);
+            self.traces = traces;
+            self.pass(count, false);
+            if !is_whole {
+                self.start_session(self.settings.resume(&self.task)).await?;
+            }
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    /// Notes that the outputs of cells up to this one were taken over.
+    fn pass(&mut self, last: usize, of_this_command: bool) {
+        let first = self.done + 1;
+        self.taken_over += last - self.done;
+        if let Some(Prefixes { shared, .. }) = &self.settings.prefixes {
+            shared.passed(&self.keys[self.done..last]);
+        }
+        (self.done, self.has_begun) = (last, true);
+        self.tell(Progress::TakenOver { first, last, of_this_command });
+    }
+
+    /// Runs the first job of the session, which is opened if it isn't.
+    async fn start_session(&mut self, first: hatchery::Job) -> Result<(), Error> {
+        let session = match self.session.take() {
+            Some(session) => session,
+            None => self.settings.pool.session(&session_name(&self.task)).await?,
+        };
+        let session = self.session.insert(session);
+        if let Some(state) = &self.pending {
+            session.restore(&state.checkpoint).await?;
+        }
+        let outcome = session.run(first).await?;
+        if let Some(problem) = Problem::of(&outcome) {
+            return Err(Error::Begin { problem });
+        }
+        self.pending = None;
+        self.checkpoint = Some(session.checkpoint().await?);
+        self.has_begun = true;
+        Ok(())
+    }
+
     /// Runs the remaining cells, up to the first that fails.
-    async fn cells(&mut self, total: usize) -> Result<End, Error> {
-        for number in self.done + 1..=total {
+    async fn cells(&mut self) -> Result<End, Error> {
+        let prefixes = self.settings.prefixes.as_ref();
+        while self.done < self.total {
+            let number = self.done + 1;
             if self.interrupts.count() > 0 {
                 return Ok(End::Interrupted { cell: number });
             }
-            self.tell(Progress::Cell { number });
-            let ran = self.cell(number).await?;
-            let is_interrupted = self.interrupts.count() > 0;
-            let may_raise = self.may_raise(number - 1);
-            if let Some(problem) = ran.problem {
-                let CellResult { is_of_sandbox, .. } = ran;
-                if is_interrupted {
-                    return Ok(End::Interrupted { cell: number });
+            let next = prefixes.map(|prefixes| prefixes.shared.next(self.keys_from(self.done)));
+            let claim = match next {
+                None => None,
+                Some(Next::Run(claim)) => claim,
+                Some(Next::Take { steps, state }) => {
+                    take_over(&mut self.task.notebook, &state.outputs);
+                    self.traces = state.traces.clone();
+                    self.pass(self.done + steps, true);
+                    let has_more = self.done < self.total;
+                    self.checkpoint = has_more.then(|| state.checkpoint.clone());
+                    self.pending = Some(state);
+                    continue;
                 }
-                if !may_raise || is_of_sandbox || !self.is_alive().await {
-                    return Ok(End::Failed { cell: number, problem, is_of_sandbox });
+                Some(Next::Wait(mut waiting)) => {
+                    tokio::select! {
+                        // An error is the end of the wait.
+                        _ = waiting.changed() => {}
+                        _ = self.interrupts.more_than(0) => {}
+                    }
+                    continue;
                 }
-                self.allowed_errors += 1;
-            } else if number < total && !self.is_alive().await {
-                let problem = Problem::new("SessionLost", "the cell lost its session".to_owned());
-                return Ok(End::Failed { cell: number, problem, is_of_sandbox: false });
+            };
+            if self.session.is_none() || self.pending.is_some() {
+                let first = match self.pending {
+                    Some(_) => self.settings.resume(&self.task),
+                    None => self.settings.begin(&self.task),
+                };
+                self.start_session(first).await?;
             }
-            self.files.extend(ran.files.into_iter().map(|file| (file.path.clone(), file)));
-            if number < total {
-                self.checkpoint = self.session.checkpoint().await?;
-                self.done = number;
+            if let Some(end) = self.step(number, claim).await? {
+                return Ok(end);
             }
         }
         Ok(End::Completed)
     }
 
+    /// Runs a cell, and keeps the state after it. Returns how the notebook ended, if it did.
+    async fn step(
+        &mut self,
+        number: usize,
+        claim: Option<Claim<'_>>,
+    ) -> Result<Option<End>, Error> {
+        self.tell(Progress::Cell { number });
+        let ran = self.cell(number).await?;
+        let is_kept = number <= self.keys.len();
+        if let Some(problem) = ran.problem {
+            let CellResult { is_of_sandbox, .. } = ran;
+            if self.interrupts.count() > 0 {
+                return Ok(Some(End::Interrupted { cell: number }));
+            }
+            if !self.may_raise(number - 1) || is_of_sandbox || !self.is_alive().await {
+                return Ok(Some(End::Failed { cell: number, problem, is_of_sandbox }));
+            }
+            self.traces.allowed_errors += 1;
+        } else if (number < self.total || is_kept) && !self.is_alive().await && number < self.total
+        {
+            let problem = Problem::new("SessionLost", "the cell lost its session".to_owned());
+            return Ok(Some(End::Failed { cell: number, problem, is_of_sandbox: false }));
+        }
+        self.traces.files.extend(ran.files.into_iter().map(|file| (file.path.clone(), file)));
+        if number == self.total && !is_kept {
+            self.done = number;
+            return Ok(None);
+        }
+        if self.settings.writes {
+            self.copy.write(&self.task.notebook).await;
+        }
+        let session = self.session.as_ref().expect("the cell ran in it");
+        let checkpoint = session.checkpoint().await?;
+        if is_kept && let Some(prefixes) = &self.settings.prefixes {
+            let key = self.keys[number - 1];
+            prefixes.shared.passed(&[key]);
+            let (notebook, traces) = (&self.task.notebook, &self.traces);
+            if let Some(claim) = claim {
+                let before = (number > 1).then(|| self.keys[number - 2]);
+                claim.fulfil(State::of(checkpoint.clone(), notebook, number, traces), before);
+            }
+            if let Some(shelf) = &prefixes.shelf {
+                self.states.write(shelf, key, session, notebook, number, traces).await;
+            }
+        }
+        if number < self.total {
+            self.checkpoint = Some(checkpoint);
+        }
+        self.done = number;
+        Ok(None)
+    }
+
     fn may_raise(&self, index: usize) -> bool {
         let cell = self.task.notebook.code().nth(index);
-        self.settings.allows_errors || cell.is_some_and(|cell| cell.may_raise())
+        self.settings.allows_errors || cell.is_some_and(CodeCell::may_raise)
     }
 
     /// Saves the state of random numbers in the session. Returns whether the session still exists.
     async fn is_alive(&self) -> bool {
-        let remember = guest::remember(&self.settings.limits);
-        let outcome = self.session.run(remember).await;
+        let Some(session) = &self.session else { return false };
+        let outcome = session.run(guest::remember(&self.settings.limits)).await;
         outcome.is_ok_and(|outcome| !matches!(outcome.verdict, Verdict::SandboxFailed(_)))
     }
 
@@ -215,12 +395,14 @@ impl<'a> Run<'a> {
     async fn cell(&mut self, number: usize) -> Result<CellResult, Error> {
         let may_raise = self.may_raise(number - 1);
         let cell = cell_mut(&mut self.task.notebook, number - 1);
-        let job = Cell::new(&cell.source, number).job(&self.settings.limits);
+        let limits = limits_of(cell, &self.settings.limits);
+        let job = Cell::new(&cell.source, number).job(&limits);
         // As in Jupyter, a cell that raises keeps its changes to files.
         let job = if may_raise { job.keep_files() } else { job };
         cell.execution_count = Some(number);
         let mut outputs = Outputs::of_cell(number);
-        let mut ticket = self.session.submit(job).await?;
+        let session = self.session.as_ref().expect("it is open");
+        let mut ticket = session.submit(job).await?;
         let mut events = ticket.events();
         let mut heard = 0;
         loop {
@@ -248,43 +430,54 @@ impl<'a> Run<'a> {
         let Outputs { finished, places, updates, .. } = outputs.finish();
         cell_mut(&mut self.task.notebook, number - 1).outputs = finished;
         for update in updates {
-            let earlier = self.places.iter().filter(|(id, ..)| *id == update.display_id);
+            let earlier = self.traces.places.iter().filter(|(id, ..)| *id == update.display_id);
             for (_, cell, output) in earlier {
                 update.apply(&mut cell_mut(&mut self.task.notebook, *cell).outputs[*output]);
             }
         }
-        self.places.extend(places.into_iter().map(|(id, output)| (id, number - 1, output)));
+        self.traces.places.extend(places.into_iter().map(|(id, output)| (id, number - 1, output)));
+        let failed = problem.as_ref().map(|problem| problem.name.clone());
+        self.tell(Progress::CellEnded { number, took: outcome.usage.wall, failed });
         let is_of_sandbox = matches!(outcome.verdict, Verdict::SandboxFailed(_));
         Ok(CellResult { problem, is_of_sandbox, files: outcome.files })
     }
 
     /// Saves the session, as it was before the cell at which the notebook ended or before the last
     /// cell, and the record.
-    async fn keep_session(&mut self) -> Result<Resumption, Error> {
-        let places = &self.task.places;
-        if self.done == 0 {
-            places.forget()?;
+    async fn keep_session(&mut self, has_completed: bool) -> Result<Resumption, Error> {
+        let count = if has_completed { self.total.saturating_sub(1) } else { self.done };
+        let (Some(checkpoint), 1..) = (&self.checkpoint, count) else {
+            self.task.places.forget()?;
             return Ok(Resumption::Nothing);
-        }
+        };
         if !self.is_alive().await {
-            // The session was lost with the cell; the checkpoint goes into a fresh one.
-            *self.session = self.settings.pool.session(&session_name(self.task)).await?;
+            // The session was lost with the cell, or never opened.
+            let name = session_name(&self.task);
+            self.session = Some(self.settings.pool.session(&name).await?);
         }
-        self.session.restore(&self.checkpoint).await?;
-        self.write_session().await.map_err(|source| Error::NotKept {
-            path: places.session.clone(),
+        let session = self.session.as_ref().expect("it is open");
+        session.restore(checkpoint).await?;
+        self.write_session(session, count).await.map_err(|source| Error::NotKept {
+            path: self.task.places.session.clone(),
             source: Box::new(source),
         })?;
         Ok(Resumption::Saved)
     }
 
-    async fn write_session(&self) -> Result<(), Error> {
+    async fn write_session(&self, session: &Session, count: usize) -> Result<(), Error> {
         let Self { settings, task, .. } = self;
         task.places.forget_record()?;
-        self.session.save(&task.places.session).await?;
+        session.save(&task.places.session).await?;
         let (image, inputs) = (settings.image(), settings.input_digest());
-        task.places.write_record(&Record::of(&task.notebook, self.done, image, inputs))
+        let record = Record::of(&task.notebook, count, image, inputs, &self.traces.places);
+        task.places.write_record(&record)
     }
+}
+
+/// Returns the limits of a cell.
+fn limits_of(cell: &CodeCell, limits: &Limits) -> Limits {
+    let wall_time = cell.time_limit.unwrap_or(limits.wall_time).min(limits.wall_time);
+    Limits { wall_time, ..limits.clone() }
 }
 
 /// Interrupts or stops a cell, depending on how often the user asked.
@@ -295,7 +488,7 @@ fn end(ticket: &Ticket, heard: u32) {
     }
 }
 
-fn cell_mut(notebook: &mut Notebook, index: usize) -> &mut crate::document::CodeCell {
+fn cell_mut(notebook: &mut Notebook, index: usize) -> &mut CodeCell {
     notebook.code_mut().nth(index).expect("the cell exists")
 }
 

@@ -7,6 +7,8 @@ use hatchery::{Error, Hatchery, Job, Limits};
 use crate::document::Notebook;
 use crate::guest;
 use crate::places::Places;
+use crate::prefixes::Prefixes;
+use crate::prefixes::key::{Key, chain};
 use crate::progress::Observer;
 
 /// A notebook to run.
@@ -45,6 +47,11 @@ pub struct Settings {
     pub resumes: bool,
     /// Whether notebooks continue after cells that raise. Default: no.
     pub allows_errors: bool,
+    /// Whether copies are written, and sessions of notebooks that don't complete. Default: yes.
+    pub writes: bool,
+    /// The states after cells that notebooks take over, and to which they add theirs. Default: none,
+    /// so every cell runs. Notebooks that get folders of the host always run from their start.
+    pub prefixes: Option<Prefixes>,
     /// Who is told of the progress. Default: nobody.
     pub observer: Arc<dyn Observer>,
     /// The input files in each workspace, and a digest of their names and contents.
@@ -61,6 +68,8 @@ impl Settings {
             mounts: Job::default(),
             resumes: false,
             allows_errors: false,
+            writes: true,
+            prefixes: None,
             observer: Arc::new(()),
             inputs: Job::default(),
             input_digest: digest(&[]),
@@ -78,6 +87,27 @@ impl Settings {
             inputs = inputs.input(name, contents)?;
         }
         Ok(Self { inputs, input_digest, ..self })
+    }
+
+    /// Tells the prefixes which notebooks will run, so that they know which states several of them
+    /// need. Without it, each notebook runs all cells that no earlier command has run.
+    pub fn announce(&self, tasks: &[Task]) {
+        if let Some(prefixes) = &self.prefixes {
+            for task in tasks {
+                prefixes.shared.expect(&self.keys(task));
+            }
+        }
+    }
+
+    /// Returns the keys of the states after each of the notebook's cells, as far as these can be
+    /// shared.
+    pub(crate) fn keys(&self, task: &Task) -> Vec<Key> {
+        let has_folders = task.folders.has_folders() || self.mounts.has_folders();
+        if self.prefixes.is_none() || has_folders || self.resumes {
+            return Vec::new();
+        }
+        let limits = format!("{:?}", self.limits);
+        chain(&task.notebook, self.allows_errors, &[self.image(), &self.input_digest, &limits])
     }
 
     /// Returns the first job of a fresh session.

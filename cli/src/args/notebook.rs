@@ -3,7 +3,8 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use bytesize::ByteSize;
+use clap::{ArgAction, Args, Subcommand, ValueEnum};
 
 use super::batch::parse_workers;
 use super::image::ImageArguments;
@@ -18,6 +19,73 @@ pub(crate) enum NotebookCommand {
     /// a cell fails or Ctrl-C is pressed, the notebook ends, and its session as it was before that
     /// cell is saved beside the copy, for --resume.
     Run(Box<NotebookArguments>),
+    /// List the parameters that a notebook's cell tagged `parameters` defines: their names, types,
+    /// defaults and descriptions.
+    Parameters(Box<ParametersArguments>),
+}
+
+/// Arguments of `hatchery notebook parameters`.
+#[derive(Debug, Args)]
+pub(crate) struct ParametersArguments {
+    /// A Jupyter notebook in Python, version 4 of the format.
+    #[arg(value_name = "NOTEBOOK")]
+    pub(crate) notebook: PathBuf,
+
+    /// Print a JSON array.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Which cells are compared if they have no marker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Checked {
+    /// All of them.
+    All,
+    /// None.
+    Marked,
+}
+
+/// How progress is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NotebookProgress {
+    /// Bars on standard error, also if it isn't a terminal's.
+    Bars,
+    /// A line on standard error for each cell.
+    Lines,
+    /// An object on standard output for each step.
+    Json,
+}
+
+/// The parameters of notebooks.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Parameters")]
+pub(crate) struct ParameterArguments {
+    /// Assign a value to a parameter: `None`, `True`, `False`, a number, or text. Can be repeated.
+    /// A cell with all assignments is inserted after the cell tagged `parameters`.
+    #[arg(short = 'p', long = "parameter", num_args = 2, value_names = ["NAME", "VALUE"],
+        action = ArgAction::Append, allow_hyphen_values = true)]
+    pub(crate) values: Vec<String>,
+
+    /// Assign a text to a parameter, whatever it looks like. Can be repeated.
+    #[arg(short = 'r', long = "raw-parameter", num_args = 2, value_names = ["NAME", "TEXT"],
+        action = ArgAction::Append, allow_hyphen_values = true)]
+    pub(crate) raw: Vec<String>,
+
+    /// Assign the parameters of a mapping in YAML or JSON. Can be repeated. `-p` and `-r` come
+    /// before it.
+    #[arg(short = 'y', long = "parameters-yaml", value_name = "YAML", allow_hyphen_values = true)]
+    pub(crate) yaml: Vec<String>,
+
+    /// Assign the parameters of a file in YAML or JSON. Can be repeated. All other options come
+    /// before it.
+    #[arg(short = 'f', long = "parameters-file", value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Run each notebook with each set of parameters in a file: CSV, JSON lines, or a list or
+    /// mapping of sets in JSON or YAML. The field `@name`, or the key in a mapping, names a set and
+    /// its outputs; otherwise its number does. A set comes before all other options.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) sets: Option<PathBuf>,
 }
 
 /// Arguments of `hatchery notebook run`. The limits apply to each cell.
@@ -36,6 +104,41 @@ pub(crate) struct NotebookArguments {
     /// its earlier cells, inputs or image have changed, or if nothing was saved.
     #[arg(long)]
     pub(crate) resume: bool,
+
+    /// Run all cells. By default, a notebook that begins like one that ran before takes over the
+    /// outputs and the state of the cells they have in common, if image, inputs, limits and
+    /// parameters are the same too. A cell with the tag `fresh`, and those after it, always run, and
+    /// so do notebooks with --mount or --beside.
+    #[arg(long)]
+    pub(crate) fresh: bool,
+
+    /// Size of the states that are kept for later runs. Those that weren't used for the longest time
+    /// go first; `0` keeps and uses none.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", allow_hyphen_values = true)]
+    pub(crate) keep_states: ByteSize,
+
+    /// How to show the progress: `bars` on standard error, `lines` for each cell there, or `json`,
+    /// an object a line on standard output. Default: bars on a terminal, and a line for each
+    /// notebook.
+    #[arg(long, value_name = "HOW")]
+    pub(crate) progress: Option<NotebookProgress>,
+
+    /// Compare the outputs with those in the notebook's file, and exit with 1 if some differ: of
+    /// `all` cells, or only of those `marked` NBVAL_CHECK_OUTPUT. nbval's comments and tags are
+    /// heeded. Implies --fresh, and writes copies only into an --output-dir.
+    #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true,
+        default_missing_value = "all", conflicts_with = "resume")]
+    pub(crate) check: Option<Checked>,
+
+    /// Before comparing, replace in all outputs what the pairs of lines `regex: …` and `replace: …`
+    /// in this file say, as nbval does.
+    #[arg(long, value_name = "FILE", requires = "check")]
+    pub(crate) sanitize_with: Option<PathBuf>,
+
+    /// Write a report of the run into this file: a page with all cells and outputs, which loads
+    /// nothing and runs no script.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 
     /// Number of notebooks that run at once, or `MIN..MAX` to follow the load. Default: the number
     /// of CPUs.
@@ -61,6 +164,9 @@ pub(crate) struct NotebookArguments {
     /// name of the folder. Can be repeated.
     #[arg(long, value_name = "HOST[=PATH]")]
     pub(crate) mount: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) parameters: ParameterArguments,
 
     // Last: in the help, their headings apply to everything that follows.
     #[command(flatten)]

@@ -116,3 +116,35 @@ fn a_resumed_notebook_has_its_tasks_and_results() {
     let copy = folder.path().join("a.executed.ipynb");
     assert_eq!(cells(&copy)[3]["outputs"], json!([result(4, &["('slept', 'own', 42, True)"])]));
 }
+
+/// IPython's own modules use the notebook's shell. `ipython.txt` has its wheels from PyPI, without
+/// `psutil`, which is compiled, and which it imports only where it is used.
+#[test]
+fn a_real_ipython_in_the_image_shows_through_the_notebook() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = [
+        "import IPython\nfrom IPython.display import HTML, Markdown, clear_output\n\
+         IPython.version_info[0] >= 9, '__file__' in vars(IPython)",
+        "handle = IPython.display.display('one', display_id='here')\nHTML('<b>')",
+        "handle.update('two')\nIPython.get_ipython() is get_ipython()",
+        "print('gone')\nclear_output()\nIPython.display.display(Markdown('*m*'))",
+        "from IPython.core.interactiveshell import InteractiveShell\n\
+         InteractiveShell.ast_node_interactivity = 'all'",
+        "1\n2",
+    ];
+    let path = write(folder.path(), "a.ipynb", &sources);
+    let requirements = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/notebooks/ipython.txt");
+    let output = run_notebook(&path, &["--requirements", requirements, "--timeout", "2m"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let copy = folder.path().join("a.executed.ipynb");
+    check_schema(&copy);
+    let cells = cells(&copy);
+    let outputs = |number: usize| &cells[number - 1]["outputs"];
+    assert_eq!(*outputs(1), json!([result(1, &["(True, True)"])]));
+    assert_eq!(outputs(2)[0]["data"]["text/plain"], json!(["'two'"]));
+    assert_eq!(outputs(2)[1]["data"]["text/html"], json!(["<b>"]));
+    assert_eq!(*outputs(3), json!([result(3, &["True"])]));
+    assert_eq!(outputs(4).as_array().unwrap().len(), 1);
+    assert_eq!(outputs(4)[0]["data"]["text/markdown"], json!(["*m*"]));
+    assert_eq!(*outputs(6), json!([result(6, &["1"]), result(6, &["2"])]));
+}

@@ -288,6 +288,14 @@ fn said_up_to(word: &str, stderr: &mut impl BufRead) -> String {
     said
 }
 
+/// Puts a folder where a running notebook writes its copy after each cell.
+fn put_folder(path: &Path) {
+    while fs::create_dir(path).is_err() {
+        // It has been written; if it is about to be, the folder is in its way.
+        fs::remove_file(path).unwrap();
+    }
+}
+
 #[test]
 fn every_failed_write_is_reported_and_the_first_decides_the_exit() {
     let folder = tempfile::tempdir().unwrap();
@@ -302,7 +310,7 @@ fn every_failed_write_is_reported_and_the_first_decides_the_exit() {
     let mut said = said_up_to("cell 2 of 3", &mut stderr);
     // Folders take the places of these files.
     for name in ["a.executed.ipynb", "a.executed.resume.json"] {
-        fs::create_dir(folder.path().join(name)).unwrap();
+        put_folder(&folder.path().join(name));
     }
     interrupt(child.id());
     stderr.read_to_string(&mut said).unwrap();
@@ -336,7 +344,7 @@ fn a_copy_that_could_not_be_written_is_written_by_resuming() {
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut said = said_up_to("cell 2 of 2", &mut stderr);
     let copy = folder.path().join("a.executed.ipynb");
-    fs::create_dir(&copy).unwrap();
+    put_folder(&copy);
     fs::write(shared.join("go"), "").unwrap();
     stderr.read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(125), "{said}");

@@ -1,9 +1,14 @@
 //! One cell of a notebook.
 
+use std::time::Duration;
+
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+/// What the tag that limits a cell's time begins with.
+const TIME_LIMIT: &str = "timeout=";
 
 /// A JSON object with its fields in their order.
 pub(super) type Fields = IndexMap<String, Box<RawValue>>;
@@ -16,6 +21,9 @@ pub(super) enum Field<'a> {
     Cells(&'a [Cell]),
     Count(Option<usize>),
     Outputs(&'a [Value]),
+    Fields(IndexMap<&'a str, Field<'a>>),
+    Values(&'a IndexMap<String, Value>),
+    Value(Value),
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -35,10 +43,19 @@ pub struct CodeCell {
     pub source: String,
     /// The tags in the cell's metadata.
     pub tags: Vec<String>,
+    /// The most time that it may take: the tag `timeout=…`, such as `timeout=10s`. It lowers the
+    /// limit of the command, and can't raise it.
+    pub time_limit: Option<Duration>,
     /// The count under which it ran, if it did.
     pub execution_count: Option<usize>,
     /// Its outputs, as nbformat has them. Empty until it runs.
     pub outputs: Vec<Value>,
+    /// The outputs that are in the notebook's file.
+    pub recorded: Vec<Value>,
+    /// Whether the cell has an execution count in the notebook's file.
+    pub was_run: bool,
+    /// Whether it isn't in the notebook's file, so that its fields have no indentation.
+    is_new: bool,
 }
 
 impl Cell {
@@ -49,31 +66,126 @@ impl Cell {
         if kind != "code" {
             return Ok(Self::Other(raw));
         }
-        let source = match parsed(&fields, "source") {
-            Some(Value::String(text)) => text,
-            Some(Value::Array(lines)) if lines.iter().all(Value::is_string) => {
-                lines.iter().filter_map(Value::as_str).collect()
-            }
-            _ => return Err("its `source` is neither a string nor an array of strings".to_owned()),
-        };
-        let metadata: Value = parsed(&fields, "metadata").unwrap_or_default();
-        let tags = metadata["tags"].as_array().into_iter().flatten();
-        let tags: Vec<String> = tags.filter_map(|tag| tag.as_str().map(str::to_owned)).collect();
+        let source = source_of(&fields)
+            .ok_or("its `source` is neither a string nor an array of strings".to_owned())?;
+        let tags = tags(&fields);
         let is_run = !source.trim().is_empty() && !tags.iter().any(|tag| tag == "skip-execution");
         if !is_run {
             return Ok(Self::Other(raw));
         }
+        let time_limit = tags.iter().find_map(|tag| tag.strip_prefix(TIME_LIMIT));
+        let time_limit = time_limit.map(|text| {
+            let problem = format!(
+                "its tag `{TIME_LIMIT}{text}` names no time; write one such as `timeout=10s`"
+            );
+            time(text).ok_or(problem)
+        });
+        let time_limit = time_limit.transpose()?;
+        let recorded = parsed(&fields, "outputs").unwrap_or_default();
+        let was_run = parsed::<u64>(&fields, "execution_count").is_some();
         Ok(Self::Code(CodeCell {
             fields,
+            recorded,
+            was_run,
             source,
             tags,
+            time_limit,
             execution_count: None,
             outputs: Vec::new(),
+            is_new: false,
         }))
     }
 }
 
+/// A cell as a reader sees it.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) is_code: bool,
+    pub(crate) source: String,
+    pub(crate) count: Option<usize>,
+    pub(crate) outputs: Vec<Value>,
+}
+
+impl Cell {
+    pub(super) fn view(&self) -> View {
+        match self {
+            Self::Code(cell) => View {
+                is_code: true,
+                source: cell.source.clone(),
+                count: cell.execution_count,
+                outputs: cell.outputs.clone(),
+            },
+            Self::Other(raw) => {
+                let fields: Fields = serde_json::from_str(raw.get()).unwrap_or_default();
+                View {
+                    is_code: parsed::<String>(&fields, "cell_type").as_deref() == Some("code"),
+                    source: source_of(&fields).unwrap_or_default(),
+                    count: None,
+                    outputs: parsed(&fields, "outputs").unwrap_or_default(),
+                }
+            }
+        }
+    }
+
+    /// Returns whether the cell has this tag.
+    pub(super) fn has_tag(&self, name: &str) -> bool {
+        match self {
+            Self::Code(cell) => cell.has_tag(name),
+            Self::Other(raw) => {
+                let fields: Fields = serde_json::from_str(raw.get()).unwrap_or_default();
+                tags(&fields).iter().any(|tag| tag == name)
+            }
+        }
+    }
+
+    pub(super) fn has_id(&self, id: &str) -> bool {
+        match self {
+            Self::Code(cell) => id_of(&cell.fields).as_deref() == Some(id),
+            Self::Other(raw) => {
+                let fields: Fields = serde_json::from_str(raw.get()).unwrap_or_default();
+                id_of(&fields).as_deref() == Some(id)
+            }
+        }
+    }
+}
+
 impl CodeCell {
+    /// Creates a cell that isn't in the notebook's file.
+    pub(super) fn injected(source: &str, tag: &str, id: Option<String>) -> Self {
+        let lines = Value::from_iter(source.split_inclusive('\n'));
+        let mut fields = Fields::new();
+        let new = [
+            ("cell_type", Some(Value::from("code"))),
+            ("execution_count", Some(Value::Null)),
+            ("id", id.map(Value::from)),
+            ("metadata", Some(json!({ "tags": [tag] }))),
+            ("outputs", Some(json!([]))),
+            ("source", Some(lines)),
+        ];
+        for (name, value) in new {
+            let raw = value.and_then(|value| serde_json::value::to_raw_value(&value).ok());
+            fields.extend(raw.map(|raw| (name.to_owned(), raw)));
+        }
+        Self {
+            fields,
+            source: source.to_owned(),
+            tags: vec![tag.to_owned()],
+            time_limit: None,
+            execution_count: None,
+            outputs: Vec::new(),
+            recorded: Vec::new(),
+            was_run: false,
+            is_new: true,
+        }
+    }
+
+    /// Returns the cell as it is in the file, to be left out.
+    pub(super) fn unchanged(&self) -> Cell {
+        let kept = self.fields.iter().map(|(name, value)| (name, Field::Kept(value)));
+        let raw = serde_json::value::to_raw_value(&kept.collect::<IndexMap<_, _>>());
+        Cell::Other(raw.expect("raw JSON always serializes"))
+    }
+
     /// Returns whether the cell has this tag.
     pub fn has_tag(&self, name: &str) -> bool {
         self.tags.iter().any(|tag| tag == name)
@@ -90,8 +202,59 @@ impl Serialize for CodeCell {
         // Both are required, but a file that Jupyter didn't write may lack them.
         let count = ("execution_count", Field::Count(self.execution_count));
         let outputs = ("outputs", Field::Outputs(&self.outputs));
-        written(&self.fields, [count, outputs]).serialize(serializer)
+        let fields = written(&self.fields, [count, outputs]);
+        if self.is_new {
+            let parsed = |(name, field)| match field {
+                Field::Kept(raw) => {
+                    (name, serde_json::from_str(raw.get()).map_or(Field::Kept(raw), Field::Value))
+                }
+                field => (name, field),
+            };
+            return fields
+                .into_iter()
+                .map(parsed)
+                .collect::<IndexMap<_, _>>()
+                .serialize(serializer);
+        }
+        fields.serialize(serializer)
     }
+}
+
+/// Returns the source of a cell, which is a text or an array of lines.
+fn source_of(fields: &Fields) -> Option<String> {
+    match parsed(fields, "source")? {
+        Value::String(text) => Some(text),
+        Value::Array(lines) if lines.iter().all(Value::is_string) => {
+            Some(lines.iter().filter_map(Value::as_str).collect())
+        }
+        _ => None,
+    }
+}
+
+/// Reads a time above zero: a number and its unit, `ms`, `s`, `m` or `h`.
+fn time(text: &str) -> Option<Duration> {
+    let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    let time = Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?;
+    (!time.is_zero()).then_some(time)
+}
+
+/// Returns the tags of a cell.
+fn tags(fields: &Fields) -> Vec<String> {
+    let metadata: Value = parsed(fields, "metadata").unwrap_or_default();
+    let tags = metadata["tags"].as_array().into_iter().flatten();
+    tags.filter_map(|tag| tag.as_str().map(str::to_owned)).collect()
+}
+
+fn id_of(fields: &Fields) -> Option<String> {
+    parsed(fields, "id")
 }
 
 /// Parses a field, if it exists and has that type.
@@ -106,4 +269,21 @@ pub(super) fn written<'a>(
 ) -> IndexMap<&'a str, Field<'a>> {
     let kept = fields.iter().map(|(name, value)| (name.as_str(), Field::Kept(value)));
     kept.chain(new).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        for (text, expected) in
+            [("10s", 10_000), ("250ms", 250), ("1.5m", 90_000), ("1h", 3_600_000)]
+        {
+            assert_eq!(time(text), Some(Duration::from_millis(expected)), "{text}");
+        }
+        for text in ["", "10", "s", "0s", "-1s", "1.2.3s", "1d", "1 s", "9e99h"] {
+            assert_eq!(time(text), None, "{text}");
+        }
+    }
 }

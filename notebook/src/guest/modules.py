@@ -1,5 +1,6 @@
 """Stand-ins for the IPython modules that programs import, unless the image has the real ones."""
 
+import importlib.util
 import sys
 from importlib.machinery import ModuleSpec
 
@@ -8,6 +9,8 @@ from hatchery_notebook import shell as shells
 
 # Libraries ask for it: the version whose interface this follows.
 VERSION = (9, 0, 0, "")
+# The module of a real IPython that has its shell.
+REAL = "IPython.core.interactiveshell"
 SHOWING = (
     showing.display, showing.update_display, showing.clear_output, showing.DisplayHandle,
     showing.publish_display_data,
@@ -158,9 +161,59 @@ class Finder:
         FILLERS.get(module.__name__, lambda module: None)(module)
 
 
+class Missing:
+    """Says why `ipywidgets` isn't there. Registered last, as the finder above."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "ipywidgets":
+            raise ModuleNotFoundError(
+                "No module named 'ipywidgets': a widget needs a browser that talks to the notebook "
+                "while it runs; call what the widget would call, or make its value a parameter",
+                name=name,
+            )
+
+
+class Adopting:
+    """Makes a real IPython in the image use the notebook's shell: what its `display` shows, and what
+    its `get_ipython` returns. Registered first, to see the module when it is imported."""
+
+    is_looking = False
+
+    def find_spec(self, name, path=None, target=None):
+        if name != REAL or self.is_looking:
+            return None
+        self.is_looking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.is_looking = False
+        if spec is not None and spec.loader is not None and not isinstance(spec.loader, Finder):
+            run = spec.loader.exec_module
+
+            def run_and_adopt(module):
+                run(module)
+                # Some loaders are shared by many modules.
+                if module.__name__ == REAL:
+                    adopt(module)
+
+            spec.loader.exec_module = run_and_adopt
+        return spec
+
+
+def adopt(module):
+    real = module.InteractiveShell
+    real.initialized = classmethod(lambda kind: True)
+    real.instance = classmethod(lambda kind, *arguments, **options: shells.get_ipython())
+    shells.real_class = real
+
+
 def is_ours(name):
     return isinstance(getattr(sys.modules.get(name), "__loader__", None), Finder)
 
 
 def install():
-    sys.meta_path.append(Finder())
+    sys.meta_path.insert(0, Adopting())
+    sys.meta_path += [Finder(), Missing()]
+    # It may be in the image already.
+    if REAL in sys.modules:
+        adopt(sys.modules[REAL])

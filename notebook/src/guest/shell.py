@@ -58,6 +58,18 @@ class ExecutionResult:
             raise self.error_before_exec or self.error_in_exec
 
 
+class DisplayPublisher:
+    """Publishes displays for a real IPython, whose `display` and `clear_output` ask for it."""
+
+    is_publishing = False
+
+    def publish(self, data, metadata=None, source=None, **options):
+        showing.publish_display_data(data, metadata, **options)
+
+    def clear_output(self, wait=False):
+        showing.clear_output(wait)
+
+
 class InteractiveShell:
     """An IPython shell, as far as a sandbox has use for one."""
 
@@ -68,7 +80,7 @@ class InteractiveShell:
     def __init__(self):
         self.config = {}
         self.events = Events()
-        self.display_formatter = DisplayFormatter()
+        self.display_formatter, self.display_pub = DisplayFormatter(), DisplayPublisher()
         self.figures = Figures()
         self.figures.register(self.display_formatter.formatters)
         self.ast_transformers = []
@@ -145,8 +157,12 @@ class InteractiveShell:
         tree = parse(source, filename)
         for transformer in self.ast_transformers:
             tree = ast.fix_missing_locations(transformer.visit(tree))
-        magics.check_interactivity(self.ast_node_interactivity)
-        run_shown(tree, filename, self.ast_node_interactivity)
+        # Programs set it on the class, which may be that of a real IPython.
+        interactivity = getattr(real_class, "ast_node_interactivity", None)
+        if not isinstance(interactivity, str):
+            interactivity = self.ast_node_interactivity
+        magics.check_interactivity(interactivity)
+        run_shown(tree, filename, interactivity)
 
     def run_cell(self, raw_cell, store_history=False, silent=False, **options):
         """Runs a source from within a cell."""
@@ -297,6 +313,8 @@ class ZMQInteractiveShell(InteractiveShell):
 InteractiveShell.__module__ = "IPython.core.interactiveshell"
 ZMQInteractiveShell.__module__ = "ipykernel.zmqshell"
 shell = None
+# The shell's class of a real IPython, if a program has imported one.
+real_class = None
 
 
 def get_ipython():

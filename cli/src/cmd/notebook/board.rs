@@ -1,14 +1,16 @@
 //! Shows the progress of notebooks: on a terminal a bar for each running one, elsewhere a line for
-//! each as it ends, and with `--verbose` a line for each cell.
+//! each as it ends, and if asked for a line for each cell, or JSON.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use ::notebook::{Observer, Progress};
+use ::notebook::{End, Observer, Progress, Report};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
 
+use crate::args::NotebookProgress;
 use crate::terminal;
 
 /// How often the elapsed time is updated.
@@ -21,6 +23,8 @@ pub(super) struct Board {
     names: Vec<String>,
     /// `None` without a terminal, or with `--quiet`.
     lines: Option<&'static MultiProgress>,
+    tells_cells: bool,
+    is_json: bool,
     /// The running notebooks.
     running: Mutex<BTreeMap<usize, Line>>,
 }
@@ -33,10 +37,42 @@ struct Line {
 }
 
 impl Board {
-    pub(super) fn new(names: Vec<String>) -> Self {
-        let is_shown = std::io::stderr().is_terminal() && !terminal::is_quiet();
-        let lines = is_shown.then(terminal::bars);
-        Self { names, lines, running: Mutex::default() }
+    pub(super) fn new(names: Vec<String>, form: Option<NotebookProgress>) -> Self {
+        let is_shown = match form {
+            Some(form) => form == NotebookProgress::Bars,
+            None => std::io::stderr().is_terminal() && !terminal::is_quiet(),
+        };
+        Self {
+            names,
+            lines: is_shown.then(terminal::bars),
+            tells_cells: form == Some(NotebookProgress::Lines) || terminal::is_verbose(),
+            is_json: form == Some(NotebookProgress::Json),
+            running: Mutex::default(),
+        }
+    }
+
+    /// Tells that a notebook has ended.
+    pub(super) fn ended(&self, notebook: usize, report: &Report) {
+        let (end, cell) = match &report.end {
+            End::Completed => ("completed", None),
+            End::Failed { cell, .. } => ("failed", Some(*cell)),
+            End::Interrupted { cell } => ("interrupted", Some(*cell)),
+            End::Broken { cell } => ("broken", Some(*cell)),
+            End::NotStarted => ("not_started", None),
+            _ => ("no_session", None),
+        };
+        self.tell_json(json!({
+            "event": "ended", "notebook": self.names[notebook], "end": end, "cell": cell,
+            "taken_over": report.taken_over, "allowed_errors": report.allowed_errors,
+            "is_written": report.is_written,
+        }));
+    }
+
+    fn tell_json(&self, event: Value) {
+        if self.is_json {
+            // A reader that is gone is no reason to stop the notebooks.
+            let _ = terminal::print(crate::escapes::in_json(&event.to_string()));
+        }
     }
 
     fn begin(&self, name: &str, total: usize) -> Line {
@@ -50,35 +86,77 @@ impl Board {
         });
         Line { total, bar }
     }
-}
 
-impl Observer for Board {
-    fn progress(&self, notebook: usize, step: &Progress) {
+    /// Tells users what they can't see otherwise.
+    fn tell(&self, notebook: usize, step: &Progress) {
         let name = &self.names[notebook];
         let mut running = self.running.lock().expect("no holder panics");
+        let total = running.get(&notebook).map_or(0, |line| line.total);
+        let reach = |position: usize| {
+            if let Some(Line { bar: Some(bar), .. }) = running.get(&notebook) {
+                bar.set_position(position as u64);
+            }
+        };
         match step {
             Progress::NotResumed { why } => {
                 terminal::note(format_args!("{name}: running from its start, since {why}"));
             }
-            Progress::Started { total, done } => {
+            Progress::Started { total } => {
                 running.insert(notebook, self.begin(name, *total));
-                if *done > 0 {
-                    let next = done + 1;
-                    terminal::note(format_args!("{name}: resuming at cell {next} of {total}"));
+            }
+            Progress::Resumed { done } => {
+                reach(*done);
+                let next = done + 1;
+                terminal::note(format_args!("{name}: resuming at cell {next} of {total}"));
+            }
+            Progress::TakenOver { first, last, of_this_command } => {
+                reach(*last);
+                let cells = match (first, last) {
+                    (1, last) if *last == total => format!("all {total} cells"),
+                    (first, last) if first == last => format!("cell {first} of {total}"),
+                    (first, last) => format!("cells {first} to {last} of {total}"),
+                };
+                match of_this_command {
+                    true if self.tells_cells => {
+                        terminal::note(format_args!("{name}: {cells} as in another notebook"));
+                    }
+                    true => {}
+                    false => terminal::note(format_args!(
+                        "{name}: {cells} taken over from an earlier run; --fresh runs them again"
+                    )),
                 }
             }
             Progress::Cell { number } => {
-                let Some(Line { total, bar }) = running.get(&notebook) else { return };
-                if let Some(bar) = bar {
-                    bar.set_position(*number as u64 - 1);
-                }
-                if terminal::is_verbose() {
+                reach(number - 1);
+                if self.tells_cells {
                     terminal::note(format_args!("{name}: cell {number} of {total}"));
                 }
             }
             Progress::Ended => drop(running.remove(&notebook)),
             _ => {}
         }
+    }
+}
+
+impl Observer for Board {
+    fn progress(&self, notebook: usize, step: &Progress) {
+        self.tell(notebook, step);
+        let mut event = match step {
+            Progress::Started { total } => json!({ "event": "started", "cells": total }),
+            Progress::Resumed { done } => json!({ "event": "resumed", "done": done }),
+            Progress::TakenOver { first, last, of_this_command } => json!({
+                "event": "taken_over", "first": first, "last": last,
+                "of_this_command": of_this_command,
+            }),
+            Progress::Cell { number } => json!({ "event": "cell_started", "cell": number }),
+            Progress::CellEnded { number, took, failed } => json!({
+                "event": "cell_ended", "cell": number, "seconds": took.as_secs_f64(),
+                "failed": failed,
+            }),
+            _ => return,
+        };
+        event["notebook"] = Value::from(self.names[notebook].as_str());
+        self.tell_json(event);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ::notebook::{End, Error, Problem, Report, Resumption};
+use ::notebook::{Difference, End, Error, Problem, Report, Resumption};
 use hatchery::error::chain;
 use hatchery::files::ChangedFile;
 
@@ -26,7 +26,12 @@ pub(super) struct Told {
 impl Told {
     /// Reports how the notebook with `total` cells ended, and writes the files of its cells. Returns
     /// the exit.
-    pub(super) fn conclude(&self, report: &Report, total: usize) -> Exit {
+    pub(super) fn conclude(
+        &self,
+        report: &Report,
+        total: usize,
+        differences: Option<&[Difference]>,
+    ) -> Exit {
         let name = &self.name;
         for error in &report.errors {
             terminal::error(format_args!("{name}: {}", chain(error)));
@@ -38,7 +43,9 @@ impl Told {
                 return Exit::Interrupted;
             }
             End::NoSession => return of_errors.unwrap_or(Exit::Sandbox),
-            End::Completed if report.is_written => (String::new(), Exit::Success),
+            End::Completed if report.is_written || differences.is_some() => {
+                (String::new(), Exit::Success)
+            }
             End::Completed => ("all cells ran".to_owned(), Exit::Sandbox),
             End::Failed { cell, problem, is_of_sandbox } => {
                 let exit = if *is_of_sandbox { Exit::Sandbox } else { Exit::Failed };
@@ -52,9 +59,15 @@ impl Told {
         };
         let are_kept = self.keep_files(&report.files);
         let outputs = match report.is_written {
+            false if differences.is_some() => "no outputs are written".to_owned(),
             true => format!("outputs in {}", self.copy.display()),
             false => "its outputs are not written".to_owned(),
         };
+        if exit == Exit::Success
+            && let Some(differences) = differences
+        {
+            return self.tell_differences(differences, total);
+        }
         if exit == Exit::Success {
             let errors = match report.allowed_errors {
                 0 => String::new(),
@@ -78,6 +91,24 @@ impl Told {
         }
     }
 
+    /// Tells how the outputs differ from those in the file.
+    fn tell_differences(&self, differences: &[Difference], total: usize) -> Exit {
+        let name = &self.name;
+        if differences.is_empty() {
+            terminal::note(format_args!(
+                "{name}: completed, with the outputs that are in the file"
+            ));
+            return Exit::Success;
+        }
+        for difference in differences {
+            terminal::error(format_args!("{name}: {}", described(difference)));
+        }
+        let cells = if differences.len() == 1 { "cell differs" } else { "cells differ" };
+        let count = differences.len();
+        terminal::error(format_args!("{name}: {count} of {total} {cells} from the file"));
+        Exit::Failed
+    }
+
     /// Writes the files that the cells created, or notes that there are some. Returns whether every
     /// file that should be written was.
     fn keep_files(&self, files: &[ChangedFile]) -> bool {
@@ -98,6 +129,13 @@ impl Told {
         }
         problems.is_empty()
     }
+}
+
+/// Describes a difference, harmless for a terminal also from a file.
+pub(super) fn described(difference: &Difference) -> String {
+    let Difference { cell, field, lines, .. } = difference;
+    let (field, lines) = (harmless(field), harmless(&lines.join("\n")));
+    format!("cell {cell} differs in {field}; - is the file, + this run:\n{lines}")
 }
 
 /// Returns a problem in one line, harmless for a terminal also from a file.
@@ -128,13 +166,20 @@ pub(super) struct Tally {
     interrupted: usize,
     /// Cells that raised and were allowed to.
     allowed_errors: usize,
+    /// Cells that were taken over.
+    taken_over: usize,
     /// The exit of a notebook that failed because of the sandbox or the machine.
     broken: Option<Exit>,
 }
 
 impl Tally {
-    pub(super) fn add(&mut self, exit: Exit, allowed_errors: usize) {
-        self.allowed_errors += allowed_errors;
+    pub(super) fn add(&mut self, exit: Exit, report: &Report) {
+        self.allowed_errors += report.allowed_errors;
+        self.taken_over += report.taken_over;
+        self.count_exit(exit);
+    }
+
+    fn count_exit(&mut self, exit: Exit) {
         match exit {
             Exit::Success => self.completed += 1,
             Exit::Interrupted => self.interrupted += 1,
@@ -171,6 +216,10 @@ impl std::fmt::Display for Tally {
         if self.allowed_errors > 0 {
             write!(formatter, "; {}", allowed(self.allowed_errors))?;
         }
+        if self.taken_over > 0 {
+            let cells = if self.taken_over == 1 { "cell was" } else { "cells were" };
+            write!(formatter, "; {} {cells} taken over", self.taken_over)?;
+        }
         Ok(())
     }
 }
@@ -188,7 +237,7 @@ mod tests {
             (&[Exit::Sandbox, Exit::Interrupted], Exit::Interrupted),
         ] {
             let mut tally = Tally::default();
-            exits.iter().for_each(|exit| tally.add(*exit, 0));
+            exits.iter().for_each(|exit| tally.count_exit(*exit));
             assert_eq!((tally.exit(), tally.count()), (expected, exits.len()));
         }
         let tally = Tally { completed: 2, failed: 1, ..Tally::default() };
