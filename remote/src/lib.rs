@@ -1,2 +1,4 @@
 //! Pools on many machines, which take their jobs from NATS JetStream.
 #![forbid(unsafe_code)]
+
+pub mod policy;
