@@ -12,6 +12,7 @@ pub(crate) use self::image::{
 };
 pub(crate) use self::limits::LimitArguments;
 pub(crate) use self::mcp::McpArguments;
+pub(crate) use self::merge::MergeArguments;
 pub(crate) use self::notebook::{NotebookArguments, NotebookCommand};
 use self::python::PythonArgument;
 pub(crate) use self::serve::ServeArguments;
@@ -27,6 +28,7 @@ mod conduct;
 mod image;
 mod limits;
 mod mcp;
+mod merge;
 mod notebook;
 pub(crate) mod python;
 mod serve;
@@ -60,6 +62,12 @@ pub(crate) enum Command {
     Run(Box<RunArguments>),
     /// Run many programs: one JSON object per line in, one per line out.
     Batch(Box<BatchArguments>),
+    /// Put the results of the shards of a batch together, and say which are missing.
+    ///
+    /// The results are in the order of the lines, as of one `hatchery batch --ordered`. A part of
+    /// another batch or of another number of shards is refused, and so are two results of one line.
+    /// Exit codes are those of the batch, and 3 if results are missing.
+    BatchMerge(MergeArguments),
     /// Share one pool among processes: over standard input and output, a Unix socket, or HTTP.
     Serve(Box<ServeArguments>),
     /// Watch a batch that was started with `--metrics`, or a server over HTTP, live in the terminal.
@@ -108,6 +116,7 @@ impl Command {
     pub(crate) fn prints_results(&self) -> bool {
         match self {
             Self::Batch(arguments) => arguments.out.is_none(),
+            Self::BatchMerge(arguments) => arguments.out.is_none(),
             Self::Notebook { .. } => false,
             Self::Serve(arguments) => arguments.stdio,
             _ => true,

@@ -23,6 +23,7 @@ mod monitor;
 mod output;
 mod pool;
 mod progress;
+mod shard;
 mod signals;
 mod stdout;
 mod terminal;
@@ -65,6 +66,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Run(arguments) => cmd::run::run(*arguments).await,
         Command::Batch(arguments) => cmd::batch::run(*arguments).await,
+        Command::BatchMerge(arguments) => cmd::batch::merge(arguments).await,
         Command::Serve(arguments) => cmd::serve::run(*arguments).await,
         #[cfg(feature = "monitor")]
         Command::Top(arguments) => cmd::top::run(arguments).await,

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use super::conduct::ConductArguments;
 use super::image::ImageArguments;
 use super::limits::LimitArguments;
+use crate::shard::Shard;
 
 /// Upper bound of `--workers`. More interpreters than this don't help.
 const MOST_WORKERS: u16 = 1024;
@@ -47,6 +48,12 @@ pub(crate) struct BatchArguments {
     /// changed are run again.
     #[arg(long, requires = "out")]
     pub(crate) resume: bool,
+
+    /// Run shard K of N, counted from 1: the lines whose digest falls to it, so that N processes,
+    /// on one machine or many, run each line once. `hatchery batch-merge` puts their results
+    /// together.
+    #[arg(long, value_name = "K/N")]
+    pub(crate) shard: Option<Shard>,
 
     /// Write results in the order of the lines, not as jobs end. Results behind a slow job wait in
     /// memory; once 64 per worker, or 64 MiB, are waiting, no further line is started.

@@ -22,6 +22,7 @@ use crate::lines::Lines;
 use crate::monitor::Monitor;
 use crate::output::OutputFolder;
 use crate::pool::start_pool;
+use crate::shard::Shard;
 use crate::threads::cpus;
 use crate::{inputs, signals, terminal};
 
@@ -30,6 +31,7 @@ use self::earlier::Earlier;
 use self::folders::Folders;
 use self::ids::Ids;
 use self::line::{BadLine, Request, Shared};
+pub(crate) use self::merge::merge;
 use self::progress::Progress;
 use self::requests::Requests;
 use self::results::{Ending, Kept, Report, Results, Sink, Tally, line_of};
@@ -41,6 +43,8 @@ mod earlier;
 mod folders;
 mod ids;
 mod line;
+mod merge;
+mod parts;
 mod progress;
 mod requests;
 mod results;
@@ -95,13 +99,14 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         folders: Folders::default(),
         ids: Ids::default(),
         earlier,
-        requests: Requests::new(lines, shared, workers),
+        requests: Requests::new(lines, shared, workers, arguments.shard),
+        shard: arguments.shard,
         results: Results::new(sink, arguments.ordered),
         jobs: JoinSet::new(),
         bytes_ahead: 0,
         place: 0,
         tally: Tally::default(),
-        progress: Progress::begin(arguments.progress, &arguments.jobs, arguments.out.is_some()),
+        progress: Progress::begin(&arguments),
     };
     let tally = tokio::select! {
         tally = batch.drive() => tally?,
@@ -115,20 +120,25 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         }
     };
     hatchery.drain().await;
-    let Tally { malformed, earlier, .. } = tally;
+    Ok(summary(&tally))
+}
+
+/// Says how many lines ended how, and returns the exit code.
+fn summary(tally: &Tally) -> Exit {
     let (succeeded, failed) = (tally.succeeded(), tally.unsuccessful());
-    let before = match earlier {
+    let malformed = tally.malformed;
+    let before = match tally.earlier {
         0 => String::new(),
         count => format!("; {count} of these from an earlier run"),
     };
     terminal::note(format_args!(
         "{succeeded} succeeded, {failed} did not, {malformed} lines were invalid{before}"
     ));
-    Ok(match (malformed, failed) {
+    match (malformed, failed) {
         (1.., _) => Exit::Usage,
         (0, 1..) => Exit::Failed,
         (0, 0) => Exit::Success,
-    })
+    }
 }
 
 /// Opens the folders that keep what lines produce.
@@ -197,7 +207,7 @@ async fn create(arguments: &BatchArguments) -> anyhow::Result<(Sink, Earlier)> {
         return Err(UsageError(text).into());
     }
     if arguments.resume {
-        let (earlier, file) = earlier::resume(path)?;
+        let (earlier, file) = earlier::resume(path, arguments.shard)?;
         return Ok((Sink::File(file), earlier));
     }
     let unwritable = || UsageError(format!("can't write `{}`", path.display()));
@@ -227,6 +237,7 @@ struct Batch {
     ids: Ids,
     earlier: Earlier,
     requests: Requests,
+    shard: Option<Shard>,
     results: Results,
     jobs: JoinSet<anyhow::Result<Ended>>,
     bytes_ahead: usize,
@@ -295,7 +306,8 @@ impl Batch {
                 self.tally.malformed += 1;
                 self.ids.add(&bad.id, number);
                 let place = self.next_place();
-                return self.results.put(place, line_of(&bad.result(number))).await;
+                let result = line_of(bad.result(number), self.shard);
+                return self.results.put(place, result).await;
             }
         };
         let Request { id, digest, job, deadline, bytes } = request;
@@ -310,7 +322,8 @@ impl Batch {
         }
         let place = self.next_place();
         let outcome = self.attempts.outcome(job, deadline);
-        let report = Report { id, digest, has_contents: self.has_contents, kept, folder };
+        let (has_contents, shard) = (self.has_contents, self.shard);
+        let report = Report { id, digest, shard, has_contents, kept, folder };
         self.bytes_ahead += bytes;
         self.jobs.spawn(async move {
             let (result, ending) = report.line(outcome.await).await?;

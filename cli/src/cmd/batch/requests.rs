@@ -12,6 +12,7 @@ use super::attempts::{PAUSE, TRIES_ALONE};
 use super::clock::sleep;
 use super::line::{self, BadLine, NoRequest, Request, Shared};
 use crate::lines::Lines;
+use crate::shard::Shard;
 
 type Parsed = Result<Option<Request>, NoRequest>;
 /// Parses the line of this number; the flag says whether it is ahead of what the workers need.
@@ -22,16 +23,18 @@ pub(super) struct Requests {
     lines: Lines,
     parse: Arc<Parse>,
     workers: usize,
+    /// The shard whose lines are returned; without one, all are.
+    shard: Option<Shard>,
     /// The last line read, until it is returned. Kept here, so that dropping `next` loses nothing.
     present: Option<Arc<[u8]>>,
     parsing: Option<JoinHandle<Parsed>>,
 }
 
 impl Requests {
-    pub(super) fn new(lines: Lines, shared: Shared, workers: usize) -> Self {
+    pub(super) fn new(lines: Lines, shared: Shared, workers: usize, shard: Option<Shard>) -> Self {
         let parse =
             move |line: &[u8], number, is_ahead| line::parse(line, number, is_ahead, &shared);
-        Self { lines, parse: Arc::new(parse), workers, present: None, parsing: None }
+        Self { lines, parse: Arc::new(parse), workers, shard, present: None, parsing: None }
     }
 
     /// Returns the number of the last returned line, from 1.
@@ -52,7 +55,11 @@ impl Requests {
             let line = match &self.present {
                 Some(line) => Arc::clone(line),
                 None => match self.lines.next().await.context("can't read jobs")? {
+                    Some(Ok(line)) if self.shard.is_some_and(|shard| !shard.has(&line)) => continue,
                     Some(Ok(line)) => Arc::clone(self.present.insert(line.into())),
+                    Some(Err(_)) if self.shard.is_some_and(|shard| self.is_beyond(shard)) => {
+                        continue;
+                    }
                     Some(Err(too_long)) => {
                         let problem = format!("the line is {too_long}");
                         return Ok(Some(Err(BadLine { id: self.number().into(), problem })));
@@ -84,6 +91,11 @@ impl Requests {
         }
     }
 
+    /// Returns whether the present line, which is too long, belongs to another shard.
+    fn is_beyond(&self, shard: Shard) -> bool {
+        Shard::of_too_long(self.number(), shard.count) != shard
+    }
+
     async fn parsed(&mut self, line: Arc<[u8]>, is_ahead: bool) -> anyhow::Result<Parsed> {
         let parsing = self.parsing.get_or_insert_with(|| {
             let (parse, number) = (Arc::clone(&self.parse), self.lines.number);
@@ -107,7 +119,7 @@ mod tests {
         parse: impl Fn(&[u8], usize, bool) -> Parsed + Send + Sync + 'static,
     ) -> Requests {
         let lines = Lines::new(BufReader::new(text.as_bytes()));
-        Requests { parse: Arc::new(parse), ..Requests::new(lines, Shared::default(), 2) }
+        Requests { parse: Arc::new(parse), ..Requests::new(lines, Shared::default(), 2, None) }
     }
 
     fn parse(line: &[u8], number: usize) -> Parsed {
