@@ -38,7 +38,7 @@ mod top;
 ///
 /// Exit codes: the program's own for `sys.exit`, 1 if it raised, 2 for a usage error, 124 if it hit
 /// a limit, 125 if the sandbox failed, 130 if it was interrupted. For a batch: 1 if any job did not
-/// succeed, 2 if any line was invalid. For notebooks: 1 if any cell failed. For a prompt: 0, or the
+/// succeed, 2 if any line was invalid; 3 if merged parts lack results. For notebooks: 1 if any cell failed. For a prompt: 0, or the
 /// code of `sys.exit`.
 #[derive(Debug, Parser)]
 #[command(name = "hatchery", version, about, max_term_width = 100)]

@@ -104,6 +104,10 @@ mod serving;
 #[path = "all/web.rs"]
 mod web;
 
+/// Batches in shards: disjoint and complete, merged, resumed, and refused.
+#[path = "all/shards.rs"]
+mod shards;
+
 /// `hatchery tool run`: JSON in and out, calls that can't be run, and sessions.
 #[path = "all/tools.rs"]
 mod tools;
