@@ -12,6 +12,7 @@ pub(crate) use self::image::{
 };
 pub(crate) use self::limits::LimitArguments;
 pub(crate) use self::mcp::McpArguments;
+pub(crate) use self::nats::{NatsArguments, SubmitArguments, WorkerArguments};
 pub(crate) use self::notebook::{NotebookArguments, NotebookCommand};
 use self::python::PythonArgument;
 pub(crate) use self::serve::ServeArguments;
@@ -27,6 +28,7 @@ mod conduct;
 mod image;
 mod limits;
 mod mcp;
+mod nats;
 mod notebook;
 pub(crate) mod python;
 mod serve;
@@ -62,6 +64,10 @@ pub(crate) enum Command {
     Batch(Box<BatchArguments>),
     /// Share one pool among processes: over standard input and output, a Unix socket, or HTTP.
     Serve(Box<ServeArguments>),
+    /// Run jobs from a queue on a NATS server: one of many pools, on as many machines.
+    Worker(Box<WorkerArguments>),
+    /// Run many programs on the workers of a queue on a NATS server.
+    Submit(Box<SubmitArguments>),
     /// Watch a batch that was started with `--metrics`, or a server over HTTP, live in the terminal.
     ///
     /// Press q, Esc or Ctrl-C to quit, p to pause, and the arrow keys to scroll the workers.
@@ -108,7 +114,7 @@ impl Command {
     pub(crate) fn prints_results(&self) -> bool {
         match self {
             Self::Batch(arguments) => arguments.out.is_none(),
-            Self::Notebook { .. } => false,
+            Self::Notebook { .. } | Self::Worker(_) | Self::Submit(_) => false,
             Self::Serve(arguments) => arguments.stdio,
             _ => true,
         }

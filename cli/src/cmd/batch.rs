@@ -34,6 +34,8 @@ use self::progress::Progress;
 use self::requests::Requests;
 use self::results::{Ending, Kept, Report, Results, Sink, Tally, line_of};
 use self::stragglers::Stragglers;
+#[cfg(feature = "nats")]
+pub(crate) use self::submission::submit;
 
 mod attempts;
 mod clock;
@@ -46,6 +48,8 @@ mod requests;
 mod results;
 mod scripts;
 mod stragglers;
+#[cfg(feature = "nats")]
+mod submission;
 
 /// Jobs in the pool per worker, whatever their size: enough that no worker waits for the reader.
 /// With `--ordered`, results that wait for an earlier one count as well, here and below.
@@ -77,7 +81,8 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         Some(address) => Some(Monitor::start(address).await?),
         None => None,
     };
-    let (sink, earlier) = create(&arguments).await?;
+    let (sink, earlier) =
+        create(&arguments.jobs, arguments.out.as_deref(), arguments.resume).await?;
     if let Some(monitor) = &monitor {
         terminal::note(format_args!("metrics at http://{}/metrics", monitor.address()));
     }
@@ -115,7 +120,12 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         }
     };
     hatchery.drain().await;
-    let Tally { malformed, earlier, .. } = tally;
+    Ok(sum_up(&tally))
+}
+
+/// Says how a batch has ended, and returns how the command ends.
+fn sum_up(tally: &Tally) -> Exit {
+    let Tally { malformed, earlier, .. } = *tally;
     let (succeeded, failed) = (tally.succeeded(), tally.unsuccessful());
     let before = match earlier {
         0 => String::new(),
@@ -124,11 +134,11 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
     terminal::note(format_args!(
         "{succeeded} succeeded, {failed} did not, {malformed} lines were invalid{before}"
     ));
-    Ok(match (malformed, failed) {
+    match (malformed, failed) {
         (1.., _) => Exit::Usage,
         (0, 1..) => Exit::Failed,
         (0, 0) => Exit::Success,
-    })
+    }
 }
 
 /// Opens the folders that keep what lines produce.
@@ -187,16 +197,16 @@ async fn open(path: &Path) -> anyhow::Result<Box<dyn AsyncBufRead + Unpin + Send
 }
 
 /// Opens the sink for results, and reads the results of an earlier run.
-async fn create(arguments: &BatchArguments) -> anyhow::Result<(Sink, Earlier)> {
-    let Some(path) = &arguments.out else {
+async fn create(jobs: &Path, out: Option<&Path>, resumes: bool) -> anyhow::Result<(Sink, Earlier)> {
+    let Some(path) = out else {
         let stdout = BufWriter::new(tokio::io::stdout());
         return Ok((Sink::Stream(Box::new(stdout)), Earlier::default()));
     };
-    if is_same(path, &arguments.jobs) {
+    if is_same(path, jobs) {
         let text = format!("`{}` holds the jobs; write the results elsewhere", path.display());
         return Err(UsageError(text).into());
     }
-    if arguments.resume {
+    if resumes {
         let (earlier, file) = earlier::resume(path)?;
         return Ok((Sink::File(file), earlier));
     }
