@@ -196,6 +196,10 @@ impl Client {
         Ok(Self { inner, _reading: Arc::new(Reading(tasks)) })
     }
 
+    pub(crate) fn streams(&self) -> &Streams {
+        &self.inner.streams
+    }
+
     /// Returns the batch that this client's jobs belong to.
     pub fn batch(&self) -> &BatchName {
         &self.inner.batch.name

@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 pub use client::{Batch, Client, JobResult, Ticket, Wants};
+pub use cluster::{Cluster, LaneState};
 pub use connect::{Connection, Notice};
 pub use error::Error;
 pub use event::{Event, EventKind, EventStream};
@@ -40,6 +41,7 @@ pub use worker::{Presence, Start, Tally, Worker, WorkerConfig};
 
 mod client;
 mod clock;
+mod cluster;
 mod connect;
 mod control;
 mod error;

@@ -264,6 +264,11 @@ impl Subjects {
         format!("hatchery.dead.{}.{key}", self.0)
     }
 
+    /// Reads the subject of a dead letter.
+    pub(crate) fn parse_dead(&self, subject: &str) -> Option<JobKey> {
+        JobKey::parse(self.rest(subject, "dead")?)
+    }
+
     pub(crate) fn all_dead(&self) -> String {
         format!("hatchery.dead.{}.>", self.0)
     }

@@ -206,7 +206,11 @@ impl Claim<'_> {
                 let later = error.retry_after().unwrap_or(AGAIN_IF_UNKNOWN);
                 return End::GiveBack(later.clamp(*AGAIN.start(), *AGAIN.end()));
             }
-            Err(error) => return End::Result(result::refused(&error.problem())),
+            Err(error) => {
+                let mut problem = error.problem();
+                problem.kind = ProblemKind::Refused;
+                return End::Result(result::refused(&problem));
+            }
         };
         let (sender, commands) = mpsc::channel(MOST_COMMANDS);
         self.shared.running.lock().insert(self.key.clone(), sender);
