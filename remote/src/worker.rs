@@ -1,7 +1,7 @@
 //! The side that runs jobs: a pool of this machine that takes them from the queue.
 //!
-//! `lanes.rs` decides where the next job comes from, `job.rs` is the way of one job, `starts.rs`
-//! counts who died of it, and `presence.rs` says that this worker lives.
+//! `room.rs` says how many jobs to claim, `lanes.rs` where the next one comes from, `job.rs` is the
+//! way of one job, `starts.rs` counts who died of it, and `presence.rs` says that this worker lives.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use crate::names::{JobKey, Lane, PoolName};
 use crate::streams::{Settings, Streams};
 
 use self::lanes::Lanes;
+use self::room::Room;
 
 pub use presence::Presence;
 pub use starts::Start;
@@ -29,11 +30,12 @@ mod events;
 mod job;
 mod lanes;
 mod presence;
+mod room;
 mod starts;
 
 /// Jobs per slot whose results aren't stored yet, the running one included. While the server is
 /// gone, no more is claimed than this.
-const UNSTORED: usize = 4;
+const UNSTORED: usize = 16;
 /// How long jobs that weren't started may take to be given back when the worker ends.
 const GIVING_BACK: Duration = Duration::from_secs(10);
 /// Commands to one job that may wait. Further ones would change nothing.
@@ -106,7 +108,9 @@ struct Shared {
     /// Tells this process from every other one, also from later ones of the same name.
     instance: String,
     /// Free slots.
-    slots: Arc<Semaphore>,
+    slots: Semaphore,
+    /// How many jobs to claim.
+    room: Room,
     /// Jobs that may be claimed without being stored.
     unstored: Arc<Semaphore>,
     /// Held for reading by every run, and for writing by one that runs alone.
@@ -145,7 +149,8 @@ impl Worker {
                 streams,
                 pool,
                 instance: crate::BatchName::random().as_str().to_owned(),
-                slots: Arc::new(Semaphore::new(slots)),
+                slots: Semaphore::new(slots),
+                room: Room::new(slots),
                 unstored: Arc::new(Semaphore::new(slots * UNSTORED)),
                 alone: RwLock::new(()),
                 running: Mutex::default(),
@@ -192,24 +197,26 @@ impl Worker {
 }
 
 impl Shared {
-    /// Claims jobs for free slots, for ever.
+    /// Claims jobs for which there is room, for ever.
     async fn claim(self: &Arc<Self>, lanes: &Arc<Lanes>, jobs: &mut JoinSet<()>) {
         loop {
             while jobs.try_join_next().is_some() {}
-            // Neither semaphore is ever closed.
-            let Ok(first) = Arc::clone(&self.slots).acquire_owned().await else { return };
-            let Ok(unstored) = Arc::clone(&self.unstored).acquire_owned().await else { return };
-            let mut free = vec![(first, unstored)];
-            while let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() {
-                let Ok(unstored) = Arc::clone(&self.unstored).try_acquire_owned() else { break };
-                free.push((slot, unstored));
+            // It is never closed.
+            let Ok(first) = Arc::clone(&self.unstored).acquire_owned().await else { return };
+            let mut free = vec![first];
+            let room = self.room.some().await;
+            while free.len() < room
+                && let Ok(another) = Arc::clone(&self.unstored).try_acquire_owned()
+            {
+                free.push(another);
             }
             for message in lanes.claim(free.len()).await {
                 // No more come than were asked for.
-                let Some((slot, unstored)) = free.pop() else { break };
+                let Some(unstored) = free.pop() else { break };
                 let shared = Arc::clone(self);
+                shared.room.take();
                 jobs.spawn(async move {
-                    job::handle(&shared, message, slot).await;
+                    job::handle(&shared, message).await;
                     drop(unstored);
                 });
             }

@@ -11,11 +11,11 @@ use async_nats::jetstream::Message;
 use async_nats::jetstream::message::PublishMessage;
 use hatchery::{Error, Job, Ticket};
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use wire::{Field, Intake, Problem, ProblemKind};
 
 use crate::client::WORKER;
-use crate::clock::{since_epoch, sleep};
+use crate::clock::{now, since_epoch, sleep};
 use crate::event::{WANTS, WANTS_EVENTS, WANTS_FILES};
 use crate::names::{JobKey, Lane};
 use crate::publish::Stored;
@@ -31,8 +31,8 @@ const AGAIN: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(30);
 /// The same if the refusal doesn't say.
 const AGAIN_IF_UNKNOWN: Duration = Duration::from_secs(1);
-/// How long an acknowledgement may take, and how often it is sent.
-const ACKNOWLEDGE: (Duration, u32) = (Duration::from_secs(5), 3);
+/// How long a job that was claimed ahead waits for a slot before it is given back.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// What is to become of a claim.
 enum End {
@@ -60,8 +60,18 @@ struct Claim<'a> {
     age: Duration,
 }
 
-/// Handles a message of the queue. The slot becomes free when the program has ended.
-pub(super) async fn handle(shared: &Shared, message: Message, slot: OwnedSemaphorePermit) {
+/// Makes room for another claim when the program has ended.
+struct Taken<'a>(&'a Shared);
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.0.room.free();
+    }
+}
+
+/// Handles a message of the queue, for which room was taken.
+pub(super) async fn handle(shared: &Shared, message: Message) {
+    let taken = Taken(shared);
     let Some((lane, key)) = shared.streams.subjects.parse_job(&message.subject) else {
         // Nobody of ours sent it, and nobody of ours could answer it.
         tracing::warn!("a message in the queue is no job: `{}`", message.subject);
@@ -80,7 +90,7 @@ pub(super) async fn handle(shared: &Shared, message: Message, slot: OwnedSemapho
     let claim = Claim { shared, key, lane, message, claims, age };
     // The result is stored in here as well: until then the claim must not run out.
     tokio::select! {
-        () = claim.work(slot) => {}
+        () = claim.work(taken) => {}
         () = claim.show_life() => {}
     }
 }
@@ -94,8 +104,8 @@ impl Claim<'_> {
         }
     }
 
-    async fn work(&self, slot: OwnedSemaphorePermit) {
-        let end = self.end(slot).await;
+    async fn work(&self, taken: Taken<'_>) {
+        let end = self.end(taken).await;
         let count = |count: fn(&mut super::Tally)| count(&mut self.shared.tally.lock());
         match end {
             End::Result(result) => match self.store(result).await {
@@ -128,7 +138,7 @@ impl Claim<'_> {
     }
 
     /// Runs the job, unless there is a reason not to.
-    async fn end(&self, slot: OwnedSemaphorePermit) -> End {
+    async fn end(&self, taken: Taken<'_>) -> End {
         let shared = self.shared;
         if self.shared.running.lock().contains_key(&self.key) {
             return End::PutOff;
@@ -137,6 +147,9 @@ impl Claim<'_> {
             1 => Decision::Run,
             _ if self.has_result().await => return End::Repeat,
             _ => self.decide().await,
+        };
+        let Ok(Ok(slot)) = tokio::time::timeout(LONGEST_WAIT, shared.slots.acquire()).await else {
+            return End::GiveBack(Duration::ZERO);
         };
         let (alone, beside) = match decision {
             Decision::GiveUp(history) => return End::Dead(history),
@@ -151,8 +164,10 @@ impl Claim<'_> {
             let start = Start::new(&shared.config.name, &shared.instance, alone.is_some());
             self.change(|record| record.add(start.clone())).await;
         }
+        let begin = now();
         let end = self.run().await;
-        drop((alone, beside, slot));
+        shared.room.ran(now() - begin);
+        drop((alone, beside, slot, taken));
         end
     }
 
@@ -344,17 +359,12 @@ impl Claim<'_> {
         self.store(result::dead_letter(history)).await;
     }
 
-    /// Takes the job out of the queue. If that fails, whoever gets it again finds the result.
+    /// Takes the job out of the queue. If that gets lost, whoever gets the job again finds its
+    /// result.
     async fn acknowledge(&self) {
-        let (time, times) = ACKNOWLEDGE;
-        for _ in 0..times {
-            let acknowledged = tokio::time::timeout(time, self.message.double_ack());
-            let renewed = self.shared.streams.link.unless_renewed(acknowledged).await;
-            if let Some(Ok(Ok(()))) = renewed {
-                return;
-            }
+        if let Err(error) = self.message.ack().await {
+            tracing::info!("can't take the job `{}` out of the queue: {error}", self.key);
         }
-        tracing::info!("no word that the job `{}` is out of the queue", self.key);
     }
 }
 
