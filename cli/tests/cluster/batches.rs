@@ -66,6 +66,31 @@ fn results_are_those_of_a_local_batch_with_the_oldest_server() {
 }
 
 #[test]
+fn the_example_starts_a_cluster() {
+    let Some(server) = Server::start() else { return };
+    let files = Files::new(&lines()[..1]);
+    let tools = tempfile::tempdir().unwrap();
+    for (name, program) in [
+        ("hatchery", std::path::Path::new(env!("CARGO_BIN_EXE_hatchery"))),
+        ("nats-server", server.program()),
+    ] {
+        std::os::unix::fs::symlink(program, tools.path().join(name)).unwrap();
+    }
+    let path = format!("{}:{}", tools.path().display(), std::env::var("PATH").unwrap());
+    let output = std::process::Command::new("bash")
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/cluster.sh"))
+        .args(["sh", "-c", "hatchery submit --nats \"$NATS_URL\" \"$0\" --out \"$1\""])
+        .arg(files.jobs())
+        .arg(files.out("out"))
+        .env("PATH", path)
+        .env("PORT", crate::server::free_port().to_string())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(files.results("out")[0]["value"], 42);
+}
+
+#[test]
 fn a_killed_submitter_resumes_without_running_jobs_again() {
     let Some(server) = Server::start() else { return };
     let line = |id: usize| json!({ "id": id, "code": format!("import time\nprint(time.time_ns())\n{id}") });

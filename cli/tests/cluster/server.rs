@@ -71,6 +71,10 @@ impl Version {
     }
 }
 
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
 fn run(command: &mut Command) {
     let output = command.output().unwrap();
     assert!(
@@ -98,7 +102,7 @@ impl Server {
     pub(crate) fn start_version(version: Version, configuration: &str) -> Option<Self> {
         let program = version.program()?;
         let folder = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let store = folder.path().join("store");
         let text = format!(
             "listen: \"127.0.0.1:{port}\"\n\
@@ -110,6 +114,10 @@ impl Server {
         let mut server = Self { program, folder, port, process: None };
         server.restart();
         Some(server)
+    }
+
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
     }
 
     pub(crate) fn url(&self) -> String {
