@@ -8,7 +8,7 @@ use std::path::Path;
 use toml::Table;
 
 /// What each crate of ours may name, of ours and of the crates whose use is confined.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("channel", &[]),
     ("confine", &["landlock", "seccompiler"]),
     ("replace", &[]),
@@ -19,12 +19,14 @@ const ALLOWED: [(&str, &[&str]); 11] = [
     ("scheduler", &["engine", "pool", "ractor", "tokio"]),
     (".", &["engine", "pool", "process", "scheduler", "tokio", "wire"]),
     ("serve", &["hatchery", "tokio", "wire"]),
-    ("cli", &["anyhow", "clap", "hatchery", "indicatif", "replace", "serve", "tokio"]),
+    ("remote", &["async-nats", "hatchery", "tokio", "wire"]),
+    ("cli", &["anyhow", "clap", "hatchery", "indicatif", "remote", "replace", "serve", "tokio"]),
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 23] = [
+const CONFINED: [&str; 25] = [
     "anyhow",
+    "async-nats",
     "channel",
     "clap",
     "confine",
@@ -37,6 +39,7 @@ const CONFINED: [&str; 23] = [
     "pool",
     "process",
     "ractor",
+    "remote",
     "replace",
     "scheduler",
     "seccompiler",

@@ -13,6 +13,7 @@ pub(crate) use self::image::{
 pub(crate) use self::limits::LimitArguments;
 pub(crate) use self::mcp::McpArguments;
 pub(crate) use self::merge::MergeArguments;
+pub(crate) use self::nats::{NatsArguments, SubmitArguments, WorkerArguments};
 pub(crate) use self::notebook::{NotebookArguments, NotebookCommand};
 use self::python::PythonArgument;
 pub(crate) use self::serve::ServeArguments;
@@ -29,6 +30,7 @@ mod image;
 mod limits;
 mod mcp;
 mod merge;
+mod nats;
 mod notebook;
 pub(crate) mod python;
 mod serve;
@@ -70,6 +72,10 @@ pub(crate) enum Command {
     BatchMerge(MergeArguments),
     /// Share one pool among processes: over standard input and output, a Unix socket, or HTTP.
     Serve(Box<ServeArguments>),
+    /// Run jobs from a queue on a NATS server: one of many pools, on as many machines.
+    Worker(Box<WorkerArguments>),
+    /// Run many programs on the workers of a queue on a NATS server.
+    Submit(Box<SubmitArguments>),
     /// Watch a batch that was started with `--metrics`, or a server over HTTP, live in the terminal.
     ///
     /// Press q, Esc or Ctrl-C to quit, p to pause, and the arrow keys to scroll the workers.
@@ -117,7 +123,7 @@ impl Command {
         match self {
             Self::Batch(arguments) => arguments.out.is_none(),
             Self::BatchMerge(arguments) => arguments.out.is_none(),
-            Self::Notebook { .. } => false,
+            Self::Notebook { .. } | Self::Worker(_) | Self::Submit(_) => false,
             Self::Serve(arguments) => arguments.stdio,
             _ => true,
         }

@@ -6,6 +6,8 @@ pub(crate) mod cache;
 mod guest;
 pub(crate) mod image;
 pub(crate) mod mcp;
+#[cfg(feature = "nats")]
+mod nats;
 pub(crate) mod notebook;
 pub(crate) mod packages;
 pub(crate) mod python;
@@ -15,3 +17,5 @@ pub(crate) mod serve;
 pub(crate) mod tool;
 #[cfg(feature = "monitor")]
 pub(crate) mod top;
+#[cfg(feature = "nats")]
+pub(crate) mod worker;

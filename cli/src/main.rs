@@ -68,6 +68,17 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Batch(arguments) => cmd::batch::run(*arguments).await,
         Command::BatchMerge(arguments) => cmd::batch::merge(arguments).await,
         Command::Serve(arguments) => cmd::serve::run(*arguments).await,
+        #[cfg(feature = "nats")]
+        Command::Worker(arguments) => cmd::worker::run(*arguments).await,
+        #[cfg(feature = "nats")]
+        Command::Submit(arguments) => cmd::batch::submit(*arguments).await,
+        #[cfg(not(feature = "nats"))]
+        Command::Worker(_) | Command::Submit(_) => Err(exit::UsageError(
+            "this binary was built without NATS; build it with the feature `nats`, which is on by \
+             default"
+                .to_owned(),
+        )
+        .into()),
         #[cfg(feature = "monitor")]
         Command::Top(arguments) => cmd::top::run(arguments).await,
         #[cfg(not(feature = "monitor"))]
@@ -90,7 +101,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
 }
 
 /// The crates that count as Hatchery's own in the log.
-const OWN_CRATES: [&str; 4] = ["hatchery", "scheduler", "pool", "engine"];
+const OWN_CRATES: [&str; 5] = ["hatchery", "scheduler", "pool", "engine", "remote"];
 
 /// Starts the log on standard error, filtered by `RUST_LOG`, else by the options, else at warnings.
 fn start_log(arguments: &Arguments) {

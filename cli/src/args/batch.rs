@@ -143,7 +143,7 @@ pub(super) fn parse_queue(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "write a whole number; with 0, no job waits".to_owned())
 }
 
-fn parse_tenant(text: &str) -> Result<(String, u32), String> {
+pub(super) fn parse_tenant(text: &str) -> Result<(String, u32), String> {
     let wrong = || "write NAME=WEIGHT, with a whole number of at least 1".to_owned();
     let (name, weight) = text.rsplit_once('=').ok_or_else(wrong)?;
     let weight = weight.parse().map_err(|_| wrong())?;

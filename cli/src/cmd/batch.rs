@@ -36,6 +36,8 @@ use self::progress::Progress;
 use self::requests::Requests;
 use self::results::{Ending, Kept, Report, Results, Sink, Tally, line_of};
 use self::stragglers::Stragglers;
+#[cfg(feature = "nats")]
+pub(crate) use self::submission::submit;
 
 mod attempts;
 mod clock;
@@ -50,6 +52,8 @@ mod requests;
 mod results;
 mod scripts;
 mod stragglers;
+#[cfg(feature = "nats")]
+mod submission;
 
 /// Jobs in the pool per worker, whatever their size: enough that no worker waits for the reader.
 /// With `--ordered`, results that wait for an earlier one count as well, here and below.
@@ -81,7 +85,9 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         Some(address) => Some(Monitor::start(address).await?),
         None => None,
     };
-    let (sink, earlier) = create(&arguments).await?;
+    let (sink, earlier) =
+        create(&arguments.jobs, arguments.out.as_deref(), arguments.resume, arguments.shard)
+            .await?;
     if let Some(monitor) = &monitor {
         terminal::note(format_args!("metrics at http://{}/metrics", monitor.address()));
     }
@@ -106,7 +112,12 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         bytes_ahead: 0,
         place: 0,
         tally: Tally::default(),
-        progress: Progress::begin(&arguments),
+        progress: Progress::begin(
+            arguments.progress,
+            &arguments.jobs,
+            arguments.out.is_some(),
+            arguments.shard,
+        ),
     };
     let tally = tokio::select! {
         tally = batch.drive() => tally?,
@@ -120,14 +131,14 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         }
     };
     hatchery.drain().await;
-    Ok(summary(&tally))
+    Ok(sum_up(&tally))
 }
 
-/// Says how many lines ended how, and returns the exit code.
-fn summary(tally: &Tally) -> Exit {
+/// Says how a batch has ended, and returns how the command ends.
+fn sum_up(tally: &Tally) -> Exit {
+    let Tally { malformed, earlier, .. } = *tally;
     let (succeeded, failed) = (tally.succeeded(), tally.unsuccessful());
-    let malformed = tally.malformed;
-    let before = match tally.earlier {
+    let before = match earlier {
         0 => String::new(),
         count => format!("; {count} of these from an earlier run"),
     };
@@ -197,17 +208,22 @@ async fn open(path: &Path) -> anyhow::Result<Box<dyn AsyncBufRead + Unpin + Send
 }
 
 /// Opens the sink for results, and reads the results of an earlier run.
-async fn create(arguments: &BatchArguments) -> anyhow::Result<(Sink, Earlier)> {
-    let Some(path) = &arguments.out else {
+async fn create(
+    jobs: &Path,
+    out: Option<&Path>,
+    resumes: bool,
+    shard: Option<Shard>,
+) -> anyhow::Result<(Sink, Earlier)> {
+    let Some(path) = out else {
         let stdout = BufWriter::new(tokio::io::stdout());
         return Ok((Sink::Stream(Box::new(stdout)), Earlier::default()));
     };
-    if is_same(path, &arguments.jobs) {
+    if is_same(path, jobs) {
         let text = format!("`{}` holds the jobs; write the results elsewhere", path.display());
         return Err(UsageError(text).into());
     }
-    if arguments.resume {
-        let (earlier, file) = earlier::resume(path, arguments.shard)?;
+    if resumes {
+        let (earlier, file) = earlier::resume(path, shard)?;
         return Ok((Sink::File(file), earlier));
     }
     let unwritable = || UsageError(format!("can't write `{}`", path.display()));

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::line::{self, NoRequest, Shared};
 use super::parts::{Left, Parts};
 use super::results::Tally;
-use super::{open, summary};
+use super::{open, sum_up};
 use crate::args::MergeArguments;
 use crate::exit::{Exit, UsageError};
 use crate::lines::Lines;
@@ -75,7 +75,7 @@ pub(crate) async fn merge(arguments: MergeArguments) -> anyhow::Result<Exit> {
             "{reruns} of the results aren't final: --resume makes them again in their shards"
         ));
     }
-    let exit = summary(&tally);
+    let exit = sum_up(&tally);
     Ok(if missing.is_empty() { exit } else { Exit::Missing })
 }
 

@@ -11,7 +11,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::clock::now;
 use super::results::Tally;
-use crate::args::{BatchArguments, ProgressForm};
+use crate::args::ProgressForm;
 use crate::shard::Shard;
 use crate::{lines, terminal};
 
@@ -41,11 +41,14 @@ struct Total(Arc<AtomicU64>);
 
 impl Progress {
     /// Starts showing the progress of a batch.
-    pub(super) fn begin(arguments: &BatchArguments) -> Self {
-        let (form, every) = match arguments.progress {
-            ProgressForm::Auto if !suits_bar(arguments.out.is_some()) => {
-                (Form::Nothing, LINE_EVERY)
-            }
+    pub(super) fn begin(
+        form: ProgressForm,
+        jobs: &Path,
+        has_out: bool,
+        shard: Option<Shard>,
+    ) -> Self {
+        let (form, every) = match form {
+            ProgressForm::Auto if !suits_bar(has_out) => (Form::Nothing, LINE_EVERY),
             ProgressForm::Auto | ProgressForm::Bar => (Form::Bar(bar()), BAR_EVERY),
             ProgressForm::Lines => (Form::Lines, LINE_EVERY),
             ProgressForm::Json => (Form::Json, JSON_EVERY),
@@ -53,7 +56,7 @@ impl Progress {
         };
         let total = Total::default();
         if !matches!(form, Form::Nothing) {
-            total.count(&arguments.jobs, arguments.shard);
+            total.count(jobs, shard);
         }
         let mut interval = interval(every);
         interval.set_missed_tick_behavior(MissedTickBehavior::Skip);

@@ -124,6 +124,19 @@ impl Ending {
             _ => Self::Failed,
         }
     }
+
+    /// Returns how a job ended that has this result.
+    #[cfg(feature = "nats")]
+    pub(super) fn of_result(result: &serde_json::Map<String, Value>) -> Self {
+        match result.get("status").and_then(Value::as_str) {
+            _ if result.get("success") == Some(&Value::Bool(true)) => Self::Succeeded,
+            None => Self::Refused,
+            Some("limit") => Self::Limited,
+            Some("cancelled") => Self::Cancelled,
+            Some("sandbox_failed") => Self::SandboxFailed,
+            Some(_) => Self::Failed,
+        }
+    }
 }
 
 impl Kept {
