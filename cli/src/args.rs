@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 pub(crate) use self::batch::{BatchArguments, ProgressForm};
 pub(crate) use self::bench::BenchArguments;
@@ -17,10 +18,17 @@ pub(crate) use self::nats::{NatsArguments, SubmitArguments, WorkerArguments};
 pub(crate) use self::notebook::{NotebookArguments, NotebookCommand};
 use self::python::PythonArgument;
 pub(crate) use self::serve::ServeArguments;
+pub(crate) use self::shell::{CompletionsArguments, ManArguments};
 pub(crate) use self::top::TopArguments;
+use hatchery::cache::CacheDir;
+use hatchery::config::EngineConfig;
+
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::settings::Settings;
+use crate::terminal;
 
 mod batch;
 mod bench;
@@ -34,6 +42,7 @@ mod nats;
 mod notebook;
 pub(crate) mod python;
 mod serve;
+mod shell;
 mod top;
 
 /// Runs untrusted Python in a pool of sandboxed interpreters.
@@ -53,6 +62,11 @@ pub(crate) struct Arguments {
     /// precedence if it is set.
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
+
+    /// Read defaults of options from this file. Default: `$HATCHERY_CONFIG`, else
+    /// `~/.config/hatchery/config.toml` if it exists. `hatchery config` shows what it sets.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -109,6 +123,12 @@ pub(crate) enum Command {
     },
     /// Measure what Hatchery does on this machine: times, throughput, computation.
     Bench(BenchArguments),
+    /// Print completions for a shell.
+    Completions(CompletionsArguments),
+    /// Print the man page, or write those of all commands.
+    Man(ManArguments),
+    /// Show what the configuration file sets, and where.
+    Config,
     /// Manage the Python build.
     Python {
         #[command(subcommand)]
@@ -355,10 +375,63 @@ pub(crate) enum PythonCommand {
     },
 }
 
-/// Parses the command line; exits the process if it is invalid.
-pub(crate) fn parse() -> Arguments {
+/// Returns the definition of the command line.
+pub(crate) fn definition() -> clap::Command {
+    Arguments::command().long_version(long_version())
+}
+
+/// What `--version` says, in lines; `-V` says the first.
+fn long_version() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        let cache = CacheDir::open(EngineConfig::from_env().cache_dir.as_deref());
+        let cache = cache
+            .map_or_else(|error| error.to_string(), |cache| cache.root().display().to_string());
+        format!(
+            "{}\nbuild    {}\nwasmer   {}\ntarget   {}\ncache    {cache}",
+            env!("CARGO_PKG_VERSION"),
+            hatchery::python::WHEEL_REQUIREMENT,
+            hatchery::python::WASMER_VERSION,
+            hatchery::python::module_target(),
+        )
+    });
+    &TEXT
+}
+
+/// Parses the command line, with the defaults of the configuration; exits the process if either is
+/// invalid.
+pub(crate) fn parse() -> (Arguments, Option<Settings>) {
     let typed: Vec<OsString> = std::env::args_os().collect();
-    Arguments::try_parse_from(&typed).unwrap_or_else(|error| explained(error, &typed).exit())
+    let parse = |definition: clap::Command| {
+        let mut matches = definition.try_get_matches_from(&typed)?;
+        Arguments::from_arg_matches_mut(&mut matches)
+    };
+    let arguments = parse(short_or_long(&typed));
+    let arguments = arguments.unwrap_or_else(|error| explained(error, &typed).exit());
+    let fail = |problem: String| -> ! {
+        terminal::error(problem);
+        std::process::exit(2)
+    };
+    match Settings::find(arguments.config.as_deref()) {
+        Ok(None) => (arguments, None),
+        Ok(Some(settings)) => match parse(settings.apply(Arguments::command())) {
+            Ok(arguments) => (arguments, Some(settings)),
+            // What was typed is valid.
+            Err(error) => {
+                let text = error.to_string();
+                let text = text.lines().next().unwrap_or_default();
+                let text = text.strip_prefix("error: ").unwrap_or(text);
+                fail(format!("`{}`: {text}", settings.path.display()))
+            }
+        },
+        Err(problem) => fail(problem),
+    }
+}
+
+/// Returns the definition, with the long version only where it may be asked for: it costs a look at
+/// the cache.
+fn short_or_long(typed: &[OsString]) -> clap::Command {
+    let asks = typed.iter().skip(1).any(|argument| argument == "--version");
+    if asks { definition() } else { Arguments::command() }
 }
 
 /// Replaces the tip of an error by a helpful one. clap advises `-- ARGUMENT` for every unknown
@@ -406,7 +479,6 @@ fn parse_json_variable(text: &str) -> Result<(String, serde_json::Value), String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definition_is_consistent() {

@@ -14,6 +14,7 @@ pub(crate) mod python;
 pub(crate) mod repl;
 pub(crate) mod run;
 pub(crate) mod serve;
+pub(crate) mod shell;
 pub(crate) mod tool;
 #[cfg(feature = "monitor")]
 pub(crate) mod top;

@@ -7,6 +7,7 @@ use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::args::{Arguments, Command, NotebookCommand, ToolCommand};
 use crate::exit::Exit;
+use crate::settings::Settings;
 
 mod args;
 mod claim;
@@ -21,8 +22,10 @@ mod lines;
 #[cfg_attr(not(feature = "monitor"), path = "monitor/absent.rs")]
 mod monitor;
 mod output;
+mod pictures;
 mod pool;
 mod progress;
+mod settings;
 mod shard;
 mod signals;
 mod stdout;
@@ -31,10 +34,10 @@ mod threads;
 
 fn main() -> ExitCode {
     hatchery::be_helper();
-    let arguments = args::parse();
+    let (arguments, settings) = args::parse();
     terminal::set_verbosity(arguments.quiet, arguments.verbose > 0);
     start_log(&arguments);
-    match block_on(arguments.command) {
+    match block_on(arguments.command, settings) {
         Ok(exit) => exit.into(),
         Err(error) => {
             let exit = Exit::of_error(&error);
@@ -46,9 +49,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn block_on(command: Command) -> anyhow::Result<Exit> {
+fn block_on(command: Command, settings: Option<Settings>) -> anyhow::Result<Exit> {
     if command.prints_results() {
         stdout::check()?;
+    }
+    match &command {
+        Command::Completions(arguments) => return cmd::shell::completions(arguments),
+        Command::Man(arguments) => return cmd::shell::man(arguments),
+        Command::Config => return cmd::shell::config(settings.as_ref()),
+        _ => {}
     }
     // Everything below needs threads and can't do without them.
     threads::check()?;
@@ -97,6 +106,8 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Cache { command } => cmd::cache::run(command),
         Command::Bench(arguments) => cmd::bench::run(arguments).await,
         Command::Python { command } => cmd::python::python(command).await,
+        // They need no threads, and have run.
+        Command::Completions(_) | Command::Man(_) | Command::Config => Ok(Exit::Success),
     }
 }
 

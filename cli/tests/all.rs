@@ -108,6 +108,10 @@ mod web;
 #[path = "all/shards.rs"]
 mod shards;
 
+/// The configuration file, completions, man pages and the version.
+#[path = "all/shell.rs"]
+mod shell;
+
 /// `hatchery tool run`: JSON in and out, calls that can't be run, and sessions.
 #[path = "all/tools.rs"]
 mod tools;
