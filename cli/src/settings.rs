@@ -33,6 +33,9 @@ const OPTIONS: [(&str, Option<&str>); 17] = [
     ("workers", None),
 ];
 
+/// Those that can be repeated, so that a list stands for several.
+const REPEATED: [&str; 2] = ["preload", "python"];
+
 /// The largest file that is read.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -133,6 +136,9 @@ fn parse(
                 "line {line}: `{name}` is a text, a number or a list of these, as for `--{name}`"
             )
         })?;
+        if values.len() != 1 && !REPEATED.contains(option) {
+            return Err(format!("line {line}: `{name}` takes one value, and not a list"));
+        }
         let overridden_by = variable.and_then(&is_set);
         settings.push(Setting { option, line, values, overridden_by });
     }
@@ -178,6 +184,7 @@ mod tests {
             ("workers = 1\nworker = 2\n", "line 2: there is no setting `worker`"),
             ("\n\nworkers = true\n", "line 3: `workers` is a text"),
             ("[run]\ntimeout = '5s'\n", "line 1: there is no setting `run`"),
+            ("timeout = ['1s', '2s']\n", "line 1: `timeout` takes one value"),
             ("workers = [[1]]\n", "line 1: `workers`"),
             ("workers = \n", "line 1"),
             ("workers = 1\nworkers = 2\n", "line 2"),
