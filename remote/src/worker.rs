@@ -191,8 +191,7 @@ impl Worker {
         }
         tasks.shutdown().await;
         shared.leave().await;
-        let tally = *shared.tally.lock();
-        tally
+        *shared.tally.lock()
     }
 }
 
