@@ -14,7 +14,7 @@ pub(crate) use self::image::{
 pub(crate) use self::limits::LimitArguments;
 pub(crate) use self::mcp::McpArguments;
 pub(crate) use self::merge::MergeArguments;
-pub(crate) use self::nats::{NatsArguments, SubmitArguments, WorkerArguments};
+pub(crate) use self::nats::{AccessArguments, NatsArguments, SubmitArguments, WorkerArguments};
 pub(crate) use self::notebook::{NotebookArguments, NotebookCommand};
 use self::python::PythonArgument;
 pub(crate) use self::serve::ServeArguments;

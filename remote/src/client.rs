@@ -12,7 +12,7 @@ use async_nats::jetstream::message::PublishMessage;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::clock::sleep;
@@ -92,6 +92,8 @@ struct Inner {
     batch: Batch,
     state: Mutex<State>,
     sending: Semaphore,
+    /// Wakes the task that tells workers of jobs.
+    has_unannounced: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -187,6 +189,7 @@ impl Client {
             batch,
             state: Mutex::default(),
             sending: Semaphore::new(MOST_SENDING),
+            has_unannounced: Notify::new(),
         });
         let tasks = vec![
             tokio::spawn(results::receive(Arc::clone(&inner), next)),
@@ -274,6 +277,7 @@ impl Client {
         }
         if !state.unannounced.contains(&lane) {
             state.unannounced.push(lane);
+            inner.has_unannounced.notify_one();
         }
         Ok(ticket)
     }
@@ -371,6 +375,7 @@ impl Streams {
 /// by their asking now and then.
 async fn announce(inner: Arc<Inner>) {
     loop {
+        inner.has_unannounced.notified().await;
         let lanes = std::mem::take(&mut inner.state.lock().unannounced);
         for lane in lanes {
             let subject = inner.streams.subjects.wake();

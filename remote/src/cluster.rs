@@ -1,17 +1,20 @@
 //! What a whole pool is doing: its queue, its workers, its dead letters.
 
 use futures_util::{StreamExt, TryStreamExt};
+use serde::Serialize;
 
 use crate::client::Client;
+use crate::connect::Connection;
 use crate::error::{Cause, Error};
-use crate::names::JobKey;
+use crate::names::{JobKey, PoolName};
+use crate::streams::Streams;
 use crate::worker::Presence;
 
 /// The most dead letters in a list.
 const MOST_LISTED: usize = 10_000;
 
 /// The state of a pool on its server.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Cluster {
     /// Jobs in the queue, those that run included.
@@ -27,7 +30,7 @@ pub struct Cluster {
 }
 
 /// The jobs of one tenant and priority.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LaneState {
     /// The tenant; `None` for jobs without one.
@@ -40,13 +43,62 @@ pub struct LaneState {
     pub claimed: u64,
 }
 
-impl Client {
+/// Watches a pool, without taking part in it.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), remote::Error> {
+/// use remote::{Connection, PoolName, Watcher};
+///
+/// let connection = Connection::new("nats://127.0.0.1:4222");
+/// let watcher = Watcher::connect(&connection, PoolName::new("default")?).await?;
+/// for worker in watcher.cluster().await?.workers {
+///     println!("{}: {} of {} slots", worker.name, worker.running, worker.slots);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Watcher {
+    streams: Streams,
+}
+
+impl Watcher {
+    /// Connects to the server of a pool.
+    ///
+    /// # Errors
+    /// There is no server, it refuses the credentials, or it has no pool of this name.
+    pub async fn connect(connection: &Connection, pool: PoolName) -> Result<Self, Error> {
+        let link = connection.connect().await?;
+        Ok(Self { streams: Streams::find(link, pool).await? })
+    }
+
     /// Returns what the pool is doing.
     ///
     /// # Errors
     /// The server doesn't answer, or refuses.
     pub async fn cluster(&self) -> Result<Cluster, Error> {
-        let streams = self.streams();
+        self.streams.cluster().await
+    }
+
+    /// Returns the keys of the pool's dead letters, at most 10,000 of them.
+    ///
+    /// # Errors
+    /// The server doesn't answer, or refuses.
+    pub async fn dead_letters(&self) -> Result<Vec<JobKey>, Error> {
+        self.streams.dead_letters().await
+    }
+}
+
+impl Client {
+    /// Returns a watcher of the same pool, over the same connection.
+    pub fn watcher(&self) -> Watcher {
+        Watcher { streams: self.streams().clone() }
+    }
+}
+
+impl Streams {
+    async fn cluster(&self) -> Result<Cluster, Error> {
+        let streams = self;
         let failed = |source: Cause| Error::Server { what: "say what the pool is doing", source };
         let count = |info: Result<async_nats::jetstream::stream::Info, _>| {
             info.map(|info| info.state.messages).map_err(|error| {
@@ -77,12 +129,8 @@ impl Client {
         })
     }
 
-    /// Returns the keys of the pool's dead letters, at most 10,000 of them.
-    ///
-    /// # Errors
-    /// The server doesn't answer, or refuses.
-    pub async fn dead_letters(&self) -> Result<Vec<JobKey>, Error> {
-        let streams = self.streams();
+    async fn dead_letters(&self) -> Result<Vec<JobKey>, Error> {
+        let streams = self;
         let failed = |source: Cause| Error::Server { what: "list dead letters", source };
         let listed = streams.dead.info_with_subjects(streams.subjects.all_dead()).await;
         let mut listed = listed.map_err(|error| failed(error.to_string().into()))?;

@@ -77,6 +77,12 @@ pub enum Error {
         #[source]
         source: Cause,
     },
+    /// Nobody has set up a pool of this name on the server.
+    #[error("the NATS server has no pool `{pool}`; start a worker of it, or check the name")]
+    NoPool {
+        /// The name.
+        pool: String,
+    },
     /// A name can't be part of a subject.
     #[error(
         "`{name}` can't be the name of a {of}; use 1 to {most} of the characters a-z A-Z 0-9 _ -"

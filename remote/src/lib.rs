@@ -31,7 +31,7 @@
 #![forbid(unsafe_code)]
 
 pub use client::{Batch, Client, JobResult, Ticket, Wants};
-pub use cluster::{Cluster, LaneState};
+pub use cluster::{Cluster, LaneState, Watcher};
 pub use connect::{Connection, Notice};
 pub use error::Error;
 pub use event::{Event, EventKind, EventStream};

@@ -1,9 +1,14 @@
 //! Texts in messages: those that are too large for one go through the object store, by digest.
 
+use std::time::Duration;
+
 use async_nats::HeaderMap;
+use async_nats::jetstream::object_store::ObjectMetadata;
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 
+use crate::clock::sleep;
+use crate::connect::Notice;
 use crate::error::{Cause, Error};
 use crate::streams::Streams;
 
@@ -15,6 +20,10 @@ pub(crate) const LARGEST: usize = 256 << 20;
 pub(crate) const OBJECT: &str = "Hatchery-Object";
 /// Bytes of a part of an object.
 const PART: usize = 128 << 10;
+/// Between two attempts to store an object.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Attempts, after which somebody is told.
+const QUIET_ATTEMPTS: u32 = 3;
 
 /// A text as a message has it.
 #[derive(Debug, Clone)]
@@ -34,7 +43,10 @@ impl Payload {
 }
 
 impl Streams {
-    /// Stores a text, unless it fits into a message.
+    /// Stores a text, unless it fits into a message. Tries until it is stored, and says why it waits.
+    ///
+    /// # Errors
+    /// The text is too large.
     pub(crate) async fn payload(&self, text: Vec<u8>) -> Result<Payload, Error> {
         if text.len() <= LARGEST_INLINE {
             return Ok(Payload { inline: text.into(), object: None });
@@ -43,14 +55,31 @@ impl Streams {
             return Err(Error::TooLarge { bytes: text.len(), most: LARGEST });
         }
         let name = blake3::hash(&text).to_hex().to_string();
-        let failed = |source: Cause| Error::Server { what: "store a large job or result", source };
-        let there = self.payloads.0.info(&name).await;
-        if !there.is_ok_and(|info| info.size == text.len() && !info.deleted) {
-            let metadata = object_store_metadata(&name);
-            let put = self.payloads.0.put(metadata, &mut text.as_slice()).await;
-            put.map_err(|error| failed(error.into()))?;
+        let mut attempts = 0;
+        while let Err(error) = self.put(&name, &text).await {
+            attempts += 1;
+            if attempts == QUIET_ATTEMPTS {
+                let text = format!("can't store a large job or result on the NATS server: {error}");
+                self.link.tell(Notice::Trouble { text });
+            }
+            sleep(PAUSE).await;
         }
         Ok(Payload { inline: Bytes::new(), object: Some(name) })
+    }
+
+    /// Stores an object, unless it is there.
+    async fn put(&self, name: &str, mut text: &[u8]) -> Result<(), Cause> {
+        let there = self.payloads.0.info(name).await;
+        if there.is_ok_and(|info| info.size == text.len() && !info.deleted) {
+            return Ok(());
+        }
+        let metadata = ObjectMetadata {
+            name: name.to_owned(),
+            chunk_size: Some(PART),
+            ..ObjectMetadata::default()
+        };
+        self.payloads.0.put(metadata, &mut text).await?;
+        Ok(())
     }
 
     /// Returns the text of a message.
@@ -77,13 +106,5 @@ impl Streams {
             return Err(damaged());
         }
         Ok(text.into())
-    }
-}
-
-fn object_store_metadata(name: &str) -> async_nats::jetstream::object_store::ObjectMetadata {
-    async_nats::jetstream::object_store::ObjectMetadata {
-        name: name.to_owned(),
-        chunk_size: Some(PART),
-        ..Default::default()
     }
 }

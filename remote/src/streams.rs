@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::pull;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, PullConsumer};
+use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::object_store::{self, ObjectStore};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Stream};
 use async_nats::jetstream::{self, Context, kv};
@@ -102,6 +103,21 @@ impl std::fmt::Debug for ObjectStoreHandle {
 }
 
 impl Streams {
+    /// Opens what the pool has on the server, which isn't created.
+    pub(crate) async fn find(link: Link, pool: PoolName) -> Result<Self, Error> {
+        let context = jetstream::new(link.client());
+        let name = Subjects(pool.clone()).store("jobs");
+        match context.get_stream(name.as_str()).await {
+            Ok(_) => Self::open(link, pool, &Settings::default()).await,
+            Err(error) => match error.kind() {
+                GetStreamErrorKind::JetStream(answer) if answer.code() == 404 => {
+                    Err(Error::NoPool { pool: pool.to_string() })
+                }
+                _ => Err(Error::Setup { name, source: error.to_string().into() }),
+            },
+        }
+    }
+
     /// Opens what the pool has on the server, and creates what is missing.
     pub(crate) async fn open(
         link: Link,

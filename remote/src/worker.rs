@@ -190,8 +190,7 @@ impl Worker {
         }
         tasks.shutdown().await;
         shared.leave().await;
-        let tally = *shared.tally.lock();
-        tally
+        *shared.tally.lock()
     }
 }
 

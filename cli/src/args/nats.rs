@@ -1,4 +1,4 @@
-//! Arguments of `hatchery worker` and `hatchery submit`: the server, the queue, and how to be let in.
+//! Arguments of `hatchery worker`, `submit` and `top --nats`: the server, the queue, and how to be let in.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -11,15 +11,9 @@ use super::batch::{parse_queue, parse_tenant, parse_workers};
 use super::image::ImageArguments;
 use super::limits::LimitArguments;
 
-/// Which server, which pool, and how to be let in.
+/// Which pool of a server, and how to be let in.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "NATS server")]
-pub(crate) struct NatsArguments {
-    /// The NATS server with JetStream that has the queue, such as nats://127.0.0.1:4222; several of
-    /// one cluster are separated by commas. `tls://` asks for TLS.
-    #[arg(long, value_name = "URL")]
-    pub(crate) nats: String,
-
+pub(crate) struct AccessArguments {
     /// The name of the pool: workers of one name share its queue.
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub(crate) pool: String,
@@ -48,6 +42,18 @@ pub(crate) struct NatsArguments {
     /// The key of that certificate, a PEM file.
     #[arg(long, value_name = "FILE", requires = "nats_tls_cert")]
     pub(crate) nats_tls_key: Option<PathBuf>,
+}
+
+/// Which server, and how it keeps a pool.
+#[derive(Debug, Args)]
+pub(crate) struct NatsArguments {
+    /// The NATS server with JetStream that has the queue, such as nats://127.0.0.1:4222; several of
+    /// one cluster are separated by commas. `tls://` asks for TLS.
+    #[arg(long, value_name = "URL")]
+    pub(crate) nats: String,
+
+    #[command(flatten)]
+    pub(crate) access: AccessArguments,
 
     /// On how many servers of a cluster to keep the queue and the results, from 1 to 5. Whoever sets
     /// the pool up first decides, here and below.

@@ -1,22 +1,27 @@
-//! What `hatchery worker` and `hatchery submit` share: the connection, and what is said of it.
+//! What commands for many machines share: the connection, and what is said of it. `top.rs` shows a
+//! whole cluster.
 
 use std::path::Path;
 
 use anyhow::Context;
 use remote::{Connection, Error, PoolName, Settings};
 
-use crate::args::NatsArguments;
+use crate::args::{AccessArguments, NatsArguments};
 use crate::exit::UsageError;
 use crate::terminal;
 
+#[cfg(feature = "monitor")]
+pub(crate) mod top;
+
 /// Returns how to connect, and to which pool.
 pub(super) fn connection(
-    arguments: &NatsArguments,
+    url: &str,
+    arguments: &AccessArguments,
     name: &str,
 ) -> anyhow::Result<(Connection, PoolName)> {
     let pool = PoolName::new(arguments.pool.as_str())
         .context(UsageError("can't use this `--pool`".to_owned()))?;
-    let mut connection = Connection::new(arguments.nats.as_str()).name(format!("hatchery {name}"));
+    let mut connection = Connection::new(url).name(format!("hatchery {name}"));
     if let Some(path) = &arguments.nats_creds {
         connection = connection.credentials_file(path);
     }
@@ -62,7 +67,11 @@ pub(super) fn settings(arguments: &NatsArguments) -> Settings {
 pub(super) fn explained(error: Error) -> anyhow::Error {
     let is_usage = matches!(
         error,
-        Error::Url { .. } | Error::Credentials { .. } | Error::Read { .. } | Error::Name { .. }
+        Error::Url { .. }
+            | Error::Credentials { .. }
+            | Error::Read { .. }
+            | Error::Name { .. }
+            | Error::NoPool { .. }
     );
     let error = anyhow::Error::from(error);
     if is_usage { error.context(UsageError("can't use this `--nats`".to_owned())) } else { error }

@@ -19,7 +19,8 @@ const LAST_INTERRUPT: u32 = 2;
 pub(crate) async fn run(arguments: WorkerArguments) -> anyhow::Result<Exit> {
     let mut interrupts = signals::interrupts(LAST_INTERRUPT)?;
     let mut endings = signals::endings()?;
-    let (connection, name) = nats::connection(&arguments.nats, "worker")?;
+    let (connection, name) =
+        nats::connection(&arguments.nats.nats, &arguments.nats.access, "worker")?;
     let mut monitor = match &arguments.metrics {
         Some(address) => Some(Monitor::start(address).await?),
         None => None,

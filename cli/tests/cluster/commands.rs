@@ -29,6 +29,11 @@ fn hatchery() -> Command {
     command
 }
 
+/// Runs a command to its end.
+pub(crate) fn output(arguments: &[&str]) -> std::process::Output {
+    hatchery().args(arguments).output().unwrap()
+}
+
 impl Running {
     fn spawn(command: &mut Command) -> Self {
         let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -175,6 +180,11 @@ pub(crate) fn without_times(results: &[Value]) -> Vec<Value> {
         let fields = result.as_object_mut().unwrap();
         fields.remove("execution_time");
         fields.remove("usage");
+        if fields.get("status") == Some(&"limit".into()) {
+            let error = fields["error"].as_object_mut().unwrap();
+            error.remove("used");
+            error.remove("message");
+        }
     }
     results
 }

@@ -111,7 +111,7 @@ fn each_job_has_one_result_whoever_is_killed() {
     let url = server.lock().url();
     let mut dead = runtime.block_on(async {
         let client = client(&url).await;
-        client.dead_letters().await.unwrap()
+        client.watcher().dead_letters().await.unwrap()
     });
     dead.sort_by_key(ToString::to_string);
     assert_eq!(dead, expected);

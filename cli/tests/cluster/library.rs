@@ -6,7 +6,7 @@ use remote::{Batch, Client, Connection, EventKind, PoolName, Settings, Wants};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-use crate::commands::{PATIENCE, Running};
+use crate::commands::{PATIENCE, Running, output};
 use crate::server::Server;
 
 /// A client of the server's pool, with the settings of the other tests.
@@ -27,7 +27,7 @@ pub(crate) fn claimed(server: &Server, count: u64) {
         let client = client(&server.url()).await;
         let begin = Instant::now();
         loop {
-            let cluster = client.cluster().await.unwrap();
+            let cluster = client.watcher().cluster().await.unwrap();
             if cluster.lanes.iter().map(|lane| lane.claimed).sum::<u64>() >= count {
                 return;
             }
@@ -73,7 +73,7 @@ fn a_queued_job_can_be_cancelled_and_never_runs() {
         assert!(ticket.cancel().await.unwrap());
         let result = ticket.result().await.unwrap();
         assert_eq!((&result.json()["status"], result.worker()), (&"cancelled".into(), None));
-        assert_eq!(client.cluster().await.unwrap().jobs, 0);
+        assert_eq!(client.watcher().cluster().await.unwrap().jobs, 0);
         assert!(!ticket.cancel().await.unwrap());
     });
 }
@@ -112,5 +112,47 @@ fn urgent_jobs_come_first_and_a_tenants_limit_holds_in_the_whole_cluster() {
         }
         let (high, low) = (times(high.await.unwrap().json()), times(low.await.unwrap().json()));
         assert!(high.0 < low.1, "{high:?} {low:?}");
+    });
+}
+
+#[test]
+fn a_cluster_can_be_watched() {
+    let Some(server) = Server::start() else { return };
+    let url = server.url();
+    let missing = output(&["top", "--nats", &url, "--once"]);
+    let said = String::from_utf8(missing.stderr).unwrap();
+    assert_eq!(missing.status.code(), Some(2), "{said}");
+    assert!(said.contains("has no pool `default`"), "{said}");
+    let _worker = Running::ready_worker(&server, "one", &[]);
+    runtime().block_on(async {
+        let client = client(&url).await;
+        let tenant = Some("a b".to_owned());
+        let job = wire::Job { tenant, ..wire::Job::code("while True: pass") };
+        let ticket = client.submit(&job).await.unwrap();
+        let key = ticket.key().to_string();
+        // The worker has said what it runs.
+        let begin = Instant::now();
+        while !client
+            .watcher()
+            .cluster()
+            .await
+            .unwrap()
+            .workers
+            .iter()
+            .any(|worker| worker.running == 1 && worker.keys == [key.clone()])
+        {
+            assert!(begin.elapsed() < PATIENCE);
+        }
+        let once = output(&["top", "--nats", &url, "--once"]);
+        let text = String::from_utf8(once.stdout).unwrap();
+        assert!(text.starts_with("pool default: 1 jobs in the queue, 1 of 2 slots run"), "{text}");
+        let words: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert!(words.contains(&vec!["a", "b", "normal", "0", "1"]), "{text}");
+        let json = output(&["top", "--nats", &url, "--json"]);
+        let state: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+        assert_eq!(state["workers"][0]["name"], "one");
+        assert_eq!(state["lanes"][0]["priority"], "normal");
+        assert!(ticket.cancel().await.unwrap());
     });
 }

@@ -100,13 +100,22 @@ impl Server {
 
     /// Starts a version with further lines of configuration.
     pub(crate) fn start_version(version: Version, configuration: &str) -> Option<Self> {
+        Self::start_with(version, "2GB", configuration)
+    }
+
+    /// Starts a server that may use this much of the disk.
+    pub(crate) fn with_disk(size: &str) -> Option<Self> {
+        Self::start_with(NEWEST, size, "")
+    }
+
+    fn start_with(version: Version, store_size: &str, configuration: &str) -> Option<Self> {
         let program = version.program()?;
         let folder = tempfile::tempdir().unwrap();
         let port = free_port();
         let store = folder.path().join("store");
         let text = format!(
             "listen: \"127.0.0.1:{port}\"\n\
-             jetstream {{ store_dir: {:?}, max_file_store: 2GB }}\n\
+             jetstream {{ store_dir: {:?}, max_file_store: {store_size} }}\n\
              {configuration}\n",
             store.to_str().unwrap()
         );

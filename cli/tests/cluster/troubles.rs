@@ -67,7 +67,23 @@ fn a_full_queue_is_told_and_waited_for() {
 }
 
 #[test]
-fn a_server_without_jetstream_is_an_error() {
+fn a_full_disk_is_told_and_waited_for() {
+    let Some(server) = Server::with_disk("1MB") else { return };
+    let line =
+        json!({ "id": 1, "code": "len(text)", "variables": { "text": "x".repeat(400_000) } });
+    let lines: Vec<String> = (0..4).map(|_| line.to_string()).collect();
+    let files = Files::new(&lines);
+    let mut submit = Running::submit(&server, &files.jobs(), &files.out("out"), &[]);
+    submit.says("can't store a message on the NATS server");
+    // Jobs that end make room.
+    let _worker = Running::ready_worker(&server, "one", &[]);
+    let (status, said) = submit.end();
+    assert!(status.success(), "{said}");
+    assert_eq!(files.results("out").len(), 4);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_waited_for() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let files = Files::new(&lines(1));
     let url = format!("nats://{}", listener.local_addr().unwrap());

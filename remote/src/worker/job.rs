@@ -313,14 +313,8 @@ impl Claim<'_> {
         loop {
             let payload = match streams.payload(text.clone().into_bytes()).await {
                 Ok(payload) => payload,
-                Err(error @ crate::Error::TooLarge { .. }) => {
-                    let problem = Problem::new(ProblemKind::Sandbox, error.to_string());
-                    text = result::failed(&problem.with_reason("result_too_large")).to_string();
-                    continue;
-                }
                 Err(error) => {
-                    tracing::info!("{error}");
-                    sleep(AGAIN_IF_UNKNOWN).await;
+                    text = too_large(&error);
                     continue;
                 }
             };
@@ -334,10 +328,7 @@ impl Claim<'_> {
                 .expected_last_subject_sequence(0);
             match streams.store(&streams.subjects.result(&self.key), &message).await {
                 Ok(stored) => return stored,
-                Err(error) => {
-                    let problem = Problem::new(ProblemKind::Sandbox, error.to_string());
-                    text = result::failed(&problem.with_reason("result_too_large")).to_string();
-                }
+                Err(error) => text = too_large(&error),
             }
         }
     }
@@ -364,6 +355,12 @@ impl Claim<'_> {
             tracing::info!("can't take the job `{}` out of the queue: {error}", self.key);
         }
     }
+}
+
+/// Returns the result of a job whose own is too large.
+fn too_large(error: &crate::Error) -> String {
+    let problem = Problem::new(ProblemKind::Sandbox, error.to_string());
+    result::failed(&problem.with_reason("result_too_large")).to_string()
 }
 
 /// Why there is no job.

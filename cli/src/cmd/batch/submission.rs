@@ -53,7 +53,8 @@ struct Ended {
 pub(crate) async fn submit(arguments: SubmitArguments) -> anyhow::Result<Exit> {
     let mut interrupts = signals::interrupts(2)?;
     let lines = Lines::new(open(&arguments.jobs).await?);
-    let (connection, pool) = nats::connection(&arguments.nats, "submit")?;
+    let (connection, pool) =
+        nats::connection(&arguments.nats.nats, &arguments.nats.access, "submit")?;
     let (sink, earlier) =
         create(&arguments.jobs, Some(&arguments.out), arguments.resume, None).await?;
     let note = beside(&arguments.out);
