@@ -165,7 +165,7 @@ fn parts_that_do_not_belong_together_are_refused() {
     refused(&["part-1", "part-2", "again"], "are of lines that have another one");
     refused(&["part-1", "part-1"], "are one file");
     refused(&["whole"], "no `shard`");
-    refused(&["part-1", "jobs"], "is merged");
+    refused(&["part-1", "jobs"], "line 1 is not a result");
     refused(&["part-1", "nowhere"], "nowhere");
     refused(&["part-1", "program.py"], "line 1 is not a result");
 
@@ -176,6 +176,10 @@ fn parts_that_do_not_belong_together_are_refused() {
     let merged = batch.merge(&["part-1", "part-2"], &["--drop-others"]);
     assert_eq!(merged.status.code(), Some(3), "{merged:?}");
     let said = text(&merged.stderr);
+    fs::write(batch.path("all"), "").unwrap();
+    let onto_itself = batch.merge(&["part-1", "all"], &[]);
+    assert_eq!(onto_itself.status.code(), Some(2), "{onto_itself:?}");
+    assert!(text(&onto_itself.stderr).contains("is merged"), "{onto_itself:?}");
     assert!(
         said.contains("left out 1 results") && said.contains("lacks 1 result, line 1"),
         "{said}"

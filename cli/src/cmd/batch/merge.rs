@@ -68,7 +68,7 @@ pub(crate) async fn merge(arguments: MergeArguments) -> anyhow::Result<Exit> {
         return Ok(Exit::Missing);
     }
     let mut tally = Tally::default();
-    let reruns = order.iter().filter(|found| !parts.count(**found, &mut tally)).count();
+    let reruns = order.iter().filter(|found| parts.count(**found, &mut tally)).count();
     write(&parts, &order, &arguments)?;
     if reruns > 0 {
         terminal::note(format_args!(

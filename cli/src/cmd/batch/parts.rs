@@ -201,7 +201,7 @@ impl Parts {
         Some(&part.path)
     }
 
-    /// Counts a result, and returns whether it is final.
+    /// Counts a result, and returns whether running its line again could give another.
     pub(super) fn count(&self, index: usize, tally: &mut Tally) -> bool {
         let found = &self.results[index];
         match found.ending {
@@ -209,7 +209,7 @@ impl Parts {
             End::Failed => tally.count(Ending::Failed),
             End::Malformed => tally.malformed += 1,
         }
-        found.is_final
+        !found.is_final && !matches!(found.ending, End::Malformed)
     }
 
     /// Reads a result, and returns its line as a batch without shards would have written it.
