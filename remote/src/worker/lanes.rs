@@ -8,7 +8,7 @@ use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::PullConsumer;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 use wire::Priority;
 
@@ -16,7 +16,7 @@ use crate::clock::{now, sleep};
 use crate::names::Lane;
 use crate::streams::Streams;
 
-use super::{Shared, WorkerConfig};
+use super::shared::WorkerConfig;
 
 /// How long a lane that was empty isn't asked again, unless a client says that it has jobs. Jobs that
 /// others give back, or that the dead have claimed, wait up to this long.
@@ -74,9 +74,13 @@ impl Lanes {
         }
     }
 
-    /// Returns at least one job and at most `count`. Cancel-safe, but for claims that are on their
-    /// way, which others get when their time is over.
-    pub(super) async fn claim(&self, count: usize) -> Vec<Message> {
+    /// Returns at least one job and at most `count`; none if the worker drains. Not cancel-safe: what
+    /// is on its way would be claimed by nobody until its time is over.
+    pub(super) async fn claim(
+        &self,
+        count: usize,
+        draining: &mut watch::Receiver<bool>,
+    ) -> Vec<Message> {
         loop {
             let mut messages = Vec::new();
             let mut asked: Vec<Lane> = Vec::new();
@@ -90,11 +94,14 @@ impl Lanes {
                 self.account(&lane, got, (is_empty && answer.is_ok()).then(|| now() + EMPTY));
                 asked.push(lane);
             }
-            if !messages.is_empty() {
+            if !messages.is_empty() || *draining.borrow() {
                 return messages;
             }
             let wait = self.wait(now());
-            let _ = timeout(wait, self.woken.notified()).await;
+            tokio::select! {
+                _ = timeout(wait, self.woken.notified()) => {}
+                _ = draining.changed() => {}
+            }
         }
     }
 
@@ -165,7 +172,7 @@ impl Lanes {
         let limit = lane.tenant().and_then(|name| self.config.most_claimed.get(&name).copied());
         match self.streams.consumer(&lane, limit).await {
             Ok(consumer) => {
-                let weight = Shared::weight(&self.config, &lane);
+                let weight = self.config.weight(&lane);
                 let mut known = self.known.lock();
                 let claimed = known.iter().map(|known| known.claimed).fold(f64::INFINITY, f64::min);
                 let claimed = if claimed.is_finite() { claimed } else { 0.0 };

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Cause;
+use crate::history::Start;
 use crate::names::JobKey;
 use crate::streams::Streams;
 
@@ -20,28 +21,6 @@ const MOST_RECORDED: usize = 16;
 const MOST_WAITS: u32 = 100;
 /// Attempts to write a record that somebody else writes at the same time.
 const ATTEMPTS: usize = 5;
-
-/// A start of a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Start {
-    /// The worker's name; `None` for a first start, of which nobody keeps a record.
-    pub worker: Option<String>,
-    /// The worker's process.
-    pub instance: Option<String>,
-    /// Whether nothing else ran there.
-    pub alone: bool,
-}
-
-impl Start {
-    pub(super) fn new(worker: &str, instance: &str, alone: bool) -> Self {
-        Self { worker: Some(worker.to_owned()), instance: Some(instance.to_owned()), alone }
-    }
-
-    fn unknown() -> Self {
-        Self { worker: None, instance: None, alone: false }
-    }
-}
 
 /// What is known of a job's claims.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
