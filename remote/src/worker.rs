@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, RwLock, Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::clock::{now, sleep};
+use crate::clock::sleep;
 use crate::connect::Connection;
 use crate::control::Control;
 use crate::error::Error;
@@ -37,6 +37,8 @@ mod starts;
 /// Jobs per slot whose results aren't stored yet, the running one included. While the server is
 /// gone, no more is claimed than this.
 const UNSTORED: usize = 16;
+/// Characters of a worker's name.
+const MOST_NAME: usize = 128;
 /// How long jobs that weren't started may take to be given back when the worker ends.
 const GIVING_BACK: Duration = Duration::from_secs(10);
 
@@ -60,6 +62,9 @@ impl Worker {
         let link = connection.connect().await?;
         let streams = Streams::open(link, name, &config.settings).await?;
         let slots = config.slots.max(1);
+        // It goes into headers.
+        let name = config.name.chars().filter(|character| !character.is_control());
+        let config = WorkerConfig { name: name.take(MOST_NAME).collect(), ..config };
         Ok(Self {
             shared: Arc::new(Shared {
                 streams,
@@ -169,7 +174,7 @@ async fn listen(shared: Arc<Shared>, lanes: Arc<Lanes>) {
         tokio::select! {
             Some(message) = wakes.next() => {
                 if let Some(lane) = std::str::from_utf8(&message.payload).ok().and_then(Lane::parse) {
-                    lanes.wake(&lane, now());
+                    lanes.wake(&lane);
                 }
             }
             Some(message) = controls.next() => {

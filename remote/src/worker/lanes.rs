@@ -63,7 +63,7 @@ impl Lanes {
     }
 
     /// Hears that a lane has jobs.
-    pub(super) fn wake(&self, lane: &Lane, _now: Instant) {
+    pub(super) fn wake(&self, lane: &Lane) {
         let mut known = self.known.lock();
         match known.iter_mut().find(|known| known.lane == *lane) {
             Some(known) => {
