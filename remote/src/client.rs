@@ -22,7 +22,7 @@ use crate::names::{BatchName, JobKey, Lane, PoolName};
 use crate::publish::Stored;
 use crate::streams::{Settings, Streams};
 
-use self::shared::{Inner, Pending, State};
+use self::shared::{Inner, Pending};
 
 pub use shared::Batch;
 pub use ticket::Ticket;
