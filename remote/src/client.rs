@@ -3,13 +3,11 @@
 //! A client has one batch of jobs and one reader of its results. What it sent is kept until its
 //! result is there, so that a job that the server lost can be sent again.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::message::PublishMessage;
-use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{Notify, Semaphore, oneshot};
@@ -18,16 +16,20 @@ use tokio::task::JoinHandle;
 use crate::clock::sleep;
 use crate::connect::Connection;
 use crate::error::Error;
-use crate::event::{EventStream, WANTS, WANTS_EVENTS, WANTS_FILES};
+use crate::event::EventStream;
+use crate::headers::{WANTS, WANTS_EVENTS, WANTS_FILES};
 use crate::names::{BatchName, JobKey, Lane, PoolName};
 use crate::publish::Stored;
 use crate::streams::{Settings, Streams};
 
-pub(crate) use ticket::WORKER;
-pub use ticket::{JobResult, Ticket};
+use self::shared::{Inner, Pending};
+
+pub use shared::Batch;
+pub use ticket::Ticket;
 
 mod checks;
 mod results;
+mod shared;
 mod ticket;
 
 /// Messages that are on their way to the server at once.
@@ -55,71 +57,6 @@ pub struct Client {
     inner: Arc<Inner>,
     /// Ends when the last clone is dropped.
     _reading: Arc<Reading>,
-}
-
-/// A submission of jobs.
-#[derive(Debug, Clone)]
-pub struct Batch {
-    name: BatchName,
-    /// Whether its jobs get the same keys again when they are submitted again.
-    is_repeatable: bool,
-    /// Whether an earlier client may have submitted jobs of it.
-    is_resumed: bool,
-}
-
-impl Batch {
-    /// A batch that nobody resumes.
-    pub fn once() -> Self {
-        Self { name: BatchName::random(), is_repeatable: false, is_resumed: false }
-    }
-
-    /// A new batch under this name, by which it can be resumed.
-    pub fn begin(name: BatchName) -> Self {
-        Self { name, is_repeatable: true, is_resumed: false }
-    }
-
-    /// A batch of which an earlier client has submitted some jobs. The same jobs get the same keys,
-    /// and what has a result isn't run again.
-    pub fn resume(name: BatchName) -> Self {
-        Self { name, is_repeatable: true, is_resumed: true }
-    }
-}
-
-/// What the client's tasks share.
-#[derive(Debug)]
-struct Inner {
-    streams: Streams,
-    batch: Batch,
-    state: Mutex<State>,
-    sending: Semaphore,
-    /// Wakes the task that tells workers of jobs.
-    has_unannounced: Notify,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    pending: HashMap<JobKey, Pending>,
-    /// How often each text was submitted. A resumed batch submits the same texts again, and has to
-    /// give them the same keys. Keyed by digests, since batches are long.
-    repeats: HashMap<[u8; 16], u64>,
-    /// The lanes whose consumers are there.
-    lanes: Vec<Lane>,
-    /// Lanes with jobs that no worker was told of.
-    unannounced: Vec<Lane>,
-    /// Goes up with each result.
-    results: u64,
-}
-
-/// A job that has no result yet.
-#[derive(Debug)]
-struct Pending {
-    subject: String,
-    message: PublishMessage,
-    /// How often it was sent.
-    sent: u32,
-    /// Whether the server has confirmed it.
-    is_stored: bool,
-    result: oneshot::Sender<JobResult>,
 }
 
 /// The tasks of a client, which end with it.
@@ -309,65 +246,6 @@ impl Client {
         let key = JobKey::of(&self.inner.batch.name, text, *count);
         *count += 1;
         key
-    }
-}
-
-impl Inner {
-    /// Makes sure that a lane has its consumer, from which workers know of it.
-    async fn ensure(&self, lane: &Lane) {
-        while !self.state.lock().lanes.contains(lane) {
-            match self.streams.consumer(lane, None).await {
-                Ok(_) => {
-                    let mut state = self.state.lock();
-                    if !state.lanes.contains(lane) {
-                        state.lanes.push(lane.clone());
-                    }
-                }
-                Err(error) => {
-                    tracing::info!("can't make a consumer of the lane `{lane}`: {error}");
-                    sleep(results::PAUSE).await;
-                }
-            }
-        }
-    }
-
-    /// Gives the result of a key to whoever waits for it.
-    fn deliver(&self, key: &JobKey, result: JobResult) {
-        let mut state = self.state.lock();
-        state.results += 1;
-        if let Some(pending) = state.pending.remove(key) {
-            // Nobody waits if the ticket was dropped.
-            let _ = pending.result.send(result);
-        }
-    }
-
-    /// Delivers the result of a key if the server has it. Returns whether it has.
-    async fn look_up(&self, key: &JobKey) -> bool {
-        let subject = self.streams.subjects.result(key);
-        let Ok(found) = self.streams.results.direct_get_last_for_subject(subject).await else {
-            return false;
-        };
-        match self.streams.result(&found.payload, Some(&found.headers)).await {
-            Some(result) => {
-                self.deliver(key, result);
-                true
-            }
-            None => false,
-        }
-    }
-}
-
-impl Streams {
-    /// Reads a result; `None` if its text can't be had now.
-    async fn result(&self, payload: &Bytes, headers: Option<&HeaderMap>) -> Option<JobResult> {
-        match self.text(payload, headers).await {
-            Ok(text) => Some(JobResult::read(&text, headers)),
-            Err(Error::Damaged { what }) => Some(JobResult::damaged(&what)),
-            Err(error) => {
-                tracing::info!("{error}");
-                None
-            }
-        }
     }
 }
 

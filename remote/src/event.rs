@@ -10,11 +10,6 @@ use crate::error::Error;
 use crate::names::JobKey;
 use crate::streams::Streams;
 
-/// What a submitter wants beside the result: a header of the job.
-pub(crate) const WANTS: &str = "Hatchery-Wants";
-pub(crate) const WANTS_EVENTS: &str = "events";
-pub(crate) const WANTS_FILES: &str = "files";
-
 /// The largest event. Larger ones aren't sent.
 pub(crate) const MOST_BYTES: usize = 512 << 10;
 

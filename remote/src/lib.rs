@@ -30,13 +30,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub use client::{Batch, Client, JobResult, Ticket, Wants};
+pub use client::{Batch, Client, Ticket, Wants};
 pub use cluster::{Cluster, LaneState, Watcher};
 pub use connect::{Connection, Notice};
 pub use error::Error;
 pub use event::{Event, EventKind, EventStream};
+pub use history::Start;
 pub use names::{BatchName, JobKey, PoolName};
-pub use policy::Start;
+pub use result::JobResult;
 pub use streams::Settings;
 pub use worker::{Presence, Tally, Worker, WorkerConfig};
 
@@ -47,6 +48,8 @@ mod connect;
 mod control;
 mod error;
 mod event;
+mod headers;
+mod history;
 mod names;
 mod payload;
 #[doc(hidden)]

@@ -10,14 +10,13 @@ use tokio::io::AsyncReadExt;
 use crate::clock::sleep;
 use crate::connect::Notice;
 use crate::error::{Cause, Error};
+use crate::headers::OBJECT;
 use crate::streams::Streams;
 
 /// The largest text in a message. Servers take messages of 1 MiB by default, headers included.
 const LARGEST_INLINE: usize = 512 << 10;
 /// The largest text of all: a line of a batch has at most 64 MiB, and its script comes on top.
 pub(crate) const LARGEST: usize = 256 << 20;
-/// Names the object that has the text, and says how long it is.
-pub(crate) const OBJECT: &str = "Hatchery-Object";
 /// Bytes of a part of an object.
 const PART: usize = 128 << 10;
 /// Between two attempts to store an object.

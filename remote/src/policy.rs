@@ -5,11 +5,12 @@
 //! chooses. The worker carries the decisions out, and so does the simulation of a thousand of them,
 //! `examples/simulation.rs`. For that alone they are public, and they may change at any time.
 
-pub use history::{Decision, Record, Start};
+pub use crate::history::Start;
+pub use history::{Decision, Record};
 pub use lanes::{EMPTY, Shares};
 pub use room::{mean_after, room};
 
-pub(crate) mod history;
+mod history;
 mod lanes;
 mod room;
 

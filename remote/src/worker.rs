@@ -3,130 +3,49 @@
 //! `room.rs` says how many jobs to claim, `lanes.rs` where the next one comes from, `job.rs` is the
 //! way of one job, `starts.rs` counts who died of it, and `presence.rs` says that this worker lives.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use hatchery::{Hatchery, TenantConfig};
+use hatchery::Hatchery;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, RwLock, Semaphore, mpsc, watch};
+use tokio::sync::{Notify, RwLock, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::clock::sleep;
 use crate::connect::Connection;
 use crate::control::Control;
 use crate::error::Error;
-use crate::names::{JobKey, Lane, PoolName};
-use crate::streams::{Settings, Streams};
+use crate::names::{BatchName, Lane, PoolName};
+use crate::streams::Streams;
 
 use self::lanes::Lanes;
 use self::room::Room;
+use self::shared::{Command, Shared};
 
 pub use presence::Presence;
+pub use shared::{Tally, WorkerConfig};
 
 mod events;
 mod job;
 mod lanes;
 mod presence;
 mod room;
+mod shared;
 mod starts;
 
 /// Jobs per slot whose results aren't stored yet, the running one included. While the server is
 /// gone, no more is claimed than this.
 const UNSTORED: usize = 16;
+/// Characters of a worker's name.
+const MOST_NAME: usize = 128;
 /// How long jobs that weren't started may take to be given back when the worker ends.
 const GIVING_BACK: Duration = Duration::from_secs(10);
-/// Commands to one job that may wait. Further ones would change nothing.
-const MOST_COMMANDS: usize = 4;
-
-/// How a worker takes jobs.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct WorkerConfig {
-    /// Jobs that are claimed and run at once: the most workers of the pool.
-    pub slots: usize,
-    /// The name by which users know this worker. Default: the machine's name and the process's id.
-    pub name: String,
-    /// Whether limits of jobs replace those of the pool, as in a batch. Otherwise they apply where
-    /// they are lower. Default: false.
-    pub trusts_jobs: bool,
-    /// How long running jobs may take to end when the worker ends; then they are given back.
-    /// Default: 10 s.
-    pub drain_time: Duration,
-    /// Weights of tenants, by which lanes of one priority are served; 1 without one. Set the same
-    /// for the pool.
-    pub weights: HashMap<String, u32>,
-    /// The most jobs of a tenant that are claimed at once in the whole cluster, of each priority.
-    pub most_claimed: HashMap<String, u32>,
-    /// How the pool is kept on the server, if it isn't there yet.
-    pub settings: Settings,
-}
-
-impl WorkerConfig {
-    /// Runs this many jobs at once.
-    pub fn new(slots: usize) -> Self {
-        Self {
-            slots,
-            name: presence::default_name(),
-            trusts_jobs: false,
-            drain_time: Duration::from_secs(10),
-            weights: HashMap::new(),
-            most_claimed: HashMap::new(),
-            settings: Settings::default(),
-        }
-    }
-}
-
-/// How many jobs a worker has taken, by what became of them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Tally {
-    /// Whose result this worker has stored.
-    pub done: u64,
-    /// That had a result already.
-    pub repeats: u64,
-    /// That were given back to the queue.
-    pub given_back: u64,
-    /// That were given up.
-    pub dead_letters: u64,
-}
 
 /// A pool that takes its jobs from a queue on a server.
 #[derive(Debug)]
 pub struct Worker {
     shared: Arc<Shared>,
-}
-
-/// What the tasks of a worker share.
-#[derive(Debug)]
-struct Shared {
-    streams: Streams,
-    pool: Hatchery,
-    config: WorkerConfig,
-    /// Tells this process from every other one, also from later ones of the same name.
-    instance: String,
-    /// Free slots.
-    slots: Semaphore,
-    /// How many jobs to claim.
-    room: Room,
-    /// Jobs that may be claimed without being stored.
-    unstored: Arc<Semaphore>,
-    /// Held for reading by every run, and for writing by one that runs alone.
-    alone: RwLock<()>,
-    running: Mutex<HashMap<JobKey, mpsc::Sender<Command>>>,
-    tally: Mutex<Tally>,
-    /// Set when nothing more is started.
-    is_draining: watch::Sender<bool>,
-    /// Set when running jobs are given back.
-    is_over: watch::Sender<bool>,
-}
-
-/// What a running job is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Command {
-    Cancel,
-    Interrupt,
 }
 
 impl Worker {
@@ -143,11 +62,14 @@ impl Worker {
         let link = connection.connect().await?;
         let streams = Streams::open(link, name, &config.settings).await?;
         let slots = config.slots.max(1);
+        // It goes into headers.
+        let name = config.name.chars().filter(|character| !character.is_control());
+        let config = WorkerConfig { name: name.take(MOST_NAME).collect(), ..config };
         Ok(Self {
             shared: Arc::new(Shared {
                 streams,
                 pool,
-                instance: crate::BatchName::random().as_str().to_owned(),
+                instance: BatchName::random().as_str().to_owned(),
                 slots: Semaphore::new(slots),
                 room: Room::new(slots),
                 unstored: Arc::new(Semaphore::new(slots * UNSTORED)),
@@ -173,12 +95,11 @@ impl Worker {
         tasks.spawn(listen(Arc::clone(&shared), Arc::clone(&lanes)));
         tasks.spawn(Arc::clone(&lanes).refresh());
         let mut jobs = JoinSet::new();
-        tokio::pin!(stop);
-        tokio::select! {
-            () = &mut stop => {}
-            () = shared.claim(&lanes, &mut jobs) => {}
-        }
-        shared.is_draining.send_replace(true);
+        let stopping = async {
+            stop.await;
+            shared.is_draining.send_replace(true);
+        };
+        tokio::join!(stopping, shared.claim(&lanes, &mut jobs));
         let ended = async { while jobs.join_next().await.is_some() {} };
         tokio::pin!(ended);
         tokio::select! {
@@ -195,20 +116,31 @@ impl Worker {
 }
 
 impl Shared {
-    /// Claims jobs for which there is room, for ever.
+    /// Claims jobs for which there is room, until this worker drains.
     async fn claim(self: &Arc<Self>, lanes: &Arc<Lanes>, jobs: &mut JoinSet<()>) {
+        let mut draining = self.is_draining.subscribe();
         loop {
             while jobs.try_join_next().is_some() {}
+            let ready = async {
+                let first = Arc::clone(&self.unstored).acquire_owned().await;
+                (first, self.room.some().await)
+            };
+            let (first, room) = tokio::select! {
+                biased;
+                // The sender is in `self`.
+                _ = draining.wait_for(|draining| *draining) => return,
+                ready = ready => ready,
+            };
             // It is never closed.
-            let Ok(first) = Arc::clone(&self.unstored).acquire_owned().await else { return };
+            let Ok(first) = first else { return };
             let mut free = vec![first];
-            let room = self.room.some().await;
             while free.len() < room
                 && let Ok(another) = Arc::clone(&self.unstored).try_acquire_owned()
             {
                 free.push(another);
             }
-            for message in lanes.claim(free.len()).await {
+            // What is on its way when this worker drains is given back.
+            for message in lanes.claim(free.len(), &mut draining).await {
                 // No more come than were asked for.
                 let Some(unstored) = free.pop() else { break };
                 let shared = Arc::clone(self);
@@ -226,11 +158,6 @@ impl Shared {
         let left = self.streams.workers.purge(&self.instance);
         let _ = tokio::time::timeout(GIVING_BACK, left).await;
         let _ = tokio::time::timeout(GIVING_BACK, self.streams.link.client().flush()).await;
-    }
-
-    fn weight(config: &WorkerConfig, lane: &Lane) -> f64 {
-        let weight = lane.tenant().and_then(|name| config.weights.get(&name).copied());
-        f64::from(weight.unwrap_or(TenantConfig::default().weight).max(1))
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::clock::sleep;
 use crate::names::JobKey;
 
-use super::Inner;
+use super::shared::Inner;
 
 /// How long no result may come before jobs are looked after.
 const QUIET: Duration = Duration::from_secs(10);

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::clock::sleep;
 use crate::error::Cause;
 
-use super::Inner;
+use super::shared::{Inner, PAUSE};
 
 /// Results in one answer to a request for more.
 const MOST_RESULTS: usize = 256;
@@ -27,8 +27,6 @@ const OPEN: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(7);
 /// How long the server keeps a reader that asks for nothing.
 const FORGOTTEN: Duration = Duration::from_secs(60);
-/// Between two attempts.
-pub(super) const PAUSE: Duration = Duration::from_millis(200);
 
 /// Delivers the results with at least this sequence number in the stream, for ever.
 pub(super) async fn receive(inner: Arc<Inner>, mut next: u64) {

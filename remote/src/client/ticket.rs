@@ -3,78 +3,17 @@
 use std::future::IntoFuture;
 use std::pin::Pin;
 
-use async_nats::HeaderMap;
 use async_nats::jetstream::message::PublishMessage;
-use serde_json::{Map, Value};
 use tokio::sync::oneshot;
-use wire::{Problem, ProblemKind};
 
 use crate::control::Control;
 use crate::error::Error;
 use crate::event::EventStream;
 use crate::names::{JobKey, Lane};
 use crate::publish::Stored;
-use crate::result;
+use crate::result::{self, JobResult};
 
 use super::Client;
-
-/// Which worker stored a result.
-pub(crate) const WORKER: &str = "Hatchery-Worker";
-
-/// The result of a job, as `Outcome::to_tool_json` has it: the same as of a local pool.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct JobResult {
-    json: Map<String, Value>,
-    worker: Option<String>,
-}
-
-impl JobResult {
-    /// Returns the result.
-    pub fn json(&self) -> &Map<String, Value> {
-        &self.json
-    }
-
-    /// Returns the result.
-    pub fn into_json(self) -> Value {
-        self.json.into()
-    }
-
-    /// Returns whether the program succeeded.
-    pub fn is_success(&self) -> bool {
-        self.json.get("success") == Some(&Value::Bool(true))
-    }
-
-    /// Returns whether the job is a dead letter: it was started again and again, and whoever ran it
-    /// died. The `history` of the result's error says who.
-    pub fn is_dead_letter(&self) -> bool {
-        let error = self.json.get("error").and_then(|error| error.get("reason"));
-        error.and_then(Value::as_str) == Some(result::DEAD_LETTER)
-    }
-
-    /// Returns the name of the worker that stored it; `None` if nobody ran the job.
-    pub fn worker(&self) -> Option<&str> {
-        self.worker.as_deref()
-    }
-
-    pub(super) fn read(text: &[u8], headers: Option<&HeaderMap>) -> Self {
-        let worker = headers.and_then(|headers| headers.get(WORKER)).map(|name| name.to_string());
-        match serde_json::from_slice(text) {
-            Ok(Value::Object(json)) => Self { json, worker },
-            _ => Self::damaged("a result"),
-        }
-    }
-
-    /// Returns the result of a job whose result can't be read.
-    pub(super) fn damaged(what: &str) -> Self {
-        let error = Error::Damaged { what: what.to_owned() };
-        let problem = Problem::new(ProblemKind::Sandbox, error.to_string());
-        match result::failed(&problem.with_reason("damaged")) {
-            Value::Object(json) => Self { json, worker: None },
-            _ => Self { json: Map::new(), worker: None },
-        }
-    }
-}
 
 /// A submitter's claim on the result of one job. Awaiting it returns the result. Dropping it drops
 /// the result, but doesn't cancel the job.
@@ -123,7 +62,7 @@ impl Ticket {
     /// # Errors
     /// The server doesn't take the result.
     pub async fn cancel(&self) -> Result<bool, Error> {
-        let streams = &self.client.inner.streams;
+        let streams = self.client.streams();
         let text = result::cancelled().to_string();
         let message =
             PublishMessage::build().payload(text.into()).expected_last_subject_sequence(0);
@@ -142,7 +81,7 @@ impl Ticket {
     /// Raises `KeyboardInterrupt` in the program, if a worker runs it now. The message may get lost.
     pub async fn interrupt(&self) {
         let control = Control::Interrupt { key: self.key.to_string() };
-        control.send(&self.client.inner.streams).await;
+        control.send(self.client.streams()).await;
     }
 }
 

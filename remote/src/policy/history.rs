@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::history::Start;
+
 /// Starts of which whoever made them died, after which a job runs alone.
 const ALONE_FROM: usize = 2;
 /// Starts of which whoever made them died, after which a job is given up.
@@ -14,29 +16,6 @@ const MOST_STARTS: usize = 3;
 const MOST_RECORDED: usize = 16;
 /// How often a job that somebody else still runs is put off.
 const MOST_WAITS: u32 = 100;
-
-/// A start of a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Start {
-    /// The worker's name; `None` for a first start, of which nobody keeps a record.
-    pub worker: Option<String>,
-    /// The worker's process.
-    pub instance: Option<String>,
-    /// Whether nothing else ran there.
-    pub alone: bool,
-}
-
-impl Start {
-    /// Returns the start of a job by a worker of this name and process.
-    pub fn new(worker: &str, instance: &str, alone: bool) -> Self {
-        Self { worker: Some(worker.to_owned()), instance: Some(instance.to_owned()), alone }
-    }
-
-    fn unknown() -> Self {
-        Self { worker: None, instance: None, alone: false }
-    }
-}
 
 /// What is known of a job's claims.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

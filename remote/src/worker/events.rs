@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::event::{Event, EventKind, MOST_BYTES};
 use crate::names::JobKey;
 
-use super::Shared;
+use super::shared::Shared;
 
 /// Sends a job's events until its end.
 pub(super) async fn forward(shared: &Shared, key: &JobKey, mut events: Events) {

@@ -14,21 +14,24 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use wire::{Field, Intake, Problem, ProblemKind};
 
-use crate::client::WORKER;
 use crate::clock::{now, since_epoch, sleep};
-use crate::event::{WANTS, WANTS_EVENTS, WANTS_FILES};
+use crate::headers::{HISTORY, WANTS, WANTS_EVENTS, WANTS_FILES, WORKER};
+use crate::history::Start;
 use crate::names::{JobKey, Lane};
-use crate::policy::{Decision, Record, SIGNS, Start};
+use crate::policy::{Decision, Record, SIGNS};
 use crate::publish::Stored;
 use crate::result;
 
-use super::{Command, MOST_COMMANDS, Shared, events};
+use super::events;
+use super::shared::{Command, Shared, Tally};
 
 /// How long a job that was refused stays in the queue before it is offered again.
 const AGAIN: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(30);
 /// The same if the refusal doesn't say.
 const AGAIN_IF_UNKNOWN: Duration = Duration::from_secs(1);
+/// Commands to one job that may wait. Further ones would change nothing.
+const MOST_COMMANDS: usize = 4;
 /// How long a job that was claimed ahead waits for a slot before it is given back.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
@@ -104,7 +107,7 @@ impl Claim<'_> {
 
     async fn work(&self, taken: Taken<'_>) {
         let end = self.end(taken).await;
-        let count = |count: fn(&mut super::Tally)| count(&mut self.shared.tally.lock());
+        let count = |count: fn(&mut Tally)| count(&mut self.shared.tally.lock());
         match end {
             End::Result(result) => match self.store(result).await {
                 Stored::New => count(|tally| tally.done += 1),
@@ -146,6 +149,9 @@ impl Claim<'_> {
             _ if self.has_result().await => return End::Repeat,
             _ => self.decide().await,
         };
+        if *shared.is_draining.borrow() {
+            return End::GiveBack(Duration::ZERO);
+        }
         let Ok(Ok(slot)) = tokio::time::timeout(LONGEST_WAIT, shared.slots.acquire()).await else {
             return End::GiveBack(Duration::ZERO);
         };
@@ -338,7 +344,7 @@ impl Claim<'_> {
         let streams = &self.shared.streams;
         let mut headers = self.message.headers.clone().unwrap_or_default();
         let history_text = serde_json::to_string(history).unwrap_or_default();
-        headers.insert("Hatchery-History", history_text.as_str());
+        headers.insert(HISTORY, history_text.as_str());
         headers.insert(async_nats::header::NATS_MESSAGE_ID, format!("dead.{}", self.key).as_str());
         let message =
             PublishMessage::build().headers(headers).payload(self.message.payload.clone());

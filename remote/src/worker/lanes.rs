@@ -7,7 +7,7 @@ use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::PullConsumer;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 use wire::Priority;
 
@@ -16,7 +16,7 @@ use crate::names::Lane;
 use crate::policy::{EMPTY, Shares};
 use crate::streams::Streams;
 
-use super::{Shared, WorkerConfig};
+use super::shared::WorkerConfig;
 
 /// How long an answer may take, after which what has come is taken.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -69,9 +69,13 @@ impl Lanes {
         }
     }
 
-    /// Returns at least one job and at most `count`. Cancel-safe, but for claims that are on their
-    /// way, which others get when their time is over.
-    pub(super) async fn claim(&self, count: usize) -> Vec<Message> {
+    /// Returns at least one job and at most `count`; none if the worker drains. Not cancel-safe: what
+    /// is on its way would be claimed by nobody until its time is over.
+    pub(super) async fn claim(
+        &self,
+        count: usize,
+        draining: &mut watch::Receiver<bool>,
+    ) -> Vec<Message> {
         loop {
             let mut messages = Vec::new();
             let mut asked = Vec::new();
@@ -86,11 +90,14 @@ impl Lanes {
                 self.known.lock().shares.account(index, got, empty_until);
                 asked.push(index);
             }
-            if !messages.is_empty() {
+            if !messages.is_empty() || *draining.borrow() {
                 return messages;
             }
             let wait = self.known.lock().shares.wait(self.time());
-            let _ = timeout(wait, self.woken.notified()).await;
+            tokio::select! {
+                _ = timeout(wait, self.woken.notified()) => {}
+                _ = draining.changed() => {}
+            }
         }
     }
 
@@ -135,7 +142,7 @@ impl Lanes {
         let limit = lane.tenant().and_then(|name| self.config.most_claimed.get(&name).copied());
         match self.streams.consumer(&lane, limit).await {
             Ok(consumer) => {
-                let weight = Shared::weight(&self.config, &lane);
+                let weight = self.config.weight(&lane);
                 let mut known = self.known.lock();
                 known.shares.add(rank(lane.priority), weight);
                 known.lanes.push((lane, consumer));

@@ -8,7 +8,7 @@ use crate::clock::{since_epoch, sleep};
 use crate::error::Error;
 use crate::streams::Streams;
 
-use super::Shared;
+use super::shared::Shared;
 
 /// Keys of running jobs in what a worker says. Those of more jobs are left out.
 const MOST_KEYS: usize = 64;
@@ -85,12 +85,4 @@ impl Streams {
         presences.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(presences)
     }
-}
-
-/// Returns the machine's name and the process's id.
-pub(super) fn default_name() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = host.trim();
-    let host = if host.is_empty() { "worker" } else { host };
-    format!("{host}-{}", std::process::id())
 }

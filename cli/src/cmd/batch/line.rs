@@ -70,6 +70,7 @@ pub(super) struct Request {
 }
 
 /// A line that is run elsewhere.
+#[cfg(feature = "nats")]
 #[derive(Debug)]
 pub(super) struct Outgoing {
     /// The line's own, or its number.
@@ -95,6 +96,7 @@ pub(super) fn parse(
 }
 
 /// Parses a line that is run elsewhere, which is checked as if it were run here.
+#[cfg(feature = "nats")]
 pub(super) fn parse_outgoing(
     bytes: &[u8],
     number: usize,
@@ -147,6 +149,7 @@ fn request(value: Value, bytes: &[u8], is_ahead: bool, shared: &Shared) -> Resul
 }
 
 /// Returns what is sent of a line, without its id.
+#[cfg(feature = "nats")]
 fn outgoing(value: Value, bytes: &[u8], is_ahead: bool) -> Result<Outgoing, NoJob> {
     let mut line = INTAKE.job(value).map_err(hatchery::Error::from)?;
     let file = line.file.take();
