@@ -75,7 +75,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Run(arguments) => cmd::run::run(*arguments).await,
         Command::Batch(arguments) => cmd::batch::run(*arguments).await,
-        Command::BatchMerge(arguments) => cmd::batch::merge(arguments).await,
+        Command::BatchMerge(arguments) => cmd::batch::merge::merge(arguments).await,
         Command::Serve(arguments) => cmd::serve::run(*arguments).await,
         #[cfg(feature = "nats")]
         Command::Worker(arguments) => cmd::worker::run(*arguments).await,
