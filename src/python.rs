@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 #[doc(inline)]
-pub use engine::{BuildInfo, PackageInfo, PackageOrigin, WHEEL_REQUIREMENT};
+pub use engine::{BuildInfo, PackageInfo, PackageOrigin, WASMER_VERSION, WHEEL_REQUIREMENT};
 use engine::{CacheDir, Engine, PythonBuild};
 
 use crate::config::EngineConfig;

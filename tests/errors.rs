@@ -24,9 +24,10 @@ fn errors_keep_their_causes_and_do_not_print_them() {
         "pool/src",
         "scheduler/src",
         "src",
-        "serve/src",
-        "notebook/src",
         "kernel/src",
+        "notebook/src",
+        "remote/src",
+        "serve/src",
         "cli/src",
     ] {
         for (name, text) in sources(folder) {

@@ -8,7 +8,7 @@ use std::path::Path;
 use toml::Table;
 
 /// What each crate of ours may name, of ours and of the crates whose use is confined.
-const ALLOWED: [(&str, &[&str]); 13] = [
+const ALLOWED: [(&str, &[&str]); 14] = [
     ("channel", &[]),
     ("confine", &["landlock", "seccompiler"]),
     ("replace", &[]),
@@ -21,6 +21,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
     ("serve", &["hatchery", "tokio", "wire"]),
     ("notebook", &["hatchery", "replace", "tokio"]),
     ("kernel", &["hatchery", "notebook", "tokio", "zeromq"]),
+    ("remote", &["async-nats", "hatchery", "tokio", "wire"]),
     (
         "cli",
         &[
@@ -30,6 +31,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
             "indicatif",
             "kernel",
             "notebook",
+            "remote",
             "replace",
             "serve",
             "tokio",
@@ -38,8 +40,9 @@ const ALLOWED: [(&str, &[&str]); 13] = [
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 26] = [
+const CONFINED: [&str; 28] = [
     "anyhow",
+    "async-nats",
     "channel",
     "clap",
     "confine",
@@ -54,6 +57,7 @@ const CONFINED: [&str; 26] = [
     "pool",
     "process",
     "ractor",
+    "remote",
     "replace",
     "scheduler",
     "seccompiler",

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 pub(crate) use self::batch::{BatchArguments, ProgressForm};
 pub(crate) use self::bench::BenchArguments;
@@ -15,16 +16,25 @@ pub(crate) use self::kernel::{
 };
 pub(crate) use self::limits::LimitArguments;
 pub(crate) use self::mcp::McpArguments;
+pub(crate) use self::merge::MergeArguments;
+pub(crate) use self::nats::{AccessArguments, NatsArguments, SubmitArguments, WorkerArguments};
 pub(crate) use self::notebook::{
     Checked, NotebookArguments, NotebookCommand, NotebookProgress, ParameterArguments,
     ParametersArguments,
 };
 use self::python::PythonArgument;
 pub(crate) use self::serve::ServeArguments;
+pub(crate) use self::shell::{CompletionsArguments, ManArguments};
 pub(crate) use self::top::TopArguments;
+use hatchery::cache::CacheDir;
+use hatchery::config::EngineConfig;
+
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::settings::Settings;
+use crate::terminal;
 
 mod batch;
 mod bench;
@@ -34,16 +44,19 @@ mod image;
 mod kernel;
 mod limits;
 mod mcp;
+mod merge;
+mod nats;
 mod notebook;
 pub(crate) mod python;
 mod serve;
+mod shell;
 mod top;
 
 /// Runs untrusted Python in a pool of sandboxed interpreters.
 ///
 /// Exit codes: the program's own for `sys.exit`, 1 if it raised, 2 for a usage error, 124 if it hit
 /// a limit, 125 if the sandbox failed, 130 if it was interrupted. For a batch: 1 if any job did not
-/// succeed, 2 if any line was invalid. For notebooks: 1 if any cell failed. For a prompt: 0, or the
+/// succeed, 2 if any line was invalid; 3 if merged parts lack results. For notebooks: 1 if any cell failed. For a prompt: 0, or the
 /// code of `sys.exit`.
 #[derive(Debug, Parser)]
 #[command(name = "hatchery", version, about, max_term_width = 100)]
@@ -57,6 +70,11 @@ pub(crate) struct Arguments {
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 
+    /// Read defaults of options from this file. Default: `$HATCHERY_CONFIG`, else
+    /// `~/.config/hatchery/config.toml` if it exists. `hatchery config` shows what it sets.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -67,8 +85,18 @@ pub(crate) enum Command {
     Run(Box<RunArguments>),
     /// Run many programs: one JSON object per line in, one per line out.
     Batch(Box<BatchArguments>),
+    /// Put the results of the shards of a batch together, and say which are missing.
+    ///
+    /// The results are in the order of the lines, as of one `hatchery batch --ordered`. A part of
+    /// another batch or of another number of shards is refused, and so are two results of one line.
+    /// Exit codes are those of the batch, and 3 if results are missing.
+    BatchMerge(MergeArguments),
     /// Share one pool among processes: over standard input and output, a Unix socket, or HTTP.
     Serve(Box<ServeArguments>),
+    /// Run jobs from a queue on a NATS server: one of many pools, on as many machines.
+    Worker(Box<WorkerArguments>),
+    /// Run many programs on the workers of a queue on a NATS server.
+    Submit(Box<SubmitArguments>),
     /// Watch a batch that was started with `--metrics`, or a server over HTTP, live in the terminal.
     ///
     /// Press q, Esc or Ctrl-C to quit, p to pause, and the arrow keys to scroll the workers.
@@ -104,6 +132,12 @@ pub(crate) enum Command {
     },
     /// Measure what Hatchery does on this machine: times, throughput, computation.
     Bench(BenchArguments),
+    /// Print completions for a shell.
+    Completions(CompletionsArguments),
+    /// Print the man page, or write those of all commands.
+    Man(ManArguments),
+    /// Show what the configuration file sets, and where.
+    Config,
     /// Manage the Python build.
     Python {
         #[command(subcommand)]
@@ -117,7 +151,8 @@ impl Command {
     pub(crate) fn prints_results(&self) -> bool {
         match self {
             Self::Batch(arguments) => arguments.out.is_none(),
-            Self::Notebook { .. } | Self::Kernel(_) => false,
+            Self::BatchMerge(arguments) => arguments.out.is_none(),
+            Self::Notebook { .. } | Self::Kernel(_) | Self::Worker(_) | Self::Submit(_) => false,
             Self::Serve(arguments) => arguments.stdio,
             _ => true,
         }
@@ -349,10 +384,63 @@ pub(crate) enum PythonCommand {
     },
 }
 
-/// Parses the command line; exits the process if it is invalid.
-pub(crate) fn parse() -> Arguments {
+/// Returns the definition of the command line.
+pub(crate) fn definition() -> clap::Command {
+    Arguments::command().long_version(long_version())
+}
+
+/// What `--version` says, in lines; `-V` says the first.
+fn long_version() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        let cache = CacheDir::open(EngineConfig::from_env().cache_dir.as_deref());
+        let cache = cache
+            .map_or_else(|error| error.to_string(), |cache| cache.root().display().to_string());
+        format!(
+            "{}\nbuild    {}\nwasmer   {}\ntarget   {}\ncache    {cache}",
+            env!("CARGO_PKG_VERSION"),
+            hatchery::python::WHEEL_REQUIREMENT,
+            hatchery::python::WASMER_VERSION,
+            hatchery::python::module_target(),
+        )
+    });
+    &TEXT
+}
+
+/// Parses the command line, with the defaults of the configuration; exits the process if either is
+/// invalid.
+pub(crate) fn parse() -> (Arguments, Option<Settings>) {
     let typed: Vec<OsString> = std::env::args_os().collect();
-    Arguments::try_parse_from(&typed).unwrap_or_else(|error| explained(error, &typed).exit())
+    let parse = |definition: clap::Command| {
+        let mut matches = definition.try_get_matches_from(&typed)?;
+        Arguments::from_arg_matches_mut(&mut matches)
+    };
+    let arguments = parse(short_or_long(&typed));
+    let arguments = arguments.unwrap_or_else(|error| explained(error, &typed).exit());
+    let fail = |problem: String| -> ! {
+        terminal::error(problem);
+        std::process::exit(2)
+    };
+    match Settings::find(arguments.config.as_deref()) {
+        Ok(None) => (arguments, None),
+        Ok(Some(settings)) => match parse(settings.apply(Arguments::command())) {
+            Ok(arguments) => (arguments, Some(settings)),
+            // What was typed is valid.
+            Err(error) => {
+                let text = error.to_string();
+                let text = text.lines().next().unwrap_or_default();
+                let text = text.strip_prefix("error: ").unwrap_or(text);
+                fail(format!("`{}`: {text}", settings.path.display()))
+            }
+        },
+        Err(problem) => fail(problem),
+    }
+}
+
+/// Returns the definition, with the long version only where it may be asked for: it costs a look at
+/// the cache.
+fn short_or_long(typed: &[OsString]) -> clap::Command {
+    let asks = typed.iter().skip(1).any(|argument| argument == "--version");
+    if asks { definition() } else { Arguments::command() }
 }
 
 /// Replaces the tip of an error by a helpful one. clap advises `-- ARGUMENT` for every unknown
@@ -400,7 +488,6 @@ fn parse_json_variable(text: &str) -> Result<(String, serde_json::Value), String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definition_is_consistent() {

@@ -6,12 +6,17 @@ pub(crate) mod cache;
 pub(crate) mod image;
 pub(crate) mod kernel;
 pub(crate) mod mcp;
+#[cfg(feature = "nats")]
+mod nats;
 pub(crate) mod notebook;
 pub(crate) mod packages;
 pub(crate) mod python;
 pub(crate) mod repl;
 pub(crate) mod run;
 pub(crate) mod serve;
+pub(crate) mod shell;
 pub(crate) mod tool;
 #[cfg(feature = "monitor")]
 pub(crate) mod top;
+#[cfg(feature = "nats")]
+pub(crate) mod worker;

@@ -18,6 +18,8 @@ pub(crate) enum Exit {
     Failed,
     /// The usage was wrong; in a batch, some line was invalid.
     Usage,
+    /// Parts of a batch lack results.
+    Missing,
     /// A limit ended the program.
     Limit,
     /// The sandbox failed, or could not be set up.
@@ -104,6 +106,7 @@ impl From<Exit> for ExitCode {
             Exit::Program(code) => code,
             Exit::Failed => 1,
             Exit::Usage => 2,
+            Exit::Missing => 3,
             Exit::Limit => 124,
             Exit::Sandbox => 125,
             Exit::Interrupted => 130,

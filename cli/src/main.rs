@@ -7,6 +7,7 @@ use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::args::{Arguments, Command, NotebookCommand, ToolCommand};
 use crate::exit::Exit;
+use crate::settings::Settings;
 
 mod args;
 mod claim;
@@ -21,8 +22,11 @@ mod lines;
 #[cfg_attr(not(feature = "monitor"), path = "monitor/absent.rs")]
 mod monitor;
 mod output;
+mod pictures;
 mod pool;
 mod progress;
+mod settings;
+mod shard;
 mod signals;
 mod stdout;
 mod terminal;
@@ -30,10 +34,10 @@ mod threads;
 
 fn main() -> ExitCode {
     hatchery::be_helper();
-    let arguments = args::parse();
+    let (arguments, settings) = args::parse();
     terminal::set_verbosity(arguments.quiet, arguments.verbose > 0);
     start_log(&arguments);
-    match block_on(arguments.command) {
+    match block_on(arguments.command, settings) {
         Ok(exit) => exit.into(),
         Err(error) => {
             let exit = Exit::of_error(&error);
@@ -45,9 +49,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn block_on(command: Command) -> anyhow::Result<Exit> {
+fn block_on(command: Command, settings: Option<Settings>) -> anyhow::Result<Exit> {
     if command.prints_results() {
         stdout::check()?;
+    }
+    match &command {
+        Command::Completions(arguments) => return cmd::shell::completions(arguments),
+        Command::Man(arguments) => return cmd::shell::man(arguments),
+        Command::Config => return cmd::shell::config(settings.as_ref()),
+        _ => {}
     }
     // Everything below needs threads and can't do without them.
     threads::check()?;
@@ -65,7 +75,19 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Run(arguments) => cmd::run::run(*arguments).await,
         Command::Batch(arguments) => cmd::batch::run(*arguments).await,
+        Command::BatchMerge(arguments) => cmd::batch::merge::merge(arguments).await,
         Command::Serve(arguments) => cmd::serve::run(*arguments).await,
+        #[cfg(feature = "nats")]
+        Command::Worker(arguments) => cmd::worker::run(*arguments).await,
+        #[cfg(feature = "nats")]
+        Command::Submit(arguments) => cmd::batch::submit(*arguments).await,
+        #[cfg(not(feature = "nats"))]
+        Command::Worker(_) | Command::Submit(_) => Err(exit::UsageError(
+            "this binary was built without NATS; build it with the feature `nats`, which is on by \
+             default"
+                .to_owned(),
+        )
+        .into()),
         #[cfg(feature = "monitor")]
         Command::Top(arguments) => cmd::top::run(arguments).await,
         #[cfg(not(feature = "monitor"))]
@@ -88,11 +110,13 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Cache { command } => cmd::cache::run(command),
         Command::Bench(arguments) => cmd::bench::run(arguments).await,
         Command::Python { command } => cmd::python::python(command).await,
+        // They need no threads, and have run.
+        Command::Completions(_) | Command::Man(_) | Command::Config => Ok(Exit::Success),
     }
 }
 
 /// The crates that count as Hatchery's own in the log.
-const OWN_CRATES: [&str; 4] = ["hatchery", "scheduler", "pool", "engine"];
+const OWN_CRATES: [&str; 5] = ["hatchery", "scheduler", "pool", "engine", "remote"];
 
 /// Starts the log on standard error, filtered by `RUST_LOG`, else by the options, else at warnings.
 fn start_log(arguments: &Arguments) {

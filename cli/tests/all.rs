@@ -116,6 +116,14 @@ mod serving;
 #[path = "all/web.rs"]
 mod web;
 
+/// Batches in shards: disjoint and complete, merged, resumed, and refused.
+#[path = "all/shards.rs"]
+mod shards;
+
+/// The configuration file, completions, man pages and the version.
+#[path = "all/shell.rs"]
+mod shell;
+
 /// `hatchery tool run`: JSON in and out, calls that can't be run, and sessions.
 #[path = "all/tools.rs"]
 mod tools;

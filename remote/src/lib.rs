@@ -1,2 +1,60 @@
 //! Pools on many machines, which take their jobs from NATS JetStream.
+//!
+//! A [`Worker`] is a whole pool of this machine that takes jobs from a queue on a NATS server, and
+//! stores their results there. A [`Client`] submits jobs and receives the results: each job has
+//! exactly one, whoever dies meanwhile. A program may run more than once, if whoever ran it died or
+//! was taken for dead; only the first result counts.
+//!
+//! Jobs are those of [`wire`], results those of a local pool as JSON. Events while a job runs are
+//! lossy.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use hatchery::Hatchery;
+//! use remote::{Client, Connection, PoolName, Worker, WorkerConfig};
+//!
+//! let connection = Connection::new("nats://127.0.0.1:4222");
+//! let pool = PoolName::new("default")?;
+//!
+//! // On as many machines as you like.
+//! let hatchery = Hatchery::builder().workers(2).start().await?;
+//! let worker = Worker::connect(&connection, pool.clone(), hatchery, WorkerConfig::new(2)).await?;
+//! tokio::spawn(worker.run(std::future::pending()));
+//!
+//! // Anywhere else.
+//! let client = Client::connect(&connection, pool).await?;
+//! let result = client.submit(&wire::Job::code("6 * 7")).await?.await?;
+//! assert_eq!(result.json()["value"], 42);
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
+
+pub use client::{Batch, Client, Ticket, Wants};
+pub use cluster::{Cluster, LaneState, Watcher};
+pub use connect::{Connection, Notice};
+pub use error::Error;
+pub use event::{Event, EventKind, EventStream};
+pub use history::Start;
+pub use names::{BatchName, JobKey, PoolName};
+pub use result::JobResult;
+pub use streams::Settings;
+pub use worker::{Presence, Tally, Worker, WorkerConfig};
+
+mod client;
+mod clock;
+mod cluster;
+mod connect;
+mod control;
+mod error;
+mod event;
+mod headers;
+mod history;
+mod names;
+mod payload;
+#[doc(hidden)]
+pub mod policy;
+mod publish;
+mod result;
+mod streams;
+mod worker;

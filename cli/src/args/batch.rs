@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use super::conduct::ConductArguments;
 use super::image::ImageArguments;
 use super::limits::LimitArguments;
+use crate::shard::Shard;
 
 /// Upper bound of `--workers`. More interpreters than this don't help.
 const MOST_WORKERS: u16 = 1024;
@@ -47,6 +48,12 @@ pub(crate) struct BatchArguments {
     /// changed are run again.
     #[arg(long, requires = "out")]
     pub(crate) resume: bool,
+
+    /// Run shard K of N, counted from 1: the lines whose digest falls to it, so that N processes,
+    /// on one machine or many, run each line once. `hatchery batch-merge` puts their results
+    /// together.
+    #[arg(long, value_name = "K/N")]
+    pub(crate) shard: Option<Shard>,
 
     /// Write results in the order of the lines, not as jobs end. Results behind a slow job wait in
     /// memory; once 64 per worker, or 64 MiB, are waiting, no further line is started.
@@ -136,7 +143,7 @@ pub(super) fn parse_queue(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "write a whole number; with 0, no job waits".to_owned())
 }
 
-fn parse_tenant(text: &str) -> Result<(String, u32), String> {
+pub(super) fn parse_tenant(text: &str) -> Result<(String, u32), String> {
     let wrong = || "write NAME=WEIGHT, with a whole number of at least 1".to_owned();
     let (name, weight) = text.rsplit_once('=').ok_or_else(wrong)?;
     let weight = weight.parse().map_err(|_| wrong())?;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::nats::AccessArguments;
+
 /// The address to watch by default; the help of `batch --metrics` suggests the same.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:9184";
 
@@ -13,6 +15,13 @@ pub(crate) struct TopArguments {
     #[arg(value_name = "ADDR", default_value = DEFAULT_ADDRESS)]
     pub(crate) address: String,
 
+    /// Watch the pools behind a queue on this NATS server instead.
+    #[arg(long, value_name = "URL", conflicts_with = "address")]
+    pub(crate) nats: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) access: AccessArguments,
+
     /// Time between updates, such as `500ms` or `2s`.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
     pub(crate) interval: Duration,
@@ -21,7 +30,8 @@ pub(crate) struct TopArguments {
     #[arg(long)]
     pub(crate) once: bool,
 
-    /// Print the current state as one JSON object, with the fields of docs/status.md, and exit.
+    /// Print the current state as one JSON object, and exit; that of one pool has the fields of
+    /// docs/status.md.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -22,6 +22,7 @@ use crate::lines::Lines;
 use crate::monitor::Monitor;
 use crate::output::OutputFolder;
 use crate::pool::start_pool;
+use crate::shard::Shard;
 use crate::threads::cpus;
 use crate::{inputs, signals, terminal};
 
@@ -34,6 +35,8 @@ use self::progress::Progress;
 use self::requests::Requests;
 use self::results::{Ending, Kept, Report, Results, Sink, Tally, line_of};
 use self::stragglers::Stragglers;
+#[cfg(feature = "nats")]
+pub(crate) use self::submission::submit;
 
 mod attempts;
 mod clock;
@@ -41,11 +44,15 @@ mod earlier;
 mod folders;
 mod ids;
 mod line;
+pub(crate) mod merge;
+mod parts;
 mod progress;
 mod requests;
 mod results;
 mod scripts;
 mod stragglers;
+#[cfg(feature = "nats")]
+mod submission;
 
 /// Jobs in the pool per worker, whatever their size: enough that no worker waits for the reader.
 /// With `--ordered`, results that wait for an earlier one count as well, here and below.
@@ -77,7 +84,9 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         Some(address) => Some(Monitor::start(address).await?),
         None => None,
     };
-    let (sink, earlier) = create(&arguments).await?;
+    let (sink, earlier) =
+        create(&arguments.jobs, arguments.out.as_deref(), arguments.resume, arguments.shard)
+            .await?;
     if let Some(monitor) = &monitor {
         terminal::note(format_args!("metrics at http://{}/metrics", monitor.address()));
     }
@@ -95,13 +104,19 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         folders: Folders::default(),
         ids: Ids::default(),
         earlier,
-        requests: Requests::new(lines, shared, workers),
+        requests: Requests::new(lines, shared, workers, arguments.shard),
+        shard: arguments.shard,
         results: Results::new(sink, arguments.ordered),
         jobs: JoinSet::new(),
         bytes_ahead: 0,
         place: 0,
         tally: Tally::default(),
-        progress: Progress::begin(arguments.progress, &arguments.jobs, arguments.out.is_some()),
+        progress: Progress::begin(
+            arguments.progress,
+            &arguments.jobs,
+            arguments.out.is_some(),
+            arguments.shard,
+        ),
     };
     let tally = tokio::select! {
         tally = batch.drive() => tally?,
@@ -115,7 +130,12 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         }
     };
     hatchery.drain().await;
-    let Tally { malformed, earlier, .. } = tally;
+    Ok(sum_up(&tally))
+}
+
+/// Says how a batch has ended, and returns how the command ends.
+fn sum_up(tally: &Tally) -> Exit {
+    let Tally { malformed, earlier, .. } = *tally;
     let (succeeded, failed) = (tally.succeeded(), tally.unsuccessful());
     let before = match earlier {
         0 => String::new(),
@@ -124,11 +144,11 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
     terminal::note(format_args!(
         "{succeeded} succeeded, {failed} did not, {malformed} lines were invalid{before}"
     ));
-    Ok(match (malformed, failed) {
+    match (malformed, failed) {
         (1.., _) => Exit::Usage,
         (0, 1..) => Exit::Failed,
         (0, 0) => Exit::Success,
-    })
+    }
 }
 
 /// Opens the folders that keep what lines produce.
@@ -187,17 +207,22 @@ async fn open(path: &Path) -> anyhow::Result<Box<dyn AsyncBufRead + Unpin + Send
 }
 
 /// Opens the sink for results, and reads the results of an earlier run.
-async fn create(arguments: &BatchArguments) -> anyhow::Result<(Sink, Earlier)> {
-    let Some(path) = &arguments.out else {
+async fn create(
+    jobs: &Path,
+    out: Option<&Path>,
+    resumes: bool,
+    shard: Option<Shard>,
+) -> anyhow::Result<(Sink, Earlier)> {
+    let Some(path) = out else {
         let stdout = BufWriter::new(tokio::io::stdout());
         return Ok((Sink::Stream(Box::new(stdout)), Earlier::default()));
     };
-    if is_same(path, &arguments.jobs) {
+    if is_same(path, jobs) {
         let text = format!("`{}` holds the jobs; write the results elsewhere", path.display());
         return Err(UsageError(text).into());
     }
-    if arguments.resume {
-        let (earlier, file) = earlier::resume(path)?;
+    if resumes {
+        let (earlier, file) = earlier::resume(path, shard)?;
         return Ok((Sink::File(file), earlier));
     }
     let unwritable = || UsageError(format!("can't write `{}`", path.display()));
@@ -227,6 +252,7 @@ struct Batch {
     ids: Ids,
     earlier: Earlier,
     requests: Requests,
+    shard: Option<Shard>,
     results: Results,
     jobs: JoinSet<anyhow::Result<Ended>>,
     bytes_ahead: usize,
@@ -295,7 +321,8 @@ impl Batch {
                 self.tally.malformed += 1;
                 self.ids.add(&bad.id, number);
                 let place = self.next_place();
-                return self.results.put(place, line_of(&bad.result(number))).await;
+                let result = line_of(bad.result(number), self.shard);
+                return self.results.put(place, result).await;
             }
         };
         let Request { id, digest, job, deadline, bytes } = request;
@@ -310,7 +337,8 @@ impl Batch {
         }
         let place = self.next_place();
         let outcome = self.attempts.outcome(job, deadline);
-        let report = Report { id, digest, has_contents: self.has_contents, kept, folder };
+        let (has_contents, shard) = (self.has_contents, self.shard);
+        let report = Report { id, digest, shard, has_contents, kept, folder };
         self.bytes_ahead += bytes;
         self.jobs.spawn(async move {
             let (result, ending) = report.line(outcome.await).await?;

@@ -20,6 +20,11 @@ use crate::terminal;
 use self::screen::Screen;
 use self::source::{Answer, Source};
 
+#[cfg(feature = "nats")]
+use super::nats::top as cluster;
+
+#[cfg(not(feature = "nats"))]
+mod cluster;
 mod draw;
 mod numbers;
 #[cfg(test)]
@@ -34,6 +39,9 @@ const TICK: Duration = Duration::from_millis(50);
 const COLUMNS: u16 = 100;
 
 pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<Exit> {
+    if let Some(url) = &arguments.nats {
+        return cluster::run(url, &arguments).await;
+    }
     let source = Arc::new(Source::new(&arguments.address)?);
     if arguments.json {
         return print_json(source).await;

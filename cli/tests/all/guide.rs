@@ -44,6 +44,23 @@ esac
 const CURL: &str = "#!/bin/sh\nexec python3 -c 'import sys, urllib.request
 sys.stdout.write(urllib.request.urlopen(sys.argv[-1]).read().decode())' \"$@\"\n";
 
+/// GNU parallel, as far as the guide uses it.
+const PARALLEL: &str = "#!/bin/sh\nexec xargs -I{} sh -c \"$1\"\n";
+
+/// In place of a cluster: runs the command of an indexed job once for each index, with the present
+/// folder for its volume.
+const KUBECTL: &str = r#"#!/usr/bin/env python3
+import os, re, subprocess, sys
+_apply, _file, path = sys.argv[1:]
+with open(path) as file:
+    job = file.read()
+[command] = re.findall(r"- >-\n((?: {14}.*\n)+)", job)
+command = " ".join(command.split()).replace("/data/", "./")
+for index in range(int(re.search(r"completions: (\d+)", job)[1])):
+    subprocess.run(["sh", "-c", command], env={**os.environ, "JOB_COMPLETION_INDEX": str(index)}, check=True)
+print(f"job.batch/{re.search(r'name: (\S+)', job)[1]} created")
+"#;
+
 /// The packages that the chapter on packages has: a folder, and a wheel with the name of a real one.
 const PACKAGES: &str = r#"
 import os, zipfile
@@ -214,6 +231,8 @@ impl Place {
         let hatchery = tools.path().join("hatchery");
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_hatchery"), hatchery).unwrap();
         write_tool(&tools.path().join("cargo"), CARGO);
+        write_tool(&tools.path().join("parallel"), PARALLEL);
+        write_tool(&tools.path().join("kubectl"), KUBECTL);
         if Command::new("curl").arg("--version").output().is_err() {
             write_tool(&tools.path().join("curl"), CURL);
         }

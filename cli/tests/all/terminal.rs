@@ -224,3 +224,31 @@ fn code_has_colors_where_they_are_wanted() {
     assert!(!shown.contains("\x1b[0;32m"), "{shown:?}");
     typist.leaves();
 }
+
+#[test]
+fn a_plot_is_drawn_where_the_terminal_can() {
+    const PLOT: &str = "import zlib, struct; d = lambda k, b: struct.pack('>I', len(b)) + k + b + \
+                        struct.pack('>I', zlib.crc32(k + b)); display({'image/png': \
+                        b'\\x89PNG\\r\\n\\x1a\\n' + d(b'IHDR', struct.pack('>IIBBBBB', 1, 1, 8, 0, \
+                        0, 0, 0)) + d(b'IDAT', zlib.compress(b'\\0\\0')) + d(b'IEND', b'')}, \
+                        raw=True)\r";
+    for (protocol, expected) in
+        [("kitty", "\x1b_Ga=T,f=100"), ("iterm2", "\x1b]1337;File=inline=1")]
+    {
+        let Some(mut typist) = Typist::begin("", &[("HATCHERY_PICTURES", protocol)]) else {
+            return;
+        };
+        typist.sees(">>> ");
+        typist.types(PLOT);
+        typist.sees(expected);
+        // The beginning of a PNG in base64.
+        typist.sees("iVBORw0KGgo");
+        let shown = typist.leaves();
+        assert!(!shown.contains("displayed an image"), "{shown}");
+    }
+    // Elsewhere it can be saved.
+    let mut typist = Typist::at_prompt("").unwrap();
+    typist.types(PLOT);
+    typist.sees("displayed an image");
+    typist.leaves();
+}

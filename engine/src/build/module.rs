@@ -32,7 +32,7 @@ use shape::ExportTable;
 use throws::CountThrows;
 
 pub(crate) mod imports;
-mod key;
+pub(crate) mod key;
 #[cfg(target_os = "linux")]
 mod linked;
 #[cfg(not(target_os = "linux"))]

@@ -7,6 +7,11 @@ const KEYWORDS: [&str; 35] = [
     "with", "yield",
 ];
 
+/// Returns whether a word is a keyword of Python.
+pub(super) fn is_keyword(word: &str) -> bool {
+    KEYWORDS.contains(&word)
+}
+
 /// What may stand before the quotes of a string, in lower case.
 const PREFIXES: [&str; 11] = ["r", "b", "u", "f", "t", "br", "rb", "fr", "rf", "tr", "rt"];
 

@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use crate::claim;
 use crate::exit::UsageError;
+use crate::shard::Shard;
 use crate::terminal;
 
 use super::ids::digest;
@@ -42,17 +43,18 @@ struct Counts {
 /// The fields of a result that decide whether it counts.
 #[derive(Deserialize)]
 #[serde(expecting = "an object with `id` and `success`")]
-struct EarlierResult {
-    id: Value,
-    success: bool,
-    digest: Option<String>,
+pub(super) struct EarlierResult {
+    pub(super) id: Value,
+    pub(super) success: bool,
+    pub(super) digest: Option<String>,
+    pub(super) shard: Option<String>,
     status: Option<String>,
     error: Option<EarlierError>,
     output_error: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
-struct EarlierError {
+pub(super) struct EarlierError {
     kind: Option<String>,
     reason: Option<String>,
     limit: Option<String>,
@@ -100,13 +102,14 @@ impl Earlier {
     }
 }
 
-fn key(id: &Value, line_digest: &str) -> [u8; 16] {
+/// Returns the key of a result; `line_digest` is empty for those without one.
+pub(super) fn key(id: &Value, line_digest: &str) -> [u8; 16] {
     digest(&format!("{line_digest} {id}"))
 }
 
 /// Reads the results in the file, removes those that aren't final, and opens it to append more.
-/// Creates the file if it doesn't exist.
-pub(super) fn resume(path: &Path) -> anyhow::Result<(Earlier, File)> {
+/// Creates the file if it doesn't exist. All of its results must be of this shard.
+pub(super) fn resume(path: &Path, shard: Option<Shard>) -> anyhow::Result<(Earlier, File)> {
     let unusable = || UsageError(format!("can't resume from `{}`", path.display()));
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true);
@@ -118,7 +121,7 @@ pub(super) fn resume(path: &Path) -> anyhow::Result<(Earlier, File)> {
             return Err(anyhow::Error::msg("it is not a regular file").context(unusable()));
         }
         let file = claim(file, path, &options)?;
-        let scan = scan(BufReader::new(&file)).with_context(unusable)?;
+        let scan = scan(BufReader::new(&file), shard).with_context(unusable)?;
         reruns += scan.reruns;
         is_cut_off |= scan.is_cut_off;
         if !remove(&file, path, &scan).context("can't remove results from the file")? {
@@ -152,8 +155,9 @@ pub(super) fn claim(file: File, path: &Path, options: &OpenOptions) -> anyhow::R
 }
 
 /// Reads every line of the file. An error names its line.
-fn scan(mut reader: impl BufRead) -> anyhow::Result<Scan> {
+fn scan(mut reader: impl BufRead, shard: Option<Shard>) -> anyhow::Result<Scan> {
     let mut scan = Scan::default();
+    let shard = shard.map(|shard| shard.to_string());
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
@@ -169,6 +173,17 @@ fn scan(mut reader: impl BufRead) -> anyhow::Result<Scan> {
             continue;
         }
         match serde_json::from_slice::<EarlierResult>(&line) {
+            Ok(result) if result.shard != shard => {
+                let name = |shard: Option<&String>| match shard {
+                    Some(shard) => format!("shard {shard}"),
+                    None => "a batch without --shard".to_owned(),
+                };
+                let (there, here) = (name(result.shard.as_ref()), name(shard.as_ref()));
+                anyhow::bail!(
+                    "line {number} is a result of {there}, and this is {here}: give each shard a \
+                     file of its own"
+                );
+            }
             Ok(result) if !result.is_final() => {
                 scan.reruns += 1;
                 scan.leave_out(place);
@@ -194,7 +209,7 @@ fn scan(mut reader: impl BufRead) -> anyhow::Result<Scan> {
 }
 
 /// Returns whether a line is incomplete, or ends in the zeros of a block that was never written.
-fn is_cut_off(error: &serde_json::Error, line: &[u8]) -> bool {
+pub(super) fn is_cut_off(error: &serde_json::Error, line: &[u8]) -> bool {
     error.is_eof() || line.ends_with(b"\0")
 }
 
@@ -208,8 +223,14 @@ impl Scan {
 }
 
 impl EarlierResult {
+    /// Returns whether the line was no job.
+    pub(super) fn is_malformed(&self) -> bool {
+        let kind = self.error.as_ref().and_then(|error| error.kind.as_deref());
+        self.status.is_none() && kind == Some("usage")
+    }
+
     /// Returns whether running the line again could tell nothing new.
-    fn is_final(&self) -> bool {
+    pub(super) fn is_final(&self) -> bool {
         let error = self.error.as_ref();
         let kind = error.and_then(|error| error.kind.as_deref());
         let reason = error.and_then(|error| error.reason.as_deref());
@@ -265,7 +286,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.ndjson");
         fs::write(&path, text).unwrap();
-        let (earlier, mut file) = resume(&path).unwrap();
+        let (earlier, mut file) = resume(&path, None).unwrap();
         file.write_all(b"next\n").unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         (fs::read_to_string(&path).unwrap(), earlier)
@@ -343,7 +364,7 @@ mod tests {
         fs::write(&path, format!("{rerun}\n{}\n", done(2, true))).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         symlink(&path, &link).unwrap();
-        assert_eq!(resume(&link).unwrap().0.left(), 1);
+        assert_eq!(resume(&link, None).unwrap().0.left(), 1);
         assert_eq!(fs::read_to_string(&path).unwrap(), format!("{}\n", done(2, true)));
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o640);
         assert!(link.is_symlink());
@@ -359,7 +380,7 @@ mod tests {
         let rerun = json!({ "id": 1, "success": false, "error": { "kind": "usage" } });
         fs::write(&path, format!("{rerun}\n{}\n", done(2, true))).unwrap();
         let (one, other) = (options.open(&path).unwrap(), options.open(&path).unwrap());
-        let (_, resumed) = resume(&path).unwrap();
+        let (_, resumed) = resume(&path, None).unwrap();
         assert!(replace::is_at(&resumed, &path).unwrap());
         assert!(!replace::is_at(&one, &path).unwrap());
         let refused = claim(one, &path, &options).unwrap_err().to_string();
@@ -387,11 +408,11 @@ mod tests {
             ("{\"id\": 1, \"success\": true, \"status\": \"completed\"}\n", "without a `digest`"),
         ] {
             fs::write(&path, text).unwrap();
-            let error = format!("{:#}", resume(&path).unwrap_err());
+            let error = format!("{:#}", resume(&path, None).unwrap_err());
             assert!(error.contains(expected), "{error}");
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
-        assert!(resume(folder.path()).is_err());
-        assert!(resume(Path::new("/dev/null")).is_err());
+        assert!(resume(folder.path(), None).is_err());
+        assert!(resume(Path::new("/dev/null"), None).is_err());
     }
 }

@@ -69,6 +69,20 @@ pub(super) struct Request {
     pub(super) bytes: usize,
 }
 
+/// A line that is run elsewhere.
+#[cfg(feature = "nats")]
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    /// The line's own, or its number.
+    pub(super) id: Value,
+    /// As that of a [`Request`].
+    pub(super) digest: String,
+    /// With its id, and the text of its program.
+    pub(super) job: hatchery::wire::Job,
+    /// Size of the line and its program.
+    pub(super) bytes: usize,
+}
+
 /// Parses a line; `None` if it is empty. Blocks while it reads the line's program. If the line
 /// `is_ahead` of what the workers need, it must leave descriptors for them.
 pub(super) fn parse(
@@ -77,6 +91,30 @@ pub(super) fn parse(
     is_ahead: bool,
     shared: &Shared,
 ) -> Result<Option<Request>, NoRequest> {
+    let made = parse_as(bytes, number, |value, bytes| request(value, bytes, is_ahead, shared))?;
+    Ok(made.map(|(id, request)| Request { id, ..request }))
+}
+
+/// Parses a line that is run elsewhere, which is checked as if it were run here.
+#[cfg(feature = "nats")]
+pub(super) fn parse_outgoing(
+    bytes: &[u8],
+    number: usize,
+    is_ahead: bool,
+) -> Result<Option<Outgoing>, NoRequest> {
+    let made = parse_as(bytes, number, |value, bytes| outgoing(value, bytes, is_ahead))?;
+    Ok(made.map(|(id, outgoing)| {
+        let job = hatchery::wire::Job { id: Some(id.clone()), ..outgoing.job };
+        Outgoing { id, job, ..outgoing }
+    }))
+}
+
+/// Parses a line, of whose fields something is made, and returns that with the line's id.
+fn parse_as<T>(
+    bytes: &[u8],
+    number: usize,
+    make: impl FnOnce(Value, &[u8]) -> Result<T, NoJob>,
+) -> Result<Option<(Value, T)>, NoRequest> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     if bytes.trim_ascii().is_empty() {
         return Ok(None);
@@ -88,8 +126,8 @@ pub(super) fn parse(
     };
     // Taken before the rest is read, so that it is known even if the rest is invalid.
     let id = value.get_mut("id").map(Value::take).filter(|id| !id.is_null()).unwrap_or(by_number);
-    match request(value, bytes, is_ahead, shared) {
-        Ok(request) => Ok(Some(Request { id, ..request })),
+    match make(value, bytes) {
+        Ok(made) => Ok(Some((id, made))),
         Err(NoJob::Bad(problem)) => Err(bad(id, problem)),
         Err(NoJob::NoDescriptor(problem)) => Err(NoRequest::NoDescriptor(problem)),
     }
@@ -108,6 +146,24 @@ fn request(value: Value, bytes: &[u8], is_ahead: bool, shared: &Shared) -> Resul
     let digest = digest(bytes, file.is_some().then(|| job.source()));
     let bytes = bytes.len() + job.source().len() + job.input_bytes();
     Ok(Request { id: Value::Null, digest, job, deadline, bytes })
+}
+
+/// Returns what is sent of a line, without its id.
+#[cfg(feature = "nats")]
+fn outgoing(value: Value, bytes: &[u8], is_ahead: bool) -> Result<Outgoing, NoJob> {
+    let mut line = INTAKE.job(value).map_err(hatchery::Error::from)?;
+    let file = line.file.take();
+    let base = match &file {
+        Some(path) => scripts::job(Path::new(path), is_ahead)?,
+        None => Job::default(),
+    };
+    let job = base.with_wire(line.clone(), &INTAKE)?;
+    let digest = digest(bytes, file.is_some().then(|| job.source()));
+    if file.is_some() {
+        line.code = Some(job.source().to_owned());
+    }
+    let bytes = bytes.len() + job.source().len();
+    Ok(Outgoing { id: Value::Null, digest, job: line, bytes })
 }
 
 impl Shared {

@@ -12,6 +12,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 use super::clock::now;
 use super::results::Tally;
 use crate::args::ProgressForm;
+use crate::shard::Shard;
 use crate::{lines, terminal};
 
 /// How often each form is updated.
@@ -39,8 +40,13 @@ enum Form {
 struct Total(Arc<AtomicU64>);
 
 impl Progress {
-    /// Starts showing the progress of a batch whose jobs come from this path.
-    pub(super) fn begin(form: ProgressForm, jobs: &Path, has_out: bool) -> Self {
+    /// Starts showing the progress of a batch.
+    pub(super) fn begin(
+        form: ProgressForm,
+        jobs: &Path,
+        has_out: bool,
+        shard: Option<Shard>,
+    ) -> Self {
         let (form, every) = match form {
             ProgressForm::Auto if !suits_bar(has_out) => (Form::Nothing, LINE_EVERY),
             ProgressForm::Auto | ProgressForm::Bar => (Form::Bar(bar()), BAR_EVERY),
@@ -50,7 +56,7 @@ impl Progress {
         };
         let total = Total::default();
         if !matches!(form, Form::Nothing) {
-            total.count(jobs);
+            total.count(jobs, shard);
         }
         let mut interval = interval(every);
         interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -116,13 +122,14 @@ fn bar() -> ProgressBar {
 
 impl Total {
     /// Counts the lines of a file on another thread. A stream can't be read twice.
-    fn count(&self, jobs: &Path) {
+    fn count(&self, jobs: &Path, shard: Option<Shard>) {
         if !jobs.metadata().is_ok_and(|metadata| metadata.is_file()) {
             return;
         }
         let (total, jobs) = (self.clone(), jobs.to_owned());
         tokio::task::spawn_blocking(move || {
-            if let Ok(count) = lines::count(&jobs) {
+            let is_counted = |line: &[u8]| shard.is_none_or(|shard| shard.has(line));
+            if let Ok(count) = lines::count(&jobs, is_counted) {
                 // If the batch has read all lines meanwhile, its own count stands.
                 let _ = total.0.compare_exchange(0, count, Ordering::Relaxed, Ordering::Relaxed);
             }

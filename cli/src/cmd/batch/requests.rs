@@ -12,26 +12,40 @@ use super::attempts::{PAUSE, TRIES_ALONE};
 use super::clock::sleep;
 use super::line::{self, BadLine, NoRequest, Request, Shared};
 use crate::lines::Lines;
+use crate::shard::Shard;
 
-type Parsed = Result<Option<Request>, NoRequest>;
+type Parsed<T> = Result<Option<T>, NoRequest>;
 /// Parses the line of this number; the flag says whether it is ahead of what the workers need.
-type Parse = dyn Fn(&[u8], usize, bool) -> Parsed + Send + Sync;
+type Parse<T> = dyn Fn(&[u8], usize, bool) -> Parsed<T> + Send + Sync;
 
-/// Reads and parses lines.
-pub(super) struct Requests {
+/// Reads lines, and parses them into requests of one kind.
+pub(super) struct Requests<T = Request> {
     lines: Lines,
-    parse: Arc<Parse>,
+    parse: Arc<Parse<T>>,
     workers: usize,
+    /// The shard whose lines are returned; without one, all are.
+    shard: Option<Shard>,
     /// The last line read, until it is returned. Kept here, so that dropping `next` loses nothing.
     present: Option<Arc<[u8]>>,
-    parsing: Option<JoinHandle<Parsed>>,
+    parsing: Option<JoinHandle<Parsed<T>>>,
 }
 
 impl Requests {
-    pub(super) fn new(lines: Lines, shared: Shared, workers: usize) -> Self {
+    pub(super) fn new(lines: Lines, shared: Shared, workers: usize, shard: Option<Shard>) -> Self {
         let parse =
             move |line: &[u8], number, is_ahead| line::parse(line, number, is_ahead, &shared);
-        Self { lines, parse: Arc::new(parse), workers, present: None, parsing: None }
+        Self { shard, ..Self::parsed_by(lines, parse, workers) }
+    }
+}
+
+impl<T: Send + 'static> Requests<T> {
+    /// Parses lines in this way; its flag says whether a line is ahead of what the workers need.
+    pub(super) fn parsed_by(
+        lines: Lines,
+        parse: impl Fn(&[u8], usize, bool) -> Parsed<T> + Send + Sync + 'static,
+        workers: usize,
+    ) -> Self {
+        Self { lines, parse: Arc::new(parse), workers, shard: None, present: None, parsing: None }
     }
 
     /// Returns the number of the last returned line, from 1.
@@ -46,13 +60,17 @@ impl Requests {
     pub(super) async fn next(
         &mut self,
         others: usize,
-    ) -> anyhow::Result<Option<Result<Request, BadLine>>> {
+    ) -> anyhow::Result<Option<Result<T, BadLine>>> {
         let mut tries = 0;
         loop {
             let line = match &self.present {
                 Some(line) => Arc::clone(line),
                 None => match self.lines.next().await.context("can't read jobs")? {
+                    Some(Ok(line)) if self.shard.is_some_and(|shard| !shard.has(&line)) => continue,
                     Some(Ok(line)) => Arc::clone(self.present.insert(line.into())),
+                    Some(Err(_)) if self.shard.is_some_and(|shard| self.is_beyond(shard)) => {
+                        continue;
+                    }
                     Some(Err(too_long)) => {
                         let problem = format!("the line is {too_long}");
                         return Ok(Some(Err(BadLine { id: self.number().into(), problem })));
@@ -84,7 +102,12 @@ impl Requests {
         }
     }
 
-    async fn parsed(&mut self, line: Arc<[u8]>, is_ahead: bool) -> anyhow::Result<Parsed> {
+    /// Returns whether the present line, which is too long, belongs to another shard.
+    fn is_beyond(&self, shard: Shard) -> bool {
+        Shard::of_too_long(self.number(), shard.count) != shard
+    }
+
+    async fn parsed(&mut self, line: Arc<[u8]>, is_ahead: bool) -> anyhow::Result<Parsed<T>> {
         let parsing = self.parsing.get_or_insert_with(|| {
             let (parse, number) = (Arc::clone(&self.parse), self.lines.number);
             tokio::task::spawn_blocking(move || parse(&line, number, is_ahead))
@@ -104,18 +127,18 @@ mod tests {
 
     fn requests(
         text: &'static str,
-        parse: impl Fn(&[u8], usize, bool) -> Parsed + Send + Sync + 'static,
+        parse: impl Fn(&[u8], usize, bool) -> Parsed<Request> + Send + Sync + 'static,
     ) -> Requests {
         let lines = Lines::new(BufReader::new(text.as_bytes()));
-        Requests { parse: Arc::new(parse), ..Requests::new(lines, Shared::default(), 2) }
+        Requests { parse: Arc::new(parse), ..Requests::new(lines, Shared::default(), 2, None) }
     }
 
-    fn parse(line: &[u8], number: usize) -> Parsed {
+    fn parse(line: &[u8], number: usize) -> Parsed<Request> {
         line::parse(line, number, false, &Shared::default())
     }
 
     /// Finds no descriptor `of` times, then parses.
-    fn short(of: u32) -> impl Fn(&[u8], usize, bool) -> Parsed + Send + Sync + 'static {
+    fn short(of: u32) -> impl Fn(&[u8], usize, bool) -> Parsed<Request> + Send + Sync + 'static {
         let tries = AtomicU32::new(0);
         move |line, number, _| match tries.fetch_add(1, Ordering::Relaxed) {
             tried if tried < of => Err(NoRequest::NoDescriptor("none is left".to_owned())),

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::output::OutputFolder;
+use crate::shard::Shard;
 use crate::{displays, escapes, terminal};
 
 use super::attempts;
@@ -49,6 +50,7 @@ pub(super) enum Ending {
 pub(super) struct Report {
     pub(super) id: Value,
     pub(super) digest: String,
+    pub(super) shard: Option<Shard>,
     pub(super) has_contents: bool,
     pub(super) kept: Kept,
     /// The name of this line's folder, if anything is kept.
@@ -122,6 +124,19 @@ impl Ending {
             _ => Self::Failed,
         }
     }
+
+    /// Returns how a job ended that has this result.
+    #[cfg(feature = "nats")]
+    pub(super) fn of_result(result: &serde_json::Map<String, Value>) -> Self {
+        match result.get("status").and_then(Value::as_str) {
+            _ if result.get("success") == Some(&Value::Bool(true)) => Self::Succeeded,
+            None => Self::Refused,
+            Some("limit") => Self::Limited,
+            Some("cancelled") => Self::Cancelled,
+            Some("sandbox_failed") => Self::SandboxFailed,
+            Some(_) => Self::Failed,
+        }
+    }
 }
 
 impl Kept {
@@ -170,7 +185,7 @@ impl Report {
             Err(error) => (refusal(&error), Ending::Refused),
         };
         result["id"] = self.id;
-        Ok((line_of(&result), ending))
+        Ok((line_of(result, self.shard), ending))
     }
 }
 
@@ -215,8 +230,11 @@ fn report_problems(problems: &[String], id: &Value) -> Option<String> {
     Some(text)
 }
 
-/// Formats a result as a line.
-pub(super) fn line_of(result: &Value) -> String {
+/// Formats a result as a line, which says which shard it is of, if it is of one.
+pub(super) fn line_of(mut result: Value, shard: Option<Shard>) -> String {
+    if let Some(shard) = shard {
+        result["shard"] = shard.to_string().into();
+    }
     format!("{}\n", escapes::in_json(&result.to_string()))
 }
 
@@ -311,7 +329,7 @@ mod tests {
 
     fn report(kept: Kept) -> Report {
         let (digest, folder) = ("d".to_owned(), "a".to_owned());
-        Report { id: json!([1]), digest, has_contents: true, kept, folder }
+        Report { id: json!([1]), digest, shard: None, has_contents: true, kept, folder }
     }
 
     #[test]

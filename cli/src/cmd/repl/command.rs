@@ -19,7 +19,8 @@ pub(super) const HELP: &str = "\
 :help             show this
 :quit             leave; so do Ctrl-D and `sys.exit()`
 
-Tab completes names, attributes, commands and files. `%time CODE` and `%timeit CODE` measure how
+Tab completes names, attributes, commands and files. `?NAME` and `help(NAME)` say what something
+is. `%time CODE` and `%timeit CODE` measure how
 long code takes. Ctrl-C interrupts the program; a second one stops it and undoes its changes.
 Everything else is Python. A block ends with an empty line.";
 

@@ -1,17 +1,19 @@
 //! Moves files, folders and displays into and out of the current session.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::Path;
 
 use hatchery::error::chain;
 use hatchery::files::{ChangeKind, Workspace};
+use hatchery::outcome::MimeBundle;
 use hatchery::{Job, Outcome, Verdict};
 
 use super::{Repl, workspace};
-use crate::displays;
 use crate::exit::{Exit, UsageError};
 use crate::follow::follow;
 use crate::terminal::{note, print};
+use crate::{displays, pictures};
 
 impl Repl {
     /// Runs a job of the prompt's own and hides its output. Reports a refusal and returns `None`.
@@ -185,7 +187,10 @@ impl Repl {
         if shown.is_empty() {
             return;
         }
-        let has_image = shown.iter().any(|(_, bundle)| displays::has_image(bundle));
+        let mut has_image = false;
+        for (_, bundle) in &shown {
+            has_image |= !draw(bundle) && displays::has_image(bundle);
+        }
         self.shown = shown;
         match self.display_folder.clone() {
             Some(folder) => self.keep_displays(&folder),
@@ -209,4 +214,12 @@ impl Repl {
             ));
         }
     }
+}
+
+/// Shows a picture on a terminal that can, and returns whether it did.
+fn draw(bundle: &MimeBundle) -> bool {
+    let png = bundle.iter().find(|(name, _)| *name == "image/png");
+    let drawn = png.and_then(|(_, png)| pictures::drawn(png.as_bytes(), pictures::protocol()?));
+    // A terminal that is gone is found out by the next prompt.
+    drawn.is_some_and(|drawn| io::stdout().lock().write_all(drawn.as_bytes()).is_ok())
 }

@@ -4,6 +4,8 @@
 use ::kernel::assistance;
 use serde_json::Value;
 
+use super::lexer;
+
 /// `%time` and `%timeit`, as in notebooks.
 const TIMING: Module = Module { name: "hatchery_timing", source: ::notebook::guest::TIMING };
 
@@ -33,10 +35,14 @@ fn install(modules: &[Module]) -> String {
     )
 }
 
-/// Translates an input that begins with `%` to Python; `None` if it is Python already. The error
-/// lists what is available.
+/// Translates an input that begins with `%`, or asks for help by `?`, to Python; `None` if it is
+/// Python already. The error lists what is available.
 pub(super) fn magic(input: &str) -> Option<Result<String, String>> {
-    let text = input.trim().strip_prefix('%')?;
+    let input = input.trim();
+    if let Some(name) = input.strip_prefix('?').or_else(|| input.strip_suffix('?')) {
+        return question(name.trim());
+    }
+    let text = input.strip_prefix('%')?;
     let (name, code) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let function = match name {
         "time" => "timed",
@@ -46,6 +52,23 @@ pub(super) fn magic(input: &str) -> Option<Result<String, String>> {
     // A string of JSON is one of Python.
     let code = Value::from(code.trim());
     Some(Ok(format!("__import__('hatchery_timing').{function}({code})\n")))
+}
+
+/// Translates what stands beside a `?`: the name of a value, a keyword or nothing. Anything else may
+/// be Python that happens to end in `?`, as a comment does.
+fn question(name: &str) -> Option<Result<String, String>> {
+    let is_word = |word: &str| {
+        let mut characters = word.chars();
+        let starts = characters.next().is_some_and(|first| first.is_alphabetic() || first == '_');
+        starts && characters.all(|next| next.is_alphanumeric() || next == '_')
+    };
+    let about = match name {
+        "" => return Some(Err("write `?NAME` or `help(NAME)`; `:help` lists commands".to_owned())),
+        name if lexer::is_keyword(name) => format!("'{name}'"),
+        name if name.split('.').all(is_word) => name.to_owned(),
+        _ => return None,
+    };
+    Some(Ok(format!("__import__('pydoc').help({about})\n")))
 }
 
 #[cfg(test)]
@@ -64,6 +87,14 @@ mod tests {
             assert_eq!(python, format!("__import__('hatchery_timing').{expected}\n"));
         }
         assert_eq!(magic("x % time\n"), None);
+        for (input, about) in [("?x\n", "x"), ("a.b?\n", "a.b"), ("? if\n", "'if'")] {
+            let python = magic(input).unwrap().unwrap();
+            assert_eq!(python, format!("__import__('pydoc').help({about})\n"));
+        }
+        for python in ["x # why?\n", "'?'\n", "f(x)?\n", "a..b?\n", "1?\n"] {
+            assert_eq!(magic(python), None, "{python}");
+        }
+        assert!(magic("?\n").unwrap().unwrap_err().contains("?NAME"));
         assert!(magic("%cd /\n").unwrap().unwrap_err().contains("no `%cd`"));
     }
 }

@@ -5,7 +5,7 @@ use super::target::target_name;
 use super::throws::MOST_THROWS;
 
 /// The version that `Cargo.toml` pins; `tests/layering.rs` compares the two.
-pub(crate) const WASMER_VERSION: &str = "7.4.2";
+pub const WASMER_VERSION: &str = "7.4.2";
 
 /// Changes whenever the compiler settings in `module.rs`, the memory layout, the counting of
 /// throws, the granting of locks, or the form of the two files change.

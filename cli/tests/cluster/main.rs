@@ -1,0 +1,29 @@
+//! Pools on many machines, on one: `hatchery worker` and `hatchery submit` with a real NATS server.
+#![cfg(feature = "nats")]
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "processes are waited for and killed at moments in time"
+)]
+
+/// The commands as processes, and files of lines.
+mod commands;
+
+/// Random numbers that are the same each time.
+#[path = "../../../tests/support/dice.rs"]
+mod dice;
+
+/// Servers of known versions.
+mod server;
+
+/// What goes in comes out as from a local batch.
+mod batches;
+
+/// Everything is killed at random moments.
+mod kills;
+
+/// Credentials that are refused, servers that go away, queues that are full.
+mod troubles;
+
+/// The library: events, cancelling, tenants.
+mod library;

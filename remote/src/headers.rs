@@ -1,0 +1,12 @@
+//! Headers of messages.
+
+/// What a submitter wants beside the result: a list of the words below.
+pub(crate) const WANTS: &str = "Hatchery-Wants";
+pub(crate) const WANTS_EVENTS: &str = "events";
+pub(crate) const WANTS_FILES: &str = "files";
+/// Names the object that has the text of the message.
+pub(crate) const OBJECT: &str = "Hatchery-Object";
+/// Which worker has stored a result.
+pub(crate) const WORKER: &str = "Hatchery-Worker";
+/// The starts of a dead letter.
+pub(crate) const HISTORY: &str = "Hatchery-History";

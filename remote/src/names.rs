@@ -1,0 +1,369 @@
+//! Names on the server: of pools, lanes, batches and jobs, and the subjects made of them.
+//!
+//! A subject is a sequence of tokens. Whatever others choose, such as a tenant's name, is encoded so
+//! that it is exactly one token; what comes from the network is checked before it becomes one.
+
+use std::fmt;
+
+use wire::Priority;
+
+use crate::error::Error;
+
+/// The most characters of a pool's name, which is part of every stream's.
+const MOST_POOL_CHARACTERS: usize = 32;
+/// The most characters of an encoded tenant.
+const MOST_TENANT_CHARACTERS: usize = 128;
+/// Characters of the name of a batch: 64 bits, of which nobody needs to guess one.
+const BATCH_DIGITS: usize = 16;
+/// Characters of a key: 128 bits, so that no two jobs share one.
+const KEY_DIGITS: usize = 32;
+
+/// The token of jobs without a tenant. No encoded name is like it.
+const NO_TENANT: &str = "=";
+/// The token of the tenant whose name is empty.
+const EMPTY_TENANT: &str = "==";
+
+/// Every priority with its token, the most urgent first.
+const PRIORITIES: [(Priority, &str); 3] =
+    [(Priority::High, "high"), (Priority::Normal, "normal"), (Priority::Low, "low")];
+
+/// The name of a pool: workers of one name share its jobs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PoolName(String);
+
+impl PoolName {
+    /// Takes a name of letters, digits, `-` and `_`.
+    ///
+    /// # Errors
+    /// It is empty, longer than 32 characters, or has other ones.
+    ///
+    /// ```
+    /// use remote::PoolName;
+    ///
+    /// assert!(PoolName::new("default").is_ok());
+    /// assert!(PoolName::new("a.b").is_err());
+    /// ```
+    pub fn new(name: impl Into<String>) -> Result<Self, Error> {
+        let name = name.into();
+        if is_plain(&name, MOST_POOL_CHARACTERS) {
+            return Ok(Self(name));
+        }
+        let name = name.chars().take(MOST_POOL_CHARACTERS).collect();
+        Err(Error::Name { name, of: "pool", most: MOST_POOL_CHARACTERS })
+    }
+
+    /// Returns the name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for PoolName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// Returns whether a text is a token without any character that has a meaning.
+fn is_plain(text: &str, most: usize) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    (1..=most).contains(&text.len()) && text.bytes().all(is_plain)
+}
+
+/// One submission of jobs, whose results are told apart from those of others.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct BatchName(String);
+
+impl BatchName {
+    /// Returns a name that nobody else has.
+    pub fn random() -> Self {
+        let mut bytes = [0; BATCH_DIGITS / 2];
+        // Without the system's random numbers nothing here could be told apart.
+        getrandom::fill(&mut bytes).expect("the system has random numbers");
+        Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// Returns the name that [`Self::as_str`] returned; `None` if it can't have.
+    pub fn parse(text: &str) -> Option<Self> {
+        is_digest(text, BATCH_DIGITS).then(|| Self(text.to_owned()))
+    }
+
+    /// Returns the name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn is_digest(text: &str, digits: usize) -> bool {
+    text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// The key of a job: of its batch, what it says, and how often the batch has said the same.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct JobKey {
+    pub(crate) batch: BatchName,
+    digest: String,
+}
+
+impl JobKey {
+    /// Returns the key of the `nth` job of this text in the batch, from 0.
+    pub(crate) fn of(batch: &BatchName, text: &[u8], nth: u64) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(batch.0.as_bytes()).update(&nth.to_le_bytes()).update(text);
+        let digest = hasher.finalize().to_hex()[..KEY_DIGITS].to_owned();
+        Self { batch: batch.clone(), digest }
+    }
+
+    /// Reads what [`Display`](fmt::Display) writes; `None` if it is anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (batch, digest) = text.split_once('.')?;
+        let batch = BatchName::parse(batch)?;
+        is_digest(digest, KEY_DIGITS).then(|| Self { batch, digest: digest.to_owned() })
+    }
+}
+
+/// `BATCH.DIGEST`, as in subjects.
+impl fmt::Display for JobKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}", self.batch.0, self.digest)
+    }
+}
+
+/// The jobs of one tenant and priority, in their order.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Lane {
+    /// An encoded name.
+    tenant: String,
+    pub(crate) priority: Priority,
+}
+
+impl Lane {
+    /// Returns the lane of a job.
+    pub(crate) fn of(job: &wire::Job) -> Result<Self, Error> {
+        let priority = job.priority.unwrap_or(Priority::Normal);
+        let tenant = match &job.tenant {
+            None => NO_TENANT.to_owned(),
+            Some(name) => encoded(name),
+        };
+        if tenant.len() > MOST_TENANT_CHARACTERS {
+            let name = job.tenant.iter().flat_map(|name| name.chars()).take(32).collect();
+            return Err(Error::Name { name, of: "tenant", most: MOST_TENANT_CHARACTERS });
+        }
+        Ok(Self { tenant, priority })
+    }
+
+    /// Reads `TENANT.PRIORITY`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (tenant, priority) = text.split_once('.')?;
+        let priority = PRIORITIES.into_iter().find(|(_, name)| *name == priority)?.0;
+        let is_tenant = is_plain(&tenant.replace('=', "_"), MOST_TENANT_CHARACTERS);
+        is_tenant.then(|| Self { tenant: tenant.to_owned(), priority })
+    }
+
+    /// Returns the tenant's name; `None` if the jobs have none.
+    pub(crate) fn tenant(&self) -> Option<String> {
+        match self.tenant.as_str() {
+            NO_TENANT => None,
+            EMPTY_TENANT => Some(String::new()),
+            token => Some(decoded(token)),
+        }
+    }
+
+    /// Returns the name of its consumer.
+    pub(crate) fn consumer(&self) -> String {
+        format!("{}_{}", self.tenant, self.priority_token())
+    }
+
+    fn priority_token(&self) -> &'static str {
+        let named = PRIORITIES.into_iter().find(|(priority, _)| *priority == self.priority);
+        named.map_or("normal", |(_, name)| name)
+    }
+}
+
+/// `TENANT.PRIORITY`, as in subjects.
+impl fmt::Display for Lane {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}", self.tenant, self.priority_token())
+    }
+}
+
+/// Encodes a name as one token, and different names differently: other bytes than letters, digits,
+/// `-` and `_` become `=` and two digits.
+fn encoded(name: &str) -> String {
+    let mut token = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte {
+            b'-' | b'_' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => token.push(char::from(byte)),
+            other => token += &format!("={other:02x}"),
+        }
+    }
+    if token.is_empty() { EMPTY_TENANT.to_owned() } else { token }
+}
+
+fn decoded(token: &str) -> String {
+    let mut bytes = Vec::with_capacity(token.len());
+    let mut rest = token;
+    while let Some((before, after)) = rest.split_once('=') {
+        bytes.extend_from_slice(before.as_bytes());
+        let byte = after.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(byte.unwrap_or(b'?'));
+        rest = after.get(2..).unwrap_or_default();
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The subjects and names of one pool.
+#[derive(Debug, Clone)]
+pub(crate) struct Subjects(pub(crate) PoolName);
+
+impl Subjects {
+    pub(crate) fn job(&self, lane: &Lane, key: &JobKey) -> String {
+        format!("hatchery.jobs.{}.{lane}.{key}", self.0)
+    }
+
+    pub(crate) fn jobs(&self) -> String {
+        format!("hatchery.jobs.{}.>", self.0)
+    }
+
+    pub(crate) fn lane(&self, lane: &Lane) -> String {
+        format!("hatchery.jobs.{}.{lane}.>", self.0)
+    }
+
+    /// Reads the subject of a job.
+    pub(crate) fn parse_job(&self, subject: &str) -> Option<(Lane, JobKey)> {
+        let rest = self.rest(subject, "jobs")?;
+        let mut dots = rest.match_indices('.').map(|(at, _)| at);
+        let end = dots.nth(1)?;
+        Some((Lane::parse(&rest[..end])?, JobKey::parse(&rest[end + 1..])?))
+    }
+
+    /// Reads the subject of a consumer.
+    pub(crate) fn parse_lane(&self, filter: &str) -> Option<Lane> {
+        Lane::parse(self.rest(filter, "jobs")?.strip_suffix(".>")?)
+    }
+
+    pub(crate) fn result(&self, key: &JobKey) -> String {
+        format!("hatchery.results.{}.{key}", self.0)
+    }
+
+    pub(crate) fn results(&self) -> String {
+        format!("hatchery.results.{}.>", self.0)
+    }
+
+    pub(crate) fn results_of(&self, batch: &BatchName) -> String {
+        format!("hatchery.results.{}.{}.*", self.0, batch.0)
+    }
+
+    /// Reads the subject of a result.
+    pub(crate) fn parse_result(&self, subject: &str) -> Option<JobKey> {
+        JobKey::parse(self.rest(subject, "results")?)
+    }
+
+    pub(crate) fn dead(&self, key: &JobKey) -> String {
+        format!("hatchery.dead.{}.{key}", self.0)
+    }
+
+    /// Reads the subject of a dead letter.
+    pub(crate) fn parse_dead(&self, subject: &str) -> Option<JobKey> {
+        JobKey::parse(self.rest(subject, "dead")?)
+    }
+
+    pub(crate) fn all_dead(&self) -> String {
+        format!("hatchery.dead.{}.>", self.0)
+    }
+
+    pub(crate) fn events(&self, key: &JobKey) -> String {
+        format!("hatchery.events.{}.{key}", self.0)
+    }
+
+    /// Where clients say that there are jobs in a lane.
+    pub(crate) fn wake(&self) -> String {
+        format!("hatchery.wake.{}", self.0)
+    }
+
+    /// Where clients say that a job is to end.
+    pub(crate) fn control(&self) -> String {
+        format!("hatchery.control.{}", self.0)
+    }
+
+    /// Returns the name of a stream or a bucket of the pool.
+    pub(crate) fn store(&self, what: &str) -> String {
+        format!("hatchery-{}-{what}", self.0)
+    }
+
+    fn rest<'a>(&self, subject: &'a str, kind: &str) -> Option<&'a str> {
+        let rest = subject.strip_prefix("hatchery.")?.strip_prefix(kind)?.strip_prefix('.')?;
+        rest.strip_prefix(self.0.as_str())?.strip_prefix('.')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(tenant: Option<&str>) -> Lane {
+        let tenant = tenant.map(str::to_owned);
+        Lane::of(&wire::Job { tenant, ..wire::Job::code("") }).unwrap()
+    }
+
+    #[test]
+    fn every_tenant_has_a_token_of_its_own() {
+        let names = [None, Some(""), Some("="), Some("a"), Some("a.b"), Some("a=2eb"), Some("ä>*")];
+        let mut tokens: Vec<String> = names.map(|name| lane(name).to_string()).into();
+        assert_eq!(tokens[4], "a=2eb.normal");
+        for (token, name) in tokens.iter().zip(names) {
+            let read = Lane::parse(token).unwrap();
+            assert_eq!(read, lane(name), "{token}");
+            assert_eq!(read.tenant().as_deref(), name, "{token}");
+        }
+        tokens.sort();
+        tokens.dedup();
+        assert_eq!(tokens.len(), names.len());
+        let long = wire::Job { tenant: Some("x".repeat(129)), ..wire::Job::code("") };
+        assert!(Lane::of(&long).unwrap_err().to_string().contains("tenant"));
+    }
+
+    #[test]
+    fn subjects_are_read_as_they_are_written() {
+        let subjects = Subjects(PoolName::new("a").unwrap());
+        let key = JobKey::of(&BatchName::random(), b"text", 0);
+        let lane = lane(Some("t.1"));
+        assert_eq!(
+            subjects.parse_job(&subjects.job(&lane, &key)),
+            Some((lane.clone(), key.clone()))
+        );
+        assert_eq!(subjects.parse_lane(&subjects.lane(&lane)), Some(lane));
+        assert_eq!(subjects.parse_result(&subjects.result(&key)), Some(key));
+    }
+
+    #[test]
+    fn subjects_of_others_are_refused() {
+        let subjects = Subjects(PoolName::new("a").unwrap());
+        let key = JobKey::of(&BatchName::random(), b"text", 0).to_string();
+        for wrong in [
+            format!("hatchery.jobs.ab.=.normal.{key}"),
+            format!("hatchery.jobs.a.=.urgent.{key}"),
+            format!("hatchery.jobs.a.t t.normal.{key}"),
+            format!("hatchery.jobs.a.=.normal.{key}.x"),
+            format!("hatchery.jobs.a.=.normal.{}", &key[1..]),
+            "hatchery.jobs.a".to_owned(),
+            String::new(),
+        ] {
+            assert_eq!(subjects.parse_job(&wrong), None, "{wrong}");
+        }
+        assert_eq!(subjects.parse_result(&format!("hatchery.results.a.{key}0")), None);
+    }
+
+    #[test]
+    fn keys_differ_by_batch_text_and_number() {
+        let (one, other) = (BatchName::random(), BatchName::random());
+        let key = JobKey::of(&one, b"text", 0);
+        assert_eq!(key, JobKey::of(&one, b"text", 0));
+        assert_ne!(key, JobKey::of(&one, b"text", 1));
+        assert_ne!(key, JobKey::of(&one, b"other", 0));
+        assert_ne!(key, JobKey::of(&other, b"text", 0));
+        assert_eq!(BatchName::parse(one.as_str()), Some(one));
+        assert_eq!(BatchName::parse("../../etc/passwd"), None);
+    }
+}

@@ -1,0 +1,101 @@
+//! Results of jobs, also those that no program made: of jobs that were refused, cancelled or given up.
+
+use async_nats::HeaderMap;
+use hatchery::{Outcome, Verdict};
+use serde_json::{Map, Value, json};
+use wire::{Problem, ProblemKind};
+
+use crate::error::Error;
+use crate::headers::WORKER;
+use crate::history::Start;
+
+/// The reason in the error of a dead letter.
+const DEAD_LETTER: &str = "dead_letter";
+
+/// The result of a job, as `Outcome::to_tool_json` has it: the same as of a local pool.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct JobResult {
+    json: Map<String, Value>,
+    worker: Option<String>,
+}
+
+impl JobResult {
+    /// Returns the result.
+    pub fn json(&self) -> &Map<String, Value> {
+        &self.json
+    }
+
+    /// Returns the result.
+    pub fn into_json(self) -> Value {
+        self.json.into()
+    }
+
+    /// Returns whether the program succeeded.
+    pub fn is_success(&self) -> bool {
+        self.json.get("success") == Some(&Value::Bool(true))
+    }
+
+    /// Returns whether the job is a dead letter: it was started again and again, and whoever ran it
+    /// died. The `history` of the result's error says who.
+    pub fn is_dead_letter(&self) -> bool {
+        let error = self.json.get("error").and_then(|error| error.get("reason"));
+        error.and_then(Value::as_str) == Some(DEAD_LETTER)
+    }
+
+    /// Returns the name of the worker that stored it; `None` if nobody ran the job.
+    pub fn worker(&self) -> Option<&str> {
+        self.worker.as_deref()
+    }
+
+    pub(crate) fn read(text: &[u8], headers: Option<&HeaderMap>) -> Self {
+        let worker = headers.and_then(|headers| headers.get(WORKER)).map(|name| name.to_string());
+        match serde_json::from_slice(text) {
+            Ok(Value::Object(json)) => Self { json, worker },
+            _ => Self::damaged("a result"),
+        }
+    }
+
+    /// Returns the result of a job whose result can't be read.
+    pub(crate) fn damaged(what: &str) -> Self {
+        let error = Error::Damaged { what: what.to_owned() };
+        let problem = Problem::new(ProblemKind::Sandbox, error.to_string());
+        match failed(&problem.with_reason("damaged")) {
+            Value::Object(json) => Self { json, worker: None },
+            _ => Self { json: Map::new(), worker: None },
+        }
+    }
+}
+
+/// Returns the result of a job that a pool didn't take, as in a batch: its error always has a
+/// `reason`, which is null if there is none.
+pub(crate) fn refused(problem: &Problem) -> Value {
+    let mut error = json!(problem);
+    error["reason"] = json!(problem.reason);
+    json!({ "success": false, "passed": false, "error": error })
+}
+
+/// Returns the result of a job that was cancelled before anybody ran it.
+pub(crate) fn cancelled() -> Value {
+    Outcome::not_run(Verdict::Cancelled).to_tool_json()
+}
+
+/// Returns the result of a job that failed through no fault of its program.
+pub(crate) fn failed(problem: &Problem) -> Value {
+    let mut result = cancelled();
+    result["status"] = "sandbox_failed".into();
+    result["error"] = json!(problem);
+    result
+}
+
+/// Returns the result of a job whose starts have all taken their workers down.
+pub(crate) fn dead_letter(history: &[Start]) -> Value {
+    let message = format!(
+        "the job was started {} times, and each time whoever ran it died; the last time it ran alone",
+        history.len()
+    );
+    let problem = Problem::new(ProblemKind::Sandbox, message).with_reason(DEAD_LETTER);
+    let mut result = failed(&problem);
+    result["error"]["history"] = json!(history);
+    result
+}

@@ -1,0 +1,325 @@
+//! What the server keeps for a pool: queued jobs, results, dead letters, counts of starts, signs of
+//! life, and large payloads.
+//!
+//! | name | what it holds |
+//! |---|---|
+//! | `hatchery-POOL-jobs` | a work queue: each job until it is acknowledged |
+//! | `hatchery-POOL-results` | the result of each key, at most one |
+//! | `hatchery-POOL-dead` | jobs that were given up, with their history |
+//! | `hatchery-POOL-starts` | of jobs that were claimed more than once, who started them |
+//! | `hatchery-POOL-workers` | what each worker says of itself, until it no longer does |
+//! | `hatchery-POOL-payloads` | jobs and results too large for a message, by digest |
+//!
+//! Whoever comes first creates them, with its own settings; the settings that everybody must agree
+//! on are kept with the jobs.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::pull;
+use async_nats::jetstream::consumer::{AckPolicy, Consumer, PullConsumer};
+use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::object_store::{self, ObjectStore};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Stream};
+use async_nats::jetstream::{self, Context, kv};
+
+use crate::clock::{now, sleep};
+use crate::connect::Link;
+use crate::error::{Cause, Error};
+use crate::names::{Lane, PoolName, Subjects};
+
+/// The name of the setting in the metadata of the jobs' stream.
+const CLAIM_TIME: &str = "hatchery-claim-ms";
+/// The shortest and the longest time of a claim: workers renew it three times in it.
+const CLAIM_TIMES: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(600)..=Duration::from_secs(3600);
+/// How long setting up is tried for. A server that has just started isn't ready at once.
+const SETUP: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long one answer may take.
+const ANSWER: Duration = Duration::from_secs(5);
+/// How long the server remembers the ids of messages. Later repeats are told by their subjects.
+const REPEATS: Duration = Duration::from_secs(600);
+/// Claims of one lane that aren't acknowledged, unless the lane's tenant has a limit.
+const MOST_CLAIMED: i64 = 100_000;
+/// The largest entry about starts or a worker. Ours are far smaller.
+const MOST_ENTRY_BYTES: i32 = 64 << 10;
+
+/// How a pool is kept on the server. Whoever sets the pool up first decides; later settings don't
+/// change it.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// On how many servers of a cluster everything is kept, from 1 to 5. With 1, what the one server
+    /// loses is lost; with 3, one of them may be lost. Default: 1.
+    pub replicas: usize,
+    /// After which time without a sign of life of its worker a job is given to another one. Shorter
+    /// times find dead workers sooner, and take stalled ones for dead. Default: 30 s.
+    pub claim_time: Duration,
+    /// The most jobs in the queue; further ones wait with their submitters. Default: 1,000,000.
+    pub queue: u64,
+    /// The most bytes of jobs in the queue. The server reserves them. Default: no limit but the
+    /// server's.
+    pub queue_bytes: Option<u64>,
+    /// How long results, dead letters and large payloads are kept. Default: 7 days.
+    pub keep: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            replicas: 1,
+            claim_time: Duration::from_secs(30),
+            queue: 1_000_000,
+            queue_bytes: None,
+            keep: Duration::from_secs(7 * 86_400),
+        }
+    }
+}
+
+/// The streams and buckets of one pool.
+#[derive(Debug, Clone)]
+pub(crate) struct Streams {
+    pub(crate) link: Link,
+    pub(crate) context: Context,
+    pub(crate) subjects: Subjects,
+    pub(crate) jobs: Stream,
+    pub(crate) results: Stream,
+    pub(crate) dead: Stream,
+    pub(crate) starts: kv::Store,
+    pub(crate) workers: kv::Store,
+    pub(crate) payloads: ObjectStoreHandle,
+    /// As the pool's settings have it.
+    pub(crate) claim_time: Duration,
+}
+
+/// `ObjectStore` has no `Debug`.
+#[derive(Clone)]
+pub(crate) struct ObjectStoreHandle(pub(crate) ObjectStore);
+
+impl std::fmt::Debug for ObjectStoreHandle {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("ObjectStore")
+    }
+}
+
+impl Streams {
+    /// Opens what the pool has on the server, which isn't created.
+    pub(crate) async fn find(link: Link, pool: PoolName) -> Result<Self, Error> {
+        let context = jetstream::new(link.client());
+        let name = Subjects(pool.clone()).store("jobs");
+        match context.get_stream(name.as_str()).await {
+            Ok(_) => Self::open(link, pool, &Settings::default()).await,
+            Err(error) => match error.kind() {
+                GetStreamErrorKind::JetStream(answer) if answer.code() == 404 => {
+                    Err(Error::NoPool { pool: pool.to_string() })
+                }
+                _ => Err(Error::Setup { name, source: error.to_string().into() }),
+            },
+        }
+    }
+
+    /// Opens what the pool has on the server, and creates what is missing.
+    pub(crate) async fn open(
+        link: Link,
+        pool: PoolName,
+        settings: &Settings,
+    ) -> Result<Self, Error> {
+        let mut context = jetstream::new(link.client());
+        context.set_timeout(ANSWER);
+        let subjects = Subjects(pool);
+        let claim_time = settings.claim_time.clamp(*CLAIM_TIMES.start(), *CLAIM_TIMES.end());
+        let stream = |config: Config| patiently(config.name.clone(), &context, opened(config));
+        let common = |what: &str, subject: String| Config {
+            name: subjects.store(what),
+            subjects: vec![subject],
+            num_replicas: settings.replicas,
+            discard: DiscardPolicy::New,
+            max_messages_per_subject: 1,
+            discard_new_per_subject: true,
+            duplicate_window: REPEATS,
+            allow_direct: true,
+            ..Config::default()
+        };
+        let jobs = stream(Config {
+            retention: RetentionPolicy::WorkQueue,
+            max_messages: i64::try_from(settings.queue).unwrap_or(i64::MAX),
+            max_bytes: settings.queue_bytes.map_or(-1, |most| most.try_into().unwrap_or(i64::MAX)),
+            metadata: HashMap::from([(CLAIM_TIME.to_owned(), claim_time.as_millis().to_string())]),
+            ..common("jobs", subjects.jobs())
+        })
+        .await?;
+        // Whoever created the stream decided.
+        let decided = jobs.cached_info().config.metadata.get(CLAIM_TIME);
+        let decided = decided.and_then(|text| text.parse().ok()).map(Duration::from_millis);
+        let claim_time =
+            decided.unwrap_or(claim_time).clamp(*CLAIM_TIMES.start(), *CLAIM_TIMES.end());
+        let results =
+            stream(Config { max_age: settings.keep, ..common("results", subjects.results()) });
+        let dead = stream(Config { max_age: settings.keep, ..common("dead", subjects.all_dead()) });
+        let (results, dead) = (results.await?, dead.await?);
+        let bucket = |what: &str, max_age| kv::Config {
+            bucket: subjects.store(what),
+            history: 1,
+            max_age,
+            max_value_size: MOST_ENTRY_BYTES,
+            num_replicas: settings.replicas,
+            ..kv::Config::default()
+        };
+        let starts = bucket("starts", settings.keep);
+        let starts = patiently(starts.bucket.clone(), &context, store(starts)).await?;
+        let workers = bucket("workers", life(claim_time));
+        let workers = patiently(workers.bucket.clone(), &context, store(workers)).await?;
+        let payloads = object_store::Config {
+            bucket: subjects.store("payloads"),
+            max_age: settings.keep * 2,
+            num_replicas: settings.replicas,
+            ..object_store::Config::default()
+        };
+        let payloads = patiently(payloads.bucket.clone(), &context, objects(payloads)).await?;
+        Ok(Self {
+            link,
+            context,
+            subjects,
+            jobs,
+            results,
+            dead,
+            starts,
+            workers,
+            payloads,
+            claim_time,
+        })
+    }
+
+    /// Returns how long a worker counts as alive after it last said so. Shorter than a claim, so that
+    /// whoever claims a dead worker's job knows that it is dead.
+    pub(crate) fn life(&self) -> Duration {
+        life(self.claim_time)
+    }
+
+    /// Returns the consumer of a lane, and creates it if it is missing. `limit` is the most jobs of
+    /// the lane that are claimed at once, in the whole cluster.
+    pub(crate) async fn consumer(
+        &self,
+        lane: &Lane,
+        limit: Option<u32>,
+    ) -> Result<PullConsumer, Cause> {
+        let name = lane.consumer();
+        let config = pull::Config {
+            durable_name: Some(name.clone()),
+            filter_subject: self.subjects.lane(lane),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: self.claim_time,
+            // Given up by the count of starts instead, which tells who is at fault.
+            max_deliver: -1,
+            max_ack_pending: limit.map_or(MOST_CLAIMED, i64::from),
+            ..pull::Config::default()
+        };
+        let there: Consumer<pull::Config> =
+            self.jobs.get_or_create_consumer(&name, config.clone()).await?;
+        match limit {
+            Some(limit) if there.cached_info().config.max_ack_pending != i64::from(limit) => {
+                Ok(self.jobs.create_consumer(config).await?)
+            }
+            _ => Ok(there),
+        }
+    }
+}
+
+fn life(claim_time: Duration) -> Duration {
+    claim_time / 2
+}
+
+/// Something that is opened or created on the server.
+trait Opens {
+    type Opened;
+
+    /// Tries it once.
+    fn open(&self, context: &Context) -> impl Future<Output = Result<Self::Opened, Cause>> + Send;
+}
+
+/// Tries until it succeeds or the time is over.
+async fn patiently<O: Opens>(
+    name: String,
+    context: &Context,
+    opens: O,
+) -> Result<O::Opened, Error> {
+    let until = now() + SETUP;
+    loop {
+        match opens.open(context).await {
+            Ok(opened) => return Ok(opened),
+            // What the server refuses, it refuses again; what it isn't ready for, it may do later.
+            Err(source) if now() >= until || is_final(source.as_ref()) => {
+                return Err(Error::Setup { name, source });
+            }
+            Err(_) => sleep(PAUSE).await,
+        }
+    }
+}
+
+/// Returns whether an error is the server's refusal for a reason that stays.
+fn is_final(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(answer) = error.downcast_ref::<jetstream::Error>() {
+            return answer.code() < 500;
+        }
+        cause = error.source();
+    }
+    // Some kinds of errors have the answer as a value, not as their source.
+    error.to_string().contains("code 400")
+}
+
+struct OpensStream(Config);
+
+fn opened(config: Config) -> OpensStream {
+    OpensStream(config)
+}
+
+impl Opens for OpensStream {
+    type Opened = Stream;
+
+    async fn open(&self, context: &Context) -> Result<Stream, Cause> {
+        match context.get_or_create_stream(self.0.clone()).await {
+            Ok(stream) => Ok(stream),
+            // Somebody else created it meanwhile, with other settings.
+            Err(error) => match context.get_stream(&self.0.name).await {
+                Ok(stream) => Ok(stream),
+                Err(_) => Err(error.into()),
+            },
+        }
+    }
+}
+
+struct OpensBucket(kv::Config);
+
+fn store(config: kv::Config) -> OpensBucket {
+    OpensBucket(config)
+}
+
+impl Opens for OpensBucket {
+    type Opened = kv::Store;
+
+    async fn open(&self, context: &Context) -> Result<kv::Store, Cause> {
+        if let Ok(store) = context.get_key_value(&self.0.bucket).await {
+            return Ok(store);
+        }
+        Ok(context.create_key_value(self.0.clone()).await?)
+    }
+}
+
+struct OpensObjects(object_store::Config);
+
+fn objects(config: object_store::Config) -> OpensObjects {
+    OpensObjects(config)
+}
+
+impl Opens for OpensObjects {
+    type Opened = ObjectStoreHandle;
+
+    async fn open(&self, context: &Context) -> Result<ObjectStoreHandle, Cause> {
+        if let Ok(store) = context.get_object_store(&self.0.bucket).await {
+            return Ok(ObjectStoreHandle(store));
+        }
+        Ok(ObjectStoreHandle(context.create_object_store(self.0.clone()).await?))
+    }
+}

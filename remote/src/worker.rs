@@ -1,0 +1,195 @@
+//! The side that runs jobs: a pool of this machine that takes them from the queue.
+//!
+//! `room.rs` says how many jobs to claim, `lanes.rs` where the next one comes from, `job.rs` is the
+//! way of one job, `starts.rs` counts who died of it, and `presence.rs` says that this worker lives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use hatchery::Hatchery;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, RwLock, Semaphore, watch};
+use tokio::task::JoinSet;
+
+use crate::clock::sleep;
+use crate::connect::Connection;
+use crate::control::Control;
+use crate::error::Error;
+use crate::names::{BatchName, Lane, PoolName};
+use crate::streams::Streams;
+
+use self::lanes::Lanes;
+use self::room::Room;
+use self::shared::{Command, Shared};
+
+pub use presence::Presence;
+pub use shared::{Tally, WorkerConfig};
+
+mod events;
+mod job;
+mod lanes;
+mod presence;
+mod room;
+mod shared;
+mod starts;
+
+/// Jobs per slot whose results aren't stored yet, the running one included. While the server is
+/// gone, no more is claimed than this.
+const UNSTORED: usize = 16;
+/// Characters of a worker's name.
+const MOST_NAME: usize = 128;
+/// How long jobs that weren't started may take to be given back when the worker ends.
+const GIVING_BACK: Duration = Duration::from_secs(10);
+
+/// A pool that takes its jobs from a queue on a server.
+#[derive(Debug)]
+pub struct Worker {
+    shared: Arc<Shared>,
+}
+
+impl Worker {
+    /// Connects a pool to the queue of this name.
+    ///
+    /// # Errors
+    /// There is no server, it refuses the credentials, or it can't keep a pool.
+    pub async fn connect(
+        connection: &Connection,
+        name: PoolName,
+        pool: Hatchery,
+        config: WorkerConfig,
+    ) -> Result<Self, Error> {
+        let link = connection.connect().await?;
+        let streams = Streams::open(link, name, &config.settings).await?;
+        let slots = config.slots.max(1);
+        // It goes into headers.
+        let name = config.name.chars().filter(|character| !character.is_control());
+        let config = WorkerConfig { name: name.take(MOST_NAME).collect(), ..config };
+        Ok(Self {
+            shared: Arc::new(Shared {
+                streams,
+                pool,
+                instance: BatchName::random().as_str().to_owned(),
+                slots: Semaphore::new(slots),
+                room: Room::new(slots),
+                unstored: Arc::new(Semaphore::new(slots * UNSTORED)),
+                alone: RwLock::new(()),
+                running: Mutex::default(),
+                tally: Mutex::default(),
+                is_draining: watch::Sender::new(false),
+                is_over: watch::Sender::new(false),
+                config,
+            }),
+        })
+    }
+
+    /// Takes and runs jobs until `stop` is ready; then gives back what hasn't started, and waits for
+    /// what has, for as long as the configuration says. The pool is left as it is. Returns what it
+    /// has done.
+    pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Tally {
+        let shared = self.shared;
+        let wake = Arc::new(Notify::new());
+        let lanes = Arc::new(Lanes::new(&shared.streams, &shared.config, Arc::clone(&wake)));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(presence::show(Arc::clone(&shared)));
+        tasks.spawn(listen(Arc::clone(&shared), Arc::clone(&lanes)));
+        tasks.spawn(Arc::clone(&lanes).refresh());
+        let mut jobs = JoinSet::new();
+        let stopping = async {
+            stop.await;
+            shared.is_draining.send_replace(true);
+        };
+        tokio::join!(stopping, shared.claim(&lanes, &mut jobs));
+        let ended = async { while jobs.join_next().await.is_some() {} };
+        tokio::pin!(ended);
+        tokio::select! {
+            () = &mut ended => {}
+            () = sleep(shared.config.drain_time) => {
+                shared.is_over.send_replace(true);
+                let _ = tokio::time::timeout(GIVING_BACK, &mut ended).await;
+            }
+        }
+        tasks.shutdown().await;
+        shared.leave().await;
+        *shared.tally.lock()
+    }
+}
+
+impl Shared {
+    /// Claims jobs for which there is room, until this worker drains.
+    async fn claim(self: &Arc<Self>, lanes: &Arc<Lanes>, jobs: &mut JoinSet<()>) {
+        let mut draining = self.is_draining.subscribe();
+        loop {
+            while jobs.try_join_next().is_some() {}
+            let ready = async {
+                let first = Arc::clone(&self.unstored).acquire_owned().await;
+                (first, self.room.some().await)
+            };
+            let (first, room) = tokio::select! {
+                biased;
+                // The sender is in `self`.
+                _ = draining.wait_for(|draining| *draining) => return,
+                ready = ready => ready,
+            };
+            // It is never closed.
+            let Ok(first) = first else { return };
+            let mut free = vec![first];
+            while free.len() < room
+                && let Ok(another) = Arc::clone(&self.unstored).try_acquire_owned()
+            {
+                free.push(another);
+            }
+            // What is on its way when this worker drains is given back.
+            for message in lanes.claim(free.len(), &mut draining).await {
+                // No more come than were asked for.
+                let Some(unstored) = free.pop() else { break };
+                let shared = Arc::clone(self);
+                shared.room.take();
+                jobs.spawn(async move {
+                    job::handle(&shared, message).await;
+                    drop(unstored);
+                });
+            }
+        }
+    }
+
+    /// Tells others that this worker is gone.
+    async fn leave(&self) {
+        let left = self.streams.workers.purge(&self.instance);
+        let _ = tokio::time::timeout(GIVING_BACK, left).await;
+        let _ = tokio::time::timeout(GIVING_BACK, self.streams.link.client().flush()).await;
+    }
+}
+
+/// Hears of new jobs, and of jobs that are to end.
+async fn listen(shared: Arc<Shared>, lanes: Arc<Lanes>) {
+    let client = shared.streams.link.client();
+    let subjects = &shared.streams.subjects;
+    let (Ok(mut wakes), Ok(mut controls)) =
+        (client.subscribe(subjects.wake()).await, client.subscribe(subjects.control()).await)
+    else {
+        return;
+    };
+    loop {
+        tokio::select! {
+            Some(message) = wakes.next() => {
+                if let Some(lane) = std::str::from_utf8(&message.payload).ok().and_then(Lane::parse) {
+                    lanes.wake(&lane);
+                }
+            }
+            Some(message) = controls.next() => {
+                let Some(control) = Control::read(&message.payload) else { continue };
+                let Some(key) = control.key() else { continue };
+                let command = match control {
+                    Control::Cancel { .. } => Command::Cancel,
+                    Control::Interrupt { .. } => Command::Interrupt,
+                };
+                if let Some(job) = shared.running.lock().get(&key) {
+                    // Full if it was told often enough.
+                    let _ = job.try_send(command);
+                }
+            }
+            else => return,
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! The way of one job through a worker: claimed, run, its result stored, acknowledged.
+//!
+//! A job is acknowledged after its result is stored. Whoever dies before leaves a claim that runs
+//! out, and the next one either finds the result or runs the job again.
+
+use std::time::Duration;
+
+use async_nats::HeaderMap;
+use async_nats::jetstream::AckKind;
+use async_nats::jetstream::Message;
+use async_nats::jetstream::message::PublishMessage;
+use hatchery::{Error, Job, Ticket};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use wire::{Field, Intake, Problem, ProblemKind};
+
+use crate::clock::{now, since_epoch, sleep};
+use crate::headers::{HISTORY, WANTS, WANTS_EVENTS, WANTS_FILES, WORKER};
+use crate::history::Start;
+use crate::names::{JobKey, Lane};
+use crate::policy::{Decision, Record, SIGNS};
+use crate::publish::Stored;
+use crate::result;
+
+use super::events;
+use super::shared::{Command, Shared, Tally};
+
+/// How long a job that was refused stays in the queue before it is offered again.
+const AGAIN: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(30);
+/// The same if the refusal doesn't say.
+const AGAIN_IF_UNKNOWN: Duration = Duration::from_secs(1);
+/// Commands to one job that may wait. Further ones would change nothing.
+const MOST_COMMANDS: usize = 4;
+/// How long a job that was claimed ahead waits for a slot before it is given back.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// What is to become of a claim.
+enum End {
+    /// The job has its result now.
+    Result(Value),
+    /// It had it before.
+    Repeat,
+    /// Somebody else may run it, after this time.
+    GiveBack(Duration),
+    /// Somebody else seems to run it.
+    PutOff,
+    /// It is given up.
+    Dead(Vec<Start>),
+}
+
+/// A claimed job.
+struct Claim<'a> {
+    shared: &'a Shared,
+    key: JobKey,
+    lane: Lane,
+    message: Message,
+    /// How often it was claimed, this time included.
+    claims: u64,
+    /// How long it has been in the queue, by this machine's clock.
+    age: Duration,
+}
+
+/// Makes room for another claim when the program has ended.
+struct Taken<'a>(&'a Shared);
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.0.room.free();
+    }
+}
+
+/// Handles a message of the queue, for which room was taken.
+pub(super) async fn handle(shared: &Shared, message: Message) {
+    let taken = Taken(shared);
+    let Some((lane, key)) = shared.streams.subjects.parse_job(&message.subject) else {
+        // Nobody of ours sent it, and nobody of ours could answer it.
+        tracing::warn!("a message in the queue is no job: `{}`", message.subject);
+        let _ = message.ack_with(AckKind::Term).await;
+        return;
+    };
+    let (claims, age) = match message.info() {
+        Ok(info) => {
+            let published = info.published.unix_timestamp_nanos();
+            let now = i128::try_from(since_epoch().as_nanos()).unwrap_or(i128::MAX);
+            let age = u64::try_from((now - published).max(0)).unwrap_or(u64::MAX);
+            (u64::try_from(info.delivered).unwrap_or(1), Duration::from_nanos(age))
+        }
+        Err(_) => (1, Duration::ZERO),
+    };
+    let claim = Claim { shared, key, lane, message, claims, age };
+    // The result is stored in here as well: until then the claim must not run out.
+    tokio::select! {
+        () = claim.work(taken) => {}
+        () = claim.show_life() => {}
+    }
+}
+
+impl Claim<'_> {
+    /// Renews the claim, for ever.
+    async fn show_life(&self) {
+        loop {
+            sleep(self.shared.streams.claim_time / SIGNS).await;
+            let _ = self.message.ack_with(AckKind::Progress).await;
+        }
+    }
+
+    async fn work(&self, taken: Taken<'_>) {
+        let end = self.end(taken).await;
+        let count = |count: fn(&mut Tally)| count(&mut self.shared.tally.lock());
+        match end {
+            End::Result(result) => match self.store(result).await {
+                Stored::New => count(|tally| tally.done += 1),
+                Stored::Already => count(|tally| tally.repeats += 1),
+            },
+            End::Repeat => count(|tally| tally.repeats += 1),
+            End::Dead(history) => {
+                self.bury(&history).await;
+                count(|tally| tally.dead_letters += 1);
+            }
+            End::PutOff => {
+                self.change(Record::put_off).await;
+                let later = self.shared.streams.life();
+                let _ = self.message.ack_with(AckKind::Nak(Some(later))).await;
+                return;
+            }
+            End::GiveBack(later) => {
+                let instance = &self.shared.instance;
+                self.change(|record| record.give_back(instance)).await;
+                let _ = self.message.ack_with(AckKind::Nak(Some(later))).await;
+                count(|tally| tally.given_back += 1);
+                return;
+            }
+        }
+        self.acknowledge().await;
+        if self.claims > 1 {
+            self.shared.streams.forget_record(&self.key).await;
+        }
+    }
+
+    /// Runs the job, unless there is a reason not to.
+    async fn end(&self, taken: Taken<'_>) -> End {
+        let shared = self.shared;
+        if self.shared.running.lock().contains_key(&self.key) {
+            return End::PutOff;
+        }
+        let decision = match self.claims {
+            1 => Decision::Run,
+            _ if self.has_result().await => return End::Repeat,
+            _ => self.decide().await,
+        };
+        if *shared.is_draining.borrow() {
+            return End::GiveBack(Duration::ZERO);
+        }
+        let Ok(Ok(slot)) = tokio::time::timeout(LONGEST_WAIT, shared.slots.acquire()).await else {
+            return End::GiveBack(Duration::ZERO);
+        };
+        let (alone, beside) = match decision {
+            Decision::GiveUp(history) => return End::Dead(history),
+            Decision::Wait => return End::PutOff,
+            Decision::Run => (None, Some(shared.alone.read().await)),
+            Decision::RunAlone => (Some(shared.alone.write().await), None),
+        };
+        if *shared.is_draining.borrow() {
+            return End::GiveBack(Duration::ZERO);
+        }
+        if self.claims > 1 {
+            let start = Start::new(&shared.config.name, &shared.instance, alone.is_some());
+            self.change(|record| record.add(start.clone())).await;
+        }
+        let begin = now();
+        let end = self.run().await;
+        shared.room.ran(now() - begin);
+        drop((alone, beside, slot, taken));
+        end
+    }
+
+    /// Returns whether the job has its result.
+    async fn has_result(&self) -> bool {
+        let streams = &self.shared.streams;
+        let subject = streams.subjects.result(&self.key);
+        streams.results.direct_get_last_for_subject(subject).await.is_ok()
+    }
+
+    async fn decide(&self) -> Decision {
+        let streams = &self.shared.streams;
+        let mut record = streams.record(&self.key).await.unwrap_or_default();
+        let mut living: Vec<String> = Vec::new();
+        for is_second in [false, true] {
+            living.clear();
+            for instance in record.instances() {
+                if streams.lives(instance).await {
+                    living.push(instance.to_owned());
+                }
+            }
+            if is_second || living.len() == record.instances().count() {
+                break;
+            }
+            // After the server was gone, nobody has had the time to say that he lives.
+            sleep(streams.life()).await;
+            record = streams.record(&self.key).await.unwrap_or(record);
+        }
+        record.decide(self.claims, |instance| living.iter().any(|living| living == instance))
+    }
+
+    async fn change(&self, change: impl Fn(&mut Record)) {
+        if let Err(error) = self.shared.streams.change_record(&self.key, change).await {
+            tracing::info!("can't record a start of the job `{}`: {error}", self.key);
+        }
+    }
+
+    /// Runs the program.
+    async fn run(&self) -> End {
+        let job = match self.job().await {
+            Ok(job) => job,
+            Err(NoJob::Bad(problem)) => return End::Result(result::refused(&problem)),
+            Err(NoJob::NotNow(cause)) => {
+                tracing::info!("{cause}");
+                return End::GiveBack(AGAIN_IF_UNKNOWN);
+            }
+        };
+        let ticket = match self.shared.pool.submit(job).await {
+            Ok(ticket) => ticket,
+            Err(error) if is_passing(&error) => {
+                let later = error.retry_after().unwrap_or(AGAIN_IF_UNKNOWN);
+                return End::GiveBack(later.clamp(*AGAIN.start(), *AGAIN.end()));
+            }
+            Err(error) => {
+                let mut problem = error.problem();
+                problem.kind = ProblemKind::Refused;
+                return End::Result(result::refused(&problem));
+            }
+        };
+        let (sender, commands) = mpsc::channel(MOST_COMMANDS);
+        self.shared.running.lock().insert(self.key.clone(), sender);
+        let end = self.follow(ticket, commands).await;
+        self.shared.running.lock().remove(&self.key);
+        end
+    }
+
+    /// Waits for the end of a job.
+    async fn follow(&self, mut ticket: Ticket, mut commands: mpsc::Receiver<Command>) -> End {
+        let wants = self.header(WANTS).unwrap_or_default();
+        let has = |name| wants.split(',').any(|wanted| wanted == name);
+        let mut is_over = self.shared.is_over.subscribe();
+        let events = has(WANTS_EVENTS).then(|| ticket.events());
+        let forwarding = async {
+            if let Some(events) = events {
+                events::forward(self.shared, &self.key, events).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::pin!(forwarding);
+        let outcome = loop {
+            tokio::select! {
+                biased;
+                Some(command) = commands.recv() => match command {
+                    Command::Cancel => ticket.cancel(),
+                    Command::Interrupt => ticket.interrupt(),
+                },
+                () = &mut forwarding => {}
+                outcome = ticket.outcome() => break outcome,
+                // The sender is in `shared`.
+                _ = is_over.wait_for(|is_over| *is_over) => {
+                    ticket.stop();
+                    return End::GiveBack(Duration::ZERO);
+                }
+            }
+        };
+        let with_files = has(WANTS_FILES);
+        End::Result(if with_files {
+            outcome.to_tool_json_with_files()
+        } else {
+            outcome.to_tool_json()
+        })
+    }
+
+    fn header(&self, name: &str) -> Option<String> {
+        let headers = self.message.headers.as_ref()?;
+        headers.get(name).map(|value| value.as_str().to_owned())
+    }
+
+    /// Reads the job.
+    async fn job(&self) -> Result<Job, NoJob> {
+        let text = self.shared.streams.text(&self.message.payload, self.message.headers.as_ref());
+        let text = match text.await {
+            Ok(text) => text,
+            Err(error @ crate::Error::Damaged { .. }) => {
+                let problem = Problem::new(ProblemKind::Usage, error.to_string());
+                return Err(NoJob::Bad(problem.with_reason("damaged")));
+            }
+            Err(error) => return Err(NoJob::NotNow(error)),
+        };
+        let intake = match self.shared.config.trusts_jobs {
+            true => Intake::BATCH.without(Field::File),
+            false => Intake::BATCH.without(Field::File).lowering_only(),
+        };
+        let bad = |error: Error| NoJob::Bad(error.problem());
+        let mut job = intake.parse(&text).map_err(|error| bad(error.into()))?;
+        // Rights on the server are for subjects, so a job is what its subject says it is.
+        if Lane::of(&job).ok().as_ref() != Some(&self.lane) {
+            let text = "the job's tenant or priority isn't that of its subject";
+            return Err(NoJob::Bad(Problem::new(ProblemKind::Usage, text).with_reason("lane")));
+        }
+        let deadline = job.deadline.take();
+        let job = Job::from_wire(job, &intake).map_err(bad)?;
+        Ok(match deadline {
+            Some(deadline) => {
+                job.deadline(deadline.saturating_sub(self.age).max(Duration::from_millis(1)))
+            }
+            None => job,
+        })
+    }
+
+    /// Stores the result, unless there is one.
+    async fn store(&self, result: Value) -> Stored {
+        let streams = &self.shared.streams;
+        let mut text = result.to_string();
+        loop {
+            let payload = match streams.payload(text.clone().into_bytes()).await {
+                Ok(payload) => payload,
+                Err(error) => {
+                    text = too_large(&error);
+                    continue;
+                }
+            };
+            let mut headers = HeaderMap::new();
+            headers.insert(WORKER, self.shared.config.name.as_str());
+            payload.add_to(&mut headers);
+            // The headers of the message builder are added to these.
+            let message = PublishMessage::build()
+                .headers(headers)
+                .payload(payload.inline)
+                .expected_last_subject_sequence(0);
+            match streams.store(&streams.subjects.result(&self.key), &message).await {
+                Ok(stored) => return stored,
+                Err(error) => text = too_large(&error),
+            }
+        }
+    }
+
+    /// Keeps the job among the dead letters, and stores a result that says so.
+    async fn bury(&self, history: &[Start]) {
+        let streams = &self.shared.streams;
+        let mut headers = self.message.headers.clone().unwrap_or_default();
+        let history_text = serde_json::to_string(history).unwrap_or_default();
+        headers.insert(HISTORY, history_text.as_str());
+        headers.insert(async_nats::header::NATS_MESSAGE_ID, format!("dead.{}", self.key).as_str());
+        let message =
+            PublishMessage::build().headers(headers).payload(self.message.payload.clone());
+        if let Err(error) = streams.store(&streams.subjects.dead(&self.key), &message).await {
+            tracing::warn!("can't keep the dead letter `{}`: {error}", self.key);
+        }
+        self.store(result::dead_letter(history)).await;
+    }
+
+    /// Takes the job out of the queue. If that gets lost, whoever gets the job again finds its
+    /// result.
+    async fn acknowledge(&self) {
+        if let Err(error) = self.message.ack().await {
+            tracing::info!("can't take the job `{}` out of the queue: {error}", self.key);
+        }
+    }
+}
+
+/// Returns the result of a job whose own is too large.
+fn too_large(error: &crate::Error) -> String {
+    let problem = Problem::new(ProblemKind::Sandbox, error.to_string());
+    result::failed(&problem.with_reason("result_too_large")).to_string()
+}
+
+/// Why there is no job.
+enum NoJob {
+    /// It is invalid, here and everywhere.
+    Bad(Problem),
+    /// Its text can't be had now.
+    NotNow(crate::Error),
+}
+
+/// Returns whether another worker, or this one later, may take a job that the pool has refused.
+fn is_passing(error: &Error) -> bool {
+    error.is_overloaded() || matches!(error, Error::Refused(hatchery::Refusal::ShuttingDown))
+}
