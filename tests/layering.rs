@@ -8,7 +8,7 @@ use std::path::Path;
 use toml::Table;
 
 /// What each crate of ours may name, of ours and of the crates whose use is confined.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("channel", &[]),
     ("confine", &["landlock", "seccompiler"]),
     ("replace", &[]),
@@ -18,12 +18,13 @@ const ALLOWED: [(&str, &[&str]); 11] = [
     ("process", &["channel", "confine", "engine", "pool"]),
     ("scheduler", &["engine", "pool", "ractor", "tokio"]),
     (".", &["engine", "pool", "process", "scheduler", "tokio", "wire"]),
+    ("grade", &["hatchery", "tokio"]),
     ("serve", &["hatchery", "tokio", "wire"]),
-    ("cli", &["anyhow", "clap", "hatchery", "indicatif", "replace", "serve", "tokio"]),
+    ("cli", &["anyhow", "clap", "grade", "hatchery", "indicatif", "replace", "serve", "tokio"]),
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 23] = [
+const CONFINED: [&str; 24] = [
     "anyhow",
     "channel",
     "clap",
@@ -31,6 +32,7 @@ const CONFINED: [&str; 23] = [
     "crossbeam-channel",
     "dashmap",
     "engine",
+    "grade",
     "hatchery",
     "indicatif",
     "landlock",

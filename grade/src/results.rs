@@ -1,0 +1,119 @@
+//! Results in a file: one line each, written as samples end, and read again to go on or to compare.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::error::{GradeError, InvalidLine};
+use crate::lines;
+use crate::verdict::{Graded, Verdict};
+
+/// Reads results.
+///
+/// # Errors
+/// The file can't be read, or a line is no result.
+pub fn read_results(path: &Path) -> Result<Vec<Graded>, GradeError> {
+    let parse = |(line, object)| {
+        serde_json::from_value(Value::Object(object)).map_err(|_| GradeError::Line {
+            path: path.to_owned(),
+            line,
+            problem: InvalidLine::Field("task_id, sample, verdict", "those of a result"),
+        })
+    };
+    lines::read(path)?.into_iter().map(parse).collect()
+}
+
+/// A file to which results are written.
+#[derive(Debug)]
+pub struct ResultsFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl ResultsFile {
+    /// Creates the file, or empties it.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn create(path: &Path) -> Result<Self, GradeError> {
+        let unwritable = |source| GradeError::Write { path: path.to_owned(), source };
+        Ok(Self { file: File::create(path).map_err(unwritable)?, path: path.to_owned() })
+    }
+
+    /// Opens the file to append to it, and returns what is there. A line at its end that was cut off
+    /// is removed. Failures of the sandbox aren't returned: their samples are graded again.
+    ///
+    /// # Errors
+    /// The file can't be read or written, or a line before the last one is no result.
+    pub fn resume(path: &Path) -> Result<(Self, Earlier), GradeError> {
+        let unwritable = |source| GradeError::Write { path: path.to_owned(), source };
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(unwritable)?;
+        let text = std::fs::read(path).map_err(unwritable)?;
+        let end = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |place| place + 1);
+        file.set_len(end as u64).map_err(unwritable)?;
+        file.seek(SeekFrom::End(0)).map_err(unwritable)?;
+        let earlier = Earlier::new(read_results(path)?);
+        Ok((Self { file, path: path.to_owned() }, earlier))
+    }
+
+    /// Writes a result.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub fn put(&mut self, graded: &Graded) -> Result<(), GradeError> {
+        let unwritable = |source| GradeError::Write { path: self.path.clone(), source };
+        let mut line = serde_json::to_string(graded)
+            .map_err(|error| unwritable(error.into()))?;
+        line.push('\n');
+        self.file.write_all(line.as_bytes()).map_err(unwritable)
+    }
+}
+
+/// Results by which samples needn't be graded: of an earlier run, and of equal samples of this one.
+#[derive(Debug, Default)]
+pub struct Earlier {
+    by_digest: HashMap<String, Graded>,
+    /// Those that are in the file.
+    written: HashMap<(String, u64), String>,
+}
+
+impl Earlier {
+    fn new(results: Vec<Graded>) -> Self {
+        let mut earlier = Self::default();
+        for graded in results {
+            if graded.verdict != Verdict::Sandbox {
+                let key = (graded.task_id.clone(), graded.sample);
+                earlier.written.insert(key, graded.digest.clone());
+                earlier.by_digest.insert(graded.digest.clone(), graded);
+            }
+        }
+        earlier
+    }
+
+    /// Returns the result of a sample with this digest under another number, if there is one.
+    pub(crate) fn find(&self, digest: &str, task_id: &str, sample: u64) -> Option<Graded> {
+        let found = self.by_digest.get(digest)?;
+        Some(Graded { task_id: task_id.to_owned(), sample, ..found.clone() })
+    }
+
+    /// Returns whether the file has the result of this very sample.
+    pub(crate) fn is_written(&self, graded: &Graded) -> bool {
+        self.written.get(&(graded.task_id.clone(), graded.sample)) == Some(&graded.digest)
+    }
+
+    pub(crate) fn add(&mut self, graded: &Graded) {
+        if graded.verdict != Verdict::Sandbox {
+            self.by_digest.insert(graded.digest.clone(), graded.clone());
+        }
+    }
+}
