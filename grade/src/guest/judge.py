@@ -8,6 +8,7 @@ since then the candidate would decide what its own answer is worth.
 """
 
 import builtins
+import functools
 import types
 
 _EXCEPTIONS = {
@@ -17,7 +18,10 @@ _EXCEPTIONS = {
 }
 # Tests may expect that a function leaves the program.
 _EXCEPTIONS["SystemExit"] = SystemExit
-_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_FUNCTIONS = (
+    types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodDescriptorType,
+    types.WrapperDescriptorType, types.MethodWrapperType, functools.partial,
+)
 # Attributes of functions and classes that tests read.
 _READABLE = ("__name__", "__doc__", "__qualname__")
 

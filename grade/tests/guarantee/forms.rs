@@ -1,0 +1,119 @@
+//! Forms of tasks: what counts as a test, which verdict an end has, and partial credit.
+
+use grade::Verdict;
+use serde_json::json;
+
+use crate::{grade_one, grader, settings};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_test_counts_by_itself() {
+    let grader = grader(settings()).await;
+    let check = json!({
+        "task_id": "check", "prompt": "def f(x):\n", "entry_point": "f",
+        "canonical_solution": "    return x * 2\n",
+        "test": "def check(candidate):\n    assert candidate(1) == 2\n    for x in range(3):\n        \
+                 assert candidate(x) == 2 * x, 'doubled'\n    assert candidate('a') == 'aa'\n",
+    });
+    let list = json!({
+        "task_id": 7, "text": "", "code": "def f(x):\n    return x * 2\n",
+        "test_list": ["assert f(1) == 2", "assert f(2) == 4", "assert f('a') == 'aa'"],
+    });
+    let calls = json!({
+        "task_id": "calls", "prompt": "def f(x):\n", "entry_point": "f",
+        "canonical_solution": "    return x * 2\n",
+        "base_input": [[1]], "plus_input": [[2], ["a"]],
+    });
+    let cases = json!({
+        "task_id": "class", "complete_prompt": "def f(x):\n", "entry_point": "f",
+        "canonical_solution": "    return x * 2\n",
+        "test": "import unittest\nclass TestCases(unittest.TestCase):\n    def test_1(self):\n        \
+                 self.assertEqual(f(1), 2)\n    def test_2(self):\n        self.assertEqual(f(2), 4)\n    \
+                 def test_a(self):\n        self.assertEqual(f('a'), 'aa')\n",
+    });
+    for task in [check, list, calls, cases] {
+        let half = grade_one(&grader, task.clone(), "def f(x):\n    return int(x) * 2\n").await;
+        let counts = (half.verdict, half.tests_passed, half.tests_total, half.failures.len());
+        assert_eq!(counts, (Verdict::Failed, 2, 3, 1), "{half:?}");
+        assert!(half.message.contains("ValueError: invalid literal"), "{half:?}");
+        assert!((half.credit() - 2.0 / 3.0).abs() < 1e-9);
+        let whole = grade_one(&grader, task, "def f(x):\n    return x * 2\n").await;
+        assert_eq!((whole.verdict, whole.tests_passed), (Verdict::Passed, 3), "{whole:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verdicts_say_what_happened() {
+    let grader = grader(settings()).await;
+    let task = json!({ "task_id": "t", "tests": "assert f(1) == 2", "entry_point": "f" });
+    for (program, verdict, limit, message) in [
+        ("def f(x): return 2", Verdict::Passed, None, ""),
+        ("def f(x): return 3", Verdict::Failed, None, "assert 1: assert f(1) == 2"),
+        ("def f(x): return 1 / 0", Verdict::Failed, None, "ZeroDivisionError: division by zero"),
+        ("def f(x) return 2", Verdict::Error, None, "its code can't be run: SyntaxError"),
+        ("1 / 0", Verdict::Error, None, "ZeroDivisionError"),
+        ("", Verdict::Failed, None, "name 'f' is not defined"),
+        ("def f(x):\n while True: pass", Verdict::Limit, Some("cpu"), "cpu limit"),
+        ("def f(x): return bytearray(1 << 31)", Verdict::Limit, Some("memory"), "memory limit"),
+        ("import os\ndef f(x): os._exit(0)", Verdict::Failed, None, "left its interpreter"),
+    ] {
+        let graded = grade_one(&grader, task.clone(), program).await;
+        let found = (graded.verdict, graded.limit.as_deref());
+        assert_eq!(found, (verdict, limit), "{program}: {graded:?}");
+        assert!(graded.message.contains(message), "{program}: {graded:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_its_own_solution_fails_blames_nobody_else() {
+    let grader = grader(settings()).await;
+    let task = json!({
+        "task_id": "t", "tests": "assert f(1) == 2", "solution": "def f(x): return 3",
+    });
+    let graded = grade_one(&grader, task, "def f(x): return 2").await;
+    assert_eq!(graded.verdict, Verdict::Error);
+    assert!(graded.message.starts_with("the task's own solution doesn't pass"), "{graded:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn arguments_may_be_changed_where_the_task_says_so_or_its_solution_does() {
+    let grader = grader(settings()).await;
+    let tests = "values = [3, 1]\nassert order(values) is None\nassert values == [1, 3]";
+    let program = "def order(values): values.sort()";
+    for task in [
+        json!({ "task_id": "t", "tests": tests, "in_place": true }),
+        json!({ "task_id": "t", "tests": tests, "solution": program }),
+    ] {
+        let graded = grade_one(&grader, task.clone(), program).await;
+        assert!(graded.passed() && graded.guarded, "{graded:?}");
+        let graded = grade_one(&grader, task, "def order(values): return sorted(values)").await;
+        assert!(!graded.passed(), "{graded:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checkers_compare_the_output_of_programs() {
+    let grader = grader(settings()).await;
+    let cases = json!([{ "stdin": "10", "stdout": "2 5" }]);
+    let source = "def check(stdin, stdout, expected):\n    a, b = map(int, stdout.split())\n    \
+                  return a * b == int(stdin) and 1 < a < int(stdin)\n";
+    let checker = json!({ "program": source });
+    for (checker, program, is_right) in [
+        (json!("exact"), "print('2 5')", true),
+        (json!("exact"), "print('2\\n5')", false),
+        (json!("tokens"), "print('2\\n5')", true),
+        (json!("tokens"), "print('5 2')", false),
+        (json!({ "floats": 0.01 }), "print('2.001 4.999')", true),
+        (checker.clone(), "print('5 2')", true),
+        (checker.clone(), "print('1 10')", false),
+        (checker.clone(), "print('x')", false),
+        // It leaves with an error, or writes nothing.
+        (json!("tokens"), "print('2 5'); raise SystemExit(1)", false),
+        (json!("tokens"), "print('2 5'); 1 / 0", false),
+        (checker, "", false),
+    ] {
+        let task = json!({ "task_id": "t", "tests": cases, "checker": checker });
+        let graded = grade_one(&grader, task, program).await;
+        assert_eq!(graded.passed(), is_right, "{program}: {graded:?}");
+        assert_eq!(graded.tests_total, 1);
+    }
+}
