@@ -156,7 +156,8 @@ impl Grader {
             ),
             mode => self.tried(task, &sample.code, mode, self.settings.cpu_time).await?,
         };
-        let guarded = !matches!(mode, Mode::Shared);
+        // Tests that aren't allowed to run beside a candidate haven't run.
+        let guarded = *mode != Mode::Shared || !self.settings.allow_shared;
         let digest = digest::of(task, &sample.code, &self.settings);
         Ok(trial.graded(&task.id, sample.number, guarded, digest))
     }

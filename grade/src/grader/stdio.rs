@@ -33,7 +33,8 @@ pub(crate) async fn run(
     for (place, case) in cases.iter().enumerate() {
         let limits =
             Limits { cpu_time: Some(left), output_bytes: OUTPUT_BYTES, ..limits.clone() };
-        let job = Job::code(code).stdin(case.stdin.as_bytes()).limits(limits.clone());
+        let job = Job::code(code).stdin(case.stdin.as_bytes());
+        let job = job.limits(limits.clone()).idempotent(false);
         let outcome = pool.run(job).await?;
         trial.cpu_ms += cpu_ms(&outcome);
         left = left.saturating_sub(outcome.usage.cpu);

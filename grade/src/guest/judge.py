@@ -160,7 +160,7 @@ class Link:
 
     def _opaque(self, value):
         if type(value) is Opaque:
-            return {"ref": _ref(value)}
+            return _ref(value)
         if isinstance(value, _FUNCTIONS):
             self._count += 1
             self._functions[self._count] = value

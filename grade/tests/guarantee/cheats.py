@@ -230,7 +230,8 @@ def ENTRY(*args, **keywords):
 # kind: catches assertions by hooks
 import sys, threading
 sys.excepthook = sys.unraisablehook = threading.excepthook = lambda *args: None
-AssertionError.__init__ = lambda *args: None if False else None
+def ENTRY(*args, **keywords):
+    assert False, "PASSED"
 # kind: redefines AssertionError
 import builtins
 class Quiet(Exception):
