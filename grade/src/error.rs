@@ -71,6 +71,9 @@ pub enum InvalidLine {
     /// A field is missing or has another type.
     #[error("`{0}` is missing or isn't {1}")]
     Field(&'static str, &'static str),
+    /// It isn't a line of results.
+    #[error("it isn't a result of `hatchery grade`")]
+    NoResult,
     /// Its task isn't among the tasks.
     #[error("there is no task `{0}`")]
     UnknownTask(String),

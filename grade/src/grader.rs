@@ -82,7 +82,7 @@ impl Settings {
 }
 
 /// How the tests of a task can run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Mode {
     /// Away from the candidate. Whether what it does to its arguments is copied back.
     Guarded {
@@ -91,8 +91,8 @@ pub(crate) enum Mode {
     },
     /// Beside the candidate.
     Shared,
-    /// Not at all; the text says why.
-    Broken(String),
+    /// Not at all, for the reason of this trial.
+    Broken(Box<Trial>),
 }
 
 /// Grades samples on a pool of its own.
@@ -148,7 +148,7 @@ impl Grader {
     ) -> Result<Graded, GradeError> {
         let mode = known.0.get_or_try_init(|| self.mode_of(task)).await?;
         let trial = match mode {
-            Mode::Broken(problem) => Trial::error(problem.clone()),
+            Mode::Broken(trial) => Trial::clone(trial),
             Mode::Shared if !self.settings.allow_shared => Trial::error(
                 "its tests need the candidate's own interpreter, where they can't be guarded; \
                  `--allow-shared` (`Settings::allow_shared`) runs them there"
@@ -180,10 +180,14 @@ impl Grader {
             if trial.verdict == Verdict::Passed {
                 return Ok(mode);
             }
+            if trial.verdict == Verdict::Sandbox {
+                return Ok(Mode::Broken(Box::new(trial)));
+            }
             problem.get_or_insert(trial);
         }
         let problem = problem.map(|trial| trial.told()).unwrap_or_default();
-        Ok(Mode::Broken(format!("the task's own solution doesn't pass its tests: {problem}")))
+        let told = format!("the task's own solution doesn't pass its tests: {problem}");
+        Ok(Mode::Broken(Box::new(Trial::error(told))))
     }
 
     /// Runs the tests of a task with a program, again if the sandbox fails.

@@ -1,6 +1,7 @@
 //! Results in a file: one line each, written as samples end, and read again to go on or to compare.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -11,19 +12,30 @@ use crate::error::{GradeError, InvalidLine};
 use crate::lines;
 use crate::verdict::{Graded, Verdict};
 
-/// Reads results.
+/// Reads results. Of two of one sample the later one counts, as after a resumed run in which the sample
+/// had changed.
 ///
 /// # Errors
 /// The file can't be read, or a line is no result.
 pub fn read_results(path: &Path) -> Result<Vec<Graded>, GradeError> {
-    let parse = |(line, object)| {
-        serde_json::from_value(Value::Object(object)).map_err(|_| GradeError::Line {
+    let mut results: Vec<Graded> = Vec::new();
+    let mut places = HashMap::new();
+    for (line, object) in lines::read(path)? {
+        let parsed = serde_json::from_value(Value::Object(object));
+        let graded: Graded = parsed.map_err(|_| GradeError::Line {
             path: path.to_owned(),
             line,
-            problem: InvalidLine::Field("task_id, sample, verdict", "those of a result"),
-        })
-    };
-    lines::read(path)?.into_iter().map(parse).collect()
+            problem: InvalidLine::NoResult,
+        })?;
+        match places.entry((graded.task_id.clone(), graded.sample)) {
+            Entry::Occupied(place) => results[*place.get()] = graded,
+            Entry::Vacant(place) => {
+                place.insert(results.len());
+                results.push(graded);
+            }
+        }
+    }
+    Ok(results)
 }
 
 /// A file to which results are written.

@@ -63,8 +63,8 @@ def _told(error):
 class _Site:
     """One `assert` in the source of the tests."""
 
-    def __init__(self, report, name, text):
-        self._report, self._name, self._text = report, name, text
+    def __init__(self, report, name, node):
+        self._report, self._name, self._node = report, name, node
 
     def __enter__(self):
         return self
@@ -75,7 +75,8 @@ class _Site:
             return False
         if not isinstance(error, _FAILURES):
             return False
-        told = self._text if kind is AssertionError and not error.args else _told(error)
+        is_bare = kind is AssertionError and not error.args
+        told = ast.unparse(self._node) if is_bare else _told(error)
         self._report.put(self._name, told)
         return True
 
@@ -88,7 +89,7 @@ class _Marker(ast.NodeTransformer):
 
     def visit_Assert(self, node):
         place = len(self._sites)
-        self._sites.append(ast.unparse(node))
+        self._sites.append(node)
         call = ast.Call(
             ast.Name("__hatchery_site__", ast.Load()), [ast.Constant(place)], []
         )

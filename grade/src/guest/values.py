@@ -68,6 +68,10 @@ def _pack_other(kind, value, opaque, depth):
         packed = _pack_array(name, value, opaque, depth - 1)
         if packed is not None:
             return packed
+    if module.partition(".")[0] == "pandas" and name in ("DataFrame", "Series"):
+        packed = _pack_frame(name, value, opaque, depth - 1)
+        if packed is not None:
+            return packed
     if kind is type and value.__module__ == "builtins":
         return {"type": value.__name__}
     for base in (bool, int, float, str, list, tuple, set, frozenset, dict, bytes, bytearray, complex):
@@ -97,6 +101,57 @@ def _pack_array(name, value, opaque, depth):
     if name == "ndarray":
         return {"array": [dtype.str, list(value.shape), _items(value.reshape(-1).tolist(), opaque, depth)]}
     return {"scalar": [dtype.str, pack(value.item(), opaque, depth)]}
+
+
+# Types of columns that cross.
+_COLUMNS = (
+    "bool", "float32", "float64", "int8", "int16", "int32", "int64", "object", "str", "string", "uint8",
+    "uint16", "uint32", "uint64",
+)
+
+
+def _pack_frame(name, value, opaque, depth):
+    """Packs a frame or a series of plain columns; returns `None` for others."""
+    axes = [value.index] + ([value.columns] if name == "DataFrame" else [])
+    if any(type(axis).__name__ not in ("Index", "RangeIndex") for axis in axes):
+        return None
+    parts = [value.iloc[:, place] for place in range(value.shape[1])] if name == "DataFrame" else [value]
+    columns = [_pack_column(part, opaque, depth) for part in (*axes, *parts)]
+    if None in columns:
+        return None
+    return {name: [columns, None if name == "DataFrame" else pack(value.name, None, depth)]}
+
+
+def _pack_column(column, opaque, depth):
+    if str(column.dtype) not in _COLUMNS:
+        return None
+    try:
+        return [str(column.dtype), _items(column.tolist(), None, depth), pack(column.name, None, depth)]
+    except NotPlain:
+        return None
+
+
+def _unpack_frame(content, resolve, depth, is_series):
+    columns, name = content
+    pandas = __import__("pandas")
+    made = [_unpack_column(pandas, column, resolve, depth) for column in columns]
+    index = pandas.Index(made[0])
+    if is_series:
+        series = made[1]
+        series.index, series.name = index, _unpack(name, resolve, depth)
+        return series
+    frame = pandas.DataFrame(dict(enumerate(made[2:])))
+    frame.index, frame.columns = index, pandas.Index(made[1])
+    return frame
+
+
+def _unpack_column(pandas, column, resolve, depth):
+    dtype, items, name = column
+    if dtype not in _COLUMNS:
+        raise Malformed("the candidate sent a column of an unknown type")
+    series = pandas.Series(_list(items, resolve, depth), dtype=dtype)
+    series.name = _unpack(name, resolve, depth)
+    return series
 
 
 _NAMED = {
@@ -228,6 +283,8 @@ _UNPACKERS = {
     "array": _array,
     "scalar": _scalar,
     "type": _type,
+    "DataFrame": lambda content, resolve, depth: _unpack_frame(content, resolve, depth, False),
+    "Series": lambda content, resolve, depth: _unpack_frame(content, resolve, depth, True),
 }
 
 

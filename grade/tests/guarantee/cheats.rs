@@ -76,11 +76,11 @@ async fn no_kind_of_cheat_passes_and_every_honest_candidate_does() {
         }
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), names.len(), wrong.join("\n"));
-    for (kind, limit) in SLOW.iter().zip(["cpu", "cpu", "memory"]) {
-        let of_kind = results.iter().zip(&names).filter(|(_, name)| name == &kind);
-        let function = of_kind.filter(|(graded, _)| graded.task_id.starts_with("human"));
-        for (graded, _) in function {
-            assert_eq!(graded.limit.as_deref(), Some(limit), "{kind}: {graded:?}");
+    for (graded, &kind) in results.iter().zip(&names) {
+        if SLOW.contains(&kind) && graded.task_id.starts_with("human-eval") {
+            // Memory that is refused takes CPU time, too.
+            let is_limit = matches!(graded.limit.as_deref(), Some("cpu" | "memory"));
+            assert!(is_limit, "{kind}: {graded:?}");
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Forms of tasks: what counts as a test, which verdict an end has, and partial credit.
 
-use grade::Verdict;
+use std::time::Duration;
+
+use grade::{Settings, Verdict};
 use serde_json::json;
 
 use crate::{grade_one, grader, settings};
@@ -53,7 +55,7 @@ async fn verdicts_say_what_happened() {
         ("1 / 0", Verdict::Error, None, "ZeroDivisionError"),
         ("", Verdict::Failed, None, "name 'f' is not defined"),
         ("def f(x):\n while True: pass", Verdict::Limit, Some("cpu"), "cpu limit"),
-        ("def f(x): return bytearray(1 << 31)", Verdict::Limit, Some("memory"), "memory limit"),
+        ("def f(x): return bytearray((1 << 31) - 1)", Verdict::Limit, Some("memory"), "memory limit"),
         ("import os\ndef f(x): os._exit(0)", Verdict::Failed, None, "left its interpreter"),
     ] {
         let graded = grade_one(&grader, task.clone(), program).await;
@@ -115,5 +117,36 @@ async fn checkers_compare_the_output_of_programs() {
         let graded = grade_one(&grader, task, program).await;
         assert_eq!(graded.passed(), is_right, "{program}: {graded:?}");
         assert_eq!(graded.tests_total, 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn arrays_frames_and_dates_cross_as_what_they_are() {
+    let grader = grader(Settings { cpu_time: Duration::from_secs(10), ..settings() }).await;
+    let values = [
+        "np.array([[1.5, 2], [3, np.nan]])",
+        "np.float64(0.1)",
+        "np.array(['a', 'bc'])",
+        "pd.DataFrame({'a': [1, 2], 'b': ['x', None], 'c': [0.5, 1]}, index=['p', 'q'])",
+        "pd.Series([True, False], name='flags')",
+        "pd.DataFrame()",
+        "[1 << 100, -0.0, 1j, None, 'ü\\ud800', b'\\x00', range(3), {1: (2, {3})}]",
+        "(collections.Counter('aab'), collections.deque([1], 2), decimal.Decimal('0.10'))",
+        "[datetime.datetime(2024, 2, 29, 1, 2), datetime.timedelta(1, 2, 3), fractions.Fraction(1, 3)]",
+    ];
+    let imports = "import collections, datetime, decimal, fractions\nimport numpy as np, pandas as pd\n";
+    for value in values {
+        let tests = format!(
+            "{imports}expected, found = {value}, f()\nassert type(found) is type(expected)\n\
+             if hasattr(expected, 'columns'):\n    pd.testing.assert_frame_equal(found, expected)\n\
+             elif hasattr(expected, 'iloc'):\n    pd.testing.assert_series_equal(found, expected)\n\
+             elif hasattr(expected, 'dtype'):\n    np.testing.assert_array_equal(found, expected)\n    \
+             assert found.dtype == expected.dtype\n\
+             else:\n    assert repr(found) == repr(expected) and found == expected\n"
+        );
+        let task = json!({ "task_id": "t", "tests": tests, "entry_point": "f" });
+        let program = format!("{imports}def f(): return {value}");
+        let graded = grade_one(&grader, task, &program).await;
+        assert!(graded.passed(), "{value}: {graded:?}");
     }
 }
