@@ -66,13 +66,18 @@ class _Server:
     def _call(self, target, args, keywords, in_place):
         given = [self._unpack(item) for item in args]
         named = {name: self._unpack(item) for name, item in keywords}
-        value = self._pack(self._unpack(target)(*given, **named))
+        called = self._unpack(target)
+        value = called(*given, **named)
+        is_made = isinstance(called, type) and called.__module__ == self.module.__name__
+        # What a class of the candidate makes stays here even if it is a list: it has methods.
+        value = self._opaque(value) if is_made and _may_change(value) else self._pack(value)
         if not in_place:
             return ["value", value]
         return ["value", value, [self._pack(item) for item in given]]
 
     def _pack(self, value):
-        return pack(value, self._opaque)
+        is_known = id(value) in self._numbers and _may_change(value)
+        return self._opaque(value) if is_known else pack(value, self._opaque)
 
     def _opaque(self, value):
         number = self._numbers.get(id(value))
@@ -115,6 +120,10 @@ class _Server:
         except Exception:
             args = [str(error)[:1000]]
         return ["raise", type(error).__name__[:100], names, args]
+
+
+def _may_change(value):
+    return isinstance(value, (list, dict, set))
 
 
 def _exception(names, args):

@@ -361,7 +361,8 @@ def _is_right(entry, given, value, expected, atol, own):
     if rule == "set":
         return set(value) == set(expected)
     if rule == "found":
-        return (value is not None) == (expected is not None) if type(value) is not bool else value == expected
+        found = [one if type(one) is bool else one is not None for one in (value, expected)]
+        return found[0] == found[1]
     if value == expected:
         return True
     if atol == 0 and _has_floats(expected):

@@ -150,3 +150,45 @@ async fn arrays_frames_and_dates_cross_as_what_they_are() {
         assert!(graded.passed(), "{value}: {graded:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn instances_functions_and_iterators_can_be_used_but_not_judged_by_themselves() {
+    let grader = grader(settings()).await;
+    let stack = "s = Stack()\nassert s.push(3) is None\nassert len(s) == 1 and s[0] == 3\n\
+                 s.name = 'a'\nassert s.name == 'a'\nassert [x for x in s] == [3]";
+    let pair = "assert total([Pair(1, 2), Pair(3, 4)]) == 10";
+    let maker = "add = adder(2)\nassert add(3) == 5\nassert applied(lambda x: x + 1, 2) == 3";
+    let stream = "assert list(stream(3)) == [0, 1, 2]\nassert 2 in stream(3)";
+    let equal = "assert Box(1) == Box(1)";
+    for (tests, program, is_right) in [
+        (stack, "class Stack(list):\n    push = list.append", true),
+        (
+            stack,
+            "class Stack:\n    def __init__(self): self.items = []\n    \
+             def push(self, x): self.items.append(x)\n    \
+             def __len__(self): return len(self.items)\n    \
+             def __getitem__(self, place): return self.items[place]\n    \
+             def __iter__(self): return iter(self.items)",
+            true,
+        ),
+        (
+            pair,
+            "class Pair:\n    def __init__(self, a, b): self.a, self.b = a, b\n\
+             def total(pairs): return sum(pair.a + pair.b for pair in pairs)",
+            true,
+        ),
+        (maker, "def adder(n): return lambda x: x + n\ndef applied(f, x): return f(x)", true),
+        (stream, "def stream(n): yield from range(n)", true),
+        // Only the candidate could say whether its own objects are equal.
+        (
+            equal,
+            "class Box:\n    def __init__(self, x): pass\n    def __eq__(self, other): return True",
+            false,
+        ),
+        (stream, "def stream(n):\n    while True: yield 0", false),
+    ] {
+        let task = json!({ "task_id": "t", "tests": tests });
+        let graded = grade_one(&grader, task, program).await;
+        assert_eq!(graded.passed(), is_right, "{tests}: {graded:?}");
+    }
+}
