@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::report::{Report, TaskReport, by_task, shown};
+use crate::report::{Report, TaskReport, by_task, counted, shown};
 use crate::statistics::{Estimate, bootstrap};
 use crate::verdict::Graded;
 
@@ -53,9 +53,7 @@ impl Comparison {
         let differences: Vec<f64> = paired.iter().map(|(_, [one, other])| other - one).collect();
         let with = |is_wanted: fn(f64) -> bool| {
             let wanted = paired.iter().filter(|(_, [one, other])| is_wanted(other - one));
-            wanted
-                .map(|(task, rates)| Change { task_id: (*task).clone(), rates: *rates })
-                .collect()
+            wanted.map(|(task, rates)| Change { task_id: (*task).clone(), rates: *rates }).collect()
         };
         Self {
             lines: [line(first), line(second)],
@@ -75,18 +73,18 @@ impl Comparison {
             lines.push(format!("{name:width$}  pass@1  {estimate}"));
         }
         if let Some(difference) = &self.difference {
-            let [value, low, high] = [difference.value, difference.low, difference.high]
-                .map(|part| part * 100.0);
-            let tasks = self.tasks;
+            let [value, low, high] =
+                [difference.value, difference.low, difference.high].map(|part| part * 100.0);
+            let tasks = counted(self.tasks, "task");
             lines.push(format!(
-                "difference  {value:+.1} points [{low:+.1}, {high:+.1}], paired over {tasks} tasks"
+                "difference  {value:+.1} points [{low:+.1}, {high:+.1}], paired over {tasks}"
             ));
         }
         if self.unpaired > 0 {
-            lines.push(format!("{} tasks are only in one of them", self.unpaired));
+            lines.push(format!("only in one of them: {}", counted(self.unpaired, "task")));
         }
         for (sign, changed) in ["better", "worse"].iter().zip(&self.changed) {
-            lines.push(format!("{} tasks {sign}", changed.len()));
+            lines.push(format!("{} {sign}", counted(changed.len(), "task")));
             for Change { task_id, rates: [one, other] } in changed.iter().take(MOST_LISTED) {
                 lines.push(format!("  {task_id}  {:.0} % -> {:.0} %", one * 100.0, other * 100.0));
             }

@@ -165,7 +165,8 @@ impl Grader {
     /// Finds out how the tests of a task can run, by its solution.
     async fn mode_of(&self, task: &Task) -> Result<Mode, GradeError> {
         let given = Mode::Guarded { in_place: task.in_place };
-        let Some(solution) = task.solution.as_ref().filter(|_| self.settings.check_solutions) else {
+        let Some(solution) = task.solution.as_ref().filter(|_| self.settings.check_solutions)
+        else {
             return Ok(given);
         };
         let cpu_time = self.settings.cpu_time * 3;

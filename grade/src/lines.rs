@@ -34,8 +34,11 @@ pub(crate) fn read(path: &Path) -> Result<Vec<(usize, Map<String, Value>)>, Grad
         if text.trim().is_empty() {
             continue;
         }
-        let object = serde_json::from_str(&text)
-            .map_err(|source| GradeError::NotJson { path: path.to_owned(), line, source })?;
+        let object = serde_json::from_str(&text).map_err(|source| GradeError::NotJson {
+            path: path.to_owned(),
+            line,
+            source,
+        })?;
         read.push((line, object));
     }
     Ok(read)

@@ -82,7 +82,8 @@ impl Report {
 
     /// Returns the report as lines for a terminal.
     pub fn text(&self) -> String {
-        let mut lines = vec![format!("{} tasks, {} samples", self.tasks, self.samples)];
+        let mut lines =
+            vec![format!("{}, {}", counted(self.tasks, "task"), counted(self.samples, "sample"))];
         let verdicts: Vec<String> =
             self.verdicts.iter().map(|(name, count)| format!("{count} {name}")).collect();
         lines.push(verdicts.join(", "));
@@ -93,7 +94,10 @@ impl Report {
             lines.push(format!("credit  {}", shown(credit)));
         }
         if self.unguarded > 0 {
-            lines.push(format!("{} samples unguarded: their tests ran beside them", self.unguarded));
+            lines.push(format!(
+                "{} unguarded: their tests ran beside them",
+                counted(self.unguarded, "sample")
+            ));
         }
         lines.join("\n")
     }
@@ -102,6 +106,12 @@ impl Report {
     pub fn html(&self, title: &str, results: &[Graded]) -> String {
         html::page(self, title, results)
     }
+}
+
+/// Returns a number with its noun.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{ending}")
 }
 
 /// Returns an estimate with its interval, in percent.

@@ -84,8 +84,7 @@ impl ResultsFile {
     /// The file can't be written.
     pub fn put(&mut self, graded: &Graded) -> Result<(), GradeError> {
         let unwritable = |source| GradeError::Write { path: self.path.clone(), source };
-        let mut line = serde_json::to_string(graded)
-            .map_err(|error| unwritable(error.into()))?;
+        let mut line = serde_json::to_string(graded).map_err(|error| unwritable(error.into()))?;
         line.push('\n');
         self.file.write_all(line.as_bytes()).map_err(unwritable)
     }

@@ -143,7 +143,8 @@ mod tests {
         for total in 1..8_u64 {
             for passed in 0..=total {
                 for k in 1..=total {
-                    let subsets = (0_u32..1 << total).filter(|set| u64::from(set.count_ones()) == k);
+                    let subsets =
+                        (0_u32..1 << total).filter(|set| u64::from(set.count_ones()) == k);
                     let (mut all, mut with) = (0.0, 0.0);
                     for set in subsets {
                         all += 1.0;

@@ -18,8 +18,20 @@ use crate::{progress, signals, terminal};
 
 /// Modules that most samples and tests import, so that they are imported once for all.
 const PRELOAD: [&str; 14] = [
-    "ast", "collections", "copy", "fractions", "functools", "heapq", "itertools", "json", "math",
-    "random", "re", "string", "typing", "unittest",
+    "ast",
+    "collections",
+    "copy",
+    "fractions",
+    "functools",
+    "heapq",
+    "itertools",
+    "json",
+    "math",
+    "random",
+    "re",
+    "string",
+    "typing",
+    "unittest",
 ];
 
 pub(crate) async fn run(arguments: GradeArguments) -> anyhow::Result<Exit> {

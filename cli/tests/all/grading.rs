@@ -20,15 +20,15 @@ fn grading_exits_with_what_became_of_the_samples() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let task = json!({ "task_id": "t", "tests": "assert f(1) == 2" });
     let tasks = write(&folder, "tasks", &[task]);
-    let [right, wrong] = [RIGHT, "def f(x): return x"]
-        .map(|program| json!({ "task_id": "t", "solution": program }));
+    let [right, wrong] =
+        [RIGHT, "def f(x): return x"].map(|program| json!({ "task_id": "t", "solution": program }));
     let passing = write(&folder, "right", std::slice::from_ref(&right));
     let mixed = write(&folder, "mixed", &[right, wrong]);
     let (first, second) = (path("first"), path("second"));
 
     let output = run(&["grade", &tasks, &passing, "--out", &first, "--at-once", "1"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(text(&output.stdout).starts_with("1 tasks, 1 samples\n1 passed\npass@1  100.0 %"));
+    assert!(text(&output.stdout).starts_with("1 task, 1 sample\n1 passed\npass@1  100.0 %"));
 
     let (report, page) = (path("report"), path("page"));
     let output = run(&[

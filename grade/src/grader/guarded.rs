@@ -67,9 +67,7 @@ pub(crate) async fn run(
             let outcome = timeout(LAST_STEPS, candidate.outcome()).await.ok();
             let trial = of_judge(&judged);
             match outcome {
-                Some(outcome) => {
-                    Trial { cpu_ms: cpu_ms(&outcome), ..trial.blaming(&outcome) }
-                }
+                Some(outcome) => Trial { cpu_ms: cpu_ms(&outcome), ..trial.blaming(&outcome) },
                 None => trial,
             }
         }

@@ -31,8 +31,7 @@ pub(crate) async fn run(
     trial.total = cases.len() as u64;
     let mut left = limits.cpu_time.unwrap_or(Duration::MAX);
     for (place, case) in cases.iter().enumerate() {
-        let limits =
-            Limits { cpu_time: Some(left), output_bytes: OUTPUT_BYTES, ..limits.clone() };
+        let limits = Limits { cpu_time: Some(left), output_bytes: OUTPUT_BYTES, ..limits.clone() };
         let job = Job::code(code).stdin(case.stdin.as_bytes());
         let job = job.limits(limits.clone()).idempotent(false);
         let outcome = pool.run(job).await?;

@@ -62,9 +62,7 @@ impl Trial {
                 limit: Some(hit.limit.name().to_owned()),
                 ..Self::new(Verdict::Limit, hit.to_string())
             },
-            End::SandboxFailed(failure) => {
-                Self::new(Verdict::Sandbox, chain(failure).to_string())
-            }
+            End::SandboxFailed(failure) => Self::new(Verdict::Sandbox, chain(failure).to_string()),
             End::Tampered(tampering) => Self::new(Verdict::Failed, tampering.to_string()),
             End::Exited { code, .. } => {
                 Self::new(Verdict::Failed, format!("it left its interpreter with the code {code}"))
@@ -103,12 +101,7 @@ impl Trial {
 
     /// Returns the trial with the counts of the tests, which ended early.
     pub(crate) fn with_counts_of(self, other: &Self) -> Self {
-        Self {
-            passed: other.passed,
-            total: other.total,
-            failures: other.failures.clone(),
-            ..self
-        }
+        Self { passed: other.passed, total: other.total, failures: other.failures.clone(), ..self }
     }
 
     /// Returns the trial as one that a limit ended, if the candidate failed because it was refused

@@ -45,9 +45,11 @@ pub(super) fn page(report: &Report, title: &str, results: &[Graded]) -> String {
     }
     row("CPU time of samples", &format!("{:.1} s", report.cpu_seconds));
     row("CPU time of tests", &format!("{:.1} s", report.tests_cpu_seconds));
-    page.push_str("</table>\n<h2>Samples</h2>\n<table>\n<tr><th>Task</th><th class=\"number\">Sample\
+    page.push_str(
+        "</table>\n<h2>Samples</h2>\n<table>\n<tr><th>Task</th><th class=\"number\">Sample\
         </th><th>Verdict</th><th class=\"number\">Tests</th><th class=\"number\">CPU</th>\
-        <th>Failures</th></tr>\n");
+        <th>Failures</th></tr>\n",
+    );
     results.iter().for_each(|graded| sample(&mut page, graded));
     page.push_str("</table>\n</body></html>\n");
     page

@@ -55,7 +55,12 @@ async fn verdicts_say_what_happened() {
         ("1 / 0", Verdict::Error, None, "ZeroDivisionError"),
         ("", Verdict::Failed, None, "name 'f' is not defined"),
         ("def f(x):\n while True: pass", Verdict::Limit, Some("cpu"), "cpu limit"),
-        ("def f(x): return bytearray((1 << 31) - 1)", Verdict::Limit, Some("memory"), "memory limit"),
+        (
+            "def f(x): return bytearray((1 << 31) - 1)",
+            Verdict::Limit,
+            Some("memory"),
+            "memory limit",
+        ),
         ("import os\ndef f(x): os._exit(0)", Verdict::Failed, None, "left its interpreter"),
     ] {
         let graded = grade_one(&grader, task.clone(), program).await;
@@ -134,7 +139,8 @@ async fn arrays_frames_and_dates_cross_as_what_they_are() {
         "(collections.Counter('aab'), collections.deque([1], 2), decimal.Decimal('0.10'))",
         "[datetime.datetime(2024, 2, 29, 1, 2), datetime.timedelta(1, 2, 3), fractions.Fraction(1, 3)]",
     ];
-    let imports = "import collections, datetime, decimal, fractions\nimport numpy as np, pandas as pd\n";
+    let imports =
+        "import collections, datetime, decimal, fractions\nimport numpy as np, pandas as pd\n";
     for value in values {
         let tests = format!(
             "{imports}expected, found = {value}, f()\nassert type(found) is type(expected)\n\

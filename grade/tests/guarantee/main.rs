@@ -17,9 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grade::{
-    Earlier, Graded, Grader, Settings, TaskOptions, grade_all, read_samples, read_tasks,
-};
+use grade::{Earlier, Graded, Grader, Settings, TaskOptions, grade_all, read_samples, read_tasks};
 use hatchery::Hatchery;
 use serde_json::{Value, json};
 use tempfile::TempDir;

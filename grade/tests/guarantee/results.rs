@@ -32,8 +32,7 @@ async fn into_file(
     samples: &[Value],
     is_resumed: bool,
 ) -> (Vec<Graded>, usize) {
-    let [tasks_file, samples_file, out] =
-        ["tasks", "samples", "out"].map(|name| folder.join(name));
+    let [tasks_file, samples_file, out] = ["tasks", "samples", "out"].map(|name| folder.join(name));
     write_lines(&tasks_file, &tasks());
     write_lines(&samples_file, samples);
     let tasks = read_tasks(&tasks_file, TaskOptions::default()).unwrap();
@@ -89,8 +88,7 @@ async fn two_files_are_compared_by_task() {
     for programs in [[right, wrong, wrong, right], [right, right, wrong, wrong]] {
         let folder = TempDir::new().unwrap();
         let numbered = (0_u32..).zip(programs);
-        let samples: Vec<Value> =
-            numbered.map(|(task, program)| sample(task, program)).collect();
+        let samples: Vec<Value> = numbered.map(|(task, program)| sample(task, program)).collect();
         into_file(&grader, folder.path(), &samples[..], false).await;
         files.push(read_results(&folder.path().join("out")).unwrap());
     }
@@ -104,7 +102,7 @@ async fn two_files_are_compared_by_task() {
     assert_eq!(changed, ["t/1", "t/3"]);
     let text = comparison.text();
     assert!(text.starts_with("a  pass@1  50.0 % [15.0, 85.0]\nb  pass@1  66.7 %"), "{text}");
-    assert!(text.contains("1 tasks better\n  t/1  0 % -> 100 %"), "{text}");
+    assert!(text.contains("1 task better\n  t/1  0 % -> 100 %"), "{text}");
 
     let report = Report::new(&files[0], &[1]);
     let page = report.html("a & b", &files[0]);

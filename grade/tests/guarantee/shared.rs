@@ -57,6 +57,7 @@ async fn a_candidate_cannot_choose_to_run_beside_its_tests() {
     let task = json!({
         "task_id": "t", "tests": "assert f() == 1", "solution": "def f(): return 1",
     });
-    let graded = grade_one(&lenient, task, "class One:\n    __eq__ = lambda *_: True\nf = One").await;
+    let graded =
+        grade_one(&lenient, task, "class One:\n    __eq__ = lambda *_: True\nf = One").await;
     assert!(!graded.passed() && graded.guarded, "{graded:?}");
 }
