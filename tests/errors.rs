@@ -18,9 +18,16 @@ const PRINTING: [&str; 1] = ["engine/src/interpreter/judge.rs: TurnFailure::Trap
 #[test]
 fn errors_keep_their_causes_and_do_not_print_them() {
     let mut errors = ErrorTypes::default();
-    for folder in
-        ["wire/src", "engine/src", "pool/src", "scheduler/src", "src", "serve/src", "cli/src"]
-    {
+    for folder in [
+        "wire/src",
+        "engine/src",
+        "pool/src",
+        "scheduler/src",
+        "src",
+        "serve/src",
+        "grade/src",
+        "cli/src",
+    ] {
         for (name, text) in sources(folder) {
             errors.read(&name, &text);
         }

@@ -69,6 +69,7 @@ fn files_form_no_circles() {
         "scheduler/src",
         "src",
         "serve/src",
+        "grade/src",
         "cli/src",
     ];
     for folder in folders {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::grader::Settings;
+use crate::settings::Settings;
 use crate::task::Task;
 
 /// Changes whenever samples are graded otherwise.

@@ -38,13 +38,14 @@ pub enum GradeError {
         source: serde_json::Error,
     },
     /// A line of a file is no task, sample or result.
-    #[error("line {line} of `{path}`: {problem}")]
+    #[error("line {line} of `{path}` can't be used")]
     Line {
         /// The file.
         path: PathBuf,
         /// The line's number, from 1.
         line: usize,
         /// What is missing.
+        #[source]
         problem: InvalidLine,
     },
     /// The pool refuses a job.

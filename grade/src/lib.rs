@@ -28,11 +28,12 @@
 
 pub use compare::{Change, Comparison};
 pub use error::{GradeError, InvalidLine};
-pub use grader::{Grader, KnownTask, Settings};
+pub use grader::{Grader, KnownTask};
 pub use report::{Report, TaskReport};
 pub use results::{Earlier, ResultsFile, read_results};
 pub use run::grade_all;
 pub use sample::{Sample, read_samples};
+pub use settings::Settings;
 pub use task::{Case, Checker, Suite, Task, TaskOptions, read_tasks};
 pub use verdict::{Failure, Graded, Verdict};
 
@@ -48,6 +49,7 @@ mod report;
 mod results;
 mod run;
 mod sample;
+mod settings;
 pub mod statistics;
 mod task;
 mod verdict;
