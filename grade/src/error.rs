@@ -26,6 +26,9 @@ pub enum GradeError {
         #[source]
         source: io::Error,
     },
+    /// Another process grades into this file.
+    #[error("another `hatchery grade` writes to `{0}`; give `--out` another file")]
+    InUse(PathBuf),
     /// A line of a file isn't a JSON object.
     #[error("line {line} of `{path}` isn't a JSON object")]
     NotJson {

@@ -100,8 +100,14 @@ impl Grader {
         };
         // Tests that aren't allowed to run beside a candidate haven't run.
         let guarded = *mode != Mode::Shared || !self.settings.allow_shared;
-        let digest = digest::of(task, &sample.code, &self.settings);
+        let digest = self.digest(task, &sample.code);
         Ok(trial.graded(&task.id, sample.number, guarded, digest))
+    }
+
+    /// Returns the digest of a sample: of its task, its code, the settings and the image.
+    pub(crate) fn digest(&self, task: &Task, code: &str) -> String {
+        let image = self.pool.image().map_or("", |image| image.key.as_str());
+        digest::of(task, code, &self.settings, image)
     }
 
     /// Finds out how the tests of a task can run, by its solution.

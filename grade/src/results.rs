@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -49,33 +49,44 @@ impl ResultsFile {
     /// Creates the file, or empties it.
     ///
     /// # Errors
-    /// It can't be written.
+    /// It can't be written, or another process grades into it.
     pub fn create(path: &Path) -> Result<Self, GradeError> {
-        let unwritable = |source| GradeError::Write { path: path.to_owned(), source };
-        Ok(Self { file: File::create(path).map_err(unwritable)?, path: path.to_owned() })
+        let file = Self::open(path)?;
+        file.file.set_len(0).map_err(|source| file.unwritable(source))?;
+        Ok(file)
     }
 
     /// Opens the file to append to it, and returns what is there. A line at its end that was cut off
     /// is removed. Failures of the sandbox aren't returned: their samples are graded again.
     ///
     /// # Errors
-    /// The file can't be read or written, or a line before the last one is no result.
+    /// The file can't be read or written, another process grades into it, or a line before the last
+    /// one is no result.
     pub fn resume(path: &Path) -> Result<(Self, Earlier), GradeError> {
+        let mut file = Self::open(path)?;
+        let text = std::fs::read(path).map_err(|source| file.unwritable(source))?;
+        let end = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |place| place + 1);
+        file.file.set_len(end as u64).map_err(|source| file.unwritable(source))?;
+        file.file.seek(SeekFrom::End(0)).map_err(|source| file.unwritable(source))?;
+        let earlier = Earlier::new(read_results(path)?);
+        Ok((file, earlier))
+    }
+
+    /// Opens the file, and locks it for as long as it is open.
+    fn open(path: &Path) -> Result<Self, GradeError> {
         let unwritable = |source| GradeError::Write { path: path.to_owned(), source };
         let mut options = OpenOptions::new();
-        let mut file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(unwritable)?;
-        let text = std::fs::read(path).map_err(unwritable)?;
-        let end = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |place| place + 1);
-        file.set_len(end as u64).map_err(unwritable)?;
-        file.seek(SeekFrom::End(0)).map_err(unwritable)?;
-        let earlier = Earlier::new(read_results(path)?);
-        Ok((Self { file, path: path.to_owned() }, earlier))
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(path).map_err(unwritable)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { file, path: path.to_owned() }),
+            Err(TryLockError::WouldBlock) => Err(GradeError::InUse(path.to_owned())),
+            Err(TryLockError::Error(source)) => Err(unwritable(source)),
+        }
+    }
+
+    fn unwritable(&self, source: io::Error) -> GradeError {
+        GradeError::Write { path: self.path.clone(), source }
     }
 
     /// Writes a result.
@@ -83,10 +94,9 @@ impl ResultsFile {
     /// # Errors
     /// The file can't be written.
     pub fn put(&mut self, graded: &Graded) -> Result<(), GradeError> {
-        let unwritable = |source| GradeError::Write { path: self.path.clone(), source };
-        let mut line = serde_json::to_string(graded).map_err(|error| unwritable(error.into()))?;
-        line.push('\n');
-        self.file.write_all(line.as_bytes()).map_err(unwritable)
+        let line = serde_json::to_string(graded).map_err(|error| self.unwritable(error.into()))?;
+        let written = self.file.write_all(format!("{line}\n").as_bytes());
+        written.map_err(|source| self.unwritable(source))
     }
 }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use crate::digest;
 use crate::error::GradeError;
 use crate::grader::{Grader, KnownTask};
 use crate::results::{Earlier, ResultsFile};
@@ -38,7 +37,7 @@ pub async fn grade_all(
         while running.len() < most {
             let Some((place, sample)) = next.next() else { break };
             let task_id = &tasks[sample.task].id;
-            let digest = digest::of(&tasks[sample.task], &sample.code, grader.settings());
+            let digest = grader.digest(&tasks[sample.task], &sample.code);
             if let Some(graded) = earlier.find(&digest, task_id, sample.number) {
                 put(&mut out, &earlier, &graded)?;
                 tell(&graded, false);

@@ -59,6 +59,12 @@ async fn a_run_goes_on_where_another_ended_and_grades_what_changed() {
     assert_eq!((results.len(), fresh), (4, 3));
     assert_eq!(results.iter().filter(|graded| graded.passed()).count(), 2);
 
+    // Nobody else writes meanwhile.
+    let held = ResultsFile::resume(&folder.path().join("out")).unwrap();
+    let refused = ResultsFile::create(&folder.path().join("out")).unwrap_err();
+    assert!(refused.to_string().contains("another `hatchery grade` writes to"), "{refused}");
+    drop(held);
+
     // A line that was cut off.
     let out = folder.path().join("out");
     let mut file = std::fs::OpenOptions::new().append(true).open(&out).unwrap();
