@@ -16,11 +16,14 @@ const MOST_BYTES: u64 = 4 << 30;
 /// The first bytes of a file that gzip has compressed.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
+/// An object, and the number of its line, from 1.
+pub(crate) type Line = (usize, Map<String, Value>);
+
 /// Reads a file of JSON objects, one a line. Empty lines don't count.
 ///
 /// # Errors
 /// The file can't be read or decompressed, or a line isn't a JSON object.
-pub(crate) fn read(path: &Path) -> Result<Vec<(usize, Map<String, Value>)>, GradeError> {
+pub(crate) fn read(path: &Path) -> Result<Vec<Line>, GradeError> {
     let unreadable = |source| GradeError::Read { path: path.to_owned(), source };
     let mut file = BufReader::new(File::open(path).map_err(unreadable)?);
     let is_compressed = file.fill_buf().map_err(unreadable)?.starts_with(&GZIP);
