@@ -72,6 +72,7 @@ fn files_form_no_circles() {
         "serve/src",
         "notebook/src",
         "kernel/src",
+        "grade/src",
         "cli/src",
     ];
     for folder in folders {

@@ -8,7 +8,7 @@ use std::path::Path;
 use toml::Table;
 
 /// What each crate of ours may name, of ours and of the crates whose use is confined.
-const ALLOWED: [(&str, &[&str]); 14] = [
+const ALLOWED: [(&str, &[&str]); 15] = [
     ("channel", &[]),
     ("confine", &["landlock", "seccompiler"]),
     ("replace", &[]),
@@ -18,6 +18,7 @@ const ALLOWED: [(&str, &[&str]); 14] = [
     ("process", &["channel", "confine", "engine", "pool"]),
     ("scheduler", &["engine", "pool", "ractor", "tokio"]),
     (".", &["engine", "pool", "process", "scheduler", "tokio", "wire"]),
+    ("grade", &["hatchery", "tokio"]),
     ("serve", &["hatchery", "tokio", "wire"]),
     ("notebook", &["hatchery", "replace", "tokio"]),
     ("kernel", &["hatchery", "notebook", "tokio", "zeromq"]),
@@ -27,6 +28,7 @@ const ALLOWED: [(&str, &[&str]); 14] = [
         &[
             "anyhow",
             "clap",
+            "grade",
             "hatchery",
             "indicatif",
             "kernel",
@@ -40,7 +42,7 @@ const ALLOWED: [(&str, &[&str]); 14] = [
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 28] = [
+const CONFINED: [&str; 29] = [
     "anyhow",
     "async-nats",
     "channel",
@@ -49,6 +51,7 @@ const CONFINED: [&str; 28] = [
     "crossbeam-channel",
     "dashmap",
     "engine",
+    "grade",
     "hatchery",
     "indicatif",
     "kernel",

@@ -8,6 +8,7 @@ pub(crate) use self::batch::{BatchArguments, ProgressForm};
 pub(crate) use self::bench::BenchArguments;
 pub(crate) use self::cache::{CacheCommand, PruneArguments};
 pub(crate) use self::conduct::ConductArguments;
+pub(crate) use self::grade::GradeArguments;
 pub(crate) use self::image::{
     BuildArguments, Host, ImageArguments, ImageCommand, PackagesArguments, RemoveArguments,
 };
@@ -40,6 +41,7 @@ mod batch;
 mod bench;
 mod cache;
 mod conduct;
+mod grade;
 mod image;
 mod kernel;
 mod limits;
@@ -56,7 +58,8 @@ mod top;
 ///
 /// Exit codes: the program's own for `sys.exit`, 1 if it raised, 2 for a usage error, 124 if it hit
 /// a limit, 125 if the sandbox failed, 130 if it was interrupted. For a batch: 1 if any job did not
-/// succeed, 2 if any line was invalid; 3 if merged parts lack results. For notebooks: 1 if any cell failed. For a prompt: 0, or the
+/// succeed, 2 if any line was invalid; 3 if merged parts lack results. For notebooks: 1 if any
+/// cell failed. For grading: 1 if any sample did not pass. For a prompt: 0, or the
 /// code of `sys.exit`.
 #[derive(Debug, Parser)]
 #[command(name = "hatchery", version, about, max_term_width = 100)]
@@ -108,6 +111,9 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: NotebookCommand,
     },
+    /// Grade generated code against tests that it can't reach: human-eval, MBPP, EvalPlus,
+    /// BigCodeBench, or tasks of your own.
+    Grade(Box<GradeArguments>),
     /// Run as a Jupyter kernel, or make one known to Jupyter.
     Kernel(Box<KernelArguments>),
     /// Build, list and remove images: interpreters with imports already done, from which new ones

@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 pub(crate) mod bench;
 pub(crate) mod cache;
+pub(crate) mod grade;
 pub(crate) mod image;
 pub(crate) mod kernel;
 pub(crate) mod mcp;

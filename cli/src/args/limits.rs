@@ -95,7 +95,7 @@ impl LimitArguments {
     }
 }
 
-fn parse_memory(text: &str) -> Result<ByteSize, String> {
+pub(super) fn parse_memory(text: &str) -> Result<ByteSize, String> {
     let size: ByteSize = text.parse()?;
     if (ByteSize::mib(32)..=ByteSize::gib(4)).contains(&size) {
         return Ok(size);
@@ -108,7 +108,7 @@ fn parse_grace(text: &str) -> Result<Duration, String> {
         .map_err(|error| format!("{error}; write a number with a unit, such as 500ms or 30s"))
 }
 
-fn parse_time(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
     let time = parse_grace(text)?;
     if time.is_zero() {
         return Err("a program needs some time; give at least 1ms".to_owned());

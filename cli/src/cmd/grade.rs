@@ -1,0 +1,127 @@
+//! `hatchery grade`: samples of generated code against the tests of their tasks.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use grade::{
+    Comparison, Earlier, GradeError, Graded, Grader, Report, ResultsFile, Settings, TaskOptions,
+    grade_all, read_results, read_samples, read_tasks,
+};
+use hatchery::Hatchery;
+use serde::Serialize;
+
+use crate::args::GradeArguments;
+use crate::exit::{Exit, UsageError};
+use crate::threads::cpus;
+use crate::{progress, signals, terminal};
+
+/// Modules that most samples and tests import, so that they are imported once for all.
+const PRELOAD: [&str; 14] = [
+    "ast",
+    "collections",
+    "copy",
+    "fractions",
+    "functools",
+    "heapq",
+    "itertools",
+    "json",
+    "math",
+    "random",
+    "re",
+    "string",
+    "typing",
+    "unittest",
+];
+
+pub(crate) async fn run(arguments: GradeArguments) -> anyhow::Result<Exit> {
+    if let Some(files) = &arguments.compare {
+        return compare(files, &arguments);
+    }
+    let Some(tasks_file) = &arguments.tasks else {
+        return Err(UsageError("give a file of tasks, or `--compare A B`".to_owned()).into());
+    };
+    let options = TaskOptions::default().challenge(arguments.challenge);
+    let tasks = read_tasks(tasks_file, options).map_err(usage)?;
+    let samples_file = arguments.samples.as_ref().unwrap_or(tasks_file);
+    let samples = read_samples(samples_file, &tasks).map_err(usage)?;
+    let (out, earlier) = match &arguments.out {
+        None => (None, Earlier::default()),
+        Some(path) if arguments.resume => {
+            let (file, earlier) = ResultsFile::resume(path).map_err(usage)?;
+            (Some(file), earlier)
+        }
+        Some(path) => (Some(ResultsFile::create(path).map_err(usage)?), Earlier::default()),
+    };
+    let settings = Settings {
+        cpu_time: arguments.cpu_time,
+        wall_time: arguments.timeout,
+        memory_bytes: usize::try_from(arguments.memory.as_u64()).unwrap_or(usize::MAX),
+        allow_shared: arguments.allow_shared,
+        check_solutions: !arguments.no_solutions,
+        at_once: arguments.at_once.unwrap_or_else(cpus),
+    };
+    let builder = Hatchery::builder().preload(PRELOAD).progress(progress::sink());
+    let builder = arguments.image.apply(builder)?;
+    let grader = Arc::new(Grader::start(builder, settings).await?);
+    let pool = grader.pool().clone();
+    let mut interrupts = signals::interrupts(1)?;
+    let mut kept = 0;
+    let tell = |_: &Graded, is_new: bool| kept += usize::from(!is_new);
+    let grading = grade_all(grader, tasks.into(), samples, out, earlier, tell);
+    let results = tokio::select! {
+        results = grading => results?,
+        exit = interrupts.first() => {
+            terminal::note(match arguments.out {
+                Some(_) => "interrupted; written results are complete, --resume continues from them",
+                None => "interrupted",
+            });
+            pool.abort().await;
+            return Ok(exit);
+        }
+    };
+    pool.drain().await;
+    if kept > 0 {
+        terminal::note(format_args!("{kept} results were known already"));
+    }
+    let report = Report::new(&results, &arguments.k);
+    println!("{}", report.text());
+    let title = samples_file.display().to_string();
+    write_json(arguments.json.as_deref(), &report)?;
+    if let Some(path) = &arguments.html {
+        write(path, &report.html(&title, &results))?;
+    }
+    Ok(if results.iter().all(Graded::passed) { Exit::Success } else { Exit::Failed })
+}
+
+fn compare(files: &[std::path::PathBuf], arguments: &GradeArguments) -> anyhow::Result<Exit> {
+    let [first, second] = files else {
+        return Err(UsageError("give `--compare` two files of results".to_owned()).into());
+    };
+    let results = [read_results(first).map_err(usage)?, read_results(second).map_err(usage)?];
+    let names = [first.display().to_string(), second.display().to_string()];
+    let comparison = Comparison::new((&names[0], &results[0]), (&names[1], &results[1]));
+    println!("{}", comparison.text());
+    write_json(arguments.json.as_deref(), &comparison)?;
+    Ok(Exit::Success)
+}
+
+fn usage(error: GradeError) -> anyhow::Error {
+    let text = error.to_string();
+    match std::error::Error::source(&error) {
+        Some(cause) => anyhow::anyhow!(cause.to_string()).context(UsageError(text)),
+        None => UsageError(text).into(),
+    }
+}
+
+fn write_json(path: Option<&Path>, report: &impl Serialize) -> anyhow::Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let mut text = serde_json::to_string_pretty(report)?;
+    text.push('\n');
+    write(path, &text)
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let unwritable = || UsageError(format!("can't write `{}`", path.display()));
+    std::fs::write(path, text).with_context(unwritable)
+}

@@ -1,0 +1,93 @@
+//! What can go wrong before samples are graded. What a sample does is never an error: it is in its
+//! verdict.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Tasks, samples or results that can't be read or written, or a pool that refuses work.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GradeError {
+    /// A file can't be read.
+    #[error("can't read `{path}`")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// A file can't be written.
+    #[error("can't write `{path}`")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// Another process grades into this file.
+    #[error("another `hatchery grade` writes to `{0}`; give `--out` another file")]
+    InUse(PathBuf),
+    /// A line of a file isn't a JSON object.
+    #[error("line {line} of `{path}` isn't a JSON object")]
+    NotJson {
+        /// The file.
+        path: PathBuf,
+        /// The line's number, from 1.
+        line: usize,
+        /// Where it stops being JSON.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A line of a file is no task, sample or result.
+    #[error("line {line} of `{path}` can't be used")]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line's number, from 1.
+        line: usize,
+        /// What is missing.
+        #[source]
+        problem: InvalidLine,
+    },
+    /// The pool refuses a job.
+    #[error("the pool refuses a job")]
+    Pool(#[from] hatchery::Error),
+    /// A task of the program that grades has panicked.
+    #[error("grading a sample died: {0}")]
+    Task(String),
+    /// The system gives no random bytes.
+    #[error("the system gives no random bytes: {0}")]
+    Random(String),
+}
+
+/// Why a line is no task, sample or result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidLine {
+    /// It has the fields of no form of tasks.
+    #[error(
+        "it has the fields of no form of tasks (human-eval: `prompt`, `entry_point`, `test`; MBPP: \
+         `test_list`; EvalPlus: `base_input`; BigCodeBench: `complete_prompt`, `test`; plain: `tests`)"
+    )]
+    NoTask,
+    /// A field is missing or has another type.
+    #[error("`{0}` is missing or isn't {1}")]
+    Field(&'static str, &'static str),
+    /// It isn't a line of results.
+    #[error("it isn't a result of `hatchery grade`")]
+    NoResult,
+    /// Its task isn't among the tasks.
+    #[error("there is no task `{0}`")]
+    UnknownTask(String),
+    /// Two tasks have the same id.
+    #[error("there are two tasks `{0}`")]
+    TwoTasks(String),
+    /// The checker isn't one of those that exist.
+    #[error(
+        "`checker` must be `exact`, `tokens`, `{{\"floats\": TOLERANCE}}` or \
+         `{{\"program\": SOURCE}}`"
+    )]
+    Checker,
+}

@@ -1,0 +1,104 @@
+//! Programs that read standard input and write standard output: each case in a fresh interpreter, and
+//! the output is compared here or by a checker in another one.
+
+use std::time::Duration;
+
+use hatchery::{Hatchery, Job, Limits, Outcome, Verdict as End};
+use serde_json::json;
+
+use super::trial::{Trial, cpu_ms};
+use crate::checker;
+use crate::error::GradeError;
+use crate::guest;
+use crate::task::{Case, Checker};
+use crate::verdict::{Failure, Verdict};
+
+/// Failures that are kept.
+const MOST_FAILURES: usize = 20;
+
+/// What a program may write for one case.
+const OUTPUT_BYTES: usize = 16 << 20;
+
+/// Runs a program on all cases. Its CPU time is for all of them together.
+pub(crate) async fn run(
+    pool: &Hatchery,
+    code: &str,
+    cases: &[Case],
+    checker: &Checker,
+    limits: Limits,
+) -> Result<Trial, GradeError> {
+    let mut trial = Trial::new(Verdict::Passed, String::new());
+    trial.total = cases.len() as u64;
+    let mut left = limits.cpu_time.unwrap_or(Duration::MAX);
+    for (place, case) in cases.iter().enumerate() {
+        let limits = Limits { cpu_time: Some(left), output_bytes: OUTPUT_BYTES, ..limits.clone() };
+        let job = Job::code(code).stdin(case.stdin.as_bytes());
+        let job = job.limits(limits.clone()).idempotent(false);
+        let outcome = pool.run(job).await?;
+        trial.cpu_ms += cpu_ms(&outcome);
+        left = left.saturating_sub(outcome.usage.cpu);
+        let problem = match outcome.is_success() && !outcome.output_truncated {
+            true => wrong(pool, checker, case, &outcome, limits, &mut trial).await?,
+            false => {
+                let ended = ended(&outcome);
+                if matches!(ended.verdict, Verdict::Limit | Verdict::Sandbox) {
+                    let spent = (trial.cpu_ms, trial.tests_cpu_ms);
+                    let ended = ended.with_counts_of(&trial);
+                    return Ok(Trial { cpu_ms: spent.0, tests_cpu_ms: spent.1, ..ended });
+                }
+                Some(ended.message)
+            }
+        };
+        match problem {
+            None => trial.passed += 1,
+            Some(message) => {
+                trial.verdict = Verdict::Failed;
+                let test = format!("case {}", place + 1);
+                if trial.failures.is_empty() {
+                    trial.message = format!("{test}: {message}");
+                }
+                if trial.failures.len() < MOST_FAILURES {
+                    trial.failures.push(Failure { test, message });
+                }
+            }
+        }
+    }
+    Ok(trial)
+}
+
+fn ended(outcome: &Outcome) -> Trial {
+    if outcome.is_success() {
+        return Trial {
+            limit: Some("output".to_owned()),
+            ..Trial::new(Verdict::Limit, format!("it wrote more than {OUTPUT_BYTES} bytes"))
+        };
+    }
+    Trial::ended(outcome).blaming(outcome)
+}
+
+/// Returns what is wrong with the output for a case, if anything is.
+async fn wrong(
+    pool: &Hatchery,
+    checker: &Checker,
+    case: &Case,
+    outcome: &Outcome,
+    limits: Limits,
+    trial: &mut Trial,
+) -> Result<Option<String>, GradeError> {
+    let output = outcome.stdout_text();
+    let Checker::Program(source) = checker else {
+        return Ok(checker::wrong(checker, &output, &case.stdout));
+    };
+    let job = Job::code(guest::CHECKER)
+        .named("checker")
+        .variable("hatchery_checker", source.as_str())
+        .variable("hatchery_cases", json!([[case.stdin, output, case.stdout]]))
+        .limits(limits);
+    let checked = pool.run(job).await?;
+    trial.tests_cpu_ms += cpu_ms(&checked);
+    let accepted = match &checked.verdict {
+        End::Completed { value: Some(value), .. } => *value == json!([true]),
+        _ => return Ok(Some(format!("the checker failed: {}", Trial::ended(&checked).message))),
+    };
+    Ok((!accepted).then(|| "the checker refuses its output".to_owned()))
+}

@@ -1,0 +1,155 @@
+//! One try at a sample: what its interpreters and its tests report, as a verdict.
+
+use hatchery::error::chain;
+use hatchery::{LimitKind, Outcome, Verdict as End};
+use serde::Deserialize;
+
+use crate::verdict::{Failure, Graded, Verdict};
+
+/// What the tests report: `load` or `gone`, or else how they ran. A plain struct, since numbers in an
+/// untagged enum are misread where `serde_json` keeps their digits.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Report {
+    total: u64,
+    passed: u64,
+    /// Whether the tests went on to their end.
+    complete: bool,
+    /// Why they say nothing about the candidate.
+    problem: Option<String>,
+    failures: Vec<(String, String)>,
+    /// Why the candidate's code can't be run.
+    load: Option<String>,
+    /// That the candidate's interpreter ended before the first test.
+    gone: Option<String>,
+}
+
+/// One try at a sample.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Trial {
+    pub(crate) verdict: Verdict,
+    pub(crate) limit: Option<String>,
+    pub(crate) message: String,
+    pub(crate) passed: u64,
+    pub(crate) total: u64,
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) cpu_ms: f64,
+    pub(crate) tests_cpu_ms: f64,
+}
+
+impl Trial {
+    pub(crate) fn new(verdict: Verdict, message: String) -> Self {
+        Self {
+            verdict,
+            limit: None,
+            message,
+            passed: 0,
+            total: 0,
+            failures: Vec::new(),
+            cpu_ms: 0.0,
+            tests_cpu_ms: 0.0,
+        }
+    }
+
+    pub(crate) fn error(message: String) -> Self {
+        Self::new(Verdict::Error, message)
+    }
+
+    /// Returns the trial of a candidate whose interpreter ended by itself, in place of an answer.
+    pub(crate) fn ended(outcome: &Outcome) -> Self {
+        match &outcome.verdict {
+            End::Limit(hit) => Self {
+                limit: Some(hit.limit.name().to_owned()),
+                ..Self::new(Verdict::Limit, hit.to_string())
+            },
+            End::SandboxFailed(failure) => Self::new(Verdict::Sandbox, chain(failure).to_string()),
+            End::Tampered(tampering) => Self::new(Verdict::Failed, tampering.to_string()),
+            End::Exited { code, .. } => {
+                Self::new(Verdict::Failed, format!("it left its interpreter with the code {code}"))
+            }
+            End::Raised(exception) => {
+                let told = format!("{}: {}", exception.type_name, exception.message);
+                Self::new(Verdict::Failed, format!("it ended with {told}"))
+            }
+            other => Self::new(Verdict::Failed, format!("it stopped answering: {}", other.name())),
+        }
+    }
+
+    /// Returns the trial that the tests report.
+    pub(crate) fn reported(report: Report) -> Self {
+        let Report { total, passed, complete, problem, failures, load, gone } = report;
+        if let Some(load) = load {
+            return Self::error(format!("its code can't be run: {load}"));
+        }
+        if let Some(gone) = gone {
+            return Self::new(Verdict::Failed, gone);
+        }
+        if let Some(problem) = problem {
+            return Self::error(problem);
+        }
+        if total == 0 {
+            return Self::error("the task has no tests".to_owned());
+        }
+        let is_right = complete && passed == total;
+        let verdict = if is_right { Verdict::Passed } else { Verdict::Failed };
+        let failures: Vec<Failure> =
+            failures.into_iter().map(|(test, message)| Failure { test, message }).collect();
+        let first = failures.first();
+        let message = first.map(|first| format!("{}: {}", first.test, first.message));
+        Self { passed, total, failures, ..Self::new(verdict, message.unwrap_or_default()) }
+    }
+
+    /// Returns the trial with the counts of the tests, which ended early.
+    pub(crate) fn with_counts_of(self, other: &Self) -> Self {
+        Self { passed: other.passed, total: other.total, failures: other.failures.clone(), ..self }
+    }
+
+    /// Returns the trial as one that a limit ended, if the candidate failed because it was refused
+    /// memory.
+    pub(crate) fn blaming(mut self, outcome: &Outcome) -> Self {
+        let is_memory = |kind| matches!(kind, LimitKind::Memory | LimitKind::PoolMemory);
+        let hit = outcome.limits_met.iter().find(|hit| is_memory(hit.limit));
+        if let (Some(hit), Verdict::Failed | Verdict::Error) = (hit, self.verdict) {
+            self.verdict = Verdict::Limit;
+            self.limit = Some(hit.limit.name().to_owned());
+            self.message = hit.refusal();
+        }
+        self
+    }
+
+    /// Returns what happened, in a line.
+    pub(crate) fn told(&self) -> String {
+        match self.message.is_empty() {
+            true => self.verdict.name().to_owned(),
+            false => self.message.clone(),
+        }
+    }
+
+    pub(crate) fn graded(
+        self,
+        task_id: &str,
+        sample: u64,
+        guarded: bool,
+        digest: String,
+    ) -> Graded {
+        Graded {
+            task_id: task_id.to_owned(),
+            sample,
+            verdict: self.verdict,
+            limit: self.limit,
+            message: self.message,
+            tests_passed: self.passed,
+            tests_total: self.total,
+            failures: self.failures,
+            guarded,
+            cpu_ms: self.cpu_ms,
+            tests_cpu_ms: self.tests_cpu_ms,
+            digest,
+        }
+    }
+}
+
+/// Returns CPU time in milliseconds, to the microsecond.
+pub(crate) fn cpu_ms(outcome: &Outcome) -> f64 {
+    outcome.usage.cpu.as_micros() as f64 / 1e3
+}

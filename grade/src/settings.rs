@@ -1,0 +1,64 @@
+//! What samples may use, and how they are graded.
+
+use std::time::Duration;
+
+use hatchery::Limits;
+
+/// How many times its CPU time a sample may take in all, so that a busy machine changes no verdict: only
+/// a program that waits for something is ended by this.
+const WALL_FACTOR: u32 = 10;
+const LEAST_WALL: Duration = Duration::from_secs(20);
+
+/// Requests and answers between a judge and a candidate, and calls of them: enough for 100,000 inputs,
+/// and for arguments and values of megabytes.
+const MOST_CALLS: u64 = 1_000_000;
+const MOST_MESSAGE_BYTES: usize = 16 << 20;
+
+/// What samples may use, and how they are graded.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// CPU time of each sample on all its tests. Default: 10 s, since a program takes up to three times
+    /// as long in WebAssembly.
+    pub cpu_time: Duration,
+    /// Wall time of each sample. Default: ten times the CPU time, and at least 20 s.
+    pub wall_time: Option<Duration>,
+    /// Memory of each sample's interpreter, in bytes. Default: 1 GiB.
+    pub memory_bytes: usize,
+    /// Whether tests that need it run beside their candidate, unguarded. Default: no.
+    pub allow_shared: bool,
+    /// Whether the tasks' own solutions are graded first, to find out how their tests can run and
+    /// whether they are right. Default: yes.
+    pub check_solutions: bool,
+    /// Samples that are graded at once. Default: 1.
+    pub at_once: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            cpu_time: Duration::from_secs(10),
+            wall_time: None,
+            memory_bytes: 1 << 30,
+            allow_shared: false,
+            check_solutions: true,
+            at_once: 1,
+        }
+    }
+}
+
+impl Settings {
+    /// Returns the limits of an interpreter that may take this CPU time.
+    pub(crate) fn limits(&self, cpu_time: Duration) -> Limits {
+        let wall_time = self.wall_time.unwrap_or_else(|| LEAST_WALL.max(cpu_time * WALL_FACTOR));
+        Limits {
+            cpu_time: Some(cpu_time),
+            wall_time,
+            grace: Duration::from_millis(200),
+            memory_bytes: self.memory_bytes,
+            function_calls: MOST_CALLS,
+            function_argument_bytes: MOST_MESSAGE_BYTES,
+            function_result_bytes: MOST_MESSAGE_BYTES,
+            ..Limits::default()
+        }
+    }
+}

