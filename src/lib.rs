@@ -81,12 +81,13 @@ pub use builder::{Builder, Isolation, be_helper};
 pub use checkpoint::Checkpoint;
 #[doc(inline)]
 pub use engine::{
-    Array, Call, Deterministic, Exception, HostError, LimitHit, LimitKind, Limits, Outcome,
-    SandboxFailure, Value, Verdict,
+    Array, Call, Destination, Deterministic, Exception, HostError, InvalidDestination, LimitHit,
+    LimitKind, Limits, Outcome, SandboxFailure, Value, Verdict,
 };
 pub use failure::Error;
 pub use functions::HostFunction;
 pub use job::Job;
+pub use network::NetworkError;
 #[doc(inline)]
 pub use pool::{DEFAULT_PYTHON, JobId, SessionId, WorkerId};
 pub use process::{Helper, ProcessError};
@@ -105,6 +106,7 @@ mod guide;
 pub mod image;
 mod job;
 pub mod metrics;
+mod network;
 pub mod python;
 mod pythons;
 mod runtime;

@@ -7,6 +7,7 @@
 use super::Wasi;
 use super::bytes::{Buffer, GuestBytes};
 use super::descriptors::{Channel, Open};
+use super::inet::readiness_of;
 use super::pipe::WHOLE_BYTES;
 use crate::errno::Errno;
 
@@ -104,7 +105,11 @@ impl Wasi {
     /// Returns what a poll for a descriptor finds. All but pipes and sockets are always ready.
     pub(super) fn readiness(&self, fd: u32, to_write: bool) -> Result<Readiness, Errno> {
         let ready = Readiness { is_ready: true, ..Readiness::default() };
-        let Open::Channel(channel) = self.open.get(fd)? else { return Ok(ready) };
+        let channel = match self.open.get(fd)? {
+            Open::Channel(channel) => channel,
+            Open::Network(socket) => return readiness_of(socket, to_write),
+            _ => return Ok(ready),
+        };
         let hung_up = Readiness { is_hung_up: true, ..ready };
         let pipes = &self.open.pipes;
         let found = match (to_write, channel.receives, channel.sends) {

@@ -22,6 +22,7 @@ use crate::host::door::Door;
 use crate::host::env::GuestEnv;
 use crate::host::layout::Layout;
 use crate::host::layout::put_mount;
+use crate::host::network::RunNetwork;
 use crate::host::reactor::ReactorHost;
 use crate::interrupt::gate::{Gate, Passage};
 use crate::limits::Limits;
@@ -148,6 +149,7 @@ fn wasi() -> Wasi {
         stdin: b"input".to_vec(),
         stops_at_output_limit: false,
         most_calls: u64::MAX,
+        network: RunNetwork::default(),
     });
     wasi
 }
