@@ -81,13 +81,12 @@ pub use builder::{Builder, Isolation, be_helper};
 pub use checkpoint::Checkpoint;
 #[doc(inline)]
 pub use engine::{
-    Array, Call, Destination, Deterministic, Exception, HostError, InvalidDestination, LimitHit,
-    LimitKind, Limits, Outcome, SandboxFailure, Value, Verdict,
+    Array, Call, Destination, Deterministic, Exception, HostError, LimitHit, LimitKind, Limits,
+    Outcome, SandboxFailure, Value, Verdict,
 };
 pub use failure::Error;
 pub use functions::HostFunction;
 pub use job::Job;
-pub use network::NetworkError;
 #[doc(inline)]
 pub use pool::{DEFAULT_PYTHON, JobId, SessionId, WorkerId};
 pub use process::{Helper, ProcessError};
@@ -184,12 +183,13 @@ pub mod decision {
 /// assert_eq!(cause.path, "../data.csv");
 /// ```
 pub mod error {
+    pub use crate::network::NetworkError;
     pub use crate::pythons::InvalidPython;
     #[doc(inline)]
     pub use engine::{
-        CacheError, Cause, EngineError, ImageError, InvalidFunction, InvalidMount,
-        InvalidMountPath, InvalidPath, InvalidProgram, InvalidValue, ModuleError, PackageError,
-        PythonError, SessionError, StartError, chain,
+        CacheError, Cause, EngineError, ImageError, InvalidDestination, InvalidFunction,
+        InvalidMount, InvalidMountPath, InvalidPath, InvalidProgram, InvalidValue, ModuleError,
+        PackageError, PythonError, SessionError, StartError, chain,
     };
     #[doc(inline)]
     pub use scheduler::{ConfigError, SchedulerStartError};

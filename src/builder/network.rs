@@ -21,7 +21,7 @@ impl Builder {
     /// let destinations: Result<Vec<Destination>, _> =
     ///     destinations.into_iter().map(str::parse).collect();
     /// let builder = Hatchery::builder().allow_connect(destinations?);
-    /// # Ok::<(), hatchery::InvalidDestination>(())
+    /// # Ok::<(), hatchery::error::InvalidDestination>(())
     /// ```
     pub fn allow_connect(mut self, destinations: impl IntoIterator<Item = Destination>) -> Self {
         let before = self.network.destinations().cloned();

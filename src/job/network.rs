@@ -18,7 +18,7 @@ impl Job {
     ///
     /// let api: Destination = "api.example.com:443".parse()?;
     /// let job = Job::code("import socket").allow_connect([api]);
-    /// # Ok::<(), hatchery::InvalidDestination>(())
+    /// # Ok::<(), hatchery::error::InvalidDestination>(())
     /// ```
     pub fn allow_connect(mut self, destinations: impl IntoIterator<Item = Destination>) -> Self {
         self.network = Some(destinations.into_iter().collect::<Network>());

@@ -24,6 +24,10 @@ use crate::interrupt::gate::{Gate, Passage, Woken};
 /// How many events the thread takes from the system at once.
 const EVENTS: usize = 256;
 
+/// How many descriptors are watched for one guest at once, whatever its threads poll for: a process
+/// has few descriptors.
+const MOST_WATCHED: usize = 128;
+
 /// What a guest waits for.
 #[derive(Debug, Clone)]
 pub(crate) enum Want {
@@ -92,7 +96,7 @@ impl Watch {
         };
         let descriptor = connection.stream().as_fd().try_clone_to_owned()?;
         let waiting = Waiting { is_ready: Arc::clone(&self.is_ready), gate: Arc::clone(gate) };
-        let token = watcher.note(waiting);
+        let token = watcher.note(waiting).ok_or_else(|| io::Error::other("too many are watched"))?;
         let fd = descriptor.as_raw_fd();
         self.watched.push((token, descriptor));
         watcher.registry.register(&mut SourceFd(&fd), token, interest)
@@ -156,12 +160,17 @@ impl Watcher {
         Ok(watcher)
     }
 
-    fn note(&self, waiting: Waiting) -> Token {
+    /// Notes a descriptor of a guest, unless it has too many already.
+    fn note(&self, waiting: Waiting) -> Option<Token> {
         let mut state = self.state.lock();
+        let is_its = |other: &&Waiting| Arc::ptr_eq(&other.gate, &waiting.gate);
+        if state.waiting.values().filter(is_its).count() >= MOST_WATCHED {
+            return None;
+        }
         state.last = state.last.wrapping_add(1);
         let token = Token(state.last);
         state.waiting.insert(token, waiting);
-        token
+        Some(token)
     }
 
     fn watch(&self, mut poll: Poll) {

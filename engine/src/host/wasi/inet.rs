@@ -4,6 +4,7 @@
 //! the guest's gate and calls it again. If an interrupt ended that wait, the function ends as if it
 //! had succeeded, since a C library would call it again for any error that says so: then the
 //! guest's interpreter meets the interrupt. What was to be sent is lost with its connection.
+#![expect(clippy::too_many_arguments, reason = "the signatures are WASIX's")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

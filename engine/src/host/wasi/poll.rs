@@ -7,6 +7,7 @@
 //!
 //! Layouts: WASI preview 1, `subscription` (48 bytes) and `event` (32 bytes).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Wasi;
@@ -87,7 +88,14 @@ impl Wasi {
                 _ => None,
             }
         };
-        open.filter_map(want).collect()
+        // A socket that is polled for twice is awaited once.
+        let mut seen = BTreeSet::new();
+        open.filter(|one| {
+            let fd = one.descriptor.as_ref().map(|raw| field::<4>(raw, 16));
+            seen.insert((one.kind, fd))
+        })
+        .filter_map(want)
+        .collect()
     }
 
     /// Looks at the descriptors again, after a connection or another thread has changed something.
