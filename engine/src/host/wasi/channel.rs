@@ -4,12 +4,14 @@
 //! `Deadlock`. While a guest has other threads, the binding waits until one of them has changed
 //! something, and calls again; one that waits for itself would wait forever.
 
+use mio::Interest;
+
 use super::Wasi;
 use super::bytes::{Buffer, GuestBytes};
 use super::descriptors::{Channel, Open};
-use super::inet::readiness_of;
 use super::pipe::WHOLE_BYTES;
 use crate::errno::Errno;
+use crate::host::network::socket::{NetSocket, errno_of};
 
 /// What a poll for a descriptor finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -137,4 +139,16 @@ impl Wasi {
 
 fn would_wait(channel: Channel) -> Errno {
     if channel.is_nonblocking { Errno::Again } else { Errno::Deadlock }
+}
+
+/// Returns what a poll for a socket finds.
+fn readiness_of(socket: &NetSocket, to_write: bool) -> Result<Readiness, Errno> {
+    // Without a connection every call fails at once.
+    let Some(connection) = socket.connection() else {
+        return Ok(Readiness { is_ready: true, bytes: 0, is_hung_up: true });
+    };
+    let interest = if to_write { Interest::WRITABLE } else { Interest::READABLE };
+    let found = connection.look(interest).map_err(|error| errno_of(&error))?;
+    let bytes = u64::from(found.is_ready && !found.is_hung_up);
+    Ok(Readiness { is_ready: found.is_ready, bytes, is_hung_up: found.is_hung_up })
 }

@@ -10,7 +10,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Wasi;
 use super::bytes::{Buffer, GuestBytes};
-use super::channel::Readiness;
 use super::descriptors::Open;
 use super::socket::{ADDRESS_BYTES, DONT_WAIT, PEEK, STREAM};
 use crate::errno::Errno;
@@ -18,7 +17,6 @@ use crate::host::network::socket::{Connection, NetSocket, errno_of, would_block}
 use crate::host::network::watch::Want;
 use crate::host::network::{MOST_SOCKETS, Named};
 use crate::run::network::MOST_NAME_BYTES;
-use mio::Interest;
 
 /// Families of addresses.
 const V4: u32 = 1;
@@ -311,18 +309,6 @@ impl Wasi {
             _ => Err(wait(self, fd)),
         }
     }
-}
-
-/// Returns what a poll for a socket finds.
-pub(super) fn readiness_of(socket: &NetSocket, to_write: bool) -> Result<Readiness, Errno> {
-    // Without a connection every call fails at once.
-    let Some(connection) = socket.connection() else {
-        return Ok(Readiness { is_ready: true, bytes: 0, is_hung_up: true });
-    };
-    let interest = if to_write { Interest::WRITABLE } else { Interest::READABLE };
-    let found = connection.look(interest).map_err(|error| errno_of(&error))?;
-    let bytes = u64::from(found.is_ready && !found.is_hung_up);
-    Ok(Readiness { is_ready: found.is_ready, bytes, is_hung_up: found.is_hung_up })
 }
 
 fn total(buffers: &[Buffer]) -> u64 {
