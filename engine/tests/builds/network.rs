@@ -1,5 +1,6 @@
 //! Connections of programs on the builds for WASIX: to what was granted, and to nothing else. All
 //! of them stay on this machine.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -229,6 +230,7 @@ fn a_wait_for_a_connection_ends_at_the_limit_and_the_session_lives() {
     ];
     for mut interpreter in interpreters() {
         for wait in waits {
+            #[expect(clippy::disallowed_methods, reason = "measures a wait")]
             let begun = Instant::now();
             let program = granted(&(connecting(address) + wait), &[address]);
             let (outcome, afterwards) = run(&mut interpreter, &program, &short());

@@ -96,7 +96,8 @@ impl Watch {
         };
         let descriptor = connection.stream().as_fd().try_clone_to_owned()?;
         let waiting = Waiting { is_ready: Arc::clone(&self.is_ready), gate: Arc::clone(gate) };
-        let token = watcher.note(waiting).ok_or_else(|| io::Error::other("too many are watched"))?;
+        let token =
+            watcher.note(waiting).ok_or_else(|| io::Error::other("too many are watched"))?;
         let fd = descriptor.as_raw_fd();
         self.watched.push((token, descriptor));
         watcher.registry.register(&mut SourceFd(&fd), token, interest)
