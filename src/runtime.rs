@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Image, ImageInfo, Limits, Outcome, PackageInfo, SessionError};
+use engine::{Image, ImageInfo, Limits, Network, Outcome, PackageInfo, SessionError};
 use pool::{BuildId, JobId, SessionId, WorkerId};
 use scheduler::{Decisions, Explanation, JobRequest, Scheduler, SchedulerStatus, Ticket};
 
@@ -11,6 +11,7 @@ use crate::builder::Builder;
 use crate::failure::Error;
 use crate::functions::Lent;
 use crate::job::Job;
+use crate::network;
 use crate::pythons::Pythons;
 
 /// A pool of sandboxed interpreters with its scheduler. Cheap to clone; clones are the same pool.
@@ -25,6 +26,7 @@ use crate::pythons::Pythons;
 pub struct Hatchery {
     scheduler: Scheduler,
     limits: Arc<Limits>,
+    network: Network,
     functions: Lent,
     pythons: Pythons,
 }
@@ -33,10 +35,11 @@ impl Hatchery {
     pub(crate) fn new(
         scheduler: Scheduler,
         limits: Limits,
+        network: Network,
         functions: Lent,
         pythons: Pythons,
     ) -> Self {
-        Self { scheduler, limits: Arc::new(limits), functions, pythons }
+        Self { scheduler, limits: Arc::new(limits), network, functions, pythons }
     }
 
     /// Returns a builder that configures a pool.
@@ -300,6 +303,7 @@ impl Hatchery {
         session: Option<(SessionId, BuildId)>,
         lent: &Lent,
     ) -> Result<Ticket, Error> {
+        let network = network::of_job(&self.network, job.take_network())?;
         let own = job.take_functions();
         let functions = match own.is_empty() {
             true => lent.functions(),
@@ -310,6 +314,7 @@ impl Hatchery {
         let session = session.map(|(session, _)| session);
         let mut request = job.into_request(&self.limits)?;
         request.program.functions = functions;
+        request.program.network = network;
         Ok(self.scheduler.submit(JobRequest { build, session, ..request }).await?)
     }
 }

@@ -18,6 +18,7 @@ mod calls;
 pub(crate) mod door;
 pub(crate) mod env;
 pub(crate) mod layout;
+pub(crate) mod network;
 pub(crate) mod reactor;
 pub(crate) mod threads;
 pub(crate) mod wasi;

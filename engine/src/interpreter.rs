@@ -249,8 +249,8 @@ impl Interpreter {
         self.is_lost = judgement.afterwards == Afterwards::Lost
             || !turn.is_held
             || self.memory.shared().is_revoked();
-        let RunEffects { host_calls, file_growth_bytes, .. } = effects;
-        let usage = Usage { host_calls, file_growth_bytes, ..turn.usage };
+        let RunEffects { host_calls, file_growth_bytes, network_bytes, .. } = effects;
+        let usage = Usage { host_calls, file_growth_bytes, network_bytes, ..turn.usage };
         let left_out = judgement.left_out;
         let (verdict, interrupted_at) = judgement.verdict(limits, &usage);
         let mut limits_met = effects.refusals;

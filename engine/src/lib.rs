@@ -62,6 +62,7 @@ pub use run::functions::{
     Callee, Delivery, HostCall, HostError, HostFunctions, InvalidFunction, Parameter,
     RecordedAnswer, RecordedCall, Recording, Reply, Room, RunId, Signature,
 };
+pub use run::network::{Destination, InvalidDestination, Network};
 pub use run::outcome::tool::result_schema as tool_result_schema;
 pub use run::outcome::{
     Afterwards, Exception, MimeBundle, MimeData, Outcome, SandboxFailure, StackFrame,

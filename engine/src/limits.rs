@@ -47,6 +47,9 @@ pub struct Limits {
     /// 64. Further ones are refused: Python raises `RuntimeError`. Zero refuses all. A thread takes
     /// 1 MiB of the host's memory, and 16 MiB of addresses.
     pub threads: usize,
+    /// Bytes that a program sends and receives over connections that it was granted
+    /// ([`Network`](crate::Network)), together. Default: 64 MiB. Beyond it both fail with `OSError`.
+    pub network_bytes: u64,
     /// Calls from the guest to the host: reading, writing, asking for the time and so on. Default:
     /// 100 million, more than a program can make in 30 s.
     pub host_calls: u64,
@@ -92,6 +95,7 @@ impl Default for Limits {
             file_count: 10_000,
             open_files: 256,
             threads: 64,
+            network_bytes: 64 << 20,
             host_calls: 100_000_000,
             function_calls: 10_000,
             functions_in_flight: 1_000,
@@ -132,6 +136,8 @@ pub enum LimitKind {
     OpenFiles,
     /// `Limits::threads`.
     Threads,
+    /// `Limits::network_bytes`.
+    NetworkBytes,
     /// `Limits::host_calls`.
     HostCalls,
     /// `Limits::function_calls`.
@@ -174,6 +180,7 @@ impl LimitKind {
             Self::FileCount => "file_count",
             Self::OpenFiles => "open_files",
             Self::Threads => "threads",
+            Self::NetworkBytes => "network_bytes",
             Self::HostCalls => "host_calls",
             Self::FunctionCalls => "function_calls",
             Self::FunctionsInFlight => "functions_in_flight",
@@ -206,6 +213,7 @@ impl LimitKind {
             Self::OpenFiles => Some("`--open-files` (`Limits::open_files`)"),
             Self::HostCalls => Some("`--host-calls` (`Limits::host_calls`)"),
             Self::Threads => Some("`Limits::threads`"),
+            Self::NetworkBytes => Some("`Limits::network_bytes`"),
             Self::FunctionCalls => Some("`Limits::function_calls`"),
             Self::FunctionsInFlight => Some("`Limits::functions_in_flight`"),
             Self::FunctionArguments => Some("`Limits::function_argument_bytes`"),
@@ -228,6 +236,7 @@ impl LimitKind {
             | Self::PoolMemory
             | Self::Output
             | Self::FileBytes
+            | Self::NetworkBytes
             | Self::FunctionArguments
             | Self::FunctionResults
             | Self::Source

@@ -5,6 +5,7 @@
 
 pub(crate) mod functions;
 pub(crate) mod names;
+pub(crate) mod network;
 pub(crate) mod outcome;
 pub(crate) mod program;
 pub(crate) mod sent;

@@ -14,6 +14,8 @@ use engine::{
 
 #[path = "builds/found.rs"]
 mod found;
+#[path = "builds/network.rs"]
+mod network;
 
 /// The builds beside the default one that are here, with their names.
 static OTHERS: LazyLock<Vec<(&str, Engine)>> =

@@ -13,6 +13,7 @@ use process::{Helper, ProcessError, ProcessSource};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Error;
+use crate::network::NetworkError;
 use crate::pythons::{InvalidPython, Python, Pythons, check_name};
 
 /// Where packages of an image come from; read when the image is loaded.
@@ -35,6 +36,8 @@ pub(super) struct Plan {
     pub(super) packages: Vec<PackageSource>,
     /// By default what the environment says.
     pub(super) isolation: Option<Isolation>,
+    /// Whether programs are to connect to something.
+    pub(super) connects: bool,
     pub(super) progress: Arc<dyn ProgressSink>,
 }
 
@@ -48,8 +51,11 @@ impl Plan {
                 return Err(InvalidPython::Twice { name: name.clone() }.into());
             }
         }
-        let Self { config, pythons, image, packages, isolation, progress } = self;
+        let Self { config, pythons, image, packages, isolation, connects, progress } = self;
         let isolation = isolation.map_or_else(Isolation::from_env, Ok)?;
+        if connects && isolation != Isolation::Threads {
+            return Err(NetworkError::Isolation.into());
+        }
         let loading = tokio::task::spawn_blocking(move || -> Result<_, Error> {
             let load = |config: &EngineConfig| {
                 let python = load(config, &image, &packages, &progress)?;
@@ -70,6 +76,9 @@ impl Plan {
                     source: Box::new(source),
                 })?;
                 loaded = loaded.with(&name, python);
+            }
+            if connects {
+                loaded.check_connects()?;
             }
             progress.report(Progress::Ready);
             Ok(loaded)

@@ -28,6 +28,8 @@ mod jobs;
 mod lending;
 /// What happens at each limit, and that the next job isn't affected.
 mod limits;
+/// Connections: which a pool allows, which of them a job has, and which pools can't allow any.
+mod network;
 /// Several Python builds in one pool: jobs, sessions and packages by the names of builds.
 mod pythons;
 /// What a job returns besides its output: representations of values, displays, figures, exceptions.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use hatchery::config::{EngineConfig, HostKind};
-use hatchery::{Builder, DEFAULT_PYTHON, Helper, Isolation};
+use hatchery::{Builder, DEFAULT_PYTHON, Destination, Helper, Isolation};
 
 use super::python::{self, PythonArgument};
 
@@ -107,6 +107,12 @@ pub(crate) struct ImageArguments {
     #[arg(long, value_enum, value_name = "WHERE")]
     pub(crate) isolation: Option<IsolationArgument>,
 
+    /// Hosts and ports that programs may connect to over TCP, such as
+    /// `api.example.com:443,127.0.0.1:5432`, on builds that have sockets. Loopback and private
+    /// addresses must be listed as addresses. Can be repeated. Default: none.
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    pub(crate) allow_connect: Vec<Destination>,
+
     /// Modules to import first, such as `numpy,pandas`. Can be repeated.
     #[arg(long, value_name = "MODULES", value_delimiter = ',', value_parser = parse_module)]
     pub(crate) preload: Vec<String>,
@@ -168,7 +174,16 @@ impl From<Host> for HostKind {
 impl ImageArguments {
     /// Returns whether this adds nothing to the build.
     pub(crate) fn is_plain(&self) -> bool {
-        let Self { python: _, host: _, isolation: _, preload, setup, package, requirements } = self;
+        let Self {
+            python: _,
+            host: _,
+            isolation: _,
+            allow_connect: _,
+            preload,
+            setup,
+            package,
+            requirements,
+        } = self;
         preload.is_empty() && setup.is_none() && package.is_empty() && requirements.is_empty()
     }
 
@@ -202,6 +217,7 @@ impl ImageArguments {
             Some(isolation) => builder.isolation(isolation.into()),
             None => builder,
         };
+        let builder = builder.allow_connect(self.allow_connect.iter().cloned());
         let builder = self.package.iter().fold(builder, Builder::package);
         let builder = self.requirements.iter().fold(builder, Builder::requirements);
         let builder = builder.preload(&self.preload);

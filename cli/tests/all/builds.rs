@@ -1,6 +1,9 @@
 //! Several Python builds in one pool, and what the command line says of each.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use serde_json::{Value, json};
 
@@ -154,5 +157,54 @@ fn info_shows_the_builds_that_a_command_would_use() {
     for (name, _, minor) in &named {
         assert!(said.contains(&format!("\nname     {name}\nbuild    ")), "{said}");
         assert!(said.contains(&format!("\nversion  3.{minor}.")), "{said}");
+    }
+}
+
+#[test]
+fn connections_are_allowed_by_an_option_where_a_build_can_have_them() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for mut connection in listener.incoming().flatten() {
+            let mut bytes = [0; 5];
+            let _ = connection.read_exact(&mut bytes);
+            let _ = connection.write_all(&bytes);
+        }
+    });
+    let allowed = format!("--allow-connect=example.com:443,127.0.0.1:{port}");
+    let source = format!(
+        "import socket
+s = socket.create_connection(('127.0.0.1', {port})); s.sendall(b'there'); s.recv(5).decode()"
+    );
+    for (name, path) in found::others() {
+        let python = format!("--python={}", path.display());
+        let output = run(&["run", &python, &allowed, "-c", &source]);
+        if name == "3.12" {
+            assert!(text(&output.stderr).contains("it imports no sockets"), "{output:?}");
+            continue;
+        }
+        assert_eq!(text(&output.stdout), "'there'\n", "{output:?}");
+        let output = run(&["run", &python, "-c", &source]);
+        assert!(text(&output.stderr).contains("PermissionError"), "{output:?}");
+        // A job can't grant itself anything.
+        for field in ["network", "allow_connect"] {
+            let line = json!({ "code": source, field: [format!("127.0.0.1:{port}")] });
+            let output = run_with_stdin(&["batch", "-", &python], &format!("{line}\n"));
+            assert!(text(&output.stdout).contains(field), "{output:?}");
+            assert!(!text(&output.stdout).contains("'there'"), "{output:?}");
+        }
+        let line = format!("{}\n", json!({ "code": source }));
+        let output = run_with_stdin(&["batch", "-", &python, &allowed], &line);
+        assert!(text(&output.stdout).contains("'there'"), "{output:?}");
+    }
+    for (arguments, expected) in [
+        (&[&*allowed][..], "`default`: it imports no sockets of WASIX"),
+        (&[&allowed, "--isolation=process"], "leave out `--allow-connect`"),
+        (&["--allow-connect=*:80"], "is no destination"),
+        (&["--allow-connect=localhost:80"], "list the address, as in `127.0.0.1:8080`"),
+    ] {
+        let output = run(&[&["run", "-c", "1"], arguments].concat());
+        assert!(!output.status.success(), "{output:?}");
+        assert!(text(&output.stderr).contains(expected), "{output:?}");
     }
 }

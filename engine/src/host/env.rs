@@ -40,7 +40,8 @@ pub(crate) struct RunEffects {
     pub(crate) files: Vec<ChangedFile>,
     pub(crate) host_calls: u64,
     pub(crate) file_growth_bytes: u64,
-    /// File limits that refused an operation of the run.
+    pub(crate) network_bytes: u64,
+    /// Limits on files and the network that refused an operation of the run.
     pub(crate) refusals: Vec<LimitHit>,
 }
 

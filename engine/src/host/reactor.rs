@@ -10,6 +10,7 @@ use super::GuestHost;
 use super::door;
 use super::env::{GuestEnv, RunEffects, RunSetup};
 use super::layout::{put_beside, put_input, put_mount, put_workdir};
+use super::network::RunNetwork;
 use super::wasi::{HostState, RunStreams, Wasi, binding, signal};
 use crate::build::module::imports::{self, HOST, HOST_CALL, WASI};
 use crate::build::module::shape::Shape;
@@ -19,6 +20,7 @@ use crate::files::changes::changes;
 use crate::files::quota::FileQuota;
 use crate::files::tree::Tree;
 use crate::places::{BESIDE_FOLDER, SCRIPT_FOLDER};
+use crate::run::network::Network;
 use crate::run::outcome::{SandboxFailure, Verdict};
 
 /// Serves one guest from memory.
@@ -61,11 +63,15 @@ impl GuestHost for ReactorHost {
     fn begin_run(&mut self, setup: RunSetup<'_>) -> Result<(), Box<Verdict>> {
         let RunSetup { program, limits, transcript } = setup;
         let mut wasi = self.wasi.lock();
+        // What comes from a network can't be had again.
+        let is_open = program.deterministic.is_none() && program.replays.is_none();
+        let network = if is_open { program.network.clone() } else { Network::default() };
         wasi.begin_run(RunStreams {
             transcript,
             stdin: program.stdin.clone(),
             stops_at_output_limit: limits.stop_at_output_limit,
             most_calls: limits.host_calls,
+            network: RunNetwork::new(network, limits.network_bytes),
         });
         let (workspace, now) = (wasi.workspace, wasi.clock.timestamp());
         let tree = &mut wasi.tree;
@@ -118,7 +124,8 @@ impl GuestHost for ReactorHost {
     fn end_run(&mut self, commits: bool) -> RunEffects {
         let mut wasi = self.wasi.lock();
         let (calls, workspace) = (wasi.calls(), wasi.workspace);
-        let refusals = wasi.tree.refusals().all().collect();
+        let network = wasi.end_network();
+        let refusals = wasi.tree.refusals().all().chain(network.refusal()).collect();
         let file_growth_bytes = wasi.tree.peak_bytes().saturating_sub(self.given.file_bytes());
         let files = if commits {
             changes(&self.given, &wasi.tree, workspace)
@@ -129,7 +136,13 @@ impl GuestHost for ReactorHost {
         // Earlier trees would keep deleted files in memory.
         self.before = wasi.tree.clone();
         self.given = wasi.tree.clone();
-        RunEffects { files, host_calls: calls, file_growth_bytes, refusals }
+        RunEffects {
+            files,
+            host_calls: calls,
+            file_growth_bytes,
+            network_bytes: network.used_bytes(),
+            refusals,
+        }
     }
 
     fn state(&self) -> Option<HostState> {

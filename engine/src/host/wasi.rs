@@ -1,7 +1,7 @@
 //! WASI preview 1 and WASIX, as far as Python builds import them: plain functions over plain data.
 //!
-//! Nothing here knows wasmer, blocks, or touches the machine, except for mounted folders and the
-//! system's random source. Each function checks its pointers and lengths, returns an error number
+//! Nothing here knows wasmer, blocks, or touches the machine, except for mounted folders, the
+//! system's random source, and the connections that a job was granted. Each function checks its pointers and lengths, returns an error number
 //! for any invalid argument, and never panics; `fuzz.rs` tests that.
 
 use std::hash::{BuildHasher, RandomState};
@@ -12,6 +12,8 @@ use crate::errno::Errno;
 use crate::files::device::Device;
 use crate::files::tree::{NodeId, Tree};
 use crate::host::layout::Layout;
+use crate::host::network::RunNetwork;
+use crate::host::network::watch::Want;
 use crate::places::MATPLOTLIB_DATA_PATH;
 use crate::run::program::Deterministic;
 use crate::run::transcript::Transcript;
@@ -31,6 +33,7 @@ mod fd;
 pub(crate) mod futex;
 #[cfg(test)]
 mod fuzz;
+mod inet;
 mod path;
 pub(crate) mod pipe;
 pub(crate) mod poll;
@@ -101,6 +104,11 @@ pub(crate) struct Wasi {
     calls: u64,
     most_calls: u64,
     exceeded: Option<ExceededLimit>,
+    pub(crate) network: RunNetwork,
+    /// What the function that was called last has to wait for.
+    want: Option<Want>,
+    /// A wait was ended by an interrupt, so nothing waits again.
+    pub(crate) is_asked: bool,
 }
 
 /// The state of a guest's host that lasts from run to run, as plain data.
@@ -153,6 +161,7 @@ pub(crate) struct RunStreams {
     pub(crate) stdin: Vec<u8>,
     pub(crate) stops_at_output_limit: bool,
     pub(crate) most_calls: u64,
+    pub(crate) network: RunNetwork,
 }
 
 impl Wasi {
@@ -173,6 +182,9 @@ impl Wasi {
             calls: 0,
             most_calls: u64::MAX,
             exceeded: None,
+            network: RunNetwork::default(),
+            want: None,
+            is_asked: false,
         }
     }
 
@@ -210,6 +222,21 @@ impl Wasi {
         self.most_calls = streams.most_calls;
         self.calls = 0;
         self.exceeded = None;
+        self.network = match self.clock {
+            Clock::Real { .. } => streams.network,
+            Clock::Virtual { .. } => RunNetwork::default(),
+        };
+    }
+
+    /// Ends the connections of the run, and returns what it used of the network.
+    pub(crate) fn end_network(&mut self) -> RunNetwork {
+        self.open.lose_sockets();
+        std::mem::take(&mut self.network)
+    }
+
+    /// Takes what the last function has to wait for, if it has failed for that.
+    pub(crate) fn take_want(&mut self) -> Option<Want> {
+        self.want.take()
     }
 
     /// Restores the files of an earlier state. Drops files that were open without a name then and

@@ -78,6 +78,7 @@ impl Engine {
                 ("images, resets, sessions and forks", images),
                 ("interrupts that keep a session", interrupts),
                 ("threads", threads),
+                ("connections, if allowed", self.lacks_connections().map(str::to_owned)),
             ],
         })
     }

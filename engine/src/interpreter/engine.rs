@@ -192,6 +192,19 @@ impl Engine {
         self.inner.host == HostKind::Own
     }
 
+    /// Returns why programs can't open connections, whatever they are granted; `None` if they can.
+    pub fn lacks_connections(&self) -> Option<&'static str> {
+        let has = |name: &str| {
+            let mut imported = self.module().module().imports();
+            imported.any(|import| import.module() == imports::WASIX && import.name() == name)
+        };
+        match self.inner.host {
+            HostKind::Own | HostKind::Auto if has("sock_open") && has("sock_connect") => None,
+            HostKind::Own | HostKind::Auto => Some("it imports no sockets of WASIX"),
+            HostKind::Wasix => Some("the host `wasix` has no network"),
+        }
+    }
+
     /// Returns the files that guests without packages begin with.
     pub(super) fn plain_layout(&self) -> &Layout {
         &self.inner.layout

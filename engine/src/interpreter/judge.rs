@@ -72,6 +72,7 @@ pub(super) fn hit(limit: LimitKind, limits: &Limits, used: u64) -> LimitHit {
         LimitKind::FileCount => limits.file_count,
         LimitKind::OpenFiles => limits.open_files,
         LimitKind::Threads => limits.threads as u64,
+        LimitKind::NetworkBytes => limits.network_bytes,
         LimitKind::HostCalls => limits.host_calls,
         LimitKind::FunctionCalls => limits.function_calls,
         LimitKind::FunctionsInFlight => limits.functions_in_flight as u64,

@@ -253,6 +253,8 @@ pub struct Usage {
     /// The largest growth of its files in bytes, beyond those that it began with. Files that were
     /// deleted before the end count.
     pub file_growth_bytes: u64,
+    /// Bytes that it sent and received over connections.
+    pub network_bytes: u64,
 }
 
 /// The state of the interpreter after a run. There is no third state: what isn't usable is lost.

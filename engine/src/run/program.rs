@@ -9,6 +9,7 @@ use crate::files::mount::Mount;
 use crate::files::path::{InvalidPath, check_path};
 use crate::places::{BESIDE_FOLDER, SCRIPT_FOLDER, SITE, WORKSPACE};
 use crate::run::functions::{HostFunctions, Recording};
+use crate::run::network::Network;
 use crate::run::value::Variables;
 pub use entry::{Call, Entry, Script};
 pub use error::{InvalidMountPath, InvalidProgram};
@@ -59,6 +60,9 @@ pub struct Program {
     /// Makes the clock and random numbers the same at every run. An interpreter keeps those that it
     /// began with, so in a session the first job decides.
     pub deterministic: Option<Deterministic>,
+    /// What it may connect to over TCP, if its build has sockets. A deterministic run, and one whose
+    /// calls are answered from a recording, reaches nothing.
+    pub network: Network,
     /// Functions of the host that the program can call.
     pub functions: HostFunctions,
     /// Whether its outcome includes a recording of its calls.

@@ -117,7 +117,7 @@ pub(crate) const JUDGED: &[Judged] = &[
     served(
         WASI,
         &["sock_recv", "sock_send", "sock_shutdown"],
-        "between the two sockets of `sock_pair`",
+        "between the two sockets of `sock_pair`, and over connections",
     ),
     served(HOST, &[HOST_CALL], "requests, replies and host functions"),
     served(
@@ -176,8 +176,13 @@ pub(crate) const JUDGED: &[Judged] = &[
     ),
     served(
         WASIX,
+        &["resolve", "sock_connect", "sock_open"],
+        "TCP to what the job was granted; everything else fails with `EACCES`",
+    ),
+    served(
+        WASIX,
         &["sock_addr_local", "sock_addr_peer"],
-        "no address, as two connected sockets have",
+        "of a connection the peer's, but not the machine's own; no address, as two connected sockets have",
     ),
     served(
         WASIX,
@@ -188,7 +193,7 @@ pub(crate) const JUDGED: &[Judged] = &[
             "sock_set_opt_flag",
             "sock_set_opt_size",
         ],
-        "of connected sockets; setting an option has no effect",
+        "of connected sockets; setting an option has no effect, but for `TCP_NODELAY`",
     ),
     served(WASIX, &["sock_pair"], "two connected sockets for streams, in memory"),
     served(WASIX, &["sock_recv_from"], "as `sock_recv`"),
@@ -208,12 +213,11 @@ pub(crate) const JUDGED: &[Judged] = &[
         "a guest is one process",
     ),
     refused(WASIX, &["proc_join"], Errno::Child, "a guest has no children"),
-    refused(WASIX, &["resolve", "sock_open"], Errno::Access, "no network"),
     refused(
         WASIX,
-        &["sock_accept_v2", "sock_bind", "sock_connect", "sock_listen", "sock_send_to"],
+        &["sock_accept_v2", "sock_bind", "sock_listen", "sock_send_to"],
         Errno::NotSupported,
-        "no network, and connected sockets stay connected",
+        "nothing listens, and connected sockets stay connected",
     ),
     refused(WASIX, &["sock_send_file"], Errno::NotSupported, "Python sends the bytes itself"),
     refused(

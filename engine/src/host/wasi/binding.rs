@@ -13,6 +13,7 @@ use super::signal::{self, Effect};
 use crate::build::module::imports::{self, Judgement, WASIX};
 use crate::errno::Errno;
 use crate::host::env::{GuestEnv, GuestExit, ThreadExit, unwind};
+use crate::host::network::watch::Watch;
 use crate::interrupt::futex::MAIN;
 use crate::interrupt::gate::{Stopped, Woken};
 use crate::memory::tunables::Expected;
@@ -154,11 +155,14 @@ served {
     proc_raise_interval(signal: u32, interval: u64, repeats: u32);
     proc_signals_get(out: u32);
     proc_signals_sizes_get(out: u32);
+    resolve(host: u32, len: u32, port: u32, addresses: u32, count: u32, out: u32);
     sock_addr_local(fd: u32, out: u32);
     sock_addr_peer(fd: u32, out: u32);
+    sock_connect(fd: u32, address: u32);
     sock_get_opt_flag(fd: u32, option: u32, out: u32);
     sock_get_opt_size(fd: u32, option: u32, out: u32);
     sock_get_opt_time(fd: u32, option: u32, out: u32);
+    sock_open(family: u32, kind: u32, protocol: u32, out: u32);
     sock_pair(family: u32, kind: u32, protocol: u32, first: u32, second: u32);
     sock_recv_from(fd: u32, buffers: u32, count: u32, flags: u32, out: u32, out_flags: u32, out_address: u32);
     sock_set_opt_flag(fd: u32, option: u32, value: u32);
@@ -175,12 +179,9 @@ refused {
     proc_fork(copies: u32, out: u32);
     proc_join(process: u32, flags: u32, out: u32);
     proc_spawn2(name: u32, name_len: u32, arguments: u32, arguments_len: u32, environment: u32, environment_len: u32, operations: u32, count: u32, signals: u32, signal_count: u32, searches: u32, path: u32, len: u32, out: u32);
-    resolve(host: u32, len: u32, port: u32, addresses: u32, count: u32, out: u32);
     sock_accept_v2(fd: u32, flags: u32, out: u32, out_address: u32);
     sock_bind(fd: u32, address: u32);
-    sock_connect(fd: u32, address: u32);
     sock_listen(fd: u32, backlog: u32);
-    sock_open(family: u32, kind: u32, protocol: u32, out: u32);
     sock_send_file(fd: u32, from: u32, offset: u64, size: u64, out: u32);
     sock_send_to(fd: u32, buffers: u32, count: u32, flags: u32, address: u32, out: u32);
     sock_set_opt_time(fd: u32, option: u32, time: u32);
@@ -196,8 +197,9 @@ fn refuse(name: &str) -> Result<(), Errno> {
     }
 }
 
-/// Runs one function and answers the guest with its error number. If it would have to wait, and the
-/// guest has other threads, waits until one of them has changed something, and runs it again.
+/// Runs one function and answers the guest with its error number. If it would have to wait for a
+/// network, waits for that, and runs it again; if for another thread, and the guest has some, waits
+/// until one of them has changed something, and runs it again.
 pub(in crate::host) fn serve(
     context: &FunctionEnvMut<'_, GuestEnv>,
     work: impl Fn(&mut Wasi, GuestBytes<'_>) -> Result<(), Errno>,
@@ -205,20 +207,26 @@ pub(in crate::host) fn serve(
     let env = context.data();
     let served = env.gate.host(|| {
         let Some(memory) = &env.memory else { return Err(Errno::Fault) };
-        let mut is_counted = false;
+        let (mut is_counted, mut is_asked) = (false, false);
         loop {
-            let (result, seen) = {
+            let (result, seen, want) = {
                 let mut wasi = env.wasi.lock();
                 if !std::mem::replace(&mut is_counted, true) {
                     wasi.count_call();
                 }
                 let before = wasi.changes();
+                wasi.is_asked = is_asked;
                 let result = work(&mut wasi, GuestBytes(memory));
+                let want = wasi.take_want();
                 if let Some(exceeded) = wasi.take_exceeded() {
                     env.control.request_stop(exceeded);
                 }
-                (result, env.note_changes(before, wasi.changes()))
+                (result, env.note_changes(before, wasi.changes()), want)
             };
+            if let Some(want) = want {
+                is_asked = want.wait(&env.gate)? == Woken::Asked;
+                continue;
+            }
             let has_changed = || env.changes() != seen;
             if result != Err(Errno::Deadlock) || !env.gate.wait_for_change(has_changed) {
                 return result;
@@ -252,16 +260,22 @@ fn poll_oneoff(
         let guest = GuestBytes(memory);
         env.count_call();
         let is_alone = env.gate.gate().others() == 0;
-        let (mut poll, mut seen) = {
+        let (mut poll, mut wants, mut seen) = {
             let mut wasi = env.wasi.lock();
-            (wasi.poll_begin(guest, subscriptions, count, is_alone)?, env.changes())
+            let poll = wasi.poll_begin(guest, subscriptions, count, is_alone)?;
+            let wants = wasi.poll_wants(&poll);
+            (poll, wants, env.changes())
         };
-        while poll.wait.is_none_or(|wait| !wait.is_zero())
-            && env.gate.wait(poll.wait, || env.changes() != seen) == Woken::Ready
-        {
+        while poll.wait.is_none_or(|wait| !wait.is_zero()) {
+            let watch = Watch::begin(env.gate.gate(), &wants)?;
+            let has_changed = || env.changes() != seen || watch.is_ready();
+            if env.gate.wait(poll.wait, has_changed) != Woken::Ready {
+                break;
+            }
             let mut wasi = env.wasi.lock();
             seen = env.changes();
             wasi.poll_again(&mut poll);
+            wants = wasi.poll_wants(&poll);
         }
         env.wasi.lock().poll_end(guest, &poll, events, out_count)
     });

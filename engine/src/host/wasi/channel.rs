@@ -4,11 +4,14 @@
 //! `Deadlock`. While a guest has other threads, the binding waits until one of them has changed
 //! something, and calls again; one that waits for itself would wait forever.
 
+use mio::Interest;
+
 use super::Wasi;
 use super::bytes::{Buffer, GuestBytes};
 use super::descriptors::{Channel, Open};
 use super::pipe::WHOLE_BYTES;
 use crate::errno::Errno;
+use crate::host::network::socket::{NetSocket, errno_of};
 
 /// What a poll for a descriptor finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -104,7 +107,11 @@ impl Wasi {
     /// Returns what a poll for a descriptor finds. All but pipes and sockets are always ready.
     pub(super) fn readiness(&self, fd: u32, to_write: bool) -> Result<Readiness, Errno> {
         let ready = Readiness { is_ready: true, ..Readiness::default() };
-        let Open::Channel(channel) = self.open.get(fd)? else { return Ok(ready) };
+        let channel = match self.open.get(fd)? {
+            Open::Channel(channel) => channel,
+            Open::Network(socket) => return readiness_of(socket, to_write),
+            _ => return Ok(ready),
+        };
         let hung_up = Readiness { is_hung_up: true, ..ready };
         let pipes = &self.open.pipes;
         let found = match (to_write, channel.receives, channel.sends) {
@@ -132,4 +139,16 @@ impl Wasi {
 
 fn would_wait(channel: Channel) -> Errno {
     if channel.is_nonblocking { Errno::Again } else { Errno::Deadlock }
+}
+
+/// Returns what a poll for a socket finds.
+fn readiness_of(socket: &NetSocket, to_write: bool) -> Result<Readiness, Errno> {
+    // Without a connection every call fails at once.
+    let Some(connection) = socket.connection() else {
+        return Ok(Readiness { is_ready: true, bytes: 0, is_hung_up: true });
+    };
+    let interest = if to_write { Interest::WRITABLE } else { Interest::READABLE };
+    let found = connection.look(interest).map_err(|error| errno_of(&error))?;
+    let bytes = u64::from(found.is_ready && !found.is_hung_up);
+    Ok(Readiness { is_ready: found.is_ready, bytes, is_hung_up: found.is_hung_up })
 }

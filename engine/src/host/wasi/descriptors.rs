@@ -14,6 +14,7 @@ use crate::files::device::Device;
 use crate::files::mount::Mount;
 use crate::files::resolve::{Base, HostPlace};
 use crate::files::tree::NodeId;
+use crate::host::network::socket::NetSocket;
 
 pub(crate) mod saved;
 
@@ -23,11 +24,28 @@ pub(crate) enum Open {
     Stdin,
     Stdout,
     Stderr,
-    File { node: NodeId, offset: u64, access: Access },
-    Folder { base: Base, listing: Option<Arc<Vec<Entry>>>, preopened_as: Option<&'static str> },
-    HostFile { file: Arc<File>, offset: u64 },
-    Device { node: NodeId, device: Device, access: Access },
+    File {
+        node: NodeId,
+        offset: u64,
+        access: Access,
+    },
+    Folder {
+        base: Base,
+        listing: Option<Arc<Vec<Entry>>>,
+        preopened_as: Option<&'static str>,
+    },
+    HostFile {
+        file: Arc<File>,
+        offset: u64,
+    },
+    Device {
+        node: NodeId,
+        device: Device,
+        access: Access,
+    },
     Channel(Channel),
+    /// A socket of a network.
+    Network(NetSocket),
 }
 
 /// The operations that an open file allows.
@@ -278,6 +296,22 @@ impl Descriptors {
         let sends = writing.then(|| channel.sends.take()).flatten();
         self.close_ends(receives, sends);
         Ok(())
+    }
+
+    /// Returns the number of sockets of a network that aren't lost.
+    pub(crate) fn sockets(&self) -> usize {
+        let is_one = |open: &Open| matches!(open, Open::Network(socket) if !socket.is_lost());
+        self.opens.iter().flatten().filter(|shared| is_one(&shared.open)).count()
+    }
+
+    /// Ends every connection. Their descriptors stay open, so that their numbers don't come to name
+    /// something else behind the guest's back.
+    pub(crate) fn lose_sockets(&mut self) {
+        for shared in self.opens.iter_mut().flatten() {
+            if let Open::Network(socket) = &mut shared.open {
+                socket.lose();
+            }
+        }
     }
 
     fn close_ends(&mut self, receives: Option<PipeId>, sends: Option<PipeId>) {

@@ -86,6 +86,7 @@ impl Wasi {
                 access.append = flags & APPEND != 0;
             }
             Open::Channel(channel) => channel.is_nonblocking = flags & stat::NONBLOCKING != 0,
+            Open::Network(socket) => socket.is_nonblocking = flags & stat::NONBLOCKING != 0,
             // Nothing else ever blocks, so the other flags have no effect.
             _ => {}
         }
@@ -111,6 +112,7 @@ impl Wasi {
             }
             Open::HostFile { file, .. } => Filestat::host(&mount::stat_file(file)?),
             Open::Channel(channel) => Filestat::channel(fd, *channel),
+            Open::Network(_) => Filestat::socket(fd),
         };
         guest.write(out, &filestat.encode())
     }
@@ -138,7 +140,7 @@ impl Wasi {
             | Open::Device { node, .. }
             | Open::Folder { base: Base::Node(node), .. } => *node,
             Open::HostFile { .. } | Open::Folder { .. } => return Err(Errno::ReadOnly),
-            Open::Stdin | Open::Stdout | Open::Stderr | Open::Channel(_) => {
+            Open::Stdin | Open::Stdout | Open::Stderr | Open::Channel(_) | Open::Network(_) => {
                 return Err(Errno::Invalid);
             }
         };
@@ -163,6 +165,7 @@ impl Wasi {
                 self.read_device(guest, device, access, &buffers)?
             }
             Open::Channel(channel) => self.receive(guest, *channel, &buffers, false)?,
+            Open::Network(_) => self.receive_from_network(guest, fd, &buffers, 0)?,
             Open::File { offset, .. } | Open::HostFile { offset, .. } => {
                 let offset = *offset;
                 self.read_at(guest, fd, &buffers, offset)?
@@ -209,6 +212,7 @@ impl Wasi {
             Open::Stdin => return Err(Errno::BadDescriptor),
             Open::Device { access, .. } => write_device(guest, *access, &buffers)?,
             Open::Channel(channel) => self.send(guest, *channel, &buffers)?,
+            Open::Network(_) => self.send_to_network(guest, fd, &buffers)?,
             Open::File { .. } | Open::Folder { .. } | Open::HostFile { .. } => {
                 let (node, offset, access) = self.file(fd, Access::WRITE)?;
                 let start = if access.append { self.tree.node(node)?.len() } else { offset };
@@ -313,7 +317,7 @@ impl Wasi {
             Open::HostFile { file, offset } => (*offset, mount::stat_file(file)?.len),
             // Every seek on a device ends at 0, as on Linux.
             Open::Device { .. } => return guest.write_u64(out, 0),
-            Open::Stdin | Open::Stdout | Open::Stderr | Open::Channel(_) => {
+            Open::Stdin | Open::Stdout | Open::Stderr | Open::Channel(_) | Open::Network(_) => {
                 return Err(Errno::NotSeekable);
             }
             Open::Folder { .. } => return Err(Errno::IsFolder),
@@ -353,7 +357,9 @@ impl Wasi {
             Open::Folder { .. } => Err(Errno::IsFolder),
             Open::HostFile { .. } => Err(Errno::BadDescriptor),
             Open::Device { .. } => Err(Errno::Invalid),
-            Open::Stdin | Open::Stdout | Open::Stderr | Open::Channel(_) => Err(Errno::NotSeekable),
+            Open::Stdin | Open::Stdout | Open::Stderr | Open::Channel(_) | Open::Network(_) => {
+                Err(Errno::NotSeekable)
+            }
         }
     }
 

@@ -22,10 +22,12 @@ use crate::host::door::Door;
 use crate::host::env::GuestEnv;
 use crate::host::layout::Layout;
 use crate::host::layout::put_mount;
+use crate::host::network::RunNetwork;
 use crate::host::reactor::ReactorHost;
 use crate::interrupt::gate::{Gate, Passage};
 use crate::limits::Limits;
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
+use crate::run::network::Destination;
 use crate::run::program::Deterministic;
 use crate::run::transcript::Transcript;
 
@@ -108,6 +110,7 @@ impl Numbers {
             "count" | "how" | "flags" | "look" | "whence" | "id" | "kind" | "option" => {
                 u64::from(self.below(16))
             }
+            "family" | "protocol" => u64::from(self.below(8)),
             "offset" | "size" | "delta" | "cookie" => 1 << self.below(24),
             "out" | "at" | "buffer" | "reader" | "writer" | "first" | "second" | "out_len"
             | "timeout" => u64::from(self.below(MEMORY_BYTES as u32)),
@@ -148,7 +151,11 @@ fn wasi() -> Wasi {
         stdin: b"input".to_vec(),
         stops_at_output_limit: false,
         most_calls: u64::MAX,
+        network: RunNetwork::default(),
     });
+    // So that sockets can be opened. No argument below is this address.
+    let granted: Destination = "127.0.0.1:1".parse().unwrap();
+    wasi.network = RunNetwork::new([granted].into_iter().collect(), 1 << 20);
     wasi
 }
 

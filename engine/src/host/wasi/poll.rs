@@ -1,12 +1,13 @@
 //! `poll_oneoff`, which is how a guest sleeps.
 //!
-//! Standard streams and in-memory files are always ready; pipes and sockets change only by the
-//! guest's own doing. So only clocks need a wait, unless the guest has other threads: then the
-//! caller looks again whenever a pipe has changed. The caller does the waiting, which ends early
-//! when the run is interrupted.
+//! Standard streams and in-memory files are always ready; pipes and sockets in memory change only by
+//! the guest's own doing. So only clocks and connections need a wait, unless the guest has other
+//! threads: then the caller looks again whenever a pipe has changed. The caller does the waiting,
+//! which ends early when the run is interrupted.
 //!
 //! Layouts: WASI preview 1, `subscription` (48 bytes) and `event` (32 bytes).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Wasi;
@@ -14,6 +15,7 @@ use super::bytes::GuestBytes;
 use super::channel::Readiness;
 use super::clock::Clock;
 use crate::errno::Errno;
+use crate::host::network::watch::Want;
 
 const SUBSCRIPTION_BYTES: u32 = 48;
 const EVENT_BYTES: u32 = 32;
@@ -61,7 +63,8 @@ impl Wasi {
             });
         }
         let after = soonest(&read);
-        if after.is_none() && is_alone {
+        let has_connection = || !self.awaited(&read).is_empty();
+        if after.is_none() && is_alone && !has_connection() {
             // Without a clock and anything ready, it would wait for itself.
             return Err(Errno::Deadlock);
         }
@@ -70,7 +73,32 @@ impl Wasi {
         Ok(Poll { subscriptions: read, after, begun, wait })
     }
 
-    /// Looks at the descriptors again, after another thread has changed something.
+    /// Returns the connections that the guest polls for.
+    pub(crate) fn poll_wants(&self, poll: &Poll) -> Vec<Want> {
+        self.awaited(&poll.subscriptions)
+    }
+
+    fn awaited(&self, subscriptions: &[Subscription]) -> Vec<Want> {
+        let open = subscriptions.iter().filter(|one| one.happens_in.is_none());
+        let want = |one: &Subscription| {
+            let fd = u32::from_le_bytes(field(one.descriptor.as_ref()?, 16));
+            match one.kind {
+                EVENT_READ => self.poll_want(fd, false),
+                EVENT_WRITE => self.poll_want(fd, true),
+                _ => None,
+            }
+        };
+        // A socket that is polled for twice is awaited once.
+        let mut seen = BTreeSet::new();
+        open.filter(|one| {
+            let fd = one.descriptor.as_ref().map(|raw| field::<4>(raw, 16));
+            seen.insert((one.kind, fd))
+        })
+        .filter_map(want)
+        .collect()
+    }
+
+    /// Looks at the descriptors again, after a connection or another thread has changed something.
     pub(crate) fn poll_again(&mut self, poll: &mut Poll) {
         for one in &mut poll.subscriptions {
             if let Some(raw) = one.descriptor {

@@ -1,4 +1,5 @@
-//! The socket functions: two connected sockets in memory, and no network.
+//! The socket functions: for two connected sockets in memory, and on to `inet.rs` for those of a
+//! network.
 #![expect(clippy::too_many_arguments, reason = "the signatures are WASI's and WASIX's")]
 
 use super::Wasi;
@@ -8,19 +9,27 @@ use super::pipe::PIPE_BYTES;
 use crate::errno::Errno;
 
 /// The type of a socket for a stream of bytes.
-const STREAM: u32 = 1;
+pub(super) const STREAM: u32 = 1;
 
-const PEEK: u32 = 1;
+/// Flags of receiving: leaves the bytes where they are.
+pub(super) const PEEK: u32 = 1;
+/// Fails rather than waits.
+pub(super) const DONT_WAIT: u32 = 8;
 
 const SHUT_READING: u32 = 1;
 const SHUT_WRITING: u32 = 2;
 
-/// The address family of a socket without an address in a network.
-const UNIX: u8 = 3;
 /// The length of an address: family, padding, port and 16 bytes.
-const ADDRESS_BYTES: usize = 20;
+pub(super) const ADDRESS_BYTES: usize = 20;
+/// The address of a socket that has none in a network: the family for local sockets.
+const UNNAMED: [u8; ADDRESS_BYTES] = {
+    let mut address = [0; ADDRESS_BYTES];
+    address[0] = 3;
+    address
+};
 
 // Options of sockets.
+const NO_DELAY: u32 = 3;
 const LAST_ERROR: u32 = 11;
 const RECEIVE_BYTES: u32 = 15;
 const SEND_BYTES: u32 = 16;
@@ -35,7 +44,7 @@ impl Wasi {
         _flags: u32,
         _out: u32,
     ) -> Result<(), Errno> {
-        self.socket(fd)?;
+        self.any_socket(fd)?;
         Err(Errno::NotSupported)
     }
 
@@ -68,10 +77,13 @@ impl Wasi {
         out: u32,
         out_flags: u32,
     ) -> Result<(), Errno> {
-        let socket = self.socket(fd)?;
+        let socket = self.any_socket(fd)?;
         let buffers = guest.buffers(buffers, count)?;
         guest.write(out_flags, &[0; 2])?;
-        let read = self.receive(guest, socket, &buffers, flags & PEEK != 0)?;
+        let read = match socket {
+            Some(socket) => self.receive(guest, socket, &buffers, flags & PEEK != 0)?,
+            None => self.receive_from_network(guest, fd, &buffers, flags)?,
+        };
         guest.write_u32(out, read)
     }
 
@@ -99,9 +111,12 @@ impl Wasi {
         _flags: u32,
         out: u32,
     ) -> Result<(), Errno> {
-        let socket = self.socket(fd)?;
+        let socket = self.any_socket(fd)?;
         let buffers = guest.buffers(buffers, count)?;
-        let written = self.send(guest, socket, &buffers)?;
+        let written = match socket {
+            Some(socket) => self.send(guest, socket, &buffers)?,
+            None => self.send_to_network(guest, fd, &buffers)?,
+        };
         guest.write_u32(out, written)
     }
 
@@ -111,11 +126,15 @@ impl Wasi {
         fd: u32,
         how: u32,
     ) -> Result<(), Errno> {
-        self.socket(fd)?;
+        let socket = self.any_socket(fd)?;
         if how == 0 || how & !(SHUT_READING | SHUT_WRITING) != 0 {
             return Err(Errno::Invalid);
         }
-        self.open.shut_down(fd, how & SHUT_READING != 0, how & SHUT_WRITING != 0)
+        let (reading, writing) = (how & SHUT_READING != 0, how & SHUT_WRITING != 0);
+        match socket {
+            Some(_) => self.open.shut_down(fd, reading, writing),
+            None => self.connection(fd)?.shut_down(reading, writing),
+        }
     }
 
     pub(crate) fn sock_addr_local(
@@ -124,10 +143,10 @@ impl Wasi {
         fd: u32,
         out: u32,
     ) -> Result<(), Errno> {
-        self.socket(fd)?;
-        let mut address = [0; ADDRESS_BYTES];
-        address[0] = UNIX;
-        guest.write(out, &address)
+        match self.any_socket(fd)? {
+            Some(_) => guest.write(out, &UNNAMED),
+            None => self.local_address(guest, fd, out),
+        }
     }
 
     pub(crate) fn sock_addr_peer(
@@ -136,29 +155,36 @@ impl Wasi {
         fd: u32,
         out: u32,
     ) -> Result<(), Errno> {
-        self.sock_addr_local(guest, fd, out)
+        match self.any_socket(fd)? {
+            Some(_) => guest.write(out, &UNNAMED),
+            None => self.peer_address(guest, fd, out),
+        }
     }
 
     pub(crate) fn sock_get_opt_flag(
         &mut self,
         guest: GuestBytes<'_>,
         fd: u32,
-        _option: u32,
+        option: u32,
         out: u32,
     ) -> Result<(), Errno> {
-        self.socket(fd)?;
-        guest.write(out, &[0])
+        let is_in_network = self.any_socket(fd)?.is_none();
+        let is_set = is_in_network && option == NO_DELAY && self.sends_at_once(fd);
+        guest.write(out, &[u8::from(is_set)])
     }
 
-    /// Accepts a flag, which has no effect: all of them concern a network.
+    /// Sets whether a connection sends without delay. Accepts other flags, which have no effect.
     pub(crate) fn sock_set_opt_flag(
         &mut self,
         _guest: GuestBytes<'_>,
         fd: u32,
-        _option: u32,
-        _value: u32,
+        option: u32,
+        value: u32,
     ) -> Result<(), Errno> {
-        self.socket(fd).map(drop)
+        match self.any_socket(fd)? {
+            None if option == NO_DELAY => self.send_at_once(fd, value != 0),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn sock_get_opt_size(
@@ -168,8 +194,9 @@ impl Wasi {
         option: u32,
         out: u32,
     ) -> Result<(), Errno> {
-        self.socket(fd)?;
+        let is_in_network = self.any_socket(fd)?.is_none();
         let size = match option {
+            LAST_ERROR if is_in_network => self.last_error(fd),
             LAST_ERROR | PROTOCOL => 0,
             RECEIVE_BYTES | SEND_BYTES => PIPE_BYTES as u64,
             _ => return Err(Errno::NoProtocolOption),
@@ -185,7 +212,7 @@ impl Wasi {
         option: u32,
         _size: u64,
     ) -> Result<(), Errno> {
-        self.socket(fd)?;
+        self.any_socket(fd)?;
         match option {
             RECEIVE_BYTES | SEND_BYTES => Ok(()),
             _ => Err(Errno::NoProtocolOption),
@@ -200,13 +227,15 @@ impl Wasi {
         _option: u32,
         out: u32,
     ) -> Result<(), Errno> {
-        self.socket(fd)?;
+        self.any_socket(fd)?;
         guest.write(out, &[0; 16])
     }
 
-    fn socket(&self, fd: u32) -> Result<Channel, Errno> {
+    /// Returns a socket in memory; `None` if it is one of a network.
+    pub(super) fn any_socket(&self, fd: u32) -> Result<Option<Channel>, Errno> {
         match self.open.get(fd)? {
-            Open::Channel(channel) if channel.is_socket => Ok(*channel),
+            Open::Channel(channel) if channel.is_socket => Ok(Some(*channel)),
+            Open::Network(_) => Ok(None),
             _ => Err(Errno::NotSocket),
         }
     }

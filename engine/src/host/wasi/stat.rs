@@ -52,6 +52,10 @@ impl Filestat {
         Self { inode: u64::from(fd), kind: kind_of(channel), links: 1, ..Self::default() }
     }
 
+    pub(super) fn socket(fd: u32) -> Self {
+        Self { inode: u64::from(fd), kind: SOCKET, links: 1, ..Self::default() }
+    }
+
     pub(super) fn node(tree: &Tree, id: NodeId) -> Result<Self, Errno> {
         let node = tree.node(id)?;
         Ok(Self {
@@ -116,6 +120,10 @@ pub(super) fn fdstat(open: &Open) -> [u8; 24] {
             let read = is_socket || channel.receives.is_some();
             let write = is_socket || channel.sends.is_some();
             (kind_of(*channel), flags, rights(Access { read, write, append: false }))
+        }
+        Open::Network(socket) => {
+            let flags = if socket.is_nonblocking { NONBLOCKING as u16 } else { 0 };
+            (SOCKET, flags, EVERY_RIGHT)
         }
     };
     let mut bytes = [0; 24];

@@ -11,6 +11,7 @@ use crate::build::library::{Library, LibraryFile};
 use crate::errno::Errno;
 use crate::files::quota::FileQuota;
 use crate::host::layout::Layout;
+use crate::host::network::RunNetwork;
 use crate::interpreter::image::saved::SavedHost;
 use crate::limits::{LimitKind, Limits};
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
@@ -65,6 +66,7 @@ impl Guest {
             stdin: b"input".to_vec(),
             stops_at_output_limit: false,
             most_calls: u64::MAX,
+            network: RunNetwork::default(),
         });
         self.wasi.tree.begin(FileQuota { bytes: 1 << 20, count: 100, open: 10 }, false);
     }

@@ -20,6 +20,7 @@ pub(super) struct SentLimits {
     file_count: u64,
     open_files: u64,
     threads: usize,
+    network_bytes: u64,
     host_calls: u64,
     function_calls: u64,
     functions_in_flight: usize,

@@ -12,6 +12,7 @@ use super::value::SentValue;
 use crate::files::mount::{FolderIdentity, FolderServer, LentFolder, Mount};
 use crate::limits::Limits;
 use crate::run::functions::{Callee, HostFunctions, Parameter, Recording, Signature};
+use crate::run::network::Network;
 use crate::run::program::{Call, Deterministic, Entry, InputFile, MountedFolder, Program, Script};
 use crate::run::value::{Value, Variables};
 
@@ -120,6 +121,8 @@ impl SentProgram {
             is_read_only,
             keeps_files,
             deterministic,
+            // A process that is confined reaches no network, and its pool refuses to grant one.
+            network: _,
             functions,
             records_calls,
             replays,
@@ -199,6 +202,7 @@ impl SentProgram {
             is_read_only: self.is_read_only,
             keeps_files: self.keeps_files,
             deterministic: self.deterministic,
+            network: Network::default(),
             functions,
             records_calls: self.records_calls,
             replays: self.replays.map(|Text(recording)| Arc::new(recording)),

@@ -14,6 +14,7 @@ use crate::files::changes::{ChangeKind, ChangedFile};
 use crate::files::mount::{FolderAnswer, FolderAsk, FolderServer, Mount};
 use crate::limits::{LimitHit, LimitKind, Limits};
 use crate::run::functions::{Callee, HostCall, HostFunctions, Parameter, Signature};
+use crate::run::network::Network;
 use crate::run::outcome::{
     Exception, MimeBundle, MimeData, Outcome, SandboxFailure, StackFrame, Tampering, Usage, Verdict,
 };
@@ -106,6 +107,8 @@ fn programs_arrive_as_they_were() {
         is_read_only: true,
         keeps_files: true,
         deterministic: Some(Deterministic::new(3)),
+        // Processes have none.
+        network: Network::default(),
         functions: HostFunctions::new([(signature, callee)]).unwrap(),
         records_calls: true,
         replays: Some(Arc::default()),

@@ -1,4 +1,8 @@
-"""Makes uses of the network fail with an `OSError`, as if a cable were unplugged."""
+"""Makes uses of the network fail with an `OSError` that helps, as if a cable were unplugged.
+
+Builds for WASIX have sockets: between two ends in memory, and to what a job was granted. There only
+what is refused says more.
+"""
 
 import errno
 
@@ -7,11 +11,15 @@ NO_NETWORK = (
     " function that fetches it"
 )
 
+NO_GRANT = f"{NO_NETWORK}, or allow it TCP connections to the hosts that it needs (--allow-connect)"
+
 
 def adapt_socket(module):
     """Makes the module `socket` refuse names and connections with our message."""
     if not hasattr(module, "_socket"):
         return  # the program's own module
+    if hasattr(module._socket, "socketpair"):
+        return explain_refusals(module)
 
     def look_up(*args, **kwargs):
         raise module.gaierror(module.EAI_FAIL, NO_NETWORK)
@@ -23,6 +31,30 @@ def adapt_socket(module):
         setattr(module, name, look_up)
         setattr(module._socket, name, look_up)
     module.socket.__init__ = open_socket
+
+
+def explain_refusals(module):
+    """Lets sockets and names fail with our message where the job was granted nothing."""
+    open_socket, look_up = module.socket.__init__, module._socket.getaddrinfo
+
+    def open_or_explain(self, *args, **kwargs):
+        try:
+            open_socket(self, *args, **kwargs)
+        except PermissionError:
+            raise PermissionError(errno.EACCES, NO_GRANT) from None
+
+    def look_up_or_explain(*args, **kwargs):
+        try:
+            return look_up(*args, **kwargs)
+        except module.gaierror:
+            try:
+                module._socket.socket().close()
+            except PermissionError:
+                raise module.gaierror(module.EAI_FAIL, NO_GRANT) from None
+            raise
+
+    module.socket.__init__ = open_or_explain
+    module._socket.getaddrinfo = look_up_or_explain
 
 
 def adapt_urllib(module):

@@ -10,6 +10,7 @@ use super::{Access, Channel, Descriptors, Open, Shared, Slot, host_folder};
 use crate::files::mount::Mount;
 use crate::files::resolve::{Base, HostPlace};
 use crate::files::tree::{NodeId, Tree};
+use crate::host::network::socket::NetSocket;
 use crate::host::wasi::pipe::Pipes;
 
 /// The most descriptors that a saved guest can have; every limit on open files is smaller.
@@ -57,6 +58,10 @@ enum SavedOpen {
     HostFolder {
         mount: u32,
         names: Vec<String>,
+    },
+    /// A socket of a network, whose connection isn't saved.
+    LostSocket {
+        is_nonblocking: bool,
     },
 }
 
@@ -129,6 +134,9 @@ impl Descriptors {
                 SavedOpen::Folder { node: *node }
             }
             Open::Channel(channel) => SavedOpen::Channel(*channel),
+            Open::Network(socket) => {
+                SavedOpen::LostSocket { is_nonblocking: socket.is_nonblocking }
+            }
             Open::File { .. } | Open::Folder { .. } | Open::HostFile { .. } => return None,
         })
     }
@@ -209,6 +217,9 @@ impl Descriptors {
                 channel.receives.map_or(Some(()), |pipe| pipes.revive_reader(pipe))?;
                 channel.sends.map_or(Some(()), |pipe| pipes.revive_writer(pipe))?;
                 Open::Channel(channel)
+            }
+            SavedOpen::LostSocket { is_nonblocking } => {
+                Open::Network(NetSocket::lost(is_nonblocking))
             }
             SavedOpen::HostFile { file, offset } => {
                 Open::HostFile { file: Arc::clone(parts.files.get(file as usize)?), offset }

@@ -9,13 +9,14 @@ use super::*;
 use crate::build::module::imports::{JUDGED, Judgement, WASI, is_allowed};
 use crate::build::module::new_engine;
 use crate::host::GuestHost;
-use crate::host::env::{GuestEnv, GuestExit};
+use crate::host::env::{GuestEnv, GuestExit, unwind};
 use crate::host::reactor::ReactorHost;
 use crate::host::wasi::binding;
 use crate::interrupt::gate::{Gate, InterruptHandle, Passage, Stopped};
 use crate::interrupt::reason::StopReason;
 use crate::memory::tunables::{InstanceMemory, with_memory};
 
+mod network;
 mod refused;
 
 /// A module with its host, as an interpreter has them.
@@ -35,7 +36,19 @@ impl Bound {
     }
 
     pub(super) fn on(engine: Engine) -> Self {
-        let state = HostState::new(&layout(), Some(&Deterministic::new(1)));
+        Self::with(engine, HostState::new(&layout(), Some(&Deterministic::new(1))))
+    }
+
+    /// One whose clock is the machine's, as a guest has it that may have a network.
+    fn in_real_time() -> Self {
+        Self::in_real_time_on(new_engine())
+    }
+
+    pub(super) fn in_real_time_on(engine: Engine) -> Self {
+        Self::with(engine, HostState::new(&layout(), None))
+    }
+
+    fn with(engine: Engine, state: HostState) -> Self {
         let wasi = Arc::new(Mutex::new(Wasi::new(layout().workspace, state)));
         wasi.lock().tree.begin(FileQuota { bytes: 1 << 20, count: 100, open: 100 }, false);
         let mut store = Store::new(engine);
@@ -73,6 +86,7 @@ impl Bound {
             stdin: Vec::new(),
             stops_at_output_limit: false,
             most_calls: u64::MAX,
+            network: RunNetwork::default(),
         });
         transcript
     }

@@ -2,13 +2,17 @@
 //!
 //! The build isn't part of this repository; without it the test is skipped and says so.
 
-use wasmer::Module;
+use std::net::IpAddr;
+
+use wasmer::{Engine, Instance, Module};
 
 use super::bound::Bound;
 use crate::build::module::imports::tests::wasix_build;
 use crate::build::module::new_engine;
 use crate::files::resolve::{Base, Links, Place, resolve};
 use crate::files::tree::{Kind, NodeId};
+use crate::host::network::RunNetwork;
+use crate::run::network::Destination;
 use crate::run::transcript::Stream;
 
 /// Programs, each with what it prints.
@@ -161,29 +165,44 @@ const ENDS: [(&str, u32); 3] = [
     ("import os, signal; signal.signal(15, signal.SIG_DFL); os.kill(0, 15)", 143),
 ];
 
-#[test]
-fn programs_of_a_wasix_build_get_what_the_table_says() {
-    let Some(folder) = wasix_build() else { return };
-    let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
-    let (module, library) = (read("reactor.wasm"), read("python313.zip"));
-    let engine = new_engine();
-    let module = Module::new(&engine, module).unwrap();
-    let start = || {
-        let mut bound = Bound::on(engine.clone());
+/// The build, if it is here.
+struct Build {
+    engine: Engine,
+    module: Module,
+    library: Vec<u8>,
+}
+
+impl Build {
+    fn find() -> Option<Self> {
+        let folder = wasix_build()?;
+        let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
+        let engine = new_engine();
+        let module = Module::new(&engine, read("reactor.wasm")).unwrap();
+        Some(Self { engine, module, library: read("python313.zip") })
+    }
+
+    /// Starts the build on this host.
+    fn start(&self, mut bound: Bound) -> (Bound, Instance) {
         {
             let mut wasi = bound.wasi.lock();
             let lib =
                 resolve(&wasi.tree, Base::Node(NodeId::ROOT), "/usr/local/lib", Links::Follow);
             let Ok(Place::Node(lib)) = lib else { panic!("the library has a folder") };
-            let library = Kind::Fixed(library.clone().into());
+            let library = Kind::Fixed(self.library.clone().into());
             wasi.tree.create_fixed(lib, "python313.zip", library, 0).unwrap();
         }
-        let python = bound.start_module(&module);
+        let python = bound.start_module(&self.module);
         bound.gate.begin();
         let begin = python.exports.get_typed_function::<(), ()>(&bound.store, "_initialize");
         bound.gate.guest(|| begin.unwrap().call(&mut bound.store)).unwrap().unwrap();
         (bound, python)
-    };
+    }
+}
+
+#[test]
+fn programs_of_a_wasix_build_get_what_the_table_says() {
+    let Some(build) = Build::find() else { return };
+    let start = || build.start(Bound::on(build.engine.clone()));
     let (mut bound, python) = start();
     let mut failed = Vec::new();
     for (name, program, expected) in PROGRAMS {
@@ -206,4 +225,40 @@ fn programs_of_a_wasix_build_get_what_the_table_says() {
             "{program}"
         );
     }
+}
+
+/// Names as the tests have them; no resolver is asked.
+fn names(name: &str) -> std::io::Result<Vec<IpAddr>> {
+    let found: &[&str] = match name {
+        "two.test" => &["93.184.216.34", "93.184.216.35"],
+        "six.test" => &["2606:4700::1111"],
+        "inside.test" => &["127.0.0.1", "10.0.0.1", "169.254.169.254"],
+        _ => return Err(std::io::ErrorKind::NotFound.into()),
+    };
+    Ok(found.iter().map(|text| text.parse().unwrap()).collect())
+}
+
+#[test]
+fn a_wasix_build_looks_up_the_names_that_were_granted() {
+    let Some(build) = Build::find() else { return };
+    let (mut bound, python) = build.start(Bound::in_real_time_on(build.engine.clone()));
+    let transcript = bound.begin_run();
+    let granted = ["two.test:80", "six.test:443", "inside.test:80", "absent.test:80"];
+    let granted = granted.iter().map(|text| text.parse::<Destination>().unwrap()).collect();
+    bound.wasi.lock().network = RunNetwork::new(granted, 100).with_resolver(names);
+    let program = "import socket, sys
+for name in ('two.test', 'TWO.test', 'six.test', 'inside.test', 'absent.test', 'other.test'):
+    try: print(sorted({found[4][0] for found in socket.getaddrinfo(name, 80)}))
+    except socket.gaierror: print('unknown')
+# What a name leads to inside isn't reached, whether or not it was asked for.
+for address in ('127.0.0.1', '10.0.0.1', '169.254.169.254'):
+    try: socket.create_connection((address, 80), 1)
+    except PermissionError: print('refused')
+sys.stdout.flush()";
+    assert!(matches!(bound.turn(&python, program), Ok(0)), "{transcript:?}");
+    let printed = String::from_utf8(transcript.text_of(Stream::Stdout)).unwrap();
+    let two = "['93.184.216.34', '93.184.216.35']";
+    let expected =
+        [two, two, "['2606:4700::1111']", "unknown", "unknown", "unknown", "refused", "refused"];
+    assert_eq!(printed.lines().collect::<Vec<_>>(), [&expected[..], &["refused"]].concat());
 }

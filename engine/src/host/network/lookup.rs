@@ -1,0 +1,114 @@
+//! Looking up a name with the system's resolver, which blocks and can't be interrupted: on a thread
+//! of its own, which nobody has to wait for.
+
+use std::fmt::Debug;
+use std::io;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use parking_lot::Mutex;
+
+use crate::errno::Errno;
+
+/// The most lookups of a process at once. One whose guest was stopped goes on until the system's
+/// resolver gives up, so programs could pile them up.
+const MOST_LOOKUPS: usize = 16;
+/// The most addresses that are taken of a name.
+const MOST_ADDRESSES: usize = 32;
+const STACK_BYTES: usize = 256 << 10;
+
+static LOOKUPS: AtomicUsize = AtomicUsize::new(0);
+
+/// Finds the addresses of a name.
+pub(crate) type Resolver = fn(&str) -> io::Result<Vec<IpAddr>>;
+
+/// The resolver of the system.
+pub(crate) fn of_system(name: &str) -> io::Result<Vec<IpAddr>> {
+    let found = (name, 0_u16).to_socket_addrs()?;
+    Ok(found.map(|address| address.ip()).collect())
+}
+
+/// One lookup.
+#[derive(Debug)]
+pub(crate) struct Lookup {
+    name: String,
+    resolver: Resolver,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    New,
+    Pending,
+    /// The addresses, unless nothing was found.
+    Done(Option<Vec<IpAddr>>),
+}
+
+impl Lookup {
+    pub(crate) fn new(name: String, resolver: Resolver) -> Self {
+        Self { name, resolver, state: Mutex::new(State::New) }
+    }
+
+    /// Returns what was found; `None` as long as the lookup goes on.
+    pub(crate) fn found(&self) -> Option<Option<Vec<IpAddr>>> {
+        match &*self.state.lock() {
+            State::Done(found) => Some(found.clone()),
+            State::New | State::Pending => None,
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(*self.state.lock(), State::Done(_))
+    }
+
+    /// Begins the lookup, if nobody has, and calls `wake` when it is done.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        wake: impl FnOnce() + Send + 'static,
+    ) -> Result<(), Errno> {
+        let mut state = self.state.lock();
+        if !matches!(*state, State::New) {
+            return Ok(());
+        }
+        let permit = Permit::take().ok_or(Errno::Again)?;
+        let lookup = Arc::clone(self);
+        let spawned = thread::Builder::new()
+            .name("hatchery-lookup".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                let _permit = permit;
+                let found = (lookup.resolver)(&lookup.name);
+                let found =
+                    found.map(|found| Vec::from_iter(found.into_iter().take(MOST_ADDRESSES)));
+                if let Err(error) = &found {
+                    tracing::debug!(name = lookup.name, %error, "a name of a program wasn't found");
+                }
+                *lookup.state.lock() = State::Done(found.ok());
+                wake();
+            });
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "the system refused a thread for a lookup");
+            return Err(Errno::Again);
+        }
+        *state = State::Pending;
+        Ok(())
+    }
+}
+
+/// The right to one lookup, given back when it is dropped.
+struct Permit;
+
+impl Permit {
+    fn take() -> Option<Self> {
+        let more = |count: usize| (count < MOST_LOOKUPS).then_some(count + 1);
+        LOOKUPS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        LOOKUPS.fetch_sub(1, Ordering::Relaxed);
+    }
+}

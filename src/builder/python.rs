@@ -1,0 +1,52 @@
+//! The Python builds of a pool, and the host that serves them.
+
+use std::path::PathBuf;
+
+use engine::{HostKind, PinnedModule};
+
+use super::Builder;
+
+impl Builder {
+    /// Sets the default Python build: a WebAssembly file with its library beside it, their folder,
+    /// or a wheel or a package `.webc` with one. Default: `$HATCHERY_PYTHON`, else the build that is
+    /// fetched by name.
+    pub fn python(mut self, path: impl Into<PathBuf>) -> Self {
+        self.engine.python = Some(path.into());
+        self
+    }
+
+    /// Adds another Python build under a name, by which jobs ask for it
+    /// ([`Job::python`](crate::Job::python), [`Hatchery::session_on`]). A name has letters, digits,
+    /// `.`, `_` and `-`, and `default` is taken. Preloads, the setup and packages go into the image
+    /// of each build; if one of them can't be had, the start fails and says which.
+    ///
+    /// ```
+    /// use hatchery::Hatchery;
+    ///
+    /// let builder = Hatchery::builder().python_named("3.12", "builds/python-3.12");
+    /// ```
+    pub fn python_named(mut self, name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        self.pythons.push((name.into(), path.into()));
+        self
+    }
+
+    /// Sets the wheel of the build that is fetched. Default: `$HATCHERY_PYTHON_WHEEL`, else pip fetches it.
+    pub fn python_wheel(mut self, path: impl Into<PathBuf>) -> Self {
+        self.engine.wheel = Some(path.into());
+        self
+    }
+
+    /// Sets a file with the compiled Python build and its SHA-256 in hexadecimal, so that the first
+    /// start on a machine needn't compile ([`EngineConfig::module`](crate::config::EngineConfig)).
+    /// Default: `$HATCHERY_PYTHON_MODULE` with its `_SHA256`, else one installed with this program.
+    pub fn python_module(mut self, path: impl Into<PathBuf>, sha256: impl Into<String>) -> Self {
+        self.engine.module = Some(PinnedModule { path: path.into(), sha256: sha256.into() });
+        self
+    }
+
+    /// Sets the host that serves the guests. Default: [`HostKind::Auto`].
+    pub fn host(mut self, host: HostKind) -> Self {
+        self.engine.host = host;
+        self
+    }
+}
