@@ -37,7 +37,7 @@ pub(super) fn connection(
     if let (Some(certificate), Some(key)) = (&arguments.nats_tls_cert, &arguments.nats_tls_key) {
         connection = connection.certificate(certificate, key);
     }
-    Ok((connection.on_notice(|notice| terminal::note(notice)), pool))
+    Ok((connection.on_notice(terminal::note), pool))
 }
 
 /// Reads a secret, which is all of a file but the ends of its lines.
