@@ -140,7 +140,7 @@ fn parse(
             return Err(format!("line {line}: `{name}` takes one value, and not a list"));
         }
         let overridden_by = variable.and_then(&is_set);
-        settings.push(Setting { option: *option, line, values, overridden_by });
+        settings.push(Setting { option, line, values, overridden_by });
     }
     settings.sort_by_key(|setting| setting.line);
     Ok(settings)

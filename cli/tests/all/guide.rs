@@ -58,7 +58,8 @@ with open(path) as file:
 command = " ".join(command.split()).replace("/data/", "./")
 for index in range(int(re.search(r"completions: (\d+)", job)[1])):
     subprocess.run(["sh", "-c", command], env={**os.environ, "JOB_COMPLETION_INDEX": str(index)}, check=True)
-print(f"job.batch/{re.search(r'name: (\S+)', job)[1]} created")
+name = re.search(r"name: (\S+)", job)[1]
+print(f"job.batch/{name} created")
 "#;
 
 /// The packages that the chapter on packages has: a folder, and a wheel with the name of a real one.

@@ -1,4 +1,5 @@
-//! The command line about itself: the configuration file, completions, man pages, and the version.
+//! The command line about itself: mistakes in the usage, the configuration file, completions, man
+//! pages, and the version.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-use crate::{hatchery, read_results, run_with_stdin, text};
+use crate::{hatchery, read_results, run, run_with_stdin, text};
 
 /// A folder with a configuration file.
 fn configured(text: &str) -> TempDir {
@@ -147,5 +148,45 @@ fn help_of_every_command_is_there_without_a_configuration() {
         help.args([command, "--help"]).env("HATCHERY_CONFIG", "/nowhere").stdin(Stdio::null());
         let help = help.output().unwrap();
         assert!(help.status.success() && !help.stdout.is_empty(), "{command}: {help:?}");
+    }
+}
+
+#[test]
+fn mistakes_in_the_usage_say_what_to_do() {
+    for (arguments, expected) in [
+        (&["run"][..], "FILE"),
+        (&["run", "missing.py"], "missing.py"),
+        (&["run", "-c", "1", "--timeout", "soon"], "500ms"),
+        (&["run", "-c", "1", "--timeout", "0s"], "at least 1ms"),
+        (&["run", "-c", "1", "--timeout", "-5s"], "such as 500ms"),
+        (&["run", "prog.py", "a", "b"], "after `--`: hatchery run … -- a"),
+        (&["run", "-c", "1", "--input", "missing.csv"], "missing.csv"),
+        (&["run", "-c", "1", "--input", "Cargo.toml=../x"], "relative path"),
+        (&["run", "-c", "1", "--env", "A"], "NAME=VALUE"),
+        (&["run", "-c", "1", "--var", "x=a"], "quotes"),
+        (&["run", "-c", "1", "--var", "x y=1"], "x y"),
+        (&["run", "-c", "1", "--workdir", "../x"], "../x"),
+        (&["run", "--call", "json"], "module:function"),
+        (&["run", "-c", "1", "--arg", "1"], "cannot be used with"),
+        (&["run", "."], "Is a directory"),
+        (&["batch", "missing.ndjson"], "missing.ndjson"),
+        (&["batch", "-", "--workers", "0"], "1..=1024"),
+        (&["batch", "."], "directory"),
+        (&["batch", "-", "--resume"], "--out"),
+        (&["batch", "-", "--resume", "--out", "/dev/null"], "not a regular file"),
+        (&["batch", "-", "--cut-stragglers", "0.5"], "at least 1"),
+        (&["batch", "-", "--input", "missing.csv"], "missing.csv"),
+        (&["batch", "-", "--mount", "nowhere"], "nowhere"),
+        (&["batch", "-", "--output-dir", "/dev/null/x"], "/dev/null/x"),
+        (&["run", "-c", "1", "--file-contents"], "--json"),
+        (&["batch", "Cargo.toml", "--out", "Cargo.toml"], "holds the jobs"),
+        (&["run", "-c", "1", "--output-dir", "/dev/null/x"], "/dev/null/x"),
+        (&["walk"], "unrecognized"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+        assert_eq!(output.stdout, b"", "{arguments:?}");
     }
 }
