@@ -345,8 +345,7 @@ impl<'a> Run<'a> {
                 return Ok(Some(End::Failed { cell: number, problem, is_of_sandbox }));
             }
             self.traces.allowed_errors += 1;
-        } else if (number < self.total || is_kept) && !self.is_alive().await && number < self.total
-        {
+        } else if number < self.total && !self.is_alive().await {
             let problem = Problem::new("SessionLost", "the cell lost its session".to_owned());
             return Ok(Some(End::Failed { cell: number, problem, is_of_sandbox: false }));
         }
