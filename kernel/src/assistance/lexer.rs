@@ -8,7 +8,7 @@ const KEYWORDS: [&str; 35] = [
 ];
 
 /// Returns whether a word is a keyword of Python.
-pub(super) fn is_keyword(word: &str) -> bool {
+pub fn is_keyword(word: &str) -> bool {
     KEYWORDS.contains(&word)
 }
 

@@ -1,10 +1,8 @@
 //! The prompt's helpers in each session: for completion, for the end of an input, `%time` and
 //! `%timeit`.
 
-use ::kernel::assistance;
+use ::kernel::assistance::{self, lexer};
 use serde_json::Value;
-
-use super::lexer;
 
 /// `%time` and `%timeit`, as in notebooks.
 const TIMING: Module = Module { name: "hatchery_timing", source: ::notebook::guest::TIMING };
