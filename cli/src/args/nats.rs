@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::ProgressForm;
-use super::batch::{parse_queue, parse_tenant, parse_workers};
+use super::batch::{ProgressForm, parse_queue, parse_tenant, parse_workers};
 use super::image::ImageArguments;
 use super::limits::LimitArguments;
 

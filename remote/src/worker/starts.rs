@@ -1,4 +1,4 @@
-//! Who started a job, and whether it is at fault: pure decisions, and their record on the server.
+//! Who started a job, and whether it is at fault: the decisions, and their record on the server.
 //!
 //! The first start isn't recorded, so that a job that ends well costs nothing here. From the second
 //! claim on, each start is. A start counts against the job if whoever made it is dead.
