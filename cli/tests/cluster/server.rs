@@ -165,6 +165,14 @@ impl Server {
         }
     }
 
+    /// Starts it again with another part of the disk than before.
+    pub(crate) fn restart_with_disk(&mut self, before: &str, now: &str) {
+        let path = self.folder.path().join("server.conf");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(path, text.replace(before, now)).unwrap();
+        self.restart();
+    }
+
     fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }

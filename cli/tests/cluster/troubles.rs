@@ -68,14 +68,15 @@ fn a_full_queue_is_told_and_waited_for() {
 
 #[test]
 fn a_full_disk_is_told_and_waited_for() {
-    let Some(server) = Server::with_disk("1MB") else { return };
+    let Some(mut server) = Server::with_disk("1MB") else { return };
     let line =
         json!({ "id": 1, "code": "len(text)", "variables": { "text": "x".repeat(400_000) } });
     let lines: Vec<String> = (0..4).map(|_| line.to_string()).collect();
     let files = Files::new(&lines);
     let mut submit = Running::submit(&server, &files.jobs(), &files.out("out"), &[]);
     submit.says("can't store a message on the NATS server");
-    // Jobs that end make room.
+    // Jobs have filled it, so there is no room for results either until somebody makes some.
+    server.restart_with_disk("1MB", "2GB");
     let _worker = Running::ready_worker(&server, "one", &[]);
     let (status, said) = submit.end();
     assert!(status.success(), "{said}");
