@@ -30,11 +30,11 @@ fn entry(task: &Value) -> String {
         return entry.to_owned();
     }
     let code = task["code"].as_str().or(task["solution"].as_str()).unwrap();
-    let names = code.lines().filter_map(|line| {
+    let mut names = code.lines().filter_map(|line| {
         let rest = line.strip_prefix("def ").or(line.strip_prefix("class "))?;
         rest.split(['(', ':']).next()
     });
-    names.last().unwrap_or("main").to_owned()
+    names.next_back().unwrap_or("main").to_owned()
 }
 
 /// The task's own solution, as a program.

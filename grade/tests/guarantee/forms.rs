@@ -56,7 +56,7 @@ async fn verdicts_say_what_happened() {
         ("", Verdict::Failed, None, "name 'f' is not defined"),
         ("def f(x):\n while True: pass", Verdict::Limit, Some("cpu"), "cpu limit"),
         (
-            "def f(x): return bytearray((1 << 31) - 1)",
+            "def f(x): return [bytearray(1 << 28) for _ in range(99)]",
             Verdict::Limit,
             Some("memory"),
             "memory limit",
