@@ -6,13 +6,14 @@
 //! before its last cell.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hatchery::error::chain;
 use hatchery::event::Stream;
 use hatchery::files::ChangedFile;
-use hatchery::{Checkpoint, Limits, Session, Ticket, Verdict};
+use hatchery::{Checkpoint, Session, Ticket, Verdict};
 
-use self::keeping::{CopyWriter, StateWriter};
+use self::keeping::{Cells, CopyWriter, StateWriter};
 use crate::document::{CodeCell, Notebook};
 use crate::error::Error;
 use crate::event::CellEvent;
@@ -36,6 +37,7 @@ mod keeping;
 struct CellResult {
     problem: Option<Problem>,
     is_of_sandbox: bool,
+    took: Duration,
     files: Vec<ChangedFile>,
 }
 
@@ -368,7 +370,9 @@ impl<'a> Run<'a> {
                 claim.fulfil(State::of(checkpoint.clone(), notebook, number, traces), before);
             }
             if let Some(shelf) = &prefixes.shelf {
-                self.states.write(shelf, key, session, notebook, number, traces).await;
+                let (took, is_last) = (ran.took, number == self.total);
+                let cells = Cells { notebook, count: number, traces, took, is_last };
+                self.states.write(shelf, key, session, cells).await;
             }
         }
         if number < self.total {
@@ -394,7 +398,7 @@ impl<'a> Run<'a> {
     async fn cell(&mut self, number: usize) -> Result<CellResult, Error> {
         let may_raise = self.may_raise(number - 1);
         let cell = cell_mut(&mut self.task.notebook, number - 1);
-        let limits = limits_of(cell, &self.settings.limits);
+        let limits = self.settings.limits_of(cell);
         let job = Cell::new(&cell.source, number).job(&limits);
         // As in Jupyter, a cell that raises keeps its changes to files.
         let job = if may_raise { job.keep_files() } else { job };
@@ -436,9 +440,10 @@ impl<'a> Run<'a> {
         }
         self.traces.places.extend(places.into_iter().map(|(id, output)| (id, number - 1, output)));
         let failed = problem.as_ref().map(|problem| problem.name.clone());
-        self.tell(Progress::CellEnded { number, took: outcome.usage.wall, failed });
+        let took = outcome.usage.wall;
+        self.tell(Progress::CellEnded { number, took, failed });
         let is_of_sandbox = matches!(outcome.verdict, Verdict::SandboxFailed(_));
-        Ok(CellResult { problem, is_of_sandbox, files: outcome.files })
+        Ok(CellResult { problem, is_of_sandbox, took, files: outcome.files })
     }
 
     /// Saves the session, as it was before the cell at which the notebook ended or before the last
@@ -471,12 +476,6 @@ impl<'a> Run<'a> {
         let record = Record::of(&task.notebook, count, image, inputs, &self.traces.places);
         task.places.write_record(&record)
     }
-}
-
-/// Returns the limits of a cell.
-fn limits_of(cell: &CodeCell, limits: &Limits) -> Limits {
-    let wall_time = cell.time_limit.unwrap_or(limits.wall_time).min(limits.wall_time);
-    Limits { wall_time, ..limits.clone() }
 }
 
 /// Interrupts or stops a cell, depending on how often the user asked.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hatchery::{Error, Hatchery, Job, Limits};
 
-use crate::document::Notebook;
+use crate::document::{CodeCell, Notebook};
 use crate::guest;
 use crate::places::Places;
 use crate::prefixes::Prefixes;
@@ -121,6 +121,12 @@ impl Settings {
     /// Returns the first job of a session that continues from a saved state.
     pub(crate) fn resume(&self, task: &Task) -> Job {
         guest::resume(&self.limits).with_files_of(&task.folders).with_files_of(&self.mounts)
+    }
+
+    /// Returns the limits of a cell, whose tag lowers the time.
+    pub(crate) fn limits_of(&self, cell: &CodeCell) -> Limits {
+        let wall_time = cell.time_limit.unwrap_or(self.limits.wall_time);
+        Limits { wall_time: wall_time.min(self.limits.wall_time), ..self.limits.clone() }
     }
 
     /// Returns the key of the image from which sessions begin.

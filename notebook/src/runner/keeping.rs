@@ -2,6 +2,7 @@
 //! commands.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hatchery::Session;
 use tokio::task::{JoinHandle, JoinSet};
@@ -15,6 +16,12 @@ use crate::prefixes::state::{Kept, Traces};
 
 /// How many states are written at once. Each holds a session's memory until it is written.
 const AT_ONCE: usize = 2;
+/// How many bytes of states a notebook writes whatever they are worth. Those of small sessions are
+/// 2 to 3 MB each, so that each of 20 cells has one.
+const FREE_BYTES: u64 = 64 << 20;
+/// The bytes of states that a second of cells is worth: about what a disk writes in that time.
+/// Beyond the free ones, running cells again is cheaper than a state that is larger.
+const BYTES_PER_SECOND: f64 = 64e6;
 
 /// Writes a notebook's copy, one write at a time.
 #[derive(Debug)]
@@ -50,52 +57,84 @@ impl CopyWriter {
     }
 }
 
+/// The cells up to a state.
+pub(super) struct Cells<'a> {
+    pub(super) notebook: &'a Notebook,
+    /// How many they are.
+    pub(super) count: usize,
+    pub(super) traces: &'a Traces,
+    /// How long the last of them took.
+    pub(super) took: Duration,
+    /// Whether no cell follows.
+    pub(super) is_last: bool,
+}
+
 /// Writes states to the shelf.
 #[derive(Debug, Default)]
 pub(super) struct StateWriter {
-    writing: JoinSet<()>,
-    /// Whether any state was written.
-    has_written: bool,
+    /// The bytes of each state; 0 if it couldn't be written.
+    writing: JoinSet<u64>,
+    written_bytes: u64,
+    last_bytes: u64,
+    /// How long the cells took since the last state that was written.
+    since: Duration,
 }
 
 impl StateWriter {
-    /// Begins to write the session's present state after `count` cells. What can't be kept isn't: the
-    /// notebook doesn't depend on it.
+    /// Begins to write the session's present state, if it is worth its place. What can't be kept
+    /// isn't: the notebook doesn't depend on it.
     pub(super) async fn write(
         &mut self,
         shelf: &Arc<Shelf>,
         key: Key,
         session: &Session,
-        notebook: &Notebook,
-        count: usize,
-        traces: &Traces,
+        cells: Cells<'_>,
     ) {
-        while self.writing.len() >= AT_ONCE {
-            let _ = self.writing.join_next().await;
+        let Cells { notebook, count, traces, took, is_last } = cells;
+        while let Some(written) = self.writing.try_join_next() {
+            self.count(written.unwrap_or(0));
         }
-        if shelf.has(key) {
+        self.since += took;
+        let worth = self.since.as_secs_f64() * BYTES_PER_SECOND;
+        let is_worth_it = self.written_bytes < FREE_BYTES || self.last_bytes as f64 <= worth;
+        if shelf.has(key) || !(is_worth_it || is_last) {
             return;
+        }
+        if self.writing.len() >= AT_ONCE
+            && let Some(written) = self.writing.join_next().await
+        {
+            self.count(written.unwrap_or(0));
         }
         let name = format!("{} after cell {count}", session.name());
         let Ok(fork) = session.fork(&name).await else { return };
         let kept = Kept::of(notebook, count, traces);
         let shelf = Arc::clone(shelf);
-        self.has_written = true;
+        self.since = Duration::ZERO;
         self.writing.spawn(async move {
+            let mut bytes = 0;
             if let Ok(place) = shelf.place(key)
-                && fork.save(place).await.is_ok()
+                && let Ok(saved) = fork.save(place).await
             {
+                bytes = saved;
                 let keep = tokio::task::spawn_blocking(move || shelf.keep(key, &kept));
                 let _ = keep.await;
             }
             fork.close();
+            bytes
         });
+    }
+
+    fn count(&mut self, bytes: u64) {
+        self.written_bytes += bytes;
+        self.last_bytes = bytes;
     }
 
     /// Waits until all is written, and brings the shelf back to its bound.
     pub(super) async fn finish(&mut self, shelf: &Arc<Shelf>) {
-        while self.writing.join_next().await.is_some() {}
-        if self.has_written {
+        while let Some(written) = self.writing.join_next().await {
+            self.count(written.unwrap_or(0));
+        }
+        if self.written_bytes > 0 {
             let shelf = Arc::clone(shelf);
             let _ = tokio::task::spawn_blocking(move || shelf.tidy()).await;
         }
