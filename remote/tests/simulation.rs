@@ -18,7 +18,7 @@ fn scenario(seed: u64) -> Scenario {
     let of = |weight: &u32| Tenant {
         weight: *weight,
         jobs: weight * 4000,
-        mean_seconds: if *weight % 4 == 0 { 1.0 } else { 3.0 },
+        mean_seconds: if weight.is_multiple_of(4) { 1.0 } else { 3.0 },
         limit: u32::MAX,
     };
     let mut tenants: Vec<Tenant> = WEIGHTS.iter().map(of).collect();
