@@ -55,7 +55,6 @@ mod ends;
 /// Grading generated code.
 #[path = "all/grading.rs"]
 mod grading;
-
 /// The README and the guide: what they say is what happens.
 #[path = "all/guide.rs"]
 mod guide;
