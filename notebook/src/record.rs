@@ -8,6 +8,9 @@ use crate::document::Notebook;
 /// The version of the record's format, and of the functions that a saved session has for its cells.
 const VERSION: u32 = 3;
 
+/// An output that can be updated: the id, the index of the cell, and the index of the output.
+pub(crate) type Place = (String, usize, usize);
+
 /// What a notebook resumes from.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
@@ -18,7 +21,7 @@ pub(crate) struct Record {
     inputs: String,
     cells: Vec<DoneCell>,
     /// Outputs that can be updated: the id, the index of the cell, and the index of the output.
-    places: Vec<(String, usize, usize)>,
+    places: Vec<Place>,
 }
 
 /// A cell that need not run again.
@@ -62,7 +65,7 @@ impl Record {
         notebook: &mut Notebook,
         image: &str,
         inputs: &str,
-    ) -> Result<(usize, Vec<(String, usize, usize)>), String> {
+    ) -> Result<(usize, Vec<Place>), String> {
         if self.version != VERSION {
             return Err("it was saved by another version of hatchery".to_owned());
         }
