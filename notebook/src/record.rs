@@ -8,8 +8,8 @@ use crate::document::Notebook;
 /// The version of the record's format, and of the functions that a saved session has for its cells.
 const VERSION: u32 = 3;
 
-/// Outputs that can be updated: the id, the index of the cell, and the index of the output.
-type Places = Vec<(String, usize, usize)>;
+/// An output that can be updated: the id, the index of the cell, and the index of the output.
+pub(crate) type Place = (String, usize, usize);
 
 /// What a notebook resumes from.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -20,7 +20,8 @@ pub(crate) struct Record {
     /// A digest of the input files.
     inputs: String,
     cells: Vec<DoneCell>,
-    places: Places,
+    /// Outputs that can be updated: the id, the index of the cell, and the index of the output.
+    places: Vec<Place>,
 }
 
 /// A cell that need not run again.
@@ -64,7 +65,7 @@ impl Record {
         notebook: &mut Notebook,
         image: &str,
         inputs: &str,
-    ) -> Result<(usize, Places), String> {
+    ) -> Result<(usize, Vec<Place>), String> {
         if self.version != VERSION {
             return Err("it was saved by another version of hatchery".to_owned());
         }

@@ -347,9 +347,12 @@ impl<'a> Run<'a> {
                 return Ok(Some(End::Failed { cell: number, problem, is_of_sandbox }));
             }
             self.traces.allowed_errors += 1;
-        } else if number < self.total && !self.is_alive().await {
-            let problem = Problem::new("SessionLost", "the cell lost its session".to_owned());
-            return Ok(Some(End::Failed { cell: number, problem, is_of_sandbox: false }));
+        } else if number < self.total || is_kept {
+            let is_lost = !self.is_alive().await;
+            if is_lost && number < self.total {
+                let problem = Problem::new("SessionLost", "the cell lost its session".to_owned());
+                return Ok(Some(End::Failed { cell: number, problem, is_of_sandbox: false }));
+            }
         }
         self.traces.files.extend(ran.files.into_iter().map(|file| (file.path.clone(), file)));
         if number == self.total && !is_kept {
