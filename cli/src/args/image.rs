@@ -6,11 +6,17 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use hatchery::config::{EngineConfig, HostKind};
+use hatchery::error::chain;
 use hatchery::{Builder, DEFAULT_PYTHON, Destination, Helper, Isolation};
 
 use super::python::{self, PythonArgument};
 
 use crate::exit::UsageError;
+
+/// Reads a destination; the error has its causes.
+fn destination(text: &str) -> Result<Destination, String> {
+    text.parse().map_err(|error| chain(&error).to_string())
+}
 
 /// The fewest digits of a key that can name an image.
 const SHORTEST_KEY: usize = 4;
@@ -110,7 +116,7 @@ pub(crate) struct ImageArguments {
     /// Hosts and ports that programs may connect to over TCP, such as
     /// `api.example.com:443,127.0.0.1:5432`, on builds that have sockets. Loopback and private
     /// addresses must be listed as addresses. Can be repeated. Default: none.
-    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', value_parser = destination)]
     pub(crate) allow_connect: Vec<Destination>,
 
     /// Modules to import first, such as `numpy,pandas`. Can be repeated.

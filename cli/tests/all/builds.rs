@@ -174,7 +174,8 @@ fn connections_are_allowed_by_an_option_where_a_build_can_have_them() {
     let allowed = format!("--allow-connect=example.com:443,127.0.0.1:{port}");
     let source = format!(
         "import socket
-s = socket.create_connection(('127.0.0.1', {port})); s.sendall(b'there'); s.recv(5).decode()"
+s = socket.create_connection(('127.0.0.1', {port})); s.sendall(b'there')
+print(repr(s.recv(5).decode()))"
     );
     for (name, path) in found::others() {
         let python = format!("--python={}", path.display());

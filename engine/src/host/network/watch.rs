@@ -76,10 +76,7 @@ impl Watch {
                 Want::Writable(connection) => (connection, Interest::WRITABLE),
                 Want::Lookup(_) => continue,
             };
-            watch.add(gate, connection, interest).map_err(|error| {
-                tracing::warn!(%error, "the system refused to watch a connection of a guest");
-                Errno::InputOutput
-            })?;
+            watch.add(gate, connection, interest)?;
         }
         Ok(watch)
     }
@@ -89,18 +86,21 @@ impl Watch {
         gate: &Arc<Gate>,
         connection: &Connection,
         interest: Interest,
-    ) -> io::Result<()> {
+    ) -> Result<(), Errno> {
+        let refused = |error: io::Error| {
+            tracing::warn!(%error, "the system refused to watch a connection of a guest");
+            Errno::InputOutput
+        };
         let watcher = match &self.watcher {
             Some(watcher) => watcher,
-            None => self.watcher.insert(Watcher::current()?),
+            None => self.watcher.insert(Watcher::current().map_err(refused)?),
         };
-        let descriptor = connection.stream().as_fd().try_clone_to_owned()?;
+        let descriptor = connection.stream().as_fd().try_clone_to_owned().map_err(refused)?;
         let waiting = Waiting { is_ready: Arc::clone(&self.is_ready), gate: Arc::clone(gate) };
-        let token =
-            watcher.note(waiting).ok_or_else(|| io::Error::other("too many are watched"))?;
+        let token = watcher.note(waiting).ok_or(Errno::TooManyOpen)?;
         let fd = descriptor.as_raw_fd();
         self.watched.push((token, descriptor));
-        watcher.registry.register(&mut SourceFd(&fd), token, interest)
+        watcher.registry.register(&mut SourceFd(&fd), token, interest).map_err(refused)
     }
 
     pub(crate) fn is_ready(&self) -> bool {

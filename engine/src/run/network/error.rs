@@ -2,11 +2,12 @@
 
 /// A text names no destination.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{destination}` is no destination: {why}")]
+#[error("`{destination}` is no destination")]
 #[non_exhaustive]
 pub struct InvalidDestination {
     /// The text.
     pub destination: String,
+    #[source]
     why: Why,
 }
 
