@@ -15,10 +15,11 @@ impl Builder {
         self
     }
 
-    /// Adds another Python build under a name, by which jobs ask for it
-    /// ([`Job::python`](crate::Job::python), [`Hatchery::session_on`]). A name has letters, digits,
-    /// `.`, `_` and `-`, and `default` is taken. Preloads, the setup and packages go into the image
-    /// of each build; if one of them can't be had, the start fails and says which.
+    /// Adds another Python build under a name, by which jobs
+    /// ([`Job::python`](crate::Job::python)) and sessions
+    /// ([`Hatchery::session_on`](crate::Hatchery::session_on)) ask for it. A name has letters,
+    /// digits, `.`, `_` and `-`, and `default` is taken. Preloads, the setup and packages go into the
+    /// image of each build; if one of them can't be had, the start fails and says which.
     ///
     /// ```
     /// use hatchery::Hatchery;
