@@ -103,6 +103,9 @@ pub enum Error {
         /// The most bytes.
         most: usize,
     },
+    /// The server is set up for smaller messages.
+    #[error("the NATS server takes no message of this size; raise its `max_payload` to 1 MB")]
+    MaxPayload,
     /// A job can't be sent in this form.
     #[error("`file` can't be sent: it is a path of this machine; send the program's text")]
     File,

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use async_nats::HeaderMap;
-use async_nats::jetstream::object_store::ObjectMetadata;
+use async_nats::jetstream::object_store::{GetErrorKind, InfoErrorKind, ObjectMetadata};
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
 
 use crate::clock::sleep;
 use crate::connect::Notice;
@@ -19,10 +20,14 @@ const LARGEST_INLINE: usize = 512 << 10;
 pub(crate) const LARGEST: usize = 256 << 20;
 /// Bytes of a part of an object.
 const PART: usize = 128 << 10;
-/// Between two attempts to store an object.
+/// Between two attempts to store or find an object.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Attempts, after which somebody is told.
 const QUIET_ATTEMPTS: u32 = 3;
+/// How often an object has to be missing. A replica that lags behind doesn't have it yet.
+const MISSED: u32 = 3;
+/// How long reading an object may take. Parts that are missing are waited for without end.
+const READ: Duration = Duration::from_secs(300);
 
 /// A text as a message has it.
 #[derive(Debug, Clone)]
@@ -90,20 +95,56 @@ impl Streams {
         let Some(name) = headers.and_then(|headers| headers.get(OBJECT)) else {
             return Ok(inline.clone());
         };
-        let damaged = || Error::Damaged { what: "a large job or result".to_owned() };
         let name = name.as_str();
         let expected = blake3::Hash::from_hex(name).map_err(|_| damaged())?;
-        let failed = |source: Cause| Error::Server { what: "find a large job or result", source };
-        let object = self.payloads.0.get(name).await.map_err(|error| failed(error.into()))?;
-        if object.info().size > LARGEST {
-            return Err(damaged());
-        }
-        let mut text = Vec::new();
-        let mut limited = object.take(LARGEST as u64 + 1);
-        limited.read_to_end(&mut text).await.map_err(|error| failed(error.into()))?;
+        self.check_object(name).await?;
+        let read = timeout(READ, self.read_object(name)).await;
+        let text = read.unwrap_or_else(|_| Err(failed("timed out".into())))?;
         if blake3::hash(&text) != expected {
             return Err(damaged());
         }
         Ok(text.into())
     }
+
+    /// Checks that there is an object of this name, and that it is one of ours.
+    async fn check_object(&self, name: &str) -> Result<(), Error> {
+        let mut missed = 0;
+        loop {
+            match self.payloads.0.info(name).await {
+                Ok(info) => {
+                    // A link could lead to any other bucket, or back to itself.
+                    let is_link = info.options.is_some_and(|options| options.link.is_some());
+                    let is_ours = !is_link && !info.deleted && info.size <= LARGEST;
+                    return if is_ours { Ok(()) } else { Err(damaged()) };
+                }
+                Err(error) if error.kind() == InfoErrorKind::NotFound => {
+                    missed += 1;
+                    if missed == MISSED {
+                        return Err(damaged());
+                    }
+                    sleep(PAUSE).await;
+                }
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+    }
+
+    async fn read_object(&self, name: &str) -> Result<Vec<u8>, Error> {
+        let object = self.payloads.0.get(name).await.map_err(|error| match error.kind() {
+            GetErrorKind::NotFound => damaged(),
+            _ => failed(error.into()),
+        })?;
+        let mut text = Vec::new();
+        let mut limited = object.take(LARGEST as u64 + 1);
+        limited.read_to_end(&mut text).await.map_err(|error| failed(error.into()))?;
+        Ok(text)
+    }
+}
+
+fn damaged() -> Error {
+    Error::Damaged { what: "a large job or result".to_owned() }
+}
+
+fn failed(source: Cause) -> Error {
+    Error::Server { what: "read a large job or result", source }
 }

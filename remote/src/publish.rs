@@ -9,7 +9,6 @@ use async_nats::jetstream::message::PublishMessage;
 use crate::clock::sleep;
 use crate::connect::Notice;
 use crate::error::{Cause, Error};
-use crate::payload::LARGEST;
 use crate::streams::Streams;
 
 /// Between two attempts, of which the first ones follow quickly.
@@ -71,9 +70,7 @@ impl Streams {
             attempts += 1;
             match failure {
                 Failure::Already => return Ok(Stored::Already),
-                Failure::TooLarge => {
-                    return Err(Error::TooLarge { bytes: LARGEST, most: 512 << 10 });
-                }
+                Failure::TooLarge => return Err(Error::MaxPayload),
                 Failure::Full(answer) => {
                     if !std::mem::replace(&mut is_full, true) {
                         self.link.tell(Notice::Full { answer });

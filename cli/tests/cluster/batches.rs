@@ -134,3 +134,19 @@ fn a_worker_that_ends_gives_back_what_it_runs() {
     assert!(status.success(), "{said}");
     assert_eq!(files.results("out")[0]["value"], "done");
 }
+
+#[test]
+fn a_line_that_cannot_be_sent_has_a_result_and_others_run() {
+    let Some(server) = Server::start() else { return };
+    let files = Files::new(&[
+        json!({ "id": 1, "code": "1", "tenant": "é".repeat(64) }).to_string(),
+        json!({ "id": 2, "code": "6 * 7" }).to_string(),
+    ]);
+    let _worker = Running::ready_worker(&server, "one", &[]);
+    let (_, said) = Running::submit(&server, &files.jobs(), &files.out("out"), &[]).end();
+    let results = files.results("out");
+    assert_eq!(results.len(), 2, "{said}");
+    assert_eq!(results[0]["error"]["kind"], "usage", "{results:?}");
+    assert!(results[0]["error"]["message"].as_str().unwrap().contains("tenant"), "{results:?}");
+    assert_eq!(results[1]["value"], 42, "{results:?}");
+}

@@ -7,7 +7,7 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use crate::commands::{PATIENCE, Running, output};
-use crate::server::Server;
+use crate::server::{ROUND, Server};
 
 /// A client of the server's pool, with the settings of the other tests.
 pub(crate) async fn client(url: &str) -> Client {
@@ -32,6 +32,7 @@ pub(crate) fn claimed(server: &Server, count: u64) {
                 return;
             }
             assert!(begin.elapsed() < PATIENCE, "{cluster:?}");
+            tokio::time::sleep(ROUND).await;
         }
     });
 }
@@ -142,6 +143,7 @@ fn a_cluster_can_be_watched() {
             .any(|worker| worker.running == 1 && worker.keys == [key.clone()])
         {
             assert!(begin.elapsed() < PATIENCE);
+            tokio::time::sleep(ROUND).await;
         }
         let once = output(&["top", "--nats", &url, "--once"]);
         let text = String::from_utf8(once.stdout).unwrap();

@@ -32,6 +32,15 @@ pub(crate) const OLDEST: Version = Version {
 /// How long a server may take to start.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Between two looks at whether something has happened.
+pub(crate) const ROUND: Duration = Duration::from_millis(20);
+
+/// What the server writes to its log once it takes clients.
+const READY: &str = "Server is ready";
+
+/// How many ports are tried: another process may take a free one before the server does.
+const PORTS: usize = 5;
+
 /// One fetches at a time.
 static FETCHING: Mutex<()> = Mutex::new(());
 
@@ -111,18 +120,27 @@ impl Server {
     fn start_with(version: Version, store_size: &str, configuration: &str) -> Option<Self> {
         let program = version.program()?;
         let folder = tempfile::tempdir().unwrap();
-        let port = free_port();
-        let store = folder.path().join("store");
+        let mut server = Self { program, folder, port: 0, process: None };
+        for _ in 0..PORTS {
+            server.port = free_port();
+            server.configure(store_size, configuration);
+            if server.starts() {
+                return Some(server);
+            }
+        }
+        panic!("no server starts: {}", server.log());
+    }
+
+    fn configure(&self, store_size: &str, configuration: &str) {
+        let store = self.folder.path().join("store");
         let text = format!(
-            "listen: \"127.0.0.1:{port}\"\n\
+            "listen: \"127.0.0.1:{}\"\n\
              jetstream {{ store_dir: {:?}, max_file_store: {store_size} }}\n\
              {configuration}\n",
+            self.port,
             store.to_str().unwrap()
         );
-        fs::write(folder.path().join("server.conf"), text).unwrap();
-        let mut server = Self { program, folder, port, process: None };
-        server.restart();
-        Some(server)
+        fs::write(self.folder.path().join("server.conf"), text).unwrap();
     }
 
     pub(crate) fn program(&self) -> &Path {
@@ -143,13 +161,19 @@ impl Server {
 
     /// Starts it with what it has on disk.
     pub(crate) fn restart(&mut self) {
+        assert!(self.starts(), "{}", self.log());
+    }
+
+    /// Starts it; `false` if it ends at once.
+    fn starts(&mut self) -> bool {
         self.kill();
+        let said = self.log().len();
         let log = fs::File::options()
             .create(true)
             .append(true)
             .open(self.folder.path().join("log"))
             .unwrap();
-        let process = Command::new(&self.program)
+        let mut process = Command::new(&self.program)
             .arg("-c")
             .arg(self.folder.path().join("server.conf"))
             .stdin(Stdio::null())
@@ -157,12 +181,21 @@ impl Server {
             .stderr(log)
             .spawn()
             .unwrap();
-        self.process = Some(process);
         let begin = Instant::now();
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+        let is_up = loop {
+            if process.try_wait().unwrap().is_some() {
+                break false;
+            }
+            // Somebody else may listen there.
+            let is_ready = self.log().get(said..).is_some_and(|log| log.contains(READY));
+            if is_ready && TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+                break true;
+            }
             assert!(begin.elapsed() < PATIENCE, "{}", self.log());
-            std::thread::yield_now();
-        }
+            std::thread::sleep(ROUND);
+        };
+        self.process = Some(process);
+        is_up
     }
 
     /// Starts it again with another part of the disk than before.

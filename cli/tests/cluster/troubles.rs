@@ -37,7 +37,7 @@ fn a_wrong_credential_is_an_error_at_once() {
 #[test]
 fn a_server_that_goes_away_is_told_and_waited_for() {
     let Some(mut server) = Server::start() else { return };
-    let line = json!({ "id": 1, "code": "import time; time.sleep(3); 'done'" });
+    let line = json!({ "id": 1, "code": "import time; time.sleep(15); 'done'" });
     let files = Files::new(&[line.to_string()]);
     let mut worker = Running::ready_worker(&server, "one", &[]);
     let mut submit = Running::submit(&server, &files.jobs(), &files.out("out"), &[]);

@@ -13,9 +13,10 @@ use futures_util::StreamExt;
 use tokio::time::timeout;
 
 use crate::clock::sleep;
+use crate::connect::Notice;
 use crate::error::Cause;
 
-use super::shared::{Inner, PAUSE};
+use super::shared::{Inner, PAUSE, QUIET_ATTEMPTS};
 
 /// Results in one answer to a request for more.
 const MOST_RESULTS: usize = 256;
@@ -42,6 +43,9 @@ pub(super) async fn receive(inner: Arc<Inner>, mut next: u64) {
 
 /// Reads until something is missing.
 async fn read(inner: &Arc<Inner>, next: &mut u64) -> Result<(), Cause> {
+    // A server that lost power may have lost the end of the stream, and counts on from before it.
+    let state = inner.streams.results.get_info().await?.state;
+    *next = (*next).min(state.last_sequence + 1);
     let config = pull::Config {
         filter_subject: inner.streams.subjects.results_of(&inner.batch.name),
         deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: *next },
@@ -77,10 +81,17 @@ async fn read(inner: &Arc<Inner>, next: &mut u64) -> Result<(), Cause> {
 
 async fn take(inner: &Arc<Inner>, message: Message) {
     let Some(key) = inner.streams.subjects.parse_result(&message.subject) else { return };
+    let mut attempts = 0;
     loop {
         match inner.streams.result(&message.payload, message.headers.as_ref()).await {
-            Some(result) => return inner.deliver(&key, result),
-            None => sleep(PAUSE).await,
+            Ok(result) => return inner.deliver(&key, result),
+            Err(error) => {
+                attempts += 1;
+                if attempts == QUIET_ATTEMPTS {
+                    inner.streams.link.tell(Notice::Trouble { text: error.to_string() });
+                }
+                sleep(PAUSE).await;
+            }
         }
     }
 }

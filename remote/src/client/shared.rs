@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
 use crate::clock::sleep;
+use crate::connect::Notice;
 use crate::error::Error;
 use crate::names::{BatchName, JobKey, Lane};
 use crate::result::JobResult;
@@ -17,6 +18,8 @@ use crate::streams::Streams;
 
 /// Between two attempts to reach the server.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
+/// Attempts, after which somebody is told.
+pub(super) const QUIET_ATTEMPTS: u32 = 10;
 
 /// A submission of jobs.
 #[derive(Debug, Clone)]
@@ -86,6 +89,7 @@ pub(super) struct Pending {
 impl Inner {
     /// Makes sure that a lane has its consumer, from which workers know of it.
     pub(super) async fn ensure(&self, lane: &Lane) {
+        let mut attempts = 0;
         while !self.state.lock().lanes.contains(lane) {
             match self.streams.consumer(lane, None).await {
                 Ok(_) => {
@@ -95,7 +99,11 @@ impl Inner {
                     }
                 }
                 Err(error) => {
-                    tracing::info!("can't make a consumer of the lane `{lane}`: {error}");
+                    attempts += 1;
+                    if attempts == QUIET_ATTEMPTS {
+                        let text = format!("can't make the consumer of the lane `{lane}`: {error}");
+                        self.streams.link.tell(Notice::Trouble { text });
+                    }
                     sleep(PAUSE).await;
                 }
             }
@@ -119,29 +127,32 @@ impl Inner {
             return false;
         };
         match self.streams.result(&found.payload, Some(&found.headers)).await {
-            Some(result) => {
+            Ok(result) => {
                 self.deliver(key, result);
                 true
             }
-            None => false,
+            Err(error) => {
+                tracing::info!("{error}");
+                false
+            }
         }
     }
 }
 
 impl Streams {
-    /// Reads a result; `None` if its text can't be had now.
+    /// Reads a result.
+    ///
+    /// # Errors
+    /// Its text can't be had now.
     pub(super) async fn result(
         &self,
         payload: &Bytes,
         headers: Option<&HeaderMap>,
-    ) -> Option<JobResult> {
+    ) -> Result<JobResult, Error> {
         match self.text(payload, headers).await {
-            Ok(text) => Some(JobResult::read(&text, headers)),
-            Err(Error::Damaged { what }) => Some(JobResult::damaged(&what)),
-            Err(error) => {
-                tracing::info!("{error}");
-                None
-            }
+            Ok(text) => Ok(JobResult::read(&text, headers)),
+            Err(Error::Damaged { what }) => Ok(JobResult::damaged(&what)),
+            Err(error) => Err(error),
         }
     }
 }

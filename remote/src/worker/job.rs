@@ -3,6 +3,7 @@
 //! A job is acknowledged after its result is stored. Whoever dies before leaves a claim that runs
 //! out, and the next one either finds the result or runs the job again.
 
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use async_nats::HeaderMap;
@@ -12,10 +13,11 @@ use async_nats::jetstream::message::PublishMessage;
 use hatchery::{Error, Job, Ticket};
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use wire::{Field, Intake, Problem, ProblemKind};
 
 use crate::clock::{now, since_epoch, sleep};
-use crate::headers::{HISTORY, WANTS, WANTS_EVENTS, WANTS_FILES, WORKER};
+use crate::headers::{HISTORY, OBJECT, WANTS, WANTS_EVENTS, WANTS_FILES, WORKER};
 use crate::history::Start;
 use crate::names::{JobKey, Lane};
 use crate::policy::{Decision, Record, SIGNS};
@@ -32,7 +34,8 @@ const AGAIN: std::ops::RangeInclusive<Duration> =
 const AGAIN_IF_UNKNOWN: Duration = Duration::from_secs(1);
 /// Commands to one job that may wait. Further ones would change nothing.
 const MOST_COMMANDS: usize = 4;
-/// How long a job that was claimed ahead waits for a slot before it is given back.
+/// How long a job that was claimed ahead waits for a slot, or for the end of one that runs alone,
+/// before it is given back.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// What is to become of a claim.
@@ -67,6 +70,31 @@ struct Taken<'a>(&'a Shared);
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         self.0.room.free();
+    }
+}
+
+/// A job among those that are told of commands, until this is dropped.
+struct Listening<'a> {
+    shared: &'a Shared,
+    key: &'a JobKey,
+    commands: mpsc::Receiver<Command>,
+}
+
+impl<'a> Listening<'a> {
+    /// Returns `None` if another claim of this job is under way here.
+    fn begin(shared: &'a Shared, key: &'a JobKey) -> Option<Self> {
+        let (sender, commands) = mpsc::channel(MOST_COMMANDS);
+        match shared.running.lock().entry(key.clone()) {
+            Entry::Occupied(_) => return None,
+            Entry::Vacant(entry) => entry.insert(sender),
+        };
+        Some(Self { shared, key, commands })
+    }
+}
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        self.shared.running.lock().remove(self.key);
     }
 }
 
@@ -141,9 +169,8 @@ impl Claim<'_> {
     /// Runs the job, unless there is a reason not to.
     async fn end(&self, taken: Taken<'_>) -> End {
         let shared = self.shared;
-        if self.shared.running.lock().contains_key(&self.key) {
-            return End::PutOff;
-        }
+        // A command that comes before the program runs waits for it.
+        let Some(mut listening) = Listening::begin(shared, &self.key) else { return End::PutOff };
         let decision = match self.claims {
             1 => Decision::Run,
             _ if self.has_result().await => return End::Repeat,
@@ -152,14 +179,27 @@ impl Claim<'_> {
         if *shared.is_draining.borrow() {
             return End::GiveBack(Duration::ZERO);
         }
-        let Ok(Ok(slot)) = tokio::time::timeout(LONGEST_WAIT, shared.slots.acquire()).await else {
+        let Ok(Ok(slot)) = timeout(LONGEST_WAIT, shared.slots.acquire()).await else {
             return End::GiveBack(Duration::ZERO);
         };
         let (alone, beside) = match decision {
             Decision::GiveUp(history) => return End::Dead(history),
             Decision::Wait => return End::PutOff,
-            Decision::Run => (None, Some(shared.alone.read().await)),
-            Decision::RunAlone => (Some(shared.alone.write().await), None),
+            // Whoever waits to run alone holds up all others, whose slots must not wait with them.
+            Decision::Run => match timeout(LONGEST_WAIT, shared.alone.read()).await {
+                Ok(beside) => (None, Some(beside)),
+                Err(_) => return End::GiveBack(Duration::ZERO),
+            },
+            Decision::RunAlone => {
+                let mut draining = shared.is_draining.subscribe();
+                tokio::select! {
+                    alone = shared.alone.write() => (Some(alone), None),
+                    // The sender is in `shared`.
+                    _ = draining.wait_for(|draining| *draining) => {
+                        return End::GiveBack(Duration::ZERO);
+                    }
+                }
+            }
         };
         if *shared.is_draining.borrow() {
             return End::GiveBack(Duration::ZERO);
@@ -169,7 +209,7 @@ impl Claim<'_> {
             self.change(|record| record.add(start.clone())).await;
         }
         let begin = now();
-        let end = self.run().await;
+        let end = self.run(&mut listening.commands).await;
         shared.room.ran(now() - begin);
         drop((alone, beside, slot, taken));
         end
@@ -210,7 +250,7 @@ impl Claim<'_> {
     }
 
     /// Runs the program.
-    async fn run(&self) -> End {
+    async fn run(&self, commands: &mut mpsc::Receiver<Command>) -> End {
         let job = match self.job().await {
             Ok(job) => job,
             Err(NoJob::Bad(problem)) => return End::Result(result::refused(&problem)),
@@ -231,15 +271,11 @@ impl Claim<'_> {
                 return End::Result(result::refused(&problem));
             }
         };
-        let (sender, commands) = mpsc::channel(MOST_COMMANDS);
-        self.shared.running.lock().insert(self.key.clone(), sender);
-        let end = self.follow(ticket, commands).await;
-        self.shared.running.lock().remove(&self.key);
-        end
+        self.follow(ticket, commands).await
     }
 
     /// Waits for the end of a job.
-    async fn follow(&self, mut ticket: Ticket, mut commands: mpsc::Receiver<Command>) -> End {
+    async fn follow(&self, mut ticket: Ticket, commands: &mut mpsc::Receiver<Command>) -> End {
         let wants = self.header(WANTS).unwrap_or_default();
         let has = |name| wants.split(',').any(|wanted| wanted == name);
         let mut is_over = self.shared.is_over.subscribe();
@@ -342,7 +378,13 @@ impl Claim<'_> {
     /// Keeps the job among the dead letters, and stores a result that says so.
     async fn bury(&self, history: &[Start]) {
         let streams = &self.shared.streams;
-        let mut headers = self.message.headers.clone().unwrap_or_default();
+        let mut headers = HeaderMap::new();
+        // The sender's other headers could keep the server from storing this.
+        for name in [OBJECT, WANTS] {
+            if let Some(value) = self.header(name) {
+                headers.insert(name, value);
+            }
+        }
         let history_text = serde_json::to_string(history).unwrap_or_default();
         headers.insert(HISTORY, history_text.as_str());
         headers.insert(async_nats::header::NATS_MESSAGE_ID, format!("dead.{}", self.key).as_str());

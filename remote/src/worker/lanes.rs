@@ -119,11 +119,20 @@ impl Lanes {
         loop {
             let mut found = Vec::new();
             let mut consumers = self.streams.jobs.consumers();
-            while let Some(Ok(info)) = consumers.next().await {
+            let mut is_whole = true;
+            while let Some(info) = consumers.next().await {
+                let Ok(info) = info else {
+                    is_whole = false;
+                    break;
+                };
                 found.extend(self.streams.subjects.parse_lane(&info.config.filter_subject));
                 if found.len() >= MOST_LANES {
+                    is_whole = false;
                     break;
                 }
+            }
+            if is_whole {
+                self.restore(&found).await;
             }
             for lane in found {
                 self.add(lane).await;
@@ -135,12 +144,27 @@ impl Lanes {
         }
     }
 
+    /// Makes the consumers of lanes anew that the server has lost.
+    async fn restore(&self, found: &[Lane]) {
+        let known: Vec<Lane> =
+            self.known.lock().lanes.iter().map(|(lane, _)| lane.clone()).collect();
+        for lane in known.iter().filter(|lane| !found.contains(lane)) {
+            if let Err(error) = self.streams.consumer(lane, self.limit(lane)).await {
+                tracing::info!("can't make the lane `{lane}` anew: {error}");
+            }
+        }
+    }
+
+    /// Returns how many jobs of a lane may be claimed at once, if that is limited.
+    fn limit(&self, lane: &Lane) -> Option<u32> {
+        lane.tenant().and_then(|name| self.config.most_claimed.get(&name).copied())
+    }
+
     async fn add(&self, lane: Lane) {
         if self.known.lock().lanes.iter().any(|(known, _)| *known == lane) {
             return;
         }
-        let limit = lane.tenant().and_then(|name| self.config.most_claimed.get(&name).copied());
-        match self.streams.consumer(&lane, limit).await {
+        match self.streams.consumer(&lane, self.limit(&lane)).await {
             Ok(consumer) => {
                 let weight = self.config.weight(&lane);
                 let mut known = self.known.lock();

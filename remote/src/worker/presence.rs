@@ -10,7 +10,7 @@ use crate::streams::Streams;
 
 use super::shared::Shared;
 
-/// Keys of running jobs in what a worker says. Those of more jobs are left out.
+/// Keys of jobs in what a worker says. Those of more jobs are left out.
 const MOST_KEYS: usize = 64;
 
 /// What a worker says of itself.
@@ -25,7 +25,7 @@ pub struct Presence {
     pub slots: usize,
     /// Those that run now.
     pub running: usize,
-    /// The keys of the first 64 of them.
+    /// The keys of the first 64 jobs that run or wait for a slot.
     pub keys: Vec<String>,
     /// Jobs whose results it has stored.
     pub done: u64,
@@ -59,7 +59,7 @@ impl Shared {
             name: self.config.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             slots: self.config.slots,
-            running: running.len(),
+            running: self.config.slots.saturating_sub(self.slots.available_permits()),
             keys: running.keys().take(MOST_KEYS).map(ToString::to_string).collect(),
             done: tally.done,
             given_back: tally.given_back,

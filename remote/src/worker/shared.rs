@@ -87,6 +87,7 @@ pub(super) struct Shared {
     pub(super) unstored: Arc<Semaphore>,
     /// Held for reading by every run, and for writing by one that runs alone.
     pub(super) alone: RwLock<()>,
+    /// Claimed jobs that have no result yet, and how to tell them something.
     pub(super) running: Mutex<HashMap<JobKey, mpsc::Sender<Command>>>,
     pub(super) tally: Mutex<Tally>,
     /// Set when nothing more is started.

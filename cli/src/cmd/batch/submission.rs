@@ -227,10 +227,16 @@ impl Submitting {
         self.bytes_ahead += bytes;
         let (client, wants) = (self.client.clone(), self.wants);
         self.jobs.spawn(async move {
-            let submitted = client.submit_wanting(&job, wants).await;
-            let result =
-                submitted.with_context(|| format!("can't submit the line with id {id}"))?;
-            let (result, ending) = line(result.await?, id, digest);
+            let (result, ending) = match client.submit_wanting(&job, wants).await {
+                Ok(ticket) => line(ticket.await?, id, digest),
+                Err(error) if is_of_job(&error) => {
+                    let bad = BadLine { id, problem: error.to_string() };
+                    (line_of(bad.result(number), None), Ending::Refused)
+                }
+                Err(error) => {
+                    return Err(error).context(format!("can't submit the line with id {id}"));
+                }
+            };
             Ok(Ended { place, bytes, result, ending })
         });
         Ok(())
@@ -241,6 +247,12 @@ impl Submitting {
         self.place += 1;
         place
     }
+}
+
+/// Returns whether an error is about the job alone, so that others can be submitted.
+fn is_of_job(error: &remote::Error) -> bool {
+    use remote::Error;
+    matches!(error, Error::Name { .. } | Error::TooLarge { .. } | Error::MaxPayload | Error::File)
 }
 
 /// Returns the line of a result, as a batch writes it.
