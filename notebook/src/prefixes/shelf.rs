@@ -2,8 +2,8 @@
 //!
 //! The record is written after the session and removed before it, so a record says that there is a
 //! session. It names the session's file, whose name is used once: of two commands that write the
-//! same key, the later one's record leads to the later one's session. Several commands may use the folder at once: whatever has gone meanwhile is as if it had
-//! never been there.
+//! same key, the later one's record leads to the later one's session. Several commands may use the
+//! folder at once: whatever has gone meanwhile is as if it had never been there.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
