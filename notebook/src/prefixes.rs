@@ -7,7 +7,8 @@
 //! with a bound (`shelf.rs`).
 //!
 //! What a digest can't cover makes a notebook run from its start: folders of the host, and whatever
-//! programs may connect to. Clocks and random numbers are not covered either: a cell that isn't run again shows what it showed.
+//! programs may connect to. Clocks and random numbers are not covered either: a cell that isn't run
+//! again shows what it showed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
