@@ -116,6 +116,19 @@ impl Hatchery {
         self.pythons.image_info(BuildId::default())
     }
 
+    /// Returns whether jobs may connect to anything: see [`Builder::allow_connect`].
+    ///
+    /// ```no_run
+    /// # fn example(pool: hatchery::Hatchery) {
+    /// if !pool.allows_connections() {
+    ///     println!("what a job does depends on nothing outside of the sandbox");
+    /// }
+    /// # }
+    /// ```
+    pub fn allows_connections(&self) -> bool {
+        !self.network.is_empty()
+    }
+
     /// Returns the names of the Python builds, that of the default one first.
     ///
     /// ```no_run

@@ -26,6 +26,10 @@ impl Control {
     /// The socket ended.
     pub(crate) async fn serve(mut self) -> Result<(), KernelError> {
         while let Some(request) = self.channels.requests.recv().await {
+            // First of all: what is published waits behind the outputs of the cell.
+            if request.kind() == "interrupt_request" {
+                self.interrupts.send_modify(|count| *count += 1);
+            }
             status(&self.iopub, &request, "busy").await;
             let ends = self.answer(&request).await;
             status(&self.iopub, &request, "idle").await;
@@ -39,10 +43,7 @@ impl Control {
     /// Answers a request, and returns whether the kernel is to end.
     async fn answer(&mut self, request: &Message) -> bool {
         let (kind, content) = match request.kind() {
-            "interrupt_request" => {
-                self.interrupts.send_modify(|count| *count += 1);
-                ("interrupt_reply", json!({ "status": "ok" }))
-            }
+            "interrupt_request" => ("interrupt_reply", json!({ "status": "ok" })),
             "shutdown_request" => {
                 let restart = request.flag("restart", false);
                 let content = json!({ "status": "ok", "restart": restart });

@@ -18,6 +18,10 @@ const SESSION: u64 = 0;
 /// How many inputs a front end gets that doesn't say.
 const DEFAULT_COUNT: usize = 1000;
 
+/// The longest pattern, in characters. The time of a search grows with it, and longer ones find
+/// nothing.
+const LONGEST_PATTERN: usize = 1000;
+
 /// The inputs of a kernel, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct History {
@@ -89,6 +93,9 @@ impl History {
             "" => vec!['*'],
             pattern => pattern.chars().collect(),
         };
+        if pattern.len() > LONGEST_PATTERN {
+            return Vec::new();
+        }
         let mut found: Vec<&Entry> = Vec::new();
         let mut seen = BTreeSet::new();
         let is_unique = request.flag("unique", false);
@@ -165,6 +172,7 @@ mod tests {
         assert_eq!(search(json!({})).len(), 2);
         assert_eq!(search(json!({ "unique": true })), [json!([0, 4, "x = 1"])]);
         assert_eq!(search(json!({ "n": 1 })), [json!([0, 4, "x = 1"])]);
+        assert!(search(json!({ "pattern": "*".repeat(LONGEST_PATTERN + 1) })).is_empty());
         let output = asked(&history, json!({ "output": true, "n": 2 }));
         assert_eq!(output[0], json!([0, 3, ["x", "1"]]));
         let earlier = json!({ "hist_access_type": "range", "session": -1 });

@@ -18,6 +18,9 @@ const EXECUTED: &str = "execute_reply";
 /// The longest source about which the session is asked, in bytes.
 const MOST_BYTES: usize = 1 << 20;
 
+/// The most names that one request asks the session about. The session is asked once for each.
+const MOST_NAMES: usize = 8;
+
 /// The shell of one kernel.
 #[derive(Debug)]
 pub(crate) struct Shell {
@@ -224,6 +227,7 @@ fn names_at(code: &str, at: usize) -> Vec<&str> {
         }
     }
     names.retain(|name| !name.ends_with('.'));
+    names.truncate(MOST_NAMES);
     names
 }
 

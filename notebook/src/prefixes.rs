@@ -6,8 +6,9 @@
 //! memory, and run a common cell once (`shared.rs`). Between commands, states are files in a folder
 //! with a bound (`shelf.rs`).
 //!
-//! What a digest can't cover makes a notebook run from its start: folders of the host. Clocks and
-//! random numbers are not covered either: a cell that isn't run again shows what it showed.
+//! What a digest can't cover makes a notebook run from its start: folders of the host, and whatever
+//! programs may connect to. Clocks and random numbers are not covered either: a cell that isn't run
+//! again shows what it showed.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery::error::chain;
 use hatchery::event::Stream;
 use hatchery::files::ChangedFile;
 use hatchery::{Checkpoint, Session, Ticket, Verdict};
@@ -32,11 +31,14 @@ use crate::report::{End, Report, Resumption};
 use crate::settings::{Settings, Task};
 
 mod keeping;
+mod taking;
 
 /// The result of a cell.
 struct CellResult {
     problem: Option<Problem>,
     is_of_sandbox: bool,
+    /// Whether a limit ended it.
+    is_limit: bool,
     took: Duration,
     files: Vec<ChangedFile>,
 }
@@ -188,72 +190,6 @@ impl<'a> Run<'a> {
         self.take_from_shelf().await
     }
 
-    /// Revives the saved session, or says why not.
-    async fn resume(&mut self) -> Result<(), String> {
-        let record = self.task.places.record()?;
-        let name = session_name(&self.task);
-        let session = self.settings.pool.revive(&name, &self.task.places.session).await;
-        let session = session.map_err(|error| chain(&error).to_string())?;
-        let (image, inputs) = (self.settings.image(), self.settings.input_digest());
-        match record.apply(&mut self.task.notebook, image, inputs) {
-            Ok((done, places)) => {
-                (self.done, self.traces.places) = (done, places);
-                self.session = Some(session);
-                Ok(())
-            }
-            Err(why) => {
-                // A fresh session takes its name.
-                let reset = session.reset().await;
-                reset.map_err(|error| chain(&error).to_string())?;
-                Err(why)
-            }
-        }
-    }
-
-    /// Takes over the latest state that an earlier command left.
-    async fn take_from_shelf(&mut self) -> Result<(), Error> {
-        let Some(shelf) = self.shelf() else { return Ok(()) };
-        for count in (1..=self.keys.len()).rev() {
-            let (key, place) = (self.keys[count - 1], Arc::clone(shelf));
-            let found = tokio::task::spawn_blocking(move || place.find(key, count)).await;
-            let Some((kept, path)) = found.ok().flatten() else { continue };
-            let (is_whole, has_files) = (count == self.total, kept.has_files());
-            let session = match is_whole && !has_files {
-                true => None,
-                // Another command may have removed it, and it may be damaged.
-                false => match self.settings.pool.revive(&session_name(&self.task), &path).await {
-                    Ok(session) => Some(session),
-                    Err(_) => {
-                        shelf.remove(key);
-                        continue;
-                    }
-                },
-            };
-            let workspace = match &session {
-                Some(session) if has_files => Some(session.workspace().await?),
-                _ => None,
-            };
-            let contents = |path: &str| workspace.as_ref()?.read(path);
-            let opened = kept.open(contents);
-            self.session = session;
-            let Some((outputs, traces)) = opened else {
-                shelf.remove(key);
-                if let Some(session) = &self.session {
-                    session.reset().await?;
-                }
-                continue;
-            };
-            take_over(&mut self.task.notebook, &outputs);
-            self.traces = traces;
-            self.pass(count, false);
-            if !is_whole {
-                self.start_session(self.settings.resume(&self.task)).await?;
-            }
-            return Ok(());
-        }
-        Ok(())
-    }
-
     /// Notes that the outputs of cells up to this one were taken over.
     fn pass(&mut self, last: usize, of_this_command: bool) {
         let first = self.done + 1;
@@ -337,6 +273,15 @@ impl<'a> Run<'a> {
     ) -> Result<Option<End>, Error> {
         self.tell(Progress::Cell { number });
         let ran = self.cell(number).await?;
+        // A cell that was cut short would do more the next time, even if it caught the interrupt.
+        let is_whole = self.interrupts.count() == 0 && !ran.is_limit;
+        if !is_whole {
+            if let Some(prefixes) = &self.settings.prefixes {
+                prefixes.shared.passed(self.keys_from(number - 1));
+            }
+            // The cells that follow see what it has left out.
+            self.keys.truncate(number - 1);
+        }
         let is_kept = number <= self.keys.len();
         if let Some(problem) = ran.problem {
             let CellResult { is_of_sandbox, .. } = ran;
@@ -446,7 +391,8 @@ impl<'a> Run<'a> {
         let took = outcome.usage.wall;
         self.tell(Progress::CellEnded { number, took, failed });
         let is_of_sandbox = matches!(outcome.verdict, Verdict::SandboxFailed(_));
-        Ok(CellResult { problem, is_of_sandbox, took, files: outcome.files })
+        let is_limit = matches!(outcome.verdict, Verdict::Limit(_));
+        Ok(CellResult { problem, is_of_sandbox, is_limit, took, files: outcome.files })
     }
 
     /// Saves the session, as it was before the cell at which the notebook ended or before the last

@@ -50,7 +50,8 @@ pub struct Settings {
     /// Whether copies are written, and sessions of notebooks that don't complete. Default: yes.
     pub writes: bool,
     /// The states after cells that notebooks take over, and to which they add theirs. Default: none,
-    /// so every cell runs. Notebooks that get folders of the host always run from their start.
+    /// so every cell runs. Notebooks that get folders of the host, or may connect to something,
+    /// always run from their start.
     pub prefixes: Option<Prefixes>,
     /// Who is told of the progress. Default: nobody.
     pub observer: Arc<dyn Observer>,
@@ -103,7 +104,8 @@ impl Settings {
     /// shared.
     pub(crate) fn keys(&self, task: &Task) -> Vec<Key> {
         let has_folders = task.folders.has_folders() || self.mounts.has_folders();
-        if self.prefixes.is_none() || has_folders || self.resumes {
+        let sees_outside = has_folders || self.pool.allows_connections();
+        if self.prefixes.is_none() || sees_outside || self.resumes {
             return Vec::new();
         }
         let limits = format!("{:?}", self.limits);

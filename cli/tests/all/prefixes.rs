@@ -166,6 +166,30 @@ fn damaged_states_are_as_if_they_were_not_there() {
         let copy = folder.path().join("a.executed.ipynb");
         assert_eq!(cells(&copy)[2]["outputs"][0]["data"]["text/plain"], json!(["3"]));
     }
+    // Records that claim a file which their sessions don't have.
+    let changed = write(folder.path(), "a.ipynb", &["x = 1", "print(x)", "x + 3"]);
+    let records = fs::read_dir(&states).unwrap().map(|it| it.unwrap().path());
+    for record in records.filter(|file| file.extension().is_some_and(|it| it == "json")) {
+        let mut kept: Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+        kept["files"] = json!([["gone.txt", "created"]]);
+        fs::write(&record, kept.to_string()).unwrap();
+    }
+    let (events, output) = run_with(&states, &[&changed], &[]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(ran(&events), [1, 2, 3]);
+}
+
+#[test]
+fn a_cell_that_a_limit_ended_runs_again_with_all_that_follow() {
+    let folder = tempfile::tempdir().unwrap();
+    let states = folder.path().join("states");
+    let path = write(folder.path(), "a.ipynb", &["x = 1", "while True: pass", "x"]);
+    for expected in [&[1, 2, 3][..], &[2, 3]] {
+        let options = ["--allow-errors", "--timeout", "1s"];
+        let (events, output) = run_with(&states, &[&path], &options);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert_eq!(ran(&events), expected);
+    }
 }
 
 /// A cell that several notebooks begin with runs once, also without states on disk.

@@ -2,7 +2,7 @@
 //!
 //! Nothing is lost by reading slowly: the socket waits for its readers, and the program's output
 //! waits in the job's transcript, within the job's limits. Only a reader that stands still for
-//! [`LONGEST_SEND`] costs messages.
+//! [`LONGEST_SEND`] costs messages, also those of the other readers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const LONGEST_SEND: Duration = Duration::from_secs(10);
 /// The same for the messages after one that was dropped, until one gets through again.
 const LATER_SEND: Duration = Duration::from_millis(50);
 
-/// How long the first request waits for somebody who sees its outputs.
+/// How long each request waits for somebody who sees its outputs, until somebody has subscribed.
 const LONGEST_WELCOME: Duration = Duration::from_secs(1);
 
 /// The most connections that are remembered, to be closed at the end. Older ones have most likely

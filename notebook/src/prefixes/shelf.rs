@@ -1,15 +1,18 @@
 //! States on disk, in a folder with a bound: for each key a saved session, and a record of outputs.
 //!
 //! The record is written after the session and removed before it, so a record says that there is a
-//! session. Several commands may use the folder at once: whatever has gone meanwhile is as if it had
-//! never been there.
+//! session. It names the session's file, whose name is used once: of two commands that write the
+//! same key, the later one's record leads to the later one's session. Several commands may use the
+//! folder at once: whatever has gone meanwhile is as if it had never been there.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use replace::{Access, replace};
+use serde::Deserialize;
 
 use super::key::Key;
 use super::state::Kept;
@@ -19,6 +22,10 @@ const MOST_STATES: usize = 1000;
 /// The largest record. One with more outputs isn't worth its place, since each later cell repeats
 /// them.
 const LARGEST_RECORD_BYTES: usize = 16 << 20;
+/// The age at which a session without a record goes. A younger one's record may be on its way.
+const LONGEST_ALONE: Duration = Duration::from_secs(3600);
+/// The length of a key's name, in hexadecimal digits.
+const KEY_DIGITS: usize = 64;
 
 /// The folder.
 #[derive(Debug)]
@@ -36,16 +43,25 @@ struct Entry {
     used: SystemTime,
 }
 
+/// What a record says of its session.
+#[derive(Debug, Deserialize)]
+struct Named {
+    session: String,
+}
+
 impl Shelf {
     pub(crate) fn new(folder: PathBuf, most_bytes: u64) -> Self {
         Self { folder, most_bytes }
     }
 
-    /// Returns the path of a saved session. Creates the folder, which is private.
+    /// Returns a new path for a saved session. Creates the folder, which is private.
     pub(crate) fn place(&self, key: Key) -> io::Result<PathBuf> {
         use std::os::unix::fs::DirBuilderExt;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        Ok(self.session(key))
+        let mut random = [0; 8];
+        getrandom::fill(&mut random)?;
+        let random = u64::from_le_bytes(random);
+        Ok(self.folder.join(format!("{}.{random:016x}.session", key.name())))
     }
 
     /// Returns whether there is a state of this key.
@@ -53,11 +69,22 @@ impl Shelf {
         self.record(key).exists()
     }
 
-    /// Writes the record of a saved session. Returns whether it has; if not, the session goes.
-    pub(crate) fn keep(&self, key: Key, kept: &Kept) -> io::Result<bool> {
+    /// Writes the record of a session that was saved at this [`place`](Self::place). Returns whether
+    /// it has; if not, also because of an error, the session goes.
+    pub(crate) fn keep(&self, key: Key, session: &Path, mut kept: Kept) -> io::Result<bool> {
+        let name = session.file_name().unwrap_or_default();
+        kept.session = name.to_string_lossy().into_owned();
+        let written = self.write(key, &kept);
+        if !matches!(written, Ok(true)) {
+            // What can't be removed now goes with those that have no record.
+            let _ = fs::remove_file(session);
+        }
+        written
+    }
+
+    fn write(&self, key: Key, kept: &Kept) -> io::Result<bool> {
         let bytes = serde_json::to_vec(kept)?;
         if bytes.len() > LARGEST_RECORD_BYTES {
-            fs::remove_file(self.session(key))?;
             return Ok(false);
         }
         replace(&self.record(key), Access::Private, |file| file.write_all(&bytes))?;
@@ -71,64 +98,98 @@ impl Shelf {
         let bytes = fs::read(&path).ok()?;
         let kept: Option<Kept> = serde_json::from_slice(&bytes).ok();
         let kept = kept.filter(|kept| kept.fits(count));
-        if kept.is_none() {
+        let found = kept.and_then(|kept| Some((self.session(&path, &kept.session)?, kept)));
+        let Some((session, kept)) = found else {
             self.remove(key);
-        }
+            return None;
+        };
         let touched = File::options().append(true).open(&path);
         // If that fails, it only goes earlier.
         let _ = touched.and_then(|file| file.set_modified(now()));
-        Some((kept?, self.session(key)))
+        Some((kept, session))
     }
 
     /// Removes a state, for example a damaged one.
     pub(crate) fn remove(&self, key: Key) {
-        remove(&self.record(key), &self.session(key));
+        let record = self.record(key);
+        let session = self.session_of(&record);
+        remove(&record, session.as_deref());
     }
 
-    /// Removes the states that weren't used for the longest time, until the folder has its bound.
+    /// Removes the states that weren't used for the longest time, until the folder has its bound,
+    /// and sessions that have had no record for long.
     pub(crate) fn tidy(&self) -> io::Result<()> {
-        let mut entries = self.entries()?;
+        let files = fs::read_dir(&self.folder)?.map(|file| Ok(file?.path()));
+        let files: Vec<PathBuf> = files.collect::<io::Result<_>>()?;
+        let mut entries = self.entries(&files);
+        let named: HashSet<&Path> = entries.iter().map(|entry| entry.session.as_path()).collect();
+        for file in files.iter().filter(|file| is_session(file) && !named.contains(file.as_path()))
+        {
+            let written = file.metadata().and_then(|metadata| metadata.modified());
+            let age = written.ok().and_then(|written| now().duration_since(written).ok());
+            if age.is_some_and(|age| age > LONGEST_ALONE) {
+                // Another command may have removed it.
+                let _ = fs::remove_file(file);
+            }
+        }
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.used));
         let mut bytes = 0;
         for (place, entry) in entries.iter().enumerate() {
             bytes += entry.bytes;
             if bytes > self.most_bytes || place >= MOST_STATES {
-                remove(&entry.record, &entry.session);
+                remove(&entry.record, Some(&entry.session));
             }
         }
         Ok(())
     }
 
-    fn entries(&self) -> io::Result<Vec<Entry>> {
+    /// Returns the states whose records are among these files.
+    fn entries(&self, files: &[PathBuf]) -> Vec<Entry> {
         let mut entries = Vec::new();
-        for file in fs::read_dir(&self.folder)? {
-            let record = file?.path();
-            if record.extension().is_none_or(|extension| extension != "json") {
-                continue;
-            }
-            let session = record.with_extension("session");
+        let is_record = |file: &&PathBuf| file.extension().is_some_and(|it| it == "json");
+        for record in files.iter().filter(is_record) {
+            let Some(session) = self.session_of(record) else { continue };
             let of = |path: &Path| path.metadata().ok();
             // Another command may have removed it.
-            let (Some(of_record), Some(of_session)) = (of(&record), of(&session)) else { continue };
+            let (Some(of_record), Some(of_session)) = (of(record), of(&session)) else { continue };
             let used = of_record.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             let bytes = of_record.len() + of_session.len();
-            entries.push(Entry { record, session, bytes, used });
+            entries.push(Entry { record: record.clone(), session, bytes, used });
         }
-        Ok(entries)
+        entries
     }
 
     fn record(&self, key: Key) -> PathBuf {
         self.folder.join(key.name()).with_extension("json")
     }
 
-    fn session(&self, key: Key) -> PathBuf {
-        self.folder.join(key.name()).with_extension("session")
+    /// Returns the path of the session that a record names.
+    fn session_of(&self, record: &Path) -> Option<PathBuf> {
+        let named: Named = serde_json::from_slice(&fs::read(record).ok()?).ok()?;
+        self.session(record, &named.session)
+    }
+
+    /// Returns the path of a session of this name; `None` if it isn't one for this record.
+    fn session(&self, record: &Path, name: &str) -> Option<PathBuf> {
+        let is_for_it = name.starts_with(record.file_stem()?.to_str()?) && !name.contains('/');
+        let session = self.folder.join(name);
+        (is_for_it && is_session(&session)).then_some(session)
     }
 }
 
+/// Returns whether a path is one of a saved session. The folder may be one that has other files.
+fn is_session(path: &Path) -> bool {
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let is_key = |key: &[u8]| key.iter().all(u8::is_ascii_hexdigit);
+    let has_key = stem.as_bytes().get(..KEY_DIGITS).is_some_and(is_key);
+    has_key && path.extension().is_some_and(|extension| extension == "session")
+}
+
 /// Removes a state, the record first. What can't be removed stays, and is tried again later.
-fn remove(record: &Path, session: &Path) {
-    if fs::remove_file(record).is_ok() || !record.exists() {
+fn remove(record: &Path, session: Option<&Path>) {
+    if (fs::remove_file(record).is_ok() || !record.exists())
+        && let Some(session) = session
+    {
         let _ = fs::remove_file(session);
     }
 }
@@ -139,8 +200,6 @@ fn now() -> SystemTime {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::document::Notebook;
     use crate::prefixes::state::Traces;
@@ -154,11 +213,16 @@ mod tests {
 
     fn put(shelf: &Shelf, name: &str, bytes: usize, age: u64) -> Key {
         let key = Key::named(name);
-        fs::write(shelf.place(key).unwrap(), vec![0; bytes]).unwrap();
-        assert!(shelf.keep(key, &kept(1)).unwrap());
-        let record = File::options().append(true).open(shelf.record(key)).unwrap();
-        record.set_modified(now() - Duration::from_secs(age)).unwrap();
+        let session = shelf.place(key).unwrap();
+        fs::write(&session, vec![0; bytes]).unwrap();
+        assert!(shelf.keep(key, &session, kept(1)).unwrap());
+        set_age(&shelf.record(key), age);
         key
+    }
+
+    fn set_age(path: &Path, seconds: u64) {
+        let file = File::options().append(true).open(path).unwrap();
+        file.set_modified(now() - Duration::from_secs(seconds)).unwrap();
     }
 
     #[test]
@@ -189,6 +253,37 @@ mod tests {
         let key = put(&shelf, "b", 10, 0);
         fs::write(shelf.record(key), "{").unwrap();
         assert!(shelf.find(key, 1).is_none());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        // Which session was its own isn't known any more, so that one waits.
+        shelf.tidy().unwrap();
+        let files: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+        let [Ok(session)] = &files[..] else { panic!("{files:?}") };
+        set_age(&session.path(), LONGEST_ALONE.as_secs() + 60);
+        let other = folder.path().join("mine.session");
+        fs::write(&other, "").unwrap();
+        set_age(&other, LONGEST_ALONE.as_secs() + 60);
+        shelf.tidy().unwrap();
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+        assert!(matches!(&left[..], [Ok(file)] if file.path() == other), "{left:?}");
+    }
+
+    #[test]
+    fn a_record_leads_to_the_session_that_was_saved_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = Shelf::new(folder.path().to_owned(), 1 << 20);
+        let key = Key::named("a");
+        let [first, second] = [b"first", b"other"].map(|contents| {
+            let session = shelf.place(key).unwrap();
+            fs::write(&session, contents).unwrap();
+            session
+        });
+        assert!(shelf.keep(key, &second, kept(1)).unwrap());
+        assert!(shelf.keep(key, &first, kept(1)).unwrap());
+        assert_eq!(shelf.find(key, 1).unwrap().1, first);
+        assert!(second.exists(), "another command may be reading it");
+        let mut outside = kept(1);
+        outside.session = "../a.session".to_owned();
+        shelf.write(key, &outside).unwrap();
+        assert!(shelf.find(key, 1).is_none());
+        assert!(!shelf.has(key));
     }
 }

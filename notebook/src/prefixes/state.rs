@@ -32,6 +32,8 @@ pub(crate) struct State {
 /// The state after some cells of a notebook, on disk beside the saved session.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Kept {
+    /// The name of the session's file.
+    pub(crate) session: String,
     outputs: Vec<Vec<Value>>,
     places: Vec<(String, usize, usize)>,
     /// The paths of the files, and whether each is new. Their contents are in the session.
@@ -61,7 +63,7 @@ impl State {
 }
 
 impl Kept {
-    /// Describes the first `count` cells.
+    /// Describes the first `count` cells, whose session isn't saved yet.
     pub(crate) fn of(notebook: &Notebook, count: usize, traces: &Traces) -> Self {
         let kind = |file: &ChangedFile| match file.kind {
             ChangeKind::Created => Change::Created,
@@ -70,6 +72,7 @@ impl Kept {
         };
         let files = traces.files.values().map(|file| (file.path.clone(), kind(file)));
         Self {
+            session: String::new(),
             outputs: notebook.code().take(count).map(|cell| cell.outputs.clone()).collect(),
             places: traces.places.clone(),
             files: files.collect(),

@@ -113,10 +113,10 @@ impl StateWriter {
         self.writing.spawn(async move {
             let mut bytes = 0;
             if let Ok(place) = shelf.place(key)
-                && let Ok(saved) = fork.save(place).await
+                && let Ok(saved) = fork.save(&place).await
             {
                 bytes = saved;
-                let keep = tokio::task::spawn_blocking(move || shelf.keep(key, &kept));
+                let keep = tokio::task::spawn_blocking(move || shelf.keep(key, &place, kept));
                 let _ = keep.await;
             }
             fork.close();
