@@ -66,14 +66,11 @@ async fn nothing_else_is_tested_in_the_place_of_a_candidate() {
 async fn tests_that_test_nothing_cannot_be_graded() {
     let grader = grader(settings()).await;
     let case = "import unittest\nclass TestCases(unittest.TestCase):\n";
+    let awaited = format!("{case}    async def test_f(self):\n        assert f(1) == 2");
     for (tests, solution, message) in [
         ("def test_f():\n    yield\n    assert f(1) == 2", None, "`test_f` is `async`"),
         ("async def test_f():\n    assert f(1) == 2", None, "`test_f` is `async`"),
-        (
-            &format!("{case}    async def test_f(self):\n        assert f(1) == 2"),
-            None,
-            "`TestCases.test_f` is `async`",
-        ),
+        (awaited.as_str(), None, "`TestCases.test_f` is `async`"),
         ("assert 1 + 1 == 2", Some("def f(x): return 2"), "the tests use nothing"),
     ] {
         let graded = grade_one(&grader, plain(tests, solution), "def f(x): return 2").await;
