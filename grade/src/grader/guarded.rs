@@ -14,12 +14,12 @@ use crate::link::Link;
 use crate::task::{Suite, Task};
 use crate::verdict::Verdict;
 
-/// How long a candidate may go on after its tests have ended.
+/// How long a candidate may go on after its tests have ended, before it is stopped.
 const LAST_STEPS: Duration = Duration::from_secs(1);
 
 /// CPU time for the tests themselves, and for the task's own solution among them, beyond the
 /// candidate's.
-const TESTS_CPU: Duration = Duration::from_secs(20);
+pub(super) const TESTS_CPU: Duration = Duration::from_secs(20);
 
 /// Runs the tests of a task with a program.
 pub(crate) async fn run(
@@ -64,12 +64,14 @@ pub(crate) async fn run(
     let trial = match early {
         Some(outcome) => ended_early(&outcome, &judged),
         None => {
-            let outcome = timeout(LAST_STEPS, candidate.outcome()).await.ok();
-            let trial = of_judge(&judged);
-            match outcome {
-                Some(outcome) => Trial { cpu_ms: cpu_ms(&outcome), ..trial.blaming(&outcome) },
-                None => trial,
-            }
+            let outcome = match timeout(LAST_STEPS, candidate.outcome()).await {
+                Ok(outcome) => outcome,
+                Err(_) => {
+                    candidate.stop();
+                    candidate.outcome().await
+                }
+            };
+            Trial { cpu_ms: cpu_ms(&outcome), ..of_judge(&judged).blaming(&outcome) }
         }
     };
     Ok(Trial { tests_cpu_ms, ..trial })

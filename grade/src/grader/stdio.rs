@@ -6,6 +6,7 @@ use std::time::Duration;
 use hatchery::{Hatchery, Job, Limits, Outcome, Verdict as End};
 use serde_json::json;
 
+use super::guarded::TESTS_CPU;
 use super::trial::{Trial, cpu_ms};
 use crate::checker;
 use crate::error::GradeError;
@@ -93,7 +94,7 @@ async fn wrong(
         .named("checker")
         .variable("hatchery_checker", source.as_str())
         .variable("hatchery_cases", json!([[case.stdin, output, case.stdout]]))
-        .limits(limits);
+        .limits(Limits { cpu_time: Some(TESTS_CPU), ..limits });
     let checked = pool.run(job).await?;
     trial.tests_cpu_ms += cpu_ms(&checked);
     let accepted = match &checked.verdict {

@@ -18,6 +18,8 @@ _EXCEPTIONS = {
 }
 # Tests may expect that a function leaves the program.
 _EXCEPTIONS["SystemExit"] = SystemExit
+# These would end a `map`, a `zip` or a loop of the tests as if nothing were left to check.
+del _EXCEPTIONS["StopIteration"], _EXCEPTIONS["StopAsyncIteration"]
 _FUNCTIONS = (
     types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodDescriptorType,
     types.WrapperDescriptorType, types.MethodWrapperType, functools.partial,
@@ -36,8 +38,14 @@ class CandidateExit(BaseException):
     """The candidate raised what no test expects: neither an `Exception` nor a `SystemExit`."""
 
 
-class NotForwarded(TypeError):
-    """An operation on an object of the candidate that the tests can't have."""
+class NotForwarded(BaseException):
+    """An operation on an object of the candidate that the tests can't have. No `except Exception` of
+    tests catches it."""
+
+
+class NotGiven(BaseException):
+    """An object of the tests that the candidate can't be given. No `except Exception` of tests catches
+    it."""
 
 
 class Link:
@@ -66,10 +74,16 @@ class Link:
         detail = ", ".join(str(item) for item in args) if type(args) is list else ""
         return f"{name}: {detail}" if detail else str(name)
 
-    def name(self, name):
-        """Returns what the candidate calls this, in a list; an empty one if there is no such name."""
+    def name(self, name, may_be_class=True):
+        """Returns what the candidate calls this, in a list; an empty one if there is no such name.
+
+        Args:
+            may_be_class: Whether the tests may use attributes of the instances, if it is a class.
+        """
         answer = self._sent(["name", name])
-        return [] if answer[0] == "missing" else [self._value(answer, lambda kind: kind == "class")]
+        if answer[0] == "missing":
+            return []
+        return [self._value(answer, lambda kind: may_be_class and kind == "class")]
 
     def call(self, target, args, keywords):
         """Calls an object of the candidate."""
@@ -128,7 +142,7 @@ class Link:
         named = {name: unpack(item, self._resolver(lambda kind: False)) for name, item in keywords}
         try:
             return ["result", True, self._pack(function(*given, **named))]
-        except Exception as error:
+        except (Exception, NotForwarded, NotGiven) as error:
             names = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
             return ["result", False, [names, [str(error)]]]
 
@@ -158,7 +172,10 @@ class Link:
         return resolve
 
     def _pack(self, value):
-        return pack(value, self._opaque)
+        try:
+            return pack(value, self._opaque)
+        except NotPlain as error:
+            raise NotGiven(str(error)) from None
 
     def _opaque(self, value):
         if type(value) is Opaque:

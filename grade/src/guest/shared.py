@@ -45,7 +45,7 @@ def judge_beside(task_text, token):
     before = snapshot()
     task = from_text(task_text)
     scope = vars(sys.modules["solution"])
-    suite = Suite(task, lambda name: [scope[name]] if name in scope else [], scope)
+    suite = Suite(task, lambda name, _: [scope[name]] if name in scope else [], scope)
     try:
         suite.run()
     except KeyboardInterrupt:

@@ -11,7 +11,9 @@ import types
 _MOST_FAILURES = 20
 _LONGEST_MESSAGE = 300
 # What fails one test and lets the others run.
-_FAILURES = (Exception, SystemExit, CandidateExit, Malformed)
+_FAILURES = (Exception, SystemExit, CandidateExit, Malformed, NotForwarded, NotGiven)
+# Flags of functions that a call only begins: they have a `yield`, are `async`, or both.
+_UNRUN = 0x20 | 0x80 | 0x200
 
 
 class Report:
@@ -56,8 +58,17 @@ class Report:
 
 
 def _told(error):
-    text = str(error)
+    try:
+        text = str(error)
+    except _FAILURES:
+        text = ""  # it has an enormous number, or an object of the candidate that refuses
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _is_unrun(function):
+    """Returns whether a call of a test's function would only begin it."""
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_flags & _UNRUN != 0
 
 
 class _Site:
@@ -124,6 +135,8 @@ def _defined(tree):
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             names.add(node.name)
+        elif not isinstance(node, (ast.Import, ast.ImportFrom)):
+            names |= _bound(node)
     return names
 
 
@@ -166,6 +179,7 @@ class Suite:
     def __init__(self, task, source_of, beside=None):
         self._task = task
         # Returns what the candidate calls a name, in a list; an empty one if it has no such name.
+        # Its second argument is whether that may be a class, whose instances have attributes.
         self._source_of = source_of
         # The candidate's own namespace, if its tests run beside it.
         self._beside = beside
@@ -222,10 +236,14 @@ class Suite:
             else:
                 bound = set().union(*(_bound(tree) for tree in trees))
                 names = sorted(loaded - bound - set(dir(builtins)) - set(self._scope) | imported)
+        if not names:
+            self.report.problem = "the tests use nothing that a candidate defines"
+            return
         self._entries = {}
         for name in names:
             self._scope.pop(name, None)
-            found = self._source_of(name)
+            may_be_class = name not in self._own or isinstance(self._own[name], type)
+            found = self._source_of(name, may_be_class)
             if found:
                 self._entries[name] = self._scope[name] = found[0]
         if self._beside is not None:
@@ -279,20 +297,26 @@ class Suite:
         self._forgive()
 
     def _forgive(self):
-        """Counts what wasn't reached in tests that ran to their end."""
+        """Counts what wasn't reached in tests that ran to their end, unless nothing was."""
         if not self.report.is_complete:
+            return
+        if all(failure is None for failure in self.report._tests.values()):
             return
         for name, failure in self.report._tests.items():
             if failure is None and name.startswith("assert "):
                 self.report.put(name, None)
 
     def _run_functions(self, tree):
-        names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+        names = [node.name for node in tree.body if isinstance(node, kinds)]
         for name in names:
             function = self._scope.get(name)
             is_test = name.startswith("test") and isinstance(function, types.FunctionType)
             if not is_test or function.__code__.co_argcount:
                 continue
+            if _is_unrun(function):
+                self._refuse_unrun(name)
+                return
             self.report.declare(name)
             try:
                 function()
@@ -300,6 +324,9 @@ class Suite:
                 self.report.put(name, _told(error))
             else:
                 self.report.put(name, None)
+
+    def _refuse_unrun(self, name):
+        self.report.problem = f"the test `{name}` is `async` or has a `yield`, so that a call doesn't run it"
 
     def _run_cases(self, made):
         unittest = sys.modules.get("unittest")
@@ -309,7 +336,12 @@ class Suite:
         for case in made:
             is_case = isinstance(case, type) and issubclass(case, unittest.TestCase)
             if is_case and not case.__module__.startswith("unittest"):
+                # By name, since unittest imports asyncio for it.
+                awaits = any(base.__name__ == "IsolatedAsyncioTestCase" for base in case.__mro__)
                 for name in loader.getTestCaseNames(case):
+                    if _is_unrun(getattr(case, name)) and not awaits:
+                        self._refuse_unrun(f"{case.__name__}.{name}")
+                        return
                     self.report.declare(f"{case.__name__}.{name}")
                 loader.loadTestsFromTestCase(case).run(result)
 
@@ -323,6 +355,8 @@ class Suite:
         if function is None:
             self.report.interrupt("call", f"NameError: name '{entry}' is not defined")
             return
+        # A solution that calls itself calls itself, not the candidate.
+        self._scope[entry] = own
         for place, given in enumerate(calls["inputs"]):
             self.report.declare(f"input {place + 1}")
         for place, given in enumerate(calls["inputs"]):
@@ -342,8 +376,14 @@ class Suite:
             except _FAILURES as error:
                 self.report.put(name, _told(error))
                 continue
-            wrong = f"{_short(value)} instead of {_short(expected)} for {_short(given)}"
-            self.report.put(name, None if is_right else wrong)
+            self.report.put(name, None if is_right else _wrong(value, expected, given))
+
+
+def _wrong(value, expected, given):
+    try:
+        return f"{_short(value)} instead of {_short(expected)} for {_short(given)}"
+    except _FAILURES:
+        return "it is wrong"  # and enormous, or an object of the candidate that refuses
 
 
 def _short(value):

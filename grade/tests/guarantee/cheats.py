@@ -342,3 +342,16 @@ def ENTRY(*args, **keywords):
 # kind: asks for all memory
 def ENTRY(*args, **keywords):
     return [bytearray(1 << 28) for _ in range(1 << 20)]
+# kind: is a class whose instances agree
+class ENTRY:
+    def __init__(self, *args, **keywords):
+        pass
+    def __getattr__(self, name):
+        return lambda *args, **keywords: True
+    def __eq__(self, other):
+        return True
+    def __bool__(self):
+        return True
+# kind: raises StopIteration
+def ENTRY(*args, **keywords):
+    raise StopIteration
