@@ -8,7 +8,7 @@ cd "$(dirname "$0")"
 
 folder="$(mktemp -d)"
 # Where the wheel of the binary has the compiled Python.
-shared=runtime/data/data/share/hatchery
+shared="$PWD/runtime/data/data/share/hatchery"
 trap 'rm -rf "$folder" "$shared"/python.module*' EXIT
 wheels="${1:-$folder/wheels}"
 tools="$HOME/.cache/hatchery/python-tools"
