@@ -16,6 +16,7 @@ use address_space::{GUARD_BEFORE_BYTES, MOST_BYTES, RESERVED_BYTES};
 pub(crate) use address_space::{PAGE_BYTES, WASM_PAGE_BYTES, check_address_space, is_length};
 use cow::Tracker;
 use image::MemoryImage;
+use layers::marking::Pace;
 use patch::MemoryPatch;
 use segments::Segment;
 use snapshot::Snapshot;
@@ -64,7 +65,8 @@ pub(crate) struct GuestMemory {
 ///  |      |     from the second one on, the kernel    |
 ///  |      |     marks pages and notes writes (E-10)   |
 ///  |      |                                           +--- snapshot: stays changed; `held` and the
-///  |      |                                           |    pages without marks are the content
+///  |      |                                           |    pages without marks are the content;
+///  |      |                                           |    later ones mark, part by part
 ///  |      |                                           |
 ///  |      +------------- restore(patch) --------------+
 ///  |            `held` = that patch; nothing is marked;
@@ -96,13 +98,17 @@ struct MemoryState {
     restores: u32,
     /// Segments that are mapped, in order and apart; only with a tracker.
     mapped: Vec<Segment>,
-    /// Invariant E-10: the content after the last `patch` or `restore`. While pages are marked,
-    /// those that were not written to since still have that content.
+    /// Invariant E-10: the content after the last `patch` or `restore`, and of each part that was
+    /// marked since, when it was. Marked pages that were not written to since still have that
+    /// content.
     held: Arc<MemoryPatch>,
     /// Patches, and snapshots of unmarked pages, taken since the last restore.
     copies_taken: u32,
     /// The last snapshot, whose space the next one takes if nobody else has it.
     snapshot: Option<Arc<Snapshot>>,
+    /// Pages below this offset are marked, while pages are marked part by part; else 0.
+    marked: usize,
+    pace: Pace,
     /// Bytes of the pages that had been written to at the first snapshot since they were marked.
     first_touched: Option<usize>,
     /// Bytes that snapshots have copied since `hold`: beyond those if pages are marked, else all.
@@ -127,6 +133,8 @@ impl MemoryState {
             held: Arc::new(MemoryPatch { len, ..MemoryPatch::default() }),
             copies_taken: 0,
             snapshot: None,
+            marked: 0,
+            pace: Pace::default(),
             first_touched: None,
             spent: 0,
             copied_bytes: 0,
@@ -139,6 +147,7 @@ impl MemoryState {
     fn hold(&mut self, content: Arc<MemoryPatch>) {
         self.held = content;
         self.snapshot = None;
+        self.marked = 0;
         self.first_touched = None;
         self.spent = 0;
     }

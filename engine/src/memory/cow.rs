@@ -259,7 +259,16 @@ impl Tracker {
             return None;
         }
         let known = self.touched.take().and_then(Known::into_valid);
-        known.or_else(|| self.find_unmarked(reservation, range, UNMARKED))
+        known.or_else(|| self.touched_part(reservation, range))
+    }
+
+    /// Returns the same as `touched` for a `range` that was marked by `mark_part`.
+    pub(super) fn touched_part(
+        &mut self,
+        reservation: &Reservation,
+        range: Range<usize>,
+    ) -> Option<Vec<Range<usize>>> {
+        self.find_unmarked(reservation, range, UNMARKED)
     }
 
     fn find_unmarked(
@@ -303,21 +312,28 @@ impl Tracker {
         KEPT.get_or_init(|| Kept { pagemap, watch });
     }
 
-    /// Marks the pages in `range`, so that `written` finds those written to from now on.
+    /// Marks all pages, which `range` has, so that `written` finds those written to from now on.
     pub(super) fn mark(&mut self, reservation: &Reservation, range: Range<usize>) {
+        self.touched = None;
+        self.is_marked = self.mark_part(reservation, range);
+    }
+
+    /// Marks the pages in `range` alone, so that `touched_part` finds those written to from now on.
+    /// Returns whether the system could.
+    pub(super) fn mark_part(&mut self, reservation: &Reservation, range: Range<usize>) -> bool {
         self.open_watch();
-        let Some(Some(watch)) = &self.watch else { return };
+        let Some(Some(watch)) = &self.watch else { return false };
         let base = reservation.base().addr().get();
         let (start, end) = ((base + range.start) as u64, (base + range.end) as u64);
-        self.touched = None;
         let marked = watch
             .register(reservation, RESERVED_BYTES)
             .and_then(|()| self.scan(start, end, WRITTEN, |_| ()));
-        self.is_marked = marked.is_ok();
-        if let Err(error) = marked {
-            tracing::debug!(%error, "writes can't be watched here");
-            self.watch = Some(None);
-        }
+        marked
+            .inspect_err(|error| {
+                tracing::debug!(%error, "writes can't be watched here");
+                self.watch = Some(None);
+            })
+            .is_ok()
     }
 
     /// Returns whether `mark` was ever called, and is supported.
@@ -335,7 +351,8 @@ impl Tracker {
         self.touched = self.counts_faults.then(|| Known::now(touched));
     }
 
-    /// Keeps the marks that `written` set: nothing was written since.
+    /// Says that all pages are marked but those written to since: by `written`, after which nothing
+    /// was, or part by part.
     pub(super) fn stay_marked(&mut self) {
         self.is_marked = true;
     }

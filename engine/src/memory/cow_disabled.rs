@@ -65,11 +65,23 @@ impl Tracker {
         match *self {}
     }
 
+    pub(super) fn touched_part(
+        &mut self,
+        _reservation: &Reservation,
+        _range: Range<usize>,
+    ) -> Option<Vec<Range<usize>>> {
+        match *self {}
+    }
+
     pub(super) fn remember_touched(&mut self, _touched: Vec<Range<usize>>) {
         match *self {}
     }
 
     pub(super) fn mark(&mut self, _reservation: &Reservation, _range: Range<usize>) {
+        match *self {}
+    }
+
+    pub(super) fn mark_part(&mut self, _reservation: &Reservation, _range: Range<usize>) -> bool {
         match *self {}
     }
 

@@ -1,5 +1,6 @@
 //! What a memory holds beyond its image: `diff.rs` takes it out, `restore.rs` puts it in, and
-//! `copy.rs` copies it between two turns of a session.
+//! `copy.rs` copies it between two turns of a session, and `marking.rs` makes that cheaper for
+//! long ones.
 //!
 //! Isolation hangs on the first two: after `restore` the memory is the image with the patch, byte by
 //! byte, whatever ran before. A memory consists of layers. The topmost one that covers a page gives
@@ -26,6 +27,7 @@ use super::{GuestMemory, MemoryState};
 
 mod copy;
 mod diff;
+pub(super) mod marking;
 mod restore;
 
 /// Whether invariants are asserted that take a pass of their own.

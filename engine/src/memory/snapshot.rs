@@ -38,13 +38,18 @@ impl Snapshot {
         Self { image, marked, marked_bytes, len, touched, bytes, patch }
     }
 
-    /// Returns whether `marked` is the patch that the snapshot builds upon.
-    pub(super) fn is_upon(&self, marked: &Arc<MemoryPatch>) -> bool {
-        Arc::ptr_eq(&self.marked, marked)
-    }
-
-    /// Takes over the content of all ranges of `memory` that were written to since it was marked.
-    pub(super) fn refresh(&mut self, memory: &[u8], touched: &[Range<usize>]) {
+    /// Takes over the content of all ranges of `memory` that were written to since it was marked,
+    /// when it held what `marked` says.
+    pub(super) fn refresh(
+        &mut self,
+        marked: &Arc<MemoryPatch>,
+        memory: &[u8],
+        touched: &[Range<usize>],
+    ) {
+        if !Arc::ptr_eq(&self.marked, marked) {
+            self.marked = Arc::clone(marked);
+            self.marked_bytes = marked.bytes();
+        }
         self.patch = OnceLock::new();
         self.len = memory.len();
         let count = touched.iter().map(ExactSizeIterator::len).sum();

@@ -18,26 +18,22 @@ const MOST_TOUCHED_BYTES: usize = 2 << 20;
 /// of them are copied after every turn.
 const MOST_WASTED_BYTES: usize = 8 << 20;
 
-/// Bytes that are copied in all before pages are marked for the first time. Marking costs a session
-/// 1.3 ms, most of it for faults in its next turns and when another session follows it, and saves
-/// 30 to 50 µs of CPU time a turn. A small session copies 1.4 MB after each turn, of which marked
-/// pages are a third: this is 14 of its turns.
-const MOST_UNMARKED_BYTES: usize = 20 << 20;
-
 /// The ranges of offsets that a snapshot copies.
-struct ToCopy {
-    touched: Vec<Range<usize>>,
-    /// They are the pages that were written to since pages were marked; else all copies of pages of
-    /// the image.
-    is_marked: bool,
+enum ToCopy {
+    /// All pages that were copied from the image: none is marked.
+    Copied(Vec<Range<usize>>),
+    /// Those of them that aren't marked: some parts are.
+    Unmarked(Vec<Range<usize>>),
+    /// Those that were written to since all pages were marked.
+    Touched(Vec<Range<usize>>),
 }
 
 impl GuestMemory {
     /// Returns what differs from the image, for a session that goes on here. Copies the pages that
     /// were written to since pages were last marked, and leaves them unmarked, so that they take no
     /// fault in the next turn. While nothing is marked, copies all pages that may differ from the
-    /// image: marking them costs more than a short session gains from it. `None` if too much was
-    /// copied; then `patch` is due, which marks.
+    /// image: marking them costs more than a short session gains from it (`marking.rs`). `None` if
+    /// too much was copied, or pages can't be marked; then `patch` is due.
     ///
     /// For the thread of the guest, between runs.
     ///
@@ -47,55 +43,54 @@ impl GuestMemory {
         let mut state = self.state.lock();
         let state = &mut *state;
         self.image_of(state)?;
-        let Some(ToCopy { touched, is_marked }) = self.find_to_copy(state)? else {
-            return Ok(None);
-        };
-        let bytes: usize = touched.iter().map(ExactSizeIterator::len).sum();
-        let (spent, most) = if is_marked {
-            let needed = *state.first_touched.get_or_insert(bytes);
-            (bytes.saturating_sub(needed), MOST_WASTED_BYTES)
-        } else {
-            (bytes, MOST_UNMARKED_BYTES)
-        };
-        state.spent = state.spent.saturating_add(spent);
-        if bytes > MOST_TOUCHED_BYTES || state.spent > most {
-            return Ok(None);
-        }
-        state.snapshot = self.copy_touched(state, &touched);
-        state.copies_taken += u32::from(!is_marked);
-        match &mut state.tracker {
-            Some(tracker) if is_marked => tracker.remember_touched(touched),
+        let Some(to_copy) = self.find_to_copy(state)? else { return Ok(None) };
+        let (ToCopy::Copied(pages) | ToCopy::Unmarked(pages) | ToCopy::Touched(pages)) = &to_copy;
+        state.snapshot = self.copy_pages(state, pages);
+        state.copies_taken += u32::from(!matches!(to_copy, ToCopy::Touched(_)));
+        match (&mut state.tracker, to_copy) {
+            (Some(tracker), ToCopy::Touched(touched)) => tracker.remember_touched(touched),
             // A list with pages that segments cover doesn't stay true when those go.
-            Some(tracker) if state.mapped.is_empty() => tracker.remember(touched),
+            (Some(tracker), ToCopy::Copied(copied)) if state.mapped.is_empty() => {
+                tracker.remember(copied);
+            }
             _ => {}
         }
         Ok(state.snapshot.clone())
     }
 
+    /// Finds what to copy; `None` if that is too much, or isn't known.
     fn find_to_copy(&self, state: &mut MemoryState) -> io::Result<Option<ToCopy>> {
         let Some(tracker) = &mut state.tracker else { return Ok(None) };
         if let Some(touched) = tracker.touched(&self.reservation, 0..state.len) {
-            return Ok(Some(ToCopy { touched, is_marked: true }));
+            let bytes = total(&touched);
+            let needed = *state.first_touched.get_or_insert(bytes);
+            state.spent = state.spent.saturating_add(bytes.saturating_sub(needed));
+            let is_much = bytes > MOST_TOUCHED_BYTES || state.spent > MOST_WASTED_BYTES;
+            return Ok((!is_much).then_some(ToCopy::Touched(touched)));
         }
-        let (_, touched) = self.find_copied(state)?;
-        Ok(Some(ToCopy { touched, is_marked: false }))
+        let (_, copied) = self.find_copied(state)?;
+        let bytes = total(&copied);
+        state.spent = state.spent.saturating_add(bytes);
+        if bytes > MOST_TOUCHED_BYTES {
+            return Ok(None);
+        }
+        if state.spent <= state.pace.unmarked_bytes {
+            return Ok(Some(ToCopy::Copied(copied)));
+        }
+        Ok(self.mark_next_part(state, copied).map(ToCopy::Unmarked))
     }
 
     /// Copies the ranges into the last snapshot if nobody else has it, else into a new one.
-    fn copy_touched(
-        &self,
-        state: &mut MemoryState,
-        touched: &[Range<usize>],
-    ) -> Option<Arc<Snapshot>> {
+    fn copy_pages(&self, state: &mut MemoryState, pages: &[Range<usize>]) -> Option<Arc<Snapshot>> {
         assert!(!state.revoked, "E-2: the memory is read");
         let image = self.image.as_ref()?;
-        let last = state.snapshot.take().filter(|last| last.is_upon(&state.held));
+        let last = state.snapshot.take().filter(|last| Arc::strong_count(last) == 1);
         let mut snapshot = last
-            .filter(|last| Arc::strong_count(last) == 1)
             .unwrap_or_else(|| Snapshot::new(Arc::clone(image), Arc::clone(&state.held)).into());
         let own = Arc::get_mut(&mut snapshot).expect("nobody else has it");
+        let refresh = |memory: &mut [u8]| own.refresh(&state.held, memory, pages);
         // SAFETY: accessible, and the guest doesn't run; the lock keeps everybody else out.
-        unsafe { self.reservation.with_bytes(0, state.len, |memory| own.refresh(memory, touched)) };
+        unsafe { self.reservation.with_bytes(0, state.len, refresh) };
         assert!(!IS_CHECKED || self.is_as(state, &snapshot), "E-11: a snapshot is the content");
         Some(snapshot)
     }
@@ -107,7 +102,12 @@ impl GuestMemory {
         let mut expected = image.bytes().to_vec();
         expected.resize(patch.len, 0);
         patch.put_into(&mut expected);
-        // SAFETY: as in `copy_touched`.
+        // SAFETY: as in `copy_pages`.
         unsafe { self.reservation.with_bytes(0, state.len, |memory| *memory == expected) }
     }
+}
+
+/// Returns how many bytes the ranges have.
+fn total(ranges: &[Range<usize>]) -> usize {
+    ranges.iter().map(ExactSizeIterator::len).sum()
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use super::marking::Pace;
 use super::restore::{FEW_IDLE_PAGES, MOST_IDLE_RUNS, MOST_KEPT_PAGES};
 use super::*;
 use crate::memory::WASM_PAGE_BYTES;
@@ -14,6 +15,9 @@ use crate::memory::sys::FileView;
 mod evicted;
 
 const IMAGE_PAGES: usize = 64;
+
+/// Marks the pages of sessions from their second turn on, in many parts.
+const EARLY: Pace = Pace { unmarked_bytes: 41 * PAGE_BYTES, compared_pages: 7, pages: 16 };
 
 /// An image of equal pages.
 fn plain_image(pages: usize) -> Arc<MemoryImage> {
@@ -276,20 +280,57 @@ fn the_first_turns_of_a_session_mark_nothing() {
     for memory in [memory, by_words] {
         let has_marks = || memory.state.lock().tracker.as_ref().unwrap().has_marks();
         let mut turns = 0;
-        let snapshot = loop {
+        while !has_marks() && turns < 1_000 {
             poke(&memory, (turns % 16) * PAGE_BYTES, 200);
-            let Some(snapshot) = memory.snapshot().unwrap() else { break None };
-            let patch = snapshot.patch();
-            assert_eq!(patch.pages.len(), 16.min(turns + 1));
-            assert!(!has_marks());
+            let Some(snapshot) = memory.snapshot().unwrap() else { break };
+            assert_eq!(snapshot.patch().pages.len(), 16.min(turns + 1));
             turns += 1;
-            if turns == 1_000 {
-                break Some(snapshot);
-            }
-        };
+        }
         // All 16 pages were copied each time, until that would have cost more than marking them.
-        assert!(snapshot.is_none() && turns > 300, "{turns} turns");
+        assert!((300..1_000).contains(&turns), "{turns} turns");
     }
+}
+
+#[test]
+fn the_pages_of_a_long_session_are_marked_part_by_part() {
+    let image = image();
+    let [memory, other, _] = over(&image);
+    memory.state.lock().pace = EARLY;
+    for page in 0..40 {
+        poke(&memory, page * PAGE_BYTES, 100);
+    }
+    let marked = || memory.state.lock().marked / PAGE_BYTES;
+    let copied = |snapshot: &Snapshot| snapshot.bytes() as usize / PAGE_BYTES;
+    let first = memory.snapshot().unwrap().unwrap();
+    assert_eq!((marked(), copied(&first)), (0, 40));
+    let mut parts = Vec::new();
+    for turn in 0..100 {
+        // A page that is hot, one that changes once, and one that is grown into being.
+        poke(&memory, 0, turn);
+        poke(&memory, (10 + usize::from(turn) % 30) * PAGE_BYTES, 100 + turn);
+        if turn == 3 {
+            memory.grow(WASM_PAGE_BYTES).unwrap();
+            poke(&memory, image.bytes().len(), 1);
+        }
+        let Some(snapshot) = memory.snapshot().unwrap() else {
+            // This kernel doesn't note writes.
+            assert!(parts.is_empty());
+            return;
+        };
+        other.restore(snapshot.patch()).unwrap();
+        assert!(everything(&other) == everything(&memory), "{turn}");
+        parts.push(marked());
+        if marked() == 0 {
+            break;
+        }
+    }
+    // Seven copied pages at once, and no more than 16 pages.
+    assert_eq!(parts[..6], [7, 14, 21, 28, 35, 51]);
+    assert_eq!(parts.last(), Some(&0), "all are marked: {parts:?}");
+    poke(&memory, 5 * PAGE_BYTES, 9);
+    let last = memory.snapshot().unwrap().unwrap();
+    assert!(copied(&last) < 20, "{} pages", copied(&last));
+    assert!(first.patch().pages.iter().all(|patch| patch.bytes[0] == 100), "it stayed as it was");
 }
 
 #[test]
@@ -342,9 +383,13 @@ proptest! {
     #[test]
     fn memories_hold_what_was_put_into_them(
         steps in proptest::collection::vec(step(), 1..60),
+        pace in prop_oneof![Just(EARLY), Just(Pace::default())],
     ) {
         let image = image();
         let memories = over(&image);
+        for memory in &memories {
+            memory.state.lock().pace = pace;
+        }
         let pristine = pristine(&image);
         let mut models = [(); 3].map(|()| image.bytes().to_vec());
         let mut parked: Vec<(Arc<MemoryPatch>, Vec<u8>)> = Vec::new();

@@ -74,6 +74,7 @@ impl Evictable {
         if let Some(tracker) = memory.state.lock().tracker.as_mut().filter(|_| !has_scan) {
             tracker.without_scan();
         }
+        memory.state.lock().pace = EARLY;
         memory
     }
 
