@@ -98,6 +98,7 @@ pub use session::Session;
 mod builder;
 pub mod cache;
 mod checkpoint;
+mod displays;
 mod failure;
 mod functions;
 #[cfg(doctest)]
@@ -106,6 +107,7 @@ pub mod image;
 mod job;
 pub mod metrics;
 mod network;
+mod output;
 pub mod python;
 mod pythons;
 mod runtime;
@@ -232,6 +234,8 @@ pub mod event {
 /// assert!(check_path("../totals.png").is_err());
 /// ```
 pub mod files {
+    pub use crate::displays::{display_files, display_forms};
+    pub use crate::output::OutputFolder;
     #[doc(inline)]
     pub use engine::{ChangeKind, ChangedFile, Workspace, check_path};
 }
@@ -364,6 +368,6 @@ pub mod wire {
     #[doc(inline)]
     pub use ::wire::{
         Call, Contents, Deterministic, Field, Intake, InvalidJob, Job, Limits, Priority, Problem,
-        ProblemKind, VERSION, files, job_schema,
+        ProblemKind, VERSION, files, job_schema, to_line,
     };
 }

@@ -148,18 +148,6 @@ pub(crate) fn harmless(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Escapes in JSON the characters that are legal there but that terminals may obey.
-pub(crate) fn in_json(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
-    for character in json.chars() {
-        match character {
-            '\u{7f}'..='\u{9f}' => text.push_str(&format!("\\u{:04x}", u32::from(character))),
-            _ => text.push(character),
-        }
-    }
-    text
-}
-
 /// Classifies a character that is not ASCII.
 fn character(bytes: &[u8]) -> Begins {
     let length = match bytes[0] {
@@ -270,13 +258,5 @@ mod tests {
         escapes.pass(long.strip_suffix('m').unwrap().as_bytes());
         assert!(escapes.held.is_empty());
         assert_eq!(harmless("\x1b]0;x\x07\n"), "\\x1b]0;x\\x07\n");
-    }
-
-    #[test]
-    fn json_stays_what_it_is_and_controls_nothing() {
-        let value = serde_json::json!({ "a": "\u{9b}2J\u{7f}ä€\n" });
-        let text = in_json(&value.to_string());
-        assert_eq!(text, r#"{"a":"\u009b2J\u007fä€\n"}"#);
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }
 }

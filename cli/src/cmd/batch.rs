@@ -20,11 +20,10 @@ use crate::args::{BatchArguments, ProgressForm};
 use crate::exit::{Exit, UsageError};
 use crate::lines::Lines;
 use crate::monitor::Monitor;
-use crate::output::OutputFolder;
 use crate::pool::start_pool;
 use crate::shard::Shard;
 use crate::threads::cpus;
-use crate::{inputs, signals, terminal};
+use crate::{inputs, output, signals, terminal};
 
 use self::attempts::Attempts;
 use self::earlier::Earlier;
@@ -154,7 +153,7 @@ fn sum_up(tally: &Tally) -> Exit {
 /// Opens the folders that keep what lines produce.
 fn kept(arguments: &BatchArguments) -> anyhow::Result<Kept> {
     let open = |path: &Option<PathBuf>| -> anyhow::Result<_> {
-        Ok(path.as_deref().map(OutputFolder::open).transpose()?.map(Arc::new))
+        Ok(path.as_deref().map(output::open).transpose()?.map(Arc::new))
     };
     Ok(Kept { files: open(&arguments.output_dir)?, displays: open(&arguments.save_displays)? })
 }

@@ -6,15 +6,14 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::Context;
-use hatchery::files::{ChangeKind, ChangedFile};
-use hatchery::wire::ProblemKind;
+use hatchery::files::{ChangeKind, ChangedFile, OutputFolder, display_files};
+use hatchery::wire::{ProblemKind, to_line};
 use hatchery::{Outcome, Verdict};
 use serde_json::{Value, json};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use crate::output::OutputFolder;
 use crate::shard::Shard;
-use crate::{displays, escapes, terminal};
+use crate::terminal;
 
 use super::attempts;
 use super::earlier::STRAGGLER;
@@ -168,7 +167,7 @@ impl Report {
                 let ending = Ending::of(&outcome);
                 let is_any_kept = self.kept.is_any();
                 let Kept { files, displays } = self.kept;
-                let shown = displays.map(|root| ("displays_dir", root, displays::files(&outcome)));
+                let shown = displays.map(|root| ("displays_dir", root, display_files(&outcome)));
                 let made = files.map(|root| ("output_dir", root, outcome.files));
                 let mut problems = Vec::new();
                 for (field, root, files) in made.into_iter().chain(shown) {
@@ -235,7 +234,7 @@ pub(super) fn line_of(mut result: Value, shard: Option<Shard>) -> String {
     if let Some(shard) = shard {
         result["shard"] = shard.to_string().into();
     }
-    format!("{}\n", escapes::in_json(&result.to_string()))
+    format!("{}\n", to_line(&result))
 }
 
 impl Results {
