@@ -24,6 +24,7 @@ fn errors_keep_their_causes_and_do_not_print_them() {
         "pool/src",
         "scheduler/src",
         "src",
+        "batch/src",
         "grade/src",
         "kernel/src",
         "notebook/src",

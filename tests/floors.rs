@@ -68,6 +68,7 @@ fn files_form_no_circles() {
         "process/src",
         "scheduler/src",
         "src",
+        "batch/src",
         "remote/src",
         "serve/src",
         "notebook/src",

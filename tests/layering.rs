@@ -8,7 +8,7 @@ use std::path::Path;
 use toml::Table;
 
 /// What each crate of ours may name, of ours and of the crates whose use is confined.
-const ALLOWED: [(&str, &[&str]); 15] = [
+const ALLOWED: [(&str, &[&str]); 16] = [
     ("channel", &[]),
     ("confine", &["landlock", "seccompiler"]),
     ("replace", &[]),
@@ -18,6 +18,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ("process", &["channel", "confine", "engine", "pool"]),
     ("scheduler", &["engine", "pool", "ractor", "tokio"]),
     (".", &["engine", "pool", "process", "scheduler", "tokio", "wire"]),
+    ("batch", &["hatchery", "replace", "tokio"]),
     ("grade", &["hatchery", "tokio"]),
     ("serve", &["hatchery", "tokio", "wire"]),
     ("notebook", &["hatchery", "replace", "tokio"]),
@@ -27,6 +28,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
         "cli",
         &[
             "anyhow",
+            "batch",
             "clap",
             "grade",
             "hatchery",
@@ -42,9 +44,10 @@ const ALLOWED: [(&str, &[&str]); 15] = [
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 29] = [
+const CONFINED: [&str; 30] = [
     "anyhow",
     "async-nats",
+    "batch",
     "channel",
     "clap",
     "confine",

@@ -18,7 +18,6 @@ mod escapes;
 mod exit;
 mod follow;
 mod inputs;
-mod lines;
 #[cfg_attr(not(feature = "monitor"), path = "monitor/absent.rs")]
 mod monitor;
 mod output;
@@ -26,7 +25,6 @@ mod pictures;
 mod pool;
 mod progress;
 mod settings;
-mod shard;
 mod signals;
 mod stdout;
 mod terminal;

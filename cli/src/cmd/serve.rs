@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use crate::args::ServeArguments;
 use crate::exit::{Exit, UsageError};
-use crate::pool::start_pool;
+use crate::pool::{sized, start_pool};
 use crate::{descriptors, monitor, progress, signals, terminal};
 
 /// How long clients of HTTP may take to read the answers to what the pool has finished.
@@ -102,14 +102,8 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
 
 fn builder(arguments: &ServeArguments) -> anyhow::Result<Builder> {
     let builder = Hatchery::builder().limits(arguments.limits.limits()).progress(progress::sink());
-    let mut builder = arguments.image.apply_to_all(builder)?;
-    if let Some(workers) = &arguments.workers {
-        builder = builder.workers_between(workers.clone());
-    }
-    if let Some(count) = arguments.queue {
-        builder = builder.queue_limit(count);
-    }
-    Ok(builder)
+    let builder = arguments.image.apply_to_all(builder)?;
+    Ok(sized(builder, arguments.workers.as_ref(), arguments.queue))
 }
 
 /// Starts the pool, and finds out which packages programs have, if somebody may ask.

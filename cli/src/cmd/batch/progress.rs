@@ -1,19 +1,20 @@
 //! Shows the progress of a batch: as a bar, as lines for people, or as JSON for programs.
 
+use std::cell::Cell;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use batch::{Ending, Error, Event, Shard, Summary, Tally, count_lines};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::clock::now;
-use super::results::Tally;
 use crate::args::ProgressForm;
-use crate::shard::Shard;
-use crate::{lines, terminal};
+use crate::terminal;
 
 /// How often each form is updated.
 const BAR_EVERY: Duration = Duration::from_millis(200);
@@ -34,6 +35,9 @@ enum Form {
     Json,
     Nothing,
 }
+
+/// What observes a batch.
+type Observe = Box<dyn FnMut(Event<'_>)>;
 
 /// The number of lines that get a result; 0 until they have been counted.
 #[derive(Clone, Default)]
@@ -64,13 +68,32 @@ impl Progress {
         Self { form, interval, began: now(), total }
     }
 
-    /// Sets the exact total once all lines have been read.
-    pub(super) fn set_total(&self, lines: u64) {
-        self.total.0.store(lines, Ordering::Relaxed);
+    /// Runs a batch, to which it gives what observes it, and shows how far that is.
+    pub(super) async fn following<B>(
+        mut self,
+        run: impl FnOnce(Observe) -> B,
+    ) -> Result<Summary, Error>
+    where
+        B: Future<Output = Result<Summary, Error>>,
+    {
+        let tally = Rc::new(Cell::new(Tally::default()));
+        let observe = observer(Rc::clone(&tally), self.total.clone());
+        let mut running = std::pin::pin!(run(observe));
+        let summary = loop {
+            tokio::select! {
+                summary = &mut running => break summary,
+                () = self.due() => self.show(&tally.get(), false),
+            }
+        };
+        // Whoever no longer reads results reads no progress.
+        if !matches!(summary, Err(Error::Write(_))) {
+            self.show(&tally.get(), true);
+        }
+        summary
     }
 
     /// Waits until the next update is due. Cancel-safe.
-    pub(super) async fn due(&mut self) {
+    async fn due(&mut self) {
         match self.form {
             Form::Nothing => std::future::pending().await,
             _ => self.interval.tick().await,
@@ -78,7 +101,7 @@ impl Progress {
     }
 
     /// Shows how far the batch is, or how it has ended.
-    pub(super) fn show(&self, tally: &Tally, is_over: bool) {
+    fn show(&self, tally: &Tally, is_over: bool) {
         let total = Some(self.total.0.load(Ordering::Relaxed)).filter(|total| *total > 0);
         let state = State { tally, total, elapsed: now() - self.began, is_over };
         match &self.form {
@@ -107,6 +130,18 @@ impl Drop for Progress {
     }
 }
 
+/// Returns what keeps the tally of a batch and its exact total, and reports what couldn't be kept.
+fn observer(latest: Rc<Cell<Tally>>, total: Total) -> Observe {
+    Box::new(move |event| match event {
+        Event::Done { tally, .. } => latest.set(*tally),
+        Event::AllRead { lines } => total.0.store(lines, Ordering::Relaxed),
+        Event::NotKept { id, problem } => {
+            terminal::error(format_args!("line with id {id}: {problem}"));
+        }
+        _ => {}
+    })
+}
+
 /// Returns whether a bar would be visible, and not be torn by results.
 fn suits_bar(has_out: bool) -> bool {
     use std::io::IsTerminal;
@@ -128,8 +163,7 @@ impl Total {
         }
         let (total, jobs) = (self.clone(), jobs.to_owned());
         tokio::task::spawn_blocking(move || {
-            let is_counted = |line: &[u8]| shard.is_none_or(|shard| shard.has(line));
-            if let Ok(count) = lines::count(&jobs, is_counted) {
+            if let Ok(count) = count_lines(&jobs, shard) {
                 // If the batch has read all lines meanwhile, its own count stands.
                 let _ = total.0.compare_exchange(0, count, Ordering::Relaxed, Ordering::Relaxed);
             }
@@ -153,7 +187,7 @@ impl State<'_> {
 
     /// Returns the jobs that ended in this run per second; `None` before the first.
     fn rate(&self) -> Option<f64> {
-        let ended = self.tally.done() - self.tally.earlier;
+        let ended = self.tally.done() - self.tally.earlier();
         let seconds = self.elapsed.as_secs_f64();
         (ended > 0 && seconds > 0.0).then(|| ended as f64 / seconds)
     }
@@ -175,10 +209,14 @@ impl State<'_> {
 
     /// Lists the endings, the rate and the remaining time.
     fn details(&self) -> String {
-        let named = self.tally.endings().chain([("invalid", self.tally.malformed)]);
-        let some = named.filter(|(name, count)| *count > 0 || *name == "succeeded");
+        let counts = Ending::ALL.into_iter().map(|ending| (ending, self.tally.of(ending)));
+        let some = counts.filter(|(ending, count)| *count > 0 || *ending == Ending::Succeeded);
+        let name = |ending| match ending {
+            Ending::Malformed => "invalid".to_owned(),
+            ending => ending.name().replace('_', " "),
+        };
         let mut parts: Vec<String> =
-            some.map(|(name, count)| format!("{count} {}", name.replace('_', " "))).collect();
+            some.map(|(ending, count)| format!("{count} {}", name(ending))).collect();
         parts.extend(self.rate().map(|rate| format!("{rate:.1}/s")));
         if !self.is_over {
             let whole = |left: Duration| Duration::from_secs(left.as_secs());
@@ -192,15 +230,14 @@ impl State<'_> {
         let mut value = json!({
             "done": self.done(),
             "total": self.total,
-            "malformed": self.tally.malformed,
-            "earlier": self.tally.earlier,
+            "earlier": self.tally.earlier(),
             "elapsed_seconds": self.elapsed.as_secs_f64(),
             "jobs_per_second": self.rate(),
             "left_seconds": self.left().map(|left| left.as_secs_f64()),
             "is_over": self.is_over,
         });
-        for (name, count) in self.tally.endings() {
-            value[name] = count.into();
+        for ending in Ending::ALL {
+            value[ending.name()] = self.tally.of(ending).into();
         }
         value
     }
@@ -209,12 +246,15 @@ impl State<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::batch::results::Ending;
 
-    fn tally() -> Tally {
-        let mut tally = Tally { malformed: 1, ..Tally::default() };
-        for ending in [Ending::Succeeded, Ending::Succeeded, Ending::Limited, Ending::Refused] {
-            tally.count(ending);
+    /// Returns the tally of five lines, of which this many ended in an earlier run.
+    fn tally(earlier: usize) -> Tally {
+        use Ending::{Limited, Malformed, Refused, Succeeded};
+        let mut tally = Tally::default();
+        for (place, ending) in
+            [Succeeded, Succeeded, Limited, Refused, Malformed].into_iter().enumerate()
+        {
+            if place < earlier { tally.count_earlier(ending) } else { tally.count(ending) }
         }
         tally
     }
@@ -225,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_line_has_the_kinds_of_endings_the_rate_and_the_time_that_is_left() {
-        let tally = tally();
+        let tally = tally(0);
         let line = state(&tally, Some(30)).line();
         assert_eq!(
             line,
@@ -245,8 +285,7 @@ mod tests {
 
     #[test]
     fn earlier_results_do_not_count_in_the_rate() {
-        let mut tally = tally();
-        tally.earlier = 3;
+        let tally = tally(3);
         let value = state(&tally, Some(6)).json();
         assert_eq!((&value["jobs_per_second"], &value["left_seconds"]), (&json!(1.0), &json!(1.0)));
         assert_eq!((&value["done"], &value["succeeded"]), (&json!(5), &json!(2)));

@@ -9,16 +9,39 @@ use std::str::FromStr;
 /// The most shards of a batch. Each reads all lines, so more only cost.
 const MOST_SHARDS: u32 = 100_000;
 
-/// One of several shards.
+/// One of several shards, such as shard 2 of 8. It is written `2/8`.
+///
+/// ```
+/// let shard: batch::Shard = "2/8".parse()?;
+/// assert_eq!(shard.to_string(), "2/8");
+/// # Ok::<(), batch::InvalidShard>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Shard {
+pub struct Shard {
     /// From 1.
     index: u32,
-    pub(crate) count: u32,
+    count: u32,
+}
+
+/// A text is no shard.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidShard {
+    /// It has another form, or its numbers are out of range.
+    #[error("write K/N, such as 2/8: shard K of N, counted from 1, N up to {MOST_SHARDS}")]
+    Form,
+    /// It counts from 0.
+    #[error("shards count from 1: add 1 to an index that counts from 0")]
+    Zero,
 }
 
 impl Shard {
-    /// Returns the shard of a line, of `count`.
+    /// Returns how many shards there are.
+    pub fn count(self) -> u32 {
+        self.count
+    }
+
+    /// Returns the shard of a line, of `count`, which is at least 1.
     pub(crate) fn of(line: &[u8], count: u32) -> Self {
         let hash = blake3::hash(line.trim_ascii());
         let mut digits = [0; 8];
@@ -34,29 +57,26 @@ impl Shard {
     }
 
     /// Returns whether a line belongs to this shard.
-    pub(crate) fn has(self, line: &[u8]) -> bool {
+    pub fn has(self, line: &[u8]) -> bool {
         Self::of(line, self.count) == self
     }
 }
 
 impl FromStr for Shard {
-    type Err = String;
+    type Err = InvalidShard;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!("write K/N, such as 2/8: shard K of N, counted from 1, N up to {MOST_SHARDS}")
-        };
-        let (index, count) = text.split_once('/').ok_or_else(wrong)?;
+    fn from_str(text: &str) -> Result<Self, InvalidShard> {
+        let (index, count) = text.split_once('/').ok_or(InvalidShard::Form)?;
         let number = |text: &str| {
             let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            is_number.then(|| text.parse::<u32>().ok()).flatten().ok_or_else(wrong)
+            is_number.then(|| text.parse::<u32>().ok()).flatten().ok_or(InvalidShard::Form)
         };
         let (index, count) = (number(index)?, number(count)?);
         if index == 0 {
-            return Err("shards count from 1: add 1 to an index that counts from 0".to_owned());
+            return Err(InvalidShard::Zero);
         }
         if index > count || count > MOST_SHARDS {
-            return Err(wrong());
+            return Err(InvalidShard::Form);
         }
         Ok(Self { index, count })
     }
@@ -78,9 +98,9 @@ mod tests {
             assert_eq!(text.parse::<Shard>().unwrap().to_string(), text);
         }
         for wrong in ["", "1", "/", "1/", "/2", "3/2", "+1/2", "-1/2", "1/100001", "1/2/3", "1/x"] {
-            assert!(wrong.parse::<Shard>().unwrap_err().contains("K/N"), "{wrong}");
+            assert_eq!(wrong.parse::<Shard>(), Err(InvalidShard::Form), "{wrong}");
         }
-        assert!("0/4".parse::<Shard>().unwrap_err().contains("add 1"));
+        assert_eq!("0/4".parse::<Shard>(), Err(InvalidShard::Zero));
     }
 
     #[test]

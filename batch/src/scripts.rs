@@ -16,7 +16,7 @@ use rustix::process::{Resource, getrlimit};
 
 /// Why a line has no job.
 #[derive(Debug)]
-pub(super) enum NoJob {
+pub(crate) enum NoJob {
     /// The line says or names something wrong.
     Bad(String),
     /// Too many descriptors are in use, which passes.
@@ -24,7 +24,7 @@ pub(super) enum NoJob {
 }
 
 /// Returns the job of a script. Blocks while it reads the file.
-pub(super) fn job(path: &Path, is_ahead: bool) -> Result<Job, NoJob> {
+pub(crate) fn job(path: &Path, is_ahead: bool) -> Result<Job, NoJob> {
     let unreadable = |source| NoJob::from(Error::Read { path: path.to_owned(), source });
     check(path).map_err(unreadable)?;
     if is_ahead && has_few_descriptors(path).map_err(unreadable)? {

@@ -11,25 +11,21 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::Path;
 
-use anyhow::Context;
-use replace::{Access, replace, through_links};
+use replace::{Access, lock_current, replace, through_links};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use crate::claim;
-use crate::exit::UsageError;
+use crate::error::{Error, InvalidResults};
+use crate::ids::digest;
 use crate::shard::Shard;
-use crate::terminal;
-
-use super::ids::digest;
 
 /// The reason in the results of stragglers.
-pub(super) const STRAGGLER: &str = "straggler";
+pub(crate) const STRAGGLER: &str = "straggler";
 
 /// The results that count. Identical lines, ids included, have one each.
 #[derive(Debug, Default)]
-pub(super) struct Earlier {
+pub(crate) struct Earlier {
     /// Keyed by a digest of `id` and `digest`, since ids can be long and lines many.
     results: HashMap<[u8; 16], Counts>,
 }
@@ -43,18 +39,18 @@ struct Counts {
 /// The fields of a result that decide whether it counts.
 #[derive(Deserialize)]
 #[serde(expecting = "an object with `id` and `success`")]
-pub(super) struct EarlierResult {
-    pub(super) id: Value,
-    pub(super) success: bool,
-    pub(super) digest: Option<String>,
-    pub(super) shard: Option<String>,
+pub(crate) struct EarlierResult {
+    pub(crate) id: Value,
+    pub(crate) success: bool,
+    pub(crate) digest: Option<String>,
+    pub(crate) shard: Option<String>,
     status: Option<String>,
     error: Option<EarlierError>,
     output_error: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct EarlierError {
+pub(crate) struct EarlierError {
     kind: Option<String>,
     reason: Option<String>,
     limit: Option<String>,
@@ -77,7 +73,7 @@ struct Scan {
 
 impl Earlier {
     /// Takes the result of this line, if there is one, and returns whether it was a success.
-    pub(super) fn take(&mut self, id: &Value, digest: &str) -> Option<bool> {
+    pub(crate) fn take(&mut self, id: &Value, digest: &str) -> Option<bool> {
         let counts = self.results.get_mut(&key(id, digest))?;
         for (count, is_success) in [(&mut counts.succeeded, true), (&mut counts.failed, false)] {
             if *count > 0 {
@@ -89,7 +85,7 @@ impl Earlier {
     }
 
     /// Returns how many results no line has taken.
-    pub(super) fn left(&self) -> usize {
+    pub(crate) fn left(&self) -> usize {
         self.results.values().map(|counts| (counts.succeeded + counts.failed) as usize).sum()
     }
 
@@ -103,59 +99,63 @@ impl Earlier {
 }
 
 /// Returns the key of a result; `line_digest` is empty for those without one.
-pub(super) fn key(id: &Value, line_digest: &str) -> [u8; 16] {
+pub(crate) fn key(id: &Value, line_digest: &str) -> [u8; 16] {
     digest(&format!("{line_digest} {id}"))
+}
+
+/// What an earlier run left in the file of the results.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Resumed {
+    /// Results that stay.
+    pub results: usize,
+    /// Results that were removed, since they aren't final. Their lines run again.
+    pub removed: usize,
+    /// Whether the last result was incomplete. It was removed, and its line runs again.
+    pub was_cut_off: bool,
 }
 
 /// Reads the results in the file, removes those that aren't final, and opens it to append more.
 /// Creates the file if it doesn't exist. All of its results must be of this shard.
-pub(super) fn resume(path: &Path, shard: Option<Shard>) -> anyhow::Result<(Earlier, File)> {
-    let unusable = || UsageError(format!("can't resume from `{}`", path.display()));
+pub(crate) fn resume(path: &Path, shard: Option<Shard>) -> Result<(Earlier, File, Resumed), Error> {
+    let unusable = |source: InvalidResults| Error::Resume { path: path.to_owned(), source };
+    let unreadable = |source: io::Error| unusable(source.into());
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true);
     let mut reruns = 0;
     let mut is_cut_off = false;
     let (scan, mut file) = loop {
-        let file = options.open(path).with_context(unusable)?;
-        if !file.metadata().with_context(unusable)?.is_file() {
-            return Err(anyhow::Error::msg("it is not a regular file").context(unusable()));
+        let file = options.open(path).map_err(unreadable)?;
+        if !file.metadata().map_err(unreadable)?.is_file() {
+            return Err(unusable(InvalidResults::NoFile));
         }
         let file = claim(file, path, &options)?;
-        let scan = scan(BufReader::new(&file), shard).with_context(unusable)?;
+        let scan = scan(BufReader::new(&file), shard).map_err(unusable)?;
         reruns += scan.reruns;
         is_cut_off |= scan.is_cut_off;
-        if !remove(&file, path, &scan).context("can't remove results from the file")? {
+        if !remove(&file, path, &scan).map_err(Error::Remove)? {
             break (scan, file);
         }
         // Another batch may have locked the new file first, so the loop reads that one too.
     };
     if scan.lacks_end {
-        file.write_all(b"\n").context("can't write results")?;
+        file.write_all(b"\n").map_err(Error::Write)?;
     }
-    let there = scan.earlier.left();
-    terminal::note(format_args!("`{}` has {there} final results", path.display()));
-    if reruns > 0 {
-        terminal::note(format_args!("removed {reruns} results, to run their lines again"));
-    }
-    if is_cut_off {
-        terminal::note("removed an incomplete result");
-    }
-    Ok((scan.earlier, file))
+    let results = scan.earlier.left();
+    Ok((scan.earlier, file, Resumed { results, removed: reruns, was_cut_off: is_cut_off }))
 }
 
 /// Locks the file against other batches until this one ends. A resuming batch may have replaced the
 /// file since it was opened; if so, opens and locks the new one.
-pub(super) fn claim(file: File, path: &Path, options: &OpenOptions) -> anyhow::Result<File> {
-    let busy = format!(
-        "another batch writes to `{}`: wait until it ends, or give another --out",
-        path.display()
-    );
+pub(crate) fn claim(file: File, path: &Path, options: &OpenOptions) -> Result<File, Error> {
     let mut opened = Some(file);
-    claim::claim(path, "write", &busy, || opened.take().map_or_else(|| options.open(path), Ok))
+    let locked = lock_current(path, || opened.take().map_or_else(|| options.open(path), Ok))
+        .map_err(|source| Error::Create { path: path.to_owned(), source })?;
+    locked.ok_or_else(|| Error::InUse(path.to_owned()))
 }
 
 /// Reads every line of the file. An error names its line.
-fn scan(mut reader: impl BufRead, shard: Option<Shard>) -> anyhow::Result<Scan> {
+fn scan(mut reader: impl BufRead, shard: Option<Shard>) -> Result<Scan, InvalidResults> {
     let mut scan = Scan::default();
     let shard = shard.map(|shard| shard.to_string());
     let mut line = Vec::new();
@@ -179,10 +179,7 @@ fn scan(mut reader: impl BufRead, shard: Option<Shard>) -> anyhow::Result<Scan> 
                     None => "a batch without --shard".to_owned(),
                 };
                 let (there, here) = (name(result.shard.as_ref()), name(shard.as_ref()));
-                anyhow::bail!(
-                    "line {number} is a result of {there}, and this is {here}: give each shard a \
-                     file of its own"
-                );
+                return Err(InvalidResults::OtherShard { line: number, there, here });
             }
             Ok(result) if !result.is_final() => {
                 scan.reruns += 1;
@@ -192,24 +189,21 @@ fn scan(mut reader: impl BufRead, shard: Option<Shard>) -> anyhow::Result<Scan> 
                 scan.earlier.add(&id, &digest, success);
                 scan.lacks_end = !has_end;
             }
-            Ok(_) => anyhow::bail!("line {number} is a result without a `digest`"),
+            Ok(_) => return Err(InvalidResults::NoDigest(number)),
             // Only a line that starts like a result counts as incomplete: the file may be something
             // else.
             Err(error) if !has_end && line.starts_with(b"{") && is_cut_off(&error, &line) => {
                 scan.is_cut_off = true;
                 scan.leave_out(place);
             }
-            Err(error) => {
-                let place = format!("line {number} is not a result of a batch");
-                return Err(error).context(place);
-            }
+            Err(source) => return Err(InvalidResults::NoResult { line: number, source }),
         }
     }
     Ok(scan)
 }
 
 /// Returns whether a line is incomplete, or ends in the zeros of a block that was never written.
-pub(super) fn is_cut_off(error: &serde_json::Error, line: &[u8]) -> bool {
+pub(crate) fn is_cut_off(error: &serde_json::Error, line: &[u8]) -> bool {
     error.is_eof() || line.ends_with(b"\0")
 }
 
@@ -224,13 +218,13 @@ impl Scan {
 
 impl EarlierResult {
     /// Returns whether the line was no job.
-    pub(super) fn is_malformed(&self) -> bool {
+    pub(crate) fn is_malformed(&self) -> bool {
         let kind = self.error.as_ref().and_then(|error| error.kind.as_deref());
         self.status.is_none() && kind == Some("usage")
     }
 
     /// Returns whether running the line again could tell nothing new.
-    pub(super) fn is_final(&self) -> bool {
+    pub(crate) fn is_final(&self) -> bool {
         let error = self.error.as_ref();
         let kind = error.and_then(|error| error.kind.as_deref());
         let reason = error.and_then(|error| error.reason.as_deref());
@@ -273,6 +267,7 @@ fn remove(file: &File, path: &Path, scan: &Scan) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hatchery::error::chain;
     use serde_json::json;
     use std::fs;
 
@@ -286,7 +281,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.ndjson");
         fs::write(&path, text).unwrap();
-        let (earlier, mut file) = resume(&path, None).unwrap();
+        let (earlier, mut file, resumed) = resume(&path, None).unwrap();
+        assert_eq!(resumed.results, earlier.left());
         file.write_all(b"next\n").unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         (fs::read_to_string(&path).unwrap(), earlier)
@@ -380,7 +376,8 @@ mod tests {
         let rerun = json!({ "id": 1, "success": false, "error": { "kind": "usage" } });
         fs::write(&path, format!("{rerun}\n{}\n", done(2, true))).unwrap();
         let (one, other) = (options.open(&path).unwrap(), options.open(&path).unwrap());
-        let (_, resumed) = resume(&path, None).unwrap();
+        let (_, resumed, counts) = resume(&path, None).unwrap();
+        assert_eq!(counts, Resumed { results: 1, removed: 1, was_cut_off: false });
         assert!(replace::is_at(&resumed, &path).unwrap());
         assert!(!replace::is_at(&one, &path).unwrap());
         let refused = claim(one, &path, &options).unwrap_err().to_string();
@@ -408,7 +405,7 @@ mod tests {
             ("{\"id\": 1, \"success\": true, \"status\": \"completed\"}\n", "without a `digest`"),
         ] {
             fs::write(&path, text).unwrap();
-            let error = format!("{:#}", resume(&path, None).unwrap_err());
+            let error = chain(&resume(&path, None).unwrap_err()).to_string();
             assert!(error.contains(expected), "{error}");
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }

@@ -10,21 +10,21 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::ids::digest;
+use crate::ids::digest;
 
 /// Longer names are cut and end with a digest, so that no file system finds them too long.
 const LONGEST_NAME_BYTES: usize = 150;
 
 /// The names in use.
 #[derive(Debug, Default)]
-pub(super) struct Folders {
+pub(crate) struct Folders {
     /// By digest, since ids can be long and lines many.
     taken: HashSet<[u8; 16]>,
 }
 
 impl Folders {
     /// Returns a name for the line of this id that no earlier line has.
-    pub(super) fn name(&mut self, id: &Value, number: usize) -> String {
+    pub(crate) fn name(&mut self, id: &Value, number: usize) -> String {
         let name = match id {
             Value::String(text) => plain(text),
             id => plain(&id.to_string()),

@@ -1,41 +1,31 @@
 //! Lines of a batch: what they ask for, and what is wrong with invalid ones.
 
 use std::path::Path;
-use std::time::Duration;
 
 use hatchery::error::chain;
-use hatchery::wire::{Intake, InvalidJob, Problem, ProblemKind};
-use hatchery::{Job, Limits};
-use serde_json::{Value, json};
+use hatchery::wire::{Intake, InvalidJob};
+use hatchery::{Job, wire};
+use serde_json::Value;
 
-use super::scripts::{self, NoJob};
-use crate::args::ConductArguments;
+use crate::runner::{Prepared, invalid};
+use crate::scripts::{self, NoJob};
 
 /// Digits of a digest: 128 bits, so that no two lines share one.
 const DIGEST_DIGITS: usize = 32;
 
-/// A line may have every field, and its limits replace those of the command.
-const INTAKE: Intake = Intake::BATCH;
-
-/// What the command's options give to every line.
-#[derive(Debug, Default)]
-pub(super) struct Shared {
-    pub(super) limits: Limits,
-    /// A job with input files and mounts, and nothing else.
-    pub(super) files: Job,
-    pub(super) conduct: ConductArguments,
-}
+/// A line may have every field, and its limits replace those that every line gets.
+pub(crate) const INTAKE: Intake = Intake::BATCH;
 
 /// An invalid line.
 #[derive(Debug, PartialEq)]
-pub(super) struct BadLine {
-    pub(super) id: Value,
-    pub(super) problem: String,
+pub(crate) struct BadLine {
+    pub(crate) id: Value,
+    pub(crate) problem: String,
 }
 
 /// Why a line yields no request.
 #[derive(Debug)]
-pub(super) enum NoRequest {
+pub(crate) enum NoRequest {
     /// The line is invalid.
     Bad(BadLine),
     /// Too many file descriptors are in use to read the program. Carries the system's message.
@@ -43,78 +33,35 @@ pub(super) enum NoRequest {
 }
 
 impl BadLine {
-    pub(super) fn result(self, number: usize) -> Value {
-        let message = format!("line {number}: {}", self.problem);
-        json!({
-            "id": self.id,
-            "success": false,
-            "passed": false,
-            "error": Problem::new(ProblemKind::Usage, message),
-        })
+    /// Returns the result of the line of this number.
+    pub(crate) fn result(self, number: usize) -> Value {
+        let mut result = invalid(number, &self.problem);
+        result["id"] = self.id;
+        result
     }
 }
 
 /// The job of a line, and what goes with it.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(crate) struct Request<J> {
     /// The line's own, or its number.
-    pub(super) id: Value,
+    pub(crate) id: Value,
     /// Hexadecimal digest of the line, and of the program if that is in a file.
-    pub(super) digest: String,
-    /// Without its deadline, which already runs.
-    pub(super) job: Job,
-    /// From when the line was read.
-    pub(super) deadline: Option<Duration>,
-    /// Size of the line, its program and its files.
-    pub(super) bytes: usize,
+    pub(crate) digest: String,
+    pub(crate) job: J,
+    /// Size of the line, and of what its job keeps beside it.
+    pub(crate) bytes: usize,
 }
 
-/// A line that is run elsewhere.
-#[cfg(feature = "nats")]
-#[derive(Debug)]
-pub(super) struct Outgoing {
-    /// The line's own, or its number.
-    pub(super) id: Value,
-    /// As that of a [`Request`].
-    pub(super) digest: String,
-    /// With its id, and the text of its program.
-    pub(super) job: hatchery::wire::Job,
-    /// Size of the line and its program.
-    pub(super) bytes: usize,
-}
-
-/// Parses a line; `None` if it is empty. Blocks while it reads the line's program. If the line
-/// `is_ahead` of what the workers need, it must leave descriptors for them.
-pub(super) fn parse(
+/// Parses a line, and has a job made of it and of the program that it names; `None` if it is empty.
+/// Blocks while it reads that program. If the line `is_ahead` of what the workers need, it must leave
+/// descriptors for them.
+pub(crate) fn parse<J>(
     bytes: &[u8],
     number: usize,
     is_ahead: bool,
-    shared: &Shared,
-) -> Result<Option<Request>, NoRequest> {
-    let made = parse_as(bytes, number, |value, bytes| request(value, bytes, is_ahead, shared))?;
-    Ok(made.map(|(id, request)| Request { id, ..request }))
-}
-
-/// Parses a line that is run elsewhere, which is checked as if it were run here.
-#[cfg(feature = "nats")]
-pub(super) fn parse_outgoing(
-    bytes: &[u8],
-    number: usize,
-    is_ahead: bool,
-) -> Result<Option<Outgoing>, NoRequest> {
-    let made = parse_as(bytes, number, |value, bytes| outgoing(value, bytes, is_ahead))?;
-    Ok(made.map(|(id, outgoing)| {
-        let job = hatchery::wire::Job { id: Some(id.clone()), ..outgoing.job };
-        Outgoing { id, job, ..outgoing }
-    }))
-}
-
-/// Parses a line, of whose fields something is made, and returns that with the line's id.
-fn parse_as<T>(
-    bytes: &[u8],
-    number: usize,
-    make: impl FnOnce(Value, &[u8]) -> Result<T, NoJob>,
-) -> Result<Option<(Value, T)>, NoRequest> {
+    prepare: impl FnOnce(wire::Job, Option<Job>) -> Result<Prepared<J>, hatchery::Error>,
+) -> Result<Option<Request<J>>, NoRequest> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     if bytes.trim_ascii().is_empty() {
         return Ok(None);
@@ -126,51 +73,27 @@ fn parse_as<T>(
     };
     // Taken before the rest is read, so that it is known even if the rest is invalid.
     let id = value.get_mut("id").map(Value::take).filter(|id| !id.is_null()).unwrap_or(by_number);
-    match make(value, bytes) {
-        Ok(made) => Ok(Some((id, made))),
+    match prepared(value, bytes, is_ahead, prepare) {
+        Ok((digest, Prepared { job, bytes: beside })) => {
+            Ok(Some(Request { id, digest, job, bytes: bytes.len() + beside }))
+        }
         Err(NoJob::Bad(problem)) => Err(bad(id, problem)),
         Err(NoJob::NoDescriptor(problem)) => Err(NoRequest::NoDescriptor(problem)),
     }
 }
 
-/// Returns the request of a line without its id.
-fn request(value: Value, bytes: &[u8], is_ahead: bool, shared: &Shared) -> Result<Request, NoJob> {
+/// Returns the digest of a line, and the job that is made of it.
+fn prepared<J>(
+    value: Value,
+    bytes: &[u8],
+    is_ahead: bool,
+    prepare: impl FnOnce(wire::Job, Option<Job>) -> Result<Prepared<J>, hatchery::Error>,
+) -> Result<(String, Prepared<J>), NoJob> {
     let mut line = INTAKE.job(value).map_err(hatchery::Error::from)?;
     let file = line.file.take();
-    let deadline = line.deadline.take();
-    let base = match &file {
-        Some(path) => scripts::job(Path::new(path), is_ahead)?,
-        None => Job::default(),
-    };
-    let job = shared.give(base).with_wire(line, &INTAKE)?;
-    let digest = digest(bytes, file.is_some().then(|| job.source()));
-    let bytes = bytes.len() + job.source().len() + job.input_bytes();
-    Ok(Request { id: Value::Null, digest, job, deadline, bytes })
-}
-
-/// Returns what is sent of a line, without its id.
-#[cfg(feature = "nats")]
-fn outgoing(value: Value, bytes: &[u8], is_ahead: bool) -> Result<Outgoing, NoJob> {
-    let mut line = INTAKE.job(value).map_err(hatchery::Error::from)?;
-    let file = line.file.take();
-    let base = match &file {
-        Some(path) => scripts::job(Path::new(path), is_ahead)?,
-        None => Job::default(),
-    };
-    let job = base.with_wire(line.clone(), &INTAKE)?;
-    let digest = digest(bytes, file.is_some().then(|| job.source()));
-    if file.is_some() {
-        line.code = Some(job.source().to_owned());
-    }
-    let bytes = bytes.len() + job.source().len();
-    Ok(Outgoing { id: Value::Null, digest, job: line, bytes })
-}
-
-impl Shared {
-    /// Gives a line's job what every line gets. What the line says itself goes over it.
-    fn give(&self, job: Job) -> Job {
-        self.conduct.apply(job.with_files_of(&self.files)).limits(self.limits.clone())
-    }
+    let script = file.map(|path| scripts::job(Path::new(&path), is_ahead)).transpose()?;
+    let digest = digest(bytes, script.as_ref().map(Job::source));
+    Ok((digest, prepare(line, script)?))
 }
 
 fn bad(id: Value, problem: String) -> NoRequest {
@@ -191,10 +114,16 @@ fn digest(line: &[u8], program: Option<&str>) -> String {
 mod tests {
     use super::*;
 
-    fn parsed(text: &[u8]) -> Result<Option<Request>, BadLine> {
-        parse(text, 7, true, &Shared::default()).map_err(|none| match none {
-            NoRequest::Bad(bad) => bad,
-            none => panic!("{none:?}"),
+    use crate::pool_runner::{LineJob, prepare};
+    use serde_json::json;
+    use std::time::Duration;
+
+    fn parsed(text: &[u8]) -> Result<Option<Request<LineJob>>, BadLine> {
+        parse(text, 7, true, |line, script| prepare(line, script, |job| job)).map_err(|none| {
+            match none {
+                NoRequest::Bad(bad) => bad,
+                none => panic!("{none:?}"),
+            }
         })
     }
 
@@ -276,10 +205,12 @@ mod tests {
     #[test]
     fn files_are_texts_or_bytes_by_path() {
         let line = r#"{"code": "1", "files": {"a": "text", "b/c": {"base64": "/w=="}}}"#;
-        let shared =
-            Shared { files: Job::default().input("d", "12").unwrap(), ..Shared::default() };
-        let request = parse(line.as_bytes(), 1, true, &shared).unwrap().unwrap();
-        assert_eq!(request.job.input_bytes(), 7);
+        let shared = Job::default().input("d", "12").unwrap();
+        let give = |job: Job| job.with_files_of(&shared);
+        let prepare = |line, script| prepare(line, script, give);
+        let request = parse(line.as_bytes(), 1, true, prepare).unwrap().unwrap();
+        assert_eq!(request.job.job.input_bytes(), 7);
+        assert_eq!(request.bytes, line.len() + 1 + 7);
         for (files, expected) in [
             ("[]", "`files` must be"),
             (r#"{"a": 1}"#, "`files` must be"),
@@ -309,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_deadline_is_a_number_of_seconds() {
-        let deadline = |text: &str| parsed(text.as_bytes()).unwrap().unwrap().deadline;
+        let deadline = |text: &str| parsed(text.as_bytes()).unwrap().unwrap().job.deadline;
         assert_eq!(deadline(r#"{"code": "1"}"#), None);
         let line = r#"{"code": "1", "deadline": 1.5, "tenant": "a", "priority": "high"}"#;
         assert_eq!(deadline(line), Some(Duration::from_millis(1500)));

@@ -8,27 +8,27 @@ use hatchery::{Error, Hatchery, Job, Outcome, Refusal, Ticket, Verdict};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::clock::{now, sleep};
-use super::stragglers::{Cut, Stragglers};
+use crate::clock::{now, sleep};
+use crate::stragglers::{Cut, Stragglers};
 
 /// Pause between two attempts if the pool gives no estimate.
-pub(super) const PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 /// Estimates can be wrong, so no pause is longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Attempts while no other job of the batch is in the pool. A refusal then doesn't depend on a job
 /// of this batch, and would be repeated forever.
-pub(super) const TRIES_ALONE: u32 = 20;
+pub(crate) const TRIES_ALONE: u32 = 20;
 
 /// Submits jobs to a pool.
-pub(super) struct Attempts {
+pub(crate) struct Attempts {
     pool: Hatchery,
     in_pool: Arc<InPool>,
     stragglers: Option<Arc<Stragglers>>,
 }
 
 /// The outcome of a job, and why it was cut if it was a straggler.
-pub(super) type Ended = (Outcome, Option<Cut>);
+pub(crate) type Ended = (Outcome, Option<Cut>);
 
 /// Jobs of the batch that are queued or running in the pool.
 #[derive(Default)]
@@ -39,12 +39,17 @@ struct InPool {
 }
 
 impl Attempts {
-    pub(super) fn new(pool: Hatchery, stragglers: Option<Stragglers>) -> Self {
-        Self { pool, in_pool: Arc::default(), stragglers: stragglers.map(Arc::new) }
+    pub(crate) fn new(pool: Hatchery) -> Self {
+        Self { pool, in_pool: Arc::default(), stragglers: None }
+    }
+
+    /// Cuts stragglers in this way.
+    pub(crate) fn cutting(self, stragglers: Stragglers) -> Self {
+        Self { stragglers: Some(Arc::new(stragglers)), ..self }
     }
 
     /// Runs a job. Its deadline starts now.
-    pub(super) fn outcome(
+    pub(crate) fn outcome(
         &self,
         job: Job,
         deadline: Option<Duration>,

@@ -6,32 +6,73 @@ use std::path::Path;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
+use crate::error::Error;
+use crate::shard::Shard;
+
 /// The longest line, so that a file without line ends doesn't fill the memory.
 const LONGEST_LINE_BYTES: usize = 64 << 20;
 
-/// Why there is no line.
-#[derive(Debug)]
-pub(crate) struct TooLong;
+/// A line is too long to be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("longer than {LONGEST_LINE_BYTES} bytes")]
+#[non_exhaustive]
+pub struct TooLong;
 
-/// Reads one line at a time.
-pub(crate) struct Lines {
+/// Reads one line at a time, each up to 64 MiB.
+///
+/// ```
+/// use batch::Lines;
+///
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// let mut lines = Lines::new(&b"{\"code\": \"1\"}\n"[..]);
+/// let line = lines.next().await?.expect("there is one").expect("it is short");
+/// assert_eq!((line.as_slice(), lines.number()), (&b"{\"code\": \"1\"}"[..], 1));
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+pub struct Lines {
     reader: Box<dyn AsyncBufRead + Unpin + Send>,
     /// The part of the current line read so far. Kept here, so that dropping `next` loses nothing.
     partial: Vec<u8>,
     /// The current line is too long; its rest is skipped.
     is_too_long: bool,
     /// Number of the last line that was returned, from 1.
-    pub(crate) number: usize,
+    number: usize,
 }
 
 impl Lines {
-    pub(crate) fn new(reader: impl AsyncBufRead + Unpin + Send + 'static) -> Self {
+    /// Reads the lines of a stream, such as standard input.
+    pub fn new(reader: impl AsyncBufRead + Unpin + Send + 'static) -> Self {
         let reader = Box::new(reader);
         Self { reader, partial: Vec::new(), is_too_long: false, number: 0 }
     }
 
+    /// Reads the lines of a file, or of a pipe that has a name.
+    ///
+    /// # Errors
+    /// It can't be opened, or is a folder.
+    pub async fn open(path: &Path) -> Result<Self, Error> {
+        let opening = async {
+            let file = tokio::fs::File::open(path).await?;
+            if file.metadata().await?.is_dir() {
+                return Err(io::Error::other("it is a directory"));
+            }
+            Ok(file)
+        };
+        let file = opening.await.map_err(|source| Error::Open { path: path.to_owned(), source })?;
+        Ok(Self::new(tokio::io::BufReader::new(file)))
+    }
+
+    /// Returns the number of the last line that was returned, from 1; 0 before the first.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
     /// Returns the next line without its end; `None` at the end of the input. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> io::Result<Option<Result<Vec<u8>, TooLong>>> {
+    ///
+    /// # Errors
+    /// The input can't be read.
+    pub async fn next(&mut self) -> io::Result<Option<Result<Vec<u8>, TooLong>>> {
         loop {
             let buffer = self.reader.fill_buf().await?;
             if buffer.is_empty() {
@@ -62,19 +103,23 @@ impl Lines {
     }
 }
 
-impl std::fmt::Display for TooLong {
+impl std::fmt::Debug for Lines {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "longer than {LONGEST_LINE_BYTES} bytes")
+        formatter.debug_struct("Lines").field("number", &self.number).finish_non_exhaustive()
     }
 }
 
-/// Counts the lines of a file that aren't empty, each of which gets a result, and that `is_counted`.
-pub(crate) fn count(path: &Path, is_counted: impl Fn(&[u8]) -> bool) -> io::Result<u64> {
+/// Counts the lines of a file that get a result: those that aren't empty and, with a shard, belong to
+/// it. Blocks.
+///
+/// # Errors
+/// The file can't be read.
+pub fn count_lines(path: &Path, shard: Option<Shard>) -> io::Result<u64> {
     let mut reader = BufReader::with_capacity(1 << 16, File::open(path)?);
     let mut count = 0;
     let mut line = Vec::new();
     while reader.by_ref().take(LONGEST_LINE_BYTES as u64).read_until(b'\n', &mut line)? > 0 {
-        if !line.trim_ascii().is_empty() && is_counted(&line) {
+        if !line.trim_ascii().is_empty() && shard.is_none_or(|shard| shard.has(&line)) {
             count += 1;
         }
         line.clear();
@@ -112,7 +157,9 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         for (text, expected) in [("", 0), ("a", 1), ("\n \r\n", 0), ("a\n\n b\n{}", 3)] {
             std::fs::write(file.path(), text).unwrap();
-            assert_eq!(count(file.path(), |_| true).unwrap(), expected, "{text:?}");
+            assert_eq!(count_lines(file.path(), None).unwrap(), expected, "{text:?}");
         }
+        let of = |shard: &str| count_lines(file.path(), Some(shard.parse().unwrap())).unwrap();
+        assert_eq!(of("1/2") + of("2/2"), 3);
     }
 }

@@ -5,21 +5,21 @@
 
 use std::sync::Arc;
 
-use anyhow::Context;
 use tokio::task::JoinHandle;
 
-use super::attempts::{PAUSE, TRIES_ALONE};
-use super::clock::sleep;
-use super::line::{self, BadLine, NoRequest, Request, Shared};
+use crate::attempts::{PAUSE, TRIES_ALONE};
+use crate::clock::sleep;
+use crate::error::Error;
+use crate::line::{BadLine, NoRequest};
 use crate::lines::Lines;
 use crate::shard::Shard;
 
-type Parsed<T> = Result<Option<T>, NoRequest>;
+pub(crate) type Parsed<T> = Result<Option<T>, NoRequest>;
 /// Parses the line of this number; the flag says whether it is ahead of what the workers need.
 type Parse<T> = dyn Fn(&[u8], usize, bool) -> Parsed<T> + Send + Sync;
 
 /// Reads lines, and parses them into requests of one kind.
-pub(super) struct Requests<T = Request> {
+pub(crate) struct Requests<T> {
     lines: Lines,
     parse: Arc<Parse<T>>,
     workers: usize,
@@ -30,42 +30,35 @@ pub(super) struct Requests<T = Request> {
     parsing: Option<JoinHandle<Parsed<T>>>,
 }
 
-impl Requests {
-    pub(super) fn new(lines: Lines, shared: Shared, workers: usize, shard: Option<Shard>) -> Self {
-        let parse =
-            move |line: &[u8], number, is_ahead| line::parse(line, number, is_ahead, &shared);
-        Self { shard, ..Self::parsed_by(lines, parse, workers) }
-    }
-}
-
 impl<T: Send + 'static> Requests<T> {
     /// Parses lines in this way; its flag says whether a line is ahead of what the workers need.
-    pub(super) fn parsed_by(
+    pub(crate) fn new(
         lines: Lines,
         parse: impl Fn(&[u8], usize, bool) -> Parsed<T> + Send + Sync + 'static,
         workers: usize,
+        shard: Option<Shard>,
     ) -> Self {
-        Self { lines, parse: Arc::new(parse), workers, shard: None, present: None, parsing: None }
+        Self { lines, parse: Arc::new(parse), workers, shard, present: None, parsing: None }
     }
 
     /// Returns the number of the last returned line, from 1.
-    pub(super) fn number(&self) -> usize {
-        self.lines.number
+    pub(crate) fn number(&self) -> usize {
+        self.lines.number()
     }
 
     /// Returns the request of the next line that isn't empty; `None` at the end of the input.
     /// `others` is the number of earlier jobs that haven't ended. If this is dropped and called
     /// again after one has ended, a line that waits for descriptors is retried at once. Cancel-safe.
     /// Fails if the input can't be read, or if a line gets no descriptor although no job runs.
-    pub(super) async fn next(
+    pub(crate) async fn next(
         &mut self,
         others: usize,
-    ) -> anyhow::Result<Option<Result<T, BadLine>>> {
+    ) -> Result<Option<Result<T, BadLine>>, Error> {
         let mut tries = 0;
         loop {
             let line = match &self.present {
                 Some(line) => Arc::clone(line),
-                None => match self.lines.next().await.context("can't read jobs")? {
+                None => match self.lines.next().await.map_err(Error::Read)? {
                     Some(Ok(line)) if self.shard.is_some_and(|shard| !shard.has(&line)) => continue,
                     Some(Ok(line)) => Arc::clone(self.present.insert(line.into())),
                     Some(Err(_)) if self.shard.is_some_and(|shard| self.is_beyond(shard)) => {
@@ -82,11 +75,7 @@ impl<T: Send + 'static> Requests<T> {
                 Err(NoRequest::NoDescriptor(problem)) => {
                     tries += 1;
                     if others == 0 && tries >= TRIES_ALONE {
-                        anyhow::bail!(
-                            "line {}: {problem}; no running job could free descriptors: raise the \
-                             limit on open files (`ulimit -n`), or use fewer --workers",
-                            self.number()
-                        );
+                        return Err(Error::NoDescriptor { line: self.number(), problem });
                     }
                     // The worker of a job that has ended may still hold some.
                     sleep(PAUSE).await;
@@ -104,41 +93,44 @@ impl<T: Send + 'static> Requests<T> {
 
     /// Returns whether the present line, which is too long, belongs to another shard.
     fn is_beyond(&self, shard: Shard) -> bool {
-        Shard::of_too_long(self.number(), shard.count) != shard
+        Shard::of_too_long(self.number(), shard.count()) != shard
     }
 
-    async fn parsed(&mut self, line: Arc<[u8]>, is_ahead: bool) -> anyhow::Result<Parsed<T>> {
+    async fn parsed(&mut self, line: Arc<[u8]>, is_ahead: bool) -> Result<Parsed<T>, Error> {
         let parsing = self.parsing.get_or_insert_with(|| {
-            let (parse, number) = (Arc::clone(&self.parse), self.lines.number);
+            let (parse, number) = (Arc::clone(&self.parse), self.lines.number());
             tokio::task::spawn_blocking(move || parse(&line, number, is_ahead))
         });
         let parsed = parsing.await;
         self.parsing = None;
-        parsed.context("the thread that parses lines died")
+        parsed.map_err(Error::Task)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::line::{self, Request};
+    use crate::pool_runner::{LineJob, prepare};
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicU32, Ordering};
     use tokio::io::BufReader;
 
     fn requests(
         text: &'static str,
-        parse: impl Fn(&[u8], usize, bool) -> Parsed<Request> + Send + Sync + 'static,
-    ) -> Requests {
-        let lines = Lines::new(BufReader::new(text.as_bytes()));
-        Requests { parse: Arc::new(parse), ..Requests::new(lines, Shared::default(), 2, None) }
+        parse: impl Fn(&[u8], usize, bool) -> Parsed<Request<LineJob>> + Send + Sync + 'static,
+    ) -> Requests<Request<LineJob>> {
+        Requests::new(Lines::new(BufReader::new(text.as_bytes())), parse, 2, None)
     }
 
-    fn parse(line: &[u8], number: usize) -> Parsed<Request> {
-        line::parse(line, number, false, &Shared::default())
+    fn parse(line: &[u8], number: usize) -> Parsed<Request<LineJob>> {
+        line::parse(line, number, false, |line, script| prepare(line, script, |job| job))
     }
 
     /// Finds no descriptor `of` times, then parses.
-    fn short(of: u32) -> impl Fn(&[u8], usize, bool) -> Parsed<Request> + Send + Sync + 'static {
+    fn short(
+        of: u32,
+    ) -> impl Fn(&[u8], usize, bool) -> Parsed<Request<LineJob>> + Send + Sync + 'static {
         let tries = AtomicU32::new(0);
         move |line, number, _| match tries.fetch_add(1, Ordering::Relaxed) {
             tried if tried < of => Err(NoRequest::NoDescriptor("none is left".to_owned())),
@@ -152,7 +144,7 @@ mod tests {
         let mut requests = requests(text, |line, number, _| parse(line, number));
         let mut come = Vec::new();
         while let Some(request) = requests.next(0).await.unwrap() {
-            let source = request.map(|request| request.job.source().to_owned());
+            let source = request.map(|request| request.job.job.source().to_owned());
             come.push((requests.number(), source.map_err(|bad| bad.id)));
         }
         let source = |text: &str| Ok(text.to_owned());

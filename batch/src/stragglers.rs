@@ -11,7 +11,7 @@ use hatchery::{Outcome, Ticket, Verdict};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::clock::{now, sleep};
+use crate::clock::{now, sleep};
 
 /// The median covers this many of the latest run times: enough to be steady, few enough to keep.
 const MOST_TIMES: usize = 1000;
@@ -23,7 +23,7 @@ const SHORTEST_CUT: Duration = Duration::from_millis(100);
 
 /// Cuts jobs that run for more than `factor` times the median.
 #[derive(Debug)]
-pub(super) struct Stragglers {
+pub(crate) struct Stragglers {
     factor: f64,
     times: Mutex<Times>,
     allowed: watch::Sender<Option<Allowed>>,
@@ -38,7 +38,7 @@ struct Allowed {
 
 /// Why a job was cut.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Cut {
+pub(crate) struct Cut {
     factor: f64,
     allowed: Allowed,
     ran: Duration,
@@ -53,17 +53,17 @@ struct Times {
 }
 
 impl Stragglers {
-    pub(super) fn new(factor: f64) -> Self {
+    pub(crate) fn new(factor: f64) -> Self {
         Self { factor, times: Mutex::default(), allowed: watch::Sender::new(None) }
     }
 
     /// Counts a line that was read.
-    pub(super) fn begin(&self) {
+    pub(crate) fn begin(&self) {
         self.change(|times| times.begun += 1);
     }
 
     /// Counts its job as ended, with its run time if it ran.
-    pub(super) fn end(&self, ran: Option<Duration>) {
+    pub(crate) fn end(&self, ran: Option<Duration>) {
         self.change(|times| times.end(ran));
     }
 
@@ -75,7 +75,7 @@ impl Stragglers {
     }
 
     /// Waits for the outcome of a job, and interrupts the job if it is a straggler.
-    pub(super) async fn outcome(&self, mut ticket: Ticket) -> (Outcome, Option<Cut>) {
+    pub(crate) async fn outcome(&self, mut ticket: Ticket) -> (Outcome, Option<Cut>) {
         let mut events = ticket.events();
         let mut allowed = self.allowed.subscribe();
         let mut has_events = true;
