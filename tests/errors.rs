@@ -27,6 +27,7 @@ fn errors_keep_their_causes_and_do_not_print_them() {
         "batch/src",
         "grade/src",
         "kernel/src",
+        "monitor/src",
         "notebook/src",
         "remote/src",
         "serve/src",

@@ -73,6 +73,7 @@ fn files_form_no_circles() {
         "serve/src",
         "notebook/src",
         "kernel/src",
+        "monitor/src",
         "grade/src",
         "cli/src",
     ];

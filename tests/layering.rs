@@ -8,7 +8,7 @@ use std::path::Path;
 use toml::Table;
 
 /// What each crate of ours may name, of ours and of the crates whose use is confined.
-const ALLOWED: [(&str, &[&str]); 16] = [
+const ALLOWED: [(&str, &[&str]); 17] = [
     ("channel", &[]),
     ("confine", &["landlock", "seccompiler"]),
     ("replace", &[]),
@@ -23,6 +23,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
     ("serve", &["hatchery", "tokio", "wire"]),
     ("notebook", &["hatchery", "replace", "tokio"]),
     ("kernel", &["hatchery", "notebook", "tokio", "zeromq"]),
+    ("monitor", &["hatchery", "serve", "tokio"]),
     ("remote", &["async-nats", "hatchery", "tokio", "wire"]),
     (
         "cli",
@@ -34,6 +35,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
             "hatchery",
             "indicatif",
             "kernel",
+            "monitor",
             "notebook",
             "remote",
             "replace",
@@ -44,7 +46,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 30] = [
+const CONFINED: [&str; 31] = [
     "anyhow",
     "async-nats",
     "batch",
@@ -59,6 +61,7 @@ const CONFINED: [&str; 30] = [
     "indicatif",
     "kernel",
     "landlock",
+    "monitor",
     "notebook",
     "pool",
     "process",

@@ -74,7 +74,7 @@ impl<R: Runner> Batch<R> {
         let workers = runner.workers();
         let preparer = Arc::clone(&runner);
         let parse = move |line: &[u8], number, is_ahead| {
-            line::parse(line, number, is_ahead, |job, script| preparer.prepare(job, script))
+            line::parse(line, number, is_ahead, R::FIELDS, |line| preparer.prepare(line))
         };
         let running = Running {
             folders: runner.names_folders().then(Folders::default),

@@ -47,7 +47,8 @@ pub use merge::{Merge, Missing};
 pub use output::Output;
 pub use parts::{Parts, Place, Surplus};
 pub use pool_runner::PoolRunner;
-pub use runner::{Ahead, Line, Prepared, Ran, Runner};
+pub use runner::{Ahead, Line, Parsed, Prepared, Ran, Runner};
+pub use scripts::NoJob;
 pub use shard::{InvalidShard, Shard};
 pub use tally::{Ending, Tally};
 

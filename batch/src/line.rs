@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use hatchery::Job;
 use hatchery::error::chain;
 use hatchery::wire::{Intake, InvalidJob};
-use hatchery::{Job, wire};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::runner::{Prepared, invalid};
+use crate::runner::{Parsed, Prepared, invalid};
 use crate::scripts::{self, NoJob};
 
 /// Digits of a digest: 128 bits, so that no two lines share one.
@@ -60,7 +60,8 @@ pub(crate) fn parse<J>(
     bytes: &[u8],
     number: usize,
     is_ahead: bool,
-    prepare: impl FnOnce(wire::Job, Option<Job>) -> Result<Prepared<J>, hatchery::Error>,
+    fields: &[&str],
+    prepare: impl FnOnce(Parsed) -> Result<Prepared<J>, NoJob>,
 ) -> Result<Option<Request<J>>, NoRequest> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     if bytes.trim_ascii().is_empty() {
@@ -73,7 +74,8 @@ pub(crate) fn parse<J>(
     };
     // Taken before the rest is read, so that it is known even if the rest is invalid.
     let id = value.get_mut("id").map(Value::take).filter(|id| !id.is_null()).unwrap_or(by_number);
-    match prepared(value, bytes, is_ahead, prepare) {
+    let fields = fields_of(&mut value, fields);
+    match prepared(value, bytes, is_ahead, fields, prepare) {
         Ok((digest, Prepared { job, bytes: beside })) => {
             Ok(Some(Request { id, digest, job, bytes: bytes.len() + beside }))
         }
@@ -87,13 +89,20 @@ fn prepared<J>(
     value: Value,
     bytes: &[u8],
     is_ahead: bool,
-    prepare: impl FnOnce(wire::Job, Option<Job>) -> Result<Prepared<J>, hatchery::Error>,
+    fields: Map<String, Value>,
+    prepare: impl FnOnce(Parsed) -> Result<Prepared<J>, NoJob>,
 ) -> Result<(String, Prepared<J>), NoJob> {
-    let mut line = INTAKE.job(value).map_err(hatchery::Error::from)?;
-    let file = line.file.take();
+    let mut job = INTAKE.job(value).map_err(hatchery::Error::from)?;
+    let file = job.file.take();
     let script = file.map(|path| scripts::job(Path::new(&path), is_ahead)).transpose()?;
     let digest = digest(bytes, script.as_ref().map(Job::source));
-    Ok((digest, prepare(line, script)?))
+    Ok((digest, prepare(Parsed { job, script, fields })?))
+}
+
+/// Takes those of these fields off a line that it has.
+fn fields_of(line: &mut Value, names: &[&str]) -> Map<String, Value> {
+    let Some(line) = line.as_object_mut() else { return Map::new() };
+    names.iter().filter_map(|name| line.remove_entry(*name)).collect()
 }
 
 fn bad(id: Value, problem: String) -> NoRequest {
@@ -119,11 +128,9 @@ mod tests {
     use std::time::Duration;
 
     fn parsed(text: &[u8]) -> Result<Option<Request<LineJob>>, BadLine> {
-        parse(text, 7, true, |line, script| prepare(line, script, |job| job)).map_err(|none| {
-            match none {
-                NoRequest::Bad(bad) => bad,
-                none => panic!("{none:?}"),
-            }
+        parse(text, 7, true, &[], |line| prepare(line, |job| job)).map_err(|none| match none {
+            NoRequest::Bad(bad) => bad,
+            none => panic!("{none:?}"),
         })
     }
 
@@ -207,8 +214,8 @@ mod tests {
         let line = r#"{"code": "1", "files": {"a": "text", "b/c": {"base64": "/w=="}}}"#;
         let shared = Job::default().input("d", "12").unwrap();
         let give = |job: Job| job.with_files_of(&shared);
-        let prepare = |line, script| prepare(line, script, give);
-        let request = parse(line.as_bytes(), 1, true, prepare).unwrap().unwrap();
+        let request = parse(line.as_bytes(), 1, true, &[], |line| prepare(line, give));
+        let request = request.unwrap().unwrap();
         assert_eq!(request.job.job.input_bytes(), 7);
         assert_eq!(request.bytes, line.len() + 1 + 7);
         for (files, expected) in [
@@ -244,5 +251,24 @@ mod tests {
         assert_eq!(deadline(r#"{"code": "1"}"#), None);
         let line = r#"{"code": "1", "deadline": 1.5, "tenant": "a", "priority": "high"}"#;
         assert_eq!(deadline(line), Some(Duration::from_millis(1500)));
+    }
+
+    #[test]
+    fn a_runner_may_take_further_fields() {
+        let line = br#"{"id": 1, "code": "x", "turn": [2], "other": 3}"#;
+        let taken = |names: &[&str]| {
+            let mut seen = None;
+            let parsed = parse(line, 1, true, names, |line| {
+                seen = Some(line.fields.clone());
+                prepare(line, |job| job)
+            });
+            (seen.map(Value::Object), parsed.is_ok())
+        };
+        assert_eq!(
+            taken(&["turn", "other", "none"]),
+            (Some(json!({"turn": [2], "other": 3})), true)
+        );
+        // A field that nobody takes is a mistake, as ever.
+        assert_eq!(taken(&["turn"]), (None, false));
     }
 }

@@ -154,7 +154,7 @@ impl Missing {
 
 /// Finds the result of a line: that of its job, or of its refusal or its mistake.
 fn find(parts: &mut Parts, line: &[u8], number: usize) -> Result<Option<usize>, Error> {
-    let parsed = line::parse(line, number, false, |job, script| prepare(job, script, |job| job));
+    let parsed = line::parse(line, number, false, &[], |line| prepare(line, |job| job));
     let (id, digest) = match parsed {
         Ok(Some(request)) => (request.id, Some(request.digest)),
         Ok(None) => (Value::from(number), None),

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hatchery::files::OutputFolder;
-use hatchery::{Hatchery, Job, wire};
+use hatchery::{Hatchery, Job};
 
 use crate::attempts::Attempts;
 use crate::line::INTAKE;
 use crate::report::{Kept, Report};
-use crate::runner::{Ahead, Line, Prepared, Ran, Runner};
+use crate::runner::{Ahead, Line, Parsed, Prepared, Ran, Runner};
+use crate::scripts::NoJob;
 use crate::stragglers::Stragglers;
 
 /// Jobs in the pool per worker, whatever their size: enough that no worker waits for the reader.
@@ -118,12 +119,8 @@ impl PoolRunner {
 impl Runner for PoolRunner {
     type Job = LineJob;
 
-    fn prepare(
-        &self,
-        line: wire::Job,
-        script: Option<Job>,
-    ) -> Result<Prepared<LineJob>, hatchery::Error> {
-        prepare(line, script, &self.give)
+    fn prepare(&self, line: Parsed) -> Result<Prepared<LineJob>, NoJob> {
+        prepare(line, &self.give)
     }
 
     fn workers(&self) -> usize {
@@ -154,11 +151,8 @@ impl Runner for PoolRunner {
 }
 
 /// Makes the job of a line, with what is given to every one.
-pub(crate) fn prepare(
-    mut line: wire::Job,
-    script: Option<Job>,
-    give: impl Fn(Job) -> Job,
-) -> Result<Prepared<LineJob>, hatchery::Error> {
+pub(crate) fn prepare(line: Parsed, give: impl Fn(Job) -> Job) -> Result<Prepared<LineJob>, NoJob> {
+    let Parsed { job: mut line, script, .. } = line;
     let deadline = line.deadline.take();
     let job = give(script.unwrap_or_default()).with_wire(line, &INTAKE)?;
     let bytes = job.source().len() + job.input_bytes();

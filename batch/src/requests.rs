@@ -124,7 +124,7 @@ mod tests {
     }
 
     fn parse(line: &[u8], number: usize) -> Parsed<Request<LineJob>> {
-        line::parse(line, number, false, |line, script| prepare(line, script, |job| job))
+        line::parse(line, number, false, &[], |line| prepare(line, |job| job))
     }
 
     /// Finds no descriptor `of` times, then parses.

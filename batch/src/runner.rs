@@ -4,6 +4,7 @@ use hatchery::wire::{Problem, ProblemKind};
 use hatchery::{Job, wire};
 use serde_json::{Map, Value, json};
 
+use crate::scripts::NoJob;
 use crate::tally::Ending;
 
 /// Runs the jobs of a batch: in a pool of this process, as [`PoolRunner`](crate::PoolRunner) does, or
@@ -15,19 +16,17 @@ pub trait Runner: Send + Sync + 'static {
     /// What is made of a line, and kept until the job has ended.
     type Job: Send + 'static;
 
-    /// Makes a job of a valid line. If the line names a file, `script` is the job of its program,
-    /// and the line no longer has a `file`.
+    /// Fields that a line may have beside those of a [`wire::Job`].
+    const FIELDS: &'static [&'static str] = &[];
+
+    /// Makes a job of a line.
     ///
     /// Called for one line after the other, on a thread that may block; again for the same line if
     /// the process has run out of file descriptors.
     ///
     /// # Errors
     /// The line can't become a job. Its result says so, and the batch goes on.
-    fn prepare(
-        &self,
-        line: wire::Job,
-        script: Option<Job>,
-    ) -> Result<Prepared<Self::Job>, hatchery::Error>;
+    fn prepare(&self, line: Parsed) -> Result<Prepared<Self::Job>, NoJob>;
 
     /// Returns how many jobs run at once. Lines beyond these leave file descriptors to them.
     fn workers(&self) -> usize;
@@ -49,6 +48,18 @@ pub trait Runner: Send + Sync + 'static {
     + Send
     + 'static
     + use<Self>;
+}
+
+/// A line whose JSON is that of a job.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Parsed {
+    /// What the line says, but for its `id`, and for the `file` that it may name.
+    pub job: wire::Job,
+    /// The job of the program in that file.
+    pub script: Option<Job>,
+    /// Those of [`Runner::FIELDS`] that it has.
+    pub fields: Map<String, Value>,
 }
 
 /// A line's job before it runs.

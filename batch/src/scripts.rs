@@ -14,12 +14,15 @@ use hatchery::{Error, Job};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// Why a line has no job.
-#[derive(Debug)]
-pub(crate) enum NoJob {
-    /// The line says or names something wrong.
+/// Why a line has no job. Made of an error of `hatchery`, it tells the two apart itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoJob {
+    /// The line says or names something wrong. Its result says so.
+    #[error("{0}")]
     Bad(String),
-    /// Too many descriptors are in use, which passes.
+    /// Too many file descriptors are in use, which passes. The line is tried again.
+    #[error("{0}")]
     NoDescriptor(String),
 }
 

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hatchery::{Job, wire};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::runner::Prepared;
+use crate::runner::{Parsed, Prepared};
+use crate::scripts::NoJob;
 
 /// A runner whose jobs end as their programs say.
 #[derive(Default)]
@@ -46,13 +46,9 @@ impl Order {
 impl Runner for Scripted {
     type Job = String;
 
-    fn prepare(
-        &self,
-        line: wire::Job,
-        script: Option<Job>,
-    ) -> Result<Prepared<String>, hatchery::Error> {
-        assert!(script.is_none());
-        let job = line.code.unwrap_or_default();
+    fn prepare(&self, line: Parsed) -> Result<Prepared<String>, NoJob> {
+        assert!(line.script.is_none());
+        let job = line.job.code.unwrap_or_default();
         Ok(Prepared { bytes: job.len(), job })
     }
 

@@ -10,10 +10,9 @@ use tokio::io::BufReader;
 
 use crate::args::{BatchArguments, ProgressForm};
 use crate::exit::{Exit, UsageError};
-use crate::monitor::Monitor;
 use crate::pool::{sized, start_pool, weighted};
 use crate::threads::cpus;
-use crate::{inputs, output, signals, terminal};
+use crate::{inputs, metrics, output, signals, terminal};
 
 use self::progress::Progress;
 #[cfg(feature = "nats")]
@@ -33,7 +32,7 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
     let files = folder(arguments.output_dir.as_deref())?;
     let displays = folder(arguments.save_displays.as_deref())?;
     let mut monitor = match &arguments.metrics {
-        Some(address) => Some(Monitor::start(address).await?),
+        Some(address) => Some(metrics::start(address).await?),
         None => None,
     };
     let output =

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use crate::args::ServeArguments;
 use crate::exit::{Exit, UsageError};
 use crate::pool::{sized, start_pool};
-use crate::{descriptors, monitor, progress, signals, terminal};
+use crate::{descriptors, metrics, progress, signals, terminal};
 
 /// How long clients of HTTP may take to read the answers to what the pool has finished.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
@@ -159,7 +159,7 @@ impl Web {
             ))
             .into());
         }
-        config.metrics = monitor::metrics_page()?;
+        config.metrics = metrics::page()?;
         config.ready = Some(is_ready);
         let (begin, begins) = oneshot::channel();
         let (stop, mut stopped) = watch::channel(false);

@@ -5,10 +5,9 @@ use remote::{Worker, WorkerConfig};
 
 use crate::args::WorkerArguments;
 use crate::exit::Exit;
-use crate::monitor::Monitor;
 use crate::pool::{sized, start_pool, weighted};
 use crate::threads::cpus;
-use crate::{progress, signals, terminal};
+use crate::{metrics, progress, signals, terminal};
 
 use super::nats;
 
@@ -22,7 +21,7 @@ pub(crate) async fn run(arguments: WorkerArguments) -> anyhow::Result<Exit> {
     let (connection, name) =
         nats::connection(&arguments.nats.nats, &arguments.nats.access, "worker")?;
     let mut monitor = match &arguments.metrics {
-        Some(address) => Some(Monitor::start(address).await?),
+        Some(address) => Some(metrics::start(address).await?),
         None => None,
     };
     let starting = async {

@@ -9,8 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use batch::{Ahead, Batch, Line, Prepared, Ran, Runner};
-use hatchery::Job;
+use batch::{Ahead, Batch, Line, NoJob, Parsed, Prepared, Ran, Runner};
 use hatchery::wire::{self, Intake};
 use remote::{BatchName, Client, Wants};
 use replace::{Access, replace};
@@ -135,11 +134,8 @@ impl Runner for Submitter {
 
     /// Checks the line as if it were run here. The text of a script is sent, without what is beside
     /// it.
-    fn prepare(
-        &self,
-        mut line: wire::Job,
-        script: Option<Job>,
-    ) -> Result<Prepared<wire::Job>, hatchery::Error> {
+    fn prepare(&self, line: Parsed) -> Result<Prepared<wire::Job>, NoJob> {
+        let Parsed { job: mut line, script, .. } = line;
         let is_script = script.is_some();
         let job = script.unwrap_or_default().with_wire(line.clone(), &Intake::BATCH)?;
         if is_script {

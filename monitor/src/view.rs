@@ -3,39 +3,39 @@
 
 use serde_json::Value;
 
-pub(super) fn whole(value: &Value) -> u64 {
+pub(crate) fn whole(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-pub(super) fn real(value: &Value) -> f64 {
+pub(crate) fn real(value: &Value) -> f64 {
     value.as_f64().unwrap_or(0.0)
 }
 
-pub(super) fn text(value: &Value) -> &str {
+pub(crate) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-pub(super) fn list(value: &Value) -> &[Value] {
+pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// Returns the bytes that count against the limit on memory.
-pub(super) fn used_bytes(memory: &Value) -> u64 {
+pub(crate) fn used_bytes(memory: &Value) -> u64 {
     ["shared_bytes", "slot_bytes", "session_bytes", "queued_bytes", "in_flight_bytes"]
         .into_iter()
         .fold(0, |used, part| used.saturating_add(whole(&memory[part])))
 }
 
 /// Returns how many jobs of a tenant wait with this priority.
-pub(super) fn depth(tenant: &Value, priority: &str) -> u64 {
+pub(crate) fn depth(tenant: &Value, priority: &str) -> u64 {
     let queued = list(&tenant["queued"]).iter().filter(|queued| queued["priority"] == priority);
     queued.fold(0, |depth, queued| depth.saturating_add(whole(&queued["depth"])))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::busy;
     use super::*;
+    use crate::samples::busy;
 
     #[test]
     fn a_status_is_read_as_it_is_sent() {

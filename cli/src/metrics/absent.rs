@@ -10,12 +10,13 @@ use crate::exit::UsageError;
 /// A monitor, of which this build has none.
 pub(crate) enum Monitor {}
 
-impl Monitor {
-    /// Fails, since this build can't serve metrics.
-    pub(crate) async fn start(_address: &str) -> anyhow::Result<Self> {
-        Err(absent("`--metrics`").into())
-    }
+/// Fails, since this build can't serve metrics.
+#[expect(clippy::unused_async, reason = "a build with metrics waits for the system")]
+pub(crate) async fn start(_address: &str) -> anyhow::Result<Monitor> {
+    Err(absent("`--metrics`").into())
+}
 
+impl Monitor {
     pub(crate) fn address(&self) -> SocketAddr {
         match *self {}
     }
@@ -27,7 +28,7 @@ impl Monitor {
 
 /// Returns no metrics, of which this build has none.
 #[expect(clippy::unnecessary_wraps, reason = "a build with metrics can fail to have them")]
-pub(crate) fn metrics_page() -> anyhow::Result<Option<Arc<dyn Fn() -> String + Send + Sync>>> {
+pub(crate) fn page() -> anyhow::Result<Option<Arc<dyn Fn() -> String + Send + Sync>>> {
     Ok(None)
 }
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use ureq::Agent;
 
-use crate::exit::UsageError;
+use crate::error::{InvalidAddress, SourceError};
 
 /// The longest time from the request to the end of the answer.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -18,7 +18,7 @@ const STARTING: u16 = 503;
 const NO_TOKEN: u16 = 401;
 
 /// The answer of a batch or a server: its status, or `None` if its pool has not started.
-pub(super) type Answer = Option<Value>;
+pub type Answer = Option<Value>;
 
 /// What every status has.
 #[derive(Deserialize)]
@@ -27,23 +27,30 @@ struct Recognized {
     _phase: String,
 }
 
-/// A client for the batch or server at an address.
-pub(super) struct Source {
+/// A client for the batch or server at an address, without encryption and tokens.
+#[derive(Debug)]
+pub struct Source {
     agent: Agent,
     address: String,
 }
 
 impl Source {
-    /// Fails if the address is not `HOST:PORT`.
-    pub(super) fn new(address: &str) -> Result<Self, UsageError> {
+    /// Creates a client for this address, as `HOST:PORT` or `http://HOST:PORT/`.
+    ///
+    /// ```
+    /// assert!(monitor::Source::new("127.0.0.1:9184").is_ok());
+    /// assert!(monitor::Source::new("127.0.0.1").is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// The address has another form.
+    pub fn new(address: &str) -> Result<Self, InvalidAddress> {
         let plain = address.strip_prefix("http://").unwrap_or(address).trim_end_matches('/');
         let has_port = plain.rsplit_once(':').is_some_and(|(host, port)| {
             !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
         });
         if !has_port || plain.contains(['/', '?', '#', '@', ' ']) {
-            let text =
-                format!("`{address}` is not an address; write HOST:PORT, such as 127.0.0.1:9184");
-            return Err(UsageError(text));
+            return Err(InvalidAddress(address.to_owned()));
         }
         let config = Agent::config_builder()
             .timeout_global(Some(LONGEST))
@@ -54,21 +61,32 @@ impl Source {
         Ok(Self { agent: config.build().into(), address: plain.to_owned() })
     }
 
-    /// Fetches the status. Blocks. Fails if nothing answers, or if it isn't Hatchery.
-    pub(super) fn ask(&self) -> Result<Answer, String> {
+    /// Returns the address, as `HOST:PORT`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Fetches the status. Blocks, for 5 s at most.
+    ///
+    /// # Errors
+    /// Nothing answers, or it isn't Hatchery of this version.
+    pub fn ask(&self) -> Result<Answer, SourceError> {
         let text = self.ask_json()?;
-        text.map(|text| serde_json::from_str(&text)).transpose().map_err(other_version)
+        Ok(text.map(|text| serde_json::from_str(&text)).transpose()?)
     }
 
     /// Fetches the status as it is sent, on one line; `None` if the pool has not started.
-    /// Blocks, and fails like `ask`.
-    pub(super) fn ask_json(&self) -> Result<Option<String>, String> {
+    /// Blocks like [`Self::ask`].
+    ///
+    /// # Errors
+    /// As for [`Self::ask`].
+    pub fn ask_json(&self) -> Result<Option<String>, SourceError> {
         let Some(text) = self.fetch()? else { return Ok(None) };
-        let _: Recognized = serde_json::from_str(&text).map_err(other_version)?;
+        let _: Recognized = serde_json::from_str(&text)?;
         Ok(Some(text))
     }
 
-    fn fetch(&self) -> Result<Option<String>, String> {
+    fn fetch(&self) -> Result<Option<String>, SourceError> {
         let url = format!("http://{}/v1/status", self.address);
         let mut response = self.agent.get(url).call().map_err(plain)?;
         let status = response.status();
@@ -76,34 +94,21 @@ impl Source {
             return Ok(None);
         }
         if status.as_u16() == NO_TOKEN {
-            return Err("the server there wants a token, and `hatchery top` sends none".to_owned());
+            return Err(SourceError::Token);
         }
         if !status.is_success() {
-            return Err(format!("the server there is not Hatchery: {status}"));
+            return Err(SourceError::Other { status: status.to_string() });
         }
         let body = response.body_mut().with_config().limit(MOST_BYTES);
         body.read_to_string().map(Some).map_err(plain)
     }
-
-    /// Describes an error, and what to do about it.
-    pub(super) fn advice(&self, error: &str) -> String {
-        let address = &self.address;
-        format!(
-            "can't watch a pool at `{address}`: {error}; start one with `hatchery batch JOBS \
-             --metrics {address}` or `hatchery serve --http {address}`"
-        )
-    }
 }
 
-fn other_version(error: serde_json::Error) -> String {
-    format!("the server there is not Hatchery of this version: {error}")
-}
-
-fn plain(error: ureq::Error) -> String {
+fn plain(error: ureq::Error) -> SourceError {
     match error {
-        ureq::Error::Io(error) => error.to_string(),
-        ureq::Error::Timeout(_) => format!("no answer in {} s", LONGEST.as_secs()),
-        error => error.to_string(),
+        ureq::Error::Io(error) => SourceError::Io(error),
+        ureq::Error::Timeout(_) => SourceError::Slow(LONGEST),
+        error => SourceError::Connection(Box::new(error)),
     }
 }
 
@@ -115,7 +120,7 @@ mod tests {
     use super::*;
 
     /// Returns the result for this answer to one request.
-    fn asked(answer: &'static str) -> Result<Answer, String> {
+    fn asked(answer: &'static str) -> Result<Answer, SourceError> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let source = Source::new(&listener.local_addr().unwrap().to_string()).unwrap();
         let server = std::thread::spawn(move || {
@@ -162,18 +167,18 @@ mod tests {
             "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n<html",
             elsewhere,
         ] {
-            let error = asked(text).unwrap_err();
+            let error = asked(text).unwrap_err().to_string();
             assert!(error.contains("not Hatchery"), "{text}: {error}");
         }
         assert!(asked("SSH-2.0-OpenSSH\r\n").is_err());
     }
 
     #[test]
-    fn no_server_is_an_error_that_says_what_to_do() {
+    fn an_address_without_a_server_refuses() {
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let source = Source::new(&free.to_string()).unwrap();
-        let advice = source.advice(&source.ask().unwrap_err());
-        assert!(advice.contains("refused"), "{advice}");
-        assert!(advice.contains(&format!("--metrics {free}")), "{advice}");
+        let error = source.ask().unwrap_err();
+        assert!(matches!(error, SourceError::Io(_)), "{error:?}");
+        assert!(error.to_string().contains("refused"), "{error}");
     }
 }

@@ -8,7 +8,7 @@ use bytesize::ByteSize;
 const FULL: f64 = 100.0;
 
 /// Formats a time in seconds.
-pub(super) fn time(seconds: f64) -> String {
+pub(crate) fn time(seconds: f64) -> String {
     for (factor, unit) in [(1e6, "µs"), (1e3, "ms")] {
         if seconds * factor < 999.5 {
             return format!("{} {unit}", three_digits(seconds * factor));
@@ -24,12 +24,12 @@ pub(super) fn time(seconds: f64) -> String {
 }
 
 /// Formats a number of bytes.
-pub(super) fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     ByteSize::b(bytes).to_string()
 }
 
 /// Formats a count.
-pub(super) fn count(count: u64) -> String {
+pub(crate) fn count(count: u64) -> String {
     match count {
         0..10_000 => count.to_string(),
         10_000..1_000_000 => format!("{}k", three_digits(count as f64 / 1e3)),
@@ -38,17 +38,17 @@ pub(super) fn count(count: u64) -> String {
 }
 
 /// Formats a rate per second.
-pub(super) fn rate(rate: f64) -> String {
+pub(crate) fn rate(rate: f64) -> String {
     if rate < 999.5 { three_digits(rate) } else { count(rate.round() as u64) }
 }
 
 /// Returns the share of `part` in `all`, from 0 to 1.
-pub(super) fn share(part: u64, all: u64) -> f64 {
+pub(crate) fn share(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { (part as f64 / all as f64).min(1.0) }
 }
 
 /// Formats a share in percent.
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     format!("{:.0}%", share * FULL)
 }
 

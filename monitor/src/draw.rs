@@ -7,9 +7,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Table, Widget};
 use serde_json::Value;
 
-use super::numbers::{bytes, count, percent, rate, share, time};
-use super::screen::Screen;
-use super::view::{depth, list, real, text, used_bytes, whole};
+use crate::numbers::{bytes, count, percent, rate, share, time};
+use crate::screen::Screen;
+use crate::view::{depth, list, real, text, used_bytes, whole};
 
 /// Heights of the header and the footer.
 const HEADER: u16 = 2;
@@ -39,7 +39,7 @@ const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const ALARM: Style = Style::new().fg(Color::Red);
 
 /// Draws the whole screen as text, as high as necessary.
-pub(super) fn as_text(screen: &Screen, columns: u16) -> String {
+pub(crate) fn as_text(screen: &Screen, columns: u16) -> String {
     let [upper, middle, errors, raised] = heights(&screen.view);
     let workers = u16::try_from(list(&screen.view["workers"]).len()).unwrap_or(u16::MAX / 2);
     let workers = FRAME + 1 + workers.max(FEW_WORKERS);
@@ -72,7 +72,7 @@ fn heights(view: &Value) -> [u16; 4] {
     ]
 }
 
-pub(super) fn draw(screen: &Screen, area: Rect, buffer: &mut Buffer) {
+pub(crate) fn draw(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     let view = &screen.view;
     let [upper, middle, errors, raised] = heights(view);
     let rest = HEADER + upper + middle + FRAME + 1 + FEW_WORKERS + FOOTER;
@@ -394,8 +394,8 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    use super::super::samples::{busy, worker};
     use super::*;
+    use crate::samples::{busy, worker};
     use serde_json::json;
 
     fn screen(view: Value) -> Screen {
