@@ -69,6 +69,7 @@ fn files_form_no_circles() {
         "scheduler/src",
         "src",
         "batch/src",
+        "bench/src",
         "remote/src",
         "serve/src",
         "notebook/src",

@@ -8,7 +8,7 @@ use std::path::Path;
 use toml::Table;
 
 /// What each crate of ours may name, of ours and of the crates whose use is confined.
-const ALLOWED: [(&str, &[&str]); 17] = [
+const ALLOWED: [(&str, &[&str]); 18] = [
     ("channel", &[]),
     ("confine", &["landlock", "seccompiler"]),
     ("replace", &[]),
@@ -19,6 +19,7 @@ const ALLOWED: [(&str, &[&str]); 17] = [
     ("scheduler", &["engine", "pool", "ractor", "tokio"]),
     (".", &["engine", "pool", "process", "scheduler", "tokio", "wire"]),
     ("batch", &["hatchery", "replace", "tokio"]),
+    ("bench", &["hatchery", "tokio"]),
     ("grade", &["hatchery", "tokio"]),
     ("serve", &["hatchery", "tokio", "wire"]),
     ("notebook", &["hatchery", "replace", "tokio"]),
@@ -30,6 +31,7 @@ const ALLOWED: [(&str, &[&str]); 17] = [
         &[
             "anyhow",
             "batch",
+            "bench",
             "clap",
             "grade",
             "hatchery",
@@ -46,10 +48,11 @@ const ALLOWED: [(&str, &[&str]); 17] = [
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 31] = [
+const CONFINED: [&str; 32] = [
     "anyhow",
     "async-nats",
     "batch",
+    "bench",
     "channel",
     "clap",
     "confine",

@@ -2,18 +2,29 @@
 
 /// Percentiles of samples: each is the least sample that this part of them did not exceed.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Spread {
+#[non_exhaustive]
+pub struct Spread {
     /// The number of samples.
-    pub(super) samples: usize,
-    pub(super) p5: f64,
-    pub(super) p50: f64,
-    pub(super) p95: f64,
-    pub(super) p99: f64,
+    pub samples: usize,
+    /// Of 5 percent.
+    pub p5: f64,
+    /// The median.
+    pub p50: f64,
+    /// Of 95 percent.
+    pub p95: f64,
+    /// Of 99 percent.
+    pub p99: f64,
 }
 
 impl Spread {
     /// Returns the spread of these samples; `None` if there are fewer than `least`, or none.
-    pub(super) fn of(samples: &[f64], least: usize) -> Option<Self> {
+    ///
+    /// ```
+    /// let spread = bench::Spread::of(&[3.0, 1.0, 2.0], 3).expect("they are enough");
+    /// assert_eq!((spread.p5, spread.p50, spread.p95), (1.0, 2.0, 3.0));
+    /// assert_eq!(bench::Spread::of(&[1.0], 3), None);
+    /// ```
+    pub fn of(samples: &[f64], least: usize) -> Option<Self> {
         if samples.len() < least.max(1) {
             return None;
         }
@@ -26,7 +37,8 @@ impl Spread {
 
 /// What a figure counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unit {
+#[non_exhaustive]
+pub enum Unit {
     /// Milliseconds.
     Millis,
     /// Jobs per second.
@@ -35,7 +47,7 @@ pub(super) enum Unit {
 
 impl Unit {
     /// Returns the ending of a field's name.
-    pub(super) fn suffix(self) -> &'static str {
+    pub fn suffix(self) -> &'static str {
         match self {
             Self::Millis => "ms",
             Self::Rate => "per_second",
@@ -43,7 +55,7 @@ impl Unit {
     }
 
     /// Formats values for a row of a table, in the unit that suits the first of them.
-    pub(super) fn row<const COUNT: usize>(self, values: [f64; COUNT]) -> [String; COUNT] {
+    pub fn row<const COUNT: usize>(self, values: [f64; COUNT]) -> [String; COUNT] {
         let (factor, unit) = match (self, values.first()) {
             (Self::Rate, _) => (1.0, "/s"),
             (Self::Millis, Some(1_000.0..)) => (1e-3, " s"),
@@ -55,7 +67,7 @@ impl Unit {
 }
 
 /// Formats a number with about three digits.
-pub(super) fn digits(value: f64) -> String {
+pub(crate) fn digits(value: f64) -> String {
     // From where the number is rounded to one with another digit before the point.
     let decimals = match value {
         99.95.. => 0,

@@ -1,15 +1,16 @@
 //! What the benchmark reports: a table for people, or a JSON object.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytesize::ByteSize;
 use hatchery::config::ImageMapping;
 use serde_json::{Value, json};
 
-use super::figures::{Figure, Ratio, Samples};
-use super::machine::{Machine, Python3};
-use super::spread::{Spread, Unit, digits};
-use crate::terminal;
+use crate::clock::now;
+use crate::figures::{Figure, Ratio, Samples};
+use crate::machine::{Machine, Python3, load};
+use crate::settings::Settings;
+use crate::spread::{Spread, Unit, digits};
 
 /// Digits of a key that distinguish images for a reader.
 const SHOWN_DIGITS: usize = 12;
@@ -18,56 +19,100 @@ const SHOWN_DIGITS: usize = 12;
 const JSON_SCALE: f64 = 1e6;
 
 /// What runs the programs.
-#[derive(Debug)]
-pub(super) struct Build {
-    /// Python as packed for the sandbox, and its version.
-    pub(super) name: String,
-    pub(super) version: String,
-    /// The keys of the images without imports, and with numpy and pandas.
-    pub(super) image: Option<String>,
-    pub(super) science_image: Option<String>,
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Build {
+    /// Python as packed for the sandbox.
+    pub name: String,
+    /// Its version, such as `3.14.0`.
+    pub version: String,
+    /// The key of the image without imports.
+    pub image: Option<String>,
+    /// The key of the image with numpy and pandas.
+    pub science_image: Option<String>,
     /// What one pool may use.
-    pub(super) memory_limit_bytes: u64,
+    pub memory_limit_bytes: u64,
 }
 
 /// Everything that is reported.
-#[derive(Debug)]
-pub(super) struct Report {
-    pub(super) is_quick: bool,
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Report {
+    /// Whether a quarter of the samples was wanted.
+    pub is_quick: bool,
     /// All rounds were done.
-    pub(super) is_complete: bool,
-    pub(super) machine: Machine,
-    /// `None` if the benchmark ended before they were known, or there is none.
-    pub(super) python3: Option<Python3>,
-    pub(super) build: Option<Build>,
-    pub(super) samples: Samples,
+    pub is_complete: bool,
+    /// The machine.
+    pub machine: Machine,
+    /// Its own Python; `None` if the benchmark ended before that was known, or there is none.
+    pub python3: Option<Python3>,
+    /// What runs the programs; `None` if the benchmark ended before that was known.
+    pub build: Option<Build>,
+    /// What was measured.
+    pub samples: Samples,
     /// The load average at the end.
-    pub(super) load: Option<f64>,
+    pub load: Option<f64>,
     /// What it took to start, and to build what was missing; `None` if that didn't end.
-    pub(super) preparation: Option<Duration>,
-    pub(super) took: Duration,
+    pub preparation: Option<Duration>,
+    /// When it began.
+    began: Instant,
+    /// What it took, once it has ended.
+    took: Option<Duration>,
+}
+
+/// A report for people. Every line is ready to print; the table wants aligned columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sections {
+    /// The machine and the build, a line each.
+    pub facts: Vec<String>,
+    /// A heading, and a row for each figure that is known; empty if none is.
+    pub table: Vec<[String; 7]>,
+    /// What the figures say about each other.
+    pub ratios: Vec<String>,
+    /// How long it took.
+    pub end: String,
 }
 
 impl Report {
-    /// Returns the lines for people.
-    pub(super) fn lines(&self) -> Vec<String> {
-        let ratio = |ratio: &Ratio| Some(ratio.says(&digits(self.samples.ratio(ratio)?)));
-        let ratios: Vec<String> = Ratio::ALL.iter().filter_map(ratio).collect();
-        let mut lines = self.facts();
-        for part in [self.table(), ratios] {
-            if !part.is_empty() {
-                lines.push(String::new());
-                lines.extend(part);
-            }
+    /// Begins a report about this machine, without figures. What it takes counts from now.
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            is_quick: settings.is_quick,
+            is_complete: false,
+            machine: Machine::read(),
+            python3: None,
+            build: None,
+            samples: Samples::default(),
+            load: None,
+            preparation: None,
+            began: now(),
+            took: None,
         }
-        let took = digits(self.took.as_secs_f64());
-        lines.push(match self.preparation {
+    }
+
+    /// Ends the report: notes how long it took, and the load.
+    pub fn end(&mut self) {
+        self.load = load();
+        self.took = Some(self.began.elapsed());
+    }
+
+    fn took(&self) -> Duration {
+        self.took.unwrap_or_else(|| self.began.elapsed())
+    }
+
+    /// Returns the report for people.
+    pub fn sections(&self) -> Sections {
+        let ratio = |ratio: &Ratio| Some(ratio.says(&digits(self.samples.ratio(ratio)?)));
+        let took = digits(self.took().as_secs_f64());
+        let end = match self.preparation {
             Some(time) => {
                 format!("took {took} s, {} s of that to start", digits(time.as_secs_f64()))
             }
             None => format!("ended after {took} s, before it had started"),
-        });
-        lines
+        };
+        let ratios = Ratio::ALL.iter().filter_map(ratio).collect();
+        Sections { facts: self.facts(), table: self.table(), ratios, end }
     }
 
     /// Describes the machine and the build, a line each.
@@ -111,14 +156,14 @@ impl Report {
         facts.into_iter().filter_map(line).collect()
     }
 
-    /// Formats a heading and a line for each figure, in aligned columns; nothing if there are none.
-    fn table(&self) -> Vec<String> {
+    /// Formats a heading and a row for each figure; nothing if there are none.
+    fn table(&self) -> Vec<[String; 7]> {
         let headings = ["FIGURE", "MEDIAN", "P5", "P95", "P99", "CPU PER JOB", "SAMPLES"];
         let known: Vec<_> = Figure::ALL.into_iter().filter_map(|figure| self.row(figure)).collect();
         if known.is_empty() {
             return Vec::new();
         }
-        terminal::aligned(&[vec![headings.map(str::to_owned)], known].concat())
+        [vec![headings.map(str::to_owned)], known].concat()
     }
 
     /// Formats the line of a figure, if it is known.
@@ -135,7 +180,7 @@ impl Report {
     }
 
     /// Returns the object for programs. Whatever isn't known is null.
-    pub(super) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         let Self { machine, build, python3, .. } = self;
         let build = build.as_ref();
         let python3 = python3.as_ref();
@@ -145,13 +190,13 @@ impl Report {
         }
         let mut ratios = json!({});
         for ratio in &Ratio::ALL {
-            ratios[ratio.name] = self.samples.ratio(ratio).map(rounded).into();
+            ratios[ratio.name()] = self.samples.ratio(ratio).map(rounded).into();
         }
         json!({
             "hatchery_version": env!("CARGO_PKG_VERSION"),
             "is_quick": self.is_quick,
             "is_complete": self.is_complete,
-            "took_seconds": rounded(self.took.as_secs_f64()),
+            "took_seconds": rounded(self.took().as_secs_f64()),
             "preparation_seconds": self.preparation.map(|time| rounded(time.as_secs_f64())),
             "machine": {
                 "cpu_model": machine.cpu_model,

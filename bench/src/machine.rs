@@ -5,43 +5,49 @@ use std::path::Path;
 
 use hatchery::config::{EngineConfig, ImageMapping};
 
-use super::children;
-use super::clock::millis;
-use super::spread::Spread;
-use crate::threads::cpus;
+use crate::children;
+use crate::clock::millis;
+use crate::spread::Spread;
 
 /// How often the machine's own Python is started.
 const STARTS: usize = 11;
 
 /// The machine, as this process sees it. What the system doesn't say is `None`.
-#[derive(Debug)]
-pub(super) struct Machine {
-    pub(super) cpu_model: Option<String>,
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Machine {
+    /// The name of its CPU.
+    pub cpu_model: Option<String>,
     /// How many CPUs this process may use: affinity and control group considered.
-    pub(super) cpus: usize,
+    pub cpus: usize,
     /// Memory of the machine.
-    pub(super) memory_bytes: Option<u64>,
-    pub(super) kernel: Option<String>,
-    pub(super) mapping: ImageMapping,
+    pub memory_bytes: Option<u64>,
+    /// The version of its kernel.
+    pub kernel: Option<String>,
+    /// How interpreters get their image.
+    pub mapping: ImageMapping,
     /// The load average of the last minute when the benchmark began.
-    pub(super) load: Option<f64>,
+    pub load: Option<f64>,
 }
 
 /// The machine's own Python.
-#[derive(Debug)]
-pub(super) struct Python3 {
-    pub(super) version: String,
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Python3 {
+    /// Its version, such as `3.12.1`.
+    pub version: String,
     /// What `python3 -c pass` takes, in milliseconds.
-    pub(super) start: Spread,
+    pub start: Spread,
 }
 
 impl Machine {
-    pub(super) fn read() -> Self {
+    /// Reads what the system says.
+    pub fn read() -> Self {
         let text = |path| fs::read_to_string(path).unwrap_or_default();
         let kernel = text("/proc/sys/kernel/osrelease").trim().to_owned();
         Self {
             cpu_model: field(&text("/proc/cpuinfo"), "model name").map(str::to_owned),
-            cpus: cpus(),
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: field(&text("/proc/meminfo"), "MemTotal").and_then(bytes),
             kernel: Some(kernel).filter(|kernel| !kernel.is_empty()),
             mapping: EngineConfig::from_env().image_mapping(),
@@ -51,10 +57,11 @@ impl Machine {
 }
 
 impl Python3 {
-    pub(super) const PROGRAM: &str = "python3";
+    /// The name of its program.
+    pub const PROGRAM: &str = "python3";
 
     /// Starts it several times; `None` if it isn't installed, or doesn't run.
-    pub(super) async fn measure() -> Option<Self> {
+    pub async fn measure() -> Option<Self> {
         let program = Path::new(Self::PROGRAM);
         let version = "import platform; print(platform.python_version())";
         let (version, _) = children::run(program, &["-c", version]).await.ok()?;
@@ -69,7 +76,7 @@ impl Python3 {
 }
 
 /// Returns the load average of the last minute.
-pub(super) fn load() -> Option<f64> {
+pub(crate) fn load() -> Option<f64> {
     fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }
 

@@ -2,26 +2,40 @@
 
 use std::collections::BTreeMap;
 
-use super::spread::{Spread, Unit};
+use crate::spread::{Spread, Unit};
 
 /// Rounds without which nothing is reported.
-pub(super) const LEAST_ROUNDS: usize = 5;
+pub(crate) const LEAST_ROUNDS: usize = 5;
 
 /// Something that is measured in every round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Figure {
+#[non_exhaustive]
+pub enum Figure {
+    /// The command line, from its start to its first outcome.
     FirstOutcome,
+    /// A job in a fresh interpreter.
     Fresh,
+    /// The same with numpy and pandas imported.
     FreshScience,
+    /// A turn of a session.
     Turn,
+    /// Fresh jobs per second on one worker.
     OneWorker,
+    /// Fresh jobs per second on a worker for each CPU.
     AllCpus,
+    /// A turn of a session that has a frame of 100,000 rows.
     TurnFrame,
+    /// A fork of that session.
     ForkFrame,
+    /// Saving that session to a file.
     SaveFrame,
+    /// Reviving it from there, with a turn.
     ReviveFrame,
+    /// `fib(27)` in the sandbox.
     Fib,
+    /// `fib(27)` in the machine's own Python.
     FibPython3,
+    /// Elementwise operations and products of arrays.
     Numpy,
 }
 
@@ -34,7 +48,8 @@ struct Constants {
 }
 
 impl Figure {
-    pub(super) const ALL: [Self; 13] = [
+    /// Every figure, in the order in which they are reported.
+    pub const ALL: [Self; 13] = [
         Self::FirstOutcome,
         Self::Fresh,
         Self::FreshScience,
@@ -73,31 +88,32 @@ impl Figure {
     }
 
     /// Returns the name of its field.
-    pub(super) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         self.constants().name
     }
 
     /// Returns the words for its row in the table.
-    pub(super) fn title(self) -> &'static str {
+    pub fn title(self) -> &'static str {
         self.constants().title
     }
 
-    pub(super) fn unit(self) -> Unit {
+    /// Returns what it counts.
+    pub fn unit(self) -> Unit {
         self.constants().unit
     }
 
     /// Returns how many samples a round takes.
-    pub(super) fn each_round(self) -> usize {
+    pub fn each_round(self) -> usize {
         self.constants().each_round
     }
 
     /// Returns whether there are enough samples for the 99th percentile.
-    pub(super) fn has_tail(self) -> bool {
+    pub fn has_tail(self) -> bool {
         self.each_round() >= 100
     }
 
     /// Returns whether the CPU time of its jobs is measured.
-    pub(super) fn has_cpu(self) -> bool {
+    pub fn has_cpu(self) -> bool {
         match self {
             Self::Fresh | Self::FreshScience | Self::Turn | Self::TurnFrame => true,
             Self::OneWorker | Self::AllCpus => true,
@@ -108,9 +124,10 @@ impl Figure {
 }
 
 /// A figure over another one.
-pub(super) struct Ratio {
+#[derive(Debug)]
+pub struct Ratio {
     /// The name of its field.
-    pub(super) name: &'static str,
+    name: &'static str,
     over: Figure,
     under: Figure,
     /// What it says, with `{}` for the number.
@@ -118,7 +135,8 @@ pub(super) struct Ratio {
 }
 
 impl Ratio {
-    pub(super) const ALL: [Self; 3] = [
+    /// Every ratio, in the order in which they are reported.
+    pub const ALL: [Self; 3] = [
         Self {
             name: "turn_to_fresh",
             over: Figure::Turn,
@@ -139,15 +157,20 @@ impl Ratio {
         },
     ];
 
+    /// Returns the name of its field.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// Returns what a ratio of this size says.
-    pub(super) fn says(&self, ratio: &str) -> String {
+    pub fn says(&self, ratio: &str) -> String {
         self.text.replace("{}", ratio)
     }
 }
 
 /// What was measured so far.
-#[derive(Debug, Default)]
-pub(super) struct Samples {
+#[derive(Debug, Clone, Default)]
+pub struct Samples {
     values: BTreeMap<Figure, Vec<f64>>,
     /// Milliseconds of CPU time per job, one sample for each round.
     cpu: BTreeMap<Figure, Vec<f64>>,
@@ -155,27 +178,27 @@ pub(super) struct Samples {
 
 impl Samples {
     /// Adds a sample, in the figure's unit.
-    pub(super) fn push(&mut self, figure: Figure, value: f64) {
+    pub fn push(&mut self, figure: Figure, value: f64) {
         self.values.entry(figure).or_default().push(value);
     }
 
     /// Adds the CPU time per job in this round, in milliseconds.
-    pub(super) fn push_cpu(&mut self, figure: Figure, millis: f64) {
+    pub fn push_cpu(&mut self, figure: Figure, millis: f64) {
         self.cpu.entry(figure).or_default().push(millis);
     }
 
-    /// Returns the spread; `None` without the samples of `LEAST_ROUNDS` rounds.
-    pub(super) fn spread(&self, figure: Figure) -> Option<Spread> {
+    /// Returns the spread; `None` without the samples of five rounds.
+    pub fn spread(&self, figure: Figure) -> Option<Spread> {
         Spread::of(self.values.get(&figure)?, LEAST_ROUNDS * figure.each_round())
     }
 
     /// Returns the median of the CPU time per job in milliseconds, likewise.
-    pub(super) fn cpu_millis(&self, figure: Figure) -> Option<f64> {
+    pub fn cpu_millis(&self, figure: Figure) -> Option<f64> {
         Some(Spread::of(self.cpu.get(&figure)?, LEAST_ROUNDS)?.p50)
     }
 
     /// Returns the ratio of two medians, if both are known.
-    pub(super) fn ratio(&self, ratio: &Ratio) -> Option<f64> {
+    pub fn ratio(&self, ratio: &Ratio) -> Option<f64> {
         Some(self.spread(ratio.over)?.p50 / self.spread(ratio.under)?.p50)
     }
 }

@@ -5,15 +5,14 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
-use hatchery::{Hatchery, Job, Outcome, Session};
+use hatchery::{Builder, Hatchery, Job, Outcome, Session};
 use tempfile::TempDir;
 
-use super::children;
-use super::clock::{cpu, millis, now};
-use super::figures::{Figure, Samples};
-use super::machine::Python3;
-use crate::progress;
+use crate::children;
+use crate::clock::{cpu, millis, now};
+use crate::error::Error;
+use crate::figures::{Figure, Samples};
+use crate::machine::Python3;
 
 /// The smallest program that does something.
 const PROGRAM: &str = "x = 1";
@@ -62,9 +61,9 @@ const STREAM_WARM_UP: Duration = Duration::from_millis(20);
 const AT_ONCE: usize = 32;
 
 /// What the figures are measured on.
-pub(super) struct Subjects {
-    /// This program.
-    program: PathBuf,
+pub(crate) struct Subjects {
+    /// The command line, if its start is measured.
+    program: Option<PathBuf>,
     has_python3: bool,
     workers: usize,
     one: Hatchery,
@@ -79,8 +78,12 @@ pub(super) struct Subjects {
 
 impl Subjects {
     /// Starts pools, and builds the images that are missing.
-    pub(super) async fn start(workers: usize, has_python3: bool) -> anyhow::Result<Self> {
-        let builder = || Hatchery::builder().progress(progress::sink());
+    pub(crate) async fn start(
+        builder: impl Fn() -> Builder,
+        workers: usize,
+        program: Option<PathBuf>,
+        has_python3: bool,
+    ) -> Result<Self, Error> {
         let all = builder().workers(workers).start().await?;
         let one = builder().workers(1).start().await?;
         let science = builder().workers(workers).preload(SCIENCE).start().await?;
@@ -88,8 +91,7 @@ impl Subjects {
         checked(session.run(Job::code("x = 0")).await?)?;
         let framed = science.session("frame").await?;
         checked(framed.run(Job::code(FRAME)).await?)?;
-        let program = std::env::current_exe().context("can't find this program's own file")?;
-        let folder = tempfile::tempdir().context("can't create a folder for saved sessions")?;
+        let folder = tempfile::tempdir().map_err(Error::Folder)?;
         let rounds = 0;
         Ok(Self {
             program,
@@ -106,12 +108,12 @@ impl Subjects {
     }
 
     /// Returns the pool without imports, and the one with numpy and pandas imported.
-    pub(super) fn pools(&self) -> (&Hatchery, &Hatchery) {
+    pub(crate) fn pools(&self) -> (&Hatchery, &Hatchery) {
         (&self.all, &self.science)
     }
 
     /// Takes the samples of a round.
-    pub(super) async fn round(&mut self, samples: &mut Samples) -> anyhow::Result<()> {
+    pub(crate) async fn round(&mut self, samples: &mut Samples) -> Result<(), Error> {
         self.rounds += 1;
         self.first_outcome(samples).await?;
         one_at_a_time(Figure::Fresh, Target::Fresh(&self.all), PROGRAM, samples).await?;
@@ -125,16 +127,18 @@ impl Subjects {
         self.compute(samples).await
     }
 
-    async fn first_outcome(&self, samples: &mut Samples) -> anyhow::Result<()> {
-        let arguments = ["--quiet", "run", "-c", "print(1)"];
-        let (printed, took) = children::run(&self.program, &arguments).await?;
-        ensure!(printed == "1\n", "`print(1)` printed {printed:?}");
+    async fn first_outcome(&self, samples: &mut Samples) -> Result<(), Error> {
+        let Some(program) = &self.program else { return Ok(()) };
+        let (printed, took) = children::run(program, &["--quiet", "run", "-c", "print(1)"]).await?;
+        if printed != "1\n" {
+            return Err(Error::Printed { printed, expected: "1" });
+        }
         samples.push(Figure::FirstOutcome, millis(took));
         Ok(())
     }
 
     /// Forks the session, each time after a turn.
-    async fn fork(&self, samples: &mut Samples) -> anyhow::Result<()> {
+    async fn fork(&self, samples: &mut Samples) -> Result<(), Error> {
         for number in 0..Figure::ForkFrame.each_round() {
             checked(self.framed.run(Job::code(FRAME_TURN)).await?)?;
             let began = now();
@@ -145,7 +149,7 @@ impl Subjects {
         Ok(())
     }
 
-    async fn save_and_revive(&self, samples: &mut Samples) -> anyhow::Result<()> {
+    async fn save_and_revive(&self, samples: &mut Samples) -> Result<(), Error> {
         let file = self.folder.path().join("frame.session");
         checked(self.framed.run(Job::code(FRAME_TURN)).await?)?;
         let began = now();
@@ -160,7 +164,7 @@ impl Subjects {
     }
 
     /// Runs the programs that compute, by their own clocks.
-    async fn compute(&self, samples: &mut Samples) -> anyhow::Result<()> {
+    async fn compute(&self, samples: &mut Samples) -> Result<(), Error> {
         let printed = checked(self.all.run(Job::code(FIB)).await?)?.stdout_text();
         samples.push(Figure::Fib, self_timed(&printed, FIB_RESULT)?);
         if self.has_python3 {
@@ -181,7 +185,7 @@ enum Target<'a> {
 }
 
 impl Target<'_> {
-    async fn run(&self, source: &str) -> anyhow::Result<Outcome> {
+    async fn run(&self, source: &str) -> Result<Outcome, Error> {
         let job = Job::code(source);
         checked(match self {
             Self::Fresh(pool) => pool.run(job).await?,
@@ -196,7 +200,7 @@ async fn one_at_a_time(
     target: Target<'_>,
     source: &str,
     samples: &mut Samples,
-) -> anyhow::Result<()> {
+) -> Result<(), Error> {
     for _ in 0..WARM_UP {
         target.run(source).await?;
     }
@@ -216,7 +220,7 @@ async fn many(
     pool: &Hatchery,
     workers: usize,
     samples: &mut Samples,
-) -> anyhow::Result<()> {
+) -> Result<(), Error> {
     stream(pool, AT_ONCE * workers, STREAM_WARM_UP).await?;
     let (cpu_before, began) = (cpu(), now());
     let jobs = stream(pool, AT_ONCE * workers, STREAM).await?;
@@ -226,7 +230,7 @@ async fn many(
 }
 
 /// Submits jobs for this time, and waits until all have ended. Returns how many they were.
-async fn stream(pool: &Hatchery, at_once: usize, time: Duration) -> anyhow::Result<f64> {
+async fn stream(pool: &Hatchery, at_once: usize, time: Duration) -> Result<f64, Error> {
     let mut tickets = VecDeque::with_capacity(at_once);
     let mut jobs = 0.0;
     let began = now();
@@ -246,23 +250,25 @@ async fn stream(pool: &Hatchery, at_once: usize, time: Duration) -> anyhow::Resu
 }
 
 /// Returns the outcome if the job succeeded. A figure of failed jobs would mean nothing.
-pub(super) fn checked(outcome: Outcome) -> anyhow::Result<Outcome> {
+pub(crate) fn checked(outcome: Outcome) -> Result<Outcome, Error> {
     let (ending, said) = (outcome.verdict.name(), outcome.stderr_text());
-    ensure!(outcome.is_success(), "a job of the benchmark ended as `{ending}`: {said}");
+    if !outcome.is_success() {
+        return Err(Error::Job { ending, said });
+    }
     Ok(outcome)
 }
 
 /// Reads what a program printed that times itself, and returns that time in milliseconds.
-fn self_timed(printed: &str, expected: &str) -> anyhow::Result<f64> {
+fn self_timed(printed: &str, expected: &'static str) -> Result<f64, Error> {
     let seconds = match printed.trim_end().split_once(' ') {
         Some((result, seconds)) if result == expected => seconds.parse::<f64>().ok(),
         _ => None,
     };
     let seconds = seconds.filter(|seconds| *seconds > 0.0);
-    let seconds = seconds.with_context(|| {
-        format!("a program of the benchmark printed {printed:?}, not {expected} and its time")
-    })?;
-    Ok(seconds * 1e3)
+    match seconds {
+        Some(seconds) => Ok(seconds * 1e3),
+        None => Err(Error::Printed { printed: printed.to_owned(), expected }),
+    }
 }
 
 #[cfg(test)]

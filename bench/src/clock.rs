@@ -5,17 +5,17 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
-pub(super) fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
 /// Returns the CPU time that all threads of this process have taken so far.
-pub(super) fn cpu() -> Duration {
+pub(crate) fn cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
 /// Returns a time in milliseconds.
-pub(super) fn millis(time: Duration) -> f64 {
+pub(crate) fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }

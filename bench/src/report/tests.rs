@@ -1,7 +1,7 @@
 //! Tests of the report.
 
 use super::*;
-use crate::cmd::bench::figures::LEAST_ROUNDS;
+use crate::figures::LEAST_ROUNDS;
 
 fn report() -> Report {
     let machine = Machine {
@@ -32,12 +32,14 @@ fn report() -> Report {
         samples,
         load: None,
         preparation: Some(Duration::from_millis(1_250)),
-        took: Duration::from_secs(61),
+        began: now(),
+        took: Some(Duration::from_secs(61)),
     }
 }
 
 #[test]
 fn the_table_has_the_figures_that_are_known() {
+    let Sections { facts, table, ratios, end } = report().sections();
     let expected = "\
 hatchery VERSION
 cpu      Some CPU
@@ -45,30 +47,28 @@ cpus     2
 memory   8.0 GiB
 kernel   unknown
 images   mapped copy-on-write, with the kernel's page scan
-load     0.50 at the start, unknown at the end
-
-FIGURE                  MEDIAN  P5      P95     P99     CPU PER JOB  SAMPLES
-fresh job               250 µs  250 µs  250 µs  250 µs  300 µs       500
-turn of a session       500 µs  500 µs  500 µs  500 µs  -            500
-fresh jobs, one worker  4002/s  4000/s  4004/s  -       200 µs       5
-
-a turn takes 2.00 times as long as a fresh job
-took 61.0 s, 1.25 s of that to start";
+load     0.50 at the start, unknown at the end";
     let expected = expected.replace("VERSION", env!("CARGO_PKG_VERSION"));
-    assert_eq!(report().lines().join("\n"), expected);
+    assert_eq!(facts.join("\n"), expected);
+    let expected = [
+        ["FIGURE", "MEDIAN", "P5", "P95", "P99", "CPU PER JOB", "SAMPLES"],
+        ["fresh job", "250 µs", "250 µs", "250 µs", "250 µs", "300 µs", "500"],
+        ["turn of a session", "500 µs", "500 µs", "500 µs", "500 µs", "-", "500"],
+        ["fresh jobs, one worker", "4002/s", "4000/s", "4004/s", "-", "200 µs", "5"],
+    ];
+    assert_eq!(table, expected.map(|row| row.map(str::to_owned)));
+    assert_eq!(ratios, ["a turn takes 2.00 times as long as a fresh job"]);
+    assert_eq!(end, "took 61.0 s, 1.25 s of that to start");
 }
 
 #[test]
 fn a_report_without_figures_has_no_table() {
     let report =
         Report { samples: Samples::default(), preparation: None, load: Some(1.0), ..report() };
-    let lines = report.lines();
-    let end = [
-        "load     0.50 at the start, 1.00 at the end",
-        "ended after 61.0 s, before it had started",
-    ];
-    assert_eq!(lines[lines.len() - 2..], end);
-    assert_eq!(lines.len(), 8, "{lines:?}");
+    let Sections { facts, table, ratios, end } = report.sections();
+    assert_eq!(facts.last().unwrap(), "load     0.50 at the start, 1.00 at the end");
+    assert_eq!((facts.len(), table.len(), ratios.len()), (7, 0, 0), "{facts:?}");
+    assert_eq!(end, "ended after 61.0 s, before it had started");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn the_facts_say_what_ran_the_programs() {
         science_image: None,
         memory_limit_bytes: 6 << 30,
     };
-    let lines = Report { build: Some(build), ..report() }.lines();
+    let lines = Report { build: Some(build), ..report() }.sections().facts;
     for fact in [
         "memory   8.0 GiB, of which a pool uses 6.0 GiB at most",
         "python   3.15.0, some-python==1",
@@ -92,7 +92,7 @@ fn the_facts_say_what_ran_the_programs() {
     }
     let start = Spread::of(&[12.0, 14.0, 13.0], 3).unwrap();
     let python3 = Some(Python3 { version: "3.12.1".to_owned(), start });
-    let lines = Report { python3, ..report() }.lines();
+    let lines = Report { python3, ..report() }.sections().facts;
     let fact = "python3  3.12.1; `python3 -c pass` takes 13.0 ms, 12.0 ms to 14.0 ms";
     assert!(lines.iter().any(|line| line == fact), "{lines:#?}");
 }

@@ -5,24 +5,25 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
-
-use super::clock::now;
+use crate::clock::now;
+use crate::error::Error;
 
 /// Runs a program to its end. Returns what it printed, and how long it took.
 ///
 /// It doesn't hear the terminal's Ctrl-C: that ends the benchmark, not a sample.
-pub(super) async fn run(program: &Path, arguments: &[&str]) -> anyhow::Result<(String, Duration)> {
-    let name = program.display().to_string();
+pub(crate) async fn run(program: &Path, arguments: &[&str]) -> Result<(String, Duration), Error> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).process_group(0);
     let running = tokio::task::spawn_blocking(move || {
         let began = now();
         command.output().map(|output| (output, began.elapsed()))
     });
-    let (output, took) = running.await?.with_context(|| format!("can't run `{name}`"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "`{name}` failed ({}): {}", output.status, said.trim_end());
+    let unstarted = |source| Error::Start { program: program.to_owned(), source };
+    let (output, took) = running.await?.map_err(unstarted)?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
+        return Err(Error::Child { program: program.to_owned(), status: output.status, said });
+    }
     Ok((String::from_utf8_lossy(&output.stdout).into_owned(), took))
 }
 
