@@ -55,6 +55,7 @@
 //!   one; [`image`] lists and removes them, and [`cache`] everything else that is cached.
 //! - **Tools of agents**: [`Job::from_tool_call`], [`Outcome::to_tool_json`] and the schemas in
 //!   [`tool`].
+//! - **Output on a terminal**: [`terminal`] makes it harmless.
 //! - **Jobs as JSON**: [`wire`] reads and describes them, and [`Job::from_wire`] makes jobs of them.
 //! - **Errors**: [`Error`] says whether a call may succeed later ([`Error::is_overloaded`],
 //!   [`Error::retry_after`]), and [`error`] has its causes. What a program does is never an error:
@@ -113,6 +114,7 @@ mod pythons;
 mod runtime;
 mod session;
 pub mod source;
+pub mod terminal;
 pub mod tool;
 
 /// What the environment configures: the cache, the Python build, the host under the guest.

@@ -10,11 +10,9 @@ use crate::exit::Exit;
 use crate::settings::Settings;
 
 mod args;
-mod claim;
 mod cmd;
 mod descriptors;
 mod displays;
-mod escapes;
 mod exit;
 mod follow;
 mod inputs;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use ::notebook::{Difference, End, Error, Problem, Report, Resumption};
 use hatchery::error::chain;
 use hatchery::files::{ChangedFile, OutputFolder};
+use hatchery::terminal::harmless;
 
-use crate::escapes::harmless;
 use crate::exit::Exit;
 use crate::output::list;
 use crate::terminal;

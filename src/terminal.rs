@@ -1,4 +1,4 @@
-//! Makes program output harmless for a terminal: sequences that could set its title, write to the
+//! Output of programs on a terminal, made harmless: sequences that could set its title, write to the
 //! clipboard, or draw over earlier content are shown, not obeyed.
 //!
 //! Text passes unchanged, with line ends, tabs, `\r` and `\b`, colours and styles (`ESC [ … m`),
@@ -16,9 +16,19 @@ const LONGEST_BYTES: usize = 64;
 
 const ESCAPE: u8 = 0x1b;
 
-/// The state of one stream of a program.
+/// Makes what one stream of a program writes harmless for a terminal, piece by piece.
+///
+/// ```
+/// use hatchery::terminal::Escapes;
+///
+/// let mut escapes = Escapes::default();
+/// // A colour passes; what would set the title is shown.
+/// assert_eq!(escapes.pass(b"\x1b[31mred\x1b[0m"), b"\x1b[31mred\x1b[0m");
+/// assert_eq!(escapes.pass(b"\x1b]0;title\x07"), b"\\x1b]0;title\\x07");
+/// assert_eq!(escapes.finish(), b"");
+/// ```
 #[derive(Debug, Default)]
-pub(crate) struct Escapes {
+pub struct Escapes {
     /// The beginning of an incomplete sequence or character.
     held: Vec<u8>,
     /// The least number of lines that the cursor is below where the program began.
@@ -39,7 +49,7 @@ enum Begins {
 
 impl Escapes {
     /// Returns what the terminal gets for these bytes.
-    pub(crate) fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut all = std::mem::take(&mut self.held);
         all.extend_from_slice(bytes);
         let mut passed = Vec::with_capacity(all.len());
@@ -66,7 +76,7 @@ impl Escapes {
     }
 
     /// Returns what the terminal gets at the end: what was held back, and a reset if a style is on.
-    pub(crate) fn finish(&mut self) -> Vec<u8> {
+    pub fn finish(&mut self) -> Vec<u8> {
         let mut passed = Vec::new();
         let held = std::mem::take(&mut self.held);
         match held.split_first() {
@@ -141,7 +151,11 @@ impl Escapes {
 }
 
 /// Makes a complete text harmless for a terminal.
-pub(crate) fn harmless(text: &str) -> String {
+///
+/// ```
+/// assert_eq!(hatchery::terminal::harmless("\x1b[2J\u{9b}1m"), "\\x1b[2J\\x9b1m");
+/// ```
+pub fn harmless(text: &str) -> String {
     let mut escapes = Escapes::default();
     let mut bytes = escapes.pass(text.as_bytes());
     bytes.extend(escapes.finish());

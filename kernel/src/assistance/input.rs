@@ -1,18 +1,31 @@
 //! The lines of one input.
 //!
-//! Python itself decides when they are complete: it is asked about each line (`kernel::assistance`), so the
-//! prompt knows no Python. A session of its own answers, which no program can mislead or fill, and in
+//! Python itself decides when they are complete: it is asked about each line, so a prompt knows no
+//! Python. A session of its own answers, which no program can mislead or fill, and in
 //! which no task of a program would run. Wrong code counts as complete, since Python then reports the
 //! error: so an unclosed bracket doesn't swallow everything that follows.
 
-use ::kernel::assistance::lexer::{Part, parts};
-use ::kernel::assistance::{JUDGE, ask};
 use hatchery::{Limits, Session};
 use serde::Deserialize;
 
+use super::lexer::{Part, parts};
+use super::{JUDGE, ask};
+
 /// The lines of one input, as far as they have been typed.
+///
+/// ```
+/// use kernel::assistance::{Input, Judgement};
+///
+/// // `Input::judge` says of each line how the input goes on.
+/// let mut input = Input::default();
+/// input.push("def f():", Judgement::Open);
+/// input.push("    return 1", Judgement::Block);
+/// input.push("", Judgement::Whole);
+/// assert_eq!(input.take(), "def f():\n    return 1\n");
+/// assert!(input.is_empty());
+/// ```
 #[derive(Debug, Default)]
-pub(super) struct Input {
+pub struct Input {
     text: String,
     /// What the last line made of them.
     last: Option<Judgement>,
@@ -21,7 +34,8 @@ pub(super) struct Input {
 /// What a line makes of the input before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Judgement {
+#[non_exhaustive]
+pub enum Judgement {
     /// The input goes on, as in a bracket.
     Open,
     /// The input goes on until an empty line.
@@ -35,7 +49,7 @@ pub(super) enum Judgement {
 impl Input {
     /// Judges what was typed up to a line end: one line, or several that were pasted or come from the
     /// history. Without an answer from the session of the judge, it ends the input.
-    pub(super) async fn judge(&self, typed: &str, judge: &Session, limits: &Limits) -> Judgement {
+    pub async fn judge(&self, typed: &str, judge: &Session, limits: &Limits) -> Judgement {
         let is_blank = typed.trim().is_empty();
         if self.is_empty() && (is_blank || typed.trim_start().starts_with(':')) {
             return Judgement::Whole;
@@ -57,23 +71,25 @@ impl Input {
     }
 
     /// Adds what was typed and judged.
-    pub(super) fn push(&mut self, typed: &str, judgement: Judgement) {
+    pub fn push(&mut self, typed: &str, judgement: Judgement) {
         self.text.push_str(typed);
         self.text.push('\n');
         self.last = Some(judgement);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Returns whether nothing was typed.
+    pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    pub(super) fn text(&self) -> &str {
+    /// Returns what was typed, with its line ends.
+    pub fn text(&self) -> &str {
         &self.text
     }
 
     /// Takes this input, complete or not, without the blank lines that ended it, and begins the
     /// next one.
-    pub(super) fn take(&mut self) -> String {
+    pub fn take(&mut self) -> String {
         let mut text = std::mem::take(self).text;
         text.truncate(text.trim_end_matches([' ', '\t', '\n']).len());
         if !text.is_empty() {
