@@ -48,7 +48,7 @@ pub use output::Output;
 pub use pace::Pace;
 pub use parts::{Parts, Place, Surplus};
 pub use pool_runner::PoolRunner;
-pub use runner::{Ahead, Line, Parsed, Prepared, Ran, Runner};
+pub use runner::{Ahead, Line, Parsed, Prepared, Ran, RunError, Runner};
 pub use scripts::NoJob;
 pub use shard::{InvalidShard, Shard};
 pub use tally::{Ending, Tally};

@@ -10,7 +10,7 @@ use hatchery::{Hatchery, Job};
 use crate::attempts::Attempts;
 use crate::line::INTAKE;
 use crate::report::{Kept, Report};
-use crate::runner::{Ahead, Line, Parsed, Prepared, Ran, Runner};
+use crate::runner::{Ahead, Line, Parsed, Prepared, Ran, RunError, Runner};
 use crate::scripts::NoJob;
 use crate::stragglers::Stragglers;
 
@@ -139,10 +139,7 @@ impl Runner for PoolRunner {
     fn run(
         &self,
         line: Line<LineJob>,
-    ) -> impl Future<Output = Result<Ran, Box<dyn std::error::Error + Send + Sync>>>
-    + Send
-    + 'static
-    + use<> {
+    ) -> impl Future<Output = Result<Ran, RunError>> + Send + 'static + use<> {
         let outcome = self.attempts.outcome(line.job.job, line.job.deadline);
         let (has_contents, kept) = (self.has_contents, self.kept.clone());
         let report = Report { has_contents, kept, folder: line.folder.unwrap_or_default() };

@@ -12,6 +12,43 @@ use crate::tally::Ending;
 ///
 /// A line's job has exactly one result. What is wrong with one job is in its result; an error ends
 /// the whole batch.
+///
+/// ```no_run
+/// use batch::{Ahead, Ending, Line, NoJob, Parsed, Prepared, Ran, RunError, Runner};
+/// use hatchery::wire::Intake;
+/// use hatchery::{Job, Session};
+///
+/// /// Runs the lines in one session, so that programs share variables.
+/// struct InSession(Session);
+///
+/// impl Runner for InSession {
+///     type Job = Job;
+///
+///     fn prepare(&self, line: Parsed) -> Result<Prepared<Job>, NoJob> {
+///         let job = line.script.unwrap_or_default().with_wire(line.job, &Intake::BATCH)?;
+///         Ok(Prepared { bytes: job.source().len(), job })
+///     }
+///
+///     fn workers(&self) -> usize {
+///         1
+///     }
+///
+///     fn has_room(&self, ahead: Ahead) -> bool {
+///         ahead.jobs < 4
+///     }
+///
+///     fn run(
+///         &self,
+///         line: Line<Job>,
+///     ) -> impl Future<Output = Result<Ran, RunError>> + Send + 'static + use<> {
+///         let session = self.0.clone();
+///         async move {
+///             let outcome = session.run(line.job).await?;
+///             Ok(Ran::new(outcome.to_tool_json(), Ending::of(&outcome)))
+///         }
+///     }
+/// }
+/// ```
 pub trait Runner: Send + Sync + 'static {
     /// What is made of a line, and kept until the job has ended.
     type Job: Send + 'static;
@@ -39,16 +76,17 @@ pub trait Runner: Send + Sync + 'static {
         false
     }
 
-    /// Runs a line's job to its result. Deadlines run from this call, whenever the future is polled.
-    /// Dropping the future cancels the job.
+    /// Runs a line's job to its result. Called for one line after the other, in their order; the
+    /// futures run at once. Deadlines run from this call, whenever the future is polled. Dropping the
+    /// future cancels the job.
     fn run(
         &self,
         line: Line<Self::Job>,
-    ) -> impl Future<Output = Result<Ran, Box<dyn std::error::Error + Send + Sync>>>
-    + Send
-    + 'static
-    + use<Self>;
+    ) -> impl Future<Output = Result<Ran, RunError>> + Send + 'static + use<Self>;
 }
+
+/// Why a runner can't go on.
+pub type RunError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A line whose JSON is that of a job.
 #[derive(Debug)]

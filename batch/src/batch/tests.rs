@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::runner::{Parsed, Prepared};
+use crate::runner::{Parsed, Prepared, RunError};
 use crate::scripts::NoJob;
 
 /// A runner whose jobs end as their programs say.
@@ -68,10 +68,7 @@ impl Runner for Scripted {
     fn run(
         &self,
         line: Line<String>,
-    ) -> impl Future<Output = Result<Ran, Box<dyn std::error::Error + Send + Sync>>>
-    + Send
-    + 'static
-    + use<> {
+    ) -> impl Future<Output = Result<Ran, RunError>> + Send + 'static + use<> {
         let (order, running) = (Arc::clone(&self.order), Arc::clone(&self.running));
         let now = running.fetch_add(1, Ordering::Relaxed) + 1;
         self.most_running.fetch_max(now, Ordering::Relaxed);

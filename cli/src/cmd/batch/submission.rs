@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use batch::{Ahead, Batch, Line, NoJob, Parsed, Prepared, Ran, Runner};
+use batch::{Ahead, Batch, Line, NoJob, Parsed, Prepared, Ran, RunError, Runner};
 use hatchery::wire::{self, Intake};
 use remote::{BatchName, Client, Wants};
 use replace::{Access, replace};
@@ -155,10 +155,7 @@ impl Runner for Submitter {
     fn run(
         &self,
         line: Line<wire::Job>,
-    ) -> impl Future<Output = Result<Ran, Box<dyn std::error::Error + Send + Sync>>>
-    + Send
-    + 'static
-    + use<> {
+    ) -> impl Future<Output = Result<Ran, RunError>> + Send + 'static + use<> {
         let (client, wants) = (self.client.clone(), self.wants);
         let job = wire::Job { id: Some(line.id), ..line.job };
         async move {
