@@ -236,3 +236,11 @@ async fn lines_before_one_that_cannot_be_read_have_their_results() {
     assert_eq!(written.lines().count(), 2, "{written}");
     assert!(written.contains(r#""shard":"1/1""#), "{written}");
 }
+
+#[tokio::test]
+async fn a_batch_can_be_a_task_of_its_own() {
+    let lines = Lines::new(&b"{\"code\": \"a\"}\n"[..]);
+    let output = Output::stream(tokio::io::sink(), None);
+    let task = tokio::spawn(Batch::new(Scripted::default()).run(lines, output, |_| ()));
+    assert_eq!(task.await.unwrap().unwrap().tally.succeeded(), 1);
+}
