@@ -55,6 +55,7 @@
 //!   one; [`image`] lists and removes them, and [`cache`] everything else that is cached.
 //! - **Tools of agents**: [`Job::from_tool_call`], [`Outcome::to_tool_json`] and the schemas in
 //!   [`tool`].
+//! - **Output on a terminal**: [`terminal`] makes it harmless.
 //! - **Jobs as JSON**: [`wire`] reads and describes them, and [`Job::from_wire`] makes jobs of them.
 //! - **Errors**: [`Error`] says whether a call may succeed later ([`Error::is_overloaded`],
 //!   [`Error::retry_after`]), and [`error`] has its causes. What a program does is never an error:
@@ -98,6 +99,7 @@ pub use session::Session;
 mod builder;
 pub mod cache;
 mod checkpoint;
+mod displays;
 mod failure;
 mod functions;
 #[cfg(doctest)]
@@ -106,11 +108,13 @@ pub mod image;
 mod job;
 pub mod metrics;
 mod network;
+mod output;
 pub mod python;
 mod pythons;
 mod runtime;
 mod session;
 pub mod source;
+pub mod terminal;
 pub mod tool;
 
 /// What the environment configures: the cache, the Python build, the host under the guest.
@@ -232,6 +236,8 @@ pub mod event {
 /// assert!(check_path("../totals.png").is_err());
 /// ```
 pub mod files {
+    pub use crate::displays::{display_files, display_forms};
+    pub use crate::output::OutputFolder;
     #[doc(inline)]
     pub use engine::{ChangeKind, ChangedFile, Workspace, check_path};
 }
@@ -364,6 +370,6 @@ pub mod wire {
     #[doc(inline)]
     pub use ::wire::{
         Call, Contents, Deterministic, Field, Intake, InvalidJob, Job, Limits, Priority, Problem,
-        ProblemKind, VERSION, files, job_schema,
+        ProblemKind, VERSION, files, job_schema, to_line,
     };
 }

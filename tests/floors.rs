@@ -68,10 +68,13 @@ fn files_form_no_circles() {
         "process/src",
         "scheduler/src",
         "src",
+        "batch/src",
+        "bench/src",
         "remote/src",
         "serve/src",
         "notebook/src",
         "kernel/src",
+        "monitor/src",
         "grade/src",
         "cli/src",
     ];

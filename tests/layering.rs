@@ -8,7 +8,7 @@ use std::path::Path;
 use toml::Table;
 
 /// What each crate of ours may name, of ours and of the crates whose use is confined.
-const ALLOWED: [(&str, &[&str]); 15] = [
+const ALLOWED: [(&str, &[&str]); 18] = [
     ("channel", &[]),
     ("confine", &["landlock", "seccompiler"]),
     ("replace", &[]),
@@ -18,20 +18,26 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ("process", &["channel", "confine", "engine", "pool"]),
     ("scheduler", &["engine", "pool", "ractor", "tokio"]),
     (".", &["engine", "pool", "process", "scheduler", "tokio", "wire"]),
+    ("batch", &["hatchery", "replace", "tokio"]),
+    ("bench", &["hatchery", "tokio"]),
     ("grade", &["hatchery", "tokio"]),
     ("serve", &["hatchery", "tokio", "wire"]),
     ("notebook", &["hatchery", "replace", "tokio"]),
     ("kernel", &["hatchery", "notebook", "tokio", "zeromq"]),
+    ("monitor", &["hatchery", "serve", "tokio"]),
     ("remote", &["async-nats", "hatchery", "tokio", "wire"]),
     (
         "cli",
         &[
             "anyhow",
+            "batch",
+            "bench",
             "clap",
             "grade",
             "hatchery",
             "indicatif",
             "kernel",
+            "monitor",
             "notebook",
             "remote",
             "replace",
@@ -42,9 +48,11 @@ const ALLOWED: [(&str, &[&str]); 15] = [
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 29] = [
+const CONFINED: [&str; 32] = [
     "anyhow",
     "async-nats",
+    "batch",
+    "bench",
     "channel",
     "clap",
     "confine",
@@ -56,6 +64,7 @@ const CONFINED: [&str; 29] = [
     "indicatif",
     "kernel",
     "landlock",
+    "monitor",
     "notebook",
     "pool",
     "process",

@@ -67,8 +67,13 @@ impl Exit {
     /// Returns the exit of a failed command: a `UsageError` is the user's mistake, anything else
     /// the sandbox's failure.
     pub(crate) fn of_error(error: &anyhow::Error) -> Self {
-        if error.is::<UsageError>() || is_bad_input(error) {
+        let of_batch = error.downcast_ref::<batch::Error>();
+        let is_usage = of_batch.is_some_and(batch::Error::is_usage);
+        if is_usage || error.is::<UsageError>() || is_bad_input(error) {
             return Self::Usage;
+        }
+        if of_batch.is_some_and(batch::Error::is_broken_pipe) {
+            return Self::BrokenPipe;
         }
         match error.downcast_ref::<io::Error>().map(io::Error::kind) {
             Some(io::ErrorKind::BrokenPipe) => Self::BrokenPipe,

@@ -5,10 +5,10 @@ use std::io::Write;
 use anyhow::Context;
 use hatchery::error::chain;
 use hatchery::event::{Event, EventKind, Stream};
+use hatchery::terminal::Escapes;
 use hatchery::{Outcome, Ticket, Verdict};
 use tokio::task::JoinHandle;
 
-use crate::escapes::Escapes;
 use crate::signals::Interrupts;
 use crate::{displays, terminal};
 

@@ -10,23 +10,19 @@ use crate::exit::Exit;
 use crate::settings::Settings;
 
 mod args;
-mod claim;
 mod cmd;
 mod descriptors;
 mod displays;
-mod escapes;
 mod exit;
 mod follow;
 mod inputs;
-mod lines;
-#[cfg_attr(not(feature = "monitor"), path = "monitor/absent.rs")]
-mod monitor;
+#[cfg_attr(not(feature = "monitor"), path = "metrics/absent.rs")]
+mod metrics;
 mod output;
 mod pictures;
 mod pool;
 mod progress;
 mod settings;
-mod shard;
 mod signals;
 mod stdout;
 mod terminal;
@@ -91,7 +87,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         #[cfg(feature = "monitor")]
         Command::Top(arguments) => cmd::top::run(arguments).await,
         #[cfg(not(feature = "monitor"))]
-        Command::Top(_) => Err(monitor::absent("`hatchery top`").into()),
+        Command::Top(_) => Err(metrics::absent("`hatchery top`").into()),
         Command::Repl(arguments) => cmd::repl::run(*arguments).await,
         Command::Notebook { command: NotebookCommand::Run(arguments) } => {
             cmd::notebook::run(*arguments).await

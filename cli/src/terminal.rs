@@ -9,9 +9,8 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hatchery::event::Stream;
+use hatchery::terminal::{self, Escapes};
 use indicatif::MultiProgress;
-
-use crate::escapes::{self, Escapes};
 
 /// Whether terminals get output unchanged (`--raw-output`).
 static IS_RAW: AtomicBool = AtomicBool::new(false);
@@ -115,7 +114,7 @@ pub(crate) fn escapes(stream: Stream) -> Option<Escapes> {
 
 fn harmless(stream: Stream, text: &str) -> String {
     match escapes(stream) {
-        Some(_) => escapes::harmless(text),
+        Some(_) => terminal::harmless(text),
         None => text.to_owned(),
     }
 }

@@ -12,6 +12,9 @@ use serde_json::Value;
 
 use self::lexer::{Part, is_word, parts};
 
+pub use self::input::{Input, Judgement};
+
+mod input;
 pub mod lexer;
 
 /// The name of the module that a session installs.
@@ -22,7 +25,7 @@ pub const SOURCE: &str = include_str!("assistance/guest.py");
 /// The function that lists the names that a dotted name could become.
 pub const COMPLETE: &str = "hatchery_prompt:complete";
 /// The function that says what a typed line makes of the lines before it.
-pub const JUDGE: &str = "hatchery_prompt:judge";
+pub(crate) const JUDGE: &str = "hatchery_prompt:judge";
 /// The function that describes what a name refers to.
 pub(crate) const DESCRIBE: &str = "hatchery_prompt:describe";
 /// The function that says whether a cell is complete.

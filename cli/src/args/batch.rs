@@ -3,12 +3,12 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use batch::Shard;
 use clap::{Args, ValueEnum};
 
 use super::conduct::ConductArguments;
 use super::image::ImageArguments;
 use super::limits::LimitArguments;
-use crate::shard::Shard;
 
 /// Upper bound of `--workers`. More interpreters than this don't help.
 const MOST_WORKERS: u16 = 1024;

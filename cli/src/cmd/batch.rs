@@ -1,90 +1,41 @@
-//! `hatchery batch`: many programs, one JSON object per line in, one per line out.
-//!
-//! Results are written as jobs end or, with `--ordered`, in the order of the lines; `id` ties a
-//! result to its line. Every line that isn't empty has exactly one result: a line that is not a
-//! valid job gets one that says so.
+//! `hatchery batch`: many programs, one JSON object per line in, one per line out. The crate `batch`
+//! runs them; this turns options into a batch, and shows what becomes of it.
 
-use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
-use anyhow::Context;
-use hatchery::{Builder, Hatchery, Job, TenantConfig};
+use batch::{Batch, Lines, Output, PoolRunner, Shard, Summary, Tally};
+use hatchery::{Builder, Hatchery, Job};
 use replace::is_same;
-use tokio::fs::File;
-use tokio::io::{AsyncBufRead, BufReader, BufWriter};
-use tokio::task::JoinSet;
+use tokio::io::BufReader;
 
 use crate::args::{BatchArguments, ProgressForm};
 use crate::exit::{Exit, UsageError};
-use crate::lines::Lines;
-use crate::monitor::Monitor;
-use crate::output::OutputFolder;
-use crate::pool::start_pool;
-use crate::shard::Shard;
+use crate::pool::{sized, start_pool, weighted};
 use crate::threads::cpus;
-use crate::{inputs, signals, terminal};
+use crate::{inputs, metrics, output, signals, terminal};
 
-use self::attempts::Attempts;
-use self::earlier::Earlier;
-use self::folders::Folders;
-use self::ids::Ids;
-use self::line::{BadLine, Request, Shared};
 use self::progress::Progress;
-use self::requests::Requests;
-use self::results::{Ending, Kept, Report, Results, Sink, Tally, line_of};
-use self::stragglers::Stragglers;
 #[cfg(feature = "nats")]
 pub(crate) use self::submission::submit;
 
-mod attempts;
 mod clock;
-mod earlier;
-mod folders;
-mod ids;
-mod line;
 pub(crate) mod merge;
-mod parts;
 mod progress;
-mod requests;
-mod results;
-mod scripts;
-mod stragglers;
 #[cfg(feature = "nats")]
 mod submission;
 
-/// Jobs in the pool per worker, whatever their size: enough that no worker waits for the reader.
-/// With `--ordered`, results that wait for an earlier one count as well, here and below.
-const AHEAD: usize = 4;
-
-/// Jobs in the pool per worker while all of them are small. Priorities and tenants' shares apply
-/// among these, and their results fit in memory even if nobody reads them.
-const SMALL_AHEAD: usize = 64;
-
-/// Total bytes of lines, programs and files up to which the jobs in the pool count as small.
-const SMALL_BYTES: usize = 64 << 20;
-
-/// A line whose job has ended.
-struct Ended {
-    /// Index among the lines that get a result in this run.
-    place: u64,
-    /// Bytes that it took of `SMALL_BYTES`.
-    bytes: usize,
-    result: String,
-    ending: Ending,
-}
-
 pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
-    let lines = Lines::new(open(&arguments.jobs).await?);
+    let lines = open(&arguments.jobs).await?;
     let builder = builder(&arguments)?;
-    let shared = shared(&arguments)?;
-    let kept = kept(&arguments)?;
+    let give = give(&arguments)?;
+    let folder = |path: Option<&Path>| path.map(output::open).transpose();
+    let files = folder(arguments.output_dir.as_deref())?;
+    let displays = folder(arguments.save_displays.as_deref())?;
     let mut monitor = match &arguments.metrics {
-        Some(address) => Some(Monitor::start(address).await?),
+        Some(address) => Some(metrics::start(address).await?),
         None => None,
     };
-    let (sink, earlier) =
+    let output =
         create(&arguments.jobs, arguments.out.as_deref(), arguments.resume, arguments.shard)
             .await?;
     if let Some(monitor) = &monitor {
@@ -96,30 +47,25 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
     }
     let mut interrupts = signals::interrupts(2)?;
     let workers = arguments.workers.as_ref().map_or_else(cpus, |range| *range.end());
-    let batch = Batch {
-        workers,
-        attempts: Attempts::new(hatchery.clone(), arguments.cut_stragglers.map(Stragglers::new)),
-        has_contents: arguments.file_contents,
-        kept,
-        folders: Folders::default(),
-        ids: Ids::default(),
-        earlier,
-        requests: Requests::new(lines, shared, workers, arguments.shard),
-        shard: arguments.shard,
-        results: Results::new(sink, arguments.ordered),
-        jobs: JoinSet::new(),
-        bytes_ahead: 0,
-        place: 0,
-        tally: Tally::default(),
-        progress: Progress::begin(
-            arguments.progress,
-            &arguments.jobs,
-            arguments.out.is_some(),
-            arguments.shard,
-        ),
-    };
-    let tally = tokio::select! {
-        tally = batch.drive() => tally?,
+    let mut runner = PoolRunner::new(hatchery.clone(), workers).give(give);
+    if let Some(factor) = arguments.cut_stragglers {
+        runner = runner.cut_stragglers(factor);
+    }
+    if arguments.file_contents {
+        runner = runner.file_contents();
+    }
+    if let Some(folder) = files {
+        runner = runner.keep_files(folder);
+    }
+    if let Some(folder) = displays {
+        runner = runner.keep_displays(folder);
+    }
+    let batch = Batch::new(runner);
+    let batch = if arguments.ordered { batch.ordered() } else { batch };
+    let has_out = arguments.out.is_some();
+    let progress = Progress::begin(arguments.progress, &arguments.jobs, has_out, arguments.shard);
+    let summary = tokio::select! {
+        summary = progress.following(|observe| batch.run(lines, output, observe)) => summary?,
         exit = interrupts.first() => {
             terminal::note(match arguments.out {
                 Some(_) => "interrupted; written results are complete, --resume continues from them",
@@ -130,13 +76,26 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         }
     };
     hatchery.drain().await;
-    Ok(sum_up(&tally))
+    Ok(sum_up(&summary))
 }
 
 /// Says how a batch has ended, and returns how the command ends.
-fn sum_up(tally: &Tally) -> Exit {
-    let Tally { malformed, earlier, .. } = *tally;
+fn sum_up(summary: &Summary) -> Exit {
+    let Summary { tally, repeated_ids, unclaimed, .. } = summary;
+    repeated_ids.iter().for_each(terminal::note);
+    if *unclaimed > 0 {
+        terminal::note(format_args!(
+            "{unclaimed} earlier results belong to lines that the input no longer has, or that have \
+             changed"
+        ));
+    }
+    exit_of(tally)
+}
+
+/// Says how lines have ended, and returns how the command ends.
+fn exit_of(tally: &Tally) -> Exit {
     let (succeeded, failed) = (tally.succeeded(), tally.unsuccessful());
+    let (malformed, earlier) = (tally.malformed(), tally.earlier());
     let before = match earlier {
         0 => String::new(),
         count => format!("; {count} of these from an earlier run"),
@@ -151,22 +110,12 @@ fn sum_up(tally: &Tally) -> Exit {
     }
 }
 
-/// Opens the folders that keep what lines produce.
-fn kept(arguments: &BatchArguments) -> anyhow::Result<Kept> {
-    let open = |path: &Option<PathBuf>| -> anyhow::Result<_> {
-        Ok(path.as_deref().map(OutputFolder::open).transpose()?.map(Arc::new))
-    };
-    Ok(Kept { files: open(&arguments.output_dir)?, displays: open(&arguments.save_displays)? })
-}
-
-/// Collects what the options give to every line. Reads files and opens folders once.
-fn shared(arguments: &BatchArguments) -> anyhow::Result<Shared> {
+/// Returns what gives to every line what the options say. Reads files and opens folders once.
+fn give(arguments: &BatchArguments) -> anyhow::Result<impl Fn(Job) -> Job + use<>> {
     let files = inputs::add_named(Job::default(), &arguments.input)?;
-    Ok(Shared {
-        limits: arguments.limits.limits(),
-        files: inputs::add_mounts(files, &arguments.mount)?,
-        conduct: arguments.conduct.clone(),
-    })
+    let files = inputs::add_mounts(files, &arguments.mount)?;
+    let (limits, conduct) = (arguments.limits.limits(), arguments.conduct.clone());
+    Ok(move |job: Job| conduct.apply(job.with_files_of(&files)).limits(limits.clone()))
 }
 
 fn builder(arguments: &BatchArguments) -> anyhow::Result<Builder> {
@@ -176,180 +125,44 @@ fn builder(arguments: &BatchArguments) -> anyhow::Result<Builder> {
         _ => crate::progress::sink(),
     };
     let builder = Hatchery::builder().queue_limit_bytes(usize::MAX).progress(start);
-    let mut builder = arguments.image.apply_to_all(builder)?;
-    if let Some(workers) = &arguments.workers {
-        builder = builder.workers_between(workers.clone());
-    }
-    if let Some(count) = arguments.queue {
-        builder = builder.queue_limit(count);
-    }
-    let mut tenants = BTreeMap::new();
-    for (name, weight) in &arguments.tenant {
-        if tenants.insert(name, weight).is_some() {
-            return Err(UsageError(format!("tenant `{name}` is given twice")).into());
-        }
-        let tenant = TenantConfig { weight: *weight, ..TenantConfig::default() };
-        builder = builder.tenant(name.as_str(), tenant);
-    }
-    Ok(builder)
+    let builder = arguments.image.apply_to_all(builder)?;
+    let builder = sized(builder, arguments.workers.as_ref(), arguments.queue);
+    Ok(weighted(builder, &arguments.tenant)?)
 }
 
-async fn open(path: &Path) -> anyhow::Result<Box<dyn AsyncBufRead + Unpin + Send>> {
-    if path == Path::new("-") {
-        return Ok(Box::new(BufReader::new(tokio::io::stdin())));
+/// Opens the jobs; `-` is standard input.
+async fn open(jobs: &Path) -> anyhow::Result<Lines> {
+    if jobs == Path::new("-") {
+        return Ok(Lines::new(BufReader::new(tokio::io::stdin())));
     }
-    let unreadable = || UsageError(format!("can't read `{}`", path.display()));
-    let file = File::open(path).await.with_context(unreadable)?;
-    if file.metadata().await.with_context(unreadable)?.is_dir() {
-        return Err(anyhow::Error::msg("it is a directory").context(unreadable()));
-    }
-    Ok(Box::new(BufReader::new(file)))
+    Ok(Lines::open(jobs).await?)
 }
 
-/// Opens the sink for results, and reads the results of an earlier run.
+/// Opens where the results go, and says what an earlier run left there.
 async fn create(
     jobs: &Path,
     out: Option<&Path>,
     resumes: bool,
     shard: Option<Shard>,
-) -> anyhow::Result<(Sink, Earlier)> {
-    let Some(path) = out else {
-        let stdout = BufWriter::new(tokio::io::stdout());
-        return Ok((Sink::Stream(Box::new(stdout)), Earlier::default()));
-    };
+) -> anyhow::Result<Output> {
+    let Some(path) = out else { return Ok(Output::stream(tokio::io::stdout(), shard)) };
     if is_same(path, jobs) {
         let text = format!("`{}` holds the jobs; write the results elsewhere", path.display());
         return Err(UsageError(text).into());
     }
-    if resumes {
-        let (earlier, file) = earlier::resume(path, shard)?;
-        return Ok((Sink::File(file), earlier));
+    if !resumes {
+        return Ok(Output::create(path, shard).await?);
     }
-    let unwritable = || UsageError(format!("can't write `{}`", path.display()));
-    // Not truncated before the lock shows that nobody else writes to it.
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false);
-    // Opening a pipe waits for its reader.
-    let file =
-        tokio::fs::OpenOptions::from(options.clone()).open(path).await.with_context(unwritable)?;
-    if !file.metadata().await.with_context(unwritable)?.is_file() {
-        // A pipe, whose reader may be slow.
-        return Ok((Sink::Stream(Box::new(BufWriter::new(file))), Earlier::default()));
-    }
-    let file = earlier::claim(file.into_std().await, path, &options)?;
-    file.set_len(0).with_context(unwritable)?;
-    Ok((Sink::File(file), Earlier::default()))
-}
-
-/// A running batch.
-struct Batch {
-    workers: usize,
-    attempts: Attempts,
-    has_contents: bool,
-    kept: Kept,
-    /// Names of the lines' folders, if anything is kept.
-    folders: Folders,
-    ids: Ids,
-    earlier: Earlier,
-    requests: Requests,
-    shard: Option<Shard>,
-    results: Results,
-    jobs: JoinSet<anyhow::Result<Ended>>,
-    bytes_ahead: usize,
-    /// Lines so far that get a result in this run.
-    place: u64,
-    tally: Tally,
-    progress: Progress,
-}
-
-impl Batch {
-    /// Keeps the pool supplied with jobs from the lines, and writes the results.
-    async fn drive(mut self) -> anyhow::Result<Tally> {
-        // How reading the lines has ended, once it has.
-        let mut end: Option<anyhow::Result<()>> = None;
-        loop {
-            let wants_more = end.is_none() && self.has_room();
-            let others = self.jobs.len();
-            tokio::select! {
-                request = self.requests.next(others), if wants_more => match request {
-                    Ok(Some(request)) => self.take(request).await?,
-                    Ok(None) => {
-                        self.progress.set_total(self.place + self.tally.earlier as u64);
-                        end = Some(Ok(()));
-                    }
-                    // The lines read so far still get their results.
-                    Err(error) => end = Some(Err(error)),
-                },
-                Some(joined) = self.jobs.join_next() => {
-                    let ended = joined.context("a task of the batch died")??;
-                    self.bytes_ahead -= ended.bytes;
-                    self.tally.count(ended.ending);
-                    self.results.put(ended.place, ended.result).await?;
-                }
-                () = self.progress.due(), if wants_more || others > 0 => {
-                    self.progress.show(&self.tally, false);
-                }
-                else => break,
-            }
+    let output = Output::resume(path, shard)?;
+    if let Some(resumed) = output.resumed() {
+        let (path, results, removed) = (path.display(), resumed.results, resumed.removed);
+        terminal::note(format_args!("`{path}` has {results} final results"));
+        if removed > 0 {
+            terminal::note(format_args!("removed {removed} results, to run their lines again"));
         }
-        self.progress.show(&self.tally, true);
-        end.transpose()?;
-        self.ids.remark().iter().for_each(terminal::note);
-        let left = self.earlier.left();
-        if left > 0 {
-            terminal::note(format_args!(
-                "{left} earlier results belong to lines that the input no longer has, or that have \
-                 changed"
-            ));
+        if resumed.was_cut_off {
+            terminal::note("removed an incomplete result");
         }
-        Ok(self.tally)
     }
-
-    fn has_room(&self) -> bool {
-        let ahead = self.jobs.len() + self.results.held();
-        let has_room = ahead < self.workers * AHEAD
-            || ahead < self.workers * SMALL_AHEAD && self.bytes_ahead < SMALL_BYTES;
-        has_room && self.results.has_room()
-    }
-
-    /// Submits the job of a line, unless an earlier run has its result.
-    async fn take(&mut self, request: Result<Request, BadLine>) -> anyhow::Result<()> {
-        let number = self.requests.number();
-        let request = match request {
-            Ok(request) => request,
-            Err(bad) => {
-                self.tally.malformed += 1;
-                self.ids.add(&bad.id, number);
-                let place = self.next_place();
-                let result = line_of(bad.result(number), self.shard);
-                return self.results.put(place, result).await;
-            }
-        };
-        let Request { id, digest, job, deadline, bytes } = request;
-        self.ids.add(&id, number);
-        // Names depend on all earlier lines, also on those that aren't run.
-        let kept = self.kept.clone();
-        let folder = if kept.is_any() { self.folders.name(&id, number) } else { String::new() };
-        if let Some(was_success) = self.earlier.take(&id, &digest) {
-            self.tally.earlier += 1;
-            self.tally.count(if was_success { Ending::Succeeded } else { Ending::Failed });
-            return Ok(());
-        }
-        let place = self.next_place();
-        let outcome = self.attempts.outcome(job, deadline);
-        let (has_contents, shard) = (self.has_contents, self.shard);
-        let report = Report { id, digest, shard, has_contents, kept, folder };
-        self.bytes_ahead += bytes;
-        self.jobs.spawn(async move {
-            let (result, ending) = report.line(outcome.await).await?;
-            Ok(Ended { place, bytes, result, ending })
-        });
-        Ok(())
-    }
-
-    fn next_place(&mut self) -> u64 {
-        let place = self.place;
-        self.place += 1;
-        place
-    }
+    Ok(output)
 }

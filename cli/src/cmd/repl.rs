@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ::kernel::assistance::{Input, Judgement};
 use ::notebook::guest::own_limits;
 use anyhow::Context;
 use hatchery::error::chain;
@@ -18,7 +19,6 @@ use hatchery::{Error, Hatchery, Job, Limits, Outcome, Refusal, Session, Verdict}
 
 use self::assistant::Help;
 use self::command::Command;
-use self::input::{Input, Judgement};
 use self::reader::Reader;
 use self::session_file::SessionFile;
 use self::terminal::Heard;
@@ -37,7 +37,6 @@ mod command;
 mod files;
 mod guest;
 mod history;
-mod input;
 mod reader;
 pub(super) mod session_file;
 mod terminal;

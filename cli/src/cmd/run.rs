@@ -4,23 +4,24 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::Context;
-use hatchery::files::ChangedFile;
+use hatchery::files::{ChangedFile, OutputFolder, display_files};
+use hatchery::wire::to_line;
 use hatchery::{Hatchery, Job, Outcome, Verdict};
 
 use crate::args::RunArguments;
 use crate::exit::{Exit, UsageError};
 use crate::follow::{follow, report};
-use crate::output::{OutputFolder, list};
+use crate::output::{self, list};
 use crate::pool::start_pool;
-use crate::{displays, escapes, inputs, progress, signals, terminal};
+use crate::{displays, inputs, progress, signals, terminal};
 
 pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     terminal::set_raw(arguments.raw_output);
     let job = job(&arguments)?;
     let dependencies = inputs::header_dependencies(job.source());
     // Opened before the program runs: a failure afterwards would lose its files.
-    let output = arguments.output_dir.as_deref().map(OutputFolder::open).transpose()?;
-    let shown = arguments.save_displays.as_deref().map(OutputFolder::open).transpose()?;
+    let output = arguments.output_dir.as_deref().map(output::open).transpose()?;
+    let shown = arguments.save_displays.as_deref().map(output::open).transpose()?;
     let builder = Hatchery::builder().workers(1).progress(progress::sink());
     let hatchery = start_pool(arguments.image.apply(builder)?).await?;
     inputs::mention_missing(dependencies, &hatchery).await;
@@ -33,7 +34,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
             true => outcome.to_tool_json_with_files(),
             false => outcome.to_tool_json(),
         };
-        terminal::print(escapes::in_json(&result.to_string()))?;
+        terminal::print(to_line(&result))?;
     } else {
         if let (Some(_), Some(repr)) = (&arguments.call, returned(&outcome)) {
             terminal::print(repr)?;
@@ -44,7 +45,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
         }
     }
     let are_shown = match shown {
-        Some(folder) => keep(&displays::files(&outcome), &folder),
+        Some(folder) => keep(&display_files(&outcome), &folder),
         None => {
             if !arguments.json {
                 displays::mention(&outcome);

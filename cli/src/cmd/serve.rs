@@ -20,8 +20,8 @@ use tokio::time::timeout;
 
 use crate::args::ServeArguments;
 use crate::exit::{Exit, UsageError};
-use crate::pool::start_pool;
-use crate::{descriptors, monitor, progress, signals, terminal};
+use crate::pool::{sized, start_pool};
+use crate::{descriptors, metrics, progress, signals, terminal};
 
 /// How long clients of HTTP may take to read the answers to what the pool has finished.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
@@ -102,14 +102,8 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
 
 fn builder(arguments: &ServeArguments) -> anyhow::Result<Builder> {
     let builder = Hatchery::builder().limits(arguments.limits.limits()).progress(progress::sink());
-    let mut builder = arguments.image.apply_to_all(builder)?;
-    if let Some(workers) = &arguments.workers {
-        builder = builder.workers_between(workers.clone());
-    }
-    if let Some(count) = arguments.queue {
-        builder = builder.queue_limit(count);
-    }
-    Ok(builder)
+    let builder = arguments.image.apply_to_all(builder)?;
+    Ok(sized(builder, arguments.workers.as_ref(), arguments.queue))
 }
 
 /// Starts the pool, and finds out which packages programs have, if somebody may ask.
@@ -165,7 +159,7 @@ impl Web {
             ))
             .into());
         }
-        config.metrics = monitor::metrics_page()?;
+        config.metrics = metrics::page()?;
         config.ready = Some(is_ready);
         let (begin, begins) = oneshot::channel();
         let (stop, mut stopped) = watch::channel(false);

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use anyhow::Context;
-use hatchery::wire::{Problem, ProblemKind};
+use hatchery::wire::{Problem, ProblemKind, to_line};
 use hatchery::{Hatchery, Job, Session};
 use serde_json::Value;
 
@@ -11,9 +11,8 @@ use super::repl::session_file::SessionFile;
 use crate::args::ToolRunArguments;
 use crate::exit::{Exit, UsageError};
 use crate::follow::follow;
-use crate::output::OutputFolder;
 use crate::pool::start_pool;
-use crate::{escapes, inputs, progress, signals, terminal};
+use crate::{inputs, output, progress, signals, terminal};
 
 /// Prints the schema of calls, of results or of jobs.
 pub(crate) fn schema(is_result: bool, is_job: bool) -> anyhow::Result<Exit> {
@@ -30,12 +29,12 @@ pub(crate) fn schema(is_result: bool, is_job: bool) -> anyhow::Result<Exit> {
 pub(crate) async fn run(arguments: ToolRunArguments) -> anyhow::Result<Exit> {
     match run_call(&arguments).await {
         Ok((result, exit)) => {
-            terminal::print(escapes::in_json(&result.to_string()))?;
+            terminal::print(to_line(&result))?;
             Ok(exit)
         }
         Err(error) => {
             let result = hatchery::tool::refusal(&problem(&error));
-            terminal::print(escapes::in_json(&result.to_string()))?;
+            terminal::print(to_line(&result))?;
             Err(error)
         }
     }
@@ -62,7 +61,7 @@ async fn run_call(arguments: &ToolRunArguments) -> anyhow::Result<(Value, Exit)>
     let job = Job::from_tool_call(&call)?;
     let job = given(job, arguments)?;
     // Opened before the program runs: a failure afterwards would lose its files.
-    let output = arguments.output_dir.as_deref().map(OutputFolder::open).transpose()?;
+    let output = arguments.output_dir.as_deref().map(output::open).transpose()?;
     let mut kept = arguments.session.as_deref().map(SessionFile::open).transpose()?;
     let builder = Hatchery::builder().workers(1).limits(arguments.limits.limits());
     let hatchery = start_pool(arguments.image.apply(builder.progress(progress::sink()))?).await?;

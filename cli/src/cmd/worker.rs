@@ -1,14 +1,13 @@
 //! `hatchery worker`: a pool that takes its jobs from a queue on a NATS server.
 
-use hatchery::{Builder, Hatchery, TenantConfig};
+use hatchery::{Builder, Hatchery};
 use remote::{Worker, WorkerConfig};
 
 use crate::args::WorkerArguments;
 use crate::exit::Exit;
-use crate::monitor::Monitor;
-use crate::pool::start_pool;
+use crate::pool::{sized, start_pool, weighted};
 use crate::threads::cpus;
-use crate::{progress, signals, terminal};
+use crate::{metrics, progress, signals, terminal};
 
 use super::nats;
 
@@ -22,7 +21,7 @@ pub(crate) async fn run(arguments: WorkerArguments) -> anyhow::Result<Exit> {
     let (connection, name) =
         nats::connection(&arguments.nats.nats, &arguments.nats.access, "worker")?;
     let mut monitor = match &arguments.metrics {
-        Some(address) => Some(Monitor::start(address).await?),
+        Some(address) => Some(metrics::start(address).await?),
         None => None,
     };
     let starting = async {
@@ -74,16 +73,7 @@ fn config(arguments: &WorkerArguments) -> WorkerConfig {
 
 fn builder(arguments: &WorkerArguments) -> anyhow::Result<Builder> {
     let builder = Hatchery::builder().limits(arguments.limits.limits()).progress(progress::sink());
-    let mut builder = arguments.image.apply_to_all(builder)?;
-    if let Some(workers) = &arguments.workers {
-        builder = builder.workers_between(workers.clone());
-    }
-    if let Some(count) = arguments.queue {
-        builder = builder.queue_limit(count);
-    }
-    for (name, weight) in &arguments.tenant {
-        let tenant = TenantConfig { weight: *weight, ..TenantConfig::default() };
-        builder = builder.tenant(name.as_str(), tenant);
-    }
-    Ok(builder)
+    let builder = arguments.image.apply_to_all(builder)?;
+    let builder = sized(builder, arguments.workers.as_ref(), arguments.queue);
+    Ok(weighted(builder, &arguments.tenant)?)
 }

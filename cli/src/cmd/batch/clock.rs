@@ -1,15 +1,8 @@
-//! The clock of a batch. No other file of it reads one.
-
-use std::time::Duration;
+//! The clock of a batch's progress. No other file of it reads one.
 
 use tokio::time::Instant;
 
-#[expect(clippy::disallowed_methods, reason = "deadlines of lines, and how long jobs run")]
+#[expect(clippy::disallowed_methods, reason = "how long a batch takes")]
 pub(super) fn now() -> Instant {
     Instant::now()
-}
-
-#[expect(clippy::disallowed_methods, reason = "until the next attempt, or until a job is cut")]
-pub(super) async fn sleep(time: Duration) {
-    tokio::time::sleep(time).await;
 }

@@ -1,19 +1,19 @@
 //! Shows the progress of a batch: as a bar, as lines for people, or as JSON for programs.
 
+use std::cell::Cell;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use batch::{Ending, Error, Event, Pace, Shard, Summary, Tally, count_lines};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::clock::now;
-use super::results::Tally;
 use crate::args::ProgressForm;
-use crate::shard::Shard;
-use crate::{lines, terminal};
+use crate::terminal;
 
 /// How often each form is updated.
 const BAR_EVERY: Duration = Duration::from_millis(200);
@@ -34,6 +34,9 @@ enum Form {
     Json,
     Nothing,
 }
+
+/// What observes a batch.
+type Observe = Box<dyn FnMut(Event<'_>)>;
 
 /// The number of lines that get a result; 0 until they have been counted.
 #[derive(Clone, Default)]
@@ -64,13 +67,32 @@ impl Progress {
         Self { form, interval, began: now(), total }
     }
 
-    /// Sets the exact total once all lines have been read.
-    pub(super) fn set_total(&self, lines: u64) {
-        self.total.0.store(lines, Ordering::Relaxed);
+    /// Runs a batch, to which it gives what observes it, and shows how far that is.
+    pub(super) async fn following<B>(
+        mut self,
+        run: impl FnOnce(Observe) -> B,
+    ) -> Result<Summary, Error>
+    where
+        B: Future<Output = Result<Summary, Error>>,
+    {
+        let tally = Rc::new(Cell::new(Tally::default()));
+        let observe = observer(Rc::clone(&tally), self.total.clone());
+        let mut running = std::pin::pin!(run(observe));
+        let summary = loop {
+            tokio::select! {
+                summary = &mut running => break summary,
+                () = self.due() => self.show(tally.get(), false),
+            }
+        };
+        // Whoever no longer reads results reads no progress.
+        if !matches!(summary, Err(Error::Write(_))) {
+            self.show(tally.get(), true);
+        }
+        summary
     }
 
     /// Waits until the next update is due. Cancel-safe.
-    pub(super) async fn due(&mut self) {
+    async fn due(&mut self) {
         match self.form {
             Form::Nothing => std::future::pending().await,
             _ => self.interval.tick().await,
@@ -78,22 +100,23 @@ impl Progress {
     }
 
     /// Shows how far the batch is, or how it has ended.
-    pub(super) fn show(&self, tally: &Tally, is_over: bool) {
+    fn show(&self, tally: Tally, is_over: bool) {
         let total = Some(self.total.0.load(Ordering::Relaxed)).filter(|total| *total > 0);
-        let state = State { tally, total, elapsed: now() - self.began, is_over };
+        let pace = Pace::new(tally, total, now() - self.began);
+        let pace = if is_over { pace.over() } else { pace };
         match &self.form {
             // The summary at the end of every batch takes its place.
             Form::Bar(bar) if is_over => bar.finish_and_clear(),
             Form::Bar(bar) => {
-                match state.total {
+                match pace.total {
                     Some(total) => bar.set_length(total),
                     None => bar.unset_length(),
                 }
-                bar.set_position(state.done());
-                bar.set_message(state.details());
+                bar.set_position(tally.done() as u64);
+                bar.set_message(details(&pace));
             }
-            Form::Lines => terminal::error(state.line()),
-            Form::Json => terminal::say(&format!("{}\n", state.json())),
+            Form::Lines => terminal::error(line(&pace)),
+            Form::Json => terminal::say(&format!("{}\n", pace.json())),
             Form::Nothing => {}
         }
     }
@@ -105,6 +128,18 @@ impl Drop for Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+/// Returns what keeps the tally of a batch and its exact total, and reports what couldn't be kept.
+fn observer(latest: Rc<Cell<Tally>>, total: Total) -> Observe {
+    Box::new(move |event| match event {
+        Event::Done { tally, .. } => latest.set(*tally),
+        Event::AllRead { lines } => total.0.store(lines, Ordering::Relaxed),
+        Event::NotKept { id, problem } => {
+            terminal::error(format_args!("line with id {id}: {problem}"));
+        }
+        _ => {}
+    })
 }
 
 /// Returns whether a bar would be visible, and not be torn by results.
@@ -128,8 +163,7 @@ impl Total {
         }
         let (total, jobs) = (self.clone(), jobs.to_owned());
         tokio::task::spawn_blocking(move || {
-            let is_counted = |line: &[u8]| shard.is_none_or(|shard| shard.has(line));
-            if let Ok(count) = lines::count(&jobs, is_counted) {
+            if let Ok(count) = count_lines(&jobs, shard) {
                 // If the batch has read all lines meanwhile, its own count stands.
                 let _ = total.0.compare_exchange(0, count, Ordering::Relaxed, Ordering::Relaxed);
             }
@@ -137,118 +171,51 @@ impl Total {
     }
 }
 
-/// A snapshot of the progress.
-struct State<'a> {
-    tally: &'a Tally,
-    /// `None` while it isn't known.
-    total: Option<u64>,
-    elapsed: Duration,
-    is_over: bool,
+/// Formats a line for people.
+fn line(pace: &Pace) -> String {
+    let done = match pace.total {
+        Some(total) => format!("{} of {total} done", pace.tally.done()),
+        None => format!("{} done", pace.tally.done()),
+    };
+    format!("{done}: {}", details(pace))
 }
 
-impl State<'_> {
-    fn done(&self) -> u64 {
-        self.tally.done() as u64
+/// Lists the endings, the rate and the remaining time.
+fn details(pace: &Pace) -> String {
+    let counts = Ending::ALL.into_iter().map(|ending| (ending, pace.tally.of(ending)));
+    let some = counts.filter(|(ending, count)| *count > 0 || *ending == Ending::Succeeded);
+    let name = |ending| match ending {
+        Ending::Malformed => "invalid".to_owned(),
+        ending => ending.name().replace('_', " "),
+    };
+    let mut parts: Vec<String> =
+        some.map(|(ending, count)| format!("{count} {}", name(ending))).collect();
+    parts.extend(pace.rate().map(|rate| format!("{rate:.1}/s")));
+    if !pace.is_over {
+        let whole = |left: Duration| Duration::from_secs(left.as_secs());
+        let left = pace.left().map(|left| humantime::format_duration(whole(left)));
+        parts.extend(left.map(|left| format!("{left} left")));
     }
-
-    /// Returns the jobs that ended in this run per second; `None` before the first.
-    fn rate(&self) -> Option<f64> {
-        let ended = self.tally.done() - self.tally.earlier;
-        let seconds = self.elapsed.as_secs_f64();
-        (ended > 0 && seconds > 0.0).then(|| ended as f64 / seconds)
-    }
-
-    /// Estimates the remaining time at the current rate.
-    fn left(&self) -> Option<Duration> {
-        let rest = self.total?.saturating_sub(self.done());
-        Duration::try_from_secs_f64(rest as f64 / self.rate()?).ok()
-    }
-
-    /// Formats a line for people.
-    fn line(&self) -> String {
-        let done = match self.total {
-            Some(total) => format!("{} of {total} done", self.done()),
-            None => format!("{} done", self.done()),
-        };
-        format!("{done}: {}", self.details())
-    }
-
-    /// Lists the endings, the rate and the remaining time.
-    fn details(&self) -> String {
-        let named = self.tally.endings().chain([("invalid", self.tally.malformed)]);
-        let some = named.filter(|(name, count)| *count > 0 || *name == "succeeded");
-        let mut parts: Vec<String> =
-            some.map(|(name, count)| format!("{count} {}", name.replace('_', " "))).collect();
-        parts.extend(self.rate().map(|rate| format!("{rate:.1}/s")));
-        if !self.is_over {
-            let whole = |left: Duration| Duration::from_secs(left.as_secs());
-            let left = self.left().map(|left| humantime::format_duration(whole(left)));
-            parts.extend(left.map(|left| format!("{left} left")));
-        }
-        parts.join(", ")
-    }
-
-    fn json(&self) -> Value {
-        let mut value = json!({
-            "done": self.done(),
-            "total": self.total,
-            "malformed": self.tally.malformed,
-            "earlier": self.tally.earlier,
-            "elapsed_seconds": self.elapsed.as_secs_f64(),
-            "jobs_per_second": self.rate(),
-            "left_seconds": self.left().map(|left| left.as_secs_f64()),
-            "is_over": self.is_over,
-        });
-        for (name, count) in self.tally.endings() {
-            value[name] = count.into();
-        }
-        value
-    }
+    parts.join(", ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::batch::results::Ending;
-
-    fn tally() -> Tally {
-        let mut tally = Tally { malformed: 1, ..Tally::default() };
-        for ending in [Ending::Succeeded, Ending::Succeeded, Ending::Limited, Ending::Refused] {
-            tally.count(ending);
-        }
-        tally
-    }
-
-    fn state(tally: &Tally, total: Option<u64>) -> State<'_> {
-        State { tally, total, elapsed: Duration::from_secs(2), is_over: false }
-    }
 
     #[test]
     fn a_line_has_the_kinds_of_endings_the_rate_and_the_time_that_is_left() {
-        let tally = tally();
-        let line = state(&tally, Some(30)).line();
+        use Ending::{Limited, Malformed, Refused, Succeeded};
+        let mut tally = Tally::default();
+        for ending in [Succeeded, Succeeded, Limited, Refused, Malformed] {
+            tally.count(ending);
+        }
+        let of = |tally, total| line(&Pace::new(tally, total, Duration::from_secs(2)));
         assert_eq!(
-            line,
+            of(tally, Some(30)),
             "5 of 30 done: 2 succeeded, 1 limited, 1 refused, 1 invalid, 2.5/s, 10s left"
         );
-        let line = state(&tally, None).line();
-        assert_eq!(line, "5 done: 2 succeeded, 1 limited, 1 refused, 1 invalid, 2.5/s");
-    }
-
-    #[test]
-    fn nothing_is_estimated_before_a_job_ended() {
-        let tally = Tally::default();
-        let state = state(&tally, Some(30));
-        assert_eq!(state.line(), "0 of 30 done: 0 succeeded");
-        assert_eq!(state.json()["left_seconds"], Value::Null);
-    }
-
-    #[test]
-    fn earlier_results_do_not_count_in_the_rate() {
-        let mut tally = tally();
-        tally.earlier = 3;
-        let value = state(&tally, Some(6)).json();
-        assert_eq!((&value["jobs_per_second"], &value["left_seconds"]), (&json!(1.0), &json!(1.0)));
-        assert_eq!((&value["done"], &value["succeeded"]), (&json!(5), &json!(2)));
+        assert_eq!(of(tally, None), "5 done: 2 succeeded, 1 limited, 1 refused, 1 invalid, 2.5/s");
+        assert_eq!(of(Tally::default(), Some(30)), "0 of 30 done: 0 succeeded");
     }
 }

@@ -9,24 +9,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use remote::{Batch, BatchName, Client, JobResult, Wants};
+use batch::{Ahead, Batch, Line, NoJob, Parsed, Prepared, Ran, RunError, Runner};
+use hatchery::wire::{self, Intake};
+use remote::{BatchName, Client, Wants};
 use replace::{Access, replace};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use tokio::task::JoinSet;
 
 use crate::args::SubmitArguments;
 use crate::cmd::nats;
 use crate::exit::{Exit, UsageError};
-use crate::lines::Lines;
 use crate::{signals, terminal};
 
-use super::earlier::Earlier;
-use super::ids::Ids;
-use super::line::{BadLine, Outgoing, parse_outgoing};
 use super::progress::Progress;
-use super::requests::Requests;
-use super::results::{Ending, Results, Tally, line_of};
 use super::{create, open, sum_up};
 
 /// Bytes of jobs that have no result yet, which are kept here so that they can be sent again.
@@ -41,26 +35,17 @@ struct Submission {
     batch: String,
 }
 
-/// A line whose job has ended.
-struct Ended {
-    place: u64,
-    bytes: usize,
-    result: String,
-    ending: Ending,
-}
-
 /// Submits the lines, and writes their results.
 pub(crate) async fn submit(arguments: SubmitArguments) -> anyhow::Result<Exit> {
     let mut interrupts = signals::interrupts(2)?;
-    let lines = Lines::new(open(&arguments.jobs).await?);
+    let lines = open(&arguments.jobs).await?;
     let (connection, pool) =
         nats::connection(&arguments.nats.nats, &arguments.nats.access, "submit")?;
-    let (sink, earlier) =
-        create(&arguments.jobs, Some(&arguments.out), arguments.resume, None).await?;
+    let output = create(&arguments.jobs, Some(&arguments.out), arguments.resume, None).await?;
     let note = beside(&arguments.out);
-    let batch = batch(&note, pool.as_str(), arguments.resume)?;
+    let submission = submission(&note, pool.as_str(), arguments.resume)?;
     let settings = nats::settings(&arguments.nats);
-    let connecting = Client::open(&connection, pool, &settings, batch);
+    let connecting = Client::open(&connection, pool, &settings, submission);
     let client = tokio::select! {
         client = connecting => client.map_err(nats::explained)?,
         exit = interrupts.first() => return Ok(exit),
@@ -69,22 +54,12 @@ pub(crate) async fn submit(arguments: SubmitArguments) -> anyhow::Result<Exit> {
         true => Wants::default().files(),
         false => Wants::default(),
     };
-    let submitting = Submitting {
-        client: client.clone(),
-        wants,
-        most_ahead: arguments.ahead as usize,
-        ids: Ids::default(),
-        earlier,
-        requests: Requests::parsed_by(lines, parse_outgoing, FEW_JOBS),
-        results: Results::new(sink, arguments.ordered),
-        jobs: JoinSet::new(),
-        bytes_ahead: 0,
-        place: 0,
-        tally: Tally::default(),
-        progress: Progress::begin(arguments.progress, &arguments.jobs, true, None),
-    };
-    let tally = tokio::select! {
-        tally = submitting.drive() => tally?,
+    let most_ahead = arguments.ahead as usize;
+    let batch = Batch::new(Submitter { client: client.clone(), wants, most_ahead });
+    let batch = if arguments.ordered { batch.ordered() } else { batch };
+    let progress = Progress::begin(arguments.progress, &arguments.jobs, true, None);
+    let summary = tokio::select! {
+        summary = progress.following(|observe| batch.run(lines, output, observe)) => summary?,
         exit = interrupts.first() => {
             terminal::note(
                 "interrupted; jobs that were submitted go on, --resume fetches their results and \
@@ -98,7 +73,7 @@ pub(crate) async fn submit(arguments: SubmitArguments) -> anyhow::Result<Exit> {
     if let Err(error) = client.forget_results().await {
         terminal::note(format_args!("the results stay on the server for a while: {error}"));
     }
-    Ok(sum_up(&tally))
+    Ok(sum_up(&summary))
 }
 
 /// Returns the path of the file that names the submission.
@@ -109,7 +84,7 @@ fn beside(out: &Path) -> PathBuf {
 }
 
 /// Returns the submission that is to be continued, or begins one.
-fn batch(note: &Path, pool: &str, resumes: bool) -> anyhow::Result<Batch> {
+fn submission(note: &Path, pool: &str, resumes: bool) -> anyhow::Result<remote::Batch> {
     let unusable = || UsageError(format!("can't use `{}`", note.display()));
     match fs::read_to_string(note) {
         Ok(text) if resumes => {
@@ -124,7 +99,7 @@ fn batch(note: &Path, pool: &str, resumes: bool) -> anyhow::Result<Batch> {
                 .into());
             }
             let name = BatchName::parse(&submission.batch).context("it names no submission");
-            return Ok(Batch::resume(name.with_context(unusable)?));
+            return Ok(remote::Batch::resume(name.with_context(unusable)?));
         }
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -136,7 +111,7 @@ fn batch(note: &Path, pool: &str, resumes: bool) -> anyhow::Result<Batch> {
     // Before anything is submitted.
     let write = |file: &mut fs::File| io::Write::write_all(file, text.as_bytes());
     replace(note, Access::AsBefore, write).with_context(unusable)?;
-    Ok(Batch::begin(name))
+    Ok(remote::Batch::begin(name))
 }
 
 /// Ends the submission: whoever resumes begins another one, for lines without a final result.
@@ -146,106 +121,52 @@ fn end(out: &Path, note: &Path) -> anyhow::Result<()> {
     fs::remove_file(note).with_context(|| format!("can't remove `{}`", note.display()))
 }
 
-/// A running submission.
-struct Submitting {
+/// Has the jobs of a batch run by workers that share a queue.
+struct Submitter {
     client: Client,
     wants: Wants,
+    /// The most jobs that are in the queue or run at once.
     most_ahead: usize,
-    ids: Ids,
-    earlier: Earlier,
-    requests: Requests<Outgoing>,
-    results: Results,
-    jobs: JoinSet<anyhow::Result<Ended>>,
-    bytes_ahead: usize,
-    /// Lines so far that get a result in this run.
-    place: u64,
-    tally: Tally,
-    progress: Progress,
 }
 
-impl Submitting {
-    /// Keeps jobs under way, and writes their results.
-    async fn drive(mut self) -> anyhow::Result<Tally> {
-        // How reading the lines has ended, once it has.
-        let mut end: Option<anyhow::Result<()>> = None;
-        loop {
-            let wants_more = end.is_none() && self.has_room();
-            let others = self.jobs.len();
-            tokio::select! {
-                request = self.requests.next(others), if wants_more => match request {
-                    Ok(Some(request)) => self.take(request).await?,
-                    Ok(None) => {
-                        self.progress.set_total(self.place + self.tally.earlier as u64);
-                        end = Some(Ok(()));
-                    }
-                    // The lines read so far still get their results.
-                    Err(error) => end = Some(Err(error)),
-                },
-                Some(joined) = self.jobs.join_next() => {
-                    let ended = joined.context("a task of the submission died")??;
-                    self.bytes_ahead -= ended.bytes;
-                    self.tally.count(ended.ending);
-                    self.results.put(ended.place, ended.result).await?;
-                }
-                () = self.progress.due(), if wants_more || others > 0 => {
-                    self.progress.show(&self.tally, false);
-                }
-                else => break,
-            }
+impl Runner for Submitter {
+    type Job = wire::Job;
+
+    /// Checks the line as if it were run here. The text of a script is sent, without what is beside
+    /// it.
+    fn prepare(&self, line: Parsed) -> Result<Prepared<wire::Job>, NoJob> {
+        let Parsed { job: mut line, script, .. } = line;
+        let is_script = script.is_some();
+        let job = script.unwrap_or_default().with_wire(line.clone(), &Intake::BATCH)?;
+        if is_script {
+            line.code = Some(job.source().to_owned());
         }
-        self.progress.show(&self.tally, true);
-        end.transpose()?;
-        self.ids.remark().iter().for_each(terminal::note);
-        Ok(self.tally)
+        Ok(Prepared { job: line, bytes: job.source().len() })
     }
 
-    fn has_room(&self) -> bool {
-        let ahead = self.jobs.len() + self.results.held();
-        let has_room = ahead < self.most_ahead && self.bytes_ahead < MOST_BYTES;
-        (has_room || ahead == 0) && self.results.has_room()
+    fn workers(&self) -> usize {
+        FEW_JOBS
     }
 
-    /// Submits the job of a line, unless an earlier run has its result.
-    async fn take(&mut self, request: Result<Outgoing, BadLine>) -> anyhow::Result<()> {
-        let number = self.requests.number();
-        let Outgoing { id, digest, job, bytes } = match request {
-            Ok(request) => request,
-            Err(bad) => {
-                self.tally.malformed += 1;
-                self.ids.add(&bad.id, number);
-                let place = self.next_place();
-                return self.results.put(place, line_of(bad.result(number), None)).await;
-            }
-        };
-        self.ids.add(&id, number);
-        if let Some(was_success) = self.earlier.take(&id, &digest) {
-            self.tally.earlier += 1;
-            self.tally.count(if was_success { Ending::Succeeded } else { Ending::Failed });
-            return Ok(());
-        }
-        let place = self.next_place();
-        self.bytes_ahead += bytes;
+    fn has_room(&self, ahead: Ahead) -> bool {
+        ahead.jobs == 0 || ahead.jobs < self.most_ahead && ahead.bytes < MOST_BYTES
+    }
+
+    fn run(
+        &self,
+        line: Line<wire::Job>,
+    ) -> impl Future<Output = Result<Ran, RunError>> + Send + 'static + use<> {
         let (client, wants) = (self.client.clone(), self.wants);
-        self.jobs.spawn(async move {
-            let (result, ending) = match client.submit_wanting(&job, wants).await {
-                Ok(ticket) => line(ticket.await?, id, digest),
+        let job = wire::Job { id: Some(line.id), ..line.job };
+        async move {
+            match client.submit_wanting(&job, wants).await {
+                Ok(ticket) => Ok(Ran::from_elsewhere(ticket.await?.into_json())),
                 Err(error) if is_of_job(&error) => {
-                    let bad = BadLine { id, problem: error.to_string() };
-                    (line_of(bad.result(number), None), Ending::Refused)
+                    Ok(Ran::invalid(line.number, &error.to_string()))
                 }
-                Err(error) => {
-                    return Err(error).context(format!("can't submit the line with id {id}"));
-                }
-            };
-            Ok(Ended { place, bytes, result, ending })
-        });
-        Ok(())
-    }
-
-    fn next_place(&mut self) -> u64 {
-        let place = self.place;
-        self.place += 1;
-        place
+                Err(error) => Err(error.into()),
+            }
+        }
     }
 }
 
@@ -253,15 +174,4 @@ impl Submitting {
 fn is_of_job(error: &remote::Error) -> bool {
     use remote::Error;
     matches!(error, Error::Name { .. } | Error::TooLarge { .. } | Error::MaxPayload | Error::File)
-}
-
-/// Returns the line of a result, as a batch writes it.
-fn line(result: JobResult, id: Value, digest: String) -> (String, Ending) {
-    let ending = Ending::of_result(result.json());
-    let mut result = result.into_json();
-    if ending != Ending::Refused {
-        result["digest"] = digest.into();
-    }
-    result["id"] = id;
-    (line_of(result, None), ending)
 }

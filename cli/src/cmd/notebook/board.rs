@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use ::notebook::{End, Observer, Progress, Report};
+use hatchery::wire::to_line;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
@@ -71,7 +72,7 @@ impl Board {
     fn tell_json(&self, event: Value) {
         if self.is_json {
             // A reader that is gone is no reason to stop the notebooks.
-            let _ = terminal::print(crate::escapes::in_json(&event.to_string()));
+            let _ = terminal::print(to_line(&event));
         }
     }
 

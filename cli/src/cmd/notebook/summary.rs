@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use ::notebook::{Difference, End, Error, Problem, Report, Resumption};
 use hatchery::error::chain;
-use hatchery::files::ChangedFile;
+use hatchery::files::{ChangedFile, OutputFolder};
+use hatchery::terminal::harmless;
 
-use crate::escapes::harmless;
 use crate::exit::Exit;
-use crate::output::{OutputFolder, list};
+use crate::output::list;
 use crate::terminal;
 
 /// What the user knows of a notebook.

@@ -13,8 +13,7 @@ use replace::is_same;
 use super::summary::Told;
 use crate::args::NotebookArguments;
 use crate::exit::UsageError;
-use crate::inputs;
-use crate::output::OutputFolder;
+use crate::{inputs, output};
 
 /// A notebook as it was read.
 pub(super) struct Source {
@@ -60,7 +59,7 @@ pub(super) fn place(
     sets: &[Parameters],
 ) -> anyhow::Result<Vec<(Task, Told)>> {
     let folder = arguments.output_dir.as_deref();
-    let output = folder.map(OutputFolder::open).transpose()?.map(Arc::new);
+    let output = folder.map(output::open).transpose()?.map(Arc::new);
     let sets: Vec<Option<&Parameters>> = match sets {
         [] => vec![None],
         sets => sets.iter().map(Some).collect(),

@@ -3,12 +3,12 @@
 
 use std::io::IsTerminal;
 
+use batch::Lines;
 use tokio::io::BufReader;
 
 use super::assistant::Help;
 use super::terminal::{Heard, Terminal};
 use crate::exit::UsageError;
-use crate::lines::Lines;
 use crate::signals::Interrupts;
 
 /// A source of lines.
@@ -87,7 +87,7 @@ async fn next(pipe: &mut Lines) -> anyhow::Result<Heard> {
     let line = line.map_err(|long| UsageError(format!("a line of the input is {long}")))?;
     let mut line = String::from_utf8(line)
         .map_err(|_| UsageError("the input isn't UTF-8, as Python source must be".into()))?;
-    if pipe.number == 1 && line.starts_with('\u{feff}') {
+    if pipe.number() == 1 && line.starts_with('\u{feff}') {
         // The byte order mark that some editors write.
         line.remove(0);
     }

@@ -10,10 +10,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use hatchery::Session;
-use replace::{Access, Unfinished, folder_of, through_links};
+use replace::{Access, Unfinished, folder_of, lock_current, through_links};
 
-use crate::claim::claim;
 use crate::exit::UsageError;
 
 /// The file of `--session`.
@@ -37,14 +37,18 @@ impl SessionFile {
             let text = format!("`{shown}` can't hold a session; name a file in an existing folder");
             return Err(UsageError(text).into());
         }
-        let busy = format!(
-            "another prompt uses the session in `{shown}`; end that prompt, or continue with a \
-             copy of the file"
-        );
-        let file = claim(path, "open", &busy, || match File::open(path) {
+        let locked = lock_current(path, || match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => make(path),
             opened => opened,
-        })?;
+        });
+        let locked = locked.with_context(|| UsageError(format!("can't open `{shown}`")))?;
+        let busy = || {
+            UsageError(format!(
+                "another prompt uses the session in `{shown}`; end that prompt, or continue with a \
+                 copy of the file"
+            ))
+        };
+        let file = locked.ok_or_else(busy)?;
         let stamp = stamp_of(&file.metadata()?);
         Ok(Self { path: through_links(path), last: (file, stamp) })
     }

@@ -8,10 +8,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use hatchery::error::chain;
-use hatchery::files::{ChangeKind, ChangedFile};
+use hatchery::files::{ChangeKind, ChangedFile, OutputFolder};
 use hatchery::{Outcome, Verdict};
 
-use crate::output::OutputFolder;
+use crate::output;
 use crate::terminal;
 
 /// Where a session's files are.
@@ -75,7 +75,7 @@ pub(super) struct Outputs {
 
 impl Outputs {
     pub(super) fn open(folder: &Path) -> anyhow::Result<Self> {
-        Ok(Self { folder: OutputFolder::open(folder)?, own: BTreeSet::new() })
+        Ok(Self { folder: output::open(folder)?, own: BTreeSet::new() })
     }
 
     /// Writes the files, and returns whether all were written.

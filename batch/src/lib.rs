@@ -1,0 +1,78 @@
+//! Runs batches: a job in each line of the input, a result in each line of the output.
+//!
+//! Every line that isn't empty has exactly one result: a line that is not a valid job gets one that
+//! says so. Results are written as jobs end or, if the batch is [ordered](Batch::ordered), in the
+//! order of the lines; `id` ties a result to its line. Overload of the pool delays a line, and never
+//! loses it. A batch that was killed leaves whole results and at most one incomplete one;
+//! [`Output::resume`] goes on from there.
+//!
+//! Jobs run where a [`Runner`] has them run: a [`PoolRunner`] in a pool of this process. Several
+//! processes can each run a [`Shard`] of the lines; [`Merge`] puts their results together.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use batch::{Batch, Event, Lines, Output, PoolRunner};
+//! use hatchery::Hatchery;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! // The batch itself limits what waits, so the pool needn't refuse large jobs.
+//! let builder = Hatchery::builder().workers(4).queue_limit_bytes(usize::MAX);
+//! let pool = builder.start().await?;
+//! let lines = Lines::open(Path::new("jobs.jsonl")).await?;
+//! let output = Output::resume(Path::new("results.jsonl"), None)?;
+//! let runner = PoolRunner::new(pool.clone(), 4).cut_stragglers(10.0);
+//! let summary = Batch::new(runner)
+//!     .ordered()
+//!     .run(lines, output, |event| {
+//!         if let Event::Done { tally, .. } = event {
+//!             println!("{} done", tally.done());
+//!         }
+//!     })
+//!     .await?;
+//! pool.drain().await;
+//! println!("{} succeeded", summary.tally.succeeded());
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+pub use batch::{Batch, Summary};
+pub use earlier::Resumed;
+pub use error::{Error, InvalidResults};
+pub use event::Event;
+pub use ids::RepeatedIds;
+pub use lines::{Lines, TooLong, count_lines};
+pub use merge::{Merge, Missing};
+pub use output::Output;
+pub use pace::Pace;
+pub use parts::{Parts, Place, Surplus};
+pub use pool_runner::PoolRunner;
+pub use runner::{Ahead, Line, Parsed, Prepared, Ran, RunError, Runner};
+pub use scripts::NoJob;
+pub use shard::{InvalidShard, Shard};
+pub use tally::{Ending, Tally};
+
+mod attempts;
+mod batch;
+mod clock;
+mod earlier;
+mod error;
+mod event;
+mod folders;
+mod ids;
+mod line;
+mod lines;
+mod merge;
+mod output;
+mod pace;
+mod parts;
+mod pool_runner;
+mod report;
+mod requests;
+mod results;
+mod runner;
+mod scripts;
+mod shard;
+mod stragglers;
+mod tally;

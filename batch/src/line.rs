@@ -1,0 +1,274 @@
+//! Lines of a batch: what they ask for, and what is wrong with invalid ones.
+
+use std::path::Path;
+
+use hatchery::Job;
+use hatchery::error::chain;
+use hatchery::wire::{Intake, InvalidJob};
+use serde_json::{Map, Value};
+
+use crate::runner::{Parsed, Prepared, invalid};
+use crate::scripts::{self, NoJob};
+
+/// Digits of a digest: 128 bits, so that no two lines share one.
+const DIGEST_DIGITS: usize = 32;
+
+/// A line may have every field, and its limits replace those that every line gets.
+pub(crate) const INTAKE: Intake = Intake::BATCH;
+
+/// An invalid line.
+#[derive(Debug, PartialEq)]
+pub(crate) struct BadLine {
+    pub(crate) id: Value,
+    pub(crate) problem: String,
+}
+
+/// Why a line yields no request.
+#[derive(Debug)]
+pub(crate) enum NoRequest {
+    /// The line is invalid.
+    Bad(BadLine),
+    /// Too many file descriptors are in use to read the program. Carries the system's message.
+    NoDescriptor(String),
+}
+
+impl BadLine {
+    /// Returns the result of the line of this number.
+    pub(crate) fn result(self, number: usize) -> Value {
+        let mut result = invalid(number, &self.problem);
+        result["id"] = self.id;
+        result
+    }
+}
+
+/// The job of a line, and what goes with it.
+#[derive(Debug)]
+pub(crate) struct Request<J> {
+    /// The line's own, or its number.
+    pub(crate) id: Value,
+    /// Hexadecimal digest of the line, and of the program if that is in a file.
+    pub(crate) digest: String,
+    pub(crate) job: J,
+    /// Size of the line, and of what its job keeps beside it.
+    pub(crate) bytes: usize,
+}
+
+/// Parses a line, and has a job made of it and of the program that it names; `None` if it is empty.
+/// Blocks while it reads that program. If the line `is_ahead` of what the workers need, it must leave
+/// descriptors for them.
+pub(crate) fn parse<J>(
+    bytes: &[u8],
+    number: usize,
+    is_ahead: bool,
+    fields: &[&str],
+    prepare: impl FnOnce(Parsed) -> Result<Prepared<J>, NoJob>,
+) -> Result<Option<Request<J>>, NoRequest> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    if bytes.trim_ascii().is_empty() {
+        return Ok(None);
+    }
+    let by_number = Value::from(number);
+    let mut value: Value = match serde_json::from_slice(bytes) {
+        Ok(value) => value,
+        Err(error) => return Err(bad(by_number, chain(&InvalidJob::from(error)).to_string())),
+    };
+    // Taken before the rest is read, so that it is known even if the rest is invalid.
+    let id = value.get_mut("id").map(Value::take).filter(|id| !id.is_null()).unwrap_or(by_number);
+    let fields = fields_of(&mut value, fields);
+    match prepared(value, bytes, is_ahead, fields, prepare) {
+        Ok((digest, Prepared { job, bytes: beside })) => {
+            Ok(Some(Request { id, digest, job, bytes: bytes.len() + beside }))
+        }
+        Err(NoJob::Bad(problem)) => Err(bad(id, problem)),
+        Err(NoJob::NoDescriptor(problem)) => Err(NoRequest::NoDescriptor(problem)),
+    }
+}
+
+/// Returns the digest of a line, and the job that is made of it.
+fn prepared<J>(
+    value: Value,
+    bytes: &[u8],
+    is_ahead: bool,
+    fields: Map<String, Value>,
+    prepare: impl FnOnce(Parsed) -> Result<Prepared<J>, NoJob>,
+) -> Result<(String, Prepared<J>), NoJob> {
+    let mut job = INTAKE.job(value).map_err(hatchery::Error::from)?;
+    let file = job.file.take();
+    let script = file.map(|path| scripts::job(Path::new(&path), is_ahead)).transpose()?;
+    let digest = digest(bytes, script.as_ref().map(Job::source));
+    Ok((digest, prepare(Parsed { job, script, fields })?))
+}
+
+/// Takes those of these fields off a line that it has.
+fn fields_of(line: &mut Value, names: &[&str]) -> Map<String, Value> {
+    let Some(line) = line.as_object_mut() else { return Map::new() };
+    names.iter().filter_map(|name| line.remove_entry(*name)).collect()
+}
+
+fn bad(id: Value, problem: String) -> NoRequest {
+    NoRequest::Bad(BadLine { id, problem })
+}
+
+/// Returns a digest that tells apart lines with the same id.
+fn digest(line: &[u8], program: Option<&str>) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(line.trim_ascii());
+    if let Some(program) = program {
+        hasher.update(b"\n").update(program.as_bytes());
+    }
+    hasher.finalize().to_hex()[..DIGEST_DIGITS].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::pool_runner::{LineJob, prepare};
+    use serde_json::json;
+    use std::time::Duration;
+
+    fn parsed(text: &[u8]) -> Result<Option<Request<LineJob>>, BadLine> {
+        parse(text, 7, true, &[], |line| prepare(line, |job| job)).map_err(|none| match none {
+            NoRequest::Bad(bad) => bad,
+            none => panic!("{none:?}"),
+        })
+    }
+
+    fn problem(text: &str) -> BadLine {
+        parsed(text.as_bytes()).unwrap_err()
+    }
+
+    #[test]
+    fn ids_are_kept_as_they_are() {
+        let id = |text: &str| parsed(text.as_bytes()).unwrap().unwrap().id;
+        assert_eq!(id(r#"{"id": "a", "code": "1"}"#), json!("a"));
+        assert_eq!(id(r#"{"id": [1], "code": "1"}"#), json!([1]));
+        assert_eq!(id(r#"{"code": "1"}"#), json!(7));
+        assert_eq!(id("\u{feff}{\"code\": \"1\"}\r"), json!(7));
+        assert!(parsed(b" \r").unwrap().is_none());
+    }
+
+    #[test]
+    fn malformed_lines_say_what_is_wrong() {
+        assert_eq!(problem("{").id, json!(7));
+        let bad = BadLine {
+            id: json!(3),
+            problem: "give the program as `code` or `file`, or a `call`".to_owned(),
+        };
+        assert_eq!(problem(r#"{"id": 3}"#), bad);
+        assert!(problem(r#"{"id": 3, "code": "", "file": "x"}"#).problem.contains("one of"));
+        assert!(problem(r#"{"call": {"function": "a:b", "arg": 1}}"#).problem.contains("arg"));
+        assert!(problem(r#"{"id": 3, "cod": ""}"#).problem.contains("cod"));
+        assert!(problem(r#"{"code": "", "timeout": -1}"#).problem.contains("timeout"));
+        assert!(problem(r#"{"code": "", "deadline": 0}"#).problem.contains("deadline"));
+        assert!(problem(r#"{"code": "", "priority": "urgent"}"#).problem.contains("`normal`"));
+        assert!(problem("[]").problem.contains("is a JSON object"));
+        assert!(problem(r#"[null, "1"]"#).problem.contains("is a JSON object"));
+        let not_text = parsed(b"{\"code\": \"\xff\"}").unwrap_err();
+        assert!(not_text.problem.contains("unicode"), "{not_text:?}");
+    }
+
+    #[test]
+    fn errors_name_their_field() {
+        for (line, start) in [
+            (
+                r#"{"code": "", "timeout": "1s"}"#,
+                "`timeout` must be a number of seconds, such as 1.5, not \"1s\"",
+            ),
+            (r#"{"code": "", "deadline": [1]}"#, "`deadline` must be a number of seconds"),
+            (r#"{"call": 5}"#, "`call` must be an object with `function`, such as"),
+            (r#"{"code": "", "tenant": 5}"#, "`tenant` must be a string, not 5"),
+            (
+                r#"{"code": "", "priority": "urgent"}"#,
+                "`priority` must be `high`, `normal` or `low`, not \"urgent\"",
+            ),
+            (r#"{"code": "", "priorit": "high"}"#, "there is no field `priorit`; use id, code"),
+            (
+                r#"{"call": {"function": "a:b", "arg": 1}}"#,
+                "there is no field `call.arg`; use function, args, keywords",
+            ),
+            (r#"{"code": "", "deadline": 1e300}"#, "`deadline` is 1e300; give"),
+            (r#"{"code": "", "limits": {"memory": 1}}"#, "`limits.memory` is 1; give bytes from"),
+            (r#"{"code": "", "variables": {"a b": 1}}"#, "`a b`"),
+        ] {
+            let problem = problem(line).problem;
+            assert!(problem.starts_with(start), "{line}: {problem}");
+        }
+    }
+
+    #[test]
+    fn numbers_keep_all_their_digits() {
+        let id = "123456789012345678901234567890";
+        let request = parsed(format!(r#"{{"id": {id}, "code": "1"}}"#).as_bytes());
+        assert_eq!(request.unwrap().unwrap().id.to_string(), id);
+    }
+
+    #[test]
+    fn a_field_that_is_null_is_not_given() {
+        let line = r#"{"code": "1", "tenant": null, "priority": null, "deadline": null}"#;
+        assert!(parsed(line.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn files_are_texts_or_bytes_by_path() {
+        let line = r#"{"code": "1", "files": {"a": "text", "b/c": {"base64": "/w=="}}}"#;
+        let shared = Job::default().input("d", "12").unwrap();
+        let give = |job: Job| job.with_files_of(&shared);
+        let request = parse(line.as_bytes(), 1, true, &[], |line| prepare(line, give));
+        let request = request.unwrap().unwrap();
+        assert_eq!(request.job.job.input_bytes(), 7);
+        assert_eq!(request.bytes, line.len() + 1 + 7);
+        for (files, expected) in [
+            ("[]", "`files` must be"),
+            (r#"{"a": 1}"#, "`files` must be"),
+            (r#"{"../a": ""}"#, "relative path"),
+            (r#"{"a": {"base64": "?"}}"#, "base64"),
+        ] {
+            let problem = problem(&format!(r#"{{"code": "", "files": {files}}}"#)).problem;
+            assert!(problem.contains(expected), "{problem}");
+        }
+    }
+
+    #[test]
+    fn digests_tell_lines_apart_and_ignore_their_ends() {
+        let digest = |text: &str| parsed(text.as_bytes()).unwrap().unwrap().digest;
+        let one = digest(r#"{"code": "1"}"#);
+        assert_eq!((one.len(), &one), (DIGEST_DIGITS, &digest("\u{feff} {\"code\": \"1\"}\r")));
+        assert_ne!(one, digest(r#"{"code": "2"}"#));
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("a.py");
+        let line = json!({ "file": program }).to_string();
+        std::fs::write(&program, "1").unwrap();
+        let before = digest(&line);
+        assert_eq!(before, digest(&line));
+        std::fs::write(&program, "2").unwrap();
+        assert_ne!(before, digest(&line));
+    }
+
+    #[test]
+    fn a_deadline_is_a_number_of_seconds() {
+        let deadline = |text: &str| parsed(text.as_bytes()).unwrap().unwrap().job.deadline;
+        assert_eq!(deadline(r#"{"code": "1"}"#), None);
+        let line = r#"{"code": "1", "deadline": 1.5, "tenant": "a", "priority": "high"}"#;
+        assert_eq!(deadline(line), Some(Duration::from_millis(1500)));
+    }
+
+    #[test]
+    fn a_runner_may_take_further_fields() {
+        let line = br#"{"id": 1, "code": "x", "turn": [2], "other": 3}"#;
+        let taken = |names: &[&str]| {
+            let mut seen = None;
+            let parsed = parse(line, 1, true, names, |line| {
+                seen = Some(line.fields.clone());
+                prepare(line, |job| job)
+            });
+            (seen.map(Value::Object), parsed.is_ok())
+        };
+        assert_eq!(
+            taken(&["turn", "other", "none"]),
+            (Some(json!({"turn": [2], "other": 3})), true)
+        );
+        // A field that nobody takes is a mistake, as ever.
+        assert_eq!(taken(&["turn"]), (None, false));
+    }
+}

@@ -1,0 +1,22 @@
+//! The server on which a batch, or the pool of a worker, can be watched.
+
+use std::sync::Arc;
+
+use monitor::{Monitor, MonitorError, metrics_page};
+
+use crate::exit::UsageError;
+
+/// Serves at `address` from now on, and records the metrics of pools that start later.
+pub(crate) async fn start(address: &str) -> anyhow::Result<Monitor> {
+    Monitor::start(address).await.map_err(|error| match &error {
+        MonitorError::Address { source, .. } => {
+            anyhow::Error::msg(source.to_string()).context(UsageError(error.to_string()))
+        }
+        _ => error.into(),
+    })
+}
+
+/// Returns what renders the metrics of a pool that starts later; `None` in a build without them.
+pub(crate) fn page() -> anyhow::Result<Option<Arc<dyn Fn() -> String + Send + Sync>>> {
+    Ok(Some(metrics_page(None)?))
+}

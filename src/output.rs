@@ -1,0 +1,202 @@
+//! Output folders, where files of programs are kept.
+//!
+//! Names come from programs, and earlier programs may have left anything in the folder. So
+//! everything below the folder is opened relative to its handle, component by component, without
+//! following symbolic links. The folder's own path is the user's, and may have links.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use engine::{ChangeKind, ChangedFile, check_path};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+/// A folder of the host that receives what programs made.
+///
+/// Programs choose the names of their files, so nothing is written outside of the folder: a path is
+/// plain and relative, and a symbolic link below the folder isn't followed.
+///
+/// ```no_run
+/// use std::path::Path;
+///
+/// use hatchery::files::OutputFolder;
+/// use hatchery::{Hatchery, Job};
+///
+/// # async fn example(pool: Hatchery) -> Result<(), Box<dyn std::error::Error>> {
+/// let folder = OutputFolder::open(Path::new("made"))?;
+/// let outcome = pool.run(Job::code("open('a.txt', 'w').write('x')")).await?;
+/// for problem in folder.keep(&outcome.files) {
+///     eprintln!("{problem}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct OutputFolder {
+    handle: OwnedFd,
+    path: PathBuf,
+}
+
+impl OutputFolder {
+    /// Opens the folder, and creates it if it doesn't exist. Its own path may have links.
+    ///
+    /// # Errors
+    /// The folder can't be created, or it isn't one.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        fs::create_dir_all(path)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handle = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(Self { handle, path: path.to_owned() })
+    }
+
+    /// Returns the folder's path, as it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens the subfolder of this name, and creates it if it doesn't exist.
+    ///
+    /// # Errors
+    /// The folder can't be created, or something else has its name.
+    pub fn folder(&self, name: &str) -> io::Result<Self> {
+        Ok(Self { handle: folder_in(&self.handle, name)?, path: self.path.join(name) })
+    }
+
+    /// Writes all files but deleted ones. Returns a message for each file that it couldn't write.
+    pub fn keep(&self, files: &[ChangedFile]) -> Vec<String> {
+        let there = files.iter().filter(|file| file.kind != ChangeKind::Deleted);
+        let problem = |file: &ChangedFile| {
+            let error = self.write(file, true).err()?;
+            Some(format!("can't write `{}`: {error}", file.path))
+        };
+        there.filter_map(problem).collect()
+    }
+
+    /// Writes a file. An existing one is overwritten, or the error is `AlreadyExists`.
+    ///
+    /// # Errors
+    /// The file exists and isn't to be overwritten, or can't be: it isn't a regular file, or a link
+    /// is on its path.
+    pub fn write(&self, file: &ChangedFile, overwrites: bool) -> io::Result<()> {
+        let ChangedFile { path, contents, .. } = file;
+        // Names from the guest follow the rule for input files: plain and relative.
+        check_path(path).map_err(io::Error::other)?;
+        let (folders, name) = match path.rsplit_once('/') {
+            Some((folders, name)) => (Some(folders), name),
+            None => (None, path.as_str()),
+        };
+        let mut folder = self.handle.try_clone()?;
+        for part in folders.into_iter().flat_map(|folders| folders.split('/')) {
+            folder = folder_in(&folder, part)?;
+        }
+        // Non-blocking: an existing pipe may have no reader.
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK;
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = if overwrites { flags } else { flags | OFlags::EXCL };
+        let mode = Mode::from_raw_mode(0o666);
+        let opened = rustix::fs::openat(&folder, name, flags, mode);
+        let mut file = File::from(opened.map_err(|errno| explained(&folder, name, errno))?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("something that is not a regular file is in its place"));
+        }
+        // Truncated only now: anything but a regular file isn't ours to change.
+        file.set_len(0)?;
+        file.write_all(contents)
+    }
+}
+
+fn folder_in(parent: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::fs::openat(parent, name, flags, Mode::empty());
+    opened.map_err(|errno| explained(parent, name, errno))
+}
+
+/// Explains an error. For a link that isn't followed, the system's own message speaks of loops.
+fn explained(parent: &OwnedFd, name: &str, errno: Errno) -> io::Error {
+    let stat = rustix::fs::statat(parent, OsStr::new(name), AtFlags::SYMLINK_NOFOLLOW);
+    match stat.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        Ok(FileType::Symlink) => io::Error::other(format!(
+            "`{name}` is a symbolic link, which isn't followed; remove it or use another folder"
+        )),
+        _ => errno.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn file(path: &str, contents: &str) -> ChangedFile {
+        ChangedFile::new(path, ChangeKind::Created, contents)
+    }
+
+    #[test]
+    fn files_are_written_below_the_folder_in_place_of_older_ones() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = OutputFolder::open(&base.path().join("a/b")).unwrap();
+        assert!(folder.keep(&[file("x", "long"), file("c/d/y", "1")]).is_empty());
+        let deleted = ChangedFile::new("z", ChangeKind::Deleted, "");
+        assert!(folder.keep(&[file("x", "2"), deleted]).is_empty());
+        assert!(folder.folder("line").unwrap().keep(&[file("x", "3")]).is_empty());
+        let read = |path: &str| fs::read_to_string(base.path().join("a/b").join(path)).unwrap();
+        assert_eq!(
+            (read("x"), read("c/d/y"), read("line/x")),
+            ("2".into(), "1".into(), "3".into())
+        );
+        assert!(!base.path().join("a/b/z").exists());
+    }
+
+    #[test]
+    fn links_in_the_folder_are_not_followed_and_the_others_are_kept() {
+        let base = tempfile::tempdir().unwrap();
+        let outside = base.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("secret"), "kept").unwrap();
+        let path = base.path().join("out");
+        fs::create_dir(&path).unwrap();
+        symlink(&outside, path.join("folder")).unwrap();
+        symlink(outside.join("secret"), path.join("file")).unwrap();
+        symlink(outside.join("new"), path.join("dangling")).unwrap();
+        let folder = OutputFolder::open(&path).unwrap();
+        let names =
+            ["folder/secret", "folder/new", "file", "dangling", "../outside/secret", "fine"];
+        let problems = folder.keep(&names.map(|name| file(name, "changed")));
+        assert_eq!(problems.len(), 5, "{problems:?}");
+        assert!(problems[0].contains("symbolic link"), "{problems:?}");
+        assert!(problems[3].contains("symbolic link"), "{problems:?}");
+        assert!(folder.folder("folder").is_err());
+        assert_eq!(fs::read_to_string(outside.join("secret")).unwrap(), "kept");
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+        assert_eq!(fs::read_to_string(path.join("fine")).unwrap(), "changed");
+    }
+
+    #[test]
+    fn the_folders_own_path_may_have_links() {
+        let base = tempfile::tempdir().unwrap();
+        fs::create_dir(base.path().join("real")).unwrap();
+        symlink(base.path().join("real"), base.path().join("link")).unwrap();
+        let folder = OutputFolder::open(&base.path().join("link")).unwrap();
+        assert!(folder.keep(&[file("x", "1")]).is_empty());
+        assert!(base.path().join("real/x").exists());
+        assert!(OutputFolder::open(Path::new("/dev/null/x")).is_err());
+    }
+
+    #[test]
+    fn what_is_not_a_regular_file_is_left_alone() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = OutputFolder::open(base.path()).unwrap();
+        fs::create_dir(base.path().join("x")).unwrap();
+        let status = std::process::Command::new("mkfifo").arg(base.path().join("pipe")).status();
+        assert!(status.unwrap().success());
+        let problems = folder.keep(&[file("x", "1"), file("pipe", "1"), file("pipe/y", "1")]);
+        assert_eq!(problems.len(), 3, "{problems:?}");
+    }
+}
