@@ -48,6 +48,11 @@ impl Monitor {
     /// Serves at `address` from now on, and installs the recorder for pools that start later. Fails
     /// with a `UsageError` if the address is invalid, not local, or in use.
     pub(crate) async fn start(address: &str) -> anyhow::Result<Self> {
+        Self::start_in(address, None).await
+    }
+
+    /// The same for a pool that is one of many of this name: all metrics are labelled with it.
+    pub(crate) async fn start_in(address: &str, pool: Option<&str>) -> anyhow::Result<Self> {
         let unusable = || {
             UsageError(format!(
                 "can't serve metrics at `{address}` (give an address of this machine with a free \
@@ -60,7 +65,7 @@ impl Monitor {
         config.watching_only = true;
         config.connections = MOST_CONNECTIONS;
         config.idle_time = IDLE_TIME;
-        config.metrics = metrics_page()?;
+        config.metrics = metrics_page(pool)?;
         let (started, starts) = oneshot::channel();
         let pool = async {
             match starts.await {
@@ -98,16 +103,23 @@ impl Drop for Monitor {
     }
 }
 
-/// Returns what renders the metrics of a pool that starts later; `None` in a build without them.
-pub(crate) fn metrics_page() -> anyhow::Result<Option<Arc<dyn Fn() -> String + Send + Sync>>> {
-    let prometheus = recorder()?;
+/// Returns what renders the metrics of a pool that starts later, labelled with its name if it has
+/// one; `None` in a build without them.
+pub(crate) fn metrics_page(
+    pool: Option<&str>,
+) -> anyhow::Result<Option<Arc<dyn Fn() -> String + Send + Sync>>> {
+    let prometheus = recorder(pool)?;
     hatchery::metrics::describe();
     tokio::spawn(keep_up(prometheus.clone()));
     Ok(Some(Arc::new(move || prometheus.render())))
 }
 
-fn recorder() -> anyhow::Result<PrometheusHandle> {
-    let builder = PrometheusBuilder::new()
+fn recorder(pool: Option<&str>) -> anyhow::Result<PrometheusHandle> {
+    let mut builder = PrometheusBuilder::new();
+    if let Some(pool) = pool {
+        builder = builder.add_global_label("pool", pool);
+    }
+    let builder = builder
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
         .set_buckets_for_metric(
             Matcher::Suffix("_bytes".to_owned()),

@@ -23,6 +23,12 @@ use crate::exit::{Exit, UsageError};
 use crate::pool::start_pool;
 use crate::{descriptors, monitor, progress, signals, terminal};
 
+#[cfg(feature = "nats")]
+use super::nats::page as cluster;
+
+#[cfg(not(feature = "nats"))]
+mod cluster;
+
 /// How long clients of HTTP may take to read the answers to what the pool has finished.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// Ctrl-C this often ends the process at once.
@@ -165,7 +171,10 @@ impl Web {
             ))
             .into());
         }
-        config.metrics = monitor::metrics_page()?;
+        config.metrics = monitor::metrics_page(None)?;
+        if let Some(url) = &arguments.nats {
+            config.cluster = Some(cluster::watched(url, &arguments.access).await?);
+        }
         config.ready = Some(is_ready);
         let (begin, begins) = oneshot::channel();
         let (stop, mut stopped) = watch::channel(false);

@@ -16,6 +16,11 @@ impl Monitor {
         Err(absent("`--metrics`").into())
     }
 
+    /// Fails like [`Self::start`].
+    pub(crate) async fn start_in(address: &str, _pool: Option<&str>) -> anyhow::Result<Self> {
+        Self::start(address).await
+    }
+
     pub(crate) fn address(&self) -> SocketAddr {
         match *self {}
     }
@@ -27,7 +32,9 @@ impl Monitor {
 
 /// Returns no metrics, of which this build has none.
 #[expect(clippy::unnecessary_wraps, reason = "a build with metrics can fail to have them")]
-pub(crate) fn metrics_page() -> anyhow::Result<Option<Arc<dyn Fn() -> String + Send + Sync>>> {
+pub(crate) fn metrics_page(
+    _pool: Option<&str>,
+) -> anyhow::Result<Option<Arc<dyn Fn() -> String + Send + Sync>>> {
     Ok(None)
 }
 

@@ -1,7 +1,8 @@
 //! The commands under test, as processes.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -54,6 +55,19 @@ impl Running {
         let arguments = ["worker", "--nats", &server.url(), "--name", name, "--workers", "2"];
         let claim = ["--claim-time", "4s"];
         Self::spawn(hatchery().args(arguments).args(claim).args(more))
+    }
+
+    /// A worker like others, in this environment.
+    pub(crate) fn worker_in(server: &Server, environment: &[(&str, &Path)]) -> Self {
+        let mut command = hatchery();
+        command.args(["worker", "--nats", &server.url(), "--workers", "2", "--claim-time", "4s"]);
+        Self::spawn(command.envs(environment.iter().copied()))
+    }
+
+    /// A server with a page, which also shows the cluster.
+    pub(crate) fn page(server: &Server) -> Self {
+        let mut command = hatchery();
+        Self::spawn(command.args(["serve", "--http", "127.0.0.1:0", "--nats", &server.url()]))
     }
 
     /// A worker that takes jobs already.
@@ -171,6 +185,18 @@ impl Files {
         results.sort_by_key(|result| result["id"].to_string());
         results
     }
+}
+
+/// Returns what the server at this address, such as `http://127.0.0.1:80`, answers.
+pub(crate) fn get(address: &str, path: &str) -> String {
+    let address = address.strip_prefix("http://").unwrap();
+    let mut connection = TcpStream::connect(address).unwrap();
+    write!(connection, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains(" 200 "), "{answer}");
+    body.to_owned()
 }
 
 /// Takes out of results what differs from run to run.

@@ -4,6 +4,7 @@
 //! once. A machine without an index can leave these tests out with `HATCHERY_SKIP_NATS=1`.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -151,6 +152,30 @@ impl Server {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
+    /// Publishes a message as any client may that speaks the protocol. Returns when the server has
+    /// it.
+    pub(crate) fn publish(&self, subject: &str, headers: &[(&str, &str)], payload: &str) {
+        let mut connection = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let headers: String =
+            headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let headers = format!("NATS/1.0\r\n{headers}\r\n");
+        let (of_headers, all) = (headers.len(), headers.len() + payload.len());
+        write!(
+            connection,
+            "CONNECT {{\"verbose\":false,\"headers\":true}}\r\n\
+             HPUB {subject} {of_headers} {all}\r\n{headers}{payload}\r\nPING\r\n"
+        )
+        .unwrap();
+        for line in BufReader::new(connection).lines() {
+            let line = line.unwrap();
+            assert!(!line.starts_with("-ERR"), "{line}");
+            if line == "PONG" {
+                return;
+            }
+        }
+        panic!("the server has closed the connection");
+    }
+
     /// Kills the server at once.
     pub(crate) fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
@@ -198,8 +223,8 @@ impl Server {
         is_up
     }
 
-    /// Starts it again with another part of the disk than before.
-    pub(crate) fn restart_with_disk(&mut self, before: &str, now: &str) {
+    /// Starts it again with another text in its configuration than before.
+    pub(crate) fn restart_with(&mut self, before: &str, now: &str) {
         let path = self.folder.path().join("server.conf");
         let text = fs::read_to_string(&path).unwrap();
         fs::write(path, text.replace(before, now)).unwrap();
