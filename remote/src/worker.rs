@@ -18,8 +18,10 @@ use crate::connect::Connection;
 use crate::control::Control;
 use crate::error::Error;
 use crate::names::{BatchName, Lane, PoolName};
+use crate::policy::MOST_AHEAD;
 use crate::streams::Streams;
 
+use self::gate::Gate;
 use self::lanes::Lanes;
 use self::permits::Permits;
 use self::room::Room;
@@ -31,6 +33,7 @@ pub use shared::{Tally, WorkerConfig};
 
 mod check;
 mod events;
+mod gate;
 mod job;
 mod lanes;
 mod permits;
@@ -40,9 +43,9 @@ mod server_clock;
 mod shared;
 mod starts;
 
-/// Jobs per slot whose results aren't stored yet, the running one included. While the server is
+/// Jobs per slot whose results aren't stored yet, those that run or wait included. While the server is
 /// gone, no more is claimed than this.
-const UNSTORED: usize = 16;
+const UNSTORED: usize = 2 * MOST_AHEAD;
 /// Characters of a worker's name.
 const MOST_NAME: usize = 128;
 /// How long jobs that weren't started may take to be given back when the worker ends.
@@ -88,6 +91,7 @@ impl Worker {
                 is_draining: watch::Sender::new(false),
                 is_over: watch::Sender::new(false),
                 server_clock: ServerClock::default(),
+                gate: Gate::default(),
                 config,
             }),
         };
@@ -104,16 +108,22 @@ impl Worker {
         let shared = self.shared;
         let lanes = Arc::new(Lanes::new(&shared.streams, &shared.config, self.permits));
         let mut tasks = JoinSet::new();
-        lanes.supplies().for_each(|supply| drop(tasks.spawn(supply)));
+        lanes.supply(&mut tasks);
         tasks.spawn(presence::show(Arc::clone(&shared)));
         tasks.spawn(listen(Arc::clone(&shared), Arc::clone(&lanes)));
         tasks.spawn(Arc::clone(&lanes).refresh());
-        let mut jobs = JoinSet::new();
-        let stopping = async {
-            stop.await;
-            shared.is_draining.send_replace(true);
+        // A task of its own, beside those of the jobs: a caller that isn't a task has another thread,
+        // and each claim would wake one from the other.
+        let mut claiming = JoinSet::new();
+        let claims = Arc::clone(&shared);
+        claiming.spawn(async move { claims.claim(&lanes).await });
+        stop.await;
+        shared.is_draining.send_replace(true);
+        let mut jobs = match claiming.join_next().await {
+            Some(Ok(jobs)) => jobs,
+            Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
+            None => JoinSet::new(),
         };
-        tokio::join!(stopping, shared.claim(&lanes, &mut jobs));
         let ended = async { while jobs.join_next().await.is_some() {} };
         tokio::pin!(ended);
         tokio::select! {
@@ -130,8 +140,10 @@ impl Worker {
 }
 
 impl Shared {
-    /// Claims jobs for which there is room, until this worker drains.
-    async fn claim(self: &Arc<Self>, lanes: &Arc<Lanes>, jobs: &mut JoinSet<()>) {
+    /// Claims jobs for which there is room, until this worker drains. Returns those that haven't
+    /// ended.
+    async fn claim(self: &Arc<Self>, lanes: &Lanes) -> JoinSet<()> {
+        let mut jobs = JoinSet::new();
         let mut draining = self.is_draining.subscribe();
         loop {
             while jobs.try_join_next().is_some() {}
@@ -142,11 +154,11 @@ impl Shared {
             let (first, room) = tokio::select! {
                 biased;
                 // The sender is in `self`.
-                _ = draining.wait_for(|draining| *draining) => return,
+                _ = draining.wait_for(|draining| *draining) => return jobs,
                 ready = ready => ready,
             };
             // It is never closed.
-            let Ok(first) = first else { return };
+            let Ok(first) = first else { return jobs };
             let mut free = vec![first];
             while free.len() < room
                 && let Ok(another) = Arc::clone(&self.unstored).try_acquire_owned()

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::server::Server;
+use crate::server::{self, ROUND, Server};
 
 /// How long a command may take to say or do something.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
@@ -85,6 +85,35 @@ impl Running {
         let mut command = hatchery();
         command.args(["submit", "--nats", url, "--claim-time", "4s"]).arg(jobs);
         Self::spawn(command.arg("--out").arg(out).args(more))
+    }
+
+    /// Runs the lines here.
+    pub(crate) fn batch(files: &Files) -> Self {
+        let mut command = hatchery();
+        command.args(["batch", "--workers", "2", "--progress", "none"]).arg(files.jobs());
+        Self::spawn(command.arg("--out").arg(files.out("local")))
+    }
+
+    /// Returns the CPU time that it has used so far.
+    pub(crate) fn cpu(&self) -> Duration {
+        server::cpu(&self.process).1
+    }
+
+    /// Waits for its end, and returns the CPU time that it has used.
+    pub(crate) fn end_with_cpu(mut self) -> Duration {
+        while let Ok(line) = self.said.recv_timeout(PATIENCE) {
+            self.heard.push(line);
+        }
+        // It is gone, but for what whoever waits for it is told.
+        let cpu = loop {
+            let (is_gone, cpu) = server::cpu(&self.process);
+            if is_gone {
+                break cpu;
+            }
+            std::thread::sleep(ROUND);
+        };
+        assert!(self.process.wait().unwrap().success(), "{:?}", self.heard);
+        cpu
     }
 
     /// Waits until it says something with this text, and returns the line.

@@ -31,5 +31,8 @@ mod forgeries;
 /// Limits and priorities of tenants.
 mod tenants;
 
+/// What the queue costs.
+mod costs;
+
 /// The library: events, cancelling, tenants.
 mod library;

@@ -81,6 +81,16 @@ impl Version {
     }
 }
 
+/// Returns whether a process has ended, and the CPU time that it has used.
+pub(crate) fn cpu(process: &Child) -> (bool, Duration) {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
+    // The name before may have blanks.
+    let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 1..].split_whitespace().collect();
+    let ticks: u64 = fields[11..=12].iter().map(|field| field.parse::<u64>().unwrap()).sum();
+    let each = 1000 / rustix::param::clock_ticks_per_second();
+    (fields[0] == "Z", Duration::from_millis(ticks * each))
+}
+
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -174,6 +184,11 @@ impl Server {
             }
         }
         panic!("the server has closed the connection");
+    }
+
+    /// Returns the CPU time that it has used since it was started.
+    pub(crate) fn cpu(&self) -> Duration {
+        cpu(self.process.as_ref().unwrap()).1
     }
 
     /// Kills the server at once.

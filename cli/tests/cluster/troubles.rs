@@ -79,11 +79,10 @@ fn a_server_that_is_away_for_long_costs_time_alone() {
     server.restart();
     let (status, said) = submit.end();
     assert!(status.success() && said.contains("the NATS server is back"), "{said}");
-    let values: Vec<u64> =
-        files.results("out").iter().map(|result| result["value"].as_u64().unwrap()).collect();
-    let mut sorted = values.clone();
-    sorted.sort_unstable();
-    assert_eq!(sorted, (0..100).collect::<Vec<_>>());
+    let results = files.results("out");
+    let mut values: Vec<_> = results.iter().map(|result| result["value"].as_u64()).collect();
+    values.sort_unstable();
+    assert_eq!(values, (0..100).map(Some).collect::<Vec<_>>());
     for mut worker in workers {
         assert!(worker.runs());
     }
@@ -127,12 +126,13 @@ fn a_workers_clock_that_jumps_changes_nothing() {
     let line = |id| json!({ "id": id, "code": "import time; time.sleep(0.1)", "deadline": 100 });
     let lines: Vec<String> = (0..20).map(|id| line(id).to_string()).collect();
     let files = Files::new(&lines);
-    let (source, shim, jump) = (files.out("jump.c"), files.out("jump.so"), files.out("jump"));
+    let [source, shim, jump] = ["jump.c", "jump.so", "jump"].map(|name| files.out(name));
     std::fs::write(&source, JUMP).unwrap();
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-o"]).arg(&shim).arg(&source).arg("-ldl");
     assert!(compiler.status().unwrap().success(), "there is no C compiler");
-    let mut worker = Running::worker_in(&server, &[("LD_PRELOAD", &shim), ("JUMP", &jump)]);
+    let environment = [("LD_PRELOAD", shim.as_path()), ("JUMP", jump.as_path())];
+    let mut worker = Running::worker_in(&server, &environment);
     worker.says("taking jobs");
     let submit = Running::submit(&server, &files.jobs(), &files.out("out"), &[]);
     crate::library::claimed(&server, 1);

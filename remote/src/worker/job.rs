@@ -154,10 +154,14 @@ impl Claim<'_> {
         let end = self.end(taken).await;
         let count = |count: fn(&mut Tally)| count(&mut self.shared.tally.lock());
         match end {
-            End::Result(result) => match self.store(result).await {
-                Stored::New => count(|tally| tally.done += 1),
-                Stored::Already => count(|tally| tally.repeats += 1),
-            },
+            End::Result(result) => {
+                let (longest, is_last) = self.shared.room.held();
+                self.shared.gate.pass(longest, is_last).await;
+                match self.store(result).await {
+                    Stored::New => count(|tally| tally.done += 1),
+                    Stored::Already => count(|tally| tally.repeats += 1),
+                }
+            }
             End::Repeat => count(|tally| tally.repeats += 1),
             End::Dead(history) => {
                 self.bury(&history).await;

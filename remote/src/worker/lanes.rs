@@ -8,6 +8,7 @@ use async_nats::jetstream::consumer::PullConsumer;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use wire::Priority;
 
@@ -98,12 +99,12 @@ impl Lanes {
         self.woken.notify_one();
     }
 
-    /// Returns what a task has to do for each limited tenant.
-    pub(super) fn supplies(self: &Arc<Self>) -> impl Iterator<Item = impl Future<Output = ()>> {
-        self.permits.tenants().map(|tenant| {
+    /// Gets permits for limited tenants, in tasks.
+    pub(super) fn supply(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
+        for tenant in self.permits.tenants() {
             let lanes = Arc::clone(self);
-            Arc::clone(tenant).supply(move |name| lanes.wake_tenant(name))
-        })
+            tasks.spawn(Arc::clone(tenant).supply(move |name| lanes.wake_tenant(name)));
+        }
     }
 
     /// Returns at least one job and at most `count`; none if the worker drains. Not cancel-safe: what

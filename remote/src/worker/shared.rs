@@ -11,6 +11,7 @@ use tokio::sync::{RwLock, Semaphore, mpsc, watch};
 use crate::names::{JobKey, Lane};
 use crate::streams::{Settings, Streams};
 
+use super::gate::Gate;
 use super::room::Room;
 use super::server_clock::ServerClock;
 
@@ -95,6 +96,8 @@ pub(super) struct Shared {
     pub(super) running: Mutex<HashMap<JobKey, (Lane, mpsc::Sender<Command>)>>,
     pub(super) tally: Mutex<Tally>,
     pub(super) server_clock: ServerClock,
+    /// Where results wait for each other.
+    pub(super) gate: Gate,
     /// Set when nothing more is started.
     pub(super) is_draining: watch::Sender<bool>,
     /// Set when running jobs are given back.

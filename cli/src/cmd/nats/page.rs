@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use remote::Watcher;
-use serve::http::Cluster;
+use serve::http::{Cluster, ClusterState};
 
 use crate::args::AccessArguments;
 
@@ -11,7 +11,7 @@ use crate::args::AccessArguments;
 pub(crate) async fn watched(url: &str, access: &AccessArguments) -> anyhow::Result<Cluster> {
     let (connection, pool) = super::connection(url, access, "serve")?;
     let watcher = Watcher::connect(&connection, pool.clone()).await.map_err(super::explained)?;
-    Ok(Arc::new(move || {
+    Ok(Arc::new(move || -> ClusterState {
         let (watcher, pool) = (watcher.clone(), pool.clone());
         Box::pin(async move {
             let state = watcher.cluster().await.map_err(|error| error.to_string())?;
