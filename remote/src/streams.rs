@@ -201,10 +201,8 @@ impl Streams {
     /// Returns the consumer of a lane, and creates it if it is missing.
     pub(crate) async fn consumer(&self, lane: &Lane) -> Result<PullConsumer, Cause> {
         let name = lane.consumer();
-        let config = pull::Config {
-            filter_subject: self.subjects.lane(lane),
-            ..self.claims(name.clone())
-        };
+        let config =
+            pull::Config { filter_subject: self.subjects.lane(lane), ..self.claims(name.clone()) };
         Ok(self.jobs.get_or_create_consumer(&name, config).await?)
     }
 

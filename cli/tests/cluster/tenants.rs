@@ -16,9 +16,8 @@ const LIMIT: usize = 2;
 const EACH: usize = 4;
 
 fn job(priority: Priority, seconds: f64) -> wire::Job {
-    let code = format!(
-        "import time\nbegin = time.time()\ntime.sleep({seconds})\n[begin, time.time()]"
-    );
+    let code =
+        format!("import time\nbegin = time.time()\ntime.sleep({seconds})\n[begin, time.time()]");
     let tenant = Some("limited".to_owned());
     wire::Job { tenant, priority: Some(priority), ..wire::Job::code(code) }
 }

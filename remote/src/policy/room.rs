@@ -29,7 +29,11 @@ pub fn room(slots: usize, claimed: usize, mean_us: u64) -> usize {
 /// of programs that take longer than that together gain nothing.
 pub fn held(mean_us: u64) -> Duration {
     let held = Duration::from_micros(mean_us.saturating_mul(RUNS_HELD));
-    if Duration::from_micros(mean_us) > LONGEST_HELD { Duration::ZERO } else { held.min(LONGEST_HELD) }
+    if Duration::from_micros(mean_us) > LONGEST_HELD {
+        Duration::ZERO
+    } else {
+        held.min(LONGEST_HELD)
+    }
 }
 
 /// Returns how many jobs to claim beyond the slots.

@@ -191,7 +191,9 @@ impl Claim<'_> {
     async fn end(&self, taken: Taken<'_>) -> End {
         let shared = self.shared;
         // A command that comes before the program runs waits for it.
-        let Some(mut listening) = Listening::begin(shared, &self.lane, &self.key) else { return End::PutOff };
+        let Some(mut listening) = Listening::begin(shared, &self.lane, &self.key) else {
+            return End::PutOff;
+        };
         let decision = match self.claims {
             1 => Decision::Run,
             _ if self.has_result().await => return End::Repeat,

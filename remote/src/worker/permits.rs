@@ -18,7 +18,7 @@ use async_nats::jetstream::consumer::pull;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{Config, DiscardPolicy};
 use async_nats::jetstream::{AckKind, Message};
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::TryStreamExt;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;

@@ -72,9 +72,9 @@ pub(super) async fn cluster(State(door): Doorway, Extension(visitor): Who) -> An
     for_all(&visitor)?;
     let state = match &door.config.cluster {
         None => Value::Null,
-        Some(ask) => ask().await.map_err(|message| {
-            Failure::new(StatusCode::SERVICE_UNAVAILABLE, "cluster", message)
-        })?,
+        Some(ask) => ask()
+            .await
+            .map_err(|message| Failure::new(StatusCode::SERVICE_UNAVAILABLE, "cluster", message))?,
     };
     Ok(answer::json(StatusCode::OK, &json!({ "cluster": state })))
 }

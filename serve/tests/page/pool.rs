@@ -103,9 +103,7 @@ fn a_program_shows_its_output_as_it_comes_and_its_figures_and_tables() {
 
 #[test]
 fn a_cluster_has_its_queue_and_its_workers_and_is_hidden_where_there_is_none() {
-    let lane = |tenant, waiting| {
-        json!({ "tenant": tenant, "priority": "high", "waiting": waiting, "claimed": 1 })
-    };
+    let lane = |tenant, waiting| json!({ "tenant": tenant, "priority": "high", "waiting": waiting, "claimed": 1 });
     let worker = json!({
         "name": "<b>one</b>", "version": "1.2.3", "slots": 4, "running": 3, "done": 1000,
         "given_back": 2, "is_draining": true, "keys": [], "at_ms": 0,
