@@ -67,6 +67,18 @@ fn block_on(command: Command, settings: Option<Settings>) -> anyhow::Result<Exit
     result
 }
 
+/// Runs a command that has a task for each line on the thread of its tasks: each would otherwise wake
+/// one thread from the other.
+#[cfg(feature = "nats")]
+async fn beside_its_tasks(
+    command: impl Future<Output = anyhow::Result<Exit>> + Send + 'static,
+) -> anyhow::Result<Exit> {
+    match tokio::spawn(command).await {
+        Ok(ended) => ended,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
 async fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Run(arguments) => cmd::run::run(*arguments).await,
@@ -76,7 +88,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         #[cfg(feature = "nats")]
         Command::Worker(arguments) => cmd::worker::run(*arguments).await,
         #[cfg(feature = "nats")]
-        Command::Submit(arguments) => cmd::batch::submit(*arguments).await,
+        Command::Submit(arguments) => beside_its_tasks(cmd::batch::submit(*arguments)).await,
         #[cfg(not(feature = "nats"))]
         Command::Worker(_) | Command::Submit(_) => Err(exit::UsageError(
             "this binary was built without NATS; build it with the feature `nats`, which is on by \

@@ -6,9 +6,10 @@ use monitor::{Monitor, MonitorError, metrics_page};
 
 use crate::exit::UsageError;
 
-/// Serves at `address` from now on, and records the metrics of pools that start later.
-pub(crate) async fn start(address: &str) -> anyhow::Result<Monitor> {
-    Monitor::start(address).await.map_err(|error| match &error {
+/// Serves at `address` from now on, and records the metrics of pools that start later: of one pool, or
+/// with the name of many.
+pub(crate) async fn start(address: &str, pool: Option<&str>) -> anyhow::Result<Monitor> {
+    Monitor::start_in(address, pool).await.map_err(|error| match &error {
         MonitorError::Address { source, .. } => {
             anyhow::Error::msg(source.to_string()).context(UsageError(error.to_string()))
         }

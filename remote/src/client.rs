@@ -17,7 +17,7 @@ use crate::clock::sleep;
 use crate::connect::Connection;
 use crate::error::Error;
 use crate::event::EventStream;
-use crate::headers::{WANTS, WANTS_EVENTS, WANTS_FILES};
+use crate::headers::{NTH, WANTS, WANTS_EVENTS, WANTS_FILES};
 use crate::names::{BatchName, JobKey, Lane, PoolName};
 use crate::publish::Stored;
 use crate::streams::{Settings, Streams};
@@ -164,7 +164,7 @@ impl Client {
         }
         let lane = Lane::of(job)?;
         let text = text_of(job);
-        let key = self.key(&text);
+        let (key, nth) = self.key(&lane, &text);
         // Subscribed before the job can start.
         let events = match wants.events {
             true => Some(EventStream::open(&self.inner.streams, &key).await?),
@@ -177,6 +177,7 @@ impl Client {
         let subject = inner.streams.subjects.job(&lane, &key);
         let mut headers = HeaderMap::new();
         payload.add_to(&mut headers);
+        headers.insert(NTH, nth.to_string());
         if let Some(wants) = wants.header() {
             headers.insert(WANTS, wants.as_str());
         }
@@ -235,17 +236,18 @@ impl Client {
         })
     }
 
-    /// Returns the key of the next job of this text.
-    fn key(&self, text: &[u8]) -> JobKey {
+    /// Returns the key of the next job of this text, and how many of the text came before.
+    fn key(&self, lane: &Lane, text: &[u8]) -> (JobKey, u64) {
+        let text = blake3::hash(text);
         let mut digest = [0; 16];
-        digest.copy_from_slice(&blake3::hash(text).as_bytes()[..16]);
+        digest.copy_from_slice(&text.as_bytes()[..16]);
         let mut state = self.inner.state.lock();
         // A batch that nobody resumes counts all its jobs, and so has nothing to remember of each.
         let digest = if self.inner.batch.is_repeatable { digest } else { [0; 16] };
         let count = state.repeats.entry(digest).or_default();
-        let key = JobKey::of(&self.inner.batch.name, text, *count);
+        let nth = *count;
         *count += 1;
-        key
+        (JobKey::of(&self.inner.batch.name, lane, &text, nth), nth)
     }
 }
 

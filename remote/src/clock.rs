@@ -1,6 +1,7 @@
-//! The clock of this crate. No other file of it reads one.
+//! The clock of this crate, which is monotonic. No other file of it reads one, and none the time of
+//! day: that can be set or wrong, and is the server's alone.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -10,11 +11,6 @@ use tokio::time::Instant;
 )]
 pub(crate) fn now() -> Instant {
     Instant::now()
-}
-
-/// Returns the time since 1970, as this machine's clock has it.
-pub(crate) fn since_epoch() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 #[expect(clippy::disallowed_methods, reason = "until the next attempt, sign of life or check")]

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr, ServerError};
+use async_nats::{
+    Client, ClientError, ConnectErrorKind, ConnectOptions, Event, ServerAddr, ServerError,
+};
 use tokio::sync::watch;
 
 use crate::clock::{now, sleep};
@@ -250,6 +252,7 @@ pub(crate) struct Link {
     client: Option<Client>,
     listener: Listener,
     is_away: Arc<AtomicBool>,
+    is_refused: Arc<AtomicBool>,
     /// Goes up when the connection is there again. What was asked before gets no answer.
     epoch: Arc<watch::Sender<u64>>,
 }
@@ -262,7 +265,8 @@ impl fmt::Debug for Link {
 
 impl Link {
     fn new(listener: Listener) -> Self {
-        Self { client: None, listener, is_away: Arc::default(), epoch: Arc::default() }
+        let (is_away, is_refused, epoch) = Default::default();
+        Self { client: None, listener, is_away, is_refused, epoch }
     }
 
     fn with(self, client: Client) -> Self {
@@ -300,8 +304,18 @@ impl Link {
         match event {
             Event::Disconnected => self.set_away(),
             Event::Connected => self.set_back(),
-            Event::ServerError(ServerError::AuthorizationViolation) => self.tell(Notice::Refused),
+            Event::ServerError(ServerError::AuthorizationViolation) => self.set_refused(),
+            // An attempt to connect again, of which the client has only the words.
+            Event::ClientError(ClientError::Other(words)) if is_refusal(words) => {
+                self.set_refused()
+            }
             other => tracing::info!("NATS: {other}"),
+        }
+    }
+
+    fn set_refused(&self) {
+        if !self.is_refused.swap(true, Ordering::Relaxed) {
+            self.tell(Notice::Refused);
         }
     }
 
@@ -312,11 +326,17 @@ impl Link {
     }
 
     fn set_back(&self) {
+        self.is_refused.store(false, Ordering::Relaxed);
         if self.is_away.swap(false, Ordering::Relaxed) {
             self.tell(Notice::Back);
         }
         self.epoch.send_modify(|epoch| *epoch += 1);
     }
+}
+
+fn is_refusal(words: &str) -> bool {
+    let kinds = [ConnectErrorKind::AuthorizationViolation, ConnectErrorKind::Authentication];
+    kinds.iter().any(|kind| kind.to_string() == words)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::names::JobKey;
+use crate::names::{JobKey, Lane};
 use crate::streams::Streams;
 
 /// The largest message that is read.
@@ -19,9 +19,12 @@ pub(crate) enum Control {
 }
 
 impl Control {
-    pub(crate) async fn send(&self, streams: &Streams) {
+    /// Sends it to whoever runs the job of this lane. Rights on the server are for lanes: a message
+    /// about a job of another one is ignored.
+    pub(crate) async fn send(&self, streams: &Streams, lane: &Lane) {
         let Ok(text) = serde_json::to_vec(self) else { return };
-        let _ = streams.link.client().publish(streams.subjects.control(), text.into()).await;
+        let subject = streams.subjects.control(lane);
+        let _ = streams.link.client().publish(subject, text.into()).await;
     }
 
     /// Reads a message; `None` if it isn't one.

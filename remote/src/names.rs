@@ -98,7 +98,10 @@ fn is_digest(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// The key of a job: of its batch, what it says, and how often the batch has said the same.
+/// The key of a job: of its batch and lane, what it says, and how often the batch has said the same.
+///
+/// Everything that a key is made of is in the message, so that workers compute it anew: nobody can
+/// submit another job, or the same one in another lane, under the key of a job that he knows of.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct JobKey {
     pub(crate) batch: BatchName,
@@ -106,10 +109,12 @@ pub struct JobKey {
 }
 
 impl JobKey {
-    /// Returns the key of the `nth` job of this text in the batch, from 0.
-    pub(crate) fn of(batch: &BatchName, text: &[u8], nth: u64) -> Self {
+    /// Returns the key of the `nth` job of the batch, from 0, whose text has this digest.
+    pub(crate) fn of(batch: &BatchName, lane: &Lane, text: &blake3::Hash, nth: u64) -> Self {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(batch.0.as_bytes()).update(&nth.to_le_bytes()).update(text);
+        // All but the last are of one length each, so that no two jobs are read as one.
+        hasher.update(batch.0.as_bytes()).update(&nth.to_le_bytes()).update(text.as_bytes());
+        hasher.update(lane.to_string().as_bytes());
         let digest = hasher.finalize().to_hex()[..KEY_DIGITS].to_owned();
         Self { batch: batch.clone(), digest }
     }
@@ -185,6 +190,11 @@ impl fmt::Display for Lane {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}.{}", self.tenant, self.priority_token())
     }
+}
+
+/// Returns the name of the consumer of a tenant's permits.
+pub(crate) fn permits_consumer(tenant: &str) -> String {
+    encoded(tenant)
 }
 
 /// Encodes a name as one token, and different names differently: other bytes than letters, digits,
@@ -282,9 +292,31 @@ impl Subjects {
         format!("hatchery.wake.{}", self.0)
     }
 
-    /// Where clients say that a job is to end.
-    pub(crate) fn control(&self) -> String {
-        format!("hatchery.control.{}", self.0)
+    /// Where clients say that a job of this lane is to end.
+    pub(crate) fn control(&self, lane: &Lane) -> String {
+        format!("hatchery.control.{}.{lane}", self.0)
+    }
+
+    pub(crate) fn controls(&self) -> String {
+        format!("hatchery.control.{}.>", self.0)
+    }
+
+    /// Reads the subject of a message to whoever runs a job.
+    pub(crate) fn parse_control(&self, subject: &str) -> Option<Lane> {
+        Lane::parse(self.rest(subject, "control")?)
+    }
+
+    /// Returns the subject of one of the jobs that a tenant may have at once.
+    pub(crate) fn permit(&self, tenant: &str, number: u32) -> String {
+        format!("hatchery.permits.{}.{}.{number}", self.0, encoded(tenant))
+    }
+
+    pub(crate) fn permits(&self) -> String {
+        format!("hatchery.permits.{}.>", self.0)
+    }
+
+    pub(crate) fn permits_of(&self, tenant: &str) -> String {
+        format!("hatchery.permits.{}.{}.*", self.0, encoded(tenant))
     }
 
     /// Returns the name of a stream or a bucket of the pool.
@@ -307,6 +339,10 @@ mod tests {
         Lane::of(&wire::Job { tenant, ..wire::Job::code("") }).unwrap()
     }
 
+    fn key(lane: &Lane) -> JobKey {
+        JobKey::of(&BatchName::random(), lane, &blake3::hash(b"text"), 0)
+    }
+
     #[test]
     fn every_tenant_has_a_token_of_its_own() {
         let names = [None, Some(""), Some("="), Some("a"), Some("a.b"), Some("a=2eb"), Some("ä>*")];
@@ -327,20 +363,21 @@ mod tests {
     #[test]
     fn subjects_are_read_as_they_are_written() {
         let subjects = Subjects(PoolName::new("a").unwrap());
-        let key = JobKey::of(&BatchName::random(), b"text", 0);
         let lane = lane(Some("t.1"));
+        let key = key(&lane);
         assert_eq!(
             subjects.parse_job(&subjects.job(&lane, &key)),
             Some((lane.clone(), key.clone()))
         );
-        assert_eq!(subjects.parse_lane(&subjects.lane(&lane)), Some(lane));
+        assert_eq!(subjects.parse_lane(&subjects.lane(&lane)), Some(lane.clone()));
+        assert_eq!(subjects.parse_control(&subjects.control(&lane)), Some(lane));
         assert_eq!(subjects.parse_result(&subjects.result(&key)), Some(key));
     }
 
     #[test]
     fn subjects_of_others_are_refused() {
         let subjects = Subjects(PoolName::new("a").unwrap());
-        let key = JobKey::of(&BatchName::random(), b"text", 0).to_string();
+        let key = key(&lane(None)).to_string();
         for wrong in [
             format!("hatchery.jobs.ab.=.normal.{key}"),
             format!("hatchery.jobs.a.=.urgent.{key}"),
@@ -356,13 +393,16 @@ mod tests {
     }
 
     #[test]
-    fn keys_differ_by_batch_text_and_number() {
+    fn keys_differ_by_everything_that_they_are_made_of() {
         let (one, other) = (BatchName::random(), BatchName::random());
-        let key = JobKey::of(&one, b"text", 0);
-        assert_eq!(key, JobKey::of(&one, b"text", 0));
-        assert_ne!(key, JobKey::of(&one, b"text", 1));
-        assert_ne!(key, JobKey::of(&one, b"other", 0));
-        assert_ne!(key, JobKey::of(&other, b"text", 0));
+        let (mine, yours) = (lane(Some("a")), lane(Some("b")));
+        let text = blake3::hash(b"text");
+        let key = JobKey::of(&one, &mine, &text, 0);
+        assert_eq!(key, JobKey::of(&one, &mine, &text, 0));
+        assert_ne!(key, JobKey::of(&one, &mine, &text, 1));
+        assert_ne!(key, JobKey::of(&one, &mine, &blake3::hash(b"other"), 0));
+        assert_ne!(key, JobKey::of(&one, &yours, &text, 0));
+        assert_ne!(key, JobKey::of(&other, &mine, &text, 0));
         assert_eq!(BatchName::parse(one.as_str()), Some(one));
         assert_eq!(BatchName::parse("../../etc/passwd"), None);
     }

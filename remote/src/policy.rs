@@ -8,7 +8,7 @@
 pub use crate::history::Start;
 pub use history::{Decision, Record};
 pub use lanes::{EMPTY, Shares};
-pub use room::{mean_after, room};
+pub use room::{MOST_AHEAD, held, mean_after, room};
 
 mod history;
 mod lanes;

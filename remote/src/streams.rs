@@ -7,6 +7,7 @@
 //! | `hatchery-POOL-results` | the result of each key, at most one |
 //! | `hatchery-POOL-dead` | jobs that were given up, with their history |
 //! | `hatchery-POOL-starts` | of jobs that were claimed more than once, who started them |
+//! | `hatchery-POOL-permits` | as many permits of each limited tenant as it may have jobs at once |
 //! | `hatchery-POOL-workers` | what each worker says of itself, until it no longer does |
 //! | `hatchery-POOL-payloads` | jobs and results too large for a message, by digest |
 //!
@@ -17,7 +18,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::pull;
-use async_nats::jetstream::consumer::{AckPolicy, Consumer, PullConsumer};
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
 use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::object_store::{self, ObjectStore};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Stream};
@@ -40,7 +41,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 const ANSWER: Duration = Duration::from_secs(5);
 /// How long the server remembers the ids of messages. Later repeats are told by their subjects.
 const REPEATS: Duration = Duration::from_secs(600);
-/// Claims of one lane that aren't acknowledged, unless the lane's tenant has a limit.
+/// Claims of one lane that aren't acknowledged. What a tenant may have at once is counted otherwise,
+/// since it is for all its lanes.
 const MOST_CLAIMED: i64 = 100_000;
 /// The largest entry about starts or a worker. Ours are far smaller.
 const MOST_ENTRY_BYTES: i32 = 64 << 10;
@@ -196,31 +198,24 @@ impl Streams {
         life(self.claim_time)
     }
 
-    /// Returns the consumer of a lane, and creates it if it is missing. `limit` is the most jobs of
-    /// the lane that are claimed at once, in the whole cluster.
-    pub(crate) async fn consumer(
-        &self,
-        lane: &Lane,
-        limit: Option<u32>,
-    ) -> Result<PullConsumer, Cause> {
+    /// Returns the consumer of a lane, and creates it if it is missing.
+    pub(crate) async fn consumer(&self, lane: &Lane) -> Result<PullConsumer, Cause> {
         let name = lane.consumer();
-        let config = pull::Config {
-            durable_name: Some(name.clone()),
-            filter_subject: self.subjects.lane(lane),
+        let config =
+            pull::Config { filter_subject: self.subjects.lane(lane), ..self.claims(name.clone()) };
+        Ok(self.jobs.get_or_create_consumer(&name, config).await?)
+    }
+
+    /// Returns what consumers have in common whose messages are claimed for a time.
+    pub(crate) fn claims(&self, name: String) -> pull::Config {
+        pull::Config {
+            durable_name: Some(name),
             ack_policy: AckPolicy::Explicit,
             ack_wait: self.claim_time,
             // Given up by the count of starts instead, which tells who is at fault.
             max_deliver: -1,
-            max_ack_pending: limit.map_or(MOST_CLAIMED, i64::from),
+            max_ack_pending: MOST_CLAIMED,
             ..pull::Config::default()
-        };
-        let there: Consumer<pull::Config> =
-            self.jobs.get_or_create_consumer(&name, config.clone()).await?;
-        match limit {
-            Some(limit) if there.cached_info().config.max_ack_pending != i64::from(limit) => {
-                Ok(self.jobs.create_consumer(config).await?)
-            }
-            _ => Ok(there),
         }
     }
 }
@@ -230,7 +225,7 @@ fn life(claim_time: Duration) -> Duration {
 }
 
 /// Something that is opened or created on the server.
-trait Opens {
+pub(crate) trait Opens {
     type Opened;
 
     /// Tries it once.
@@ -238,7 +233,7 @@ trait Opens {
 }
 
 /// Tries until it succeeds or the time is over.
-async fn patiently<O: Opens>(
+pub(crate) async fn patiently<O: Opens>(
     name: String,
     context: &Context,
     opens: O,
@@ -269,9 +264,9 @@ fn is_final(error: &(dyn std::error::Error + 'static)) -> bool {
     error.to_string().contains("code 400")
 }
 
-struct OpensStream(Config);
+pub(crate) struct OpensStream(Config);
 
-fn opened(config: Config) -> OpensStream {
+pub(crate) fn opened(config: Config) -> OpensStream {
     OpensStream(config)
 }
 

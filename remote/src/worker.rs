@@ -1,7 +1,8 @@
 //! The side that runs jobs: a pool of this machine that takes them from the queue.
 //!
-//! `room.rs` says how many jobs to claim, `lanes.rs` where the next one comes from, `job.rs` is the
-//! way of one job, `starts.rs` counts who died of it, and `presence.rs` says that this worker lives.
+//! `room.rs` says how many jobs to claim, `lanes.rs` where the next one comes from, `permits.rs` how
+//! many a tenant may have, `check.rs` whether a message is a job at all; `job.rs` is the way of one
+//! job, `starts.rs` counts who died of it, and `presence.rs` says that this worker lives.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use hatchery::Hatchery;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, RwLock, Semaphore, watch};
+use tokio::sync::{RwLock, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::clock::sleep;
@@ -17,26 +18,34 @@ use crate::connect::Connection;
 use crate::control::Control;
 use crate::error::Error;
 use crate::names::{BatchName, Lane, PoolName};
+use crate::policy::MOST_AHEAD;
 use crate::streams::Streams;
 
+use self::gate::Gate;
 use self::lanes::Lanes;
+use self::permits::Permits;
 use self::room::Room;
+use self::server_clock::ServerClock;
 use self::shared::{Command, Shared};
 
 pub use presence::Presence;
 pub use shared::{Tally, WorkerConfig};
 
+mod check;
 mod events;
+mod gate;
 mod job;
 mod lanes;
+mod permits;
 mod presence;
 mod room;
+mod server_clock;
 mod shared;
 mod starts;
 
-/// Jobs per slot whose results aren't stored yet, the running one included. While the server is
+/// Jobs per slot whose results aren't stored yet, those that run or wait included. While the server is
 /// gone, no more is claimed than this.
-const UNSTORED: usize = 16;
+const UNSTORED: usize = 2 * MOST_AHEAD;
 /// Characters of a worker's name.
 const MOST_NAME: usize = 128;
 /// How long jobs that weren't started may take to be given back when the worker ends.
@@ -46,6 +55,7 @@ const GIVING_BACK: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Worker {
     shared: Arc<Shared>,
+    permits: Permits,
 }
 
 impl Worker {
@@ -65,7 +75,9 @@ impl Worker {
         // It goes into headers.
         let name = config.name.chars().filter(|character| !character.is_control());
         let config = WorkerConfig { name: name.take(MOST_NAME).collect(), ..config };
-        Ok(Self {
+        let permits = Permits::open(&streams, &config).await?;
+        let worker = Self {
+            permits,
             shared: Arc::new(Shared {
                 streams,
                 pool,
@@ -78,9 +90,15 @@ impl Worker {
                 tally: Mutex::default(),
                 is_draining: watch::Sender::new(false),
                 is_over: watch::Sender::new(false),
+                server_clock: ServerClock::default(),
+                gate: Gate::default(),
                 config,
             }),
-        })
+        };
+        // Before the first job: its deadline counts from when the server got it.
+        let shown = worker.shared.show().await;
+        shown.map_err(|source| Error::Server { what: "keep a sign of life", source })?;
+        Ok(worker)
     }
 
     /// Takes and runs jobs until `stop` is ready; then gives back what hasn't started, and waits for
@@ -88,18 +106,24 @@ impl Worker {
     /// has done.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Tally {
         let shared = self.shared;
-        let wake = Arc::new(Notify::new());
-        let lanes = Arc::new(Lanes::new(&shared.streams, &shared.config, Arc::clone(&wake)));
+        let lanes = Arc::new(Lanes::new(&shared.streams, &shared.config, self.permits));
         let mut tasks = JoinSet::new();
+        lanes.supply(&mut tasks);
         tasks.spawn(presence::show(Arc::clone(&shared)));
         tasks.spawn(listen(Arc::clone(&shared), Arc::clone(&lanes)));
         tasks.spawn(Arc::clone(&lanes).refresh());
-        let mut jobs = JoinSet::new();
-        let stopping = async {
-            stop.await;
-            shared.is_draining.send_replace(true);
+        // A task of its own, beside those of the jobs: a caller that isn't a task has another thread,
+        // and each claim would wake one from the other.
+        let mut claiming = JoinSet::new();
+        let claims = Arc::clone(&shared);
+        claiming.spawn(async move { claims.claim(&lanes).await });
+        stop.await;
+        shared.is_draining.send_replace(true);
+        let mut jobs = match claiming.join_next().await {
+            Some(Ok(jobs)) => jobs,
+            Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
+            None => JoinSet::new(),
         };
-        tokio::join!(stopping, shared.claim(&lanes, &mut jobs));
         let ended = async { while jobs.join_next().await.is_some() {} };
         tokio::pin!(ended);
         tokio::select! {
@@ -116,8 +140,10 @@ impl Worker {
 }
 
 impl Shared {
-    /// Claims jobs for which there is room, until this worker drains.
-    async fn claim(self: &Arc<Self>, lanes: &Arc<Lanes>, jobs: &mut JoinSet<()>) {
+    /// Claims jobs for which there is room, until this worker drains. Returns those that haven't
+    /// ended.
+    async fn claim(self: &Arc<Self>, lanes: &Lanes) -> JoinSet<()> {
+        let mut jobs = JoinSet::new();
         let mut draining = self.is_draining.subscribe();
         loop {
             while jobs.try_join_next().is_some() {}
@@ -128,11 +154,11 @@ impl Shared {
             let (first, room) = tokio::select! {
                 biased;
                 // The sender is in `self`.
-                _ = draining.wait_for(|draining| *draining) => return,
+                _ = draining.wait_for(|draining| *draining) => return jobs,
                 ready = ready => ready,
             };
             // It is never closed.
-            let Ok(first) = first else { return };
+            let Ok(first) = first else { return jobs };
             let mut free = vec![first];
             while free.len() < room
                 && let Ok(another) = Arc::clone(&self.unstored).try_acquire_owned()
@@ -140,13 +166,13 @@ impl Shared {
                 free.push(another);
             }
             // What is on its way when this worker drains is given back.
-            for message in lanes.claim(free.len(), &mut draining).await {
+            for claimed in lanes.claim(free.len(), &mut draining).await {
                 // No more come than were asked for.
                 let Some(unstored) = free.pop() else { break };
                 let shared = Arc::clone(self);
                 shared.room.take();
                 jobs.spawn(async move {
-                    job::handle(&shared, message).await;
+                    job::handle(&shared, claimed).await;
                     drop(unstored);
                 });
             }
@@ -166,7 +192,7 @@ async fn listen(shared: Arc<Shared>, lanes: Arc<Lanes>) {
     let client = shared.streams.link.client();
     let subjects = &shared.streams.subjects;
     let (Ok(mut wakes), Ok(mut controls)) =
-        (client.subscribe(subjects.wake()).await, client.subscribe(subjects.control()).await)
+        (client.subscribe(subjects.wake()).await, client.subscribe(subjects.controls()).await)
     else {
         return;
     };
@@ -178,13 +204,16 @@ async fn listen(shared: Arc<Shared>, lanes: Arc<Lanes>) {
                 }
             }
             Some(message) = controls.next() => {
+                let Some(lane) = subjects.parse_control(&message.subject) else { continue };
                 let Some(control) = Control::read(&message.payload) else { continue };
                 let Some(key) = control.key() else { continue };
                 let command = match control {
                     Control::Cancel { .. } => Command::Cancel,
                     Control::Interrupt { .. } => Command::Interrupt,
                 };
-                if let Some(job) = shared.running.lock().get(&key) {
+                if let Some((own, job)) = shared.running.lock().get(&key)
+                    && *own == lane
+                {
                     // Full if it was told often enough.
                     let _ = job.try_send(command);
                 }

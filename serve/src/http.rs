@@ -15,7 +15,7 @@ use axum::Router;
 use hatchery::python::PackageInfo;
 use tokio::net::TcpListener;
 
-pub use config::{HttpConfig, Metrics};
+pub use config::{Cluster, ClusterState, HttpConfig, Metrics};
 pub use error::HttpError;
 pub use token::Token;
 

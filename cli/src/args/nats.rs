@@ -1,4 +1,4 @@
-//! Arguments of `hatchery worker`, `submit` and `top --nats`: the server, the queue, and how to be let in.
+//! Arguments of `hatchery worker`, `submit`, `top --nats` and `serve --nats`: the server, the queue, and how to be let in.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -93,9 +93,9 @@ pub(crate) struct WorkerArguments {
     #[arg(long, value_name = "NAME=WEIGHT", value_parser = parse_tenant)]
     pub(crate) tenant: Vec<(String, u32)>,
 
-    /// Set the most jobs of a tenant that run at once in the whole cluster, of each priority. Give
-    /// the same to every worker. Can be repeated.
-    #[arg(long, value_name = "NAME=JOBS", value_parser = parse_tenant)]
+    /// Set the most jobs of a tenant that run at once in the whole cluster, over all priorities and
+    /// workers; at most 10000. Give the same to every worker. Can be repeated.
+    #[arg(long, value_name = "NAME=JOBS", value_parser = parse_tenant_limit)]
     pub(crate) tenant_limit: Vec<(String, u32)>,
 
     /// Let the limits of jobs replace those of this pool, as in a batch. By default they apply where
@@ -161,4 +161,12 @@ pub(crate) struct SubmitArguments {
     /// How to show progress on standard error.
     #[arg(long, value_name = "FORM", value_enum, default_value_t)]
     pub(crate) progress: ProgressForm,
+}
+
+/// The highest limit of a tenant.
+const MOST_JOBS: u32 = 10_000;
+
+fn parse_tenant_limit(text: &str) -> Result<(String, u32), String> {
+    let limit = parse_tenant(text).ok().filter(|(_, jobs)| *jobs <= MOST_JOBS);
+    limit.ok_or_else(|| format!("write NAME=JOBS, with a whole number from 1 to {MOST_JOBS}"))
 }

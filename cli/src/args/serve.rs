@@ -9,6 +9,7 @@ use clap::Args;
 use super::batch::{parse_queue, parse_workers};
 use super::image::ImageArguments;
 use super::limits::LimitArguments;
+use super::nats::AccessArguments;
 
 /// More descriptors than a process gets by default.
 const MOST_CONNECTIONS: usize = 1 << 20;
@@ -64,6 +65,14 @@ pub(crate) struct ServeArguments {
     /// second Ctrl-C cancels them at once.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "10s")]
     pub(crate) drain_time: Duration,
+
+    /// Also show a pool on many machines, behind a queue on this NATS server: on the page, and at
+    /// `/v1/cluster`.
+    #[arg(long, value_name = "URL", requires = "http")]
+    pub(crate) nats: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) access: AccessArguments,
 
     #[command(flatten)]
     pub(crate) image: ImageArguments,

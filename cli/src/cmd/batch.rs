@@ -32,7 +32,7 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
     let files = folder(arguments.output_dir.as_deref())?;
     let displays = folder(arguments.save_displays.as_deref())?;
     let mut monitor = match &arguments.metrics {
-        Some(address) => Some(metrics::start(address).await?),
+        Some(address) => Some(metrics::start(address, None).await?),
         None => None,
     };
     let output =

@@ -1,5 +1,5 @@
 //! What commands for many machines share: the connection, and what is said of it. `top.rs` shows a
-//! whole cluster.
+//! whole cluster in the terminal, `page.rs` on the page of a server.
 
 use std::path::Path;
 
@@ -10,6 +10,7 @@ use crate::args::{AccessArguments, NatsArguments};
 use crate::exit::UsageError;
 use crate::terminal;
 
+pub(crate) mod page;
 #[cfg(feature = "monitor")]
 pub(crate) mod top;
 

@@ -23,6 +23,12 @@ use crate::exit::{Exit, UsageError};
 use crate::pool::{sized, start_pool};
 use crate::{descriptors, metrics, progress, signals, terminal};
 
+#[cfg(feature = "nats")]
+use super::nats::page as cluster;
+
+#[cfg(not(feature = "nats"))]
+mod cluster;
+
 /// How long clients of HTTP may take to read the answers to what the pool has finished.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// Ctrl-C this often ends the process at once.
@@ -160,6 +166,9 @@ impl Web {
             .into());
         }
         config.metrics = metrics::page()?;
+        if let Some(url) = &arguments.nats {
+            config.cluster = Some(cluster::watched(url, &arguments.access).await?);
+        }
         config.ready = Some(is_ready);
         let (begin, begins) = oneshot::channel();
         let (stop, mut stopped) = watch::channel(false);

@@ -21,7 +21,7 @@ pub(crate) async fn run(arguments: WorkerArguments) -> anyhow::Result<Exit> {
     let (connection, name) =
         nats::connection(&arguments.nats.nats, &arguments.nats.access, "worker")?;
     let mut monitor = match &arguments.metrics {
-        Some(address) => Some(metrics::start(address).await?),
+        Some(address) => Some(metrics::start(address, Some(name.as_str())).await?),
         None => None,
     };
     let starting = async {
@@ -51,8 +51,8 @@ pub(crate) async fn run(arguments: WorkerArguments) -> anyhow::Result<Exit> {
     let tally = worker.run(stop).await;
     pool.abort().await;
     terminal::note(format_args!(
-        "{} done, {} given back, {} dead letters",
-        tally.done, tally.given_back, tally.dead_letters
+        "{} done, {} given back, {} dead letters, {} refused",
+        tally.done, tally.given_back, tally.dead_letters, tally.refused
     ));
     Ok(exit)
 }

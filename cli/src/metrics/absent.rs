@@ -12,7 +12,7 @@ pub(crate) enum Monitor {}
 
 /// Fails, since this build can't serve metrics.
 #[expect(clippy::unused_async, reason = "a build with metrics waits for the system")]
-pub(crate) async fn start(_address: &str) -> anyhow::Result<Monitor> {
+pub(crate) async fn start(_address: &str, _pool: Option<&str>) -> anyhow::Result<Monitor> {
     Err(absent("`--metrics`").into())
 }
 

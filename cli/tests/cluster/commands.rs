@@ -1,7 +1,8 @@
 //! The commands under test, as processes.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::server::Server;
+use crate::server::{self, ROUND, Server};
 
 /// How long a command may take to say or do something.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
@@ -56,6 +57,19 @@ impl Running {
         Self::spawn(hatchery().args(arguments).args(claim).args(more))
     }
 
+    /// A worker like others, in this environment.
+    pub(crate) fn worker_in(server: &Server, environment: &[(&str, &Path)]) -> Self {
+        let mut command = hatchery();
+        command.args(["worker", "--nats", &server.url(), "--workers", "2", "--claim-time", "4s"]);
+        Self::spawn(command.envs(environment.iter().copied()))
+    }
+
+    /// A server with a page, which also shows the cluster.
+    pub(crate) fn page(server: &Server) -> Self {
+        let mut command = hatchery();
+        Self::spawn(command.args(["serve", "--http", "127.0.0.1:0", "--nats", &server.url()]))
+    }
+
     /// A worker that takes jobs already.
     pub(crate) fn ready_worker(server: &Server, name: &str, more: &[&str]) -> Self {
         let mut worker = Self::worker(server, name, more);
@@ -71,6 +85,35 @@ impl Running {
         let mut command = hatchery();
         command.args(["submit", "--nats", url, "--claim-time", "4s"]).arg(jobs);
         Self::spawn(command.arg("--out").arg(out).args(more))
+    }
+
+    /// Runs the lines here.
+    pub(crate) fn batch(files: &Files) -> Self {
+        let mut command = hatchery();
+        command.args(["batch", "--workers", "2", "--progress", "none"]).arg(files.jobs());
+        Self::spawn(command.arg("--out").arg(files.out("local")))
+    }
+
+    /// Returns the CPU time that it has used so far.
+    pub(crate) fn cpu(&self) -> Duration {
+        server::cpu(&self.process).1
+    }
+
+    /// Waits for its end, and returns the CPU time that it has used.
+    pub(crate) fn end_with_cpu(mut self) -> Duration {
+        while let Ok(line) = self.said.recv_timeout(PATIENCE) {
+            self.heard.push(line);
+        }
+        // It is gone, but for what whoever waits for it is told.
+        let cpu = loop {
+            let (is_gone, cpu) = server::cpu(&self.process);
+            if is_gone {
+                break cpu;
+            }
+            std::thread::sleep(ROUND);
+        };
+        assert!(self.process.wait().unwrap().success(), "{:?}", self.heard);
+        cpu
     }
 
     /// Waits until it says something with this text, and returns the line.
@@ -171,6 +214,18 @@ impl Files {
         results.sort_by_key(|result| result["id"].to_string());
         results
     }
+}
+
+/// Returns what the server at this address, such as `http://127.0.0.1:80`, answers.
+pub(crate) fn get(address: &str, path: &str) -> String {
+    let address = address.strip_prefix("http://").unwrap();
+    let mut connection = TcpStream::connect(address).unwrap();
+    write!(connection, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains(" 200 "), "{answer}");
+    body.to_owned()
 }
 
 /// Takes out of results what differs from run to run.

@@ -1,7 +1,8 @@
 //! Jobs whose server, workers and submitter are killed at random moments: each has exactly one
 //! result, that of an undisturbed run, and only jobs that kill become dead letters.
 //!
-//! `HATCHERY_CLUSTER_JOBS=100000 HATCHERY_CLUSTER_KILLS=30` is the size for the record.
+//! `HATCHERY_CLUSTER_JOBS=100000 HATCHERY_CLUSTER_KILLS=30` is the size for the record;
+//! `HATCHERY_CLUSTER_SERVER=oldest` takes the oldest server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +15,7 @@ use serde_json::json;
 use crate::commands::{Files, Running, without_times};
 use crate::dice::Dice;
 use crate::library::client;
-use crate::server::Server;
+use crate::server::{NEWEST, OLDEST, Server};
 
 const JOBS: usize = 600;
 const KILLS: usize = 8;
@@ -40,7 +41,9 @@ fn lines(count: usize) -> Vec<String> {
 
 #[test]
 fn each_job_has_one_result_whoever_is_killed() {
-    let Some(server) = Server::start() else { return };
+    let is_oldest = std::env::var("HATCHERY_CLUSTER_SERVER").is_ok_and(|which| which == "oldest");
+    let version = if is_oldest { OLDEST } else { NEWEST };
+    let Some(server) = Server::start_version(version, "") else { return };
     let jobs = size("HATCHERY_CLUSTER_JOBS", JOBS);
     let kills = size("HATCHERY_CLUSTER_KILLS", KILLS);
     let poison = size("HATCHERY_CLUSTER_POISON", POISON);

@@ -1,4 +1,4 @@
-//! The library beside the commands: events, cancelling, priorities and tenants.
+//! The library beside the commands: events, cancelling, and watching.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use remote::{Batch, Client, Connection, EventKind, PoolName, Settings, Wants};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-use crate::commands::{PATIENCE, Running, output};
+use crate::commands::{PATIENCE, Running, get, output};
 use crate::server::{ROUND, Server};
 
 /// A client of the server's pool, with the settings of the other tests.
@@ -17,7 +17,7 @@ pub(crate) async fn client(url: &str) -> Client {
     Client::open(&connection, pool, &settings, Batch::once()).await.unwrap()
 }
 
-fn runtime() -> Runtime {
+pub(crate) fn runtime() -> Runtime {
     Runtime::new().unwrap()
 }
 
@@ -80,43 +80,6 @@ fn a_queued_job_can_be_cancelled_and_never_runs() {
 }
 
 #[test]
-fn urgent_jobs_come_first_and_a_tenants_limit_holds_in_the_whole_cluster() {
-    let Some(server) = Server::start() else { return };
-    runtime().block_on(async {
-        let client = client(&server.url()).await;
-        let job = |tenant: &str, priority, code: &str| wire::Job {
-            tenant: Some(tenant.to_owned()),
-            priority: Some(priority),
-            ..wire::Job::code(code)
-        };
-        let clock = "import time\nbegin = time.time()\ntime.sleep(0.5)\n[begin, time.time()]";
-        let mut tickets = Vec::new();
-        for _ in 0..6 {
-            let limited = job("limited", wire::Priority::Normal, clock);
-            tickets.push(client.submit(&limited).await.unwrap());
-        }
-        let low = client.submit(&job("free", wire::Priority::Low, clock)).await.unwrap();
-        let high = client.submit(&job("free", wire::Priority::High, clock)).await.unwrap();
-        let limit = ["--tenant-limit", "limited=1"];
-        let _workers = ["one", "two"].map(|name| Running::ready_worker(&server, name, &limit));
-        let times = |json: &serde_json::Map<String, serde_json::Value>| {
-            let times = json["value"].as_array().unwrap();
-            (times[0].as_f64().unwrap(), times[1].as_f64().unwrap())
-        };
-        let mut limited = Vec::new();
-        for ticket in tickets {
-            limited.push(times(ticket.await.unwrap().json()));
-        }
-        limited.sort_by(|one, other| one.0.total_cmp(&other.0));
-        for pair in limited.windows(2) {
-            assert!(pair[1].0 >= pair[0].1 - 0.05, "two at once: {limited:?}");
-        }
-        let (high, low) = (times(high.await.unwrap().json()), times(low.await.unwrap().json()));
-        assert!(high.0 < low.1, "{high:?} {low:?}");
-    });
-}
-
-#[test]
 fn a_cluster_can_be_watched() {
     let Some(server) = Server::start() else { return };
     let url = server.url();
@@ -157,4 +120,22 @@ fn a_cluster_can_be_watched() {
         assert_eq!(state["lanes"][0]["priority"], "normal");
         assert!(ticket.cancel().await.unwrap());
     });
+}
+
+#[test]
+fn a_cluster_is_on_the_page_of_a_server_and_metrics_have_the_name_of_the_pool() {
+    let Some(server) = Server::start() else { return };
+    let mut worker = Running::ready_worker(&server, "one", &["--metrics", "127.0.0.1:0"]);
+    let address = |line: String| line[line.find("http://").unwrap()..].to_owned();
+    let metrics = address(worker.says("metrics at"));
+    let (metrics, path) = metrics.split_at(metrics.rfind('/').unwrap());
+    let metrics = get(metrics, path);
+    assert!(metrics.contains("hatchery_slots{pool=\"default\","), "{metrics}");
+    let mut page = Running::page(&server);
+    let address = address(page.says("serving HTTP at"));
+    let answer = get(&address, "/v1/cluster");
+    let cluster: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    let cluster = &cluster["cluster"];
+    assert_eq!((&cluster["pool"], &cluster["jobs"]), (&"default".into(), &0.into()), "{cluster}");
+    assert_eq!(cluster["workers"][0]["name"], "one", "{cluster}");
 }

@@ -22,8 +22,17 @@ mod batches;
 /// Everything is killed at random moments.
 mod kills;
 
-/// Credentials that are refused, servers that go away, queues that are full.
+/// Credentials that are refused, servers that go away, queues that are full, clocks that jump.
 mod troubles;
+
+/// Jobs that claim to be those of others.
+mod forgeries;
+
+/// Limits and priorities of tenants.
+mod tenants;
+
+/// What the queue costs.
+mod costs;
 
 /// The library: events, cancelling, tenants.
 mod library;

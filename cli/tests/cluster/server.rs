@@ -4,6 +4,7 @@
 //! once. A machine without an index can leave these tests out with `HATCHERY_SKIP_NATS=1`.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -80,6 +81,16 @@ impl Version {
     }
 }
 
+/// Returns whether a process has ended, and the CPU time that it has used.
+pub(crate) fn cpu(process: &Child) -> (bool, Duration) {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
+    // The name before may have blanks.
+    let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 1..].split_whitespace().collect();
+    let ticks: u64 = fields[11..=12].iter().map(|field| field.parse::<u64>().unwrap()).sum();
+    let each = 1000 / rustix::param::clock_ticks_per_second();
+    (fields[0] == "Z", Duration::from_millis(ticks * each))
+}
+
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -151,6 +162,35 @@ impl Server {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
+    /// Publishes a message as any client may that speaks the protocol. Returns when the server has
+    /// it.
+    pub(crate) fn publish(&self, subject: &str, headers: &[(&str, &str)], payload: &str) {
+        let mut connection = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let headers: String =
+            headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let headers = format!("NATS/1.0\r\n{headers}\r\n");
+        let (of_headers, all) = (headers.len(), headers.len() + payload.len());
+        write!(
+            connection,
+            "CONNECT {{\"verbose\":false,\"headers\":true}}\r\n\
+             HPUB {subject} {of_headers} {all}\r\n{headers}{payload}\r\nPING\r\n"
+        )
+        .unwrap();
+        for line in BufReader::new(connection).lines() {
+            let line = line.unwrap();
+            assert!(!line.starts_with("-ERR"), "{line}");
+            if line == "PONG" {
+                return;
+            }
+        }
+        panic!("the server has closed the connection");
+    }
+
+    /// Returns the CPU time that it has used since it was started.
+    pub(crate) fn cpu(&self) -> Duration {
+        cpu(self.process.as_ref().unwrap()).1
+    }
+
     /// Kills the server at once.
     pub(crate) fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
@@ -198,8 +238,8 @@ impl Server {
         is_up
     }
 
-    /// Starts it again with another part of the disk than before.
-    pub(crate) fn restart_with_disk(&mut self, before: &str, now: &str) {
+    /// Starts it again with another text in its configuration than before.
+    pub(crate) fn restart_with(&mut self, before: &str, now: &str) {
         let path = self.folder.path().join("server.conf");
         let text = fs::read_to_string(&path).unwrap();
         fs::write(path, text.replace(before, now)).unwrap();

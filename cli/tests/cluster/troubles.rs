@@ -1,5 +1,8 @@
 //! What a server can do to its clients: each is an error at once, or a wait that is told.
 
+use std::process::Command;
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
 use crate::commands::{Files, Running};
@@ -53,6 +56,95 @@ fn a_server_that_goes_away_is_told_and_waited_for() {
     assert_eq!(files.results("out")[0]["value"], "done");
 }
 
+/// How long the server is away: longer than a claim lasts, and a minute for the record.
+fn outage() -> Duration {
+    let seconds = std::env::var("HATCHERY_CLUSTER_OUTAGE").ok();
+    Duration::from_secs(seconds.map_or(6, |text| text.parse().unwrap()))
+}
+
+#[test]
+fn a_server_that_is_away_for_long_costs_time_alone() {
+    let Some(mut server) = Server::start() else { return };
+    let line = |id| json!({ "id": id, "code": format!("import time; time.sleep(0.05); {id}") });
+    let lines: Vec<String> = (0..100).map(|id| line(id).to_string()).collect();
+    let files = Files::new(&lines);
+    let mut workers = ["one", "two"].map(|name| Running::ready_worker(&server, name, &[]));
+    let mut submit = Running::submit(&server, &files.jobs(), &files.out("out"), &[]);
+    crate::library::claimed(&server, 4);
+    server.kill();
+    let begin = Instant::now();
+    submit.says("the NATS server is gone; waiting until it is back");
+    workers[0].says("the NATS server is gone; waiting until it is back");
+    std::thread::sleep(outage().saturating_sub(begin.elapsed()));
+    server.restart();
+    let (status, said) = submit.end();
+    assert!(status.success() && said.contains("the NATS server is back"), "{said}");
+    let results = files.results("out");
+    let mut values: Vec<_> = results.iter().map(|result| result["value"].as_u64()).collect();
+    values.sort_unstable();
+    assert_eq!(values, (0..100).map(Some).collect::<Vec<_>>());
+    for mut worker in workers {
+        assert!(worker.runs());
+    }
+}
+
+#[test]
+fn credentials_that_are_withdrawn_are_told_and_waited_for() {
+    let token = "authorization { token: \"first\" }";
+    let Some(mut server) = Server::start_version(NEWEST, token) else { return };
+    let files = Files::new(&lines(1));
+    let path = files.out("token");
+    std::fs::write(&path, "first").unwrap();
+    let path = path.to_str().unwrap();
+    let mut worker = Running::ready_worker(&server, "one", &["--nats-token-file", path]);
+    server.restart_with("first", "second");
+    worker.says("now refuses these credentials");
+    server.restart_with("second", "first");
+    worker.says("the NATS server is back");
+    let more = ["--nats-token-file", path];
+    let (status, said) = Running::submit(&server, &files.jobs(), &files.out("out"), &more).end();
+    assert!(status.success(), "{said}");
+}
+
+/// Makes the clock of a process that has it loaded jump by a day while the file of `JUMP` exists.
+const JUMP: &str = "#define _GNU_SOURCE\n\
+    #include <dlfcn.h>\n\
+    #include <stdlib.h>\n\
+    #include <time.h>\n\
+    #include <unistd.h>\n\
+    int clock_gettime(clockid_t clock, struct timespec *time) {\n\
+        int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, \"clock_gettime\");\n\
+        int failed = real(clock, time);\n\
+        if (clock == CLOCK_REALTIME && access(getenv(\"JUMP\"), F_OK) == 0)\n\
+            time->tv_sec += 86400;\n\
+        return failed;\n\
+    }\n";
+
+#[test]
+fn a_workers_clock_that_jumps_changes_nothing() {
+    let Some(server) = Server::start() else { return };
+    let line = |id| json!({ "id": id, "code": "import time; time.sleep(0.1)", "deadline": 100 });
+    let lines: Vec<String> = (0..20).map(|id| line(id).to_string()).collect();
+    let files = Files::new(&lines);
+    let [source, shim, jump] = ["jump.c", "jump.so", "jump"].map(|name| files.out(name));
+    std::fs::write(&source, JUMP).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).arg(&shim).arg(&source).arg("-ldl");
+    assert!(compiler.status().unwrap().success(), "there is no C compiler");
+    let environment = [("LD_PRELOAD", shim.as_path()), ("JUMP", jump.as_path())];
+    let mut worker = Running::worker_in(&server, &environment);
+    worker.says("taking jobs");
+    let submit = Running::submit(&server, &files.jobs(), &files.out("out"), &[]);
+    crate::library::claimed(&server, 1);
+    std::fs::write(&jump, "").unwrap();
+    let (status, said) = submit.end();
+    assert!(status.success(), "{said}");
+    // And back.
+    std::fs::remove_file(&jump).unwrap();
+    let (status, said) = Running::submit(&server, &files.jobs(), &files.out("again"), &[]).end();
+    assert!(status.success(), "{said}");
+}
+
 #[test]
 fn a_full_queue_is_told_and_waited_for() {
     let Some(server) = Server::start() else { return };
@@ -76,7 +168,7 @@ fn a_full_disk_is_told_and_waited_for() {
     let mut submit = Running::submit(&server, &files.jobs(), &files.out("out"), &[]);
     submit.says("can't store a message on the NATS server");
     // Jobs have filled it, so there is no room for results either until somebody makes some.
-    server.restart_with_disk("1MB", "2GB");
+    server.restart_with("1MB", "2GB");
     let _worker = Running::ready_worker(&server, "one", &[]);
     let (status, said) = submit.end();
     assert!(status.success(), "{said}");

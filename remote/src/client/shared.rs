@@ -91,7 +91,7 @@ impl Inner {
     pub(super) async fn ensure(&self, lane: &Lane) {
         let mut attempts = 0;
         while !self.state.lock().lanes.contains(lane) {
-            match self.streams.consumer(lane, None).await {
+            match self.streams.consumer(lane).await {
                 Ok(_) => {
                     let mut state = self.state.lock();
                     if !state.lanes.contains(lane) {

@@ -74,14 +74,14 @@ impl Ticket {
         // job.
         let _ = streams.jobs.purge().filter(streams.subjects.job(&self.lane, &self.key)).await;
         let control = Control::Cancel { key: self.key.to_string() };
-        control.send(streams).await;
+        control.send(streams, &self.lane).await;
         Ok(true)
     }
 
     /// Raises `KeyboardInterrupt` in the program, if a worker runs it now. The message may get lost.
     pub async fn interrupt(&self) {
         let control = Control::Interrupt { key: self.key.to_string() };
-        control.send(self.client.streams()).await;
+        control.send(self.client.streams(), &self.lane).await;
     }
 }
 

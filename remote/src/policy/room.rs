@@ -1,13 +1,18 @@
-//! How many jobs to claim: as many as there are free slots; and while programs end within
-//! milliseconds, some more, so that slots don't wait for the server.
+//! How much goes to the server and back at once. Each message wakes its sender, the server and its
+//! receiver, which costs more than a short program. So while programs end within milliseconds, some
+//! more jobs are claimed than there are free slots, and results wait for each other.
 
 use std::time::Duration;
 
-/// How long jobs that were claimed ahead may be expected to wait for a slot. About as long as the
-/// server takes to answer.
-const AHEAD: Duration = Duration::from_millis(4);
+/// How long jobs that were claimed ahead may be expected to wait for a slot, and urgent ones that
+/// come meanwhile.
+const AHEAD: Duration = Duration::from_millis(32);
 /// The most jobs that are claimed ahead for each slot.
-const MOST_AHEAD: usize = 8;
+pub const MOST_AHEAD: usize = 64;
+/// How many mean times of a run a result waits for others.
+const RUNS_HELD: u64 = 4;
+/// The longest that a result waits for others.
+const LONGEST_HELD: Duration = Duration::from_millis(8);
 /// The weight of the latest run in the mean, as a power of two.
 const WEIGHT_BITS: u32 = 3;
 
@@ -18,6 +23,17 @@ pub fn room(slots: usize, claimed: usize, mean_us: u64) -> usize {
     let room = (slots + ahead).saturating_sub(claimed);
     // In few requests, unless a slot is free.
     if claimed >= slots && room <= ahead / 2 { 0 } else { room }
+}
+
+/// Returns how long a result may wait for others, given the mean time of a run in microseconds. Those
+/// of programs that take longer than that together gain nothing.
+pub fn held(mean_us: u64) -> Duration {
+    let held = Duration::from_micros(mean_us.saturating_mul(RUNS_HELD));
+    if Duration::from_micros(mean_us) > LONGEST_HELD {
+        Duration::ZERO
+    } else {
+        held.min(LONGEST_HELD)
+    }
 }
 
 /// Returns how many jobs to claim beyond the slots.
@@ -52,10 +68,19 @@ mod tests {
 
     #[test]
     fn short_jobs_are_claimed_ahead_in_few_requests() {
-        assert_eq!(room(2, 0, 500), 2 + 16);
-        assert_eq!(room(2, 8, 500), 10);
-        assert_eq!(room(2, 10, 500), 0);
-        assert_eq!(room(2, 1, 500), 17);
+        assert_eq!(room(2, 0, 4000), 2 + 16);
+        assert_eq!(room(2, 8, 4000), 10);
+        assert_eq!(room(2, 10, 4000), 0);
+        assert_eq!(room(2, 1, 4000), 17);
+        assert_eq!(room(2, 0, 10), 2 + 2 * MOST_AHEAD);
+    }
+
+    #[test]
+    fn results_of_short_runs_wait_for_each_other() {
+        assert_eq!(held(0), Duration::ZERO);
+        assert_eq!(held(100), Duration::from_micros(400));
+        assert_eq!(held(6000), LONGEST_HELD);
+        assert_eq!(held(50_000), Duration::ZERO);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! out, and the next one either finds the result or runs the job again.
 
 use std::collections::hash_map::Entry;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_nats::HeaderMap;
@@ -16,15 +17,18 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use wire::{Field, Intake, Problem, ProblemKind};
 
-use crate::clock::{now, since_epoch, sleep};
-use crate::headers::{HISTORY, OBJECT, WANTS, WANTS_EVENTS, WANTS_FILES, WORKER};
+use crate::clock::{now, sleep};
+use crate::headers::{HISTORY, NTH, OBJECT, WANTS, WANTS_EVENTS, WANTS_FILES, WORKER};
 use crate::history::Start;
 use crate::names::{JobKey, Lane};
 use crate::policy::{Decision, Record, SIGNS};
 use crate::publish::Stored;
 use crate::result;
 
+use super::check;
 use super::events;
+use super::lanes::Claimed;
+use super::permits::Permit;
 use super::shared::{Command, Shared, Tally};
 
 /// How long a job that was refused stays in the queue before it is offered again.
@@ -58,18 +62,23 @@ struct Claim<'a> {
     key: JobKey,
     lane: Lane,
     message: Message,
+    /// What the job's tenant may have at once, if that is limited; gone once the program has ended.
+    permit: Weak<Permit>,
     /// How often it was claimed, this time included.
     claims: u64,
-    /// How long it has been in the queue, by this machine's clock.
+    /// How long it has been in the queue, by the server's clock.
     age: Duration,
 }
 
-/// Makes room for another claim when the program has ended.
-struct Taken<'a>(&'a Shared);
+/// Makes room for another claim when the program has ended, here and for its tenant.
+struct Taken<'a> {
+    shared: &'a Shared,
+    _permit: Option<Arc<Permit>>,
+}
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        self.0.room.free();
+        self.shared.room.free();
     }
 }
 
@@ -82,11 +91,11 @@ struct Listening<'a> {
 
 impl<'a> Listening<'a> {
     /// Returns `None` if another claim of this job is under way here.
-    fn begin(shared: &'a Shared, key: &'a JobKey) -> Option<Self> {
+    fn begin(shared: &'a Shared, lane: &Lane, key: &'a JobKey) -> Option<Self> {
         let (sender, commands) = mpsc::channel(MOST_COMMANDS);
         match shared.running.lock().entry(key.clone()) {
             Entry::Occupied(_) => return None,
-            Entry::Vacant(entry) => entry.insert(sender),
+            Entry::Vacant(entry) => entry.insert((lane.clone(), sender)),
         };
         Some(Self { shared, key, commands })
     }
@@ -99,24 +108,29 @@ impl Drop for Listening<'_> {
 }
 
 /// Handles a message of the queue, for which room was taken.
-pub(super) async fn handle(shared: &Shared, message: Message) {
-    let taken = Taken(shared);
-    let Some((lane, key)) = shared.streams.subjects.parse_job(&message.subject) else {
-        // Nobody of ours sent it, and nobody of ours could answer it.
-        tracing::warn!("a message in the queue is no job: `{}`", message.subject);
-        let _ = message.ack_with(AckKind::Term).await;
-        return;
+pub(super) async fn handle(shared: &Shared, claimed: Claimed) {
+    let Claimed { message, permit } = claimed;
+    let permit = permit.map(Arc::new);
+    let held = permit.as_ref().map(Arc::downgrade).unwrap_or_default();
+    let taken = Taken { shared, _permit: permit };
+    // Nobody of ours sent the others.
+    let (lane, key) = match shared.streams.subjects.parse_job(&message.subject) {
+        Some((lane, key)) if check::is_of_key(&message, &lane, &key) => (lane, key),
+        named => {
+            let reason = if named.is_some() { "key" } else { "subject" };
+            shared.streams.refuse(&message, reason).await;
+            shared.tally.lock().refused += 1;
+            return;
+        }
     };
     let (claims, age) = match message.info() {
         Ok(info) => {
-            let published = info.published.unix_timestamp_nanos();
-            let now = i128::try_from(since_epoch().as_nanos()).unwrap_or(i128::MAX);
-            let age = u64::try_from((now - published).max(0)).unwrap_or(u64::MAX);
-            (u64::try_from(info.delivered).unwrap_or(1), Duration::from_nanos(age))
+            let age = shared.server_clock.since(info.published.unix_timestamp_nanos(), now());
+            (u64::try_from(info.delivered).unwrap_or(1), age)
         }
         Err(_) => (1, Duration::ZERO),
     };
-    let claim = Claim { shared, key, lane, message, claims, age };
+    let claim = Claim { shared, key, lane, message, permit: held, claims, age };
     // The result is stored in here as well: until then the claim must not run out.
     tokio::select! {
         () = claim.work(taken) => {}
@@ -130,6 +144,9 @@ impl Claim<'_> {
         loop {
             sleep(self.shared.streams.claim_time / SIGNS).await;
             let _ = self.message.ack_with(AckKind::Progress).await;
+            if let Some(permit) = self.permit.upgrade() {
+                permit.show_life().await;
+            }
         }
     }
 
@@ -137,10 +154,14 @@ impl Claim<'_> {
         let end = self.end(taken).await;
         let count = |count: fn(&mut Tally)| count(&mut self.shared.tally.lock());
         match end {
-            End::Result(result) => match self.store(result).await {
-                Stored::New => count(|tally| tally.done += 1),
-                Stored::Already => count(|tally| tally.repeats += 1),
-            },
+            End::Result(result) => {
+                let (longest, is_last) = self.shared.room.held();
+                self.shared.gate.pass(longest, is_last).await;
+                match self.store(result).await {
+                    Stored::New => count(|tally| tally.done += 1),
+                    Stored::Already => count(|tally| tally.repeats += 1),
+                }
+            }
             End::Repeat => count(|tally| tally.repeats += 1),
             End::Dead(history) => {
                 self.bury(&history).await;
@@ -170,7 +191,9 @@ impl Claim<'_> {
     async fn end(&self, taken: Taken<'_>) -> End {
         let shared = self.shared;
         // A command that comes before the program runs waits for it.
-        let Some(mut listening) = Listening::begin(shared, &self.key) else { return End::PutOff };
+        let Some(mut listening) = Listening::begin(shared, &self.lane, &self.key) else {
+            return End::PutOff;
+        };
         let decision = match self.claims {
             1 => Decision::Run,
             _ if self.has_result().await => return End::Repeat,
@@ -380,7 +403,7 @@ impl Claim<'_> {
         let streams = &self.shared.streams;
         let mut headers = HeaderMap::new();
         // The sender's other headers could keep the server from storing this.
-        for name in [OBJECT, WANTS] {
+        for name in [OBJECT, NTH, WANTS] {
             if let Some(value) = self.header(name) {
                 headers.insert(name, value);
             }

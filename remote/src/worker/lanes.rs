@@ -8,6 +8,7 @@ use async_nats::jetstream::consumer::PullConsumer;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use wire::Priority;
 
@@ -16,6 +17,7 @@ use crate::names::Lane;
 use crate::policy::{EMPTY, Shares};
 use crate::streams::Streams;
 
+use super::permits::{Permit, Permits};
 use super::shared::WorkerConfig;
 
 /// How long an answer may take, after which what has come is taken.
@@ -25,15 +27,24 @@ const REFRESH: Duration = Duration::from_secs(5);
 /// The most lanes of a pool that are served: three for each tenant.
 const MOST_LANES: usize = 3 * 1024;
 
+/// A job that this worker has claimed.
+#[derive(Debug)]
+pub(super) struct Claimed {
+    pub(super) message: Message,
+    /// What the job's tenant may have at once, if that is limited.
+    pub(super) permit: Option<Permit>,
+}
+
 /// The lanes of a pool, as far as this worker knows.
 #[derive(Debug)]
 pub(super) struct Lanes {
     streams: Streams,
     config: WorkerConfig,
+    permits: Permits,
     began: Instant,
     known: Mutex<Known>,
     /// Wakes whoever waits for jobs.
-    woken: Arc<Notify>,
+    woken: Notify,
     /// Wakes the task that looks for lanes.
     has_unknown: Notify,
 }
@@ -45,14 +56,24 @@ struct Known {
     shares: Shares,
 }
 
+impl Known {
+    /// Returns the indexes of a tenant's lanes.
+    fn of_tenant(&self, tenant: &str) -> Vec<usize> {
+        let lanes = self.lanes.iter().enumerate();
+        let own = lanes.filter(|(_, (lane, _))| lane.tenant().as_deref() == Some(tenant));
+        own.map(|(index, _)| index).collect()
+    }
+}
+
 impl Lanes {
-    pub(super) fn new(streams: &Streams, config: &WorkerConfig, woken: Arc<Notify>) -> Self {
+    pub(super) fn new(streams: &Streams, config: &WorkerConfig, permits: Permits) -> Self {
         Self {
             streams: streams.clone(),
             config: config.clone(),
+            permits,
             began: now(),
             known: Mutex::default(),
-            woken,
+            woken: Notify::new(),
             has_unknown: Notify::new(),
         }
     }
@@ -69,36 +90,93 @@ impl Lanes {
         }
     }
 
+    /// Hears that a limited tenant may have another job.
+    pub(super) fn wake_tenant(&self, tenant: &str) {
+        let mut known = self.known.lock();
+        for index in known.of_tenant(tenant) {
+            known.shares.wake(index);
+        }
+        self.woken.notify_one();
+    }
+
+    /// Gets permits for limited tenants, in tasks.
+    pub(super) fn supply(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
+        for tenant in self.permits.tenants() {
+            let lanes = Arc::clone(self);
+            tasks.spawn(Arc::clone(tenant).supply(move |name| lanes.wake_tenant(name)));
+        }
+    }
+
     /// Returns at least one job and at most `count`; none if the worker drains. Not cancel-safe: what
     /// is on its way would be claimed by nobody until its time is over.
     pub(super) async fn claim(
         &self,
         count: usize,
         draining: &mut watch::Receiver<bool>,
-    ) -> Vec<Message> {
-        loop {
-            let mut messages = Vec::new();
-            let mut asked = Vec::new();
-            while messages.len() < count {
-                let Some((index, consumer)) = self.next(&asked) else { break };
-                let wanted = count - messages.len();
-                let before = messages.len();
-                let answer = timeout(ANSWER, fetch(&consumer, wanted, &mut messages)).await;
-                let got = messages.len() - before;
-                let is_empty = got < wanted;
-                let empty_until = (is_empty && answer.is_ok()).then(|| self.time() + EMPTY);
-                self.known.lock().shares.account(index, got, empty_until);
-                asked.push(index);
+    ) -> Vec<Claimed> {
+        self.permits.begin();
+        let claimed = loop {
+            let claimed = self.ask_all(count).await;
+            if !claimed.is_empty() || *draining.borrow() {
+                break claimed;
             }
-            if !messages.is_empty() || *draining.borrow() {
-                return messages;
-            }
+            self.permits.give_back();
             let wait = self.known.lock().shares.wait(self.time());
             tokio::select! {
                 _ = timeout(wait, self.woken.notified()) => {}
                 _ = draining.changed() => {}
             }
+        };
+        self.permits.end();
+        claimed
+    }
+
+    /// Asks each lane that may have jobs once, or until there are enough.
+    async fn ask_all(&self, count: usize) -> Vec<Claimed> {
+        let mut claimed = Vec::new();
+        let mut asked = Vec::new();
+        while claimed.len() < count {
+            let Some((index, lane, consumer)) = self.next(&asked) else { break };
+            let mut wanted = count - claimed.len();
+            let mut permits = Vec::new();
+            if let Some(tenant) = self.permits.of(&lane) {
+                permits = tenant.take(wanted);
+                wanted = permits.len();
+                if permits.is_empty() {
+                    // All its lanes wait: a permit that comes now is for the most urgent.
+                    asked.extend(self.put_off(tenant.name()));
+                    tenant.ask(count - claimed.len());
+                    continue;
+                }
+            }
+            let mut messages = Vec::new();
+            let answer = timeout(ANSWER, fetch(&consumer, wanted, &mut messages)).await;
+            let got = messages.len();
+            let is_empty = got < wanted;
+            let empty_until = (is_empty && answer.is_ok()).then(|| self.time() + EMPTY);
+            self.known.lock().shares.account(index, got, empty_until);
+            asked.push(index);
+            let mut permits = permits.into_iter();
+            claimed.extend(messages.into_iter().map(|message| {
+                // No more come than were asked for.
+                Claimed { message, permit: permits.next() }
+            }));
+            if let Some(tenant) = self.permits.of(&lane) {
+                tenant.put(permits);
+            }
         }
+        claimed
+    }
+
+    /// Leaves the lanes of a tenant alone for a while, and returns them.
+    fn put_off(&self, tenant: &str) -> Vec<usize> {
+        let until = self.time() + EMPTY;
+        let mut known = self.known.lock();
+        let indexes = known.of_tenant(tenant);
+        for index in &indexes {
+            known.shares.account(*index, 0, Some(until));
+        }
+        indexes
     }
 
     /// Returns the time since this was created.
@@ -107,11 +185,11 @@ impl Lanes {
     }
 
     /// Returns the lane to ask next, of those that weren't asked.
-    fn next(&self, asked: &[usize]) -> Option<(usize, PullConsumer)> {
+    fn next(&self, asked: &[usize]) -> Option<(usize, Lane, PullConsumer)> {
         let known = self.known.lock();
         let index = known.shares.next(asked, self.time())?;
-        let (_, consumer) = known.lanes.get(index)?;
-        Some((index, consumer.clone()))
+        let (lane, consumer) = known.lanes.get(index)?;
+        Some((index, lane.clone(), consumer.clone()))
     }
 
     /// Looks for lanes now and then, for ever.
@@ -134,9 +212,7 @@ impl Lanes {
             if is_whole {
                 self.restore(&found).await;
             }
-            for lane in found {
-                self.add(lane).await;
-            }
+            self.add(found).await;
             tokio::select! {
                 () = sleep(REFRESH) => {}
                 () = self.has_unknown.notified() => {}
@@ -149,30 +225,29 @@ impl Lanes {
         let known: Vec<Lane> =
             self.known.lock().lanes.iter().map(|(lane, _)| lane.clone()).collect();
         for lane in known.iter().filter(|lane| !found.contains(lane)) {
-            if let Err(error) = self.streams.consumer(lane, self.limit(lane)).await {
+            if let Err(error) = self.streams.consumer(lane).await {
                 tracing::info!("can't make the lane `{lane}` anew: {error}");
             }
         }
     }
 
-    /// Returns how many jobs of a lane may be claimed at once, if that is limited.
-    fn limit(&self, lane: &Lane) -> Option<u32> {
-        lane.tenant().and_then(|name| self.config.most_claimed.get(&name).copied())
-    }
-
-    async fn add(&self, lane: Lane) {
-        if self.known.lock().lanes.iter().any(|(known, _)| *known == lane) {
-            return;
-        }
-        match self.streams.consumer(&lane, self.limit(&lane)).await {
-            Ok(consumer) => {
-                let weight = self.config.weight(&lane);
-                let mut known = self.known.lock();
-                known.shares.add(rank(lane.priority), weight);
-                known.lanes.push((lane, consumer));
-                self.woken.notify_one();
+    /// Adds those lanes that aren't known, at once: the most urgent are asked first.
+    async fn add(&self, lanes: Vec<Lane>) {
+        let mut added = Vec::new();
+        for lane in lanes {
+            if self.known.lock().lanes.iter().any(|(known, _)| *known == lane) {
+                continue;
             }
-            Err(error) => tracing::info!("can't use the lane `{lane}`: {error}"),
+            match self.streams.consumer(&lane).await {
+                Ok(consumer) => added.push((lane, consumer)),
+                Err(error) => tracing::info!("can't use the lane `{lane}`: {error}"),
+            }
+        }
+        let mut known = self.known.lock();
+        for (lane, consumer) in added {
+            known.shares.add(rank(lane.priority), self.config.weight(&lane));
+            known.lanes.push((lane, consumer));
+            self.woken.notify_one();
         }
     }
 }

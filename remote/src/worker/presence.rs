@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::{since_epoch, sleep};
-use crate::error::Error;
+use crate::clock::{now, sleep};
+use crate::error::{Cause, Error};
 use crate::streams::Streams;
 
 use super::shared::Shared;
@@ -33,7 +33,8 @@ pub struct Presence {
     pub given_back: u64,
     /// Whether it takes no more jobs.
     pub is_draining: bool,
-    /// When it said so, in milliseconds since 1970 by its own clock.
+    /// When it said so, in milliseconds since 1970 by the server's clock.
+    #[serde(default)]
     pub at_ms: u64,
 }
 
@@ -41,10 +42,8 @@ pub struct Presence {
 pub(super) async fn show(shared: Arc<Shared>) {
     let every = shared.streams.life() / 3;
     loop {
-        let text = serde_json::to_vec(&shared.presence()).unwrap_or_default();
-        let put = shared.streams.workers.put(&shared.instance, text.into());
         // Later ones make up for one that fails.
-        if let Ok(Err(error)) = tokio::time::timeout(every, put).await {
+        if let Ok(Err(error)) = tokio::time::timeout(every, shared.show()).await {
             tracing::info!("can't say that this worker lives: {error}");
         }
         sleep(every).await;
@@ -52,6 +51,18 @@ pub(super) async fn show(shared: Arc<Shared>) {
 }
 
 impl Shared {
+    /// Says once that this worker lives, and looks at the server's clock, which has stamped that.
+    pub(super) async fn show(&self) -> Result<(), Cause> {
+        let text = serde_json::to_vec(&self.presence())?;
+        let begin = now();
+        self.streams.workers.put(&self.instance, text.into()).await?;
+        let end = now();
+        if let Some(stamped) = self.streams.workers.entry(&self.instance).await? {
+            self.server_clock.saw(stamped.created.unix_timestamp_nanos(), begin, end);
+        }
+        Ok(())
+    }
+
     fn presence(&self) -> Presence {
         let running = self.running.lock();
         let tally = *self.tally.lock();
@@ -64,7 +75,8 @@ impl Shared {
             done: tally.done,
             given_back: tally.given_back,
             is_draining: *self.is_draining.borrow(),
-            at_ms: u64::try_from(since_epoch().as_millis()).unwrap_or(u64::MAX),
+            // Whoever reads it sees what the server has stamped it with.
+            at_ms: 0,
         }
     }
 }
@@ -78,9 +90,12 @@ impl Streams {
         let keys: Vec<String> = keys.filter_map(|key| async { key.ok() }).collect().await;
         let mut presences = Vec::with_capacity(keys.len());
         for key in keys {
-            let text = self.workers.get(key).await.map_err(|error| failed(error.into()))?;
-            let presence = text.and_then(|text| serde_json::from_slice::<Presence>(&text).ok());
-            presences.extend(presence);
+            let entry = self.workers.entry(key).await.map_err(|error| failed(error.into()))?;
+            // It may have left meanwhile.
+            let Some(entry) = entry else { continue };
+            let Ok(presence) = serde_json::from_slice::<Presence>(&entry.value) else { continue };
+            let at_ms = entry.created.unix_timestamp_nanos() / 1_000_000;
+            presences.push(Presence { at_ms: at_ms.try_into().unwrap_or_default(), ..presence });
         }
         presences.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(presences)

@@ -47,6 +47,13 @@ impl Room {
         policy::room(self.slots, claimed, self.mean_us.load(Ordering::Relaxed))
     }
 
+    /// Returns how long the result of a program that has ended may wait for others, and whether none
+    /// is to come.
+    pub(super) fn held(&self) -> (Duration, bool) {
+        let is_last = self.claimed.load(Ordering::Relaxed) == 0;
+        (policy::held(self.mean_us.load(Ordering::Relaxed)), is_last)
+    }
+
     /// Counts a claim.
     pub(super) fn take(&self) {
         self.claimed.fetch_add(1, Ordering::Relaxed);
@@ -86,7 +93,7 @@ mod tests {
     #[test]
     fn short_jobs_are_claimed_ahead_until_a_long_one_comes() {
         let room = Room::new(2);
-        room.ran(Duration::from_micros(500));
+        room.ran(Duration::from_millis(4));
         assert_eq!(room.room(), 2 + 16);
         (0..8).for_each(|_| room.take());
         // In few requests.
@@ -97,7 +104,7 @@ mod tests {
         room.ran(Duration::from_millis(50));
         (0..9).for_each(|_| room.free());
         assert_eq!(room.room(), 1);
-        (0..50).for_each(|_| room.ran(Duration::from_micros(500)));
+        (0..50).for_each(|_| room.ran(Duration::from_millis(4)));
         assert!(room.room() > 8);
     }
 

@@ -11,7 +11,9 @@ use tokio::sync::{RwLock, Semaphore, mpsc, watch};
 use crate::names::{JobKey, Lane};
 use crate::streams::{Settings, Streams};
 
+use super::gate::Gate;
 use super::room::Room;
+use super::server_clock::ServerClock;
 
 /// How a worker takes jobs.
 #[derive(Debug, Clone)]
@@ -30,7 +32,8 @@ pub struct WorkerConfig {
     /// Weights of tenants, by which lanes of one priority are served; 1 without one. Set the same
     /// for the pool.
     pub weights: HashMap<String, u32>,
-    /// The most jobs of a tenant that are claimed at once in the whole cluster, of each priority.
+    /// The most jobs of a tenant that run or wait for a slot at once in the whole cluster, over all
+    /// priorities and workers; at most 10,000. Set the same for every worker of the pool.
     pub most_claimed: HashMap<String, u32>,
     /// How the pool is kept on the server, if it isn't there yet.
     pub settings: Settings,
@@ -69,6 +72,8 @@ pub struct Tally {
     pub given_back: u64,
     /// That were given up.
     pub dead_letters: u64,
+    /// Messages that were dropped: they weren't the jobs that their keys stand for.
+    pub refused: u64,
 }
 
 /// What the tasks of a worker share.
@@ -87,9 +92,12 @@ pub(super) struct Shared {
     pub(super) unstored: Arc<Semaphore>,
     /// Held for reading by every run, and for writing by one that runs alone.
     pub(super) alone: RwLock<()>,
-    /// Claimed jobs that have no result yet, and how to tell them something.
-    pub(super) running: Mutex<HashMap<JobKey, mpsc::Sender<Command>>>,
+    /// Claimed jobs that have no result yet, with their lanes, and how to tell them something.
+    pub(super) running: Mutex<HashMap<JobKey, (Lane, mpsc::Sender<Command>)>>,
     pub(super) tally: Mutex<Tally>,
+    pub(super) server_clock: ServerClock,
+    /// Where results wait for each other.
+    pub(super) gate: Gate,
     /// Set when nothing more is started.
     pub(super) is_draining: watch::Sender<bool>,
     /// Set when running jobs are given back.

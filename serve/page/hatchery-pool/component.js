@@ -24,6 +24,8 @@ class HatcheryPool extends HTMLElement {
     #history = new History();
     #status = null;
     #packages = null;
+    /** What a cluster does; `undefined` until the server has said, `null` if it knows of none. */
+    #cluster = undefined;
     #problem = null;
     #lastActivity = null;
     #ended = null;
@@ -126,6 +128,18 @@ class HatcheryPool extends HTMLElement {
         this.#took(status);
         this.#follow(signal);
         this.#packages ??= (await this.#server.json('v1/packages', { signal })).packages;
+        if (status.tenant === undefined && this.#cluster !== null) await this.#readCluster(signal);
+    }
+
+    /** What is wrong with a cluster isn't wrong with the pool. */
+    async #readCluster(signal) {
+        try {
+            this.#cluster = (await this.#server.json('v1/cluster', { signal })).cluster;
+        } catch (error) {
+            if (signal.aborted) throw error;
+            // An older server has no clusters.
+            this.#cluster = error.status === 404 ? null : { problem: short(error.message) };
+        }
     }
 
     #failed(error) {
@@ -143,6 +157,7 @@ class HatcheryPool extends HTMLElement {
         if (before && status.uptime_seconds < before.uptime_seconds) {
             this.#history = new History();
             this.#packages = null;
+            this.#cluster = undefined;
         }
         this.#status = status;
         const ended = status.totals && doneOf(status.totals);
@@ -224,6 +239,7 @@ class HatcheryPool extends HTMLElement {
     #forget() {
         this.#server.use(null);
         this.#status = this.#packages = null;
+        this.#cluster = undefined;
         this.#history = new History();
         this.#view.runner.end();
         // Ends the stream that was opened with the token.
@@ -260,6 +276,7 @@ class HatcheryPool extends HTMLElement {
             status: access === 'refused' ? null : this.#status,
             problem: this.#problem,
             packages: this.#packages,
+            cluster: this.#cluster,
             history: this.#history,
             hasToken: this.#server.asks && this.#server.hasToken,
             canRetire: this.#canRetire,

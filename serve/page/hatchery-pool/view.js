@@ -30,6 +30,7 @@ class View {
     #workers;
     #errors = errorsTable();
     #sessions = sessionsTable();
+    #cluster = new ClusterView();
     #packages = h('ul', { class: 'packages', tabindex: 0, 'aria-label': 'Packages' });
     /** The counts beside the titles of lists. */
     #counts = {};
@@ -68,7 +69,9 @@ class View {
         if (this.#dialog.open) this.#dialog.close();
     }
 
-    show({ access, status, problem, packages, history, hasToken, canRetire, state, message }) {
+    show(seen) {
+        const { access, status, problem, packages, history, hasToken, canRetire } = seen;
+        const { state, message, cluster } = seen;
         const isAdministrator = access === 'administrator' && status !== null;
         const unknown = access === 'refused' ? 'locked' : 'connecting';
         say(this.#phase, problem ? 'no connection' : (status?.phase ?? unknown));
@@ -90,6 +93,7 @@ class View {
 
         this.#showOwn(status, packages);
         const isAll = status.tenant === undefined;
+        this.#cluster.show(isAll ? cluster : null);
         for (const element of this.#ofAll) element.hidden = !isAll;
         if (!isAll) return;
         this.#showAll(status);
@@ -195,7 +199,7 @@ class View {
         this.#ofAll.push(...elements([rates, latencies, queue, steps, workers, errors]));
         const upper = elements([rates, latencies, queue, steps]);
         const lower = elements([workers, errors, sessions, packages]);
-        return [...upper, this.runner.element, ...lower];
+        return [...upper, this.runner.element, ...this.#cluster.elements, ...lower];
     }
 
     // -- What they show --

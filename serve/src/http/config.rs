@@ -1,11 +1,13 @@
 //! What a server may be told.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use hatchery::python::PackageInfo;
+use serde_json::Value;
 use tokio::sync::watch;
 
 use super::token::Token;
@@ -48,6 +50,8 @@ pub struct HttpConfig {
     /// Renders the process's metrics for `/metrics`, in Prometheus's text format. Default: none, and
     /// there is no such page.
     pub metrics: Option<Metrics>,
+    /// What pools on many machines are doing, for `/v1/cluster` and the page. Default: none is known.
+    pub cluster: Option<Cluster>,
     /// What programs can import, for `/v1/packages`. Default: nothing is known.
     pub packages: Vec<PackageInfo>,
     /// Whether the pool is ready for jobs. While it isn't, `/healthz` says `starting`. Default:
@@ -67,6 +71,13 @@ pub struct HttpConfig {
 /// Renders metrics as text.
 pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
 
+/// Returns what pools on many machines are doing, as `remote::Cluster` has it, with the name of the
+/// pool as `pool`; or why that isn't known.
+pub type Cluster = Arc<dyn Fn() -> ClusterState + Send + Sync>;
+
+/// The state to come.
+pub type ClusterState = Pin<Box<dyn Future<Output = Result<Value, String>> + Send>>;
+
 impl HttpConfig {
     /// Returns the defaults.
     pub fn new() -> Self {
@@ -80,6 +91,7 @@ impl HttpConfig {
             hosts: Vec::new(),
             origins: Vec::new(),
             metrics: None,
+            cluster: None,
             packages: Vec::new(),
             ready: None,
             watching_only: false,

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::answer;
 
 /// What is at which path: the method, the path, what it does, and what it takes and gives.
-const OPERATIONS: [(&str, &str, &str, Takes, Gives); 22] = [
+const OPERATIONS: [(&str, &str, &str, Takes, Gives); 23] = [
     ("post", "/v1/run", "Runs a job in a fresh interpreter.", Takes::Job, Gives::Result),
     (
         "post",
@@ -80,6 +80,13 @@ const OPERATIONS: [(&str, &str, &str, Takes, Gives); 22] = [
     ),
     ("post", "/v1/jobs/{id}/cancel", "Cancels a job.", Takes::Nothing, Gives::Accepted),
     ("get", "/v1/status", "Returns the status of the pool.", Takes::Nothing, Gives::Json),
+    (
+        "get",
+        "/v1/cluster",
+        "Returns what pools on many machines are doing. For administrators.",
+        Takes::Nothing,
+        Gives::Json,
+    ),
     (
         "get",
         "/v1/decisions",

@@ -32,6 +32,7 @@ const MODULE: &str = concat!(
     include_str!("../../page/hatchery-pool/runner.js"),
     include_str!("../../page/hatchery-pool/status.js"),
     include_str!("../../page/hatchery-pool/tables.js"),
+    include_str!("../../page/hatchery-pool/cluster.js"),
     include_str!("../../page/hatchery-pool/view.js"),
     "const STYLE = String.raw`\n",
     include_str!("../../page/hatchery-pool/style.css"),

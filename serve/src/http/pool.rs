@@ -11,7 +11,7 @@ use hatchery::python::PackageInfo;
 use hatchery::status::Phase;
 use hatchery::{JobId, WorkerId};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::answer;
 use super::body;
@@ -65,6 +65,18 @@ pub(super) async fn status(State(door): Doorway, Extension(visitor): Who) -> Res
         "sessions": sessions.collect::<Vec<_>>(),
     });
     answer::json(StatusCode::OK, &own)
+}
+
+/// Returns what pools on many machines are doing; null if this server knows of none.
+pub(super) async fn cluster(State(door): Doorway, Extension(visitor): Who) -> Answered {
+    for_all(&visitor)?;
+    let state = match &door.config.cluster {
+        None => Value::Null,
+        Some(ask) => ask()
+            .await
+            .map_err(|message| Failure::new(StatusCode::SERVICE_UNAVAILABLE, "cluster", message))?,
+    };
+    Ok(answer::json(StatusCode::OK, &json!({ "cluster": state })))
 }
 
 /// Streams the decisions of the scheduler.

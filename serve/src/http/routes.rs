@@ -29,6 +29,7 @@ pub(super) fn router(door: Arc<Door>) -> Router {
         .route("/v1/jobs/{id}/interrupt", post(pool::interrupt))
         .route("/v1/jobs/{id}/cancel", post(pool::cancel))
         .route("/v1/status", get(pool::status))
+        .route("/v1/cluster", get(pool::cluster))
         .route("/v1/decisions", get(pool::decisions))
         .route("/v1/packages", get(pool::packages))
         .route("/v1/workers/{id}/retire", post(pool::retire))

@@ -1,9 +1,11 @@
 //! Status, health, refusals for load, and the end.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hatchery::Limits;
 use serde_json::json;
+use serve::http::ClusterState;
 
 use crate::client::{Client, Reply};
 use crate::server::{OPERATOR, Server, open, serve, start, tokens, wait, with};
@@ -24,6 +26,26 @@ fn health_needs_no_token_and_metrics_need_a_recorder() {
     assert_eq!(health().status, 200);
     let metrics = Client { token: Some(OPERATOR), ..client.clone() }.get("/metrics");
     assert_eq!(metrics.bytes(), b"jobs 1\n");
+}
+
+#[test]
+fn administrators_see_the_cluster_if_there_is_one() {
+    assert_eq!(with(OPERATOR).get("/v1/cluster").json(), json!({ "cluster": null }));
+    assert_eq!(with(crate::server::ADA).get("/v1/cluster").status, 403);
+    let mut config = tokens();
+    let asked = Arc::new(AtomicBool::new(false));
+    config.cluster = Some(Arc::new(move || -> ClusterState {
+        let is_first = !asked.swap(true, Ordering::Relaxed);
+        Box::pin(async move {
+            if is_first { Ok(json!({ "jobs": 7 })) } else { Err("the server is gone".to_owned()) }
+        })
+    }));
+    let Server { client, .. } = serve(&crate::server::POOL, config);
+    let client = Client { token: Some(OPERATOR), ..client };
+    assert_eq!(client.get("/v1/cluster").json(), json!({ "cluster": { "jobs": 7 } }));
+    let failed = client.get("/v1/cluster");
+    assert_eq!((failed.status, failed.reason().as_str()), (503, "cluster"));
+    assert_eq!(failed.json()["error"]["message"], "the server is gone");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::browser::{Browser, Key};
-use crate::server::{ADA, OPERATOR, POOL, guarded, open, post, start, submit};
+use crate::server::{ADA, OPERATOR, POOL, guarded, open, open_with_cluster, post, start, submit};
 
 /// Enters a token where the page asks for one.
 pub(crate) fn enter(browser: &Browser, token: &str) {
@@ -99,4 +99,43 @@ fn a_program_shows_its_output_as_it_comes_and_its_figures_and_tables() {
     let cells = browser.run("return all('.frame :is(th, td)').map((cell) => cell.innerText)");
     assert_eq!(cells, json!(["", "<b>city</b>", "n", "0", "Oslo", "1", "1", "R&D", "2"]));
     assert_eq!(browser.run("return text('.output .value')"), "{'answer': 42}\n");
+}
+
+#[test]
+fn a_cluster_has_its_queue_and_its_workers_and_is_hidden_where_there_is_none() {
+    let lane = |tenant, waiting| json!({ "tenant": tenant, "priority": "high", "waiting": waiting, "claimed": 1 });
+    let worker = json!({
+        "name": "<b>one</b>", "version": "1.2.3", "slots": 4, "running": 3, "done": 1000,
+        "given_back": 2, "is_draining": true, "keys": [], "at_ms": 0,
+    });
+    let state = json!({
+        "pool": "blue", "jobs": 12_345, "results": 6, "dead_letters": 1,
+        "lanes": [lane(json!(null), 2), lane(json!("acme"), 5)], "workers": [worker],
+    });
+    let page = open_with_cluster(&POOL, Some(state));
+    let Some(browser) = Browser::open(&page) else { return };
+    browser.until("text('[aria-label=Cluster] .extra').includes('pool blue: 12,345 jobs')");
+    let cells = |label: &str| {
+        let rows = format!(
+            "return all('[aria-label=\"{label}\"] tbody tr').map((row) => \
+             [...row.cells].map((cell) => cell.innerText))"
+        );
+        browser.run(&rows)
+    };
+    let lanes = json!([["acme", "high", "5", "1"], ["–", "high", "2", "1"]]);
+    assert_eq!(cells("Jobs in the queue of the cluster"), lanes);
+    let worker = ["<b>one</b> (drains)", "1.2.3", "3", "4", "1,000", "2"];
+    let label = "section[aria-label=\"Workers of the cluster\"]";
+    let seen = format!("return all('{label} tbody td').map((cell) => cell.innerText)");
+    assert_eq!(browser.run(&seen), json!(worker));
+    drop(browser);
+    // What is wrong with it is said there, and the pool is shown as ever.
+    let page = open_with_cluster(&POOL, None);
+    let Some(browser) = Browser::open(&page) else { return };
+    browser.until("text('[aria-label=Cluster] .extra') === 'the NATS server is gone'");
+    browser.until("['idle', 'active'].includes(pool.getStatus().state)");
+    drop(browser);
+    let Some(browser) = Browser::open(&open(&POOL)) else { return };
+    browser.until("text('.packages').includes('numpy')");
+    browser.until("root.querySelector('[aria-label=Cluster]').hidden");
 }

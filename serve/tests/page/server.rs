@@ -1,6 +1,6 @@
 //! Servers for the tests, on one pool where that is possible.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::thread::{self, JoinHandle};
 
 use axum::Router;
@@ -10,7 +10,7 @@ use axum::routing::get;
 use hatchery::{Builder, Hatchery, Limits};
 use serde_json::{Value, json};
 use serve::Service;
-use serve::http::{HttpConfig, Token};
+use serve::http::{ClusterState, HttpConfig, Token};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
@@ -55,6 +55,17 @@ pub(crate) fn host(pool: &Hatchery) -> String {
         || async { ([(CONTENT_SECURITY_POLICY, "default-src * 'unsafe-inline'")], Html(PAGE)) };
     let mut config = HttpConfig::new();
     config.open_routes = Router::new().route("/host", get(answer));
+    serve(pool, config)
+}
+
+/// Serves a pool to everybody here, which knows of a cluster in this state; without one it isn't
+/// reached. Returns the address of the page.
+pub(crate) fn open_with_cluster(pool: &Hatchery, state: Option<Value>) -> String {
+    let mut config = HttpConfig::new();
+    config.cluster = Some(Arc::new(move || -> ClusterState {
+        let state = state.clone().ok_or_else(|| "the NATS server is gone".to_owned());
+        Box::pin(async { state })
+    }));
     serve(pool, config)
 }
 
