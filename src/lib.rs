@@ -233,7 +233,7 @@ pub mod event {
 /// ```
 pub mod files {
     #[doc(inline)]
-    pub use engine::{ChangeKind, ChangedFile, Workspace, check_path};
+    pub use engine::{ChangeKind, ChangedFile, FolderDigests, Workspace, check_path};
 }
 
 /// The parts of an [`Outcome`].

@@ -21,7 +21,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ("grade", &["hatchery", "tokio"]),
     ("serve", &["hatchery", "tokio", "wire"]),
     ("notebook", &["hatchery", "replace", "tokio"]),
-    ("kernel", &["hatchery", "notebook", "tokio", "zeromq"]),
+    ("kernel", &["hatchery", "notebook", "tokio"]),
     ("remote", &["async-nats", "hatchery", "tokio", "wire"]),
     (
         "cli",
@@ -42,7 +42,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 29] = [
+const CONFINED: [&str; 28] = [
     "anyhow",
     "async-nats",
     "channel",
@@ -71,7 +71,6 @@ const CONFINED: [&str; 29] = [
     "wasmer-types",
     "wasmer-wasix",
     "wire",
-    "zeromq",
 ];
 
 /// A crate's manifest, in which the dependencies include those for one system alone.

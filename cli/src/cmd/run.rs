@@ -9,7 +9,7 @@ use hatchery::{Hatchery, Job, Outcome, Verdict};
 
 use crate::args::RunArguments;
 use crate::exit::{Exit, UsageError};
-use crate::follow::{follow, report};
+use crate::follow::{Followed, follow, report};
 use crate::output::{OutputFolder, list};
 use crate::pool::start_pool;
 use crate::{displays, escapes, inputs, progress, signals, terminal};
@@ -27,7 +27,8 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     // The first asks the program to end, the second stops it, the third ends this process.
     let mut interrupts = signals::interrupts(3)?;
     let mut ticket = hatchery.submit(job).await?;
-    let (outcome, interrupts) = follow(&mut ticket, !arguments.json, &mut interrupts).await?;
+    let followed = follow(&mut ticket, !arguments.json, &mut interrupts).await?;
+    let Followed { outcome, interrupts, drawn } = followed;
     if arguments.json {
         let result = match arguments.file_contents {
             true => outcome.to_tool_json_with_files(),
@@ -47,7 +48,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
         Some(folder) => keep(&displays::files(&outcome), &folder),
         None => {
             if !arguments.json {
-                displays::mention(&outcome);
+                displays::mention(&outcome, drawn);
             }
             true
         }
