@@ -5,7 +5,7 @@
 //! that it lives, and the last test serves a session, too.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-/// A front end, or a stranger, byte by byte.
-mod client;
 /// What strangers try.
 mod attempts;
+/// A front end, or a stranger, byte by byte.
+mod client;
