@@ -35,6 +35,7 @@ fn plain_image() -> String {
     let is_plain = |image: &&ImageInfo| {
         image.preload.is_empty() && image.packages.is_empty() && image.setup.is_none()
     };
-    let plain = images.iter().find(is_plain).map_or("none yet without options", |image| &image.key);
+    let plain =
+        images.iter().find(is_plain).map_or("none yet without options", |image| image.key.as_str());
     format!("{plain}; {} in the cache", images.len())
 }
