@@ -25,20 +25,20 @@ const MOST_BYTES: usize = 256;
 
 /// Returns whether this process's terminal shows sixels; `None` if it can't be asked now.
 pub(super) fn has_sixel() -> Option<bool> {
-    let mut terminal = File::options().read(true).write(true).open("/dev/tty").ok()?;
+    let terminal = File::options().read(true).write(true).open("/dev/tty").ok()?;
     let is_in_front = tcgetpgrp(&terminal).ok()? == rustix::process::getpgrp();
     if !is_in_front || is_readable(&terminal, &NOW) {
         return None;
     }
     let asking = Asking::begin(&terminal)?;
-    terminal.write_all(QUESTION).ok()?;
+    (&terminal).write_all(QUESTION).ok()?;
     let mut answer = Vec::new();
     while answer.len() < MOST_BYTES
         && attributes(&answer).is_none()
         && is_readable(&terminal, &PATIENCE)
     {
         let mut bytes = [0; 32];
-        match terminal.read(&mut bytes) {
+        match (&terminal).read(&mut bytes) {
             Ok(0) | Err(_) => break,
             Ok(count) => answer.extend(&bytes[..count]),
         }

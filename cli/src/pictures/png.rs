@@ -193,7 +193,7 @@ fn nearest(left: u8, above: u8, corner: u8) -> u8 {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use std::io::Write;
 
     use flate2::Compression;
@@ -202,7 +202,7 @@ pub(super) mod tests {
     use super::*;
 
     /// Returns a PNG whose rows, with their filters, are these.
-    pub(in super::super) fn png(
+    fn png(
         (width, height): (u32, u32),
         (depth, color): (u8, u8),
         rows: &[u8],
@@ -238,34 +238,22 @@ pub(super) mod tests {
         assert_eq!(all(&png((1, 1), (8, 2), &[0, 1, 2, 3], &[])), [[1, 2, 3, 255]]);
         assert_eq!(all(&png((1, 1), (16, 4), &[0, 9, 0, 128, 0], &[])), [[8, 8, 8, 127]]);
         let bits = png((3, 1), (1, 0), &[0, 0b1010_0000], &[]);
-        assert_eq!(all(&bits).map_each(|pixel| pixel[0]), [255, 0, 255]);
+        assert_eq!(levels(&bits), [255, 0, 255]);
         let palette: [(&[u8; 4], &[u8]); 2] = [(b"PLTE", &[1, 2, 3, 4, 5, 6]), (b"tRNS", &[0])];
         let indexed = png((3, 1), (2, 3), &[0, 0b0001_1100], &palette);
         assert_eq!(all(&indexed), [[1, 2, 3, 0], [4, 5, 6, 255], [0, 0, 0, 255]]);
     }
 
-    trait MapEach<T> {
-        fn map_each<U>(self, each: impl FnMut(T) -> U) -> Vec<U>;
-    }
-
-    impl<T> MapEach<T> for Vec<T> {
-        fn map_each<U>(self, each: impl FnMut(T) -> U) -> Vec<U> {
-            self.into_iter().map(each).collect()
-        }
+    /// Returns the red of each pixel.
+    fn levels(png: &[u8]) -> Vec<u8> {
+        decode(png).unwrap().all.iter().map(|pixel| pixel[0]).collect()
     }
 
     #[test]
     fn filters_are_undone() {
         // Each row of gray pixels is 10, 20, 30, by another filter.
         let rows = [[0, 10, 20, 30], [1, 10, 10, 10], [2, 0, 0, 0], [3, 5, 5, 5], [4, 0, 0, 0]];
-        let mut expected = [10, 20, 30].repeat(3);
-        expected.extend([10, 20, 30].map(|_| 0));
-        let pixels = decode(&png((3, 5), (8, 0), rows.as_flattened(), &[])).unwrap().all;
-        let levels: Vec<u8> = pixels.iter().map(|pixel| pixel[0]).collect();
-        assert_eq!(levels[..9], expected[..9]);
-        // Average: 5 + 10 / 2, 5 + (10 + 20) / 2, 5 + (20 + 30) / 2.
-        assert_eq!(levels[9..12], [10, 20, 30]);
-        assert_eq!(levels[12..], [10, 20, 30]);
+        assert_eq!(levels(&png((3, 5), (8, 0), rows.as_flattened(), &[])), [10, 20, 30].repeat(5));
         assert_eq!((nearest(1, 9, 1), nearest(9, 1, 1), nearest(5, 5, 9)), (9, 9, 5));
         assert_eq!(decode(&png((3, 1), (8, 0), &[5, 0, 0, 0], &[])), None);
     }

@@ -38,12 +38,8 @@ impl Drop for Busy {
 /// What must be the same in each run. Which limit a sample reaches is not: memory that is refused takes
 /// CPU time, too.
 fn verdicts(results: &[Graded]) -> Vec<(&str, u64, Verdict, u64)> {
-    let verdict = |graded: &Graded| (graded.verdict, graded.tests_passed);
-    let all = results.iter().map(|graded| {
-        let (verdict, passed) = verdict(graded);
-        (graded.task_id.as_str(), graded.sample, verdict, passed)
-    });
-    all.collect()
+    let all = results.iter();
+    all.map(|it| (it.task_id.as_str(), it.sample, it.verdict, it.tests_passed)).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
