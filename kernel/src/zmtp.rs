@@ -29,6 +29,8 @@ mod listener;
 mod peer;
 mod publisher;
 mod router;
+#[cfg(test)]
+mod tests;
 
 /// The frames of a message.
 pub(crate) type Frames = Vec<Bytes>;
