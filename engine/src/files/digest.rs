@@ -148,11 +148,8 @@ mod tests {
 
     use super::*;
 
-    /// Digests as of now, and as of a minute later, when everything has settled.
-    fn digests(all: &FolderDigests, folder: &Path) -> [Option<[u8; 32]>; 2] {
-        let mount = Mount::open(folder).unwrap();
-        let later = SystemTime::now() + Duration::from_secs(60);
-        [all.digest(&mount, SystemTime::now()), all.digest(&mount, later)]
+    fn digest(all: &FolderDigests, folder: &Path) -> Option<[u8; 32]> {
+        all.digest(&Mount::open(folder).unwrap(), SystemTime::now())
     }
 
     fn set_modified(path: &Path, seconds: u64) {
@@ -169,37 +166,36 @@ mod tests {
         fs::write(&file, "1").unwrap();
         set_modified(&file, 1000);
         let all = FolderDigests::new(|name| name.ends_with(".ipynb"));
-        let [first, settled] = digests(&all, folder);
+        let first = digest(&all, folder);
         assert!(first.is_some());
-        assert_eq!(first, settled);
-        assert_eq!(digests(&all, folder), [first; 2]);
-        assert_eq!(digests(&FolderDigests::new(|_| false), folder), [first; 2]);
+        assert_eq!(digest(&all, folder), first);
+        assert_eq!(digest(&FolderDigests::new(|_| false), folder), first);
 
         // What is ignored may come and change.
         fs::write(folder.join("a.ipynb"), "{}").unwrap();
-        assert_eq!(digests(&all, folder), [first; 2]);
+        assert_eq!(digest(&all, folder), first);
 
-        // Other contents of the same size and time, although the file was remembered.
+        // Other contents of the same size and time.
         fs::write(&file, "2").unwrap();
         set_modified(&file, 1000);
-        let [second, _] = digests(&all, folder);
+        let second = digest(&all, folder);
         assert_ne!(second, first);
         // The same contents at another time, or at another path.
         set_modified(&file, 1001);
-        assert!(![first, second].contains(&digests(&all, folder)[0]));
+        assert!(![first, second].contains(&digest(&all, folder)));
         set_modified(&file, 1000);
-        assert_eq!(digests(&all, folder)[0], second);
+        assert_eq!(digest(&all, folder), second);
         fs::rename(&file, folder.join("inner/other.csv")).unwrap();
-        assert!(![first, second].contains(&digests(&all, folder)[0]));
+        assert!(![first, second].contains(&digest(&all, folder)));
         fs::rename(folder.join("inner/other.csv"), &file).unwrap();
-        assert_eq!(digests(&all, folder)[0], second);
+        assert_eq!(digest(&all, folder), second);
         fs::create_dir(folder.join("empty")).unwrap();
-        assert_ne!(digests(&all, folder)[0], second);
+        assert_ne!(digest(&all, folder), second);
         // Another folder with the same files.
         let other = tempfile::tempdir().unwrap();
         fs::create_dir(other.path().join("inner")).unwrap();
         fs::rename(&file, other.path().join("inner/data.csv")).unwrap();
-        assert_ne!(digests(&all, other.path())[0], second);
+        assert_ne!(digest(&all, other.path()), second);
     }
 
     #[test]
@@ -220,12 +216,12 @@ mod tests {
         let large = fs::File::create(base.path().join("large")).unwrap();
         large.set_len(MOST_BYTES + 1).unwrap();
         let all = FolderDigests::new(|_| false);
-        assert_eq!(digests(&all, base.path()), [None; 2]);
+        assert_eq!(digest(&all, base.path()), None);
         fs::remove_file(base.path().join("large")).unwrap();
-        assert!(digests(&all, base.path())[0].is_some());
+        assert!(digest(&all, base.path()).is_some());
         for number in 0..=MOST_ENTRIES {
             fs::create_dir(base.path().join(number.to_string())).unwrap();
         }
-        assert_eq!(digests(&all, base.path()), [None; 2]);
+        assert_eq!(digest(&all, base.path()), None);
     }
 }
