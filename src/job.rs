@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use scheduler::{JobRequest, Priority};
 
 use engine::{
-    Call, Deterministic, Entry, InputFile, InvalidProgram, Limits, Mount, MountedFolder, Network,
-    Program, Recording, Script, Value,
+    Call, Deterministic, Entry, FolderDigests, InputFile, InvalidProgram, Limits, Mount,
+    MountedFolder, Network, Program, Recording, Script, Value,
 };
 
 use crate::failure::Error;
@@ -258,6 +258,32 @@ impl Job {
     /// ```
     pub fn has_folders(&self) -> bool {
         !self.program.mounts.is_empty() || self.program.beside.is_some()
+    }
+
+    /// Returns a digest of all that it can see in folders of the host, at which paths, to keep results
+    /// that depend on them: contents and modification times of files, and which folders they are. It
+    /// reads these files, but remembers those that haven't changed. `None` if a folder is gone, or has
+    /// more than 10,000 files and folders, or files of more than 1 GiB.
+    ///
+    /// ```
+    /// use hatchery::Job;
+    /// use hatchery::files::FolderDigests;
+    ///
+    /// let digests = FolderDigests::new(|name| name.ends_with(".tmp"));
+    /// let job = Job::code("1 + 1").mount("examples/data", "/data")?;
+    /// let before = job.folders_digest(&digests);
+    /// assert!(before.is_some() && job.folders_digest(&digests) == before);
+    /// # Ok::<(), hatchery::Error>(())
+    /// ```
+    pub fn folders_digest(&self, digests: &FolderDigests) -> Option<String> {
+        let now = SystemTime::now();
+        let mounts = self.program.mounts.iter().map(|mount| (mount.path.as_str(), &mount.folder));
+        let beside = self.program.beside.iter().map(|folder| ("", folder));
+        let digests = mounts.chain(beside).map(|(path, folder)| {
+            let digest = digests.digest(folder, now)?;
+            Some(digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + path + "\n")
+        });
+        digests.collect()
     }
 
     /// Returns the total size of its input files, in bytes.

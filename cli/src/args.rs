@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::LazyLock;
 
 pub(crate) use self::batch::{BatchArguments, ProgressForm};
 pub(crate) use self::bench::BenchArguments;
@@ -27,8 +26,6 @@ use self::python::PythonArgument;
 pub(crate) use self::serve::ServeArguments;
 pub(crate) use self::shell::{CompletionsArguments, ManArguments};
 pub(crate) use self::top::TopArguments;
-use hatchery::cache::CacheDir;
-use hatchery::config::EngineConfig;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -53,6 +50,7 @@ pub(crate) mod python;
 mod serve;
 mod shell;
 mod top;
+mod version;
 
 /// Runs untrusted Python in a pool of sandboxed interpreters.
 ///
@@ -392,24 +390,7 @@ pub(crate) enum PythonCommand {
 
 /// Returns the definition of the command line.
 pub(crate) fn definition() -> clap::Command {
-    Arguments::command().long_version(long_version())
-}
-
-/// What `--version` says, in lines; `-V` says the first.
-fn long_version() -> &'static str {
-    static TEXT: LazyLock<String> = LazyLock::new(|| {
-        let cache = CacheDir::open(EngineConfig::from_env().cache_dir.as_deref());
-        let cache = cache
-            .map_or_else(|error| error.to_string(), |cache| cache.root().display().to_string());
-        format!(
-            "{}\nbuild    {}\nwasmer   {}\ntarget   {}\ncache    {cache}",
-            env!("CARGO_PKG_VERSION"),
-            hatchery::python::WHEEL_REQUIREMENT,
-            hatchery::python::WASMER_VERSION,
-            hatchery::python::module_target(),
-        )
-    });
-    &TEXT
+    Arguments::command().long_version(version::long())
 }
 
 /// Parses the command line, with the defaults of the configuration; exits the process if either is

@@ -17,9 +17,14 @@ pub(crate) fn has_image(bundle: &MimeBundle) -> bool {
     bundle.iter().any(|(name, _)| name.starts_with("image/"))
 }
 
-/// Notes images that nobody would see otherwise.
-pub(crate) fn mention(outcome: &Outcome) {
-    let count = outcome.displays.iter().filter(|display| has_image(display)).count();
+/// Returns how many displays are images.
+pub(crate) fn images(outcome: &Outcome) -> usize {
+    outcome.displays.iter().filter(|display| has_image(display)).count()
+}
+
+/// Notes images that nobody would see otherwise: all but those that were drawn.
+pub(crate) fn mention(outcome: &Outcome, drawn: usize) {
+    let count = images(outcome).saturating_sub(drawn);
     if count > 0 {
         let images = if count == 1 { "an image".to_owned() } else { format!("{count} images") };
         terminal::note(format_args!(

@@ -5,12 +5,13 @@ use std::io::Write;
 use anyhow::Context;
 use hatchery::error::chain;
 use hatchery::event::{Event, EventKind, Stream};
+use hatchery::outcome::MimeBundle;
 use hatchery::terminal::Escapes;
 use hatchery::{Outcome, Ticket, Verdict};
 use tokio::task::JoinHandle;
 
 use crate::signals::Interrupts;
-use crate::{displays, terminal};
+use crate::{displays, pictures, terminal};
 
 /// Provides the lines that a program reads while it runs; by default, it reads none.
 pub(crate) trait Lines {
@@ -31,13 +32,22 @@ pub(crate) trait Lines {
 /// For a program that reads no line.
 impl Lines for () {}
 
-/// Waits for the outcome, passes output on as it comes, and returns how often Ctrl-C came. The
-/// first Ctrl-C interrupts the program, the second stops it.
+/// What came of following a job.
+pub(crate) struct Followed {
+    pub(crate) outcome: Outcome,
+    /// How often Ctrl-C came.
+    pub(crate) interrupts: u32,
+    /// How many of its displays were drawn as pictures.
+    pub(crate) drawn: usize,
+}
+
+/// Waits for the outcome, and passes output on as it comes. The first Ctrl-C interrupts the program,
+/// the second stops it.
 pub(crate) async fn follow(
     ticket: &mut Ticket,
     passes_on: bool,
     interrupts: &mut Interrupts,
-) -> anyhow::Result<(Outcome, u32)> {
+) -> anyhow::Result<Followed> {
     follow_with(ticket, passes_on, interrupts, &mut ()).await
 }
 
@@ -47,12 +57,12 @@ pub(crate) async fn follow_with(
     passes_on: bool,
     interrupts: &mut Interrupts,
     lines: &mut impl Lines,
-) -> anyhow::Result<(Outcome, u32)> {
-    let mut heard = 0;
+) -> anyhow::Result<Followed> {
+    let (mut heard, mut drawn) = (0, 0);
     let mut events = ticket.events();
     let mut screen = Screen::new();
     // On its own thread, since a reader may stall, and Ctrl-C must still work.
-    let mut writing: Option<JoinHandle<std::io::Result<()>>> = None;
+    let mut writing: Option<JoinHandle<std::io::Result<Wrote>>> = None;
     loop {
         tokio::select! {
             biased;
@@ -64,15 +74,26 @@ pub(crate) async fn follow_with(
                 if writing.is_some() =>
             {
                 writing = None;
-                written.context("a write panicked")??;
+                if let Wrote::Picture = written.context("a write panicked")?? {
+                    drawn += 1;
+                    lines.shown(b"\n");
+                }
             }
             event = events.next(), if writing.is_none() => {
                 let Some(Event { kind, .. }) = event else { break };
-                if let Some((stream, bytes)) = text_of(kind).filter(|_| passes_on) {
-                    let bytes = screen.show(stream, bytes);
-                    lines.shown(&bytes);
-                    let write = move || pass_on(stream, &bytes);
-                    writing = Some(tokio::task::spawn_blocking(write));
+                match Shown::of(kind).filter(|_| passes_on) {
+                    Some(Shown::Text(stream, bytes)) => {
+                        let bytes = screen.show(stream, bytes);
+                        lines.shown(&bytes);
+                        let write = move || pass_on(stream, &bytes).map(|()| Wrote::Text);
+                        writing = Some(tokio::task::spawn_blocking(write));
+                    }
+                    Some(Shown::Picture(bundle)) => {
+                        let wrote = |is_drawn| if is_drawn { Wrote::Picture } else { Wrote::Text };
+                        let draw = move || pictures::draw(&bundle).map(wrote);
+                        writing = Some(tokio::task::spawn_blocking(draw));
+                    }
+                    None => {}
                 }
             }
             // Last, so that all output is written before the program reads a line.
@@ -90,7 +111,7 @@ pub(crate) async fn follow_with(
     for (stream, bytes) in screen.finish() {
         pass_on(stream, &bytes)?;
     }
-    Ok((ticket.outcome().await, heard))
+    Ok(Followed { outcome: ticket.outcome().await, interrupts: heard, drawn })
 }
 
 /// Interrupts or stops a program, depending on the number of Ctrl-C so far.
@@ -124,15 +145,33 @@ impl Screen {
     }
 }
 
-/// Returns the text of an event and its stream. An image's text says little, and is omitted.
-fn text_of(event: EventKind) -> Option<(Stream, Vec<u8>)> {
-    match event {
-        EventKind::Output { stream, bytes } => Some((stream, bytes)),
-        EventKind::Display(display) => {
-            let text = display.text("text/plain").filter(|_| !displays::has_image(&display))?;
-            Some((Stream::Stdout, format!("{text}\n").into_bytes()))
+/// What was written.
+enum Wrote {
+    Text,
+    /// A picture, with a line end.
+    Picture,
+}
+
+/// What the user sees of an event.
+enum Shown {
+    Text(Stream, Vec<u8>),
+    /// Drawn if the terminal can. Its text says little, and is omitted.
+    Picture(MimeBundle),
+}
+
+impl Shown {
+    fn of(event: EventKind) -> Option<Self> {
+        match event {
+            EventKind::Output { stream, bytes } => Some(Self::Text(stream, bytes)),
+            EventKind::Display(display) if displays::has_image(&display) => {
+                Some(Self::Picture(display))
+            }
+            EventKind::Display(display) => {
+                let text = display.text("text/plain")?;
+                Some(Self::Text(Stream::Stdout, format!("{text}\n").into_bytes()))
+            }
+            _ => None,
         }
-        _ => None,
     }
 }
 

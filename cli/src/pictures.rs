@@ -1,13 +1,20 @@
-//! Shows pictures in terminals that can: by kitty's graphics protocol, or by iTerm2's.
+//! Shows pictures in terminals that can: by kitty's graphics protocol, by iTerm2's, or as sixels.
 //!
-//! A program's picture goes to the terminal as base64, which can't be anything else there. What is
-//! no PNG, or too large, isn't shown.
+//! kitty's and iTerm2's terminals are known by variables, those with sixels by their answer to a
+//! question. A program's picture goes to the terminal as base64 or as sixels made here, neither of
+//! which can be anything else there. What is no PNG, or too large, isn't shown.
 
-use std::fmt::Write;
-use std::io::{self, IsTerminal};
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write as _};
+use std::sync::OnceLock;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use hatchery::outcome::MimeBundle;
+
+mod attributes;
+mod png;
+mod sixel;
 
 /// The variable that names the protocol, or `none`, where this guesses wrong.
 const VARIABLE: &str = "HATCHERY_PICTURES";
@@ -22,48 +29,95 @@ const PIECE: usize = 4096;
 pub(crate) enum Protocol {
     Kitty,
     Iterm,
+    Sixel,
 }
 
-/// Returns how standard output takes pictures; `None` if it doesn't, as far as is known.
-pub(crate) fn protocol() -> Option<Protocol> {
-    io::stdout().is_terminal().then(|| known(|name| std::env::var(name).ok())).flatten()
+/// What variables say about a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Takes(Protocol),
+    TakesNone,
+    /// It has to be asked.
+    Unknown,
 }
 
-fn known(variable: impl Fn(&str) -> Option<String>) -> Option<Protocol> {
-    let value = |name| variable(name).unwrap_or_default();
-    match value(VARIABLE).as_str() {
-        "kitty" => return Some(Protocol::Kitty),
-        "iterm2" => return Some(Protocol::Iterm),
-        "" => {}
-        _ => return None,
-    }
-    let term = value("TERM");
-    // Multiplexers pass on what their terminals say, and not the pictures.
-    if !value("TMUX").is_empty() || term.starts_with("screen") || term.starts_with("tmux") {
+/// Shows a picture on standard output, with a line end behind it. Returns whether it did: the bundle
+/// has a PNG, and standard output is a terminal that takes pictures, as far as is known.
+///
+/// # Errors
+/// Standard output can't be written.
+pub(crate) fn draw(bundle: &MimeBundle) -> io::Result<bool> {
+    let png = bundle.iter().find(|(name, _)| *name == "image/png").map(|(_, png)| png.as_bytes());
+    let Some(drawn) = png.and_then(|png| drawn(png, protocol()?)) else { return Ok(false) };
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(drawn.as_bytes()).and_then(|()| stdout.flush())?;
+    Ok(true)
+}
+
+/// Returns how standard output takes pictures. The terminal is asked once.
+fn protocol() -> Option<Protocol> {
+    static SIXEL: OnceLock<bool> = OnceLock::new();
+    if !io::stdout().is_terminal() {
         return None;
     }
-    match (term.as_str(), value("TERM_PROGRAM").as_str(), value("LC_TERMINAL").as_str()) {
-        ("xterm-kitty" | "xterm-ghostty", _, _) | (_, "ghostty", _) => Some(Protocol::Kitty),
-        (_, "iTerm.app" | "WezTerm" | "mintty" | "vscode", _) | (_, _, "iTerm2") => {
-            Some(Protocol::Iterm)
+    match known(|name| std::env::var(name).ok()) {
+        Known::Takes(protocol) => Some(protocol),
+        Known::TakesNone => None,
+        Known::Unknown => {
+            // If it can't be asked now, it will be for the next picture.
+            let has_sixel = match SIXEL.get() {
+                Some(known) => *known,
+                None => {
+                    let asked = attributes::has_sixel()?;
+                    *SIXEL.get_or_init(|| asked)
+                }
+            };
+            has_sixel.then_some(Protocol::Sixel)
         }
-        _ if !value("KITTY_WINDOW_ID").is_empty() => Some(Protocol::Kitty),
-        _ => None,
+    }
+}
+
+fn known(variable: impl Fn(&str) -> Option<String>) -> Known {
+    let value = |name| variable(name).unwrap_or_default();
+    match value(VARIABLE).as_str() {
+        "kitty" => return Known::Takes(Protocol::Kitty),
+        "iterm2" => return Known::Takes(Protocol::Iterm),
+        "sixel" => return Known::Takes(Protocol::Sixel),
+        "" => {}
+        _ => return Known::TakesNone,
+    }
+    let term = value("TERM");
+    // Multiplexers pass on what their terminals say, but only those pictures that they know.
+    let is_multiplexed =
+        !value("TMUX").is_empty() || term.starts_with("screen") || term.starts_with("tmux");
+    match (term.as_str(), value("TERM_PROGRAM").as_str(), value("LC_TERMINAL").as_str()) {
+        ("" | "dumb" | "linux", _, _) => Known::TakesNone,
+        _ if is_multiplexed => Known::Unknown,
+        ("xterm-kitty" | "xterm-ghostty", _, _) | (_, "ghostty", _) => {
+            Known::Takes(Protocol::Kitty)
+        }
+        (_, "iTerm.app" | "WezTerm" | "mintty" | "vscode", _) | (_, _, "iTerm2") => {
+            Known::Takes(Protocol::Iterm)
+        }
+        _ if !value("KITTY_WINDOW_ID").is_empty() => Known::Takes(Protocol::Kitty),
+        _ => Known::Unknown,
     }
 }
 
 /// Returns what shows a PNG, with a line end behind it; `None` if it isn't shown.
-pub(crate) fn drawn(png: &[u8], protocol: Protocol) -> Option<String> {
+fn drawn(png: &[u8], protocol: Protocol) -> Option<String> {
     let header = png.strip_prefix(b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR")?;
     let side = |at: usize| Some(u32::from_be_bytes(header.get(at..at + 4)?.try_into().ok()?));
     let fits = |side: u32| (1..=MOST_PIXELS).contains(&side);
     if png.len() > MOST_BYTES || !fits(side(0)?) || !fits(side(4)?) {
         return None;
     }
-    let text = BASE64_STANDARD.encode(png);
-    let mut drawn = String::with_capacity(text.len() + text.len() / 100 + 64);
+    let base64 = || BASE64_STANDARD.encode(png);
+    let mut drawn = String::new();
     match protocol {
+        Protocol::Sixel => drawn = sixel::encode(&png::decode(png)?),
         Protocol::Kitty => {
+            let text = base64();
             let pieces = text.len().div_ceil(PIECE);
             for number in 1..=pieces {
                 let start = (number - 1) * PIECE;
@@ -75,7 +129,7 @@ pub(crate) fn drawn(png: &[u8], protocol: Protocol) -> Option<String> {
             }
         }
         Protocol::Iterm => {
-            let bytes = png.len();
+            let (bytes, text) = (png.len(), base64());
             let _ = write!(drawn, "\x1b]1337;File=inline=1;size={bytes}:{text}\x07");
         }
     }
@@ -129,16 +183,20 @@ mod tests {
 
     #[test]
     fn terminals_are_known_by_their_variables() {
+        let [kitty, iterm] = [Protocol::Kitty, Protocol::Iterm].map(Known::Takes);
         for (variables, expected) in [
-            (&[("TERM", "xterm-kitty")][..], Some(Protocol::Kitty)),
-            (&[("TERM", "xterm"), ("KITTY_WINDOW_ID", "1")], Some(Protocol::Kitty)),
-            (&[("TERM", "xterm-256color"), ("TERM_PROGRAM", "iTerm.app")], Some(Protocol::Iterm)),
-            (&[("TERM", "xterm-256color"), ("LC_TERMINAL", "iTerm2")], Some(Protocol::Iterm)),
-            (&[("TERM", "xterm-256color"), ("TERM_PROGRAM", "WezTerm")], Some(Protocol::Iterm)),
-            (&[("TERM", "xterm-256color")], None),
-            (&[("TERM", "tmux-256color"), ("LC_TERMINAL", "iTerm2")], None),
-            (&[("TERM", "xterm-kitty"), ("HATCHERY_PICTURES", "none")], None),
-            (&[("HATCHERY_PICTURES", "iterm2")], Some(Protocol::Iterm)),
+            (&[("TERM", "xterm-kitty")][..], kitty),
+            (&[("TERM", "xterm"), ("KITTY_WINDOW_ID", "1")], kitty),
+            (&[("TERM", "xterm-256color"), ("TERM_PROGRAM", "iTerm.app")], iterm),
+            (&[("TERM", "xterm-256color"), ("LC_TERMINAL", "iTerm2")], iterm),
+            (&[("TERM", "xterm-256color"), ("TERM_PROGRAM", "WezTerm")], iterm),
+            (&[("TERM", "xterm-256color")], Known::Unknown),
+            (&[("TERM", "tmux-256color"), ("LC_TERMINAL", "iTerm2")], Known::Unknown),
+            (&[("TERM", "dumb")], Known::TakesNone),
+            (&[], Known::TakesNone),
+            (&[("TERM", "xterm-kitty"), ("HATCHERY_PICTURES", "none")], Known::TakesNone),
+            (&[("HATCHERY_PICTURES", "iterm2")], iterm),
+            (&[("HATCHERY_PICTURES", "sixel")], Known::Takes(Protocol::Sixel)),
         ] {
             let of = |name: &str| {
                 let found = variables.iter().find(|(of, _)| *of == name);

@@ -52,6 +52,9 @@ mod caches;
 #[path = "all/ends.rs"]
 mod ends;
 
+/// Notebooks that read folders of the host.
+#[path = "all/folders.rs"]
+mod folders;
 /// Grading generated code.
 #[path = "all/grading.rs"]
 mod grading;

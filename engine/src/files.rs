@@ -7,6 +7,7 @@
 pub(crate) mod changes;
 pub(crate) mod contents;
 pub(crate) mod device;
+pub(crate) mod digest;
 #[cfg(target_os = "linux")]
 pub(crate) mod mount;
 #[cfg(not(target_os = "linux"))]

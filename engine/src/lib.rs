@@ -33,6 +33,7 @@ pub use error::{
     StartError,
 };
 pub use files::changes::{ChangeKind, ChangedFile};
+pub use files::digest::FolderDigests;
 pub use files::mount::{
     FolderAnswer, FolderAsk, FolderIdentity, FolderServer, InvalidMount, LentFolder, Mount,
 };

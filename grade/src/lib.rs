@@ -32,7 +32,7 @@ pub use grader::{Grader, KnownTask};
 pub use report::{Report, TaskReport};
 pub use results::{Earlier, ResultsFile, read_results};
 pub use run::grade_all;
-pub use sample::{Sample, read_samples};
+pub use sample::{Sample, read_own_samples, read_samples};
 pub use settings::Settings;
 pub use task::{Case, Checker, Suite, Task, TaskOptions, read_tasks};
 pub use verdict::{Failure, Graded, Verdict};

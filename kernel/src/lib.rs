@@ -46,3 +46,4 @@ mod questions;
 mod sessions;
 mod shell;
 mod sockets;
+mod zmtp;

@@ -26,6 +26,8 @@ const SKIPPED: [&str; 8] = [
     "image/png",
     "image/jpeg",
 ];
+/// The field that says in which place a cell ran.
+const NUMBER: &str = "execution_count";
 /// The most lines of a difference that are told.
 const MOST_LINES: usize = 40;
 /// The longest line that is told, in characters.
@@ -65,9 +67,17 @@ pub async fn compare(
     patterns: Option<&str>,
 ) -> Result<Vec<Difference>, Error> {
     let mut compared: Vec<(usize, Fields, Fields)> = Vec::new();
+    let mut differences = Vec::new();
     for (number, cell) in (1..).zip(notebook.code()) {
-        if is_compared(cell, unmarked) {
+        if !is_checked(cell, unmarked) {
+            continue;
+        }
+        if cell.was_run {
             compared.push((number, fields(&cell.recorded), fields(&cell.outputs)));
+        } else if !cell.recorded.is_empty() {
+            // As nbval has it: somebody has edited the file by hand, or reset its counts.
+            let lines = vec!["  the file has outputs, but no number of a run".to_owned()];
+            differences.push(Difference { cell: number, field: NUMBER.to_owned(), lines });
         }
     }
     if let Some(patterns) = patterns {
@@ -82,22 +92,23 @@ pub async fn compare(
             **text = sanitized;
         }
     }
-    let differences = compared.iter().filter_map(|(number, recorded, given)| {
+    differences.extend(compared.iter().filter_map(|(number, recorded, given)| {
         let (field, lines) = difference(recorded, given)?;
         Some(Difference { cell: *number, field, lines })
-    });
-    Ok(differences.collect())
+    }));
+    differences.sort_by_key(|difference| difference.cell);
+    Ok(differences)
 }
 
 /// Texts by what they are: a MIME type, a stream, or a field of an error.
 type Fields = BTreeMap<String, Vec<String>>;
 
-/// Returns whether a cell's outputs are compared. If it never ran in the file, there is nothing to
-/// compare with.
-fn is_compared(cell: &CodeCell, unmarked: Unmarked) -> bool {
+/// Returns whether a cell that ran is to be compared. If it never ran in the file, and has no outputs
+/// there, there is nothing to compare with.
+fn is_checked(cell: &CodeCell, unmarked: Unmarked) -> bool {
     let markers = Markers::of(&cell.source, &cell.tags);
     let checks = markers.checks.unwrap_or(unmarked == Unmarked::Checked);
-    checks && cell.was_run && cell.execution_count.is_some()
+    checks && cell.execution_count.is_some()
 }
 
 /// Returns what is compared of a cell's outputs. Outputs to a stream are joined, so that it doesn't

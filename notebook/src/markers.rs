@@ -30,7 +30,8 @@ impl Markers {
     fn take(&mut self, name: &str, is_marker: bool) {
         match name {
             _ if !is_marker => {}
-            "NBVAL_IGNORE_OUTPUT" => self.checks = Some(false),
+            // The second is nbval's own earlier name.
+            "NBVAL_IGNORE_OUTPUT" | "PYTEST_VALIDATE_IGNORE_OUTPUT" => self.checks = Some(false),
             "NBVAL_CHECK_OUTPUT" => self.checks = Some(true),
             "NBVAL_RAISES_EXCEPTION" => self.may_raise = true,
             "NBVAL_SKIP" => self.is_skipped = true,
@@ -55,5 +56,6 @@ mod tests {
         assert!(of("##NBVAL_RAISES_EXCEPTION", &[]).may_raise);
         assert_eq!(of("# NBVAL_CHECK_OUTPUT", &["nbval-ignore-output"]).checks, Some(true));
         assert_eq!(of("", &["nbval-ignore-output"]).checks, Some(false));
+        assert_eq!(of("# PYTEST_VALIDATE_IGNORE_OUTPUT", &[]).checks, Some(false));
     }
 }

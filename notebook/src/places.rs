@@ -13,6 +13,11 @@ use replace::{Access, Unfinished, replace};
 use crate::error::Error;
 use crate::record::Record;
 
+/// How the names of copies, sessions and records end.
+pub(crate) const COPY_SUFFIX: &str = ".ipynb";
+pub(crate) const SESSION_SUFFIX: &str = ".resume.session";
+pub(crate) const RECORD_SUFFIX: &str = ".resume.json";
+
 /// The paths of one notebook's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -27,8 +32,8 @@ pub struct Places {
 impl Places {
     /// Returns the paths that belong to a copy.
     pub fn of(copy: PathBuf) -> Self {
-        let session = copy.with_extension("resume.session");
-        let record = copy.with_extension("resume.json");
+        let session = copy.with_extension(&SESSION_SUFFIX[1..]);
+        let record = copy.with_extension(&RECORD_SUFFIX[1..]);
         Self { copy, session, record }
     }
 

@@ -50,6 +50,8 @@ struct Run<'a> {
     interrupts: Interrupts,
     /// The keys of the states after the cells, as far as they can be shared.
     keys: Vec<Key>,
+    /// What it saw in folders of the host when it began.
+    seen: Option<String>,
     total: usize,
     /// `None` until a cell has to run.
     session: Option<Session>,
@@ -72,7 +74,8 @@ struct Run<'a> {
 ///
 /// The first interrupt reaches the running cell as `KeyboardInterrupt`, the second one stops it.
 pub async fn run(task: Task, settings: &Settings, interrupts: Interrupts) -> Report {
-    let keys = settings.keys(&task);
+    let seen = settings.look(&task).await;
+    let keys = settings.keys(&task, seen.as_deref());
     let prefixes = settings.prefixes.as_ref();
     if interrupts.count() > 0 {
         if let Some(prefixes) = prefixes {
@@ -94,6 +97,7 @@ pub async fn run(task: Task, settings: &Settings, interrupts: Interrupts) -> Rep
         copy: CopyWriter::new(task.places.clone()),
         states: StateWriter::default(),
         keys,
+        seen,
         task,
     };
     let report = run.finish().await;
@@ -273,9 +277,11 @@ impl<'a> Run<'a> {
     ) -> Result<Option<End>, Error> {
         self.tell(Progress::Cell { number });
         let ran = self.cell(number).await?;
-        // A cell that was cut short would do more the next time, even if it caught the interrupt.
+        // A cell that was cut short would do more the next time, even if it caught the interrupt. And
+        // one whose folders have changed meanwhile may have read either.
         let is_whole = self.interrupts.count() == 0 && !ran.is_limit;
-        if !is_whole {
+        let is_shared = number <= self.keys.len();
+        if is_shared && !(is_whole && self.settings.look(&self.task).await == self.seen) {
             if let Some(prefixes) = &self.settings.prefixes {
                 prefixes.shared.passed(self.keys_from(number - 1));
             }

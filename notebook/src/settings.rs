@@ -8,6 +8,7 @@ use crate::document::{CodeCell, Notebook};
 use crate::guest;
 use crate::places::Places;
 use crate::prefixes::Prefixes;
+use crate::prefixes::folders::Seen;
 use crate::prefixes::key::{Key, chain};
 use crate::progress::Observer;
 
@@ -50,8 +51,8 @@ pub struct Settings {
     /// Whether copies are written, and sessions of notebooks that don't complete. Default: yes.
     pub writes: bool,
     /// The states after cells that notebooks take over, and to which they add theirs. Default: none,
-    /// so every cell runs. Notebooks that get folders of the host, or may connect to something,
-    /// always run from their start.
+    /// so every cell runs. Notebooks that may connect to something always run from their start, and
+    /// so do those that get folders of more than 10,000 files or 1 GiB.
     pub prefixes: Option<Prefixes>,
     /// Who is told of the progress. Default: nobody.
     pub observer: Arc<dyn Observer>,
@@ -91,25 +92,38 @@ impl Settings {
     }
 
     /// Tells the prefixes which notebooks will run, so that they know which states several of them
-    /// need. Without it, each notebook runs all cells that no earlier command has run.
+    /// need. Without it, each notebook runs all cells that no earlier command has run. Reads the
+    /// folders of the notebooks.
     pub fn announce(&self, tasks: &[Task]) {
         if let Some(prefixes) = &self.prefixes {
             for task in tasks {
-                prefixes.shared.expect(&self.keys(task));
+                let seen = self.seen(task).and_then(|seen| seen.digest());
+                prefixes.shared.expect(&self.keys(task, seen.as_deref()));
             }
         }
     }
 
+    /// Returns what a notebook sees in folders of the host. `None` if its states can't be shared.
+    fn seen(&self, task: &Task) -> Option<Seen> {
+        let prefixes = self.prefixes.as_ref().filter(|_| !self.resumes)?;
+        if self.pool.allows_connections() {
+            return None;
+        }
+        prefixes.folders.seen(&task.notebook, [&task.folders, &self.mounts])
+    }
+
+    /// Returns a digest of what a notebook sees now. `None` if its states can't be shared.
+    pub(crate) async fn look(&self, task: &Task) -> Option<String> {
+        self.seen(task)?.digest_soon().await
+    }
+
     /// Returns the keys of the states after each of the notebook's cells, as far as these can be
     /// shared.
-    pub(crate) fn keys(&self, task: &Task) -> Vec<Key> {
-        let has_folders = task.folders.has_folders() || self.mounts.has_folders();
-        let sees_outside = has_folders || self.pool.allows_connections();
-        if self.prefixes.is_none() || sees_outside || self.resumes {
-            return Vec::new();
-        }
+    pub(crate) fn keys(&self, task: &Task, seen: Option<&str>) -> Vec<Key> {
+        let Some(seen) = seen else { return Vec::new() };
         let limits = format!("{:?}", self.limits);
-        chain(&task.notebook, self.allows_errors, &[self.image(), &self.input_digest, &limits])
+        let begin = [self.image(), &self.input_digest, &limits, seen];
+        chain(&task.notebook, self.allows_errors, &begin)
     }
 
     /// Returns the first job of a fresh session.

@@ -20,7 +20,7 @@ pub(crate) struct GradeArguments {
     pub(crate) tasks: Option<PathBuf>,
 
     /// Samples: a file of JSON lines with `task_id` and `completion` or `solution`. Default: the
-    /// programs that stand in TASKS.
+    /// programs that stand in TASKS, or else the tasks' own solutions.
     #[arg(value_name = "SAMPLES", conflicts_with = "compare")]
     pub(crate) samples: Option<PathBuf>,
 

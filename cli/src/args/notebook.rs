@@ -106,9 +106,8 @@ pub(crate) struct NotebookArguments {
     pub(crate) resume: bool,
 
     /// Run all cells. By default, a notebook that begins like one that ran before takes over the
-    /// outputs and the state of the cells they have in common, if image, inputs, limits and
-    /// parameters are the same too. A cell with the tag `fresh`, and those after it, always run, and
-    /// so do notebooks with --mount or --beside.
+    /// outputs and the state of the cells they have in common, if image, inputs, folders, limits and
+    /// parameters are the same too. A cell with the tag `fresh`, and those after it, always run.
     #[arg(long)]
     pub(crate) fresh: bool,
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use grade::{
     Comparison, Earlier, GradeError, Graded, Grader, Report, ResultsFile, Settings, TaskOptions,
-    grade_all, read_results, read_samples, read_tasks,
+    grade_all, read_own_samples, read_results, read_samples, read_tasks,
 };
 use hatchery::Hatchery;
 use serde::Serialize;
@@ -43,8 +43,11 @@ pub(crate) async fn run(arguments: GradeArguments) -> anyhow::Result<Exit> {
     };
     let options = TaskOptions::default().challenge(arguments.challenge);
     let tasks = read_tasks(tasks_file, options).map_err(usage)?;
-    let samples_file = arguments.samples.as_ref().unwrap_or(tasks_file);
-    let samples = read_samples(samples_file, &tasks).map_err(usage)?;
+    let samples = match &arguments.samples {
+        Some(file) => read_samples(file, &tasks),
+        None => read_own_samples(tasks_file, &tasks),
+    };
+    let samples = samples.map_err(usage)?;
     let (out, earlier) = match &arguments.out {
         None => (None, Earlier::default()),
         Some(path) if arguments.resume => {

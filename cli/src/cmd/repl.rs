@@ -26,7 +26,7 @@ use self::typed::{Calls, READ_LINE, Typed};
 use self::workspace::Outputs;
 use crate::args::ReplArguments;
 use crate::exit::{Exit, UsageError};
-use crate::follow::{follow_with, report};
+use crate::follow::{Followed, follow_with, report};
 use crate::pool::start_pool;
 use crate::signals::{self, Interrupts};
 use crate::terminal::{self as screen, note, print};
@@ -302,7 +302,7 @@ impl Repl {
         let mut typed = Typed { calls: &mut self.calls, reader, unfinished: Vec::new() };
         let followed = follow_with(&mut ticket, true, &mut self.interrupts, &mut typed).await;
         let is_unfinished = !typed.unfinished.is_empty();
-        let (outcome, _) = followed?;
+        let Followed { outcome, drawn, .. } = followed?;
         self.interrupts.forget();
         if self.is_interactive && is_unfinished {
             // Otherwise the prompt would overwrite it.
@@ -313,7 +313,7 @@ impl Repl {
             note("the session is back in its state before this input");
         }
         let flow = self.conclude(&outcome).await?;
-        self.keep_results(&outcome);
+        self.keep_results(&outcome, drawn);
         Ok(flow)
     }
 

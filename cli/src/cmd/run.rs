@@ -10,7 +10,7 @@ use hatchery::{Hatchery, Job, Outcome, Verdict};
 
 use crate::args::RunArguments;
 use crate::exit::{Exit, UsageError};
-use crate::follow::{follow, report};
+use crate::follow::{Followed, follow, report};
 use crate::output::{self, list};
 use crate::pool::start_pool;
 use crate::{displays, inputs, progress, signals, terminal};
@@ -28,7 +28,8 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     // The first asks the program to end, the second stops it, the third ends this process.
     let mut interrupts = signals::interrupts(3)?;
     let mut ticket = hatchery.submit(job).await?;
-    let (outcome, interrupts) = follow(&mut ticket, !arguments.json, &mut interrupts).await?;
+    let followed = follow(&mut ticket, !arguments.json, &mut interrupts).await?;
+    let Followed { outcome, interrupts, drawn } = followed;
     if arguments.json {
         let result = match arguments.file_contents {
             true => outcome.to_tool_json_with_files(),
@@ -48,7 +49,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
         Some(folder) => keep(&display_files(&outcome), &folder),
         None => {
             if !arguments.json {
-                displays::mention(&outcome);
+                displays::mention(&outcome, drawn);
             }
             true
         }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::repl::session_file::SessionFile;
 use crate::args::ToolRunArguments;
 use crate::exit::{Exit, UsageError};
-use crate::follow::follow;
+use crate::follow::{Followed, follow};
 use crate::pool::start_pool;
 use crate::{inputs, output, progress, signals, terminal};
 
@@ -74,7 +74,8 @@ async fn run_call(arguments: &ToolRunArguments) -> anyhow::Result<(Value, Exit)>
         Some(session) => session.submit(job).await?,
         None => hatchery.submit(job).await?,
     };
-    let (outcome, interrupts) = follow(&mut ticket, false, &mut interrupts).await?;
+    let followed = follow(&mut ticket, false, &mut interrupts).await?;
+    let Followed { outcome, interrupts, .. } = followed;
     // Written before the result is printed, so that everything exists when it is read.
     let problems = output.map_or_else(Vec::new, |folder| folder.keep(&outcome.files));
     problems.iter().for_each(terminal::error);

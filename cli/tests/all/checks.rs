@@ -60,6 +60,15 @@ fn outputs_are_compared_with_the_file_as_nbval_does() {
     assert_eq!(run_notebook(&path, &["--check=marked"]).status.code(), Some(0));
     assert_eq!(run_notebook(&path, &["--check"]).status.code(), Some(1));
 
+    // Outputs of no run.
+    let path = recorded(folder.path(), &[("print(1)", "", "1\n")]);
+    let mut notebook: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    notebook["cells"][0]["execution_count"] = Value::Null;
+    fs::write(&path, notebook.to_string()).unwrap();
+    let output = run_notebook(&path, &["--check"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("outputs, but no number of a run"), "{output:?}");
+
     for (contents, expected) in
         [("regex: (\nreplace: x\n", "`(` can't be used"), ("x", "has no `regex: …`")]
     {

@@ -57,6 +57,16 @@ fn a_program_beside_its_tests_is_a_sample() {
     let tasks = write(&folder, "tasks", &[task]);
     let output = run(&["grade", &tasks]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
+    // Or else the task's own solution, but never in place of a sample.
+    let task = json!({
+        "task_id": "t", "prompt": "def f(x):\n", "canonical_solution": "    return x + 1\n",
+        "entry_point": "f", "test": "def check(candidate):\n    assert candidate(1) == 2\n",
+    });
+    let tasks = write(&folder, "tasks", std::slice::from_ref(&task));
+    let output = run(&["grade", &tasks]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let output = run(&["grade", &tasks, &write(&folder, "samples", &[task])]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
 #[test]

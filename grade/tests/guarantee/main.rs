@@ -14,12 +14,16 @@ mod loopholes;
 mod results;
 /// Tests beside their candidate.
 mod shared;
+/// Verdicts on a busy machine.
+mod steadiness;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grade::{Earlier, Graded, Grader, Settings, TaskOptions, grade_all, read_samples, read_tasks};
+use grade::{
+    Earlier, Graded, Grader, Settings, Task, TaskOptions, grade_all, read_samples, read_tasks,
+};
 use hatchery::Hatchery;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -49,11 +53,18 @@ fn write_lines(path: &Path, objects: &[Value]) {
 /// Grades samples of tasks, and returns the results in their order.
 async fn grade(grader: &Arc<Grader>, tasks: &[Value], samples: &[Value]) -> Vec<Graded> {
     let folder = TempDir::new().unwrap();
-    let [tasks_file, samples_file] = ["tasks", "samples"].map(|name| folder.path().join(name));
-    write_lines(&tasks_file, tasks);
-    write_lines(&samples_file, samples);
-    let tasks = read_tasks(&tasks_file, TaskOptions::default()).unwrap();
-    let samples = read_samples(&samples_file, &tasks).unwrap();
+    let file = folder.path().join("tasks");
+    write_lines(&file, tasks);
+    let tasks = read_tasks(&file, TaskOptions::default()).unwrap();
+    grade_tasks(grader, tasks, samples).await
+}
+
+/// Does the same for tasks that have been read.
+async fn grade_tasks(grader: &Arc<Grader>, tasks: Vec<Task>, samples: &[Value]) -> Vec<Graded> {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("samples");
+    write_lines(&file, samples);
+    let samples = read_samples(&file, &tasks).unwrap();
     let earlier = Earlier::default();
     grade_all(grader.clone(), tasks.into(), samples, None, earlier, |_, _| {}).await.unwrap()
 }

@@ -1,12 +1,10 @@
 //! Moves files, folders and displays into and out of the current session.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::Path;
 
 use hatchery::error::chain;
 use hatchery::files::{ChangeKind, Workspace};
-use hatchery::outcome::MimeBundle;
 use hatchery::{Job, Outcome, Verdict};
 
 use super::{Repl, workspace};
@@ -25,7 +23,8 @@ impl Repl {
                 return Ok(None);
             }
         };
-        let (outcome, _) = follow(&mut ticket, false, &mut self.interrupts).await?;
+        let followed = follow(&mut ticket, false, &mut self.interrupts).await?;
+        let outcome = followed.outcome;
         self.interrupts.forget();
         Ok(Some(outcome))
     }
@@ -173,8 +172,9 @@ impl Repl {
         }
     }
 
-    /// Writes the files and displays of an input, or notes how to fetch them.
-    pub(super) fn keep_results(&mut self, outcome: &Outcome) {
+    /// Writes the files and displays of an input, or notes how to fetch them. So many of its displays
+    /// were drawn.
+    pub(super) fn keep_results(&mut self, outcome: &Outcome, drawn: usize) {
         match &mut self.outputs {
             Some(outputs) => {
                 if !outputs.keep(&outcome.files) {
@@ -187,9 +187,11 @@ impl Repl {
         if shown.is_empty() {
             return;
         }
-        let mut has_image = false;
-        for (_, bundle) in &shown {
-            has_image |= !draw(bundle) && displays::has_image(bundle);
+        let mut has_image = displays::images(outcome) > drawn;
+        if let Verdict::Completed { bundle, .. } = &outcome.verdict {
+            // A terminal that is gone is found out by the next prompt.
+            let is_drawn = pictures::draw(bundle).unwrap_or(false);
+            has_image |= !is_drawn && displays::has_image(bundle);
         }
         self.shown = shown;
         match self.display_folder.clone() {
@@ -214,12 +216,4 @@ impl Repl {
             ));
         }
     }
-}
-
-/// Shows a picture on a terminal that can, and returns whether it did.
-fn draw(bundle: &MimeBundle) -> bool {
-    let png = bundle.iter().find(|(name, _)| *name == "image/png");
-    let drawn = png.and_then(|(_, png)| pictures::drawn(png.as_bytes(), pictures::protocol()?));
-    // A terminal that is gone is found out by the next prompt.
-    drawn.is_some_and(|drawn| io::stdout().lock().write_all(drawn.as_bytes()).is_ok())
 }
