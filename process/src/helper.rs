@@ -71,6 +71,7 @@ pub fn be_helper(load: impl FnOnce(&[u8]) -> Result<Image, String>) {
         return;
     }
     confine::use_one_heap();
+    engine::hash_on_one_thread();
     let (input, output) = system::inherited();
     let code = match serve(UnixStream::from(input), Descriptors::from_socket(output), load) {
         Ok(()) => 0,
