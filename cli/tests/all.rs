@@ -55,6 +55,11 @@ mod ends;
 /// Grading generated code.
 #[path = "all/grading.rs"]
 mod grading;
+
+/// Control groups of worker processes.
+#[path = "all/groups.rs"]
+mod groups;
+
 /// The README and the guide: what they say is what happens.
 #[path = "all/guide.rs"]
 mod guide;

@@ -20,6 +20,7 @@
 //!   worker and the states that it keeps, from there.
 //! - `handle.rs`, `helper.rs`: the helper, from outside and inside.
 //! - `worker.rs`, `runs.rs`: a worker process, and its present run; `memory.rs`: what the kernel says of its memory.
+//! - `groups.rs`: a control group for each worker, where one was delegated.
 //! - `back_door.rs`: code of a test in a worker, in no release.
 
 #[cfg(feature = "back-door")]
@@ -36,6 +37,7 @@ mod back_door;
 mod clock;
 mod ending;
 mod error;
+mod groups;
 mod handle;
 mod helper;
 mod interpreter;

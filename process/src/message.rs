@@ -127,9 +127,10 @@ pub(crate) enum StateAsk {
 /// From the embedding process to the helper.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum HelperOrder {
-    /// To be loaded, once.
-    Load(Vec<u8>),
-    /// Fork a worker with this number; its descriptors come beside this.
+    /// To be loaded, once. No worker may have more private memory than this.
+    Load { what: Vec<u8>, private_bytes: u64 },
+    /// Fork a worker with this number; its descriptors come beside this. The last one is the entrance
+    /// of its control group, if it has one.
     Fork(u64),
     /// Kill this worker, if it is alive.
     Kill(u64),

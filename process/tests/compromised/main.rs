@@ -31,6 +31,10 @@ const TESTS: &[(&str, fn())] = &[
         "workers_share_no_file_that_they_can_write",
         refused::workers_share_no_file_that_they_can_write,
     ),
+    (
+        "workers_share_no_memory_that_they_can_write",
+        refused::workers_share_no_memory_that_they_can_write,
+    ),
     ("a_worker_that_wrecks_all_harms_none", ways::a_worker_that_wrecks_all_harms_none),
     ("the_pool_outlives_every_way_to_die", ways::the_pool_outlives_every_way_to_die),
     ("evicted_pages_are_not_missed", evicted::evicted_pages_are_not_missed),
