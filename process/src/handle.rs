@@ -13,6 +13,7 @@ use std::time::Duration;
 use channel::{Descriptors, End, Sender};
 use parking_lot::Mutex;
 
+use crate::copies::Copies;
 use crate::error::ProcessError;
 use crate::groups::{WorkerGroup, WorkerGroups};
 use crate::helper::Helper;
@@ -28,6 +29,7 @@ const LOADING: Duration = Duration::from_secs(60);
 pub(crate) struct HelperHandle {
     asks: Mutex<Asks>,
     known: Arc<Mutex<Known>>,
+    copies: Copies,
     groups: Option<Arc<WorkerGroups>>,
     helper: HelperProcess,
 }
@@ -128,7 +130,8 @@ impl HelperHandle {
             its_known.lock().all_ended();
         })?;
         let asks = Mutex::new(Asks { stream, files, last: 0 });
-        Ok((Self { asks, known, groups, helper }, key))
+        let copies = Copies::start()?;
+        Ok((Self { asks, known, copies, groups, helper }, key))
     }
 
     /// Forks a worker. Blocks for milliseconds.
@@ -162,6 +165,11 @@ impl HelperHandle {
             Ok(Err(what)) => Err(io::Error::other(what)),
             Err(_) => Err(io::Error::other("the helper for worker processes has ended")),
         }
+    }
+
+    /// Returns what moves copies of states out of the workers.
+    pub(crate) fn copies(&self) -> &Copies {
+        &self.copies
     }
 
     /// Kills a worker.

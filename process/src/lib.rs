@@ -17,7 +17,7 @@
 //! falls silent is killed, and its job has failed by the sandbox (`life.rs`).
 //!
 //! - `source.rs`, `interpreter.rs`: the pool's seam, in the embedding process; `remote.rs`, `kept.rs`: a
-//!   worker and the states that it keeps, from there.
+//!   worker and the states that it keeps, from there; `copies.rs`: moving these out of it.
 //! - `handle.rs`, `helper.rs`: the helper, from outside and inside.
 //! - `worker.rs`, `runs.rs`: a worker process, and its present run; `memory.rs`: what the kernel says of its memory.
 //! - `groups.rs`: a control group for each worker, where one was delegated.
@@ -35,6 +35,7 @@ mod back_door;
 #[path = "back_door_disabled.rs"]
 mod back_door;
 mod clock;
+mod copies;
 mod ending;
 mod error;
 mod groups;

@@ -37,6 +37,10 @@ const TESTS: &[(&str, fn())] = &[
     ),
     ("a_worker_that_wrecks_all_harms_none", ways::a_worker_that_wrecks_all_harms_none),
     ("the_pool_outlives_every_way_to_die", ways::the_pool_outlives_every_way_to_die),
+    (
+        "a_session_outlives_the_worker_on_which_it_rests",
+        ways::a_session_outlives_the_worker_on_which_it_rests,
+    ),
     ("evicted_pages_are_not_missed", evicted::evicted_pages_are_not_missed),
     ("nothing_is_left", ways::nothing_is_left),
     ("this_program_has_the_back_door", this_program_has_the_back_door),
