@@ -184,7 +184,7 @@ impl ProcessInterpreter {
                     match frame.message {
                         Up::Alive => {}
                         Up::Done(done, facts) => {
-                            self.facts = facts;
+                            self.facts = facts.believed();
                             return Ok(done);
                         }
                         other => hears(other).map_err(|lie| self.worker.end(lie))?,
@@ -349,6 +349,7 @@ impl Interpreter for ProcessInterpreter {
         };
         match done {
             Done::Kept { bytes } => {
+                let bytes = bytes.min(states::LONGEST);
                 let (image, worker) = (self.image.clone(), Arc::clone(&self.worker));
                 let (folders, fetched) = (self.folders.clone(), Mutex::default());
                 let kept = Kept { image, worker, number, bytes, folders, fetched };

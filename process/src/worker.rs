@@ -31,7 +31,7 @@ use crate::stream::read;
 use crate::system::{self, end};
 
 /// Memory files that are made or taken at once, and files of mounted folders.
-const NEW_DESCRIPTORS: u64 = 1 << 10;
+const NEW_DESCRIPTORS: u64 = states::MOST_FILES as u64;
 
 /// The engine's store of copied pages is a memory file of 64 GiB, mostly holes.
 const LONGEST_FILE: u64 = 128 << 30;
