@@ -80,7 +80,7 @@ fn each_worker_is_in_a_group_of_its_own_and_nothing_is_left() {
     }
     assert_eq!(groups_in(&folder).len(), 1);
     server.end();
-    assert_eq!(groups_in(&group.path), [PathBuf::new(); 0]);
+    assert!(groups_in(&group.path).is_empty());
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_worker_that_the_out_of_memory_killer_ends_is_replaced_and_the_cause_is_told
     let errors = status(&server)["last_errors"].to_string();
     assert!(errors.contains("SIGKILL by the kernel's out-of-memory killer"), "{errors}");
     server.end();
-    assert_eq!(groups_in(&group.path), [PathBuf::new(); 0]);
+    assert!(groups_in(&group.path).is_empty());
 }
 
 #[test]
@@ -118,5 +118,5 @@ fn groups_of_a_server_that_was_killed_are_removed_by_the_next_one() {
     let third = serve_in(&group);
     assert!(!left.exists());
     third.end();
-    assert_eq!(groups_in(&group.path), [PathBuf::new(); 0]);
+    assert!(groups_in(&group.path).is_empty());
 }
