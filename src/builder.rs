@@ -458,9 +458,18 @@ impl Builder {
     }
 
     fn plan(self) -> Plan {
-        let Self { engine: config, image, packages, pythons, isolation, network, progress, .. } =
-            self;
-        let connects = !network.is_empty();
-        Plan { config, pythons, image, packages, isolation, connects, progress }
+        let Self {
+            engine: config,
+            image,
+            packages,
+            pythons,
+            isolation,
+            network,
+            progress,
+            scheduler,
+            ..
+        } = self;
+        let (connects, memory_bytes) = (!network.is_empty(), scheduler.memory_bytes);
+        Plan { config, pythons, image, packages, isolation, memory_bytes, connects, progress }
     }
 }

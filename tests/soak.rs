@@ -264,7 +264,9 @@ fn isolated(image: Image) -> Box<dyn InterpreterSource> {
         "setup": null,
     });
     let helper = process::Helper::from_env();
-    Box::new(ProcessSource::start(&image, &helper, load.to_string().into_bytes(), false).unwrap())
+    let load = load.to_string().into_bytes();
+    let memory_bytes = SchedulerConfig::default().memory_bytes;
+    Box::new(ProcessSource::start(&image, &helper, load, false, memory_bytes).unwrap())
 }
 
 async fn start(deaths: &Arc<AtomicU64>) -> Scheduler {

@@ -58,6 +58,11 @@ mod folders;
 /// Grading generated code.
 #[path = "all/grading.rs"]
 mod grading;
+
+/// Control groups of worker processes.
+#[path = "all/groups.rs"]
+mod groups;
+
 /// The README and the guide: what they say is what happens.
 #[path = "all/guide.rs"]
 mod guide;

@@ -15,6 +15,7 @@ use replace::{Access, UNFINISHED_PREFIX, replace};
 
 use crate::error::CacheError;
 
+pub(crate) mod hashing;
 pub(crate) mod seal;
 pub(crate) mod stamp;
 

@@ -23,6 +23,7 @@ pub use build::prune::{
 pub use build::python::PythonBuild;
 pub use build::spec::{ImageSpec, Setup};
 pub use cache::CacheDir;
+pub use cache::hashing::hash_on_one_thread;
 pub use cause::{Cause, chain};
 pub use config::{
     CACHE_BOUND_VARIABLE, COPY_ON_WRITE_VARIABLE, EngineConfig, HostKind, ImageMapping,

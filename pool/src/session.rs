@@ -398,21 +398,28 @@ impl SessionCell {
     }
 
     /// Notes that `worker` no longer has the state. If only that worker knew it, the session is
-    /// lost for this reason. Otherwise the session is at rest, with the state before a run that was
-    /// changing it. Returns the bytes that it takes then; `None` if the session isn't at rest
+    /// lost for this reason. So it is if the copy from before went with its process. Otherwise the
+    /// session is at rest, with the state before a run that was changing it. Returns the bytes that it takes then; `None` if the session isn't at rest
     /// because of this call.
     pub(crate) fn leave(&self, worker: WorkerId, reason: impl Into<Cause>) -> Option<u64> {
+        let reason = reason.into();
         let place = self.place.lock();
         let (next, bytes) = match &*place {
             Place::On { worker: on, held: Held::Same(rest) | Held::Changing(Some(rest)) }
                 if *on == worker =>
             {
-                (Place::AtRest(rest.clone()), Some(rest.bytes()))
+                match rest {
+                    Rest::Parked(parked) if parked.is_gone() => {
+                        let went = "the process that kept this state has ended";
+                        (Place::Lost(Cause::because(went, reason)), None)
+                    }
+                    rest => (Place::AtRest(rest.clone()), Some(rest.bytes())),
+                }
             }
             Place::On { worker: on, held: Held::Changing(None) | Held::Changed }
                 if *on == worker =>
             {
-                (Place::Lost(reason.into()), None)
+                (Place::Lost(reason), None)
             }
             Place::AtRest(_) | Place::On { .. } | Place::Lost(_) => return None,
         };

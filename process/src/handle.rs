@@ -13,7 +13,9 @@ use std::time::Duration;
 use channel::{Descriptors, End, Sender};
 use parking_lot::Mutex;
 
+use crate::copies::Copies;
 use crate::error::ProcessError;
+use crate::groups::{WorkerGroup, WorkerGroups};
 use crate::helper::Helper;
 use crate::life::Life;
 use crate::message::{HelperEvent, HelperOrder, MARK, orders_config, words_config};
@@ -27,18 +29,26 @@ const LOADING: Duration = Duration::from_secs(60);
 pub(crate) struct HelperHandle {
     asks: Mutex<Asks>,
     known: Arc<Mutex<Known>>,
-    _helper: HelperProcess,
+    copies: Copies,
+    groups: Option<Arc<WorkerGroups>>,
+    helper: HelperProcess,
 }
 
 /// The helper's process, which is killed when this is dropped.
 #[derive(Debug)]
 struct HelperProcess(Child);
 
-impl Drop for HelperProcess {
-    fn drop(&mut self) {
+impl HelperProcess {
+    fn end(&mut self) {
         // It may have ended before.
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+impl Drop for HelperProcess {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -51,9 +61,15 @@ struct Asks {
 
 #[derive(Debug, Default)]
 struct Known {
-    workers: HashMap<u64, Weak<Life>>,
+    workers: HashMap<u64, KnownWorker>,
     /// Who waits for a fork.
     forks: HashMap<u64, SyncSender<Result<(), String>>>,
+}
+
+#[derive(Debug)]
+struct KnownWorker {
+    life: Weak<Life>,
+    group: Option<WorkerGroup>,
 }
 
 /// What the embedding process has of a new worker.
@@ -69,8 +85,14 @@ pub(crate) struct Born {
 }
 
 impl HelperHandle {
-    /// Starts the helper, which loads what `load` says. Returns it with the key of its image. Blocks.
-    pub(crate) fn start(helper: &Helper, load: Vec<u8>) -> Result<(Self, String), ProcessError> {
+    /// Starts the helper, which loads what `load` says. Its workers get control groups in `groups`, and
+    /// may each have this much private memory. Returns it with the key of its image. Blocks.
+    pub(crate) fn start(
+        helper: &Helper,
+        load: Vec<u8>,
+        groups: Option<Arc<WorkerGroups>>,
+        private_bytes: u64,
+    ) -> Result<(Self, String), ProcessError> {
         let program = helper.path()?;
         let no_helper = || ProcessError::NoHelper { path: program.clone() };
         // A helper has no helpers: this is a program that was started as one and didn't become it.
@@ -90,7 +112,8 @@ impl HelperHandle {
         drop(command);
         let helper = HelperProcess(helper);
         stream.set_read_timeout(Some(LOADING))?;
-        write(&mut stream, &HelperOrder::Load(load)).map_err(|_| no_helper())?;
+        let load = HelperOrder::Load { what: load, private_bytes };
+        write(&mut stream, &load).map_err(|_| no_helper())?;
         let told = read(&mut stream).ok().flatten().ok_or_else(no_helper)?;
         let key = match told {
             HelperEvent::Loaded { key } => key,
@@ -107,7 +130,8 @@ impl HelperHandle {
             its_known.lock().all_ended();
         })?;
         let asks = Mutex::new(Asks { stream, files, last: 0 });
-        Ok((Self { asks, known, _helper: helper }, key))
+        let copies = Copies::start()?;
+        Ok((Self { asks, known, copies, groups, helper }, key))
     }
 
     /// Forks a worker. Blocks for milliseconds.
@@ -125,10 +149,13 @@ impl HelperHandle {
             let mut to_helper = self.asks.lock();
             to_helper.last += 1;
             let number = to_helper.last;
-            let forked = self.known.lock().expect(number, &life);
+            let group = self.groups.as_ref().map(|groups| groups.make(number)).transpose()?;
+            let entrance = group.as_ref().map(WorkerGroup::entrance).transpose()?;
+            let forked = self.known.lock().expect(number, &life, group);
             let rings = [ring.as_fd(), word_ring.as_fd()];
             let sockets = [its_files.as_fd(), its_asks.as_fd(), its_states.as_fd()];
-            let sent = [&rings[..], &sockets].concat();
+            let entrance = entrance.as_ref().map(AsFd::as_fd);
+            let sent: Vec<_> = rings.into_iter().chain(sockets).chain(entrance).collect();
             to_helper.files.send(&sent).map_err(io::Error::other)?;
             write(&mut to_helper.stream, &HelperOrder::Fork(number))?;
             (number, forked)
@@ -138,6 +165,11 @@ impl HelperHandle {
             Ok(Err(what)) => Err(io::Error::other(what)),
             Err(_) => Err(io::Error::other("the helper for worker processes has ended")),
         }
+    }
+
+    /// Returns what moves copies of states out of the workers.
+    pub(crate) fn copies(&self) -> &Copies {
+        &self.copies
     }
 
     /// Kills a worker.
@@ -150,13 +182,21 @@ impl HelperHandle {
 impl Drop for HelperHandle {
     fn drop(&mut self) {
         let _ = self.asks.lock().stream.shutdown(std::net::Shutdown::Both);
+        // All workers end with it, and then their groups can go.
+        self.helper.end();
+        self.known.lock().workers.clear();
     }
 }
 
 impl Known {
-    fn expect(&mut self, number: u64, life: &Arc<Life>) -> Receiver<Result<(), String>> {
+    fn expect(
+        &mut self,
+        number: u64,
+        life: &Arc<Life>,
+        group: Option<WorkerGroup>,
+    ) -> Receiver<Result<(), String>> {
         let (sender, forked) = sync_channel(1);
-        self.workers.insert(number, Arc::downgrade(life));
+        self.workers.insert(number, KnownWorker { life: Arc::downgrade(life), group });
         self.forks.insert(number, sender);
         forked
     }
@@ -169,8 +209,12 @@ impl Known {
                 self.forked(worker, Err(what));
             }
             HelperEvent::Ended { worker, how } => {
-                if let Some(life) = self.workers.remove(&worker).and_then(|life| life.upgrade()) {
-                    life.end(how);
+                if let Some(KnownWorker { life, group }) = self.workers.remove(&worker) {
+                    let killer = group.as_ref().and_then(WorkerGroup::out_of_memory);
+                    let how = killer.map_or(how.clone(), |killer| format!("{how} {killer}"));
+                    if let Some(life) = life.upgrade() {
+                        life.end(how);
+                    }
                 }
             }
             HelperEvent::Loaded { .. } | HelperEvent::NotLoaded { .. } => {}
@@ -186,8 +230,8 @@ impl Known {
 
     fn all_ended(&mut self) {
         self.forks.clear();
-        for life in std::mem::take(&mut self.workers).into_values().filter_map(|one| one.upgrade())
-        {
+        let workers = std::mem::take(&mut self.workers).into_values();
+        for life in workers.filter_map(|worker| worker.life.upgrade()) {
             life.end("the helper that forked it has ended".to_owned());
         }
     }

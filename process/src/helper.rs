@@ -19,7 +19,7 @@ use crate::clock::{after, has_come};
 use crate::error::ProcessError;
 use crate::message::{HelperEvent, HelperOrder, MARK};
 use crate::stream::{read, write};
-use crate::system::{self, Child, EndedChildren, Pid, SharedWords};
+use crate::system::{self, Child, EndedChildren, Pid, SharedWord};
 use crate::worker::{self, Ends, Outside};
 
 /// How long the threads that have loaded an image may take to end.
@@ -71,6 +71,7 @@ pub fn be_helper(load: impl FnOnce(&[u8]) -> Result<Image, String>) {
         return;
     }
     confine::use_one_heap();
+    engine::hash_on_one_thread();
     let (input, output) = system::inherited();
     let code = match serve(UnixStream::from(input), Descriptors::from_socket(output), load) {
         Ok(()) => 0,
@@ -87,7 +88,9 @@ fn serve(
     files: Descriptors,
     load: impl FnOnce(&[u8]) -> Result<Image, String>,
 ) -> io::Result<()> {
-    let Some(HelperOrder::Load(what)) = read(&mut stream)? else { return Ok(()) };
+    let Some(HelperOrder::Load { what, private_bytes }) = read(&mut stream)? else {
+        return Ok(());
+    };
     let image = match load(&what) {
         Ok(image) => image,
         Err(what) => return write(&mut stream, &HelperEvent::NotLoaded { what }),
@@ -97,9 +100,9 @@ fn serve(
     let mut forks = Forks {
         image,
         separation,
+        private_bytes,
         process: std::process::id(),
         ended: EndedChildren::watch()?,
-        words: SharedWords::new()?,
         workers: HashMap::new(),
     };
     write(&mut stream, &HelperEvent::Loaded { key })?;
@@ -113,7 +116,7 @@ fn serve(
             match read(&mut stream)? {
                 Some(HelperOrder::Fork(worker)) => forks.fork(worker, &mut stream, &files)?,
                 Some(HelperOrder::Kill(worker)) => forks.kill(worker),
-                Some(HelperOrder::Load(_)) => {}
+                Some(HelperOrder::Load { .. }) => {}
                 None => return Ok(()),
             }
         }
@@ -140,12 +143,19 @@ struct Forks {
     image: Image,
     /// The namespaces that all workers share.
     separation: Option<Separation>,
+    /// The most private memory of a worker.
+    private_bytes: u64,
     /// This process's id.
     process: u32,
     ended: EndedChildren,
-    words: SharedWords,
-    /// The numbers of the workers by their process ids.
-    workers: HashMap<Pid, u64>,
+    /// The workers by their process ids.
+    workers: HashMap<Pid, Forked>,
+}
+
+struct Forked {
+    number: u64,
+    /// Where the worker notes the system call that it is killed for. No other worker has this page.
+    refused: SharedWord,
 }
 
 impl Forks {
@@ -155,31 +165,35 @@ impl Forks {
         stream: &mut UnixStream,
         files: &Descriptors,
     ) -> io::Result<()> {
-        let its = files.receive(5).map_err(io::Error::other)?;
+        let mut its = files.receive(6).map_err(io::Error::other)?;
+        let group = (its.len() == 6).then(|| its.pop()).flatten();
         let Ok([ring, words, its_files, asks, states]) = <[OwnedFd; 5]>::try_from(its) else {
             return Err(io::Error::other("a worker needs five descriptors"));
         };
-        self.words.of(worker).store(0, Ordering::Relaxed);
-        match system::fork() {
-            Ok(Child::Here) => {
+        let forked = SharedWord::new().and_then(|refused| Ok((refused, system::fork()?)));
+        match forked {
+            Ok((refused, Child::Here)) => {
                 EndedChildren::forget();
+                self.workers.clear();
                 let ends = Ends {
                     ring,
                     words,
                     files: Descriptors::from_socket(its_files),
                     asks: UnixStream::from(asks),
                     states: Descriptors::from_socket(states),
+                    group,
                 };
                 let outside = Outside {
                     parent: self.process,
                     separation: self.separation.as_ref(),
-                    refused: self.words.of(worker),
+                    refused: refused.keep(),
+                    private_bytes: self.private_bytes,
                     left: &[stream.as_fd(), files.as_fd(), self.ended.as_fd()],
                 };
                 worker::run(&self.image, ends, &outside)
             }
-            Ok(Child::Of(pid)) => {
-                self.workers.insert(pid, worker);
+            Ok((refused, Child::Of(pid))) => {
+                self.workers.insert(pid, Forked { number: worker, refused });
                 write(stream, &HelperEvent::Forked { worker })
             }
             Err(error) => {
@@ -189,7 +203,7 @@ impl Forks {
     }
 
     fn kill(&self, worker: u64) {
-        for (pid, _) in self.workers.iter().filter(|(_, number)| **number == worker) {
+        for (pid, _) in self.workers.iter().filter(|(_, forked)| forked.number == worker) {
             system::kill(*pid);
         }
     }
@@ -201,12 +215,12 @@ impl Forks {
                 // All workers end with it, and none can be forked any more.
                 return Err(io::Error::other(format!("the init of the workers has ended: {how}")));
             }
-            if let Some(worker) = self.workers.remove(&pid) {
-                let how = match RefusedCall::read(self.words.of(worker)) {
+            if let Some(Forked { number, refused }) = self.workers.remove(&pid) {
+                let how = match RefusedCall::read(refused.get()) {
                     Some(call) => format!("{how} ({call})"),
                     None => how,
                 };
-                write(stream, &HelperEvent::Ended { worker, how })?;
+                write(stream, &HelperEvent::Ended { worker: number, how })?;
             }
         }
         Ok(())

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use pool::{Interpreter, Parked, ProcessMemory, Task};
 
 use crate::clock::{after, has_come};
+use crate::copies::Movable;
 use crate::ending::EndsRun;
 use crate::handle::{Born, HelperHandle};
 use crate::kept::{Kept, KeptState, lent, settled};
@@ -183,7 +184,7 @@ impl ProcessInterpreter {
                     match frame.message {
                         Up::Alive => {}
                         Up::Done(done, facts) => {
-                            self.facts = facts;
+                            self.facts = facts.believed();
                             return Ok(done);
                         }
                         other => hears(other).map_err(|lie| self.worker.end(lie))?,
@@ -348,10 +349,13 @@ impl Interpreter for ProcessInterpreter {
         };
         match done {
             Done::Kept { bytes } => {
+                let bytes = bytes.min(states::LONGEST);
                 let (image, worker) = (self.image.clone(), Arc::clone(&self.worker));
                 let (folders, fetched) = (self.folders.clone(), Mutex::default());
                 let kept = Kept { image, worker, number, bytes, folders, fetched };
                 let kept = Arc::new(kept);
+                let copy: Weak<dyn Movable> = Arc::<Kept>::downgrade(&kept);
+                self.worker.helper.copies().add(self.worker.number, copy, bytes);
                 self.copies.retain(|copy| copy.strong_count() > 0);
                 self.copies.push(Arc::downgrade(&kept));
                 Ok(Parked::new(KeptState(kept)))
@@ -365,8 +369,12 @@ impl Interpreter for ProcessInterpreter {
         if let Some(kept) = parked.downcast_ref::<KeptState>()
             && Arc::ptr_eq(&kept.0.worker, &self.worker)
         {
-            self.folders.clone_from(&kept.0.folders);
-            return self.well(Order::AttachKept(kept.0.number));
+            // Nobody fetches it meanwhile.
+            let fetched = kept.0.fetched.lock();
+            if fetched.is_none() {
+                self.folders.clone_from(&kept.0.folders);
+                return self.well(Order::AttachKept(kept.0.number));
+            }
         }
         let settled = settled(parked)?;
         let state: &SessionState = settled.downcast_ref().ok_or(SessionError::NotParkable)?;

@@ -6,11 +6,12 @@ use engine::{Cause, Image, Mount, SessionState, StartError};
 use parking_lot::Mutex;
 use pool::{Parked, ParkedState};
 
+use crate::copies::Movable;
 use crate::message::StateAsk;
 use crate::remote::Worker;
 use crate::states::GoneState;
 
-/// A state that a worker keeps beside the one it has.
+/// A state that a worker keeps beside the one it has, until it is fetched.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) image: Image,
@@ -19,7 +20,7 @@ pub(crate) struct Kept {
     pub(crate) bytes: u64,
     /// The folders that it was lent, by their numbers.
     pub(crate) folders: Vec<Arc<Mount>>,
-    /// The state, once it was fetched.
+    /// The state, once it was fetched. The worker has it no longer then.
     pub(crate) fetched: Mutex<Option<SessionState>>,
 }
 
@@ -31,14 +32,30 @@ impl Kept {
         }
         let state = self.worker.fetch(self.number, self.bytes)?;
         let state = state.state(&self.image, |number, _| lent(&self.folders, number))?;
+        self.forget();
         Ok(fetched.insert(state).clone())
+    }
+
+    /// Has the worker drop it.
+    fn forget(&self) {
+        // If it can't be told, it has ended.
+        let _ = self.worker.ask(&mut self.worker.states.lock().0, &StateAsk::Forget(self.number));
+    }
+}
+
+impl Movable for Kept {
+    fn move_here(&self) {
+        if let Err(error) = self.fetch() {
+            tracing::debug!(error = %engine::chain(&error), "a copy of a session's state stays in its worker");
+        }
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // If it can't be told, it has ended.
-        let _ = self.worker.ask(&mut self.worker.states.lock().0, &StateAsk::Forget(self.number));
+        if self.fetched.get_mut().is_none() {
+            self.forget();
+        }
     }
 }
 
@@ -58,6 +75,10 @@ impl ParkedState for KeptState {
 
     fn compact(&self) -> Option<Parked> {
         self.0.fetch().ok().map(Parked::new)
+    }
+
+    fn is_gone(&self) -> bool {
+        self.0.worker.life.has_ended() && self.0.fetched.lock().is_none()
     }
 }
 

@@ -17,9 +17,10 @@
 //! falls silent is killed, and its job has failed by the sandbox (`life.rs`).
 //!
 //! - `source.rs`, `interpreter.rs`: the pool's seam, in the embedding process; `remote.rs`, `kept.rs`: a
-//!   worker and the states that it keeps, from there.
+//!   worker and the states that it keeps, from there; `copies.rs`: moving these out of it.
 //! - `handle.rs`, `helper.rs`: the helper, from outside and inside.
 //! - `worker.rs`, `runs.rs`: a worker process, and its present run; `memory.rs`: what the kernel says of its memory.
+//! - `groups.rs`: a control group for each worker, where one was delegated.
 //! - `back_door.rs`: code of a test in a worker, in no release.
 
 #[cfg(feature = "back-door")]
@@ -34,8 +35,10 @@ mod back_door;
 #[path = "back_door_disabled.rs"]
 mod back_door;
 mod clock;
+mod copies;
 mod ending;
 mod error;
+mod groups;
 mod handle;
 mod helper;
 mod interpreter;

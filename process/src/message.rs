@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
 /// The environment variable that makes a program a helper.
 pub(crate) const MARK: &str = "HATCHERY_HELPER_PROCESS";
 
+/// The memory that a guest can address.
+const MOST_MEMORY: u64 = 4 << 30;
+
 /// The channel of a worker's orders and of all that it says: a frame may be as long as the largest
 /// value or file that a job can be allowed.
 pub(crate) fn orders_config() -> ChannelConfig {
@@ -115,6 +118,16 @@ pub(crate) struct Facts {
     pub(crate) had_code: bool,
 }
 
+impl Facts {
+    /// Returns what can be true of them: no guest addresses more memory than this. Whoever believed
+    /// more would have none left for other workers.
+    pub(crate) fn believed(self) -> Self {
+        let most = |bytes: u64| bytes.min(MOST_MEMORY);
+        let (memory_bytes, reset_bytes) = (most(self.memory_bytes), most(self.reset_bytes));
+        Self { memory_bytes, reset_bytes, ..self }
+    }
+}
+
 /// A request for a kept state, which goes over a socket of its own: whoever wants a state doesn't
 /// wait for a run to end.
 #[derive(Debug, Serialize, Deserialize)]
@@ -127,9 +140,10 @@ pub(crate) enum StateAsk {
 /// From the embedding process to the helper.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum HelperOrder {
-    /// To be loaded, once.
-    Load(Vec<u8>),
-    /// Fork a worker with this number; its descriptors come beside this.
+    /// To be loaded, once. No worker may have more private memory than this.
+    Load { what: Vec<u8>, private_bytes: u64 },
+    /// Fork a worker with this number; its descriptors come beside this. The last one is the entrance
+    /// of its control group, if it has one.
     Fork(u64),
     /// Kill this worker, if it is alive.
     Kill(u64),
@@ -158,4 +172,18 @@ pub(crate) enum HelperEvent {
         worker: u64,
         how: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_memory_than_there_can_be_is_not_believed() {
+        let honest = Facts { memory_bytes: 7, reset_bytes: 5, had_code: true, ..Facts::default() };
+        assert_eq!(honest.believed(), honest);
+        let lie = Facts { memory_bytes: u64::MAX, reset_bytes: u64::MAX, ..Facts::default() };
+        let believed = lie.believed();
+        assert_eq!((believed.memory_bytes, believed.reset_bytes), (4 << 30, 4 << 30));
+    }
 }

@@ -7,10 +7,16 @@ use parking_lot::Mutex;
 use pool::{Interpreter, InterpreterSource, IsolationStatus, MissingLayer, Packed, Parked};
 
 use crate::error::ProcessError;
+use crate::groups::{Bounds, Kernel, WorkerGroups};
 use crate::handle::HelperHandle;
 use crate::helper::Helper;
 use crate::interpreter::ProcessInterpreter;
 use crate::kept::settled;
+use crate::worker;
+
+/// What a worker may map beyond the pool's memory: addresses that are reserved and hardly used, such as
+/// those of stacks, and of a guest's memory while it is replaced.
+const ROOM: u64 = 16 << 30;
 
 /// Starts interpreters in processes of their own.
 #[derive(Debug)]
@@ -20,13 +26,18 @@ pub struct ProcessSource {
     helper: Arc<HelperHandle>,
     /// The first worker, which showed what the system offers; it waits to be used.
     first: Mutex<Option<ProcessInterpreter>>,
-    missing: Vec<MissingLayer>,
+    /// Whether no worker may lack a layer of the wall, not even a later one.
+    is_strict: bool,
+    isolation: Mutex<IsolationStatus>,
 }
 
 impl ProcessSource {
     /// Starts the helper, which loads what `load` says: the build and the packages of `image`. Then
     /// starts the first worker, to see what the system does to confine it. Blocks for as long as a
     /// start with warm caches.
+    ///
+    /// All workers together may have `memory_bytes`, which the kernel holds where this process has a
+    /// control group for that; else it bounds the private memory of each.
     ///
     /// # Errors
     /// The helper can't be started, isn't one, or loads another image; the first worker doesn't
@@ -36,35 +47,75 @@ impl ProcessSource {
         helper: &Helper,
         load: Vec<u8>,
         is_strict: bool,
+        memory_bytes: u64,
     ) -> Result<Self, ProcessError> {
-        let (helper, key) = HelperHandle::start(helper, load)?;
+        let bounds = Bounds { memory_bytes, threads: worker::THREADS };
+        let groups = WorkerGroups::new(Arc::new(Kernel), bounds).map(Arc::new);
+        let private_bytes = memory_bytes.saturating_add(ROOM);
+        let (helper, key) =
+            HelperHandle::start(helper, load, groups.as_ref().ok().cloned(), private_bytes)?;
         if key != image.info().key {
             let what = "it has another image: its packages have changed meanwhile".to_owned();
             return Err(ProcessError::Load { what });
         }
-        let (first, missing) = (Mutex::default(), Vec::new());
-        let mut source = Self { image: image.clone(), helper: Arc::new(helper), first, missing };
-        let first = source.fork().map_err(ProcessError::Worker)?;
-        let missing = first.report().missing();
-        source.missing = missing.map(|(layer, why)| MissingLayer::new(layer, why)).collect();
-        if is_strict && !source.missing.is_empty() {
-            return Err(ProcessError::Missing { missing: source.missing });
+        let cgroup = groups.map(|groups| groups.folder().display().to_string());
+        if let Err(reason) = &cgroup {
+            tracing::info!(reason, "worker processes have no control groups");
         }
-        if !source.missing.is_empty() {
-            let missing: Vec<_> = source.missing.iter().map(ToString::to_string).collect();
-            tracing::info!(
-                missing = missing.join("; "),
-                "worker processes are less confined than they could be"
-            );
+        let isolation = Mutex::new(IsolationStatus::of_processes(Vec::new(), cgroup));
+        let (image, helper) = (image.clone(), Arc::new(helper));
+        let source = Self { image, helper, first: Mutex::default(), is_strict, isolation };
+        match source.fork() {
+            Ok(first) => *source.first.lock() = Some(first),
+            Err(Failure::Missing(missing)) => return Err(ProcessError::Missing { missing }),
+            Err(Failure::Start(error)) => return Err(ProcessError::Worker(error)),
         }
-        source.first = Mutex::new(Some(first));
         Ok(source)
     }
 
-    fn fork(&self) -> Result<ProcessInterpreter, StartError> {
+    /// Starts a worker, and notes what the system doesn't do to confine it.
+    fn fork(&self) -> Result<ProcessInterpreter, Failure> {
         let born = self.helper.fork();
         let born = born.map_err(|error| StartError::Process(Cause::new(error)))?;
-        ProcessInterpreter::start(&self.image, Arc::clone(&self.helper), born)
+        let worker = ProcessInterpreter::start(&self.image, Arc::clone(&self.helper), born)?;
+        let missing = worker.report().missing();
+        let missing: Vec<_> = missing.map(|(layer, why)| MissingLayer::new(layer, why)).collect();
+        let mut isolation = self.isolation.lock();
+        if missing.is_empty() || missing == isolation.missing {
+            return Ok(worker);
+        }
+        if self.is_strict {
+            return Err(Failure::Missing(missing));
+        }
+        let names: Vec<_> = missing.iter().map(ToString::to_string).collect();
+        let missing_layers = names.join("; ");
+        tracing::info!(missing_layers, "worker processes are less confined than they could be");
+        isolation.missing = missing;
+        Ok(worker)
+    }
+}
+
+/// Why there is no worker.
+enum Failure {
+    Start(StartError),
+    /// All layers were demanded, and the system didn't offer these.
+    Missing(Vec<MissingLayer>),
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        Self::Start(error)
+    }
+}
+
+impl From<Failure> for StartError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Start(error) => error,
+            Failure::Missing(missing) => {
+                Self::Process(Cause::new(ProcessError::Missing { missing }))
+            }
+        }
     }
 }
 
@@ -75,7 +126,7 @@ impl InterpreterSource for ProcessSource {
     }
 
     fn isolation(&self) -> IsolationStatus {
-        IsolationStatus::of_processes(self.missing.clone())
+        self.isolation.lock().clone()
     }
 
     fn shared_bytes(&self) -> u64 {

@@ -14,6 +14,12 @@ use rustix::fs::{MemfdFlags, memfd_create};
 /// The longest state that is taken: the guest's largest memory, twice, for its files.
 pub(crate) const LONGEST: u64 = 8 << 30;
 
+/// The most open files of a state, as many as a worker may have.
+pub(crate) const MOST_FILES: usize = 1 << 10;
+
+/// The bytes of a block, in which the system counts what a file has.
+const BLOCK: u64 = 512;
+
 /// A state from another process.
 #[derive(Debug)]
 pub(crate) struct Arrived {
@@ -43,6 +49,9 @@ pub(crate) fn receive(
         return Err(invalid("no state").into());
     }
     let session = SentSession::new(read(files.remove(0))?).map_err(invalid)?;
+    if session.file_count() > MOST_FILES {
+        return Err(invalid("the state has too many open files").into());
+    }
     while files.len() < session.file_count() {
         files.append(&mut next()?);
     }
@@ -79,6 +88,10 @@ fn read(file: OwnedFd) -> io::Result<Vec<u8>> {
     if length > LONGEST {
         return Err(invalid("the state is too long"));
     }
+    // A hole costs its maker nothing, and whoever reads it all of its length.
+    if u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(BLOCK) < length {
+        return Err(invalid("the state has holes"));
+    }
     let mut file = File::from(file);
     file.seek(SeekFrom::Start(0))?;
     let mut bytes = Vec::new();
@@ -111,9 +124,25 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_says_it_is_huge_is_refused() {
-        let file = memfd_create("huge", MemfdFlags::CLOEXEC).unwrap();
-        rustix::fs::ftruncate(&file, LONGEST + 1).unwrap();
-        assert!(read(file).is_err());
+    fn a_file_that_only_says_it_is_large_is_refused() {
+        for (bytes, why) in [(LONGEST + 1, "too long"), (LONGEST, "holes"), (1 << 20, "holes")] {
+            let file = memfd_create("large", MemfdFlags::CLOEXEC).unwrap();
+            rustix::fs::ftruncate(&file, bytes).unwrap();
+            let error = read(file).unwrap_err().to_string();
+            assert!(error.contains(why), "{bytes}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_state_of_countless_files_is_refused_before_they_come() {
+        // The list of folders is empty, and 2^32 - 1 files are announced.
+        let loans = [0, 0xff, 0xff, 0xff, 0xff, 0x0f];
+        let bytes = [&loans[..], &(loans.len() as u64).to_le_bytes()].concat();
+        let mut asked = 0;
+        let received = receive(|| {
+            asked += 1;
+            Ok(vec![file_of(&bytes).unwrap()])
+        });
+        assert!(received.unwrap_err().to_string().len() > 1 && asked == 1, "{asked}");
     }
 }

@@ -1,10 +1,12 @@
 //! The system calls that the other files need and no safe interface has.
 #![expect(unsafe_code, reason = "forks, signals, and descriptors by number")]
 
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
-use std::{io, ptr, slice};
+use std::{io, ptr};
 
 /// The length of a page.
 const PAGE: usize = 4096;
@@ -156,12 +158,12 @@ impl AsFd for EndedChildren {
     }
 }
 
-/// Words that this process shares with the children that it forks.
+/// A word, alone in its page, that this process shares with a child that it forks.
 #[derive(Debug)]
-pub(crate) struct SharedWords(&'static [AtomicU32]);
+pub(crate) struct SharedWord(NonNull<AtomicU32>);
 
-impl SharedWords {
-    /// Maps a page of them, for good.
+impl SharedWord {
+    /// Maps a page for it. It is 0.
     pub(crate) fn new() -> io::Result<Self> {
         let (access, way) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
@@ -170,13 +172,27 @@ impl SharedWords {
         if page == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the page is zero, aligned, never unmapped, and only accessed through these.
-        Ok(Self(unsafe { slice::from_raw_parts(page.cast(), PAGE / size_of::<AtomicU32>()) }))
+        NonNull::new(page.cast()).map(Self).ok_or_else(|| io::Error::other("a page at zero"))
     }
 
-    /// Returns the word of a child by its number; children whose numbers are 1,024 apart share one.
-    pub(crate) fn of(&self, number: u64) -> &'static AtomicU32 {
-        &self.0[number as usize % self.0.len()]
+    /// Returns the word.
+    pub(crate) fn get(&self) -> &AtomicU32 {
+        // SAFETY: the page is zero, aligned, mapped until this is dropped, and only accessed so.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Keeps the word for as long as the process lives.
+    pub(crate) fn keep(self) -> &'static AtomicU32 {
+        let word = ManuallyDrop::new(self).0;
+        // SAFETY: as in `get`, and it is never dropped.
+        unsafe { word.as_ref() }
+    }
+}
+
+impl Drop for SharedWord {
+    fn drop(&mut self) {
+        // SAFETY: this owns the page, and lends the word no longer than it lives.
+        unsafe { libc::munmap(self.0.as_ptr().cast(), PAGE) };
     }
 }
 

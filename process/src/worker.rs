@@ -22,6 +22,7 @@ use engine::{
 use parking_lot::{Condvar, Mutex};
 
 use crate::back_door;
+use crate::groups;
 use crate::memory;
 use crate::message::{Done, Facts, Order, StateAsk, Up, Word, orders_config, words_config};
 use crate::runs::{End, Run, Runs};
@@ -30,13 +31,13 @@ use crate::stream::read;
 use crate::system::{self, end};
 
 /// Memory files that are made or taken at once, and files of mounted folders.
-const NEW_DESCRIPTORS: u64 = 1 << 10;
+const NEW_DESCRIPTORS: u64 = states::MOST_FILES as u64;
 
 /// The engine's store of copied pages is a memory file of 64 GiB, mostly holes.
 const LONGEST_FILE: u64 = 128 << 30;
 
 /// The threads of a worker, with room for those of a guest.
-const THREADS: u64 = 1 << 10;
+pub(crate) const THREADS: u64 = 1 << 10;
 
 /// What the threads of a worker share.
 struct Shared {
@@ -57,6 +58,8 @@ pub(crate) struct Ends {
     pub(crate) files: Descriptors,
     pub(crate) asks: UnixStream,
     pub(crate) states: Descriptors,
+    /// The entrance of its control group.
+    pub(crate) group: Option<OwnedFd>,
 }
 
 /// What a worker is confined by, and what it leaves behind.
@@ -67,6 +70,8 @@ pub(crate) struct Outside<'a> {
     pub(crate) separation: Option<&'a Separation>,
     /// Where the system call is noted that the worker is killed for.
     pub(crate) refused: &'static AtomicU32,
+    /// The most private memory that it may have.
+    pub(crate) private_bytes: u64,
     /// The helper's own descriptors.
     pub(crate) left: &'a [BorrowedFd<'a>],
 }
@@ -81,6 +86,7 @@ impl Outside<'_> {
         confinement.new_descriptors = NEW_DESCRIPTORS;
         confinement.file_bytes = LONGEST_FILE;
         confinement.threads = THREADS;
+        confinement.private_bytes = Some(self.private_bytes);
         confinement.refused = Some(self.refused);
         confinement.separation = self.separation;
         // SAFETY: what isn't kept belonged to the helper, and this process uses none of it: it goes
@@ -100,28 +106,29 @@ pub(crate) fn run(image: &Image, ends: Ends, outside: &Outside<'_>) -> ! {
 fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
     // The default hook opens files for its trace.
     panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a worker process panicked")));
-    let Ends { ring, words, files, mut asks, states } = ends;
+    let Ends { ring, words, files, mut asks, states, group } = ends;
     let Ok(mut channel) = channel::attach(&ring, &orders_config()) else { end(2) };
     let Ok(words) = channel::attach(&words, &words_config()) else { end(2) };
+    let mut fail = |why: String| -> ! {
+        let failed = Up::Done(Done::Failed(why), Facts::default());
+        // If nobody can be told, nobody waits.
+        let _ = channel.sender.send(&failed, &[], None);
+        end(0)
+    };
+    // Whatever it maps from here on counts there.
+    if let Some(Err(error)) = group.map(groups::enter) {
+        fail(format!("it can't enter its control group: {error}"));
+    }
     let mut interpreter = match Image::start(image) {
         Ok(interpreter) => interpreter,
-        Err(error) => {
-            let failed = Up::Done(Done::Failed(chain(&error).to_string()), Facts::default());
-            // If nobody can be told, nobody waits.
-            let _ = channel.sender.send(&failed, &[], None);
-            end(0)
-        }
+        Err(error) => fail(chain(&error).to_string()),
     };
     interpreter.open_ahead();
     // It is kept, as all open files are.
     let memory = memory::open();
     let report = match outside.confine([files.as_fd(), asks.as_fd(), states.as_fd()]) {
         Ok(report) => report,
-        Err(error) => {
-            let failed = Up::Done(Done::Failed(error), Facts::default());
-            let _ = channel.sender.send(&failed, &[], None);
-            end(0)
-        }
+        Err(error) => fail(error),
     };
     let shared = Arc::new(Shared {
         sender: Mutex::new(channel.sender),

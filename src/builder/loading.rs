@@ -36,6 +36,8 @@ pub(super) struct Plan {
     pub(super) packages: Vec<PackageSource>,
     /// By default what the environment says.
     pub(super) isolation: Option<Isolation>,
+    /// What the pool may use of the memory.
+    pub(super) memory_bytes: u64,
     /// Whether programs are to connect to something.
     pub(super) connects: bool,
     pub(super) progress: Arc<dyn ProgressSink>,
@@ -51,7 +53,8 @@ impl Plan {
                 return Err(InvalidPython::Twice { name: name.clone() }.into());
             }
         }
-        let Self { config, pythons, image, packages, isolation, connects, progress } = self;
+        let Self { config, pythons, image, packages, isolation, memory_bytes, connects, progress } =
+            self;
         let isolation = isolation.map_or_else(Isolation::from_env, Ok)?;
         if connects && isolation != Isolation::Threads {
             return Err(NetworkError::Isolation.into());
@@ -59,7 +62,7 @@ impl Plan {
         let loading = tokio::task::spawn_blocking(move || -> Result<_, Error> {
             let load = |config: &EngineConfig| {
                 let python = load(config, &image, &packages, &progress)?;
-                isolated(python, &isolation, config, &image, &packages)
+                isolated(python, &isolation, config, &image, &packages, memory_bytes)
             };
             let mut loaded = Pythons::new(load(&config)?);
             for (name, path) in pythons {
@@ -181,6 +184,7 @@ fn isolated(
     config: &EngineConfig,
     spec: &ImageSpec,
     packages: &[PackageSource],
+    memory_bytes: u64,
 ) -> Result<Python, Error> {
     let (helper, is_strict) = match isolation {
         Isolation::Threads => return Ok(python),
@@ -203,8 +207,8 @@ fn isolated(
         setup: spec.setup.clone(),
     };
     let load = serde_json::to_vec(&load).map_err(|error| Error::Load(Cause::new(error)))?;
-    let processes = Some(Arc::new(ProcessSource::start(&image, helper, load, is_strict)?));
-    Ok(Python::Image { image, processes })
+    let processes = ProcessSource::start(&image, helper, load, is_strict, memory_bytes)?;
+    Ok(Python::Image { image, processes: Some(Arc::new(processes)) })
 }
 
 /// Makes this process a helper for worker processes if a pool started it as one, and then never

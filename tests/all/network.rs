@@ -10,11 +10,16 @@ use std::thread;
 
 use hatchery::error::NetworkError;
 use hatchery::wire::Intake;
-use hatchery::{Destination, Error, Hatchery, Helper, Isolation, Job, Outcome};
+use hatchery::{Builder, Destination, Error, Hatchery, Helper, Isolation, Job, Outcome};
 use serde_json::json;
 
 use crate::found;
 use crate::support::{exception, value};
+
+/// A pool on threads, wherever the environment wants it: worker processes have no network.
+fn builder() -> Builder {
+    Hatchery::builder().isolation(Isolation::Threads)
+}
 
 /// The builds that have sockets and are here.
 fn builds() -> impl Iterator<Item = PathBuf> {
@@ -58,7 +63,7 @@ async fn a_job_connects_to_what_its_pool_allows_or_to_a_part_of_that() {
     let (one, two, outside) = (echo(), echo(), echo());
     for path in builds() {
         let allowed = [one, two].map(destination);
-        let builder = Hatchery::builder().workers(1).python(path);
+        let builder = builder().workers(1).python(path);
         let pool = builder.allow_connect(allowed).start().await.unwrap();
         for address in [one, two] {
             let outcome = run(&pool, talk(address)).await;
@@ -87,7 +92,7 @@ async fn a_job_connects_to_what_its_pool_allows_or_to_a_part_of_that() {
 async fn a_session_connects_anew_in_each_turn_and_is_forked_without_its_connection() {
     let address = echo();
     for path in builds() {
-        let builder = Hatchery::builder().workers(1).python(path);
+        let builder = builder().workers(1).python(path);
         let pool = builder.allow_connect([destination(address)]).start().await.unwrap();
         let session = pool.session("talks").await.unwrap();
         assert_eq!(value(&session.run(talk(address)).await.unwrap()), json!("there"));
@@ -104,12 +109,12 @@ async fn a_session_connects_anew_in_each_turn_and_is_forked_without_its_connecti
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_that_cannot_have_connections_does_not_start() {
     let allowed: Destination = "192.0.2.1:80".parse().unwrap();
-    let default = Hatchery::builder().allow_connect([allowed.clone()]);
+    let default = builder().allow_connect([allowed.clone()]);
     let error = default.start().await.unwrap_err();
     let Error::Network(NetworkError::Build { reasons }) = &error else { panic!("{error:?}") };
     assert_eq!(reasons[..], ["`default`: it imports no sockets of WASIX"]);
     for path in builds() {
-        let builder = Hatchery::builder().python(path).allow_connect([allowed.clone()]);
+        let builder = builder().python(path).allow_connect([allowed.clone()]);
         let isolation = Isolation::Process { helper: Helper::from_env() };
         let error = builder.clone().isolation(isolation).start().await.unwrap_err();
         assert!(matches!(error, Error::Network(NetworkError::Isolation)), "{error:?}");

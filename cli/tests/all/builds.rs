@@ -160,6 +160,9 @@ fn info_shows_the_builds_that_a_command_would_use() {
     }
 }
 
+/// Worker processes have no network, wherever the environment puts workers.
+const ON_THREADS: &str = "--isolation=threads";
+
 #[test]
 fn connections_are_allowed_by_an_option_where_a_build_can_have_them() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -179,27 +182,27 @@ print(repr(s.recv(5).decode()))"
     );
     for (name, path) in found::others() {
         let python = format!("--python={}", path.display());
-        let output = run(&["run", &python, &allowed, "-c", &source]);
+        let output = run(&["run", &python, &allowed, ON_THREADS, "-c", &source]);
         if name == "3.12" {
             assert!(text(&output.stderr).contains("it imports no sockets"), "{output:?}");
             continue;
         }
         assert_eq!(text(&output.stdout), "'there'\n", "{output:?}");
-        let output = run(&["run", &python, "-c", &source]);
+        let output = run(&["run", &python, ON_THREADS, "-c", &source]);
         assert!(text(&output.stderr).contains("PermissionError"), "{output:?}");
         // A job can't grant itself anything.
         for field in ["network", "allow_connect"] {
             let line = json!({ "code": source, field: [format!("127.0.0.1:{port}")] });
-            let output = run_with_stdin(&["batch", "-", &python], &format!("{line}\n"));
+            let output = run_with_stdin(&["batch", "-", &python, ON_THREADS], &format!("{line}\n"));
             assert!(text(&output.stdout).contains(field), "{output:?}");
             assert!(!text(&output.stdout).contains("'there'"), "{output:?}");
         }
         let line = format!("{}\n", json!({ "code": source }));
-        let output = run_with_stdin(&["batch", "-", &python, &allowed], &line);
+        let output = run_with_stdin(&["batch", "-", &python, &allowed, ON_THREADS], &line);
         assert!(text(&output.stdout).contains("'there'"), "{output:?}");
     }
     for (arguments, expected) in [
-        (&[&*allowed][..], "`default`: it imports no sockets of WASIX"),
+        (&[&*allowed, ON_THREADS][..], "`default`: it imports no sockets of WASIX"),
         (&[&allowed, "--isolation=process"], "leave out `--allow-connect`"),
         (&["--allow-connect=*:80"], "is no destination"),
         (&["--allow-connect=localhost:80"], "list the address, as in `127.0.0.1:8080`"),

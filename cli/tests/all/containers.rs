@@ -12,14 +12,14 @@ use super::hatchery;
 const BOMB: &str = "x = []\nwhile True: x.append(bytearray(b'x' * (1 << 20)))";
 
 /// A control group that limits memory, removed on drop.
-struct Group {
-    path: PathBuf,
+pub(crate) struct Group {
+    pub(crate) path: PathBuf,
     procs: &'static str,
 }
 
 impl Group {
     /// `None` if none can be created.
-    fn new(name: &str, bytes: u64) -> Option<Self> {
+    pub(crate) fn new(name: &str, bytes: u64) -> Option<Self> {
         for (root, limit) in
             [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")]
         {

@@ -275,7 +275,12 @@ impl Place {
             command = command.replace(key, here);
         }
         let together = format!("exec 2>&1\n{command}");
-        text(&self.command("sh").args(["-c", &together]).output().unwrap().stdout)
+        let mut shell = self.command("sh");
+        if command.contains("--host wasix") {
+            // It has no images, and worker processes need one.
+            shell.env("HATCHERY_ISOLATION", "threads");
+        }
+        text(&shell.args(["-c", &together]).output().unwrap().stdout)
     }
 
     fn check(&mut self, command: &str, expected: &str, marks: &str) {
@@ -383,7 +388,7 @@ fn write_tool(path: &Path, script: &str) {
 
 /// A cache with the compiled build of the real one, but without images, beside it, so that files can
 /// be linked and not copied.
-fn cache_without_images() -> TempDir {
+pub(crate) fn cache_without_images() -> TempDir {
     let info = text(&run(&["python", "info"]).stdout);
     let cache = info.lines().find_map(|line| line.strip_prefix("cache ")).unwrap();
     let cache = PathBuf::from(cache.trim());

@@ -107,6 +107,17 @@ fn a_strict_pool_starts_where_every_layer_stands() {
     assert_eq!(strict.stdout, if is_whole { &b"1\n"[..] } else { b"" });
 }
 
+/// Files that are too young for a note that they were checked are hashed by the helper, too, whose
+/// threads then end in time: with others than its first, workers have no process ids of their own.
+#[test]
+fn no_layer_is_missing_right_after_an_image_was_built() {
+    let cache = crate::guide::cache_without_images();
+    let environment = [("HATCHERY_CACHE_DIR", cache.path().to_str().unwrap())];
+    let output = run(&environment, &["--isolation", "process", "-c", "print(1)"]);
+    assert_eq!(output.status.code(), Some(0), "{}", error(&output));
+    assert!(!error(&output).contains("PID namespace"), "{}", error(&output));
+}
+
 #[test]
 fn the_status_tells_the_isolation_and_the_memory_of_each_process() {
     let server = crate::web::Server::start(&["--isolation", "process", "--workers", "1"]);

@@ -18,6 +18,8 @@ fn configured(text: &str) -> TempDir {
 
 fn run_with(folder: &TempDir, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = hatchery();
+    // It would win over the configuration.
+    command.env_remove("HATCHERY_ISOLATION");
     command.env("HATCHERY_CONFIG", folder.path().join("config.toml"));
     command.args(arguments).envs(variables.iter().copied()).output().unwrap()
 }

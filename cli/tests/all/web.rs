@@ -15,9 +15,15 @@ const BOB: &str = "secret-of-bob-0123456789";
 
 /// Starts `hatchery serve --http`, and returns the process and its address.
 pub(crate) fn spawn(arguments: &[&str]) -> (Child, String) {
+    spawn_with(&[], arguments)
+}
+
+/// The same with these variables set.
+fn spawn_with(environment: &[(&str, &str)], arguments: &[&str]) -> (Child, String) {
     let mut child = hatchery()
         .args(["serve", "--http", "127.0.0.1:0"])
         .args(arguments)
+        .envs(environment.iter().copied())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -43,7 +49,12 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let (child, address) = spawn(arguments);
+        Self::start_with(&[], arguments)
+    }
+
+    /// The same with these variables set.
+    pub(crate) fn start_with(environment: &[(&str, &str)], arguments: &[&str]) -> Self {
+        let (child, address) = spawn_with(environment, arguments);
         let server = Self { child, address, _tokens: None };
         while server.get("/healthz").0 != 200 {}
         server
@@ -70,6 +81,18 @@ impl Server {
     fn by(&self, token: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         answer(ask(&self.address, method, path, token, &body))
+    }
+
+    /// Kills the server, which can then tidy nothing up.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Ends the server as a service manager does.
+    pub(crate) fn end(mut self) {
+        self.terminate();
+        self.child.wait().unwrap();
     }
 
     fn terminate(&self) {

@@ -19,6 +19,7 @@ pub(super) fn apply(
     taken.dedup();
 
     limit(Resource::As, confinement.address_space_bytes)?;
+    limit(Resource::Data, confinement.private_bytes)?;
     limit(Resource::Cpu, confinement.cpu_seconds)?;
     limit(Resource::Fsize, Some(confinement.file_bytes))?;
     limit(Resource::Nofile, Some(bound(&taken, confinement.new_descriptors)))?;

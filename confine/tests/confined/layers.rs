@@ -53,6 +53,7 @@ pub(crate) fn all_layers_show_from_outside() {
             let confinement = Confinement {
                 keep: &[there.as_fd()],
                 address_space_bytes: Some(1 << 40),
+                private_bytes: Some(1 << 39),
                 cpu_seconds: Some(77),
                 file_bytes: 4096,
                 new_descriptors: 1,
@@ -99,6 +100,7 @@ pub(crate) fn all_layers_show_from_outside() {
             ("Max file size", "4096", "4096"),
             ("Max core file size", "0", "0"),
             ("Max address space", "1099511627776", "1099511627776"),
+            ("Max data size", "549755813888", "549755813888"),
             ("Max locked memory", "0", "0"),
         ] {
             let line = limits.lines().find_map(|line| line.strip_prefix(limit)).unwrap();
@@ -192,6 +194,7 @@ pub(crate) fn limits_hold() {
         new_descriptors: 2,
         file_bytes: 8192,
         address_space_bytes: Some(1 << 30),
+        private_bytes: Some(1 << 28),
         cpu_seconds: Some(1),
         ..of_child()
     };
@@ -214,8 +217,12 @@ pub(crate) fn limits_hold() {
         assert_eq!(raw(libc::SYS_fcntl, copy), errno(libc::EMFILE));
         assert_eq!(raw(libc::SYS_ftruncate, [first, 8192]), 0);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let mapped = raw(libc::SYS_mmap, [0, 1 << 31, 0, flags.into(), -1, 0]);
-        assert_eq!(mapped, errno(libc::ENOMEM));
+        let map = |bytes: i64, access: i32| {
+            raw(libc::SYS_mmap, [0, bytes, access.into(), flags.into(), -1, 0])
+        };
+        assert_eq!(map(1 << 31, libc::PROT_NONE), errno(libc::ENOMEM));
+        assert_eq!(map(1 << 29, libc::PROT_READ | libc::PROT_WRITE), errno(libc::ENOMEM));
+        assert!(map(1 << 29, libc::PROT_NONE) > 0, "what is only reserved isn't counted");
         0
     });
     assert_eq!(end, End::Exit(0));

@@ -18,6 +18,11 @@ pub trait ParkedState: Any + Send + Sync {
     fn compact(&self) -> Option<Parked> {
         None
     }
+
+    /// Returns whether it was lost with the process that kept it.
+    fn is_gone(&self) -> bool {
+        false
+    }
 }
 
 /// A parked state. Clones share it.
@@ -50,6 +55,11 @@ impl Parked {
     #[must_use]
     pub fn compact(self) -> Self {
         self.state.compact().unwrap_or(self)
+    }
+
+    /// Returns whether it was lost with the process that kept it.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.state.is_gone()
     }
 
     /// Returns the wrapped state if it is a `T`.

@@ -31,8 +31,16 @@ const TESTS: &[(&str, fn())] = &[
         "workers_share_no_file_that_they_can_write",
         refused::workers_share_no_file_that_they_can_write,
     ),
+    (
+        "workers_share_no_memory_that_they_can_write",
+        refused::workers_share_no_memory_that_they_can_write,
+    ),
     ("a_worker_that_wrecks_all_harms_none", ways::a_worker_that_wrecks_all_harms_none),
     ("the_pool_outlives_every_way_to_die", ways::the_pool_outlives_every_way_to_die),
+    (
+        "a_session_outlives_the_worker_on_which_it_rests",
+        ways::a_session_outlives_the_worker_on_which_it_rests,
+    ),
     ("evicted_pages_are_not_missed", evicted::evicted_pages_are_not_missed),
     ("nothing_is_left", ways::nothing_is_left),
     ("this_program_has_the_back_door", this_program_has_the_back_door),

@@ -26,7 +26,8 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn start() -> Self {
         let image = crate::load().unwrap();
-        let source = ProcessSource::start(&image, &Helper::Itself, Vec::new(), false).unwrap();
+        let source =
+            ProcessSource::start(&image, &Helper::Itself, Vec::new(), false, 16 << 30).unwrap();
         let source: Arc<dyn InterpreterSource> = Arc::new(source);
         let config = SchedulerConfig {
             concurrent: WORKERS,

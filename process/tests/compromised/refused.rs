@@ -69,3 +69,30 @@ pub(crate) fn workers_share_no_file_that_they_can_write() {
         }
     }
 }
+
+/// Otherwise two of them could talk to each other, or one could change what another says.
+pub(crate) fn workers_share_no_memory_that_they_can_write() {
+    let pool = Pool::start();
+    let (_, workers) = pool.processes();
+    let mut seen = BTreeSet::new();
+    for worker in workers {
+        // Only root may look at a process that isn't dumpable.
+        let Ok(maps) = std::fs::read_to_string(format!("/proc/{worker}/maps")) else { return };
+        let mut its = BTreeSet::new();
+        for line in maps.lines() {
+            let [_, access, _, device, number, ..] = *Vec::from_iter(line.split_whitespace())
+            else {
+                panic!("{line}")
+            };
+            // A private mapping of a file changes nothing for others.
+            if access.contains('w') && access.ends_with('s') {
+                its.insert(format!("{device} {number}"));
+            }
+        }
+        println!("memory that a worker can write and others could map: {its:?}");
+        assert!(!its.is_empty(), "at least its channel");
+        for memory in its {
+            assert!(seen.insert(memory.clone()), "two workers have {memory}");
+        }
+    }
+}

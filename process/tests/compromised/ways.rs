@@ -1,6 +1,7 @@
 //! Workers that end, and what they leave.
 
 use std::fs;
+use std::time::Duration;
 
 use engine::{SandboxFailure, Verdict, chain};
 
@@ -45,6 +46,29 @@ pub(crate) fn the_pool_outlives_every_way_to_die() {
         assert!(died.contains(expected), "{how}: {died}");
         pool.check();
     }
+}
+
+/// What only the worker had is lost with it, and a copy is moved out of it once the session rests.
+#[expect(clippy::disallowed_methods, reason = "a session rests, for longer each time")]
+pub(crate) fn a_session_outlives_the_worker_on_which_it_rests() {
+    let pool = Pool::start();
+    let is_restored = (0..12).any(|doubled| {
+        let session = pool.open_session("rests");
+        assert!(pool.run("kept = list(range(1000))", Some(session)).is_success());
+        std::thread::sleep(Duration::from_millis(10 << doubled));
+        for worker in pool.processes().1 {
+            // SAFETY: touches no memory of this process.
+            unsafe { libc::kill(worker.cast_signed(), libc::SIGKILL) };
+        }
+        let died = pool.run("kept.append(1)", Some(session));
+        let turn = pool.run("sum(kept)", Some(session));
+        println!("after {} ms: {:?}, then {:?}", 10 << doubled, died.verdict, turn.verdict);
+        assert!(!died.is_success(), "its worker was killed");
+        assert!(turn.is_success() || !died.session_restored, "what it says is so");
+        pool.close_session(session);
+        died.session_restored
+    });
+    assert!(is_restored);
 }
 
 /// Counts descriptors and files in memory.

@@ -20,6 +20,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::info::Segment;
+use crate::cache::hashing;
 use crate::memory::sys::FileView;
 use crate::memory::{GuestMemory, PAGE_BYTES};
 
@@ -89,7 +90,8 @@ pub(in super::super) struct Code {
 impl Code {
     pub(super) fn new(header: Header, text: &[u8], data: Vec<Segment>) -> Self {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(&postcard::to_stdvec(&header).unwrap_or_default()).update_rayon(text);
+        hasher.update(&postcard::to_stdvec(&header).unwrap_or_default());
+        hashing::update(&mut hasher, text);
         for segment in &data {
             hasher.update(&segment.bytes);
         }
