@@ -2,8 +2,9 @@
 
 A cell is in the first class of `CLASSES` that makes its outputs equal; each class allows what those
 before it allow, too. Otherwise, if papermill's own two runs differ in this cell, it varies in Jupyter
-as well: times, random numbers without a seed. What remains is different. Tracebacks aren't compared,
-only the type and the text of an exception.
+as well: times, random numbers without a seed. `sys.exit` is a class of its own: IPython adds advice.
+What remains is different. Tracebacks aren't compared, only the type and the text of an exception.
+Cells that papermill didn't reach, after `sys.exit`, aren't counted.
 
 Runs in the environment of papermill, which has Pillow: `compare.py THEIRS AGAIN OURS`, three folders,
 prints an object for each notebook that is in all of them.
@@ -22,25 +23,29 @@ from PIL import Image
 
 CLASSES = [
     "equal",
-    "addresses and paths",
+    "addresses, identifiers and paths",
+    "repeated or reworded warnings",
     "order of the two streams",
     "pixels of figures",
     "32-bit integers",
     "last digits",
     "progress bars",
 ]
+LEAVES = "`sys.exit`"
 VARIES, FAILS, DIFFERENT = "varies in Jupyter, too", "fails here", "different"
 
 PATHS = [
-    # Where an object is, what a cell or a file is called.
+    # Where an object is, how a part of a page is numbered, what a cell or a file is called.
+    (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uuid>"),
     (r"\b(at|id=|object) ?0x[0-9a-fA-F]+", r"\1 0x"),
-    (r"(/[^\s\"':<>]*)?/(site-packages|lib/python3\.\d+)/", "/lib/"),
+    (r"(/[^\s\"':<>]*)?/(site-packages|hatchery-packages|python3\.\d+|python\d+\.zip)/", "/lib/"),
     (r"(/[^\s\"':<>]*)?/ipykernel_\d+/\d+\.py:\d+", "<cell>"),
     (r"<?In ?\[\d+\]>?:\d+", "<cell>"),
     (r"/lib/([\w/]+\.py):\d+", r"/lib/\1"),
     # A warning shows the line of its source where the file is there.
     (r"(?m)^(.*: \w*Warning: .*)\n  \S.*$", r"\1"),
 ]
+WARNING = re.compile(r"(?m)^.*: \w*Warning: .*\n(  \S.*\n)*")
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 IMAGES = ("image/png", "image/jpeg")
 # Pictures are alike if they are this near in size, and their pixels on average, of 255.
@@ -84,15 +89,28 @@ def by_stream(shown):
     return streams + [output for output in shown if output[0] != "stream"]
 
 
+def without_warnings(shown):
+    """Return outputs without warnings: CPython 3.15 words some otherwise, and repeats fewer."""
+    kept = []
+    for output in shown:
+        if output[:2] == ["stream", "stderr"]:
+            output = [*output[:2], WARNING.sub("", output[2])]
+        if output[0] != "stream" or output[2]:
+            kept.append(output)
+    return kept
+
+
 def is_bar(output):
     """Tell whether an output is a widget, or lines that a progress bar writes over and over."""
     if output[0] == "stream":
-        return "\r" in output[2] or re.search(r"\d+%\|", output[2])
+        return re.search(r"\r|\d+%\||TqdmWarning: IProgress", output[2])
     return output[0] != "error" and any("jupyter.widget" in mime for mime in output[1])
 
 
 def are_alike(theirs, ours, level):
     """Tell whether outputs are equal but for what the classes up to `level` allow."""
+    if level >= CLASSES.index("repeated or reworded warnings"):
+        theirs, ours = without_warnings(theirs), without_warnings(ours)
     if level >= CLASSES.index("order of the two streams"):
         theirs, ours = by_stream(theirs), by_stream(ours)
     if level >= CLASSES.index("progress bars"):
@@ -148,7 +166,7 @@ def picture_is_alike(wanted, found):
 def text_is_alike(wanted, found, level):
     if wanted == found:
         return True
-    if level >= CLASSES.index("addresses and paths"):
+    if level >= CLASSES.index("addresses, identifiers and paths"):
         for pattern, put in PATHS:
             wanted, found = (re.sub(pattern, put, text) for text in (wanted, found))
     if level >= CLASSES.index("32-bit integers"):
@@ -175,6 +193,8 @@ def verdict(theirs, again, ours):
     for level, name in enumerate(CLASSES):
         if are_alike(theirs, ours, level):
             return name, None
+    if any(output[:2] == ["error", "SystemExit"] for output in theirs):
+        return LEAVES, None
     failed = [output for output in ours if output[0] == "error"]
     if failed and not any(output[0] == "error" for output in theirs):
         text = failed[0][2].strip().splitlines()
@@ -206,6 +226,8 @@ def main():
         theirs, again, ours = map(code_cells, runs)
         told = []
         for number, cells in enumerate(zip(theirs, again, ours, strict=True), 1):
+            if cells[0].get("execution_count") is None:
+                continue
             name, detail = verdict(*map(outputs, cells))
             told.append({"cell": number, "class": name, "detail": detail})
             if detail:

@@ -22,6 +22,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -164,8 +165,9 @@ class Jupyter:
             return "took too long"
         if done.returncode == 0:
             return None
-        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
-        return lines[-1].strip()[:200]
+        lines = [line.strip() for line in done.stderr.splitlines()]
+        named = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Exit|Died)\b", line)]
+        return (named or [line for line in lines if line] or ["no message"])[-1][:200]
 
     def run_all(self, files, out, seconds):
         """Run notebooks, two at a time, and return why each failed, and how long all took."""
@@ -201,6 +203,7 @@ def run_ours(program, files, out, states):
     """Run notebooks by Hatchery, and return how long all took."""
     command = [program, "notebook", "run", *files, *image_options(), "--output-dir", out]
     command += ["--workers", AT_ONCE, "--allow-errors", "--timeout", "5m"]
+    command += ["--keep-states", "8GiB"]
     environ = {**os.environ, "HATCHERY_NOTEBOOK_STATES": str(states)}
     began = time.perf_counter()
     done = subprocess.run(
