@@ -2,8 +2,8 @@
 """Do notebooks that packages ship show in Hatchery what they show in Jupyter, and how fast?
 
 Takes the notebooks of the packages of `PACKAGES` out of their source distributions, which pip fetches
-by version and hash, and runs each by papermill with ipykernel. Those that run there without an error,
-alone in a folder and without a network, are then run again by papermill, two at a time, and by
+by version and hash, and runs each by papermill with ipykernel. Those that run there without an error
+within a minute, alone in a folder and without a network, are then run again by papermill, two at a time, and by
 `hatchery notebook run` with two workers, twice: the second time its states of the first are there.
 Outputs are compared cell by cell; `compare.py` has the classes of differences.
 
@@ -59,8 +59,10 @@ PACKAGES = {
 # What notebooks import most, as a user would have it in an image.
 PRELOAD = "numpy,pandas,matplotlib.pyplot,scipy.stats"
 AT_ONCE = 2
-# Seconds for one cell in the selection: what takes longer would rule all other times.
-CELL = 20
+# Seconds for a cell and for a notebook in the selection: what takes longer would rule all times.
+CELL, NOTEBOOK = 20, 60
+# How much longer they may take in the measured run.
+SLACK = 10
 # Nothing is listening there, so what asks a network fails at once.
 NOWHERE = "http://127.0.0.1:9"
 
@@ -151,31 +153,35 @@ class Jupyter:
         fonts = [self.python, "-c", "import matplotlib.font_manager"]
         subprocess.run(fonts, env=self.environ, check=True, capture_output=True, timeout=300)
 
-    def run(self, file, out, seconds):
+    def run(self, file, out, slack):
         """Run a notebook, and return why it failed, or nothing."""
         command = [self.python, "-m", "papermill", file, out, "--cwd", file.parent]
         command += ["--kernel", "python3", "--no-progress-bar", "--log-level", "ERROR"]
-        command += ["--execution-timeout", seconds]
+        command += ["--execution-timeout", CELL * slack]
         command = list(map(str, command))
         try:
             done = subprocess.run(
-                command, env=self.environ, capture_output=True, text=True, timeout=seconds * 20
+                command,
+                env=self.environ,
+                capture_output=True,
+                text=True,
+                timeout=NOTEBOOK * slack,
             )
         except subprocess.TimeoutExpired:
-            return "took too long"
+            return f"took longer than {NOTEBOOK * slack} s"
         if done.returncode == 0:
             return None
         lines = [line.strip() for line in done.stderr.splitlines()]
         named = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Exit|Died)\b", line)]
         return (named or [line for line in lines if line] or ["no message"])[-1][:200]
 
-    def run_all(self, files, out, seconds):
+    def run_all(self, files, out, slack=1):
         """Run notebooks, two at a time, and return why each failed, and how long all took."""
         out.mkdir(parents=True, exist_ok=True)
         began = time.perf_counter()
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as threads:
             runs = {
-                title: threads.submit(self.run, file, out / f"{title}.ipynb", seconds)
+                title: threads.submit(self.run, file, out / f"{title}.ipynb", slack)
                 for title, file in files.items()
             }
             reasons = {title: run.result() for title, run in runs.items()}
@@ -190,7 +196,7 @@ def chosen(jupyter, notebooks, folder):
     titles = list(missing)
     for start in range(0, len(titles), 8):
         part = {title: missing[title] for title in titles[start : start + 8]}
-        known |= jupyter.run_all(part, folder / "again", CELL)[0]
+        known |= jupyter.run_all(part, folder / "again")[0]
         known_file.write_text(json.dumps(known, indent=1))
         say(f"{min(start + 8, len(titles))} of {len(titles)} tried in Jupyter")
     reasons = {title: known[title] for title in notebooks}
@@ -316,7 +322,7 @@ def main():
     if not options.untimed:
         theirs = folder / "papermill"
         shutil.rmtree(theirs, ignore_errors=True)
-        reasons, times["papermill"] = jupyter.run_all(files, theirs, 10 * CELL)
+        reasons, times["papermill"] = jupyter.run_all(files, theirs, SLACK)
         for title, reason in reasons.items():
             if reason is not None:
                 left_out[title] = f"failed in its second run: {reason}"
