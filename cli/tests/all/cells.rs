@@ -69,6 +69,7 @@ fn what_ipython_adds_works_or_says_why_not() {
         "import matplotlib.pyplot as plt\nplt.plot([1, 2]);",
         "%env A=1\nimport os\nos.environ['B'] = '2'",
         "os.environ['A'] + os.environ['B']",
+        "%pylab inline\nhist(arange(10) % 3);",
     ];
     let path = write(folder.path(), "a.ipynb", &sources);
     let output = run_notebook(&path, &["--allow-errors", "--timeout", "2m", "--cpu-time", "2m"]);
@@ -97,6 +98,9 @@ fn what_ipython_adds_works_or_says_why_not() {
     assert_eq!(outputs(13).as_array().unwrap().len(), 1);
     assert!(outputs(13)[0]["data"]["image/png"].is_string());
     assert_eq!(outputs(15), json!([result(15, &["'12'"])]));
+    let filled = outputs(16);
+    assert!(filled[0]["text"][1].as_str().unwrap().starts_with("Populating the"), "{filled}");
+    assert!(filled[1]["data"]["image/png"].is_string(), "{filled}");
 }
 
 #[test]

