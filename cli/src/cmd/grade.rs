@@ -89,7 +89,7 @@ pub(crate) async fn run(arguments: GradeArguments) -> anyhow::Result<Exit> {
     }
     let report = Report::new(&results, &arguments.k);
     println!("{}", report.text());
-    let title = samples_file.display().to_string();
+    let title = arguments.samples.as_ref().unwrap_or(tasks_file).display().to_string();
     write_json(arguments.json.as_deref(), &report)?;
     if let Some(path) = &arguments.html {
         write(path, &report.html(&title, &results))?;

@@ -141,7 +141,8 @@ fn read(folder: &Mount, path: &str) -> Result<blake3::Hash, Errno> {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use std::fs;
     use std::path::Path;

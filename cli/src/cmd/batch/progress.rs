@@ -1,14 +1,13 @@
 //! Shows the progress of a batch: as a bar, as lines for people, or as JSON for programs.
 
-use std::cell::Cell;
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use batch::{Ending, Error, Event, Pace, Shard, Summary, Tally, count_lines};
 use indicatif::{ProgressBar, ProgressStyle};
+use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::clock::now;
@@ -36,7 +35,7 @@ enum Form {
 }
 
 /// What observes a batch.
-type Observe = Box<dyn FnMut(Event<'_>)>;
+type Observe = Box<dyn FnMut(Event<'_>) + Send>;
 
 /// The number of lines that get a result; 0 until they have been counted.
 #[derive(Clone, Default)]
@@ -75,18 +74,18 @@ impl Progress {
     where
         B: Future<Output = Result<Summary, Error>>,
     {
-        let tally = Rc::new(Cell::new(Tally::default()));
-        let observe = observer(Rc::clone(&tally), self.total.clone());
+        let (latest, tally) = watch::channel(Tally::default());
+        let observe = observer(latest, self.total.clone());
         let mut running = std::pin::pin!(run(observe));
         let summary = loop {
             tokio::select! {
                 summary = &mut running => break summary,
-                () = self.due() => self.show(tally.get(), false),
+                () = self.due() => self.show(*tally.borrow(), false),
             }
         };
         // Whoever no longer reads results reads no progress.
         if !matches!(summary, Err(Error::Write(_))) {
-            self.show(tally.get(), true);
+            self.show(*tally.borrow(), true);
         }
         summary
     }
@@ -131,9 +130,11 @@ impl Drop for Progress {
 }
 
 /// Returns what keeps the tally of a batch and its exact total, and reports what couldn't be kept.
-fn observer(latest: Rc<Cell<Tally>>, total: Total) -> Observe {
+fn observer(latest: watch::Sender<Tally>, total: Total) -> Observe {
     Box::new(move |event| match event {
-        Event::Done { tally, .. } => latest.set(*tally),
+        Event::Done { tally, .. } => {
+            latest.send_replace(*tally);
+        }
         Event::AllRead { lines } => total.0.store(lines, Ordering::Relaxed),
         Event::NotKept { id, problem } => {
             terminal::error(format_args!("line with id {id}: {problem}"));
