@@ -43,6 +43,7 @@ fn verdicts(results: &[Graded]) -> Vec<(&str, u64, Verdict, u64)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::disallowed_methods, reason = "it says how long each run took")]
 async fn verdicts_are_the_same_in_ten_runs_on_a_busy_machine() {
     if !is_long() {
         return;
