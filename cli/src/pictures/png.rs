@@ -1,4 +1,4 @@
-//! Reads PNGs as far as plots need it: every kind of colour and depth, but no interlacing.
+//! Reads PNG files as far as plots need it: every kind of colour and depth, but no interlacing.
 //!
 //! The pictures come from programs, so any bytes are either a picture within the bounds or none.
 //! Checksums of chunks aren't compared: a damaged picture is one that looks damaged.
@@ -183,7 +183,7 @@ fn unfilter(filter: u8, row: &mut [u8], before: &[u8], step: usize) -> Option<()
     Some(())
 }
 
-/// Paeth's predictor.
+/// The predictor of the fourth filter: whichever of the three is nearest to their estimate.
 fn nearest(left: u8, above: u8, corner: u8) -> u8 {
     let estimate = i16::from(left) + i16::from(above) - i16::from(corner);
     let distance = |value: u8| (estimate - i16::from(value)).abs();

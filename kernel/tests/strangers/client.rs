@@ -79,6 +79,7 @@ impl Bound {
 
     /// Asserts that heartbeats are answered, for somebody who connects now, and as often as ZeroMQ
     /// would: a stranger may just have pushed the greeting aside.
+    #[expect(clippy::disallowed_methods, reason = "it gives up at some time")]
     pub(crate) fn assert_alive(&self) {
         let began = Instant::now();
         while let Err(error) = self.beat() {
