@@ -140,12 +140,12 @@ impl Lanes {
             let mut wanted = count - claimed.len();
             let mut permits = Vec::new();
             if let Some(tenant) = self.permits.of(&lane) {
-                permits = tenant.take(wanted);
+                permits = tenant.take(wanted).await;
                 wanted = permits.len();
                 if permits.is_empty() {
                     // All its lanes wait: a permit that comes now is for the most urgent.
                     asked.extend(self.put_off(tenant.name()));
-                    tenant.ask(count - claimed.len());
+                    tenant.ask();
                     continue;
                 }
             }

@@ -10,7 +10,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::PullConsumer;
@@ -22,6 +21,7 @@ use futures_util::TryStreamExt;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use crate::clock::sleep;
 use crate::error::{Cause, Error};
@@ -32,6 +32,8 @@ use super::shared::WorkerConfig;
 
 /// The most permits of a tenant. A higher limit counts as this one.
 const MOST_PERMITS: u32 = 10_000;
+/// How long the answer to a request for permits may take.
+const ANSWER: Duration = Duration::from_secs(3);
 /// How long one request for a permit is open while the tenant has none left.
 const OPEN: Duration = Duration::from_secs(5);
 /// After a request that failed.
@@ -74,7 +76,6 @@ pub(super) struct Tenant {
     consumer: Mutex<Option<PullConsumer>>,
     /// Permits that nothing has been claimed with; `None` while no jobs are wanted.
     spare: Mutex<Option<Vec<Permit>>>,
-    wanted: AtomicUsize,
     is_wanted: Notify,
 }
 
@@ -90,10 +91,9 @@ impl Permits {
                 limit: (*limit).min(MOST_PERMITS),
                 consumer: Mutex::default(),
                 spare: Mutex::default(),
-                wanted: AtomicUsize::new(1),
                 is_wanted: Notify::new(),
             };
-            tenant.open().await?;
+            tenant.open(true).await?;
             tenants.insert(name.clone(), Arc::new(tenant));
         }
         Ok(Self(tenants))
@@ -141,8 +141,23 @@ impl Tenant {
         &self.name
     }
 
-    /// Takes up to this many permits, of those that are here.
-    pub(super) fn take(&self, count: usize) -> Vec<Permit> {
+    /// Takes up to this many permits, as many as nobody holds.
+    pub(super) async fn take(&self, count: usize) -> Vec<Permit> {
+        let spare = self.take_spare(count);
+        if !spare.is_empty() {
+            return spare;
+        }
+        match timeout(ANSWER, self.fetch(count)).await {
+            Ok(Ok(fetched)) => fetched,
+            Ok(Err(error)) => {
+                self.failed(&error);
+                Vec::new()
+            }
+            Err(_) => Vec::new(),
+        }
+    }
+
+    fn take_spare(&self, count: usize) -> Vec<Permit> {
         let mut spare = self.spare.lock();
         let Some(spare) = spare.as_mut() else { return Vec::new() };
         spare.split_off(spare.len().saturating_sub(count))
@@ -155,60 +170,70 @@ impl Tenant {
         }
     }
 
-    /// Asks for up to this many permits, for which nobody waits here.
-    pub(super) fn ask(&self, count: usize) {
-        self.wanted.store(count, Ordering::Relaxed);
+    /// Asks to be woken when somebody gives a permit back.
+    pub(super) fn ask(&self) {
         self.is_wanted.notify_one();
     }
 
-    /// Gets permits whenever some are asked for, for ever. `wake` is called when there are some.
+    /// Waits for a permit whenever one is asked for, for ever. `wake` is called when there is one.
     pub(super) async fn supply(self: Arc<Self>, wake: impl Fn(&str)) {
         loop {
             self.is_wanted.notified().await;
-            let got = match self.get().await {
-                Ok(got) => got,
-                Err(error) => {
-                    tracing::info!("can't get permits of the tenant `{}`: {error}", self.name);
-                    *self.consumer.lock() = None;
-                    sleep(PAUSE).await;
-                    continue;
+            match self.wait().await {
+                Ok(got) if got.is_empty() => {}
+                Ok(got) => {
+                    // If no jobs are wanted now, it is given back, and there when some are.
+                    self.put(got.into_iter());
+                    wake(&self.name);
                 }
-            };
-            if !got.is_empty() {
-                self.put(got.into_iter());
-                wake(&self.name);
+                Err(error) => {
+                    self.failed(&error);
+                    sleep(PAUSE).await;
+                }
             }
         }
     }
 
-    /// Waits a while for permits.
-    async fn get(&self) -> Result<Vec<Permit>, Cause> {
-        let known = self.consumer.lock().clone();
-        let consumer = match known {
-            Some(consumer) => consumer,
-            None => self.open().await?,
-        };
-        let wanted = self.wanted.load(Ordering::Relaxed);
-        let at_once = consumer.fetch().max_messages(wanted).messages().await?;
-        let got: Vec<Message> = at_once.try_collect().await?;
-        if !got.is_empty() {
-            return Ok(got.into_iter().map(Permit).collect());
-        }
-        let next = consumer.batch().max_messages(1).expires(OPEN).messages().await?;
-        let got: Vec<Message> = next.try_collect().await?;
+    fn failed(&self, error: &Cause) {
+        tracing::info!("can't get permits of the tenant `{}`: {error}", self.name);
+        *self.consumer.lock() = None;
+    }
+
+    /// Returns up to this many permits that nobody holds.
+    async fn fetch(&self, count: usize) -> Result<Vec<Permit>, Cause> {
+        let consumer = self.consumer().await?;
+        let batch = consumer.fetch().max_messages(count).messages().await?;
+        let got: Vec<Message> = batch.try_collect().await?;
+        Ok(got.into_iter().map(Permit).collect())
+    }
+
+    /// Waits a while for one permit.
+    async fn wait(&self) -> Result<Vec<Permit>, Cause> {
+        let consumer = self.consumer().await?;
+        let batch = consumer.batch().max_messages(1).expires(OPEN).messages().await?;
+        let got: Vec<Message> = batch.try_collect().await?;
         if got.is_empty() {
-            // All are held, or the server has lost some.
-            self.open().await?;
+            // All are held, or the server has lost them.
+            self.open(false).await?;
         }
         Ok(got.into_iter().map(Permit).collect())
+    }
+
+    async fn consumer(&self) -> Result<PullConsumer, Cause> {
+        let known = self.consumer.lock().clone();
+        match known {
+            Some(consumer) => Ok(consumer),
+            None => Ok(self.open(false).await?),
+        }
     }
 
     fn stream(&self) -> String {
         self.streams.subjects.store("permits")
     }
 
-    /// Makes sure that the server has the tenant's permits, and no more of them.
-    async fn open(&self) -> Result<PullConsumer, Error> {
+    /// Makes sure that the server has the tenant's permits. When a worker starts, their number becomes
+    /// its limit; later only if none is left, so that workers with different limits don't quarrel.
+    async fn open(&self, is_start: bool) -> Result<PullConsumer, Error> {
         let subjects = &self.streams.subjects;
         let config = Config {
             name: self.stream(),
@@ -226,16 +251,18 @@ impl Tenant {
         let subjects_there = listed.map_ok(|(subject, _)| subject).try_collect();
         let mut there: HashSet<String> =
             subjects_there.await.map_err(|error| failed(error.to_string().into()))?;
-        for number in 0..self.limit {
-            let subject = subjects.permit(&self.name, number);
-            if !there.remove(&subject) {
-                self.streams.store(&subject, &PublishMessage::build()).await?;
+        if is_start || there.is_empty() {
+            for number in 0..self.limit {
+                let subject = subjects.permit(&self.name, number);
+                if !there.remove(&subject) {
+                    self.streams.store(&subject, &PublishMessage::build()).await?;
+                }
             }
-        }
-        // The limit was higher.
-        for surplus in there {
-            let purged = stream.purge().filter(surplus).await;
-            purged.map_err(|error| failed(error.to_string().into()))?;
+            // The limit was higher.
+            for surplus in there {
+                let purged = stream.purge().filter(surplus).await;
+                purged.map_err(|error| failed(error.to_string().into()))?;
+            }
         }
         let name = permits_consumer(&self.name);
         let filter_subject = subjects.permits_of(&self.name);

@@ -46,8 +46,12 @@ function machinesTable() {
 class ClusterView {
     #lanes = lanesTable();
     #machines = machinesTable();
-    #queue = panel('Cluster', { class: 'half' }, this.#lanes.element);
-    #workers = panel('Workers of the cluster', { class: 'half' }, this.#machines.element);
+    #queue = panel('Cluster', { class: 'half', hidden: true }, this.#lanes.element);
+    #workers = panel(
+        'Workers of the cluster',
+        { class: 'half', hidden: true },
+        this.#machines.element,
+    );
     elements = [this.#queue.element, this.#workers.element];
 
     /** `cluster` is its state, what is wrong with it as `problem`, or nothing. */

@@ -64,7 +64,7 @@ pub(crate) fn open_with_cluster(pool: &Hatchery, state: Option<Value>) -> String
     let mut config = HttpConfig::new();
     config.cluster = Some(Arc::new(move || -> ClusterState {
         let state = state.clone().ok_or_else(|| "the NATS server is gone".to_owned());
-        Box::pin(async { state })
+        Box::pin(async move { state })
     }));
     serve(pool, config)
 }
