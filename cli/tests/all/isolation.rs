@@ -130,12 +130,16 @@ fn the_status_tells_the_isolation_and_the_memory_of_each_process() {
     let (_, shown) = server.get("/v1/status");
     assert_eq!(shown["isolation"]["workers_in"], "processes");
     assert!(shown["isolation"]["missing"].is_array(), "{shown}");
+    let (cgroup, no_cgroup) = (&shown["isolation"]["cgroup"], &shown["isolation"]["no_cgroup"]);
+    assert!(cgroup.is_string() != no_cgroup.is_string(), "{shown}");
     let bytes = shown["workers"][0]["process_private_bytes"].as_u64().unwrap();
     assert!((64 << 20..512 << 20).contains(&bytes), "{bytes}");
 
     let server = crate::web::Server::start(&["--isolation", "threads", "--workers", "1"]);
     let (_, shown) = server.get("/v1/status");
-    let none = serde_json::json!({ "workers_in": "threads", "missing": [] });
+    let none = serde_json::json!({
+        "workers_in": "threads", "missing": [], "cgroup": null, "no_cgroup": null,
+    });
     assert_eq!(shown["isolation"], none);
     assert!(shown["workers"][0]["process_private_bytes"].is_null(), "{shown}");
 }
