@@ -107,8 +107,8 @@ fn a_strict_pool_starts_where_every_layer_stands() {
     assert_eq!(strict.stdout, if is_whole { &b"1\n"[..] } else { b"" });
 }
 
-/// Files that are too young for a note that they were checked are hashed by the helper, too, whose
-/// threads then end in time: with others than its first, workers have no process ids of their own.
+/// Files that are too young for a note that they were checked are hashed by the helper, too. Threads
+/// that did it would keep it from making a namespace of process ids.
 #[test]
 fn no_layer_is_missing_right_after_an_image_was_built() {
     let cache = crate::guide::cache_without_images();
