@@ -51,8 +51,8 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Its last process has ended; the group follows within a moment.
-        for _ in 0..1_000 {
+        // Its last process has ended or, as a worker process, is about to; the group follows.
+        for _ in 0..1_000_000 {
             if fs::remove_dir(&self.path).is_ok() {
                 return;
             }

@@ -95,8 +95,8 @@ fn a_worker_that_the_out_of_memory_killer_ends_is_replaced_and_the_cause_is_told
     // It is tried again in a worker whose limit is what it was.
     let (_, result) = server.post("/v1/run", &json!({ "code": "len(b'x' * (256 << 20))" }));
     assert_eq!(result["value"], 256 << 20, "{result}");
-    let errors = status(&server)["last_errors"].to_string();
-    assert!(errors.contains("SIGKILL by the kernel's out-of-memory killer"), "{errors}");
+    let told = status(&server).to_string();
+    assert!(told.contains("SIGKILL by the kernel's out-of-memory killer"), "{told}");
     server.end();
     assert!(groups_in(&group.path).is_empty());
 }

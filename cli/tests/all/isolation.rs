@@ -107,8 +107,8 @@ fn a_strict_pool_starts_where_every_layer_stands() {
     assert_eq!(strict.stdout, if is_whole { &b"1\n"[..] } else { b"" });
 }
 
-/// Files that are too young for a note that they were checked are hashed by the helper, too, whose
-/// threads then end in time: with others than its first, workers have no process ids of their own.
+/// Files that are too young for a note that they were checked are hashed by the helper, too. Threads
+/// that did it would keep it from making a namespace of process ids.
 #[test]
 fn no_layer_is_missing_right_after_an_image_was_built() {
     let cache = crate::guide::cache_without_images();
@@ -130,12 +130,16 @@ fn the_status_tells_the_isolation_and_the_memory_of_each_process() {
     let (_, shown) = server.get("/v1/status");
     assert_eq!(shown["isolation"]["workers_in"], "processes");
     assert!(shown["isolation"]["missing"].is_array(), "{shown}");
+    let (cgroup, no_cgroup) = (&shown["isolation"]["cgroup"], &shown["isolation"]["no_cgroup"]);
+    assert!(cgroup.is_string() != no_cgroup.is_string(), "{shown}");
     let bytes = shown["workers"][0]["process_private_bytes"].as_u64().unwrap();
     assert!((64 << 20..512 << 20).contains(&bytes), "{bytes}");
 
     let server = crate::web::Server::start(&["--isolation", "threads", "--workers", "1"]);
     let (_, shown) = server.get("/v1/status");
-    let none = serde_json::json!({ "workers_in": "threads", "missing": [] });
+    let none = serde_json::json!({
+        "workers_in": "threads", "missing": [], "cgroup": null, "no_cgroup": null,
+    });
     assert_eq!(shown["isolation"], none);
     assert!(shown["workers"][0]["process_private_bytes"].is_null(), "{shown}");
 }
