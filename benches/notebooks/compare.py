@@ -33,6 +33,13 @@ CLASSES = [
 ]
 LEAVES = "`sys.exit`"
 VARIES, FAILS, DIFFERENT = "varies in Jupyter, too", "fails here", "different"
+# Why cells fail that don't in Jupyter, by what the exception says.
+REASONS = {
+    "fails here: no other programs": r"no shell|attribute 'system'|process|fork",
+    "fails here: a package with machine code": r"No module named 'h5py'",
+    "fails here: no kernel to talk to": r"iopub_socket|No module named 'comm'",
+}
+AFTER = "fails here: after a cell that failed"
 
 PATHS = [
     # Where an object is, how a part of a page is numbered, what a cell or a file is called.
@@ -197,8 +204,9 @@ def verdict(theirs, again, ours):
         return LEAVES, None
     failed = [output for output in ours if output[0] == "error"]
     if failed and not any(output[0] == "error" for output in theirs):
-        text = failed[0][2].strip().splitlines()
-        return FAILS, f"{failed[0][1]}: {text[0] if text else ''}"
+        told = f"{failed[0][1]}: {''.join(failed[0][2].strip().splitlines()[:1])}"
+        named = (name for name, pattern in REASONS.items() if re.search(pattern, told))
+        return next(named, FAILS), told
     if not are_alike(theirs, again, len(CLASSES) - 1):
         return VARIES, None
     return DIFFERENT, {"jupyter": short(theirs), "here": short(ours)}
@@ -229,6 +237,9 @@ def main():
             if cells[0].get("execution_count") is None:
                 continue
             name, detail = verdict(*map(outputs, cells))
+            # What it should have defined isn't there.
+            if name == FAILS and any(one["class"].startswith(FAILS) for one in told):
+                name = AFTER
             told.append({"cell": number, "class": name, "detail": detail})
             if detail:
                 told[-1]["source"] = short(joined(cells[0]["source"]))

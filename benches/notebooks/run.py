@@ -206,10 +206,10 @@ def chosen(jupyter, notebooks, folder):
 
 
 def run_ours(program, files, out, states):
-    """Run notebooks by Hatchery, and return how long all took."""
+    """Run notebooks by Hatchery; return how long all took, and the cells of each."""
     command = [program, "notebook", "run", *files, *image_options(), "--output-dir", out]
     command += ["--workers", AT_ONCE, "--allow-errors", "--timeout", "5m"]
-    command += ["--keep-states", "8GiB"]
+    command += ["--keep-states", "8GiB", "--progress", "json"]
     environ = {**os.environ, "HATCHERY_NOTEBOOK_STATES": str(states)}
     began = time.perf_counter()
     done = subprocess.run(
@@ -217,14 +217,24 @@ def run_ours(program, files, out, states):
     )
     seconds = time.perf_counter() - began
     (out / "log.txt").write_text(done.stderr)
-    return seconds
+    cells = collections.Counter()
+    for event in map(json.loads, done.stdout.splitlines()):
+        if event["event"] == "cell_ended":
+            cells[pathlib.Path(event["notebook"]).stem] += event["seconds"]
+    return seconds, cells
+
+
+def cell_seconds(copy):
+    """Return how long the cells of a copy by papermill took, without starting a kernel."""
+    cells = json.loads(copy.read_text(encoding="utf-8"))["cells"]
+    return sum(cell["metadata"].get("papermill", {}).get("duration") or 0 for cell in cells)
 
 
 def image_options():
     return ["--requirements", HERE / "sandbox.txt", "--preload", PRELOAD]
 
 
-def report(machine, notebooks, left_out, compared, times):
+def report(machine, notebooks, left_out, compared, times, seconds):
     """Return the Markdown."""
     classes = collections.Counter(
         cell["class"] for one in compared.values() for cell in one["cells"]
@@ -252,13 +262,15 @@ def report(machine, notebooks, left_out, compared, times):
         other = ", ".join(f"{count} {name}" for name, count in counts.most_common())
         origin = notebooks[title]
         label = f"{origin['package'].replace('==', ' ')}: {origin['path']}"
-        rows.append([label, len(one["cells"]), equal, other])
-    lines.append(env.table(["notebook", "cells", "equal", "others"], rows))
+        taken = [f"{seconds[name].get(title, 0):.1f}" for name in ("papermill", "first")]
+        rows.append([label, len(one["cells"]), *taken, equal, other])
+    header = ["notebook", "cells", "Jupyter, s", "here, s", "equal", "others"]
+    lines += [env.table(header, rows), "", "Times are those of the cells, without starting anything."]
     told = [
         f"- {title}, cell {cell['cell']}: {cell['detail']}"
         for title, one in compared.items()
         for cell in one["cells"]
-        if cell["class"] == "fails here"
+        if cell["class"].startswith("fails here") and "after" not in cell["class"]
     ]
     if told:
         lines += ["", "Cells that fail here:", "", *told]
@@ -327,11 +339,11 @@ def main():
             if reason is not None:
                 left_out[title] = f"failed in its second run: {reason}"
                 del files[title]
+    cells = {"papermill": {title: cell_seconds(theirs / f"{title}.ipynb") for title in files}}
     for name in ("first", "second"):
-        times[f"hatchery, {name} run"] = run_ours(
-            program, files.values(), runs[name], runs["states"]
-        )
-        say(f"{name} run of hatchery: {times[f'hatchery, {name} run']:.1f} s")
+        seconds, cells[name] = run_ours(program, files.values(), runs[name], runs["states"])
+        times[f"hatchery, {name} run"] = seconds
+        say(f"{name} run of hatchery: {seconds:.1f} s")
     times.setdefault("papermill", float("nan"))
     compare = [jupyter.python, HERE / "compare.py", theirs, folder / "again"]
     compared, repeated = (
@@ -343,13 +355,19 @@ def main():
         for name in ("first", "second")
     )
     others = [title for title, one in repeated.items() if one != compared[title]]
-    text = report(machine, notebooks, left_out, compared, times)
+    text = report(machine, notebooks, left_out, compared, times, cells)
     if others:
         text += f"\nOther outputs in the second run: {', '.join(others)}.\n"
     print(text, end="")
     out = options.out or folder / "notebooks"
     out.with_suffix(".md").write_text(text)
-    document = {"machine": machine, "seconds": times, "left_out": left_out, "notebooks": compared}
+    document = {
+        "machine": machine,
+        "seconds": times,
+        "seconds_of_cells": cells,
+        "left_out": left_out,
+        "notebooks": compared,
+    }
     out.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")
     say(f"written to {out}.md and {out}.json")
 
