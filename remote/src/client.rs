@@ -17,18 +17,20 @@ use crate::clock::sleep;
 use crate::connect::Connection;
 use crate::error::Error;
 use crate::event::EventStream;
-use crate::headers::{WANTS, WANTS_EVENTS, WANTS_FILES};
+use crate::headers::{SESSION, WANTS, WANTS_EVENTS, WANTS_FILES};
 use crate::names::{BatchName, JobKey, Lane, PoolName};
 use crate::publish::Stored;
 use crate::streams::{Settings, Streams};
 
 use self::shared::{Inner, Pending};
 
+pub use session::Session;
 pub use shared::Batch;
 pub use ticket::Ticket;
 
 mod checks;
 mod results;
+mod session;
 mod shared;
 mod ticket;
 
@@ -67,6 +69,17 @@ impl Drop for Reading {
     fn drop(&mut self) {
         self.0.iter().for_each(JoinHandle::abort);
     }
+}
+
+/// A job on its way to the server.
+#[derive(Debug)]
+struct Outgoing<'a> {
+    subject: String,
+    key: JobKey,
+    text: Vec<u8>,
+    wants: Wants,
+    /// The name of its session.
+    session: Option<&'a str>,
 }
 
 /// What a submitter wants beside the result.
@@ -170,15 +183,35 @@ impl Client {
             true => Some(EventStream::open(&self.inner.streams, &key).await?),
             false => None,
         };
+        self.inner.ensure(&lane).await;
+        let subject = self.inner.streams.subjects.job(&lane, &key);
+        let ticket = self.send(Outgoing { subject, key, text, wants, session: None }, events);
+        let ticket = ticket.await?;
+        let mut state = self.inner.state.lock();
+        if !state.unannounced.contains(&lane) {
+            state.unannounced.push(lane);
+            self.inner.has_unannounced.notify_one();
+        }
+        Ok(ticket)
+    }
+
+    /// Stores a job on its subject, unless its result is there. Returns when the server has it.
+    async fn send(
+        &self,
+        outgoing: Outgoing<'_>,
+        events: Option<EventStream>,
+    ) -> Result<Ticket, Error> {
+        let Outgoing { subject, key, text, wants, session } = outgoing;
         let (sender, receiver) = oneshot::channel();
         let inner = &self.inner;
-        inner.ensure(&lane).await;
         let payload = inner.streams.payload(text).await?;
-        let subject = inner.streams.subjects.job(&lane, &key);
         let mut headers = HeaderMap::new();
         payload.add_to(&mut headers);
         if let Some(wants) = wants.header() {
             headers.insert(WANTS, wants.as_str());
+        }
+        if let Some(session) = session {
+            headers.insert(SESSION, session);
         }
         let message = PublishMessage::build()
             .payload(payload.inline)
@@ -192,7 +225,7 @@ impl Client {
             result: sender,
         };
         inner.state.lock().pending.insert(key.clone(), pending);
-        let ticket = Ticket::new(key.clone(), receiver, events, lane.clone(), self.clone());
+        let ticket = Ticket::new(key.clone(), receiver, events, subject.clone(), self.clone());
         // After it is pending: a result that comes from now on finds it.
         if inner.batch.is_resumed && inner.look_up(&key).await {
             return Ok(ticket);
@@ -208,13 +241,8 @@ impl Client {
                 return Err(error);
             }
         }
-        let mut state = inner.state.lock();
-        if let Some(pending) = state.pending.get_mut(&key) {
+        if let Some(pending) = inner.state.lock().pending.get_mut(&key) {
             pending.is_stored = true;
-        }
-        if !state.unannounced.contains(&lane) {
-            state.unannounced.push(lane);
-            inner.has_unannounced.notify_one();
         }
         Ok(ticket)
     }

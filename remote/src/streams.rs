@@ -10,10 +10,13 @@
 //! | `hatchery-POOL-workers` | what each worker says of itself, until it no longer does |
 //! | `hatchery-POOL-payloads` | jobs and results too large for a message, by digest |
 //!
+//! `sessions.rs` has what is kept of sessions.
+//!
 //! Whoever comes first creates them, with its own settings; the settings that everybody must agree
 //! on are kept with the jobs.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::pull;
@@ -22,11 +25,13 @@ use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::object_store::{self, ObjectStore};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Stream};
 use async_nats::jetstream::{self, Context, kv};
+use tokio::sync::OnceCell;
 
 use crate::clock::{now, sleep};
 use crate::connect::Link;
 use crate::error::{Cause, Error};
 use crate::names::{Lane, PoolName, Subjects};
+use crate::sessions::Sessions;
 
 /// The name of the setting in the metadata of the jobs' stream.
 const CLAIM_TIME: &str = "hatchery-claim-ms";
@@ -90,6 +95,8 @@ pub(crate) struct Streams {
     pub(crate) payloads: ObjectStoreHandle,
     /// As the pool's settings have it.
     pub(crate) claim_time: Duration,
+    /// Set up when they are needed.
+    pub(crate) sessions: Arc<OnceCell<Arc<Sessions>>>,
 }
 
 /// `ObjectStore` has no `Debug`.
@@ -187,6 +194,7 @@ impl Streams {
             workers,
             payloads,
             claim_time,
+            sessions: Arc::default(),
         })
     }
 
@@ -230,7 +238,7 @@ fn life(claim_time: Duration) -> Duration {
 }
 
 /// Something that is opened or created on the server.
-trait Opens {
+pub(crate) trait Opens {
     type Opened;
 
     /// Tries it once.
@@ -238,7 +246,7 @@ trait Opens {
 }
 
 /// Tries until it succeeds or the time is over.
-async fn patiently<O: Opens>(
+pub(crate) async fn patiently<O: Opens>(
     name: String,
     context: &Context,
     opens: O,
@@ -269,9 +277,9 @@ fn is_final(error: &(dyn std::error::Error + 'static)) -> bool {
     error.to_string().contains("code 400")
 }
 
-struct OpensStream(Config);
+pub(crate) struct OpensStream(Config);
 
-fn opened(config: Config) -> OpensStream {
+pub(crate) fn opened(config: Config) -> OpensStream {
     OpensStream(config)
 }
 
@@ -290,9 +298,9 @@ impl Opens for OpensStream {
     }
 }
 
-struct OpensBucket(kv::Config);
+pub(crate) struct OpensBucket(kv::Config);
 
-fn store(config: kv::Config) -> OpensBucket {
+pub(crate) fn store(config: kv::Config) -> OpensBucket {
     OpensBucket(config)
 }
 
@@ -307,9 +315,9 @@ impl Opens for OpensBucket {
     }
 }
 
-struct OpensObjects(object_store::Config);
+pub(crate) struct OpensObjects(object_store::Config);
 
-fn objects(config: object_store::Config) -> OpensObjects {
+pub(crate) fn objects(config: object_store::Config) -> OpensObjects {
     OpensObjects(config)
 }
 

@@ -1,7 +1,8 @@
 //! The side that runs jobs: a pool of this machine that takes them from the queue.
 //!
 //! `room.rs` says how many jobs to claim, `lanes.rs` where the next one comes from, `job.rs` is the
-//! way of one job, `starts.rs` counts who died of it, and `presence.rs` says that this worker lives.
+//! way of one job, `starts.rs` counts who died of it, `homes.rs` has the sessions whose turns run here,
+//! and `presence.rs` says that this worker lives.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub use presence::Presence;
 pub use shared::{Tally, WorkerConfig};
 
 mod events;
+mod homes;
 mod job;
 mod lanes;
 mod presence;
@@ -95,6 +97,7 @@ impl Worker {
         tasks.spawn(listen(Arc::clone(&shared), Arc::clone(&lanes)));
         tasks.spawn(Arc::clone(&lanes).refresh());
         let mut jobs = JoinSet::new();
+        jobs.spawn(homes::serve(Arc::clone(&shared)));
         let stopping = async {
             stop.await;
             shared.is_draining.send_replace(true);

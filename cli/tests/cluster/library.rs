@@ -17,7 +17,7 @@ pub(crate) async fn client(url: &str) -> Client {
     Client::open(&connection, pool, &settings, Batch::once()).await.unwrap()
 }
 
-fn runtime() -> Runtime {
+pub(crate) fn runtime() -> Runtime {
     Runtime::new().unwrap()
 }
 

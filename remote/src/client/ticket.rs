@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use crate::control::Control;
 use crate::error::Error;
 use crate::event::EventStream;
-use crate::names::{JobKey, Lane};
+use crate::names::JobKey;
 use crate::publish::Stored;
 use crate::result::{self, JobResult};
 
@@ -23,7 +23,7 @@ pub struct Ticket {
     key: JobKey,
     receiver: oneshot::Receiver<JobResult>,
     events: Option<EventStream>,
-    lane: Lane,
+    subject: String,
     client: Client,
 }
 
@@ -32,10 +32,10 @@ impl Ticket {
         key: JobKey,
         receiver: oneshot::Receiver<JobResult>,
         events: Option<EventStream>,
-        lane: Lane,
+        subject: String,
         client: Client,
     ) -> Self {
-        Self { key, receiver, events, lane, client }
+        Self { key, receiver, events, subject, client }
     }
 
     /// Returns the job's key.
@@ -57,7 +57,8 @@ impl Ticket {
     }
 
     /// Cancels the job: its result is `cancelled`, unless it has one already. A program that runs is
-    /// stopped soon. Returns whether the job is cancelled.
+    /// stopped soon. Returns whether the job is cancelled. A turn of a session that ran may have left
+    /// something in the state.
     ///
     /// # Errors
     /// The server doesn't take the result.
@@ -72,7 +73,7 @@ impl Ticket {
         }
         // Out of the queue, if it is there. If this fails, a worker finds the result and drops the
         // job.
-        let _ = streams.jobs.purge().filter(streams.subjects.job(&self.lane, &self.key)).await;
+        let _ = streams.queue(&self.subject).purge().filter(&self.subject).await;
         let control = Control::Cancel { key: self.key.to_string() };
         control.send(streams).await;
         Ok(true)

@@ -79,6 +79,8 @@ pub(super) struct Outgoing {
     pub(super) digest: String,
     /// With its id, and the text of its program.
     pub(super) job: hatchery::wire::Job,
+    /// The name of the session whose turn it is.
+    pub(super) session: Option<String>,
     /// Size of the line and its program.
     pub(super) bytes: usize,
 }
@@ -150,7 +152,13 @@ fn request(value: Value, bytes: &[u8], is_ahead: bool, shared: &Shared) -> Resul
 
 /// Returns what is sent of a line, without its id.
 #[cfg(feature = "nats")]
-fn outgoing(value: Value, bytes: &[u8], is_ahead: bool) -> Result<Outgoing, NoJob> {
+fn outgoing(mut value: Value, bytes: &[u8], is_ahead: bool) -> Result<Outgoing, NoJob> {
+    // Beside the fields of the job, as in the frames of `serve`.
+    let session = match value.as_object_mut().and_then(|line| line.remove("session")) {
+        None | Some(Value::Null) => None,
+        Some(Value::String(name)) => Some(name),
+        Some(_) => return Err(NoJob::Bad("`session` must be a text".to_owned())),
+    };
     let mut line = INTAKE.job(value).map_err(hatchery::Error::from)?;
     let file = line.file.take();
     let base = match &file {
@@ -163,7 +171,7 @@ fn outgoing(value: Value, bytes: &[u8], is_ahead: bool) -> Result<Outgoing, NoJo
         line.code = Some(job.source().to_owned());
     }
     let bytes = bytes.len() + job.source().len();
-    Ok(Outgoing { id: Value::Null, digest, job: line, bytes })
+    Ok(Outgoing { id: Value::Null, digest, job: line, session, bytes })
 }
 
 impl Shared {

@@ -208,7 +208,7 @@ impl Submitting {
     /// Submits the job of a line, unless an earlier run has its result.
     async fn take(&mut self, request: Result<Outgoing, BadLine>) -> anyhow::Result<()> {
         let number = self.requests.number();
-        let Outgoing { id, digest, job, bytes } = match request {
+        let Outgoing { id, digest, job, session, bytes } = match request {
             Ok(request) => request,
             Err(bad) => {
                 self.tally.malformed += 1;
@@ -226,8 +226,22 @@ impl Submitting {
         let place = self.next_place();
         self.bytes_ahead += bytes;
         let (client, wants) = (self.client.clone(), self.wants);
+        // Here, since turns have their places in the order of the lines.
+        let turn = session.map(|name| {
+            let session = client.session(&name)?;
+            let session = match &job.tenant {
+                Some(tenant) => session.tenant(tenant)?,
+                None => session,
+            };
+            Ok(session.submit_wanting(job.clone(), wants))
+        });
         self.jobs.spawn(async move {
-            let (result, ending) = match client.submit_wanting(&job, wants).await {
+            let submitted = match turn {
+                Some(Ok(turn)) => turn.await,
+                Some(Err(error)) => Err(error),
+                None => client.submit_wanting(&job, wants).await,
+            };
+            let (result, ending) = match submitted {
                 Ok(ticket) => line(ticket.await?, id, digest),
                 Err(error) if is_of_job(&error) => {
                     let bad = BadLine { id, problem: error.to_string() };
@@ -252,7 +266,14 @@ impl Submitting {
 /// Returns whether an error is about the job alone, so that others can be submitted.
 fn is_of_job(error: &remote::Error) -> bool {
     use remote::Error;
-    matches!(error, Error::Name { .. } | Error::TooLarge { .. } | Error::MaxPayload | Error::File)
+    matches!(
+        error,
+        Error::Name { .. }
+            | Error::SessionName { .. }
+            | Error::TooLarge { .. }
+            | Error::MaxPayload
+            | Error::File
+    )
 }
 
 /// Returns the line of a result, as a batch writes it.
