@@ -17,18 +17,20 @@ use crate::clock::sleep;
 use crate::connect::Connection;
 use crate::error::Error;
 use crate::event::EventStream;
-use crate::headers::{NTH, WANTS, WANTS_EVENTS, WANTS_FILES};
+use crate::headers::{NTH, SESSION, WANTS, WANTS_EVENTS, WANTS_FILES};
 use crate::names::{BatchName, JobKey, Lane, PoolName};
 use crate::publish::Stored;
 use crate::streams::{Settings, Streams};
 
 use self::shared::{Inner, Pending};
 
+pub use session::Session;
 pub use shared::Batch;
 pub use ticket::Ticket;
 
 mod checks;
 mod results;
+mod session;
 mod shared;
 mod ticket;
 
@@ -67,6 +69,20 @@ impl Drop for Reading {
     fn drop(&mut self) {
         self.0.iter().for_each(JoinHandle::abort);
     }
+}
+
+/// A job on its way to the server.
+#[derive(Debug)]
+struct Outgoing<'a> {
+    subject: String,
+    key: JobKey,
+    /// How many of its text came before.
+    nth: u64,
+    lane: Lane,
+    text: Vec<u8>,
+    wants: Wants,
+    /// The name of its session.
+    session: Option<&'a str>,
 }
 
 /// What a submitter wants beside the result.
@@ -164,22 +180,43 @@ impl Client {
         }
         let lane = Lane::of(job)?;
         let text = text_of(job);
-        let (key, nth) = self.key(&lane, &text);
+        let (key, nth) = self.key(&lane, &blake3::hash(&text));
         // Subscribed before the job can start.
         let events = match wants.events {
             true => Some(EventStream::open(&self.inner.streams, &key).await?),
             false => None,
         };
+        self.inner.ensure(&lane).await;
+        let subject = self.inner.streams.subjects.job(&lane, &key);
+        let of = lane.clone();
+        let outgoing = Outgoing { subject, key, nth, lane: of, text, wants, session: None };
+        let ticket = self.send(outgoing, events).await?;
+        let mut state = self.inner.state.lock();
+        if !state.unannounced.contains(&lane) {
+            state.unannounced.push(lane);
+            self.inner.has_unannounced.notify_one();
+        }
+        Ok(ticket)
+    }
+
+    /// Stores a job on its subject, unless its result is there. Returns when the server has it.
+    async fn send(
+        &self,
+        outgoing: Outgoing<'_>,
+        events: Option<EventStream>,
+    ) -> Result<Ticket, Error> {
+        let Outgoing { subject, key, nth, lane, text, wants, session } = outgoing;
         let (sender, receiver) = oneshot::channel();
         let inner = &self.inner;
-        inner.ensure(&lane).await;
         let payload = inner.streams.payload(text).await?;
-        let subject = inner.streams.subjects.job(&lane, &key);
         let mut headers = HeaderMap::new();
         payload.add_to(&mut headers);
         headers.insert(NTH, nth.to_string());
         if let Some(wants) = wants.header() {
             headers.insert(WANTS, wants.as_str());
+        }
+        if let Some(session) = session {
+            headers.insert(SESSION, session);
         }
         let message = PublishMessage::build()
             .payload(payload.inline)
@@ -193,7 +230,8 @@ impl Client {
             result: sender,
         };
         inner.state.lock().pending.insert(key.clone(), pending);
-        let ticket = Ticket::new(key.clone(), receiver, events, lane.clone(), self.clone());
+        let of = subject.clone();
+        let ticket = Ticket::new(key.clone(), receiver, events, lane, of, self.clone());
         // After it is pending: a result that comes from now on finds it.
         if inner.batch.is_resumed && inner.look_up(&key).await {
             return Ok(ticket);
@@ -209,13 +247,8 @@ impl Client {
                 return Err(error);
             }
         }
-        let mut state = inner.state.lock();
-        if let Some(pending) = state.pending.get_mut(&key) {
+        if let Some(pending) = inner.state.lock().pending.get_mut(&key) {
             pending.is_stored = true;
-        }
-        if !state.unannounced.contains(&lane) {
-            state.unannounced.push(lane);
-            inner.has_unannounced.notify_one();
         }
         Ok(ticket)
     }
@@ -236,9 +269,9 @@ impl Client {
         })
     }
 
-    /// Returns the key of the next job of this text, and how many of the text came before.
-    fn key(&self, lane: &Lane, text: &[u8]) -> (JobKey, u64) {
-        let text = blake3::hash(text);
+    /// Returns the key of the next job whose text has this digest, and how many of the text came
+    /// before.
+    fn key(&self, lane: &Lane, text: &blake3::Hash) -> (JobKey, u64) {
         let mut digest = [0; 16];
         digest.copy_from_slice(&text.as_bytes()[..16]);
         let mut state = self.inner.state.lock();
@@ -247,7 +280,7 @@ impl Client {
         let count = state.repeats.entry(digest).or_default();
         let nth = *count;
         *count += 1;
-        (JobKey::of(&self.inner.batch.name, lane, &text, nth), nth)
+        (JobKey::of(&self.inner.batch.name, lane, text, nth), nth)
     }
 }
 

@@ -63,6 +63,10 @@ pub struct Watcher {
 }
 
 impl Watcher {
+    pub(crate) fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
     /// Connects to the server of a pool.
     ///
     /// # Errors

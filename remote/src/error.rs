@@ -95,6 +95,51 @@ pub enum Error {
         /// Its most characters.
         most: usize,
     },
+    /// A session can't have this name.
+    #[error(
+        "`{name}` can't be the name of a session; use 1 to {most} bytes without control \
+         characters, and without blanks at the ends"
+    )]
+    SessionName {
+        /// The name, cut if it is long.
+        name: String,
+        /// Its most bytes.
+        most: usize,
+    },
+    /// A job of a session names another tenant than the session's.
+    #[error("the job's tenant isn't that of its session")]
+    SessionTenant,
+    /// What is to be a package of a pool's image isn't a wheel.
+    #[error(
+        "`{}` can't be sent to the workers of a pool: it is no wheel; make one with \
+         `pip wheel --no-deps`", path.display()
+    )]
+    NoWheel {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A pool begins from another image than the others of its name.
+    #[error(
+        "the image of the pool `{pool}` is {there}, and here it is {here}; use the same Hatchery, \
+         Python build and image options, or none, or replace that image with `--publish-image`"
+    )]
+    OtherImage {
+        /// The pool.
+        pool: String,
+        /// The image of the pool.
+        there: String,
+        /// The image that is here.
+        here: String,
+    },
+    /// A file can't be written.
+    #[error("can't write `{}`", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
     /// A job, with its program and files, is too large to be sent.
     #[error("the job has {bytes} bytes; at most {most} can be sent")]
     TooLarge {

@@ -12,3 +12,5 @@ pub(crate) const OBJECT: &str = "Hatchery-Object";
 pub(crate) const WORKER: &str = "Hatchery-Worker";
 /// The starts of a dead letter.
 pub(crate) const HISTORY: &str = "Hatchery-History";
+/// The name of the session whose turn the message is.
+pub(crate) const SESSION: &str = "Hatchery-Session";

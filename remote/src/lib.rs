@@ -5,6 +5,9 @@
 //! exactly one, whoever dies meanwhile. A program may run more than once, if whoever ran it died or
 //! was taken for dead; only the first result counts.
 //!
+//! A [`Session`] keeps a state in the cluster from job to job, in order and each in the state exactly
+//! once, whichever worker runs them.
+//!
 //! Jobs are those of [`wire`], results those of a local pool as JSON. Events while a job runs are
 //! lossy.
 //!
@@ -30,14 +33,16 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub use client::{Batch, Client, Ticket, Wants};
+pub use client::{Batch, Client, Session, Ticket, Wants};
 pub use cluster::{Cluster, LaneState, Watcher};
 pub use connect::{Connection, Notice};
 pub use error::Error;
 pub use event::{Event, EventKind, EventStream};
 pub use history::Start;
+pub use images::{ImageSource, Images, PoolImage};
 pub use names::{BatchName, JobKey, PoolName};
 pub use result::JobResult;
+pub use sessions::{SessionEntry, SessionList};
 pub use streams::Settings;
 pub use worker::{Presence, Tally, Worker, WorkerConfig};
 
@@ -50,11 +55,13 @@ mod error;
 mod event;
 mod headers;
 mod history;
+mod images;
 mod names;
 mod payload;
 #[doc(hidden)]
 pub mod policy;
 mod publish;
 mod result;
+mod sessions;
 mod streams;
 mod worker;

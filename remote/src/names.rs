@@ -174,6 +174,11 @@ impl Lane {
         }
     }
 
+    /// Returns the tenant as subjects have it.
+    pub(crate) fn tenant_token(&self) -> &str {
+        &self.tenant
+    }
+
     /// Returns the name of its consumer.
     pub(crate) fn consumer(&self) -> String {
         format!("{}_{}", self.tenant, self.priority_token())
@@ -324,7 +329,8 @@ impl Subjects {
         format!("hatchery-{}-{what}", self.0)
     }
 
-    fn rest<'a>(&self, subject: &'a str, kind: &str) -> Option<&'a str> {
+    /// Returns what follows the pool in a subject of this kind.
+    pub(crate) fn rest<'a>(&self, subject: &'a str, kind: &str) -> Option<&'a str> {
         let rest = subject.strip_prefix("hatchery.")?.strip_prefix(kind)?.strip_prefix('.')?;
         rest.strip_prefix(self.0.as_str())?.strip_prefix('.')
     }

@@ -52,7 +52,19 @@ impl Streams {
     /// # Errors
     /// The text is too large.
     pub(crate) async fn payload(&self, text: Vec<u8>) -> Result<Payload, Error> {
-        if text.len() <= LARGEST_INLINE {
+        self.payload_within(text, LARGEST_INLINE).await
+    }
+
+    /// Stores a text, unless it has at most this many bytes, as [`Self::payload`] does.
+    ///
+    /// # Errors
+    /// As for [`Self::payload`].
+    pub(crate) async fn payload_within(
+        &self,
+        text: Vec<u8>,
+        most: usize,
+    ) -> Result<Payload, Error> {
+        if text.len() <= most {
             return Ok(Payload { inline: text.into(), object: None });
         }
         if text.len() > LARGEST {
@@ -92,10 +104,14 @@ impl Streams {
         inline: &Bytes,
         headers: Option<&HeaderMap>,
     ) -> Result<Bytes, Error> {
-        let Some(name) = headers.and_then(|headers| headers.get(OBJECT)) else {
-            return Ok(inline.clone());
-        };
-        let name = name.as_str();
+        match headers.and_then(|headers| headers.get(OBJECT)) {
+            Some(name) => self.object(name.as_str()).await,
+            None => Ok(inline.clone()),
+        }
+    }
+
+    /// Returns the text that has an object of its own.
+    pub(crate) async fn object(&self, name: &str) -> Result<Bytes, Error> {
         let expected = blake3::Hash::from_hex(name).map_err(|_| damaged())?;
         self.check_object(name).await?;
         let read = timeout(READ, self.read_object(name)).await;

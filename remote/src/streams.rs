@@ -11,10 +11,13 @@
 //! | `hatchery-POOL-workers` | what each worker says of itself, until it no longer does |
 //! | `hatchery-POOL-payloads` | jobs and results too large for a message, by digest |
 //!
+//! `sessions.rs` has what is kept of sessions.
+//!
 //! Whoever comes first creates them, with its own settings; the settings that everybody must agree
 //! on are kept with the jobs.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::pull;
@@ -23,11 +26,13 @@ use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::object_store::{self, ObjectStore};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Stream};
 use async_nats::jetstream::{self, Context, kv};
+use tokio::sync::OnceCell;
 
 use crate::clock::{now, sleep};
 use crate::connect::Link;
 use crate::error::{Cause, Error};
 use crate::names::{Lane, PoolName, Subjects};
+use crate::sessions::Sessions;
 
 /// The name of the setting in the metadata of the jobs' stream.
 const CLAIM_TIME: &str = "hatchery-claim-ms";
@@ -92,6 +97,8 @@ pub(crate) struct Streams {
     pub(crate) payloads: ObjectStoreHandle,
     /// As the pool's settings have it.
     pub(crate) claim_time: Duration,
+    /// Set up when they are needed.
+    pub(crate) sessions: Arc<OnceCell<Arc<Sessions>>>,
 }
 
 /// `ObjectStore` has no `Debug`.
@@ -189,6 +196,7 @@ impl Streams {
             workers,
             payloads,
             claim_time,
+            sessions: Arc::default(),
         })
     }
 
@@ -285,9 +293,9 @@ impl Opens for OpensStream {
     }
 }
 
-struct OpensBucket(kv::Config);
+pub(crate) struct OpensBucket(kv::Config);
 
-fn store(config: kv::Config) -> OpensBucket {
+pub(crate) fn store(config: kv::Config) -> OpensBucket {
     OpensBucket(config)
 }
 
@@ -302,9 +310,9 @@ impl Opens for OpensBucket {
     }
 }
 
-struct OpensObjects(object_store::Config);
+pub(crate) struct OpensObjects(object_store::Config);
 
-fn objects(config: object_store::Config) -> OpensObjects {
+pub(crate) fn objects(config: object_store::Config) -> OpensObjects {
     OpensObjects(config)
 }
 

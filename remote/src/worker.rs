@@ -2,7 +2,8 @@
 //!
 //! `room.rs` says how many jobs to claim, `lanes.rs` where the next one comes from, `permits.rs` how
 //! many a tenant may have, `check.rs` whether a message is a job at all; `job.rs` is the way of one
-//! job, `starts.rs` counts who died of it, and `presence.rs` says that this worker lives.
+//! job, `starts.rs` counts who died of it, `homes.rs` has the sessions whose turns run here, and
+//! `presence.rs` says that this worker lives.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,7 @@ pub use shared::{Tally, WorkerConfig};
 mod check;
 mod events;
 mod gate;
+mod homes;
 mod job;
 mod lanes;
 mod permits;
@@ -112,6 +114,8 @@ impl Worker {
         tasks.spawn(presence::show(Arc::clone(&shared)));
         tasks.spawn(listen(Arc::clone(&shared), Arc::clone(&lanes)));
         tasks.spawn(Arc::clone(&lanes).refresh());
+        let mut turns = JoinSet::new();
+        turns.spawn(homes::serve(Arc::clone(&shared)));
         // A task of its own, beside those of the jobs: a caller that isn't a task has another thread,
         // and each claim would wake one from the other.
         let mut claiming = JoinSet::new();
@@ -124,7 +128,10 @@ impl Worker {
             Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
             None => JoinSet::new(),
         };
-        let ended = async { while jobs.join_next().await.is_some() {} };
+        let ended = async {
+            while jobs.join_next().await.is_some() {}
+            while turns.join_next().await.is_some() {}
+        };
         tokio::pin!(ended);
         tokio::select! {
             () = &mut ended => {}

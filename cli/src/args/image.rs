@@ -227,11 +227,29 @@ impl ImageArguments {
         let builder = self.package.iter().fold(builder, Builder::package);
         let builder = self.requirements.iter().fold(builder, Builder::requirements);
         let builder = builder.preload(&self.preload);
-        let Some(path) = &self.setup else { return Ok(builder) };
+        Ok(match self.read_setup()? {
+            Some((source, filename)) => builder.setup(source, filename),
+            None => builder,
+        })
+    }
+
+    /// Returns the source of the setup, and the name of its file.
+    fn read_setup(&self) -> anyhow::Result<Option<(String, String)>> {
+        let Some(path) = &self.setup else { return Ok(None) };
         let unreadable = || UsageError(format!("can't read the setup `{}`", path.display()));
         let bytes = fs::read(path).with_context(unreadable)?;
         let source = hatchery::source::decode(&bytes).with_context(unreadable)?;
-        Ok(builder.setup(source, path.to_string_lossy()))
+        Ok(Some((source, path.to_string_lossy().into_owned())))
+    }
+
+    /// Returns what workers of other machines need for this image.
+    #[cfg(feature = "nats")]
+    pub(crate) fn source(&self) -> anyhow::Result<remote::ImageSource> {
+        let mut source = remote::ImageSource::default();
+        source.preload.clone_from(&self.preload);
+        source.packages.clone_from(&self.package);
+        source.setup = self.read_setup()?;
+        Ok(source)
     }
 }
 

@@ -98,6 +98,11 @@ pub(crate) struct WorkerArguments {
     #[arg(long, value_name = "NAME=JOBS", value_parser = parse_tenant_limit)]
     pub(crate) tenant_limit: Vec<(String, u32)>,
 
+    /// Make the image that the options below describe that of the pool: workers without such options
+    /// fetch its packages and begin from it. Packages must be wheels.
+    #[arg(long, conflicts_with = "requirements")]
+    pub(crate) publish_image: bool,
+
     /// Let the limits of jobs replace those of this pool, as in a batch. By default they apply where
     /// they are lower.
     #[arg(long)]

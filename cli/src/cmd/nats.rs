@@ -73,6 +73,8 @@ pub(super) fn explained(error: Error) -> anyhow::Error {
             | Error::Read { .. }
             | Error::Name { .. }
             | Error::NoPool { .. }
+            | Error::NoWheel { .. }
+            | Error::OtherImage { .. }
     );
     let error = anyhow::Error::from(error);
     if is_usage { error.context(UsageError("can't use this `--nats`".to_owned())) } else { error }

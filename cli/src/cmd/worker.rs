@@ -1,10 +1,11 @@
 //! `hatchery worker`: a pool that takes its jobs from a queue on a NATS server.
 
+use anyhow::Context;
 use hatchery::{Builder, Hatchery};
-use remote::{Worker, WorkerConfig};
+use remote::{Connection, Images, PoolName, Worker, WorkerConfig};
 
 use crate::args::WorkerArguments;
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 use crate::pool::{sized, start_pool, weighted};
 use crate::threads::cpus;
 use crate::{metrics, progress, signals, terminal};
@@ -25,7 +26,7 @@ pub(crate) async fn run(arguments: WorkerArguments) -> anyhow::Result<Exit> {
         None => None,
     };
     let starting = async {
-        let pool = start_pool(builder(&arguments)?).await?;
+        let pool = start(&arguments, &connection, &name).await?;
         let config = config(&arguments);
         let worker = Worker::connect(&connection, name.clone(), pool.clone(), config).await;
         Ok::<_, anyhow::Error>((pool, worker.map_err(nats::explained)?))
@@ -55,6 +56,38 @@ pub(crate) async fn run(arguments: WorkerArguments) -> anyhow::Result<Exit> {
         tally.done, tally.given_back, tally.dead_letters, tally.refused
     ));
     Ok(exit)
+}
+
+/// Starts the pool, with the image that all workers of this pool have.
+async fn start(
+    arguments: &WorkerArguments,
+    connection: &Connection,
+    name: &PoolName,
+) -> anyhow::Result<Hatchery> {
+    let images = Images::connect(connection, name.clone()).await.map_err(nats::explained)?;
+    let folder = tempfile::tempdir().context("can't make a folder for the image's packages")?;
+    let fetched = match arguments.publish_image {
+        true => None,
+        false => images.fetch(folder.path()).await.map_err(nats::explained)?,
+    };
+    let mut builder = builder(arguments)?;
+    if let Some(image) = fetched.as_ref().filter(|_| arguments.image.is_plain()) {
+        terminal::note(format_args!("beginning from the image {} of the pool", image.key()));
+        builder = image.give(builder);
+    }
+    let pool = start_pool(builder).await?;
+    if let Some(image) = &fetched {
+        image.check(pool.image()).map_err(nats::explained)?;
+    }
+    if arguments.publish_image {
+        let usage = || UsageError("can't `--publish-image`".to_owned());
+        let image = pool.image().context("this pool has no image").with_context(usage)?;
+        let source = arguments.image.source()?;
+        let published = images.publish(&source, image, &nats::settings(&arguments.nats)).await;
+        published.map_err(nats::explained)?;
+        terminal::note(format_args!("the image {} is that of the pool now", image.key));
+    }
+    Ok(pool)
 }
 
 fn config(arguments: &WorkerArguments) -> WorkerConfig {

@@ -22,7 +22,7 @@ const KILLS: usize = 8;
 const POISON: usize = 1;
 const WORKERS: usize = 3;
 
-fn size(variable: &str, otherwise: usize) -> usize {
+pub(crate) fn size(variable: &str, otherwise: usize) -> usize {
     std::env::var(variable).ok().map_or(otherwise, |text| text.parse().unwrap())
 }
 
@@ -129,7 +129,7 @@ fn submit(server: &Server, files: &Files) -> Running {
     Running::submit(server, &files.jobs(), &files.out("out"), &["--resume"])
 }
 
-fn pause(dice: &mut Dice) -> Duration {
+pub(crate) fn pause(dice: &mut Dice) -> Duration {
     Duration::from_millis(500 + dice.below(2_000))
 }
 

@@ -36,3 +36,9 @@ mod costs;
 
 /// The library: events, cancelling, tenants.
 mod library;
+
+/// Sessions with a home, whose owners are killed, stopped and sent away.
+mod sessions;
+
+/// The image of a pool, published and fetched.
+mod images;

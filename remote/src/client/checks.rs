@@ -40,7 +40,7 @@ async fn look_after(inner: &Inner, key: &JobKey) {
         None => return,
     };
     // In this order: whoever takes a job out of the queue has stored its result before.
-    let queued = inner.streams.jobs.direct_get_last_for_subject(subject.clone()).await;
+    let queued = inner.streams.queue(&subject).direct_get_last_for_subject(subject.clone()).await;
     let is_missing = queued.is_err_and(|error| {
         error.kind() == async_nats::jetstream::stream::DirectGetErrorKind::NotFound
     });

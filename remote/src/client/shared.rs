@@ -14,7 +14,10 @@ use crate::connect::Notice;
 use crate::error::Error;
 use crate::names::{BatchName, JobKey, Lane};
 use crate::result::JobResult;
+use crate::sessions::SessionKey;
 use crate::streams::Streams;
+
+use super::session::Waiting;
 
 /// Between two attempts to reach the server.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
@@ -68,6 +71,8 @@ pub(super) struct State {
     pub(super) repeats: HashMap<[u8; 16], u64>,
     /// The lanes whose consumers are there.
     pub(super) lanes: Vec<Lane>,
+    /// The last turn of each session that is on its way to the server.
+    pub(super) lines: HashMap<SessionKey, Waiting>,
     /// Lanes with jobs that no worker was told of.
     pub(super) unannounced: Vec<Lane>,
     /// Goes up with each result.

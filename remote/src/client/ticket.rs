@@ -24,6 +24,8 @@ pub struct Ticket {
     receiver: oneshot::Receiver<JobResult>,
     events: Option<EventStream>,
     lane: Lane,
+    /// Of the job, or of the turn.
+    subject: String,
     client: Client,
 }
 
@@ -33,9 +35,10 @@ impl Ticket {
         receiver: oneshot::Receiver<JobResult>,
         events: Option<EventStream>,
         lane: Lane,
+        subject: String,
         client: Client,
     ) -> Self {
-        Self { key, receiver, events, lane, client }
+        Self { key, receiver, events, lane, subject, client }
     }
 
     /// Returns the job's key.
@@ -57,7 +60,8 @@ impl Ticket {
     }
 
     /// Cancels the job: its result is `cancelled`, unless it has one already. A program that runs is
-    /// stopped soon. Returns whether the job is cancelled.
+    /// stopped soon. Returns whether the job is cancelled. A turn of a session that ran may have left
+    /// something in the state.
     ///
     /// # Errors
     /// The server doesn't take the result.
@@ -72,7 +76,7 @@ impl Ticket {
         }
         // Out of the queue, if it is there. If this fails, a worker finds the result and drops the
         // job.
-        let _ = streams.jobs.purge().filter(streams.subjects.job(&self.lane, &self.key)).await;
+        let _ = streams.queue(&self.subject).purge().filter(&self.subject).await;
         let control = Control::Cancel { key: self.key.to_string() };
         control.send(streams, &self.lane).await;
         Ok(true)

@@ -5,11 +5,26 @@ use async_nats::jetstream::Message;
 
 use crate::headers::{NTH, OBJECT};
 use crate::names::{JobKey, Lane};
+use crate::sessions::Turn;
 use crate::streams::Streams;
 
-/// Returns whether the key is made of this message. The text of an object is checked against its
-/// digest when it is read.
+/// Returns whether the key of a job is made of this message. The text of an object is checked against
+/// its digest when it is read.
 pub(super) fn is_of_key(message: &Message, lane: &Lane, key: &JobKey) -> bool {
+    is_made_of(message, lane, key, |text| text)
+}
+
+/// Returns whether the key of a turn is made of this message.
+pub(super) fn is_of_turn(message: &Message, turn: &Turn) -> bool {
+    is_made_of(message, &turn.lane, &turn.key, |text| turn.session.text(&text))
+}
+
+fn is_made_of(
+    message: &Message,
+    lane: &Lane,
+    key: &JobKey,
+    standing: impl Fn(blake3::Hash) -> blake3::Hash,
+) -> bool {
     let header = |name| message.headers.as_ref()?.get(name).map(|value| value.as_str());
     let text = match header(OBJECT) {
         Some(digest) => blake3::Hash::from_hex(digest).ok(),
@@ -17,7 +32,7 @@ pub(super) fn is_of_key(message: &Message, lane: &Lane, key: &JobKey) -> bool {
     };
     let nth = header(NTH).and_then(|number| number.parse().ok());
     let (Some(text), Some(nth)) = (text, nth) else { return false };
-    JobKey::of(&key.batch, lane, &text, nth) == *key
+    JobKey::of(&key.batch, lane, &standing(text), nth) == *key
 }
 
 impl Streams {

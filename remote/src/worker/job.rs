@@ -11,14 +11,14 @@ use async_nats::HeaderMap;
 use async_nats::jetstream::AckKind;
 use async_nats::jetstream::Message;
 use async_nats::jetstream::message::PublishMessage;
-use hatchery::{Error, Job, Ticket};
+use hatchery::{Error, Job, Outcome, Ticket};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use wire::{Field, Intake, Problem, ProblemKind};
 
 use crate::clock::{now, sleep};
-use crate::headers::{HISTORY, NTH, OBJECT, WANTS, WANTS_EVENTS, WANTS_FILES, WORKER};
+use crate::headers::{HISTORY, NTH, OBJECT, SESSION, WANTS, WANTS_EVENTS, WANTS_FILES, WORKER};
 use crate::history::Start;
 use crate::names::{JobKey, Lane};
 use crate::policy::{Decision, Record, SIGNS};
@@ -57,23 +57,23 @@ enum End {
 }
 
 /// A claimed job.
-struct Claim<'a> {
-    shared: &'a Shared,
-    key: JobKey,
-    lane: Lane,
-    message: Message,
+pub(super) struct Claim<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) key: JobKey,
+    pub(super) lane: Lane,
+    pub(super) message: Message,
     /// What the job's tenant may have at once, if that is limited; gone once the program has ended.
-    permit: Weak<Permit>,
+    pub(super) permit: Weak<Permit>,
     /// How often it was claimed, this time included.
-    claims: u64,
+    pub(super) claims: u64,
     /// How long it has been in the queue, by the server's clock.
-    age: Duration,
+    pub(super) age: Duration,
 }
 
 /// Makes room for another claim when the program has ended, here and for its tenant.
-struct Taken<'a> {
-    shared: &'a Shared,
-    _permit: Option<Arc<Permit>>,
+pub(super) struct Taken<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) _permit: Option<Arc<Permit>>,
 }
 
 impl Drop for Taken<'_> {
@@ -83,15 +83,15 @@ impl Drop for Taken<'_> {
 }
 
 /// A job among those that are told of commands, until this is dropped.
-struct Listening<'a> {
+pub(super) struct Listening<'a> {
     shared: &'a Shared,
     key: &'a JobKey,
-    commands: mpsc::Receiver<Command>,
+    pub(super) commands: mpsc::Receiver<Command>,
 }
 
 impl<'a> Listening<'a> {
     /// Returns `None` if another claim of this job is under way here.
-    fn begin(shared: &'a Shared, lane: &Lane, key: &'a JobKey) -> Option<Self> {
+    pub(super) fn begin(shared: &'a Shared, lane: &Lane, key: &'a JobKey) -> Option<Self> {
         let (sender, commands) = mpsc::channel(MOST_COMMANDS);
         match shared.running.lock().entry(key.clone()) {
             Entry::Occupied(_) => return None,
@@ -169,6 +169,7 @@ impl Claim<'_> {
             End::Repeat => count(|tally| tally.repeats += 1),
             End::Dead(history) => {
                 self.bury(&history).await;
+                self.store(result::dead_letter(&history)).await;
                 count(|tally| tally.dead_letters += 1);
             }
             End::PutOff => {
@@ -278,7 +279,7 @@ impl Claim<'_> {
 
     /// Runs the program.
     async fn run(&self, commands: &mut mpsc::Receiver<Command>) -> End {
-        let job = match self.job().await {
+        let (job, _) = match self.job().await {
             Ok(job) => job,
             Err(NoJob::Bad(problem)) => return End::Result(result::refused(&problem)),
             Err(NoJob::NotNow(cause)) => {
@@ -288,25 +289,27 @@ impl Claim<'_> {
         };
         let ticket = match self.shared.pool.submit(job).await {
             Ok(ticket) => ticket,
-            Err(error) if is_passing(&error) => {
-                let later = error.retry_after().unwrap_or(AGAIN_IF_UNKNOWN);
-                return End::GiveBack(later.clamp(*AGAIN.start(), *AGAIN.end()));
-            }
+            Err(error) if is_passing(&error) => return End::GiveBack(again(&error)),
             Err(error) => {
                 let mut problem = error.problem();
                 problem.kind = ProblemKind::Refused;
                 return End::Result(result::refused(&problem));
             }
         };
-        self.follow(ticket, commands).await
+        match self.follow(ticket, commands).await {
+            Some(outcome) => End::Result(self.told(&outcome)),
+            None => End::GiveBack(Duration::ZERO),
+        }
     }
 
-    /// Waits for the end of a job.
-    async fn follow(&self, mut ticket: Ticket, commands: &mut mpsc::Receiver<Command>) -> End {
-        let wants = self.header(WANTS).unwrap_or_default();
-        let has = |name| wants.split(',').any(|wanted| wanted == name);
+    /// Waits for the end of a job; `None` if this worker has no more time for it.
+    pub(super) async fn follow(
+        &self,
+        mut ticket: Ticket,
+        commands: &mut mpsc::Receiver<Command>,
+    ) -> Option<Outcome> {
         let mut is_over = self.shared.is_over.subscribe();
-        let events = has(WANTS_EVENTS).then(|| ticket.events());
+        let events = self.wants(WANTS_EVENTS).then(|| ticket.events());
         let forwarding = async {
             if let Some(events) = events {
                 events::forward(self.shared, &self.key, events).await;
@@ -314,7 +317,7 @@ impl Claim<'_> {
             std::future::pending::<()>().await;
         };
         tokio::pin!(forwarding);
-        let outcome = loop {
+        loop {
             tokio::select! {
                 biased;
                 Some(command) = commands.recv() => match command {
@@ -322,29 +325,36 @@ impl Claim<'_> {
                     Command::Interrupt => ticket.interrupt(),
                 },
                 () = &mut forwarding => {}
-                outcome = ticket.outcome() => break outcome,
+                outcome = ticket.outcome() => return Some(outcome),
                 // The sender is in `shared`.
                 _ = is_over.wait_for(|is_over| *is_over) => {
                     ticket.stop();
-                    return End::GiveBack(Duration::ZERO);
+                    return None;
                 }
             }
-        };
-        let with_files = has(WANTS_FILES);
-        End::Result(if with_files {
+        }
+    }
+
+    /// Returns what the submitter wants to know of an outcome.
+    pub(super) fn told(&self, outcome: &Outcome) -> Value {
+        if self.wants(WANTS_FILES) {
             outcome.to_tool_json_with_files()
         } else {
             outcome.to_tool_json()
-        })
+        }
     }
 
-    fn header(&self, name: &str) -> Option<String> {
+    fn wants(&self, what: &str) -> bool {
+        self.header(WANTS).is_some_and(|wants| wants.split(',').any(|wanted| wanted == what))
+    }
+
+    pub(super) fn header(&self, name: &str) -> Option<String> {
         let headers = self.message.headers.as_ref()?;
         headers.get(name).map(|value| value.as_str().to_owned())
     }
 
-    /// Reads the job.
-    async fn job(&self) -> Result<Job, NoJob> {
+    /// Reads the job, and the name of the Python build that it asks for.
+    pub(super) async fn job(&self) -> Result<(Job, Option<String>), NoJob> {
         let text = self.shared.streams.text(&self.message.payload, self.message.headers.as_ref());
         let text = match text.await {
             Ok(text) => text,
@@ -365,18 +375,16 @@ impl Claim<'_> {
             let text = "the job's tenant or priority isn't that of its subject";
             return Err(NoJob::Bad(Problem::new(ProblemKind::Usage, text).with_reason("lane")));
         }
-        let deadline = job.deadline.take();
-        let job = Job::from_wire(job, &intake).map_err(bad)?;
-        Ok(match deadline {
-            Some(deadline) => {
-                job.deadline(deadline.saturating_sub(self.age).max(Duration::from_millis(1)))
-            }
-            None => job,
-        })
+        let (deadline, python) = (job.deadline.take(), job.python.clone());
+        let mut job = Job::from_wire(job, &intake).map_err(bad)?;
+        if let Some(deadline) = deadline {
+            job = job.deadline(deadline.saturating_sub(self.age).max(Duration::from_millis(1)));
+        }
+        Ok((job, python))
     }
 
     /// Stores the result, unless there is one.
-    async fn store(&self, result: Value) -> Stored {
+    pub(super) async fn store(&self, result: Value) -> Stored {
         let streams = &self.shared.streams;
         let mut text = result.to_string();
         loop {
@@ -402,12 +410,12 @@ impl Claim<'_> {
         }
     }
 
-    /// Keeps the job among the dead letters, and stores a result that says so.
-    async fn bury(&self, history: &[Start]) {
+    /// Keeps the job among the dead letters.
+    pub(super) async fn bury(&self, history: &[Start]) {
         let streams = &self.shared.streams;
         let mut headers = HeaderMap::new();
         // The sender's other headers could keep the server from storing this.
-        for name in [OBJECT, NTH, WANTS] {
+        for name in [OBJECT, NTH, WANTS, SESSION] {
             if let Some(value) = self.header(name) {
                 headers.insert(name, value);
             }
@@ -420,7 +428,6 @@ impl Claim<'_> {
         if let Err(error) = streams.store(&streams.subjects.dead(&self.key), &message).await {
             tracing::warn!("can't keep the dead letter `{}`: {error}", self.key);
         }
-        self.store(result::dead_letter(history)).await;
     }
 
     /// Takes the job out of the queue. If that gets lost, whoever gets the job again finds its
@@ -433,20 +440,25 @@ impl Claim<'_> {
 }
 
 /// Returns the result of a job whose own is too large.
-fn too_large(error: &crate::Error) -> String {
+pub(super) fn too_large(error: &crate::Error) -> String {
     let problem = Problem::new(ProblemKind::Sandbox, error.to_string());
     result::failed(&problem.with_reason("result_too_large")).to_string()
 }
 
 /// Why there is no job.
-enum NoJob {
+pub(super) enum NoJob {
     /// It is invalid, here and everywhere.
     Bad(Problem),
     /// Its text can't be had now.
     NotNow(crate::Error),
 }
 
+/// Returns how long to wait before a job that the pool has refused is offered again.
+pub(super) fn again(error: &Error) -> Duration {
+    error.retry_after().unwrap_or(AGAIN_IF_UNKNOWN).clamp(*AGAIN.start(), *AGAIN.end())
+}
+
 /// Returns whether another worker, or this one later, may take a job that the pool has refused.
-fn is_passing(error: &Error) -> bool {
+pub(super) fn is_passing(error: &Error) -> bool {
     error.is_overloaded() || matches!(error, Error::Refused(hatchery::Refusal::ShuttingDown))
 }

@@ -28,10 +28,15 @@ impl ServerClock {
     /// Returns how long ago the server's clock showed this time, in nanoseconds since 1970; zero if
     /// that clock was never seen.
     pub(super) fn since(&self, time: i128, now: Instant) -> Duration {
-        let Some(seen) = *self.0.lock() else { return Duration::ZERO };
-        let passed = (now - seen.at).as_nanos().try_into().unwrap_or(i128::MAX);
-        let since = seen.time.saturating_add(passed).saturating_sub(time).max(0);
+        let since = self.time(now).map_or(0, |shown| shown.saturating_sub(time).max(0));
         Duration::from_nanos(u64::try_from(since).unwrap_or(u64::MAX))
+    }
+
+    /// Returns what the server's clock shows, in nanoseconds since 1970; `None` if it was never seen.
+    pub(super) fn time(&self, now: Instant) -> Option<i128> {
+        let seen = (*self.0.lock())?;
+        let passed = (now - seen.at).as_nanos().try_into().unwrap_or(i128::MAX);
+        Some(seen.time.saturating_add(passed))
     }
 }
 
@@ -49,6 +54,7 @@ mod tests {
         let (clock, begin) = (ServerClock::default(), now());
         assert_eq!(clock.since(NOON, begin), Duration::ZERO);
         clock.saw(NOON, begin, begin + 2 * SECOND);
+        assert_eq!(clock.time(begin + SECOND), Some(NOON));
         // Seen in the middle of the question.
         assert_eq!(clock.since(NOON, begin + 3 * SECOND), 2 * SECOND);
         assert_eq!(clock.since(NOON + 1_000_000_000, begin + 3 * SECOND), SECOND);

@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use batch::{Ahead, Batch, Line, NoJob, Parsed, Prepared, Ran, RunError, Runner};
 use hatchery::wire::{self, Intake};
-use remote::{BatchName, Client, Wants};
+use remote::{BatchName, Client, Ticket, Wants};
 use replace::{Access, replace};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::args::SubmitArguments;
 use crate::cmd::nats;
@@ -129,19 +130,32 @@ struct Submitter {
     most_ahead: usize,
 }
 
+/// A line's job, and the name of the session whose turn it is.
+struct Outgoing {
+    job: wire::Job,
+    session: Option<String>,
+}
+
 impl Runner for Submitter {
-    type Job = wire::Job;
+    type Job = Outgoing;
+
+    const FIELDS: &'static [&'static str] = &["session"];
 
     /// Checks the line as if it were run here. The text of a script is sent, without what is beside
     /// it.
-    fn prepare(&self, line: Parsed) -> Result<Prepared<wire::Job>, NoJob> {
-        let Parsed { job: mut line, script, .. } = line;
+    fn prepare(&self, line: Parsed) -> Result<Prepared<Outgoing>, NoJob> {
+        let Parsed { job: mut line, script, mut fields, .. } = line;
+        let session = match fields.remove("session") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(name)) => Some(name),
+            Some(_) => return Err(NoJob::Bad("`session` must be a text".to_owned())),
+        };
         let is_script = script.is_some();
         let job = script.unwrap_or_default().with_wire(line.clone(), &Intake::BATCH)?;
         if is_script {
             line.code = Some(job.source().to_owned());
         }
-        Ok(Prepared { job: line, bytes: job.source().len() })
+        Ok(Prepared { job: Outgoing { job: line, session }, bytes: job.source().len() })
     }
 
     fn workers(&self) -> usize {
@@ -154,12 +168,20 @@ impl Runner for Submitter {
 
     fn run(
         &self,
-        line: Line<wire::Job>,
+        line: Line<Outgoing>,
     ) -> impl Future<Output = Result<Ran, RunError>> + Send + 'static + use<> {
         let (client, wants) = (self.client.clone(), self.wants);
-        let job = wire::Job { id: Some(line.id), ..line.job };
+        let Outgoing { job, session } = line.job;
+        let job = wire::Job { id: Some(line.id), ..job };
+        // Here, since turns have their places in the order of the lines.
+        let turn = session.map(|name| self.turn(&name, &job));
         async move {
-            match client.submit_wanting(&job, wants).await {
+            let submitted = match turn {
+                Some(Ok(turn)) => turn.await,
+                Some(Err(error)) => Err(error),
+                None => client.submit_wanting(&job, wants).await,
+            };
+            match submitted {
                 Ok(ticket) => Ok(Ran::from_elsewhere(ticket.await?.into_json())),
                 Err(error) if is_of_job(&error) => {
                     Ok(Ran::invalid(line.number, &error.to_string()))
@@ -170,8 +192,30 @@ impl Runner for Submitter {
     }
 }
 
+impl Submitter {
+    /// Takes the next place among the turns of a session of the job's tenant.
+    fn turn(
+        &self,
+        name: &str,
+        job: &wire::Job,
+    ) -> Result<impl Future<Output = Result<Ticket, remote::Error>> + Send + use<>, remote::Error> {
+        let mut session = self.client.session(name)?;
+        if let Some(tenant) = &job.tenant {
+            session = session.tenant(tenant)?;
+        }
+        Ok(session.submit_wanting(job.clone(), self.wants))
+    }
+}
+
 /// Returns whether an error is about the job alone, so that others can be submitted.
 fn is_of_job(error: &remote::Error) -> bool {
     use remote::Error;
-    matches!(error, Error::Name { .. } | Error::TooLarge { .. } | Error::MaxPayload | Error::File)
+    matches!(
+        error,
+        Error::Name { .. }
+            | Error::SessionName { .. }
+            | Error::TooLarge { .. }
+            | Error::MaxPayload
+            | Error::File
+    )
 }

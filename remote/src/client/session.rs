@@ -1,0 +1,183 @@
+//! A session of the cluster, from the side that submits its turns.
+
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
+
+use crate::error::Error;
+use crate::event::EventStream;
+use crate::names::Lane;
+use crate::result::JobResult;
+use crate::sessions::SessionKey;
+
+use super::shared::Inner;
+use super::{Client, Outgoing, Ticket, Wants, text_of};
+
+/// A state in the cluster that lives from job to job, under a name. Cheap to clone.
+///
+/// Its jobs run in the order in which the server got them, one at a time, on whichever worker has the
+/// session then. Each is in the state exactly once, although a worker that dies may have run it in
+/// vain before. The field `session` of a result has the name and the number of the turn.
+///
+/// Nothing is opened: the first turn begins with a fresh state, and so does the first one after the
+/// session has rested for as long as the pool keeps results.
+///
+/// ```no_run
+/// # async fn example(client: remote::Client) -> Result<(), remote::Error> {
+/// let session = client.session("analysis")?;
+/// session.run(&wire::Job::code("x = 42")).await?;
+/// let result = session.run(&wire::Job::code("x")).await?;
+/// assert_eq!(result.json()["value"], 42);
+/// assert_eq!(result.json()["session"]["turn"], 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Session {
+    client: Client,
+    name: String,
+    tenant: Option<String>,
+}
+
+/// Resolves when a turn is on the server, or never will be.
+#[derive(Debug)]
+pub(super) struct Waiting(oneshot::Receiver<()>);
+
+/// A place in the line of a session's turns. The next one waits until this is dropped.
+#[derive(Debug)]
+struct Place {
+    inner: Arc<Inner>,
+    session: SessionKey,
+    after: Option<Waiting>,
+    done: Option<oneshot::Sender<()>>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(self.done.take());
+        let mut state = self.inner.state.lock();
+        let Entry::Occupied(mut last) = state.lines.entry(self.session.clone()) else { return };
+        // Nobody has come after.
+        if let Err(TryRecvError::Closed) = last.get_mut().0.try_recv() {
+            last.remove();
+        }
+    }
+}
+
+impl Client {
+    /// Returns the session of this name, of jobs without a tenant.
+    ///
+    /// # Errors
+    /// A session can't have this name: it has 1 to 128 bytes, no control characters, and
+    /// no blanks at its ends.
+    pub fn session(&self, name: &str) -> Result<Session, Error> {
+        let session = Session { client: self.clone(), name: name.to_owned(), tenant: None };
+        session.key().map(|_| session)
+    }
+}
+
+impl Session {
+    /// Returns this tenant's session of the same name. Its jobs are the tenant's.
+    ///
+    /// # Errors
+    /// The tenant's name is too long.
+    pub fn tenant(self, tenant: impl Into<String>) -> Result<Self, Error> {
+        let session = Self { tenant: Some(tenant.into()), ..self };
+        session.key().map(|_| session)
+    }
+
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs a job as the next turn, and waits for its result.
+    ///
+    /// # Errors
+    /// As for [`Client::submit`], or the job's tenant is another one than the session's.
+    pub async fn run(&self, job: &wire::Job) -> Result<JobResult, Error> {
+        self.submit(job).await?.await
+    }
+
+    /// Submits a job as the next turn. Returns when the server has it.
+    ///
+    /// # Errors
+    /// As for [`Self::run`].
+    pub async fn submit(&self, job: &wire::Job) -> Result<Ticket, Error> {
+        self.submit_wanting(job.clone(), Wants::default()).await
+    }
+
+    /// Submits a job as the next turn, and asks for more than its result. The turn has its place as
+    /// soon as this returns, so several futures can be awaited in any order.
+    ///
+    /// # Errors
+    /// As for [`Self::run`].
+    pub fn submit_wanting(
+        &self,
+        job: wire::Job,
+        wants: Wants,
+    ) -> impl Future<Output = Result<Ticket, Error>> + Send + use<> {
+        let session = self.clone();
+        let placed = self.place(&job).map(|place| (place, job));
+        async move {
+            let (place, job) = placed?;
+            session.send(place, job, wants).await
+        }
+    }
+
+    /// Forgets the session: its next turn begins with a fresh state. What a turn does that runs
+    /// meanwhile is lost.
+    ///
+    /// # Errors
+    /// The server doesn't answer, or refuses.
+    pub async fn forget(&self) -> Result<(), Error> {
+        let sessions = self.client.streams().sessions().await?;
+        let failed = |source| Error::Server { what: "forget a session", source };
+        sessions.forget(&self.key()?).await.map_err(failed)
+    }
+
+    /// Takes the last place in the line of this client's turns.
+    fn place(&self, job: &wire::Job) -> Result<Place, Error> {
+        if job.file.is_some() {
+            return Err(Error::File);
+        }
+        if job.tenant.is_some() && job.tenant != self.tenant {
+            return Err(Error::SessionTenant);
+        }
+        let session = self.key()?;
+        let (done, waiting) = oneshot::channel();
+        let inner = Arc::clone(&self.client.inner);
+        let after = inner.state.lock().lines.insert(session.clone(), Waiting(waiting));
+        Ok(Place { inner, session, after, done: Some(done) })
+    }
+
+    async fn send(&self, mut place: Place, job: wire::Job, wants: Wants) -> Result<Ticket, Error> {
+        if let Some(Waiting(after)) = place.after.take() {
+            // It ends with an error: nothing is ever sent.
+            let _ = after.await;
+        }
+        let inner = &self.client.inner;
+        inner.streams.sessions().await?;
+        let job = wire::Job { tenant: self.tenant.clone(), ..job };
+        let (session, lane) = (self.key()?, Lane::of(&job)?);
+        let text = text_of(&job);
+        // The same text may be a turn of several sessions.
+        let (key, nth) = self.client.key(&lane, &session.text(&blake3::hash(&text)));
+        let events = match wants.events {
+            true => Some(EventStream::open(&inner.streams, &key).await?),
+            false => None,
+        };
+        let subject = inner.streams.subjects.turn(&session, &lane, &key);
+        let outgoing = Outgoing { subject, key, nth, lane, text, wants, session: Some(&self.name) };
+        let sent = self.client.send(outgoing, events).await;
+        drop(place);
+        sent
+    }
+
+    fn key(&self) -> Result<SessionKey, Error> {
+        let job = wire::Job { tenant: self.tenant.clone(), ..wire::Job::default() };
+        SessionKey::of(&Lane::of(&job)?, &self.name)
+    }
+}

@@ -1,0 +1,220 @@
+//! The recipe of a pool and its packages on the server.
+
+use std::path::Path;
+
+use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::object_store::{self, GetErrorKind, ObjectMetadata, ObjectStore};
+use async_nats::jetstream::{self, Context};
+use futures_util::StreamExt;
+use hatchery::image::ImageInfo;
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
+
+use crate::clock::sleep;
+use crate::connect::{Connection, Link};
+use crate::error::{Cause, Error};
+use crate::names::{PoolName, Subjects};
+use crate::streams::{Settings, objects, patiently};
+
+use super::{
+    ImageSource, LARGEST_PACKAGE, MOST_PACKAGES, Package, PoolImage, Recipe, Setup, VERSION,
+    wheel_name,
+};
+
+/// The name of the recipe among the objects. No digest is like it.
+const RECIPE: &str = "recipe";
+/// The largest recipe.
+const LARGEST_RECIPE: u64 = 1 << 20;
+/// Bytes of a part of an object.
+const PART: usize = 128 << 10;
+/// How long reading an object may take. Parts that are missing are waited for without end.
+const READ: std::time::Duration = std::time::Duration::from_secs(300);
+/// How often a recipe is read whose packages are gone: somebody has replaced it meanwhile.
+const ATTEMPTS: usize = 3;
+const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// The images of pools on a server.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use hatchery::Hatchery;
+/// use remote::{Connection, Images, PoolName};
+///
+/// let connection = Connection::new("nats://127.0.0.1:4222");
+/// let images = Images::connect(&connection, PoolName::new("default")?).await?;
+/// let folder = std::env::temp_dir();
+/// let mut builder = Hatchery::builder();
+/// let image = images.fetch(&folder).await?;
+/// if let Some(image) = &image {
+///     builder = image.give(builder);
+/// }
+/// let pool = builder.start().await?;
+/// if let Some(image) = &image {
+///     image.check(pool.image())?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Images {
+    context: Context,
+    subjects: Subjects,
+    /// Keeps the connection.
+    _link: Link,
+}
+
+impl Images {
+    /// Connects to the server of a pool.
+    ///
+    /// # Errors
+    /// There is no server, or it refuses the credentials.
+    pub async fn connect(connection: &Connection, pool: PoolName) -> Result<Self, Error> {
+        let link = connection.connect().await?;
+        let context = jetstream::new(link.client());
+        Ok(Self { context, subjects: Subjects(pool), _link: link })
+    }
+
+    /// Makes the image of this source that of the pool. `image` is what a pool has made of it.
+    ///
+    /// # Errors
+    /// A package isn't a wheel or can't be read, or the server can't keep it.
+    pub async fn publish(
+        &self,
+        source: &ImageSource,
+        image: &ImageInfo,
+        settings: &Settings,
+    ) -> Result<(), Error> {
+        let failed = |source| Error::Server { what: "keep the image of the pool", source };
+        if source.packages.len() > MOST_PACKAGES {
+            return Err(failed(format!("it has more than {MOST_PACKAGES} packages").into()));
+        }
+        let config = object_store::Config {
+            bucket: self.subjects.store("image"),
+            num_replicas: settings.replicas,
+            ..object_store::Config::default()
+        };
+        let store = patiently(config.bucket.clone(), &self.context, objects(config)).await?.0;
+        let mut packages = Vec::new();
+        for path in &source.packages {
+            let name = wheel_name(path)?;
+            let read = |source| Error::Read { path: path.clone(), source };
+            let bytes = tokio::fs::read(path).await.map_err(read)?;
+            if bytes.len() as u64 > LARGEST_PACKAGE {
+                let text = format!("`{name}` has more than {LARGEST_PACKAGE} bytes");
+                return Err(failed(text.into()));
+            }
+            let digest = blake3::hash(&bytes).to_hex().to_string();
+            let there = store.info(&digest).await;
+            if there.is_err() || there.is_ok_and(|info| info.deleted || info.size != bytes.len()) {
+                put(&store, &digest, &bytes).await.map_err(failed)?;
+            }
+            packages.push(Package { name, digest, bytes: bytes.len() as u64 });
+        }
+        let setup = source.setup.clone();
+        let recipe = Recipe {
+            version: VERSION,
+            key: image.key.clone(),
+            build: image.build.clone(),
+            hatchery: env!("CARGO_PKG_VERSION").to_owned(),
+            preload: source.preload.clone(),
+            setup: setup.map(|(source, filename)| Setup { source, filename }),
+            packages,
+        };
+        // Plain data can always be written.
+        let text = serde_json::to_vec(&recipe).unwrap_or_default();
+        put(&store, RECIPE, &text).await.map_err(failed)?;
+        forget(&store, &recipe).await.map_err(failed)
+    }
+
+    /// Returns the image of the pool, with its packages in this folder; `None` if it has none.
+    ///
+    /// # Errors
+    /// The server doesn't answer, or what it has is damaged.
+    pub async fn fetch(&self, folder: &Path) -> Result<Option<PoolImage>, Error> {
+        let bucket = self.subjects.store("image");
+        match self.context.get_stream(format!("OBJ_{bucket}")).await {
+            Ok(_) => {}
+            Err(error) => match error.kind() {
+                GetStreamErrorKind::JetStream(answer) if answer.code() == 404 => return Ok(None),
+                _ => return Err(failed(error.to_string().into())),
+            },
+        }
+        let store = self.context.get_object_store(&bucket).await;
+        let store = store.map_err(|error| failed(error.to_string().into()))?;
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            match self.fetch_from(&store, folder).await {
+                Err(Error::Damaged { .. }) if attempts < ATTEMPTS => sleep(PAUSE).await,
+                fetched => return fetched,
+            }
+        }
+    }
+
+    async fn fetch_from(
+        &self,
+        store: &ObjectStore,
+        folder: &Path,
+    ) -> Result<Option<PoolImage>, Error> {
+        let Some(text) = get(store, RECIPE, LARGEST_RECIPE).await? else { return Ok(None) };
+        let recipe = Recipe::read(&text).ok_or_else(damaged)?;
+        let mut packages = Vec::new();
+        for package in &recipe.packages {
+            let bytes = get(store, &package.digest, LARGEST_PACKAGE).await?.ok_or_else(damaged)?;
+            if blake3::hash(&bytes).to_hex().as_str() != package.digest {
+                return Err(damaged());
+            }
+            let path = folder.join(&package.name);
+            let write = |source| Error::Write { path: path.clone(), source };
+            tokio::fs::write(&path, bytes).await.map_err(write)?;
+            packages.push(path);
+        }
+        Ok(Some(PoolImage { pool: self.subjects.0.to_string(), recipe, packages }))
+    }
+}
+
+async fn put(store: &ObjectStore, name: &str, mut bytes: &[u8]) -> Result<(), Cause> {
+    let metadata = ObjectMetadata {
+        name: name.to_owned(),
+        chunk_size: Some(PART),
+        ..ObjectMetadata::default()
+    };
+    store.put(metadata, &mut bytes).await?;
+    Ok(())
+}
+
+/// Returns the bytes of an object; `None` if it is missing.
+async fn get(store: &ObjectStore, name: &str, most: u64) -> Result<Option<Vec<u8>>, Error> {
+    let read = async {
+        let object = match store.get(name).await {
+            Ok(object) => object,
+            Err(error) if error.kind() == GetErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error.into())),
+        };
+        let mut bytes = Vec::new();
+        let mut limited = object.take(most + 1);
+        limited.read_to_end(&mut bytes).await.map_err(|error| failed(error.into()))?;
+        if bytes.len() as u64 > most { Err(damaged()) } else { Ok(Some(bytes)) }
+    };
+    timeout(READ, read).await.unwrap_or_else(|_| Err(failed("timed out".into())))
+}
+
+/// Deletes packages that the recipe doesn't need.
+async fn forget(store: &ObjectStore, recipe: &Recipe) -> Result<(), Cause> {
+    let mut listed = store.list().await?;
+    while let Some(info) = listed.next().await {
+        let name = info?.name;
+        if name != RECIPE && !recipe.needs(&name) {
+            store.delete(&name).await?;
+        }
+    }
+    Ok(())
+}
+
+fn damaged() -> Error {
+    Error::Damaged { what: "the image of the pool".to_owned() }
+}
+
+fn failed(source: Cause) -> Error {
+    Error::Server { what: "read the image of the pool", source }
+}

@@ -1,0 +1,162 @@
+//! The record of a session: what it says, and how its owner may change it.
+//!
+//! The server keeps one for each session, and replaces it only for whoever knows its last revision.
+//! `sessions.rs` has the steps in which an owner uses it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::history::Start;
+
+use super::history::{self, Decision};
+
+/// The version of the record that this program writes. It doesn't touch records of later ones.
+pub const VERSION: u32 = 1;
+
+/// What the server keeps of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The version of the record.
+    pub version: u32,
+    /// The name of the session.
+    pub name: String,
+    /// How many turns are in the state.
+    pub turn: u64,
+    /// The last of them; `None` before the first one.
+    pub last: Option<Last>,
+    /// The state after them; `None` is that of a fresh session.
+    pub state: Option<State>,
+    /// The state that this one has replaced, which somebody is to delete.
+    pub old: Option<State>,
+    /// Who may change the record; `None` if nobody has the session.
+    pub owner: Option<Owner>,
+    /// Starts of the turn that comes next, by owners that haven't committed it.
+    pub starts: Vec<Start>,
+}
+
+/// The last turn in the state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Last {
+    /// The key of its job.
+    pub key: String,
+    /// Its result, until somebody knows that it is stored.
+    pub result: Option<Kept>,
+}
+
+/// A result that may not be stored yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kept {
+    /// The result.
+    Text(String),
+    /// The object that has it.
+    Object(String),
+}
+
+/// A state in the object store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// The name of the object, which nobody else uses.
+    pub object: String,
+    /// What the server calls its parts.
+    pub parts: String,
+    /// The BLAKE3 digest of its bytes.
+    pub digest: String,
+    /// Its size.
+    pub bytes: u64,
+    /// When it was stored, in milliseconds since 1970 by the server's clock.
+    pub stored_ms: u64,
+}
+
+/// A worker that has a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// The worker's name.
+    pub worker: String,
+    /// The worker's process.
+    pub instance: String,
+}
+
+impl Record {
+    /// Returns the record of a session without turns.
+    pub fn fresh(name: &str) -> Self {
+        Self {
+            version: VERSION,
+            name: name.to_owned(),
+            turn: 0,
+            last: None,
+            state: None,
+            old: None,
+            owner: None,
+            starts: Vec::new(),
+        }
+    }
+
+    /// Returns whether the turn with this key is in the state already. Turns that are older than the
+    /// last one are gone from the stream: the next one isn't started before.
+    pub fn has(&self, key: &str) -> bool {
+        self.last.as_ref().is_some_and(|last| last.key == key)
+    }
+
+    /// Returns whether a process has the session.
+    pub fn is_of(&self, instance: &str) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.instance == instance)
+    }
+
+    /// Returns what a new owner is to do with the turn that comes next, and the record with which it
+    /// takes over. An owner that has gone without a word may have died of this turn.
+    pub fn taken_over(&self, by: &Owner, lives: impl Fn(&str) -> bool) -> (Decision, Self) {
+        let is_dead = |instance: &str| instance != by.instance && !lives(instance);
+        let died = |start: &&Start| start.instance.as_deref().is_some_and(is_dead);
+        let mut dead: Vec<Start> = self.starts.iter().filter(died).cloned().collect();
+        if let Some(owner) = &self.owner {
+            let is_known =
+                self.starts.iter().any(|start| start.instance.as_deref() == Some(&owner.instance));
+            if !is_known && is_dead(&owner.instance) {
+                dead.push(Start::new(&owner.worker, &owner.instance, false));
+            }
+        }
+        let mut history = history::Record::default();
+        dead.iter().cloned().for_each(|start| history.add(start));
+        let claims = dead.len() as u64 + 1;
+        let decision = history.decide(claims, |_| false);
+        let mut starts = dead;
+        if matches!(decision, Decision::Run | Decision::RunAlone) {
+            let is_alone = decision == Decision::RunAlone;
+            starts.push(Start::new(&by.worker, &by.instance, is_alone));
+        }
+        (decision, Self { owner: Some(by.clone()), starts, ..self.clone() })
+    }
+
+    /// Returns the record after a turn with this result, which has left this state; `None` if it has
+    /// left the state as it was.
+    pub fn committed(&self, key: &str, result: Kept, state: Option<State>) -> Self {
+        let (state, old) = match state {
+            Some(state) => (Some(state), self.state.clone()),
+            None => (self.state.clone(), None),
+        };
+        Self {
+            turn: self.turn + 1,
+            last: Some(Last { key: key.to_owned(), result: Some(result) }),
+            state,
+            old,
+            starts: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the record when its owner has stored everything and lets the session go. Its start of
+    /// a turn that it gives back doesn't count.
+    pub fn released(&self, instance: &str) -> Self {
+        let mut record = self.clone();
+        record.owner = None;
+        record.old = None;
+        record.starts.retain(|start| start.instance.as_deref() != Some(instance));
+        if let Some(last) = &mut record.last {
+            last.result = None;
+        }
+        record
+    }
+}
+
+#[cfg(test)]
+mod tests;

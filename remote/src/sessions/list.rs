@@ -1,0 +1,85 @@
+//! The sessions of a pool, for whoever watches it.
+
+use futures_util::{StreamExt, TryStreamExt};
+use serde::Serialize;
+
+use crate::cluster::Watcher;
+use crate::error::{Cause, Error};
+use crate::policy::session::Record;
+
+use super::store::Sessions;
+
+/// The most sessions in a list.
+const MOST_LISTED: usize = 10_000;
+
+/// The sessions of a pool, and what the server keeps for them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SessionList {
+    /// The sessions, at most 10,000, in the order of their names.
+    pub sessions: Vec<SessionEntry>,
+    /// Turns that wait or run.
+    pub turns: u64,
+    /// States that are kept. Those of no session are deleted within some hours.
+    pub states: u64,
+    /// The bytes of all states.
+    pub state_bytes: u64,
+}
+
+/// A session of a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SessionEntry {
+    /// Its name. Sessions of several tenants may have the same.
+    pub name: String,
+    /// How many turns are in its state.
+    pub turn: u64,
+    /// The size of its state in bytes; 0 for that of a fresh session.
+    pub state_bytes: u64,
+    /// The name of the worker that has it; `None` if it rests.
+    pub worker: Option<String>,
+}
+
+impl Watcher {
+    /// Returns the sessions of the pool; none if nobody has had any.
+    ///
+    /// # Errors
+    /// The server doesn't answer, or refuses.
+    pub async fn sessions(&self) -> Result<SessionList, Error> {
+        if !self.streams().has_sessions().await {
+            return Ok(SessionList::default());
+        }
+        let failed = |source| Error::Server { what: "list the sessions", source };
+        self.streams().sessions().await?.list().await.map_err(failed)
+    }
+}
+
+impl Sessions {
+    async fn list(&self) -> Result<SessionList, Cause> {
+        let mut list = SessionList {
+            turns: self.turns.get_info().await?.state.messages,
+            ..SessionList::default()
+        };
+        let mut keys = self.records.keys().await?;
+        while let Some(key) = keys.try_next().await? {
+            let text = self.entry(&key).await?.text;
+            let record = text.and_then(|text| serde_json::from_slice::<Record>(&text).ok());
+            list.sessions.extend(record.map(|record| SessionEntry {
+                name: record.name,
+                turn: record.turn,
+                state_bytes: record.state.map_or(0, |state| state.bytes),
+                worker: record.owner.map(|owner| owner.worker),
+            }));
+            if list.sessions.len() >= MOST_LISTED {
+                break;
+            }
+        }
+        list.sessions.sort_by(|one, other| one.name.cmp(&other.name));
+        let mut states = self.states.0.list().await?;
+        while let Some(state) = states.next().await {
+            list.states += 1;
+            list.state_bytes += state?.size as u64;
+        }
+        Ok(list)
+    }
+}

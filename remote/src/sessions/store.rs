@@ -1,0 +1,464 @@
+//! What the server keeps of sessions: turns, records, states. Each function is one step of an
+//! owner, which may be repeated.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::pull;
+use async_nats::jetstream::consumer::{AckPolicy, PriorityPolicy, PullConsumer};
+use async_nats::jetstream::kv;
+use async_nats::jetstream::message::StreamMessage;
+use async_nats::jetstream::object_store::{self, ObjectMetadata};
+use async_nats::jetstream::stream::{
+    Config, DiscardPolicy, LastRawMessageErrorKind, RawMessageErrorKind, RetentionPolicy, Stream,
+};
+use base64::prelude::{BASE64_URL_SAFE, Engine as _};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
+
+use crate::clock::sleep;
+use crate::error::{Cause, Error};
+use crate::names::{BatchName, JobKey, Subjects};
+use crate::policy::session::{Record, State, VERSION};
+use crate::streams::{ObjectStoreHandle, Streams, objects, opened, patiently, store};
+
+use super::key::SessionKey;
+
+/// The header of an entry that is a note of its removal.
+const OPERATION: &str = "KV-Operation";
+/// The group of a partition's consumer.
+pub(crate) const GROUP: &str = "home";
+/// The longest and the shortest time for which a worker that doesn't ask stays pinned.
+const HAND_OVER: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(500)..=Duration::from_secs(10);
+/// Turns of a partition of which its home is told at once. It finds the others by itself.
+const MOST_TOLD: i64 = 256;
+/// The largest record. The result of the last turn is kept in it, or by the name of its object.
+const MOST_RECORD_BYTES: i32 = 512 << 10;
+/// The largest state.
+pub(crate) const LARGEST_STATE: u64 = 256 << 20;
+/// The most sessions of a pool.
+const MOST_SESSIONS: u64 = 100_000;
+/// Bytes of a part of a state.
+const PART: usize = 128 << 10;
+/// How long reading a state may take. Parts that are missing are waited for without end.
+const READ: Duration = Duration::from_secs(300);
+/// Between two attempts to reach the server.
+const PAUSE: Duration = Duration::from_millis(200);
+/// The least age of a state that no record names before it is deleted: its record may be on its way.
+const STRAY: Duration = Duration::from_secs(3600);
+/// The most sessions that one look at a partition finds.
+const MOST_FOUND: usize = 10_000;
+
+/// The sessions of a pool on the server.
+#[derive(Debug, Clone)]
+pub(crate) struct Sessions {
+    subjects: Subjects,
+    pub(crate) turns: Stream,
+    results: Stream,
+    pub(super) records: kv::Store,
+    pub(super) states: ObjectStoreHandle,
+    /// The stream behind `states`.
+    objects: Stream,
+    /// How long a record is kept that nobody writes.
+    keep: Duration,
+    /// How long a worker that doesn't ask stays pinned to a partition.
+    pub(crate) hand_over: Duration,
+}
+
+/// A record, as the server had it at some time.
+#[derive(Debug, Clone)]
+pub(crate) struct Revised {
+    pub(crate) record: Record,
+    /// 0 if there is none.
+    revision: u64,
+}
+
+impl Revised {
+    /// Returns whether the session has no record yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.record.turn == 0 && self.record.owner.is_none()
+    }
+
+    /// Returns whether nobody has written the record in between.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.revision == other.revision
+    }
+}
+
+/// What is under a name in a bucket.
+#[derive(Debug)]
+pub(super) struct Entry {
+    revision: u64,
+    pub(super) text: Option<Bytes>,
+}
+
+/// What became of a record that was to be replaced.
+#[derive(Debug)]
+pub(crate) enum Replaced {
+    /// It is there.
+    Done(Revised),
+    /// Somebody else was faster.
+    Fenced,
+}
+
+impl Streams {
+    /// Returns the pool's sessions, which the first call sets up.
+    ///
+    /// # Errors
+    /// The server can't keep them.
+    pub(crate) async fn sessions(&self) -> Result<&Arc<Sessions>, Error> {
+        let open = async { Sessions::open(self).await.map(Arc::new) };
+        self.sessions.get_or_try_init(|| open).await
+    }
+
+    /// Returns whether somebody has set up sessions; then [`Self::sessions`] opens them.
+    pub(crate) async fn has_sessions(&self) -> bool {
+        self.sessions.initialized()
+            || self.context.get_stream(self.subjects.store("turns")).await.is_ok()
+    }
+
+    /// Returns the stream of a job or a turn, by its subject.
+    pub(crate) fn queue(&self, subject: &str) -> &Stream {
+        match self.sessions.get() {
+            Some(sessions) if subject.starts_with("hatchery.turns.") => &sessions.turns,
+            _ => &self.jobs,
+        }
+    }
+}
+
+impl Sessions {
+    async fn open(streams: &Streams) -> Result<Self, Error> {
+        let (context, subjects) = (&streams.context, &streams.subjects);
+        let jobs = &streams.jobs.cached_info().config;
+        let keep = streams.results.cached_info().config.max_age;
+        let replicas = jobs.num_replicas;
+        let config = Config {
+            name: subjects.store("turns"),
+            subjects: vec![subjects.turns()],
+            num_replicas: replicas,
+            retention: RetentionPolicy::WorkQueue,
+            discard: DiscardPolicy::New,
+            max_messages: jobs.max_messages,
+            max_bytes: jobs.max_bytes,
+            max_messages_per_subject: 1,
+            discard_new_per_subject: true,
+            duplicate_window: jobs.duplicate_window,
+            allow_direct: true,
+            ..Config::default()
+        };
+        let turns = patiently(config.name.clone(), context, opened(config)).await?;
+        let config = kv::Config {
+            bucket: subjects.store("sessions"),
+            history: 1,
+            max_age: keep,
+            max_value_size: MOST_RECORD_BYTES,
+            num_replicas: replicas,
+            ..kv::Config::default()
+        };
+        let records = patiently(config.bucket.clone(), context, store(config)).await?;
+        let bucket = subjects.store("states");
+        let config = object_store::Config {
+            bucket: bucket.clone(),
+            // Of a session that goes on, states are stored anew before this.
+            max_age: keep * 2,
+            num_replicas: replicas,
+            ..object_store::Config::default()
+        };
+        let states = patiently(bucket.clone(), context, objects(config)).await?;
+        let name = format!("OBJ_{bucket}");
+        let objects = context.get_stream(&name).await;
+        let objects =
+            objects.map_err(|error| Error::Setup { name, source: error.to_string().into() })?;
+        let keep = records.stream.cached_info().config.max_age;
+        let hand_over = (streams.claim_time / 3).clamp(*HAND_OVER.start(), *HAND_OVER.end());
+        let (subjects, results) = (subjects.clone(), streams.results.clone());
+        Ok(Self { subjects, turns, results, records, states, objects, keep, hand_over })
+    }
+
+    /// Returns the consumer of a partition. It tells its home that there are turns; the turns
+    /// themselves are read from the stream, in its order, and taken out of it when they have ended.
+    pub(crate) async fn consumer(&self, partition: u8) -> Result<PullConsumer, Cause> {
+        let name = format!("partition_{partition}");
+        let config = pull::Config {
+            durable_name: Some(name.clone()),
+            filter_subject: self.subjects.turns_in(partition),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: self.hand_over,
+            max_deliver: -1,
+            max_ack_pending: MOST_TOLD,
+            headers_only: true,
+            priority_policy: PriorityPolicy::PinnedClient,
+            priority_groups: vec![GROUP.to_owned()],
+            priority_timeout: self.hand_over,
+            ..pull::Config::default()
+        };
+        Ok(self.turns.get_or_create_consumer(&name, config).await?)
+    }
+
+    /// Returns whose turn the message on this subject is.
+    pub(crate) fn session_of(&self, subject: &str) -> Option<SessionKey> {
+        self.subjects.parse_turn(subject).map(|turn| turn.session)
+    }
+
+    /// Returns the sessions of a partition that have turns.
+    pub(crate) async fn waiting(&self, partition: u8) -> Result<Vec<SessionKey>, Cause> {
+        let mut listed = self.turns.info_with_subjects(self.subjects.turns_in(partition)).await?;
+        let mut found: Vec<SessionKey> = Vec::new();
+        while let Some(subject) = listed.next().await {
+            let (subject, _) = subject?;
+            let turn = self.subjects.parse_turn(&subject);
+            found.extend(turn.map(|turn| turn.session).filter(|session| !found.contains(session)));
+            if found.len() >= MOST_FOUND {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the first turn of a session in the stream, as the stream's leader has it: a replica
+    /// may not have it yet.
+    pub(crate) async fn first(&self, session: &SessionKey) -> Result<Option<StreamMessage>, Cause> {
+        let subject = self.subjects.turns_of(session);
+        match self.turns.get_first_raw_message_by_subject(subject, 1).await {
+            Ok(message) => Ok(Some(message)),
+            Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns whether a turn has its result, as the leader has it. A turn that was sent again long
+    /// after it ended has, and one that was cancelled before it ran.
+    pub(crate) async fn has_result(&self, key: &JobKey) -> Result<bool, Cause> {
+        let subject = self.subjects.result(key);
+        match self.results.get_last_raw_message_by_subject(&subject).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes a turn out of the stream. Repeats until the server has done so: the next turn must not
+    /// begin while this one is there.
+    pub(crate) async fn remove(&self, sequence: u64) {
+        loop {
+            match self.turns.delete_message(sequence).await {
+                Ok(_) => return,
+                Err(error) => tracing::info!("can't take a turn out of its stream: {error}"),
+            }
+            // It is gone if an answer got lost.
+            match self.turns.get_raw_message(sequence).await {
+                Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => return,
+                _ => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Returns the record of a session, or that of a fresh one with this name.
+    ///
+    /// # Errors
+    /// The server doesn't answer, or the record isn't one that this version reads.
+    pub(crate) async fn record(
+        &self,
+        session: &SessionKey,
+        name: &str,
+    ) -> Result<Revised, RecordError> {
+        let Entry { revision, text } =
+            self.entry(&session.to_string()).await.map_err(RecordError::Server)?;
+        let record = match text {
+            None => Record::fresh(name),
+            Some(text) => match serde_json::from_slice::<Record>(&text) {
+                Ok(record) if record.version == VERSION => record,
+                _ => return Err(RecordError::Foreign),
+            },
+        };
+        Ok(Revised { record, revision })
+    }
+
+    /// Returns what is under a name, as the leader has it: an owner that took an older one for the
+    /// last would think that it has failed.
+    pub(super) async fn entry(&self, name: &str) -> Result<Entry, Cause> {
+        let subject = format!("$KV.{}.{name}", self.subjects.store("sessions"));
+        let message = match self.records.stream.get_last_raw_message_by_subject(&subject).await {
+            Ok(message) => message,
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => {
+                return Ok(Entry { revision: 0, text: None });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let is_put = message.headers.get(OPERATION).is_none();
+        Ok(Entry { revision: message.sequence, text: is_put.then_some(message.payload) })
+    }
+
+    /// Returns whether the pool has room for another session.
+    pub(crate) async fn has_room(&self) -> Result<bool, Cause> {
+        Ok(self.records.stream.get_info().await?.state.messages < MOST_SESSIONS)
+    }
+
+    /// Replaces a record, unless somebody else has done so. Repeats until the server has answered.
+    pub(crate) async fn replace(
+        &self,
+        session: &SessionKey,
+        before: &Revised,
+        record: Record,
+    ) -> Replaced {
+        // Plain data without maps can always be written.
+        let text = Bytes::from(serde_json::to_vec(&record).unwrap_or_default());
+        let name = session.to_string();
+        loop {
+            let updated = self.records.update(&name, text.clone(), before.revision).await;
+            let error = match updated {
+                Ok(revision) => return Replaced::Done(Revised { record, revision }),
+                Err(error) => error,
+            };
+            // An earlier attempt may have been the one that was faster.
+            match self.entry(&name).await {
+                Ok(entry) if entry.text.as_ref() == Some(&text) => {
+                    return Replaced::Done(Revised { record, revision: entry.revision });
+                }
+                Ok(entry) if entry.revision != before.revision => return Replaced::Fenced,
+                _ => {}
+            }
+            tracing::info!("can't write the record of a session: {error}");
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Returns whether a state of these bytes needn't be stored again, `time_ms` being what the
+    /// server's clock shows, in milliseconds since 1970.
+    pub(crate) fn is_kept(
+        &self,
+        state: Option<&State>,
+        digest: &blake3::Hash,
+        time_ms: u64,
+    ) -> bool {
+        let Some(state) = state else { return false };
+        let age = Duration::from_millis(time_ms.saturating_sub(state.stored_ms));
+        age < self.keep / 2 && state.digest == digest.to_hex().as_str()
+    }
+
+    /// Stores a state, at this time of the server's clock in milliseconds since 1970.
+    pub(crate) async fn put(
+        &self,
+        session: &SessionKey,
+        digest: &blake3::Hash,
+        mut bytes: &[u8],
+        time_ms: u64,
+    ) -> Result<State, Cause> {
+        let object = format!("{session}.{}.{}", digest.to_hex(), BatchName::random().as_str());
+        let metadata = ObjectMetadata {
+            name: object.clone(),
+            chunk_size: Some(PART),
+            ..ObjectMetadata::default()
+        };
+        let size = bytes.len() as u64;
+        let info = self.states.0.put(metadata, &mut bytes).await?;
+        Ok(State {
+            object,
+            parts: info.nuid,
+            digest: digest.to_hex().to_string(),
+            bytes: size,
+            stored_ms: time_ms,
+        })
+    }
+
+    /// Returns the bytes of a state, which are those that were stored.
+    ///
+    /// # Errors
+    /// `Damaged` if they aren't or are gone, otherwise they can't be had now.
+    pub(crate) async fn state(&self, state: &State) -> Result<Vec<u8>, Error> {
+        let damaged = || Error::Damaged { what: "the state of a session".to_owned() };
+        let failed = |source: Cause| Error::Server { what: "read the state of a session", source };
+        let read = async {
+            let object =
+                self.states.0.get(&state.object).await.map_err(|error| match error.kind() {
+                    object_store::GetErrorKind::NotFound => damaged(),
+                    _ => failed(error.into()),
+                })?;
+            let mut bytes = Vec::new();
+            let mut limited = object.take(LARGEST_STATE + 1);
+            limited.read_to_end(&mut bytes).await.map_err(|error| failed(error.into()))?;
+            Ok(bytes)
+        };
+        let bytes =
+            timeout(READ, read).await.unwrap_or_else(|_| Err(failed("timed out".into())))?;
+        if blake3::hash(&bytes).to_hex().as_str() != state.digest {
+            return Err(damaged());
+        }
+        Ok(bytes)
+    }
+
+    /// Returns the subject of what the store says of an object.
+    fn described(&self, object: &str) -> String {
+        let (bucket, name) = (self.subjects.store("states"), BASE64_URL_SAFE.encode(object));
+        format!("$O.{bucket}.M.{name}")
+    }
+
+    /// Deletes a state. What stays is dropped by its age.
+    pub(crate) async fn delete(&self, object: &str, parts: &str) {
+        // Not by the store's own way, which keeps a note of each deleted object.
+        let bucket = self.subjects.store("states");
+        for subject in [self.described(object), format!("$O.{bucket}.C.{parts}")] {
+            if let Err(error) = self.objects.purge().filter(subject).await {
+                tracing::info!("can't delete the old state of a session: {error}");
+            }
+        }
+    }
+
+    /// Deletes states that no record names: those of owners that died before they committed. `since`
+    /// returns how long ago the server's clock showed a time, in nanoseconds since 1970.
+    pub(crate) async fn sweep(&self, since: impl Fn(i128) -> Duration) -> Result<(), Cause> {
+        let mut listed = self.states.0.list().await?;
+        while let Some(info) = listed.next().await {
+            let info = info?;
+            let Some(session) = info.name.split('.').next() else { continue };
+            // When the server got it; what the object itself says of that is its writer's clock.
+            let subject = self.described(&info.name);
+            let Ok(description) = self.objects.get_last_raw_message_by_subject(&subject).await
+            else {
+                continue;
+            };
+            if since(description.time.unix_timestamp_nanos()) < STRAY {
+                continue;
+            }
+            let record = match self.entry(session).await?.text {
+                None => None,
+                Some(text) => match serde_json::from_slice::<Record>(&text) {
+                    Ok(record) if record.version == VERSION => Some(record),
+                    // Of a later version, which knows better.
+                    _ => continue,
+                },
+            };
+            let state = record.and_then(|record| record.state);
+            if state.is_none_or(|state| state.object != info.name) {
+                self.delete(&info.name, &info.nuid).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a session: its record, and then its state.
+    pub(crate) async fn forget(&self, session: &SessionKey) -> Result<(), Cause> {
+        let state = match self.record(session, "").await {
+            Ok(found) => found.record.state,
+            Err(RecordError::Foreign) => None,
+            Err(RecordError::Server(cause)) => return Err(cause),
+        };
+        self.records.purge(session.to_string()).await?;
+        if let Some(state) = state {
+            self.delete(&state.object, &state.parts).await;
+        }
+        Ok(())
+    }
+}
+
+/// Why there is no record.
+#[derive(Debug)]
+pub(crate) enum RecordError {
+    /// It is damaged, or of a later version.
+    Foreign,
+    /// The server doesn't answer.
+    Server(Cause),
+}

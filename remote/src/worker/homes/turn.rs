@@ -1,0 +1,441 @@
+//! The way of one turn through its home, in the steps of `sessions.rs`.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_nats::jetstream::Message;
+use async_nats::jetstream::message::StreamMessage;
+use bytes::Bytes;
+use hatchery::{Error, Outcome, Refusal, SandboxFailure, Verdict};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use wire::{Problem, ProblemKind};
+
+use crate::clock::{now, sleep};
+use crate::connect::Notice;
+use crate::headers::SESSION;
+use crate::policy::Decision;
+use crate::policy::session::{Kept, State};
+use crate::result;
+use crate::sessions::{LARGEST_STATE, RecordError, Replaced, Revised, SessionKey, Turn};
+
+use super::super::check;
+use super::super::job::{self, Claim, Listening, NoJob, Taken};
+use super::copy::{LocalCopy, NotOpen};
+use super::home::{Home, Stop, later};
+
+/// The longest result that is kept in a session's record. Others are objects.
+const MOST_KEPT: usize = 64 << 10;
+/// Before a record of a later version is looked at again.
+const FOREIGN: Duration = Duration::from_secs(10);
+/// Before a turn is tried again that this worker seems to run already.
+const SHORTLY: Duration = Duration::from_millis(200);
+/// Between two attempts to store a state.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Attempts, after which somebody is told.
+const QUIET_ATTEMPTS: u32 = 3;
+
+/// How a turn has ended.
+enum End {
+    /// It wasn't run, and never will be.
+    Refused(Problem),
+    /// It has this result, and has left this state; `None` if the state is that from before.
+    Result(Value, Option<State>),
+}
+
+/// Why there is no copy to run a turn in.
+enum NoCopy {
+    Stop(Stop),
+    Refused(Problem),
+}
+
+impl Home {
+    /// Brings a turn to its end. It is in the stream as long as it isn't.
+    pub(super) async fn turn(&mut self, message: StreamMessage) -> Result<(), Stop> {
+        let shared = Arc::clone(&self.shared);
+        let sequence = message.sequence;
+        let turn = shared.streams.subjects.parse_turn(&message.subject);
+        let age = shared.server_clock.since(message.time.unix_timestamp_nanos(), now());
+        let message = Message {
+            message: async_nats::Message {
+                subject: message.subject,
+                reply: None,
+                length: message.payload.len(),
+                payload: message.payload,
+                headers: Some(message.headers),
+                status: None,
+                description: None,
+            },
+            context: shared.streams.context.clone(),
+        };
+        let is_sound = |turn: &Turn| turn.session == self.key && check::is_of_turn(&message, turn);
+        let Some(turn) = turn.filter(is_sound) else {
+            // Nobody of ours sent it. It has no result, since that would be the one of another turn.
+            tracing::warn!("a message among the turns is none: `{}`", message.subject);
+            self.sessions.remove(sequence).await;
+            shared.tally.lock().refused += 1;
+            return Ok(());
+        };
+        let claim = Claim {
+            shared: &shared,
+            key: turn.key,
+            lane: turn.lane,
+            message,
+            permit: Weak::new(),
+            claims: 1,
+            age,
+        };
+        let name = claim.header(SESSION).unwrap_or_default();
+        let found = self.look(&name).await?;
+        if found.record.has(&claim.key.to_string()) {
+            return self.finish_earlier(&found, &claim, sequence).await;
+        }
+        if self.sessions.has_result(&claim.key).await.map_err(later)? {
+            self.sessions.remove(sequence).await;
+            shared.tally.lock().repeats += 1;
+            return Ok(());
+        }
+        let end = match self.refusal(&claim, &name, &found).await? {
+            Some(problem) => End::Refused(problem),
+            None => match self.own(found).await? {
+                Decision::GiveUp(history) => {
+                    claim.bury(&history).await;
+                    shared.tally.lock().dead_letters += 1;
+                    End::Result(result::dead_letter(&history), None)
+                }
+                _ => self.run(&claim).await?,
+            },
+        };
+        match end {
+            End::Refused(problem) => {
+                self.finish(&claim, sequence, result::refused(&problem)).await;
+            }
+            End::Result(mut value, state) => {
+                let old = self.commit(&claim, &mut value, state).await?;
+                self.finish(&claim, sequence, value).await;
+                if let Some(old) = old {
+                    self.sessions.delete(&old.object, &old.parts).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the record, as it was lately.
+    async fn look(&mut self, name: &str) -> Result<Revised, Stop> {
+        let is_late = |seen: Instant| now() - seen >= self.sessions.hand_over / 2;
+        if let Some(held) = self.held.as_ref().filter(|held| !is_late(held.seen)) {
+            return Ok(held.revised.clone());
+        }
+        let found = self.sessions.record(&self.key, name).await.map_err(|error| match error {
+            RecordError::Server(cause) => later(cause),
+            RecordError::Foreign => {
+                let text = format!(
+                    "the record of the session `{name}` is damaged, or of a later version of \
+                     Hatchery, whose workers can run its turns"
+                );
+                self.shared.streams.link.tell(Notice::Trouble { text });
+                Stop::Later(FOREIGN)
+            }
+        })?;
+        if let Some(held) = self.held.as_mut().filter(|held| held.revised.is_same(&found)) {
+            held.seen = now();
+        } else {
+            // Somebody else may have had the session meanwhile.
+            self.drop_copy();
+            self.held = None;
+        }
+        Ok(found)
+    }
+
+    /// Returns why a turn can't be one of this session.
+    async fn refusal(
+        &self,
+        claim: &Claim<'_>,
+        name: &str,
+        found: &Revised,
+    ) -> Result<Option<Problem>, Stop> {
+        if SessionKey::of(&claim.lane, name).ok().as_ref() != Some(&self.key) {
+            let text = "the name of the session isn't that of its subject";
+            return Ok(Some(Problem::new(ProblemKind::Usage, text).with_reason("session")));
+        }
+        if found.is_new() && !self.sessions.has_room().await.map_err(later)? {
+            let text = "the pool has as many sessions as it can have; wait until some expire";
+            return Ok(Some(Problem::new(ProblemKind::Refused, text).with_reason("sessions")));
+        }
+        Ok(None)
+    }
+
+    /// Makes sure that the session is this worker's, and returns what to do with its next turn.
+    async fn own(&mut self, found: Revised) -> Result<Decision, Stop> {
+        if let Some(held) = &self.held {
+            return Ok(if held.is_alone { Decision::RunAlone } else { Decision::Run });
+        }
+        let record = &found.record;
+        let owner = record.owner.iter().map(|owner| owner.instance.clone());
+        let starts = record.starts.iter().filter_map(|start| start.instance.clone());
+        let mut living = Vec::new();
+        for instance in owner.chain(starts) {
+            if self.shared.streams.lives(&instance).await {
+                living.push(instance);
+            }
+        }
+        let lives = |instance: &str| living.iter().any(|living| living == instance);
+        let (decision, taken) = record.taken_over(&self.owner(), lives);
+        let old = record.old.clone();
+        match self.sessions.replace(&self.key, &found, taken).await {
+            Replaced::Fenced => return Err(Stop::Fenced),
+            Replaced::Done(revised) => self.hold(revised),
+        }
+        if let Some(held) = &mut self.held {
+            held.is_alone = decision == Decision::RunAlone;
+        }
+        if let Some(old) = old {
+            self.sessions.delete(&old.object, &old.parts).await;
+        }
+        Ok(decision)
+    }
+
+    /// Runs a turn in this worker's pool, and stores the state that it leaves.
+    async fn run(&mut self, claim: &Claim<'_>) -> Result<End, Stop> {
+        let shared = Arc::clone(&self.shared);
+        shared.room.take();
+        let taken = Taken { shared: &shared, _permit: None };
+        let mut words = self.words.clone();
+        let is_alone = self.held.as_ref().is_some_and(|held| held.is_alone);
+        let place = async {
+            let slot = shared.slots.acquire().await;
+            match is_alone {
+                true => (slot, Some(shared.alone.write().await), None),
+                false => (slot, None, Some(shared.alone.read().await)),
+            }
+        };
+        let place = tokio::select! {
+            place = place => place,
+            () = Self::left(&mut words) => return Err(Stop::Leaving),
+        };
+        let Some(mut listening) = Listening::begin(&shared, &claim.lane, &claim.key) else {
+            return Err(Stop::Later(SHORTLY));
+        };
+        let (job, python) = match claim.job().await {
+            Ok(job) => job,
+            Err(NoJob::Bad(problem)) => return Ok(End::Refused(problem)),
+            Err(NoJob::NotNow(cause)) => return Err(later(cause)),
+        };
+        match self.open(python.as_deref()).await {
+            Ok(()) => {}
+            Err(NoCopy::Stop(stop)) => return Err(stop),
+            Err(NoCopy::Refused(problem)) => return Ok(End::Refused(problem)),
+        }
+        let Some(copy) = self.held.as_ref().and_then(|held| held.copy.as_ref()) else {
+            return Err(Stop::Later(SHORTLY));
+        };
+        let begin = now();
+        let submitted = copy.session().submit(job).await;
+        let ticket = match submitted {
+            Ok(ticket) => ticket,
+            // The pool has closed it. Its state is stored.
+            Err(Error::Refused(Refusal::SessionGone { .. })) => {
+                self.drop_copy();
+                return Err(Stop::Later(SHORTLY));
+            }
+            Err(error) if job::is_passing(&error) => return Err(Stop::Later(job::again(&error))),
+            Err(error) => return Ok(End::Refused(refused(&error))),
+        };
+        let Some(outcome) = claim.follow(ticket, &mut listening.commands).await else {
+            self.drop_copy();
+            return Err(Stop::Leaving);
+        };
+        shared.room.ran(now() - begin);
+        drop((place, taken));
+        let value = claim.told(&outcome);
+        self.after(&outcome, value).await
+    }
+
+    /// Opens the session in this worker's pool, unless it is open.
+    async fn open(&mut self, python: Option<&str>) -> Result<(), NoCopy> {
+        let Some(held) = self.held.as_mut().filter(|held| held.copy.is_none()) else {
+            return Ok(());
+        };
+        let bytes = match &held.revised.record.state {
+            None => None,
+            Some(state) => Some(match self.sessions.state(state).await {
+                Ok(bytes) => bytes,
+                Err(error @ crate::Error::Damaged { .. }) => {
+                    // Or somebody else has replaced it meanwhile.
+                    let found = self.sessions.record(&self.key, "").await;
+                    return Err(match found {
+                        Ok(found) if held.revised.is_same(&found) => {
+                            let problem = Problem::new(ProblemKind::Sandbox, error.to_string());
+                            NoCopy::Refused(problem.with_reason("state_lost"))
+                        }
+                        _ => NoCopy::Stop(Stop::Fenced),
+                    });
+                }
+                Err(error) => return Err(NoCopy::Stop(later(error))),
+            }),
+        };
+        let opened = LocalCopy::open(&self.shared.pool, self.folder.path(), bytes, python).await;
+        match opened {
+            Ok(copy) => {
+                held.copy = Some(copy);
+                Ok(())
+            }
+            Err(NotOpen::Pool(error)) if job::is_passing(&error) => {
+                Err(NoCopy::Stop(Stop::Later(job::again(&error))))
+            }
+            Err(NotOpen::Pool(error)) => Err(NoCopy::Refused(refused(&error))),
+            Err(error @ NotOpen::File(_)) => Err(NoCopy::Stop(later(error))),
+        }
+    }
+
+    /// Stores the state after a turn. If that can't be stored, the turn hasn't happened.
+    async fn after(&mut self, outcome: &Outcome, value: Value) -> Result<End, Stop> {
+        if let Verdict::SandboxFailed(SandboxFailure::SessionLost(_)) = outcome.verdict {
+            self.drop_copy();
+            return Ok(End::Result(value, None));
+        }
+        // The pool has returned to the state from before.
+        if outcome.session_restored {
+            return Ok(End::Result(value, None));
+        }
+        let Some(held) = &self.held else { return Err(Stop::Fenced) };
+        let Some(copy) = &held.copy else { return Err(Stop::Fenced) };
+        let bytes = match copy.saved(self.folder.path()).await {
+            Ok(bytes) if bytes.len() as u64 <= LARGEST_STATE => bytes,
+            Ok(bytes) => {
+                let text = format!(
+                    "the session's state has {} bytes; at most {LARGEST_STATE} can be kept, so the \
+                     turn was undone",
+                    bytes.len()
+                );
+                self.drop_copy();
+                return Ok(undone(&text, "state_too_large"));
+            }
+            Err(error) => {
+                let text =
+                    format!("the session's state can't be saved, so the turn was undone: {error}");
+                self.drop_copy();
+                return Ok(undone(&text, "state_not_saved"));
+            }
+        };
+        let digest = blake3::hash(&bytes);
+        let time = self.shared.server_clock.time(now()).unwrap_or(0) / 1_000_000;
+        let time_ms = u64::try_from(time).unwrap_or(0);
+        if self.sessions.is_kept(held.revised.record.state.as_ref(), &digest, time_ms) {
+            return Ok(End::Result(value, None));
+        }
+        let mut attempts = 0;
+        loop {
+            match self.sessions.put(&self.key, &digest, &bytes, time_ms).await {
+                Ok(state) => return Ok(End::Result(value, Some(state))),
+                Err(error) => {
+                    attempts += 1;
+                    if attempts == QUIET_ATTEMPTS {
+                        let text =
+                            format!("can't store a session's state on the NATS server: {error}");
+                        self.shared.streams.link.tell(Notice::Trouble { text });
+                    }
+                    sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Writes the turn, its result and its state into the record. Returns the state that is old now.
+    async fn commit(
+        &mut self,
+        claim: &Claim<'_>,
+        value: &mut Value,
+        state: Option<State>,
+    ) -> Result<Option<State>, Stop> {
+        let Some(held) = &mut self.held else { return Err(Stop::Fenced) };
+        let record = &held.revised.record;
+        value["session"] = json!({ "name": record.name, "turn": record.turn + 1 });
+        let streams = &self.shared.streams;
+        let mut text = value.to_string();
+        let kept = loop {
+            match streams.payload_within(text.clone().into_bytes(), MOST_KEPT).await {
+                Ok(payload) => break payload.object.map_or(Kept::Text(text), Kept::Object),
+                Err(error) => text = job::too_large(&error),
+            }
+        };
+        let next = record.committed(&claim.key.to_string(), kept, state.clone());
+        let old = next.old.clone();
+        match self.sessions.replace(&self.key, &held.revised, next).await {
+            Replaced::Done(revised) => {
+                held.is_alone = false;
+                self.hold(revised);
+                Ok(old)
+            }
+            Replaced::Fenced => {
+                self.drop_copy();
+                self.held = None;
+                if let Some(state) = state {
+                    self.drop_state(&state).await;
+                }
+                Err(Stop::Fenced)
+            }
+        }
+    }
+
+    /// Deletes a state whose commit has failed, or seems to: the answer to it may have got lost, and the
+    /// session may have been taken over since, from that very state. No commit of this owner can
+    /// succeed any more, so the record tells for good.
+    async fn drop_state(&self, state: &State) {
+        // What can't be told now is swept later.
+        let Ok(found) = self.sessions.record(&self.key, "").await else { return };
+        if found.record.state.is_none_or(|kept| kept.object != state.object) {
+            self.sessions.delete(&state.object, &state.parts).await;
+        }
+    }
+
+    /// Stores the result of a turn that somebody has committed, and may not have come further.
+    async fn finish_earlier(
+        &self,
+        found: &Revised,
+        claim: &Claim<'_>,
+        sequence: u64,
+    ) -> Result<(), Stop> {
+        let kept = found.record.last.as_ref().and_then(|last| last.result.clone());
+        let text: Option<Bytes> = match kept {
+            None => None,
+            Some(Kept::Text(text)) => Some(text.into()),
+            Some(Kept::Object(name)) => match self.shared.streams.object(&name).await {
+                Ok(text) => Some(text),
+                // Its submitter is told that the result is damaged.
+                Err(crate::Error::Damaged { .. }) => Some("null".into()),
+                Err(error) => return Err(later(error)),
+            },
+        };
+        match text {
+            Some(text) => {
+                let value = serde_json::from_slice(&text).unwrap_or(Value::Null);
+                self.finish(claim, sequence, value).await;
+            }
+            None => self.sessions.remove(sequence).await,
+        }
+        Ok(())
+    }
+
+    /// Stores the result of a turn, and then takes the turn out of its stream.
+    async fn finish(&self, claim: &Claim<'_>, sequence: u64, value: Value) {
+        claim.store(value).await;
+        self.sessions.remove(sequence).await;
+        self.shared.tally.lock().done += 1;
+    }
+}
+
+fn refused(error: &Error) -> Problem {
+    let mut problem = error.problem();
+    problem.kind = ProblemKind::Refused;
+    problem
+}
+
+/// Returns the end of a turn whose state is lost through no fault of its program.
+fn undone(text: &str, reason: &str) -> End {
+    let problem = Problem::new(ProblemKind::Sandbox, text).with_reason(reason);
+    let mut value = result::failed(&problem);
+    value["session_restored"] = true.into();
+    End::Result(value, None)
+}
