@@ -20,17 +20,18 @@ use crate::event::EventStream;
 use crate::headers::{SESSION, WANTS, WANTS_EVENTS, WANTS_FILES};
 use crate::names::{BatchName, JobKey, Lane, PoolName};
 use crate::publish::Stored;
+use crate::sessions::SessionKey;
 use crate::streams::{Settings, Streams};
 
 use self::shared::{Inner, Pending};
 
-pub use session::Session;
+pub(crate) use line::Place;
 pub use shared::Batch;
 pub use ticket::Ticket;
 
 mod checks;
+mod line;
 mod results;
-mod session;
 mod shared;
 mod ticket;
 
@@ -73,13 +74,13 @@ impl Drop for Reading {
 
 /// A job on its way to the server.
 #[derive(Debug)]
-struct Outgoing<'a> {
-    subject: String,
-    key: JobKey,
-    text: Vec<u8>,
-    wants: Wants,
+pub(crate) struct Outgoing<'a> {
+    pub(crate) subject: String,
+    pub(crate) key: JobKey,
+    pub(crate) text: Vec<u8>,
+    pub(crate) wants: Wants,
     /// The name of its session.
-    session: Option<&'a str>,
+    pub(crate) session: Option<&'a str>,
 }
 
 /// What a submitter wants beside the result.
@@ -153,6 +154,11 @@ impl Client {
         &self.inner.streams
     }
 
+    /// Takes the last place in the line of a session's turns.
+    pub(crate) fn place(&self, session: SessionKey) -> Place {
+        Place::take(&self.inner, session)
+    }
+
     /// Returns the batch that this client's jobs belong to.
     pub fn batch(&self) -> &BatchName {
         &self.inner.batch.name
@@ -196,7 +202,7 @@ impl Client {
     }
 
     /// Stores a job on its subject, unless its result is there. Returns when the server has it.
-    async fn send(
+    pub(crate) async fn send(
         &self,
         outgoing: Outgoing<'_>,
         events: Option<EventStream>,
@@ -264,7 +270,7 @@ impl Client {
     }
 
     /// Returns the key of the next job of this text.
-    fn key(&self, text: &[u8]) -> JobKey {
+    pub(crate) fn key(&self, text: &[u8]) -> JobKey {
         let mut digest = [0; 16];
         digest.copy_from_slice(&blake3::hash(text).as_bytes()[..16]);
         let mut state = self.inner.state.lock();
@@ -291,7 +297,7 @@ async fn announce(inner: Arc<Inner>) {
     }
 }
 
-fn text_of(job: &wire::Job) -> Vec<u8> {
+pub(crate) fn text_of(job: &wire::Job) -> Vec<u8> {
     // Strings, numbers and maps with strings as keys can always be written.
     serde_json::to_vec(job).unwrap_or_else(|_| Value::Null.to_string().into_bytes())
 }

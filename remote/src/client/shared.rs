@@ -17,8 +17,6 @@ use crate::result::JobResult;
 use crate::sessions::SessionKey;
 use crate::streams::Streams;
 
-use super::session::Waiting;
-
 /// Between two attempts to reach the server.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
 /// Attempts, after which somebody is told.
@@ -72,7 +70,7 @@ pub(super) struct State {
     /// The lanes whose consumers are there.
     pub(super) lanes: Vec<Lane>,
     /// The last turn of each session that is on its way to the server.
-    pub(super) lines: HashMap<SessionKey, Waiting>,
+    pub(super) lines: HashMap<SessionKey, oneshot::Receiver<()>>,
     /// Lanes with jobs that no worker was told of.
     pub(super) unannounced: Vec<Lane>,
     /// Goes up with each result.

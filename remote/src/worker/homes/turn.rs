@@ -175,7 +175,7 @@ impl Home {
         let old = record.old.clone();
         match self.sessions.replace(&self.key, &found, taken).await {
             Replaced::Fenced => return Err(Stop::Fenced),
-            Replaced::Done(revised) => self.hold(revised),
+            Replaced::Done(revised) => self.hold(*revised),
         }
         if let Some(held) = &mut self.held {
             held.is_alone = decision == Decision::RunAlone;
@@ -353,7 +353,7 @@ impl Home {
         match self.sessions.replace(&self.key, &held.revised, next).await {
             Replaced::Done(revised) => {
                 held.is_alone = false;
-                self.hold(revised);
+                self.hold(*revised);
                 Ok(old)
             }
             Replaced::Fenced => {
