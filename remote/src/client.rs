@@ -20,17 +20,18 @@ use crate::event::EventStream;
 use crate::headers::{NTH, SESSION, WANTS, WANTS_EVENTS, WANTS_FILES};
 use crate::names::{BatchName, JobKey, Lane, PoolName};
 use crate::publish::Stored;
+use crate::sessions::SessionKey;
 use crate::streams::{Settings, Streams};
 
 use self::shared::{Inner, Pending};
 
-pub use session::Session;
+pub(crate) use line::Place;
 pub use shared::Batch;
 pub use ticket::Ticket;
 
 mod checks;
+mod line;
 mod results;
-mod session;
 mod shared;
 mod ticket;
 
@@ -73,16 +74,16 @@ impl Drop for Reading {
 
 /// A job on its way to the server.
 #[derive(Debug)]
-struct Outgoing<'a> {
-    subject: String,
-    key: JobKey,
+pub(crate) struct Outgoing<'a> {
+    pub(crate) subject: String,
+    pub(crate) key: JobKey,
     /// How many of its text came before.
-    nth: u64,
-    lane: Lane,
-    text: Vec<u8>,
-    wants: Wants,
+    pub(crate) nth: u64,
+    pub(crate) lane: Lane,
+    pub(crate) text: Vec<u8>,
+    pub(crate) wants: Wants,
     /// The name of its session.
-    session: Option<&'a str>,
+    pub(crate) session: Option<&'a str>,
 }
 
 /// What a submitter wants beside the result.
@@ -156,6 +157,11 @@ impl Client {
         &self.inner.streams
     }
 
+    /// Takes the last place in the line of a session's turns.
+    pub(crate) fn place(&self, session: SessionKey) -> Place {
+        Place::take(&self.inner, session)
+    }
+
     /// Returns the batch that this client's jobs belong to.
     pub fn batch(&self) -> &BatchName {
         &self.inner.batch.name
@@ -200,7 +206,7 @@ impl Client {
     }
 
     /// Stores a job on its subject, unless its result is there. Returns when the server has it.
-    async fn send(
+    pub(crate) async fn send(
         &self,
         outgoing: Outgoing<'_>,
         events: Option<EventStream>,
@@ -271,7 +277,7 @@ impl Client {
 
     /// Returns the key of the next job whose text has this digest, and how many of the text came
     /// before.
-    fn key(&self, lane: &Lane, text: &blake3::Hash) -> (JobKey, u64) {
+    pub(crate) fn key(&self, lane: &Lane, text: &blake3::Hash) -> (JobKey, u64) {
         let mut digest = [0; 16];
         digest.copy_from_slice(&text.as_bytes()[..16]);
         let mut state = self.inner.state.lock();
@@ -298,7 +304,7 @@ async fn announce(inner: Arc<Inner>) {
     }
 }
 
-fn text_of(job: &wire::Job) -> Vec<u8> {
+pub(crate) fn text_of(job: &wire::Job) -> Vec<u8> {
     // Strings, numbers and maps with strings as keys can always be written.
     serde_json::to_vec(job).unwrap_or_else(|_| Value::Null.to_string().into_bytes())
 }

@@ -7,6 +7,7 @@ use crate::client::Client;
 use crate::connect::Connection;
 use crate::error::{Cause, Error};
 use crate::names::{JobKey, PoolName};
+use crate::sessions::SessionList;
 use crate::streams::Streams;
 use crate::worker::Presence;
 
@@ -63,10 +64,6 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    pub(crate) fn streams(&self) -> &Streams {
-        &self.streams
-    }
-
     /// Connects to the server of a pool.
     ///
     /// # Errors
@@ -90,6 +87,18 @@ impl Watcher {
     /// The server doesn't answer, or refuses.
     pub async fn dead_letters(&self) -> Result<Vec<JobKey>, Error> {
         self.streams.dead_letters().await
+    }
+
+    /// Returns the sessions of the pool; none if nobody has had any.
+    ///
+    /// # Errors
+    /// The server doesn't answer, or refuses.
+    pub async fn sessions(&self) -> Result<SessionList, Error> {
+        if !self.streams.has_sessions().await {
+            return Ok(SessionList::default());
+        }
+        let failed = |source| Error::Server { what: "list the sessions", source };
+        self.streams.sessions().await?.list().await.map_err(failed)
     }
 }
 

@@ -33,7 +33,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub use client::{Batch, Client, Session, Ticket, Wants};
+pub use client::{Batch, Client, Ticket, Wants};
 pub use cluster::{Cluster, LaneState, Watcher};
 pub use connect::{Connection, Notice};
 pub use error::Error;
@@ -42,6 +42,7 @@ pub use history::Start;
 pub use images::{ImageSource, Images, PoolImage};
 pub use names::{BatchName, JobKey, PoolName};
 pub use result::JobResult;
+pub use session::Session;
 pub use sessions::{SessionEntry, SessionList};
 pub use streams::Settings;
 pub use worker::{Presence, Tally, Worker, WorkerConfig};
@@ -57,11 +58,13 @@ mod headers;
 mod history;
 mod images;
 mod names;
+mod open;
 mod payload;
 #[doc(hidden)]
 pub mod policy;
 mod publish;
 mod result;
+mod session;
 mod sessions;
 mod streams;
 mod worker;

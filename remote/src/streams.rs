@@ -23,15 +23,15 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::pull;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
 use async_nats::jetstream::context::GetStreamErrorKind;
-use async_nats::jetstream::object_store::{self, ObjectStore};
+use async_nats::jetstream::object_store;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Stream};
 use async_nats::jetstream::{self, Context, kv};
 use tokio::sync::OnceCell;
 
-use crate::clock::{now, sleep};
 use crate::connect::Link;
 use crate::error::{Cause, Error};
 use crate::names::{Lane, PoolName, Subjects};
+use crate::open::{ObjectStoreHandle, objects, opened, patiently, store};
 use crate::sessions::Sessions;
 
 /// The name of the setting in the metadata of the jobs' stream.
@@ -39,9 +39,6 @@ const CLAIM_TIME: &str = "hatchery-claim-ms";
 /// The shortest and the longest time of a claim: workers renew it three times in it.
 const CLAIM_TIMES: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(600)..=Duration::from_secs(3600);
-/// How long setting up is tried for. A server that has just started isn't ready at once.
-const SETUP: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_millis(200);
 /// How long one answer may take.
 const ANSWER: Duration = Duration::from_secs(5);
 /// How long the server remembers the ids of messages. Later repeats are told by their subjects.
@@ -99,16 +96,6 @@ pub(crate) struct Streams {
     pub(crate) claim_time: Duration,
     /// Set up when they are needed.
     pub(crate) sessions: Arc<OnceCell<Arc<Sessions>>>,
-}
-
-/// `ObjectStore` has no `Debug`.
-#[derive(Clone)]
-pub(crate) struct ObjectStoreHandle(pub(crate) ObjectStore);
-
-impl std::fmt::Debug for ObjectStoreHandle {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("ObjectStore")
-    }
 }
 
 impl Streams {
@@ -200,6 +187,34 @@ impl Streams {
         })
     }
 
+    /// Returns the pool's sessions, which the first call sets up.
+    ///
+    /// # Errors
+    /// The server can't keep them.
+    pub(crate) async fn sessions(&self) -> Result<&Arc<Sessions>, Error> {
+        let (context, subjects) = (&self.context, &self.subjects);
+        let open = async {
+            let opened =
+                Sessions::open(context, subjects, &self.jobs, &self.results, self.claim_time).await;
+            opened.map(Arc::new)
+        };
+        self.sessions.get_or_try_init(|| open).await
+    }
+
+    /// Returns whether somebody has set up sessions; then [`Self::sessions`] opens them.
+    pub(crate) async fn has_sessions(&self) -> bool {
+        self.sessions.initialized()
+            || self.context.get_stream(self.subjects.store("turns")).await.is_ok()
+    }
+
+    /// Returns the stream of a job or a turn, by its subject.
+    pub(crate) fn queue(&self, subject: &str) -> &Stream {
+        match self.sessions.get() {
+            Some(sessions) if subject.starts_with("hatchery.turns.") => &sessions.turns,
+            _ => &self.jobs,
+        }
+    }
+
     /// Returns how long a worker counts as alive after it last said so. Shorter than a claim, so that
     /// whoever claims a dead worker's job knows that it is dead.
     pub(crate) fn life(&self) -> Duration {
@@ -230,99 +245,4 @@ impl Streams {
 
 fn life(claim_time: Duration) -> Duration {
     claim_time / 2
-}
-
-/// Something that is opened or created on the server.
-pub(crate) trait Opens {
-    type Opened;
-
-    /// Tries it once.
-    fn open(&self, context: &Context) -> impl Future<Output = Result<Self::Opened, Cause>> + Send;
-}
-
-/// Tries until it succeeds or the time is over.
-pub(crate) async fn patiently<O: Opens>(
-    name: String,
-    context: &Context,
-    opens: O,
-) -> Result<O::Opened, Error> {
-    let until = now() + SETUP;
-    loop {
-        match opens.open(context).await {
-            Ok(opened) => return Ok(opened),
-            // What the server refuses, it refuses again; what it isn't ready for, it may do later.
-            Err(source) if now() >= until || is_final(source.as_ref()) => {
-                return Err(Error::Setup { name, source });
-            }
-            Err(_) => sleep(PAUSE).await,
-        }
-    }
-}
-
-/// Returns whether an error is the server's refusal for a reason that stays.
-fn is_final(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(answer) = error.downcast_ref::<jetstream::Error>() {
-            return answer.code() < 500;
-        }
-        cause = error.source();
-    }
-    // Some kinds of errors have the answer as a value, not as their source.
-    error.to_string().contains("code 400")
-}
-
-pub(crate) struct OpensStream(Config);
-
-pub(crate) fn opened(config: Config) -> OpensStream {
-    OpensStream(config)
-}
-
-impl Opens for OpensStream {
-    type Opened = Stream;
-
-    async fn open(&self, context: &Context) -> Result<Stream, Cause> {
-        match context.get_or_create_stream(self.0.clone()).await {
-            Ok(stream) => Ok(stream),
-            // Somebody else created it meanwhile, with other settings.
-            Err(error) => match context.get_stream(&self.0.name).await {
-                Ok(stream) => Ok(stream),
-                Err(_) => Err(error.into()),
-            },
-        }
-    }
-}
-
-pub(crate) struct OpensBucket(kv::Config);
-
-pub(crate) fn store(config: kv::Config) -> OpensBucket {
-    OpensBucket(config)
-}
-
-impl Opens for OpensBucket {
-    type Opened = kv::Store;
-
-    async fn open(&self, context: &Context) -> Result<kv::Store, Cause> {
-        if let Ok(store) = context.get_key_value(&self.0.bucket).await {
-            return Ok(store);
-        }
-        Ok(context.create_key_value(self.0.clone()).await?)
-    }
-}
-
-pub(crate) struct OpensObjects(object_store::Config);
-
-pub(crate) fn objects(config: object_store::Config) -> OpensObjects {
-    OpensObjects(config)
-}
-
-impl Opens for OpensObjects {
-    type Opened = ObjectStoreHandle;
-
-    async fn open(&self, context: &Context) -> Result<ObjectStoreHandle, Cause> {
-        if let Ok(store) = context.get_object_store(&self.0.bucket).await {
-            return Ok(ObjectStoreHandle(store));
-        }
-        Ok(ObjectStoreHandle(context.create_object_store(self.0.clone()).await?))
-    }
 }

@@ -61,8 +61,8 @@ fn a_worker_with_another_image_takes_nothing() {
     // The same image, made here.
     let _same = Running::ready_worker(&server, "same", &["--preload", "json"]);
     let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path().to_str().unwrap();
-    let options = ["--package", folder, "--publish-image"];
+    std::fs::write(folder.path().join("module.py"), "").unwrap();
+    let options = ["--package", folder.path().to_str().unwrap(), "--publish-image"];
     let (status, said) = Running::worker(&server, "folder", &options).end();
     assert_eq!(status.code(), Some(2), "{said}");
     assert!(said.contains("it is no wheel"), "{said}");

@@ -17,7 +17,7 @@ use crate::result::JobResult;
 use crate::sessions::SessionKey;
 use crate::streams::Streams;
 
-use super::session::Waiting;
+use super::line::Waiting;
 
 /// Between two attempts to reach the server.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);

@@ -14,7 +14,8 @@ use crate::clock::sleep;
 use crate::connect::{Connection, Link};
 use crate::error::{Cause, Error};
 use crate::names::{PoolName, Subjects};
-use crate::streams::{Settings, objects, patiently};
+use crate::open::{objects, patiently};
+use crate::streams::Settings;
 
 use super::{
     ImageSource, LARGEST_PACKAGE, MOST_PACKAGES, Package, PoolImage, Recipe, Setup, VERSION,

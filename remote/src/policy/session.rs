@@ -21,7 +21,7 @@ pub struct Record {
     pub name: String,
     /// How many turns are in the state.
     pub turn: u64,
-    /// The last of them; `None` before the first one.
+    /// The last of them, or one after it that was refused; `None` before the first one.
     pub last: Option<Last>,
     /// The state after them; `None` is that of a fresh session.
     pub state: Option<State>,
@@ -33,7 +33,7 @@ pub struct Record {
     pub starts: Vec<Start>,
 }
 
-/// The last turn in the state.
+/// The last turn that has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Last {
     /// The key of its job.
@@ -91,7 +91,7 @@ impl Record {
         }
     }
 
-    /// Returns whether the turn with this key is in the state already. Turns that are older than the
+    /// Returns whether the turn with this key has ended already. Turns that are older than the
     /// last one are gone from the stream: the next one isn't started before.
     pub fn has(&self, key: &str) -> bool {
         self.last.as_ref().is_some_and(|last| last.key == key)
@@ -139,6 +139,15 @@ impl Record {
             last: Some(Last { key: key.to_owned(), result: Some(result) }),
             state,
             old,
+            starts: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the record after a turn that wasn't run, and never will be, with this result.
+    pub fn refused(&self, key: &str, result: Kept) -> Self {
+        Self {
+            last: Some(Last { key: key.to_owned(), result: Some(result) }),
             starts: Vec::new(),
             ..self.clone()
         }

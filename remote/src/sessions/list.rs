@@ -3,8 +3,7 @@
 use futures_util::{StreamExt, TryStreamExt};
 use serde::Serialize;
 
-use crate::cluster::Watcher;
-use crate::error::{Cause, Error};
+use crate::error::Cause;
 use crate::policy::session::Record;
 
 use super::store::Sessions;
@@ -40,22 +39,9 @@ pub struct SessionEntry {
     pub worker: Option<String>,
 }
 
-impl Watcher {
-    /// Returns the sessions of the pool; none if nobody has had any.
-    ///
-    /// # Errors
-    /// The server doesn't answer, or refuses.
-    pub async fn sessions(&self) -> Result<SessionList, Error> {
-        if !self.streams().has_sessions().await {
-            return Ok(SessionList::default());
-        }
-        let failed = |source| Error::Server { what: "list the sessions", source };
-        self.streams().sessions().await?.list().await.map_err(failed)
-    }
-}
-
 impl Sessions {
-    async fn list(&self) -> Result<SessionList, Cause> {
+    /// Lists the sessions.
+    pub(crate) async fn list(&self) -> Result<SessionList, Cause> {
         let mut list = SessionList {
             turns: self.turns.get_info().await?.state.messages,
             ..SessionList::default()

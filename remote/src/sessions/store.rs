@@ -1,9 +1,9 @@
 //! What the server keeps of sessions: turns, records, states. Each function is one step of an
 //! owner, which may be repeated.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::jetstream::Context;
 use async_nats::jetstream::consumer::pull;
 use async_nats::jetstream::consumer::{AckPolicy, PriorityPolicy, PullConsumer};
 use async_nats::jetstream::kv;
@@ -21,8 +21,8 @@ use tokio::time::timeout;
 use crate::clock::sleep;
 use crate::error::{Cause, Error};
 use crate::names::{BatchName, JobKey, Subjects};
+use crate::open::{ObjectStoreHandle, objects, opened, patiently, store};
 use crate::policy::session::{Record, State, VERSION};
-use crate::streams::{ObjectStoreHandle, Streams, objects, opened, patiently, store};
 
 use super::key::SessionKey;
 
@@ -99,41 +99,23 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(crate) enum Replaced {
     /// It is there.
-    Done(Revised),
+    Done(Box<Revised>),
     /// Somebody else was faster.
     Fenced,
 }
 
-impl Streams {
-    /// Returns the pool's sessions, which the first call sets up.
-    ///
-    /// # Errors
-    /// The server can't keep them.
-    pub(crate) async fn sessions(&self) -> Result<&Arc<Sessions>, Error> {
-        let open = async { Sessions::open(self).await.map(Arc::new) };
-        self.sessions.get_or_try_init(|| open).await
-    }
-
-    /// Returns whether somebody has set up sessions; then [`Self::sessions`] opens them.
-    pub(crate) async fn has_sessions(&self) -> bool {
-        self.sessions.initialized()
-            || self.context.get_stream(self.subjects.store("turns")).await.is_ok()
-    }
-
-    /// Returns the stream of a job or a turn, by its subject.
-    pub(crate) fn queue(&self, subject: &str) -> &Stream {
-        match self.sessions.get() {
-            Some(sessions) if subject.starts_with("hatchery.turns.") => &sessions.turns,
-            _ => &self.jobs,
-        }
-    }
-}
-
 impl Sessions {
-    async fn open(streams: &Streams) -> Result<Self, Error> {
-        let (context, subjects) = (&streams.context, &streams.subjects);
-        let jobs = &streams.jobs.cached_info().config;
-        let keep = streams.results.cached_info().config.max_age;
+    /// Opens what the server keeps of sessions, and creates what is missing, as the pool's jobs and
+    /// results are kept.
+    pub(crate) async fn open(
+        context: &Context,
+        subjects: &Subjects,
+        jobs: &Stream,
+        results: &Stream,
+        claim_time: Duration,
+    ) -> Result<Self, Error> {
+        let jobs = &jobs.cached_info().config;
+        let keep = results.cached_info().config.max_age;
         let replicas = jobs.num_replicas;
         let config = Config {
             name: subjects.store("turns"),
@@ -173,8 +155,8 @@ impl Sessions {
         let objects =
             objects.map_err(|error| Error::Setup { name, source: error.to_string().into() })?;
         let keep = records.stream.cached_info().config.max_age;
-        let hand_over = (streams.claim_time / 3).clamp(*HAND_OVER.start(), *HAND_OVER.end());
-        let (subjects, results) = (subjects.clone(), streams.results.clone());
+        let hand_over = (claim_time / 3).clamp(*HAND_OVER.start(), *HAND_OVER.end());
+        let (subjects, results) = (subjects.clone(), results.clone());
         Ok(Self { subjects, turns, results, records, states, objects, keep, hand_over })
     }
 
@@ -310,13 +292,14 @@ impl Sessions {
         loop {
             let updated = self.records.update(&name, text.clone(), before.revision).await;
             let error = match updated {
-                Ok(revision) => return Replaced::Done(Revised { record, revision }),
+                Ok(revision) => return Replaced::Done(Box::new(Revised { record, revision })),
                 Err(error) => error,
             };
             // An earlier attempt may have been the one that was faster.
             match self.entry(&name).await {
                 Ok(entry) if entry.text.as_ref() == Some(&text) => {
-                    return Replaced::Done(Revised { record, revision: entry.revision });
+                    let revised = Revised { record, revision: entry.revision };
+                    return Replaced::Done(Box::new(revised));
                 }
                 Ok(entry) if entry.revision != before.revision => return Replaced::Fenced,
                 _ => {}

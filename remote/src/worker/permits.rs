@@ -26,7 +26,8 @@ use tokio::time::timeout;
 use crate::clock::sleep;
 use crate::error::{Cause, Error};
 use crate::names::{Lane, permits_consumer};
-use crate::streams::{Streams, opened, patiently};
+use crate::open::{opened, patiently};
+use crate::streams::Streams;
 
 use super::shared::WorkerConfig;
 

@@ -55,6 +55,18 @@ fn an_owner_that_has_let_go_or_lives_is_not_counted() {
 }
 
 #[test]
+fn a_refused_turn_leaves_the_state_and_has_its_result() {
+    let before = Record::fresh("s").committed("1", kept("one"), Some(state("a")));
+    let (_, taken) = before.taken_over(&owner("a"), |_| false);
+    let refused = taken.refused("2", kept("refused"));
+    assert!(refused.has("2") && !refused.has("1"));
+    assert_eq!((refused.turn, &refused.state), (1, &before.state));
+    // Nobody has died of it.
+    assert!(refused.starts.is_empty());
+    assert_eq!(refused.committed("3", kept("three"), None).turn, 2);
+}
+
+#[test]
 fn a_commit_names_the_state_that_it_replaces() {
     let record = Record::fresh("s").committed("1", kept("one"), Some(state("a")));
     assert_eq!((record.turn, record.old.clone()), (1, None));

@@ -15,7 +15,7 @@ use crate::clock::{now, sleep};
 use crate::connect::Notice;
 use crate::headers::SESSION;
 use crate::policy::Decision;
-use crate::policy::session::{Kept, State};
+use crate::policy::session::{Kept, Record, State};
 use crate::result;
 use crate::sessions::{LARGEST_STATE, RecordError, Replaced, Revised, SessionKey, Turn};
 
@@ -108,10 +108,23 @@ impl Home {
         };
         match end {
             End::Refused(problem) => {
-                self.finish(&claim, sequence, result::refused(&problem)).await;
+                let value = result::refused(&problem);
+                // Whoever has taken over may run it after all.
+                if let Some(held) = &self.held {
+                    let kept = self.kept(&value).await;
+                    let next = held.revised.record.refused(&claim.key.to_string(), kept);
+                    self.commit(next, None).await?;
+                }
+                self.finish(&claim, sequence, value).await;
             }
             End::Result(mut value, state) => {
-                let old = self.commit(&claim, &mut value, state).await?;
+                let Some(held) = &self.held else { return Err(Stop::Fenced) };
+                let record = &held.revised.record;
+                value["session"] = json!({ "name": record.name, "turn": record.turn + 1 });
+                let kept = self.kept(&value).await;
+                let next = record.committed(&claim.key.to_string(), kept, state.clone());
+                let old = next.old.clone();
+                self.commit(next, state).await?;
                 self.finish(&claim, sequence, value).await;
                 if let Some(old) = old {
                     self.sessions.delete(&old.object, &old.parts).await;
@@ -185,7 +198,7 @@ impl Home {
         let old = record.old.clone();
         match self.sessions.replace(&self.key, &found, taken).await {
             Replaced::Fenced => return Err(Stop::Fenced),
-            Replaced::Done(revised) => self.hold(revised),
+            Replaced::Done(revised) => self.hold(*revised),
         }
         if let Some(held) = &mut self.held {
             held.is_alone = decision == Decision::RunAlone;
@@ -342,31 +355,27 @@ impl Home {
         }
     }
 
-    /// Writes the turn, its result and its state into the record. Returns the state that is old now.
-    async fn commit(
-        &mut self,
-        claim: &Claim<'_>,
-        value: &mut Value,
-        state: Option<State>,
-    ) -> Result<Option<State>, Stop> {
-        let Some(held) = &mut self.held else { return Err(Stop::Fenced) };
-        let record = &held.revised.record;
-        value["session"] = json!({ "name": record.name, "turn": record.turn + 1 });
-        let streams = &self.shared.streams;
+    /// Returns a result as the record has it.
+    async fn kept(&self, value: &Value) -> Kept {
         let mut text = value.to_string();
-        let kept = loop {
-            match streams.payload_within(text.clone().into_bytes(), MOST_KEPT).await {
-                Ok(payload) => break payload.object.map_or(Kept::Text(text), Kept::Object),
+        loop {
+            let payload =
+                self.shared.streams.payload_within(text.clone().into_bytes(), MOST_KEPT).await;
+            match payload {
+                Ok(payload) => return payload.object.map_or(Kept::Text(text), Kept::Object),
                 Err(error) => text = job::too_large(&error),
             }
-        };
-        let next = record.committed(&claim.key.to_string(), kept, state.clone());
-        let old = next.old.clone();
+        }
+    }
+
+    /// Writes what has become of a turn into the record, with this new state if it has left one.
+    async fn commit(&mut self, next: Record, state: Option<State>) -> Result<(), Stop> {
+        let Some(held) = &mut self.held else { return Err(Stop::Fenced) };
         match self.sessions.replace(&self.key, &held.revised, next).await {
             Replaced::Done(revised) => {
                 held.is_alone = false;
-                self.hold(revised);
-                Ok(old)
+                self.hold(*revised);
+                Ok(())
             }
             Replaced::Fenced => {
                 self.drop_copy();

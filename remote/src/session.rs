@@ -1,19 +1,11 @@
 //! A session of the cluster, from the side that submits its turns.
 
-use std::collections::hash_map::Entry;
-use std::sync::Arc;
-
-use tokio::sync::oneshot;
-use tokio::sync::oneshot::error::TryRecvError;
-
+use crate::client::{Client, Outgoing, Place, Ticket, Wants, text_of};
 use crate::error::Error;
 use crate::event::EventStream;
 use crate::names::Lane;
 use crate::result::JobResult;
 use crate::sessions::SessionKey;
-
-use super::shared::Inner;
-use super::{Client, Outgoing, Ticket, Wants, text_of};
 
 /// A state in the cluster that lives from job to job, under a name. Cheap to clone.
 ///
@@ -39,31 +31,6 @@ pub struct Session {
     client: Client,
     name: String,
     tenant: Option<String>,
-}
-
-/// Resolves when a turn is on the server, or never will be.
-#[derive(Debug)]
-pub(super) struct Waiting(oneshot::Receiver<()>);
-
-/// A place in the line of a session's turns. The next one waits until this is dropped.
-#[derive(Debug)]
-struct Place {
-    inner: Arc<Inner>,
-    session: SessionKey,
-    after: Option<Waiting>,
-    done: Option<oneshot::Sender<()>>,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        drop(self.done.take());
-        let mut state = self.inner.state.lock();
-        let Entry::Occupied(mut last) = state.lines.entry(self.session.clone()) else { return };
-        // Nobody has come after.
-        if let Err(TryRecvError::Closed) = last.get_mut().0.try_recv() {
-            last.remove();
-        }
-    }
 }
 
 impl Client {
@@ -146,30 +113,23 @@ impl Session {
         if job.tenant.is_some() && job.tenant != self.tenant {
             return Err(Error::SessionTenant);
         }
-        let session = self.key()?;
-        let (done, waiting) = oneshot::channel();
-        let inner = Arc::clone(&self.client.inner);
-        let after = inner.state.lock().lines.insert(session.clone(), Waiting(waiting));
-        Ok(Place { inner, session, after, done: Some(done) })
+        Ok(self.client.place(self.key()?))
     }
 
     async fn send(&self, mut place: Place, job: wire::Job, wants: Wants) -> Result<Ticket, Error> {
-        if let Some(Waiting(after)) = place.after.take() {
-            // It ends with an error: nothing is ever sent.
-            let _ = after.await;
-        }
-        let inner = &self.client.inner;
-        inner.streams.sessions().await?;
+        place.come().await;
+        let streams = self.client.streams();
+        streams.sessions().await?;
         let job = wire::Job { tenant: self.tenant.clone(), ..job };
         let (session, lane) = (self.key()?, Lane::of(&job)?);
         let text = text_of(&job);
         // The same text may be a turn of several sessions.
         let (key, nth) = self.client.key(&lane, &session.text(&blake3::hash(&text)));
         let events = match wants.events {
-            true => Some(EventStream::open(&inner.streams, &key).await?),
+            true => Some(EventStream::open(streams, &key).await?),
             false => None,
         };
-        let subject = inner.streams.subjects.turn(&session, &lane, &key);
+        let subject = streams.subjects.turn(&session, &lane, &key);
         let outgoing = Outgoing { subject, key, nth, lane, text, wants, session: Some(&self.name) };
         let sent = self.client.send(outgoing, events).await;
         drop(place);
