@@ -26,8 +26,7 @@ pub(crate) struct SessionKey {
 impl SessionKey {
     /// Returns the key of the session of this name that the lane's tenant has.
     pub(crate) fn of(lane: &Lane, name: &str) -> Result<Self, Error> {
-        let is_allowed =
-            (1..=MOST_NAME_BYTES).contains(&name.len()) && !name.chars().any(char::is_control)
+        let is_allowed = (1..=MOST_NAME_BYTES).contains(&name.len()) && !name.chars().any(char::is_control)
             // Headers lose them.
             && name.trim() == name;
         if !is_allowed {

@@ -198,7 +198,8 @@ impl Submitter {
         &self,
         name: &str,
         job: &wire::Job,
-    ) -> Result<impl Future<Output = Result<Ticket, remote::Error>> + Send + use<>, remote::Error> {
+    ) -> Result<impl Future<Output = Result<Ticket, remote::Error>> + Send + use<>, remote::Error>
+    {
         let mut session = self.client.session(name)?;
         if let Some(tenant) = &job.tenant {
             session = session.tenant(tenant)?;
