@@ -52,6 +52,7 @@ PATHS = [
     # A warning shows the line of its source where the file is there.
     (r"(?m)^(.*: \w*Warning: .*)\n  \S.*$", r"\1"),
 ]
+INTEGERS = [(r",\s*dtype=u?int(32|64)\b", ""), (r"\b(u?int)(32|64|p)\b", r"\1")]
 WARNING = re.compile(r"(?m)^.*: \w*Warning: .*\n(  \S.*\n)*")
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 IMAGES = ("image/png", "image/jpeg")
@@ -177,7 +178,9 @@ def text_is_alike(wanted, found, level):
         for pattern, put in PATHS:
             wanted, found = (re.sub(pattern, put, text) for text in (wanted, found))
     if level >= CLASSES.index("32-bit integers"):
-        wanted, found = (re.sub(r"\b(u?int)(32|64|p)\b", r"\1", text) for text in (wanted, found))
+        # NumPy names the type of integers that aren't the default.
+        for pattern, put in INTEGERS:
+            wanted, found = (re.sub(pattern, put, text) for text in (wanted, found))
     if level >= CLASSES.index("last digits"):
         return numbers_are_alike(wanted, found)
     return wanted == found
