@@ -1,13 +1,13 @@
 """Compares the outputs of two runs of a notebook, cell by cell, and names what a difference is.
 
 A cell is in the first class of `CLASSES` that makes its outputs equal; each class allows what those
-before it allow, too. Otherwise, if papermill's own two runs differ in this cell, it varies in Jupyter
-as well: times, random numbers without a seed. `sys.exit` is a class of its own: IPython adds advice.
-What remains is different. Tracebacks aren't compared, only the type and the text of an exception.
-Cells that papermill didn't reach, after `sys.exit`, aren't counted.
+before it allow, too. Otherwise, if papermill's own two runs differ in this cell, it varies in
+Jupyter as well: times, random numbers without a seed. `sys.exit` is a class of its own: IPython
+adds advice. What remains is different. Tracebacks aren't compared, only the type and the text of an
+exception. Cells that papermill didn't reach, after `sys.exit`, aren't counted.
 
-Runs in the environment of papermill, which has Pillow: `compare.py THEIRS AGAIN OURS`, three folders,
-prints an object for each notebook that is in all of them.
+Runs in the environment of papermill, which has Pillow: `compare.py THEIRS AGAIN OURS`, three
+folders, prints an object for each notebook that is in all of them.
 """
 
 import base64
@@ -225,7 +225,8 @@ def short(value, length=600):
 
 def code_cells(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return [cell for cell in cells if cell["cell_type"] == "code" and joined(cell["source"]).strip()]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    return [cell for cell in code if joined(cell["source"]).strip()]
 
 
 def main():
