@@ -217,6 +217,8 @@ def run_ours(program, files, out, states):
     )
     seconds = time.perf_counter() - began
     (out / "log.txt").write_text(done.stderr)
+    if done.returncode != 0:
+        say(f"hatchery ended with {done.returncode}: {out}/log.txt says why")
     cells = collections.Counter()
     for event in map(json.loads, done.stdout.splitlines()):
         if event["event"] == "cell_ended":
@@ -348,6 +350,8 @@ def main():
         seconds, cells[name] = run_ours(program, files.values(), runs[name], runs["states"])
         times[f"hatchery, {name} run"] = seconds
         say(f"{name} run of hatchery: {seconds:.1f} s")
+    # They are some gigabytes.
+    shutil.rmtree(runs["states"])
     compare = [jupyter.python, HERE / "compare.py", theirs, folder / "again"]
     compared, repeated = (
         {
