@@ -1,13 +1,13 @@
 """Compares the outputs of two runs of a notebook, cell by cell, and names what a difference is.
 
 A cell is in the first class of `CLASSES` that makes its outputs equal; each class allows what those
-before it allow, too. Otherwise, if papermill's own two runs differ in this cell, it varies in Jupyter
-as well: times, random numbers without a seed. `sys.exit` is a class of its own: IPython adds advice.
-What remains is different. Tracebacks aren't compared, only the type and the text of an exception.
-Cells that papermill didn't reach, after `sys.exit`, aren't counted.
+before it allow, too. Otherwise, if papermill's own two runs differ in this cell, it varies in
+Jupyter as well: times, random numbers without a seed. `sys.exit` is a class of its own: IPython
+adds advice. What remains is different. Tracebacks aren't compared, only the type and the text of an
+exception. Cells that papermill didn't reach, after `sys.exit`, aren't counted.
 
-Runs in the environment of papermill, which has Pillow: `compare.py THEIRS AGAIN OURS`, three folders,
-prints an object for each notebook that is in all of them.
+Runs in the environment of papermill, which has Pillow: `compare.py THEIRS AGAIN OURS`, three
+folders, prints an object for each notebook that is in all of them.
 """
 
 import base64
@@ -52,6 +52,7 @@ PATHS = [
     # A warning shows the line of its source where the file is there.
     (r"(?m)^(.*: \w*Warning: .*)\n  \S.*$", r"\1"),
 ]
+INTEGERS = [(r",\s*dtype=u?int(32|64)\b", ""), (r"\b(u?int)(32|64|p)\b", r"\1")]
 WARNING = re.compile(r"(?m)^.*: \w*Warning: .*\n(  \S.*\n)*")
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 IMAGES = ("image/png", "image/jpeg")
@@ -177,7 +178,9 @@ def text_is_alike(wanted, found, level):
         for pattern, put in PATHS:
             wanted, found = (re.sub(pattern, put, text) for text in (wanted, found))
     if level >= CLASSES.index("32-bit integers"):
-        wanted, found = (re.sub(r"\b(u?int)(32|64|p)\b", r"\1", text) for text in (wanted, found))
+        # NumPy names the type of integers that aren't the default.
+        for pattern, put in INTEGERS:
+            wanted, found = (re.sub(pattern, put, text) for text in (wanted, found))
     if level >= CLASSES.index("last digits"):
         return numbers_are_alike(wanted, found)
     return wanted == found
@@ -222,7 +225,8 @@ def short(value, length=600):
 
 def code_cells(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return [cell for cell in cells if cell["cell_type"] == "code" and joined(cell["source"]).strip()]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    return [cell for cell in code if joined(cell["source"]).strip()]
 
 
 def main():

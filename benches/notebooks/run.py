@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 """Do notebooks that packages ship show in Hatchery what they show in Jupyter, and how fast?
 
-Takes the notebooks of the packages of `PACKAGES` out of their source distributions, which pip fetches
-by version and hash, and runs each by papermill with ipykernel. Those that run there without an error
-within a minute, alone in a folder and without a network, are then run again by papermill, two at a time, and by
-`hatchery notebook run` with two workers, twice: the second time its states of the first are there.
-Outputs are compared cell by cell; `compare.py` has the classes of differences.
+Takes the notebooks of the packages of `PACKAGES` out of their source distributions, which pip
+fetches by version and hash, and runs each by papermill with ipykernel. Those that run there without
+an error within a minute, alone in a folder and without a network, are then run again by papermill,
+two at a time, and by `hatchery notebook run` with two workers, twice: the second time its states of
+the first are there. Outputs are compared cell by cell; `compare.py` has the classes of differences.
 
 How they are chosen: `PACKAGES` has those packages of some forty, which we thought might ship
-notebooks, that do. Of each, all notebooks in Python with three code cells or more, without duplicates,
-in the order of their paths; where there are more than `--each`, as many at equal distances. None is
-left out because of what it shows here.
+notebooks, that do. Of each, all notebooks in Python with three code cells or more, without
+duplicates, in the order of their paths; where there are more than `--each`, as many at equal
+distances. None is left out because of what it shows here.
 
-Doesn't measure: installing, building the image, the first start ever. Writes a Markdown report and the
-same as JSON with the differences.
+Doesn't measure: installing, building the image, the first start ever. Writes a Markdown report and
+the same as JSON with the differences.
 """
 
 import argparse
@@ -80,15 +80,15 @@ def fetched(folder, python):
             given = place / "requirements.txt"
             given.write_text(f"{requirement} --hash=sha256:{digest}\n")
             pip = [python, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-            choice = ["--no-deps", "--no-binary", name, "--require-hashes", "-r", given, "-d", place]
-            env.run([*pip, *choice], 600, label=f"fetching {requirement}")
+            pip += ["--no-deps", "--no-binary", name, "--require-hashes", "-r", given, "-d", place]
+            env.run(pip, 600, label=f"fetching {requirement}")
             (place / "complete").touch()
         (archives[requirement],) = place.glob("*.tar.gz")
     return archives
 
 
 def taken(archives, each, folder):
-    """Write the notebooks that are looked at, each alone in a folder, and return them by package."""
+    """Write the notebooks that are looked at, each alone in a folder, and return them by title."""
     shutil.rmtree(folder, ignore_errors=True)
     notebooks = {}
     for requirement, archive in archives.items():
@@ -189,7 +189,7 @@ class Jupyter:
 
 
 def chosen(jupyter, notebooks, folder):
-    """Return which notebooks run in Jupyter, and why the others don't; known ones aren't run again."""
+    """Return which notebooks run in Jupyter, and why the others don't; what is known isn't run."""
     known_file = folder / "selection.json"
     known = json.loads(known_file.read_text()) if known_file.exists() else {}
     missing = {title: one["file"] for title, one in notebooks.items() if title not in known}
@@ -217,6 +217,8 @@ def run_ours(program, files, out, states):
     )
     seconds = time.perf_counter() - began
     (out / "log.txt").write_text(done.stderr)
+    if done.returncode != 0:
+        say(f"hatchery ended with {done.returncode}: {out}/log.txt says why")
     cells = collections.Counter()
     for event in map(json.loads, done.stdout.splitlines()):
         if event["event"] == "cell_ended":
@@ -240,16 +242,20 @@ def report(machine, notebooks, left_out, compared, times, seconds):
         cell["class"] for one in compared.values() for cell in one["cells"]
     )
     cells = sum(classes.values())
+    full = "papermill" in times
     packages = {notebooks[title]["package"] for title in compared}
     lines = [
         f"{machine['date']}, {machine['cores']} × {machine['cpu']}, {machine['system']}, load "
         f"{machine['load']} at the start. Jupyter: {machine['python']}.",
         "",
-        f"{len(compared)} notebooks of {len(packages)} packages, {cells} code cells, two at a time.",
+        f"{len(compared)} notebooks of {len(packages)} packages, {cells} code cells, two at once.",
         "",
         env.table(
             ["all of them", "s", "times as fast"],
-            [[name, f"{taken:.1f}", f"{times['papermill'] / taken:.1f}"] for name, taken in times.items()],
+            [
+                [name, f"{taken:.1f}", f"{times['papermill'] / taken:.1f}" if full else "–"]
+                for name, taken in times.items()
+            ],
         ),
         "",
         env.table(["cells", "number"], [[name, count] for name, count in classes.most_common()]),
@@ -265,7 +271,7 @@ def report(machine, notebooks, left_out, compared, times, seconds):
         taken = [f"{seconds[name].get(title, 0):.1f}" for name in ("papermill", "first")]
         rows.append([label, len(one["cells"]), *taken, equal, other])
     header = ["notebook", "cells", "Jupyter, s", "here, s", "equal", "others"]
-    lines += [env.table(header, rows), "", "Times are those of the cells, without starting anything."]
+    lines += [env.table(header, rows), "", "Times are those of the cells, without starts."]
     told = [
         f"- {title}, cell {cell['cell']}: {cell['detail']}"
         for title, one in compared.items()
@@ -289,7 +295,7 @@ def main():
     add("--each", type=int, default=8, help="most notebooks of a package; default: 8")
     add("--only", nargs="+", metavar="TEXT", help="only notebooks with one of these in their title")
     add("--select", action="store_true", help="only find out which notebooks run in Jupyter")
-    add("--untimed", action="store_true", help="compare with the selecting run, without another one")
+    add("--untimed", action="store_true", help="compare with the selecting run, and no other")
     add("--hatchery", metavar="FILE", help="the program `hatchery`; default: that of this checkout")
     add("--python", metavar="FILE", help="the native CPython; default: the newest, from 3.12 on")
     add(
@@ -344,7 +350,8 @@ def main():
         seconds, cells[name] = run_ours(program, files.values(), runs[name], runs["states"])
         times[f"hatchery, {name} run"] = seconds
         say(f"{name} run of hatchery: {seconds:.1f} s")
-    times.setdefault("papermill", float("nan"))
+    # They are some gigabytes.
+    shutil.rmtree(runs["states"])
     compare = [jupyter.python, HERE / "compare.py", theirs, folder / "again"]
     compared, repeated = (
         {
