@@ -23,7 +23,7 @@ const ALLOWED: [(&str, &[&str]); 18] = [
     ("grade", &["hatchery", "tokio"]),
     ("serve", &["hatchery", "tokio", "wire"]),
     ("notebook", &["hatchery", "replace", "tokio"]),
-    ("kernel", &["hatchery", "notebook", "tokio"]),
+    ("kernel", &["hatchery", "notebook", "tokio", "zeromq"]),
     ("monitor", &["hatchery", "serve", "tokio"]),
     ("remote", &["async-nats", "hatchery", "tokio", "wire"]),
     (
@@ -48,7 +48,7 @@ const ALLOWED: [(&str, &[&str]); 18] = [
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 31] = [
+const CONFINED: [&str; 32] = [
     "anyhow",
     "async-nats",
     "batch",
@@ -80,6 +80,7 @@ const CONFINED: [&str; 31] = [
     "wasmer-types",
     "wasmer-wasix",
     "wire",
+    "zeromq",
 ];
 
 /// A crate's manifest, in which the dependencies include those for one system alone.

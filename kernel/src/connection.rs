@@ -10,7 +10,6 @@ use serde::Deserialize;
 
 use crate::error::ConnectionError;
 use crate::message::Key;
-use crate::zmtp::Address;
 
 /// The longest connection file, in bytes; front ends write some 300.
 const MOST_BYTES: u64 = 64 << 10;
@@ -70,7 +69,7 @@ impl Debug for Connection {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Connection")
-            .field("shell", &self.address(Channel::Shell))
+            .field("shell", &self.endpoint(Channel::Shell))
             .finish_non_exhaustive()
     }
 }
@@ -112,8 +111,8 @@ impl Connection {
         &self.key
     }
 
-    /// Returns the address of a socket.
-    pub(crate) fn address(&self, channel: Channel) -> Address {
+    /// Returns the address of a socket, in the notation of ZeroMQ.
+    pub(crate) fn endpoint(&self, channel: Channel) -> String {
         let file = &self.file;
         let port = match channel {
             Channel::Shell => file.shell_port,
@@ -123,9 +122,10 @@ impl Connection {
             Channel::Heartbeat => file.hb_port,
         };
         match (file.transport, file.ip.as_str()) {
-            (Transport::Ipc, path) => Address::Ipc(format!("{path}-{port}").into()),
-            (Transport::Tcp, "localhost") => Address::Tcp("127.0.0.1".to_owned(), port),
-            (Transport::Tcp, ip) => Address::Tcp(ip.to_owned(), port),
+            (Transport::Ipc, path) => format!("ipc://{path}-{port}"),
+            (Transport::Tcp, "localhost") => format!("tcp://127.0.0.1:{port}"),
+            (Transport::Tcp, ip) if ip.contains(':') => format!("tcp://[{ip}]:{port}"),
+            (Transport::Tcp, ip) => format!("tcp://{ip}:{port}"),
         }
     }
 }
@@ -150,12 +150,12 @@ mod tests {
     #[test]
     fn sockets_have_addresses_of_each_transport() {
         let tcp = file(json!({})).unwrap();
-        assert_eq!(tcp.address(Channel::Shell).to_string(), "tcp://127.0.0.1:1");
-        assert_eq!(tcp.address(Channel::Heartbeat).to_string(), "tcp://127.0.0.1:5");
+        assert_eq!(tcp.endpoint(Channel::Shell), "tcp://127.0.0.1:1");
+        assert_eq!(tcp.endpoint(Channel::Heartbeat), "tcp://127.0.0.1:5");
         let ipc = file(json!({ "transport": "ipc", "ip": "/tmp/kernel-1" })).unwrap();
-        assert_eq!(ipc.address(Channel::IoPub).to_string(), "ipc:///tmp/kernel-1-3");
+        assert_eq!(ipc.endpoint(Channel::IoPub), "ipc:///tmp/kernel-1-3");
         let six = file(json!({ "ip": "::1" })).unwrap();
-        assert_eq!(six.address(Channel::Stdin).to_string(), "tcp://[::1]:4");
+        assert_eq!(six.endpoint(Channel::Stdin), "tcp://[::1]:4");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use zeromq::ZmqError;
+
 /// Why a connection file can't be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -42,7 +44,7 @@ pub enum KernelError {
         /// The address, as ZeroMQ writes it.
         endpoint: String,
         /// The error of the socket.
-        source: io::Error,
+        source: ZmqError,
     },
     /// The system gives no random numbers.
     #[error("the system gives no random numbers")]

@@ -1,6 +1,7 @@
 //! A kernel: binds its sockets, and serves them by a session of a pool until it is told to end.
 
 use std::future::Future;
+use std::time::Duration;
 
 use hatchery::{Hatchery, Job, Limits};
 use serde_json::Value;
@@ -16,6 +17,10 @@ use crate::questions::Questions;
 use crate::sessions::Sessions;
 use crate::shell::Shell;
 use crate::sockets::Sockets;
+
+/// How long the last replies may take to leave. Nothing tells when the sockets have sent them; front
+/// ends wait some seconds before they end a kernel by force.
+const LAST_REPLIES: Duration = Duration::from_millis(200);
 
 /// A kernel whose sockets are bound. It answers heartbeats; requests wait until it is
 /// [served](Self::serve).
@@ -83,7 +88,9 @@ impl Kernel {
             () = ended => Ok(()),
         };
         drop(kernel);
-        tasks.end().await;
+        // The sockets' own tasks send what is queued.
+        let _ = tokio::time::timeout(LAST_REPLIES, std::future::pending::<()>()).await;
+        drop(tasks);
         served
     }
 }

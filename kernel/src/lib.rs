@@ -46,4 +46,3 @@ mod questions;
 mod sessions;
 mod shell;
 mod sockets;
-mod zmtp;

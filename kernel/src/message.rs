@@ -26,9 +26,6 @@ const MOST_IDENTITIES: usize = 16;
 /// never come this way.
 const MOST_BYTES: usize = 16 << 20;
 
-/// The most bytes of a whole message, with its identities and what else isn't JSON.
-pub(crate) const MOST_MESSAGE_BYTES: usize = MOST_BYTES + (64 << 10);
-
 /// A JSON object.
 pub(crate) type Object = Map<String, Value>;
 
