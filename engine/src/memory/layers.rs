@@ -27,7 +27,7 @@ use super::{GuestMemory, MemoryState};
 
 mod copy;
 mod diff;
-pub(super) mod marking;
+mod marking;
 mod restore;
 
 /// Whether invariants are asserted that take a pass of their own.

@@ -15,26 +15,6 @@ use crate::memory::address_space::PAGE_BYTES;
 use crate::memory::patch::{MemoryPatch, PagePatch, base_page};
 use crate::memory::{GuestMemory, MemoryState};
 
-/// When pages are marked for the first time, and how many at once.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::memory) struct Pace {
-    /// Bytes that are copied in all before. Marking costs a session 1.3 ms, most of it for faults in
-    /// its next turns and when another session follows it, and saves 30 to 50 µs of CPU time a turn.
-    /// A small session copies 1.4 MB after each turn, of which marked pages are a third: this is 14
-    /// of its turns.
-    pub(in crate::memory) unmarked_bytes: usize,
-    /// Pages of a part that are compared; each may fault in the next turn.
-    pub(in crate::memory) compared_pages: usize,
-    /// Pages of a part. The kernel notes a mark for each, whether or not it was ever used.
-    pub(in crate::memory) pages: usize,
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Self { unmarked_bytes: 20 << 20, compared_pages: 48, pages: 2048 }
-    }
-}
-
 impl GuestMemory {
     /// Marks the next part. `copied` are all pages that may differ from the image. Returns those
     /// that aren't marked then; `None` if pages can't be marked here.

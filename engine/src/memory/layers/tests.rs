@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::marking::Pace;
 use super::restore::{FEW_IDLE_PAGES, MOST_IDLE_RUNS, MOST_KEPT_PAGES};
 use super::*;
 use crate::memory::WASM_PAGE_BYTES;
+use crate::memory::pace::Pace;
 use crate::memory::patch::{MemoryPatch, PagePatch};
 use crate::memory::snapshot::Snapshot;
 use crate::memory::sys::FileView;
