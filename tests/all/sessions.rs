@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hatchery::{Error, Hatchery, Job, Limits, Refusal, Verdict};
+use hatchery::{Error, Hatchery, Job, Limits, Outcome, Refusal, Session, Verdict};
 use serde_json::json;
 
 use crate::support::{exception, value, with_pool};
@@ -103,6 +103,14 @@ fn damage_to_its_environment_costs_a_job_no_session() {
     });
 }
 
+/// Interrupts a turn when it has printed.
+async fn interrupted(session: &Session, source: &str) -> Outcome {
+    let mut ticket = session.submit(Job::code(source)).await.unwrap();
+    assert!(ticket.next_output().await.is_some());
+    ticket.interrupt();
+    ticket.outcome().await
+}
+
 #[test]
 fn a_session_lives_on_after_an_interrupt() {
     with_pool(|pool| async {
@@ -116,10 +124,13 @@ fn a_session_lives_on_after_an_interrupt() {
             "import threading\nprint('begun')\nthreading.Event().wait(10**6)",
             "import queue\nprint('begun')\nqueue.SimpleQueue().get(timeout=10**6)",
         ] {
-            let mut ticket = session.submit(Job::code(source)).await.unwrap();
-            assert!(ticket.next_output().await.is_some());
-            ticket.interrupt();
-            let outcome = ticket.outcome().await;
+            let mut outcome = interrupted(&session, source).await;
+            // In any CPython, an interrupt within `Condition.wait` that comes before its `try` makes
+            // the `with` around it release a lock that isn't held.
+            while source.contains("Event") && exception(&outcome).type_name == "RuntimeError" {
+                assert!(exception(&outcome).traceback.contains("KeyboardInterrupt"), "{outcome:?}");
+                outcome = interrupted(&session, source).await;
+            }
             assert_eq!(exception(&outcome).type_name, "KeyboardInterrupt", "{source}");
             let seen = session.run(Job::code("print(x)")).await.unwrap();
             assert_eq!(seen.stdout_text(), "1\n", "after {source}");

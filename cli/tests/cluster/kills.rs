@@ -165,8 +165,12 @@ async fn kill_whoever_runs(
         };
         assert!(result.is_dead_letter(), "{:?}", result.json());
         let error = &result.json()["error"];
-        assert_eq!(error["history"].as_array().unwrap().len(), 3, "{error}");
-        assert_eq!(error["history"][2]["alone"], true, "{error}");
+        // A server that is killed may forget a claim that no record of a start stands for. The job is
+        // then started once more before it runs alone, and never after.
+        let history = error["history"].as_array().unwrap();
+        assert!((3..=4).contains(&history.len()), "{error}");
+        assert_eq!(history.last().unwrap()["alone"], true, "{error}");
+        assert_eq!(history.iter().filter(|start| start["alone"] == true).count(), 1, "{error}");
         keys.push(ticket.key().clone());
     }
     keys

@@ -18,7 +18,8 @@ def answer(request):
         return unusable("the file of patterns has no `regex: …` with a `replace: …` on the next line")
     for pattern, replacement in pairs:
         try:
-            texts = [re.sub(pattern, replacement, text) for text in texts]
+            compiled = re.compile(pattern)  # even if there is no text
+            texts = [compiled.sub(replacement, text) for text in texts]
         except (re.error, IndexError) as error:
             return unusable(f"the pattern `{pattern}` can't be used: {error}")
     return json.dumps({"ok": texts})
