@@ -30,6 +30,7 @@ fn errors_keep_their_causes_and_do_not_print_them() {
         "kernel/src",
         "monitor/src",
         "notebook/src",
+        "pictures/src",
         "remote/src",
         "serve/src",
         "cli/src",

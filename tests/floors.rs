@@ -75,6 +75,7 @@ fn files_form_no_circles() {
         "notebook/src",
         "kernel/src",
         "monitor/src",
+        "pictures/src",
         "grade/src",
         "cli/src",
     ];

@@ -25,6 +25,7 @@ const ALLOWED: [(&str, &[&str]); 18] = [
     ("notebook", &["hatchery", "replace", "tokio"]),
     ("kernel", &["hatchery", "notebook", "tokio", "zeromq"]),
     ("monitor", &["hatchery", "serve", "tokio"]),
+    ("pictures", &[]),
     ("remote", &["async-nats", "hatchery", "tokio", "wire"]),
     (
         "cli",
@@ -39,6 +40,7 @@ const ALLOWED: [(&str, &[&str]); 18] = [
             "kernel",
             "monitor",
             "notebook",
+            "pictures",
             "remote",
             "replace",
             "serve",
@@ -48,7 +50,7 @@ const ALLOWED: [(&str, &[&str]); 18] = [
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 32] = [
+const CONFINED: [&str; 33] = [
     "anyhow",
     "async-nats",
     "batch",
@@ -66,6 +68,7 @@ const CONFINED: [&str; 32] = [
     "landlock",
     "monitor",
     "notebook",
+    "pictures",
     "pool",
     "process",
     "ractor",

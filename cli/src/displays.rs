@@ -17,6 +17,12 @@ pub(crate) fn has_image(bundle: &MimeBundle) -> bool {
     bundle.iter().any(|(name, _)| name.starts_with("image/"))
 }
 
+/// Shows a bundle's picture where the terminal takes pictures, and returns whether it did.
+pub(crate) fn draw(bundle: &MimeBundle) -> io::Result<bool> {
+    let png = bundle.iter().find(|(name, _)| *name == "image/png");
+    png.map_or(Ok(false), |(_, png)| pictures::draw(png.as_bytes()))
+}
+
 /// Returns how many displays are images.
 pub(crate) fn images(outcome: &Outcome) -> usize {
     outcome.displays.iter().filter(|display| has_image(display)).count()

@@ -11,7 +11,7 @@ use hatchery::{Outcome, Ticket, Verdict};
 use tokio::task::JoinHandle;
 
 use crate::signals::Interrupts;
-use crate::{displays, pictures, terminal};
+use crate::{displays, terminal};
 
 /// Provides the lines that a program reads while it runs; by default, it reads none.
 pub(crate) trait Lines {
@@ -90,7 +90,7 @@ pub(crate) async fn follow_with(
                     }
                     Some(Shown::Picture(bundle)) => {
                         let wrote = |is_drawn| if is_drawn { Wrote::Picture } else { Wrote::Text };
-                        let draw = move || pictures::draw(&bundle).map(wrote);
+                        let draw = move || displays::draw(&bundle).map(wrote);
                         writing = Some(tokio::task::spawn_blocking(draw));
                     }
                     None => {}

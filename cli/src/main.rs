@@ -19,7 +19,6 @@ mod inputs;
 #[cfg_attr(not(feature = "monitor"), path = "metrics/absent.rs")]
 mod metrics;
 mod output;
-mod pictures;
 mod pool;
 mod progress;
 mod settings;

@@ -8,10 +8,10 @@ use hatchery::files::{ChangeKind, Workspace};
 use hatchery::{Job, Outcome, Verdict};
 
 use super::{Repl, workspace};
+use crate::displays;
 use crate::exit::{Exit, UsageError};
 use crate::follow::follow;
 use crate::terminal::{note, print};
-use crate::{displays, pictures};
 
 impl Repl {
     /// Runs a job of the prompt's own and hides its output. Reports a refusal and returns `None`.
@@ -190,7 +190,7 @@ impl Repl {
         let mut has_image = displays::images(outcome) > drawn;
         if let Verdict::Completed { bundle, .. } = &outcome.verdict {
             // A terminal that is gone is found out by the next prompt.
-            let is_drawn = pictures::draw(bundle).unwrap_or(false);
+            let is_drawn = displays::draw(bundle).unwrap_or(false);
             has_image |= !is_drawn && displays::has_image(bundle);
         }
         self.shown = shown;

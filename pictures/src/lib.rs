@@ -5,28 +5,29 @@
 //! which can be anything else there. What is no PNG, or too large, isn't shown.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write as _};
+use std::io::{self, Cursor, IsTerminal, Write as _};
 use std::sync::OnceLock;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use hatchery::outcome::MimeBundle;
+use icy_sixel::SixelImage;
+use png::{BitDepth, ColorType, Decoder, Limits, Transformations};
 
 mod attributes;
-mod png;
-mod sixel;
 
 /// The variable that names the protocol, or `none`, where this guesses wrong.
 const VARIABLE: &str = "HATCHERY_PICTURES";
 /// The largest picture that is shown: in bytes, and in pixels of a side.
 const MOST_BYTES: usize = 16 << 20;
-const MOST_PIXELS: u32 = 10_000;
+const LONGEST_SIDE: u32 = 10_000;
+/// The largest picture that is shown as sixels, in bytes as it is decoded: four million pixels.
+const MOST_DECODED: usize = 16 << 20;
 /// Characters of base64 in one piece, as kitty's protocol says.
 const PIECE: usize = 4096;
 
 /// How a terminal takes pictures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Protocol {
+enum Protocol {
     Kitty,
     Iterm,
     Sixel,
@@ -41,14 +42,23 @@ enum Known {
     Unknown,
 }
 
-/// Shows a picture on standard output, with a line end behind it. Returns whether it did: the bundle
-/// has a PNG, and standard output is a terminal that takes pictures, as far as is known.
+/// Shows a PNG on standard output, with a line end behind it. Returns whether it did: these bytes are a
+/// PNG of at most 16 MiB, and standard output is a terminal that takes pictures, as far as is known.
 ///
 /// # Errors
 /// Standard output can't be written.
-pub(crate) fn draw(bundle: &MimeBundle) -> io::Result<bool> {
-    let png = bundle.iter().find(|(name, _)| *name == "image/png").map(|(_, png)| png.as_bytes());
-    let Some(drawn) = png.and_then(|png| drawn(png, protocol()?)) else { return Ok(false) };
+///
+/// ```
+/// # fn main() -> std::io::Result<()> {
+/// let is_drawn = pictures::draw(b"GIF89a")?;
+/// assert!(!is_drawn);
+/// # Ok(())
+/// # }
+/// ```
+pub fn draw(png: &[u8]) -> io::Result<bool> {
+    let Some(drawn) = protocol().and_then(|protocol| drawn(png, protocol)) else {
+        return Ok(false);
+    };
     let mut stdout = io::stdout().lock();
     stdout.write_all(drawn.as_bytes()).and_then(|()| stdout.flush())?;
     Ok(true)
@@ -108,14 +118,14 @@ fn known(variable: impl Fn(&str) -> Option<String>) -> Known {
 fn drawn(png: &[u8], protocol: Protocol) -> Option<String> {
     let header = png.strip_prefix(b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR")?;
     let side = |at: usize| Some(u32::from_be_bytes(header.get(at..at + 4)?.try_into().ok()?));
-    let fits = |side: u32| (1..=MOST_PIXELS).contains(&side);
+    let fits = |side: u32| (1..=LONGEST_SIDE).contains(&side);
     if png.len() > MOST_BYTES || !fits(side(0)?) || !fits(side(4)?) {
         return None;
     }
     let base64 = || BASE64_STANDARD.encode(png);
     let mut drawn = String::new();
     match protocol {
-        Protocol::Sixel => drawn = sixel::encode(&png::decode(png)?),
+        Protocol::Sixel => drawn = sixels(png)?,
         Protocol::Kitty => {
             let text = base64();
             let pieces = text.len().div_ceil(PIECE);
@@ -135,6 +145,26 @@ fn drawn(png: &[u8], protocol: Protocol) -> Option<String> {
     }
     drawn.push('\n');
     Some(drawn)
+}
+
+/// Returns a PNG as sixels; `None` if it is damaged, or has more than four million pixels.
+fn sixels(png: &[u8]) -> Option<String> {
+    let mut decoder = Decoder::new_with_limits(Cursor::new(png), Limits { bytes: MOST_DECODED });
+    decoder.set_transformations(Transformations::normalize_to_color8() | Transformations::ALPHA);
+    let mut reader = decoder.read_info().ok()?;
+    let size = reader.output_buffer_size().filter(|bytes| *bytes <= MOST_DECODED)?;
+    let mut pixels = vec![0; size];
+    let frame = reader.next_frame(&mut pixels).ok()?;
+    let pixels = match (frame.color_type, frame.bit_depth) {
+        (ColorType::Rgba, BitDepth::Eight) => pixels,
+        (ColorType::GrayscaleAlpha, BitDepth::Eight) => {
+            let pairs = pixels.as_chunks().0;
+            pairs.iter().flat_map(|&[gray, opacity]| [gray, gray, gray, opacity]).collect()
+        }
+        _ => return None,
+    };
+    let side = |side| usize::try_from(side).ok();
+    SixelImage::try_from_rgba(pixels, side(frame.width)?, side(frame.height)?).ok()?.encode().ok()
 }
 
 #[cfg(test)]
@@ -173,11 +203,61 @@ mod tests {
         assert_eq!(BASE64_STANDARD.decode(text).unwrap(), png);
     }
 
+    /// Returns a real PNG of these pixels, each red, green, blue and opacity.
+    fn encoded(width: u32, pixels: &[[u8; 4]]) -> Vec<u8> {
+        let mut file = Vec::new();
+        let height = u32::try_from(pixels.len()).unwrap() / width;
+        let mut encoder = png::Encoder::new(&mut file, width, height);
+        encoder.set_color(ColorType::Rgba);
+        let mut writer = encoder.write_header().unwrap();
+        writer.write_image_data(pixels.as_flattened()).unwrap();
+        writer.finish().unwrap();
+        file
+    }
+
+    #[test]
+    fn what_is_painted_as_sixels_is_the_picture() {
+        let (red, blue, clear) = ([255, 0, 0, 255], [0, 0, 255, 255], [9, 9, 9, 0]);
+        let mut pixels = vec![red; 9 * 8];
+        (pixels[3], pixels[9 * 7 + 8], pixels[9]) = (blue, blue, clear);
+        let drawn = drawn(&encoded(9, &pixels), Protocol::Sixel).unwrap();
+        let shown = SixelImage::decode(drawn.trim_end().as_bytes()).unwrap();
+        // Its last band of six rows may be filled up.
+        assert!(shown.width == 9 && shown.height >= 8, "{shown:?}");
+        for (shown, pixel) in shown.pixels.as_chunks::<4>().0.iter().zip(&pixels) {
+            if *pixel == clear {
+                assert!(shown[3] < 128, "{shown:?}");
+            } else {
+                let far = shown.iter().zip(pixel).map(|(one, other)| one.abs_diff(*other));
+                assert!(far.max().unwrap() <= 3, "{shown:?} for {pixel:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn sixels_of_anything_are_a_picture_or_none() {
+        let good = encoded(2, &[[1, 2, 3, 255]; 4]);
+        assert!(sixels(&good).is_some());
+        for at in 0..good.len() {
+            assert_eq!(sixels(&good[..at]).filter(|_| at < good.len() - 30), None, "{at}");
+            for value in [0, 1, 3, 16, 255] {
+                let mut changed = good.clone();
+                changed[at] = value;
+                // Any text, but no panic.
+                sixels(&changed);
+            }
+        }
+        let large = encoded(3000, &vec![[0; 4]; 3000 * 2000]);
+        assert_eq!(sixels(&large), None);
+    }
+
     #[test]
     fn what_is_no_picture_is_not_shown() {
         for wrong in [&b"GIF89a"[..], b"", b"\x89PNG\r\n\x1a\n", &png(0, 1, 9), &png(1, 20_000, 9)]
         {
-            assert_eq!(drawn(wrong, Protocol::Kitty), None);
+            for protocol in [Protocol::Kitty, Protocol::Iterm, Protocol::Sixel] {
+                assert_eq!(drawn(wrong, protocol), None);
+            }
         }
     }
 
