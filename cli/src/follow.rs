@@ -61,8 +61,9 @@ pub(crate) async fn follow_with(
     let (mut heard, mut drawn) = (0, 0);
     let mut events = ticket.events();
     let mut screen = Screen::new();
-    // On its own thread, since a reader may stall, and Ctrl-C must still work.
-    let mut writing: Option<JoinHandle<std::io::Result<Wrote>>> = None;
+    // On its own thread, since a reader may stall, and Ctrl-C must still work. Says whether it has drawn
+    // a picture, which has a line end behind it.
+    let mut writing: Option<JoinHandle<std::io::Result<bool>>> = None;
     loop {
         tokio::select! {
             biased;
@@ -74,7 +75,7 @@ pub(crate) async fn follow_with(
                 if writing.is_some() =>
             {
                 writing = None;
-                if let Wrote::Picture = written.context("a write panicked")?? {
+                if written.context("a write panicked")?? {
                     drawn += 1;
                     lines.shown(b"\n");
                 }
@@ -85,12 +86,11 @@ pub(crate) async fn follow_with(
                     Some(Shown::Text(stream, bytes)) => {
                         let bytes = screen.show(stream, bytes);
                         lines.shown(&bytes);
-                        let write = move || pass_on(stream, &bytes).map(|()| Wrote::Text);
+                        let write = move || pass_on(stream, &bytes).map(|()| false);
                         writing = Some(tokio::task::spawn_blocking(write));
                     }
                     Some(Shown::Picture(bundle)) => {
-                        let wrote = |is_drawn| if is_drawn { Wrote::Picture } else { Wrote::Text };
-                        let draw = move || displays::draw(&bundle).map(wrote);
+                        let draw = move || displays::draw(&bundle);
                         writing = Some(tokio::task::spawn_blocking(draw));
                     }
                     None => {}
@@ -143,13 +143,6 @@ impl Screen {
             self.0.into_iter().filter_map(|(stream, escapes)| Some((stream, escapes?.finish())));
         ends.filter(|(_, bytes)| !bytes.is_empty())
     }
-}
-
-/// What was written.
-enum Wrote {
-    Text,
-    /// A picture, with a line end.
-    Picture,
 }
 
 /// What the user sees of an event.

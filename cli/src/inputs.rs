@@ -219,22 +219,8 @@ pub(crate) async fn mention_missing(dependencies: Vec<String>, hatchery: &Hatche
 }
 
 fn missing<'a>(dependencies: &'a [String], packages: &[PackageInfo]) -> Vec<&'a str> {
-    let is_there = |name: &str| packages.iter().any(|package| plain(&package.name) == plain(name));
-    dependencies.iter().map(|named| package_name(named)).filter(|name| !is_there(name)).collect()
-}
-
-/// Returns the name at the start of a dependency, as PEP 508 defines it.
-fn package_name(dependency: &str) -> &str {
-    let dependency = dependency.trim();
-    let is_part = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
-    let end = dependency.find(|character| !is_part(character)).unwrap_or(dependency.len());
-    &dependency[..end]
-}
-
-/// Normalizes a name: case doesn't matter, and `-`, `_` and `.` are the same.
-fn plain(name: &str) -> String {
-    let parts = name.split(['-', '_', '.']).filter(|part| !part.is_empty());
-    parts.collect::<Vec<_>>().join("-").to_ascii_lowercase()
+    let is_there = |named: &str| packages.iter().any(|package| package.is_named_by(named));
+    dependencies.iter().map(String::as_str).filter(|named| !is_there(named)).collect()
 }
 
 /// Returns the TOML of the `script` block, if it exists and is closed.
@@ -278,7 +264,7 @@ mod tests {
         assert!(header_dependencies("# /// script\n# dependencies = 3\n# ///").is_empty());
         let named =
             ["Pandas>=2", "ruamel_yaml[jinja2] ; python_version > '3'", "requests<3", "a @ b"];
-        assert_eq!(missing(&named.map(str::to_owned), &packages), ["requests", "a"]);
+        assert_eq!(missing(&named.map(str::to_owned), &packages), ["requests<3", "a @ b"]);
     }
 
     #[test]

@@ -11,10 +11,12 @@ use crate::sessions::SessionList;
 use crate::streams::Streams;
 use crate::worker::Presence;
 
+mod table;
+
 /// The most dead letters in a list.
 const MOST_LISTED: usize = 10_000;
 
-/// The state of a pool on its server.
+/// The state of a pool on its server. As text, it is a table for people.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Cluster {

@@ -69,7 +69,7 @@ fn missing_dependencies_are_noted() {
     let output = run_with_stdin(&["run", "-"], source);
     assert_eq!(text(&output.stdout), "1\n", "{output:?}");
     let said = text(&output.stderr);
-    assert!(said.contains("nothing installs them: requests; add them with --package"), "{said}");
+    assert!(said.contains("nothing installs them: requests<3; add them with --package"), "{said}");
     let folder = tempfile::tempdir().unwrap();
     let package = folder.path().join("requests");
     std::fs::create_dir(&package).unwrap();

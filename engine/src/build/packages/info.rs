@@ -35,6 +35,11 @@ impl PackageInfo {
     pub fn new(name: impl Into<String>, origin: PackageOrigin) -> Self {
         Self { name: name.into(), version: None, origin }
     }
+
+    /// Returns whether a dependency, as PEP 508 writes it, names this distribution, in any version.
+    pub fn is_named_by(&self, dependency: &str) -> bool {
+        normalized(&self.name) == normalized(name_of(dependency))
+    }
 }
 
 impl fmt::Display for PackageOrigin {
@@ -72,4 +77,11 @@ pub(crate) fn module_of(path: &str) -> Option<&str> {
 pub(crate) fn normalized(name: &str) -> String {
     let parts = name.split(['-', '_', '.']).filter(|part| !part.is_empty());
     parts.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("-")
+}
+
+/// Returns the name at the start of a dependency, as PEP 508 writes it.
+pub(crate) fn name_of(dependency: &str) -> &str {
+    let dependency = dependency.trim_start();
+    let end = dependency.find(|c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c));
+    &dependency[..end.unwrap_or(dependency.len())]
 }

@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use super::info::normalized;
+use super::info::{name_of, normalized};
 use super::target::PythonTarget;
 
 /// The headers of a `METADATA` file that matter here.
@@ -43,8 +43,7 @@ impl Metadata {
     pub(super) fn needs(&self, target: &PythonTarget) -> impl Iterator<Item = String> {
         self.requires.iter().filter_map(move |requirement| {
             let (wanted, marker) = requirement.split_once(';').unwrap_or((requirement, ""));
-            let end = wanted.find(|c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c));
-            let name = normalized(wanted.trim_start().get(..end.unwrap_or(wanted.len()))?);
+            let name = normalized(name_of(wanted));
             let applies = marker.trim().is_empty() || applies(marker, target);
             (applies && !name.is_empty()).then_some(name)
         })
