@@ -181,12 +181,11 @@ fn pass_on(stream: Stream, bytes: &[u8]) -> std::io::Result<()> {
 /// Reports on standard error what the program's own output doesn't say.
 pub(crate) fn report(outcome: &Outcome) {
     match &outcome.verdict {
-        Verdict::Completed { .. } => {}
         // The program's output already contains a message of `sys.exit`.
         Verdict::Exited { code: Outcome::ABORTED | Outcome::CRASHED, message: Some(message) } => {
             terminal::error(message);
         }
-        Verdict::Exited { .. } => {}
+        Verdict::Completed { .. } | Verdict::Exited { .. } => {}
         Verdict::Raised(exception) => {
             terminal::say(&exception.traceback);
         }

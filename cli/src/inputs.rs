@@ -176,18 +176,10 @@ fn header_inputs(source: &str) -> anyhow::Result<Vec<String>> {
     let table: toml::Table = block
         .parse()
         .with_context(|| UsageError("the script's header isn't valid TOML".to_owned()))?;
-    let Some(inputs) = table
-        .get("tool")
-        .and_then(|tool| tool.get("hatchery"))
-        .and_then(|hatchery| hatchery.get("inputs"))
-    else {
-        return Ok(Vec::new());
-    };
-    let strings = inputs.as_array().and_then(|array| {
-        array.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
-    });
-    strings.ok_or_else(|| {
-        UsageError("`inputs` in the script's header must be an array of strings".to_owned()).into()
+    let inputs = table.get("tool").and_then(|tool| tool.get("hatchery")?.get("inputs"));
+    let Some(inputs) = inputs else { return Ok(Vec::new()) };
+    inputs.clone().try_into().with_context(|| {
+        UsageError("`inputs` in the script's header must be an array of strings".to_owned())
     })
 }
 

@@ -61,9 +61,8 @@ impl Settings {
     /// Reads the file that the command line names, or else the environment; without either, the
     /// user's own, if there is one. The error says what is wrong, and where.
     pub(crate) fn find(named: Option<&Path>) -> Result<Option<Self>, String> {
-        let variable = std::env::var_os(FILE);
-        let named = named.map(Path::to_owned).or_else(|| variable.clone().map(PathBuf::from));
-        match named {
+        let variable = || std::env::var_os(FILE).map(PathBuf::from);
+        match named.map(Path::to_owned).or_else(variable) {
             Some(path) if path.as_os_str().is_empty() => Ok(None),
             Some(path) => Self::read(&path).map(Some),
             None => match users_own(|name| std::env::var_os(name)) {

@@ -55,7 +55,8 @@ async fn print_json(source: Arc<Source>) -> anyhow::Result<Exit> {
     let asked = Arc::clone(&source);
     let status = tokio::task::spawn_blocking(move || asked.ask_json()).await?;
     let status = status.map_err(|error| advice(&source, &error))?;
-    terminal::print(status.ok_or_else(|| starting(&source))?)?;
+    let starting = || format!("the pool at `{}` is starting; ask again", source.address());
+    terminal::print(status.ok_or_else(|| UsageError(starting()))?)?;
     Ok(Exit::Success)
 }
 
@@ -87,11 +88,6 @@ async fn watch_until_signal(
     over.store(true, Ordering::Relaxed);
     watching.await??;
     Ok(Exit::Interrupted)
-}
-
-/// Says that there is nothing to be seen of a pool yet.
-fn starting(source: &Source) -> UsageError {
-    UsageError(format!("the pool at `{}` is starting; ask again", source.address()))
 }
 
 /// Says why a pool can't be watched, and what to do about it.

@@ -20,8 +20,7 @@ pub(crate) async fn run(url: &str, arguments: &TopArguments) -> anyhow::Result<E
         terminal::print(serde_json::to_string(&cluster)?)?;
         return Ok(Exit::Success);
     }
-    let is_live = std::io::stdout().is_terminal() && !arguments.once;
-    if !is_live {
+    if arguments.once || !std::io::stdout().is_terminal() {
         terminal::print(format_args!("pool {}: {cluster}", pool.as_str()))?;
         return Ok(Exit::Success);
     }
