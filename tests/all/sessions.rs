@@ -105,7 +105,7 @@ fn damage_to_its_environment_costs_a_job_no_session() {
 
 /// Interrupts a turn when it has printed.
 async fn interrupted(session: &Session, source: &str) -> Outcome {
-    let mut ticket = session.submit(Job::code(source)).await.unwrap();
+    let mut ticket = session.submit(Job::code(source)).await.expect("the job is admitted");
     assert!(ticket.next_output().await.is_some());
     ticket.interrupt();
     ticket.outcome().await

@@ -61,7 +61,7 @@ mod tests {
     fn a_table_has_each_lane_and_obeys_no_name() {
         let lane = LaneState {
             tenant: Some(format!("\x1b[2J{}", "a".repeat(40))),
-            priority: wire::Priority::default(),
+            priority: wire::Priority::Normal,
             waiting: 3,
             claimed: 2,
         };
