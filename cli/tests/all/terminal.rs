@@ -237,7 +237,7 @@ const PLOT: &str = "import zlib, struct; d = lambda k, b: struct.pack('>I', len(
                     0, 0, 0)) + d(b'IDAT', zlib.compress(b'\\0\\0')) + d(b'IEND', b'')}, \
                     raw=True)\r";
 /// The same picture as sixels.
-const SIXELS: &str = "\x1bP0;1;0q\"1;1;1;1#0;2;0;0;0#0@$-\x1b\\";
+const SIXELS: &str = "\x1bP9;1;0q\"1;1;1;1#0;2;0;0;0#0@$-\x1b\\";
 /// A terminal is asked what it is able to.
 const QUESTION: &str = "\x1b[c";
 
