@@ -10,12 +10,14 @@ use std::sync::Arc;
 use engine::chain;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use desk::{Desk, Orders};
+use desk::Desk;
 use message::WorkerMessage;
+use orders::Orders;
 use state::GoneReason;
 
 pub(crate) mod desk;
 pub(crate) mod message;
+mod orders;
 pub(crate) mod seat;
 mod slot;
 pub(crate) mod state;

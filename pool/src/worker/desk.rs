@@ -11,12 +11,13 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::Sender;
 use engine::{Cause, Home, Outcome, Overdue, StopHandle, StopReason, Verdict, chain};
 use parking_lot::{Condvar, Mutex};
 use ractor::ActorRef;
 
 use super::message::{Order, WorkerMessage};
+use super::orders::Orders;
 use super::seat::Seat;
 use super::state::{GoneReason, Input, Phase, Step};
 use crate::builds::Builds;
@@ -91,7 +92,7 @@ impl Desk {
                 thread_gone,
                 home: Home::here(),
             }),
-            Orders { receiver },
+            Orders::new(receiver),
         )
     }
 
@@ -336,17 +337,5 @@ impl Desk {
 impl Overdue for Desk {
     fn overdue(&self, number: u64) {
         self.leave_behind(JobId(number));
-    }
-}
-
-/// The queue of a thread's orders.
-pub(crate) struct Orders {
-    receiver: Receiver<Order>,
-}
-
-impl Orders {
-    /// Waits for the next order; `None` when no more will come.
-    pub(super) fn next(&self) -> Option<Order> {
-        self.receiver.recv().ok()
     }
 }

@@ -11,7 +11,8 @@ use std::thread::{Builder, JoinHandle};
 
 use engine::{Cause, StartError};
 
-use super::desk::{Desk, Orders};
+use super::desk::Desk;
+use super::orders::Orders;
 use super::slot::{Next, Slot};
 use super::state::GoneReason;
 
@@ -23,12 +24,12 @@ const STACK_BYTES: usize = 8 << 20;
 pub(super) fn spawn(
     desk: Arc<Desk>,
     rollback_bytes: u64,
-    orders: Orders,
+    mut orders: Orders,
     ended: impl FnOnce(GoneReason) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     let name = format!("hatchery-{}", desk.worker());
     Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
-        let serve = || serve(&desk, rollback_bytes, &orders);
+        let serve = || serve(&desk, rollback_bytes, &mut orders);
         let served = catch_unwind(AssertUnwindSafe(serve));
         let reason = match served {
             Ok(Ok(reason)) => reason,
@@ -40,7 +41,11 @@ pub(super) fn spawn(
     })
 }
 
-fn serve(desk: &Arc<Desk>, rollback_bytes: u64, orders: &Orders) -> Result<GoneReason, StartError> {
+fn serve(
+    desk: &Arc<Desk>,
+    rollback_bytes: u64,
+    orders: &mut Orders,
+) -> Result<GoneReason, StartError> {
     let mut slot = Slot::start(desk, rollback_bytes)?;
     let mut reset = None;
     loop {
