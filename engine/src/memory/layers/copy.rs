@@ -68,7 +68,11 @@ impl GuestMemory {
             let is_much = bytes > MOST_TOUCHED_BYTES || state.spent > MOST_WASTED_BYTES;
             return Ok((!is_much).then_some(ToCopy::Touched(touched)));
         }
-        let (_, copied) = self.find_copied(state)?;
+        let copied = match state.marked {
+            0 => self.find_copied(state)?.1,
+            // A mark makes a page look copied, also one that was never used.
+            marked => tracker.copied(&self.reservation, marked..state.len)?,
+        };
         let bytes = total(&copied);
         state.spent = state.spent.saturating_add(bytes);
         if bytes > MOST_TOUCHED_BYTES {

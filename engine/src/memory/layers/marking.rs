@@ -16,8 +16,8 @@ use crate::memory::patch::{MemoryPatch, PagePatch, base_page};
 use crate::memory::{GuestMemory, MemoryState};
 
 impl GuestMemory {
-    /// Marks the next part. `copied` are all pages that may differ from the image. Returns those
-    /// that aren't marked then; `None` if pages can't be marked here.
+    /// Marks the next part. `copied` are all pages that may differ from the image and aren't in a part
+    /// that is marked. Returns those that aren't marked then; `None` if pages can't be marked here.
     pub(super) fn mark_next_part(
         &self,
         state: &mut MemoryState,

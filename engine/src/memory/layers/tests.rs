@@ -334,6 +334,32 @@ fn the_pages_of_a_long_session_are_marked_part_by_part() {
 }
 
 #[test]
+fn marks_of_pages_that_were_never_used_are_no_copies() {
+    use std::io::Write;
+    let len = 8192 * PAGE_BYTES;
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&vec![3; len]).unwrap();
+    let image = Arc::new(MemoryImage::new(FileView::new(file).unwrap(), 0..len).unwrap());
+    let memory = GuestMemory::over(Arc::clone(&image), true).unwrap();
+    memory.state.lock().pace = Pace { unmarked_bytes: 200 * PAGE_BYTES, ..Pace::default() };
+    let mut parts = Vec::new();
+    for turn in 0..20 {
+        for page in 0..100 {
+            poke(&memory, page * 80 * PAGE_BYTES, turn);
+        }
+        let Some(snapshot) = memory.snapshot().unwrap() else {
+            // This kernel doesn't note writes.
+            assert!(parts.iter().all(|marked| *marked == 0));
+            return;
+        };
+        assert!(snapshot.bytes() <= (110 * PAGE_BYTES) as u64, "{turn}: {}", snapshot.bytes());
+        parts.push(memory.state.lock().marked / PAGE_BYTES);
+    }
+    assert!(parts.iter().any(|marked| *marked > 2 * 512), "{parts:?}");
+    assert_eq!(parts.last(), Some(&0), "all are marked: {parts:?}");
+}
+
+#[test]
 fn much_that_was_written_to_is_no_snapshot() {
     use std::io::Write;
     let len = 1024 * PAGE_BYTES;
