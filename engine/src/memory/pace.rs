@@ -16,6 +16,6 @@ pub(super) struct Pace {
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { unmarked_bytes: 20 << 20, compared_pages: 48, pages: 2048 }
+        Self { unmarked_bytes: 20 << 20, compared_pages: 32, pages: 1024 }
     }
 }
