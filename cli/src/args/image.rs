@@ -245,11 +245,6 @@ impl ImageArguments {
     /// Returns what workers of other machines need for this image.
     #[cfg(feature = "nats")]
     pub(crate) fn source(&self) -> anyhow::Result<remote::ImageSource> {
-        if !self.requirements.is_empty() {
-            let text = "`--publish-image` sends wheels: fetch those of the requirements file with `pip \
-                        download -r FILE -d DIR`, and give each with `--package`";
-            return Err(UsageError(text.to_owned()).into());
-        }
         let mut source = remote::ImageSource::default();
         source.preload.clone_from(&self.preload);
         source.packages.clone_from(&self.package);

@@ -113,17 +113,8 @@ impl Images {
             keep(&store, &digest, &bytes).await.map_err(failed)?;
             packages.push(Package { name, digest, bytes: bytes.len() as u64 });
         }
-        let file = match image.path.clone() {
-            Some(path) => {
-                spawn_blocking(move || pack(&path)).await.map_err(|e| failed(e.into()))??
-            }
-            None => None,
-        };
-        let file = match file {
-            Some((file, packed)) => {
-                keep(&store, &file.digest, &packed).await.map_err(failed)?;
-                Some(file)
-            }
+        let file = match &image.path {
+            Some(path) => keep_image(&store, path).await?,
             None => None,
         };
         let setup = source.setup.clone();
@@ -229,6 +220,17 @@ async fn fetch_image(
         }
     });
     added.await.map_err(|error| failed(error.into()))?
+}
+
+/// Stores the file of an image; `None` if it is too large.
+async fn keep_image(store: &ObjectStore, path: &Path) -> Result<Option<ImageFile>, Error> {
+    let failed = |source| Error::Server { what: "keep the image of the pool", source };
+    let path = path.to_owned();
+    let packing = spawn_blocking(move || pack(&path));
+    let packed = packing.await.map_err(|error| failed(error.into()))??;
+    let Some((file, packed)) = packed else { return Ok(None) };
+    keep(store, &file.digest, &packed).await.map_err(failed)?;
+    Ok(Some(file))
 }
 
 /// Returns the file of an image, with its compressed bytes; `None` if it is too large.
