@@ -110,6 +110,10 @@ impl ParkedState for GoneState {
     fn fork(&self) -> Parked {
         Parked::new(Self(self.0.clone()))
     }
+
+    fn is_gone(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -51,8 +51,8 @@ pub(crate) fn the_pool_outlives_every_way_to_die() {
 /// What only the worker had is lost with it, and a copy is moved out of it once the session rests.
 #[expect(clippy::disallowed_methods, reason = "a session rests, for longer each time")]
 pub(crate) fn a_session_outlives_the_worker_on_which_it_rests() {
-    let pool = Pool::start();
     let is_restored = (0..12).any(|doubled| {
+        let pool = Pool::start();
         let session = pool.open_session("rests");
         assert!(pool.run("kept = list(range(1000))", Some(session)).is_success());
         std::thread::sleep(Duration::from_millis(10 << doubled));
@@ -61,11 +61,13 @@ pub(crate) fn a_session_outlives_the_worker_on_which_it_rests() {
             unsafe { libc::kill(worker.cast_signed(), libc::SIGKILL) };
         }
         let died = pool.run("kept.append(1)", Some(session));
-        let turn = pool.run("sum(kept)", Some(session));
-        println!("after {} ms: {:?}, then {:?}", 10 << doubled, died.verdict, turn.verdict);
+        println!("after {} ms: {:?}, {}", 10 << doubled, died.verdict, died.session_restored);
         assert!(!died.is_success(), "its worker was killed");
-        assert!(turn.is_success() || !died.session_restored, "what it says is so");
-        pool.close_session(session);
+        if died.session_restored {
+            // The other worker was killed as well, which a job of its own finds out.
+            let goes_on = |_| pool.run("sum(kept)", Some(session)).is_success();
+            assert!((0..=WORKERS).any(goes_on), "what it says is so");
+        }
         died.session_restored
     });
     assert!(is_restored);
@@ -82,8 +84,13 @@ pub(crate) fn nothing_is_left() {
     let before = descriptors();
     let pool = Pool::start();
     let (helper, _) = pool.processes();
-    let (open, of_helper) =
-        (descriptors(), fs::read_dir(format!("/proc/{helper}/fd")).unwrap().count());
+    let of_helper = || fs::read_dir(format!("/proc/{helper}/fd")).unwrap().count();
+    // The last worker may still start.
+    let counts = (0..5_000).map(|_| {
+        std::thread::yield_now();
+        (descriptors(), of_helper())
+    });
+    let (open, open_of_helper) = counts.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1))).unwrap();
     for _ in 0..10 {
         for how in ["segv", "sys", "close", "kill"] {
             pool.compromise(&format!("die {how}")).unwrap_err();
@@ -93,10 +100,10 @@ pub(crate) fn nothing_is_left() {
     // One that was killed goes when the system gets to it, and then its descriptors here.
     let is_settled = (0..10_000).any(|_| {
         std::thread::yield_now();
-        pool.processes().1.len() == WORKERS && descriptors() == open
+        pool.processes().1.len() == WORKERS && descriptors() <= open
     });
     assert!(is_settled, "{:?}, {} descriptors of {open}", pool.processes(), descriptors());
-    assert_eq!(fs::read_dir(format!("/proc/{helper}/fd")).unwrap().count(), of_helper);
+    assert!(of_helper() <= open_of_helper, "{} of {open_of_helper}", of_helper());
     drop(pool);
     assert!(children(std::process::id()).is_empty());
     assert_eq!(descriptors(), before);
