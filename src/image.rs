@@ -1,4 +1,4 @@
-//! The images in a cache: listed, found by their keys, added and removed.
+//! The images in a cache: listed, found by their keys, and removed.
 //!
 //! [`Builder::start`](crate::Builder::start) builds the images that it needs, and
 //! [`Builder::load_image`](crate::Builder::load_image) builds one ahead of that.
@@ -77,26 +77,6 @@ pub fn keys(cache_dir: Option<&Path>) -> Result<Vec<String>, Error> {
 /// No image or several images match, or the cache can't be used.
 pub fn find(cache_dir: Option<&Path>, prefix: &str) -> Result<ImageInfo, Error> {
     Ok(engine::find_image(&CacheDir::open(cache_dir)?, prefix)?)
-}
-
-/// Puts an image that another machine has made into the cache, unless one with its key is there. `bytes`
-/// are those of the file [`ImageInfo::path`]. Pools whose build, modules, setup and packages give this key
-/// begin from it, and don't make it.
-///
-/// The image decides what programs of these pools begin with, and nothing checks that: take bytes only
-/// from machines that you trust as your own, and check their hash if they came over a network.
-///
-/// ```
-/// # let folder = tempfile::tempdir().unwrap();
-/// # let cache_dir = Some(folder.path());
-/// let error = hatchery::image::add(cache_dir, b"GIF89a").unwrap_err();
-/// assert!(error.to_string().contains("no image"));
-/// ```
-///
-/// # Errors
-/// The bytes are no image of this version of Hatchery, or the cache can't be written to.
-pub fn add(cache_dir: Option<&Path>, bytes: &[u8]) -> Result<ImageInfo, Error> {
-    Ok(engine::add_image(&CacheDir::open(cache_dir)?, bytes)?)
 }
 
 /// Removes the image whose key begins with `prefix`, even if it is damaged. Processes that have

@@ -185,9 +185,14 @@ impl Lane {
     }
 
     fn priority_token(&self) -> &'static str {
-        let named = PRIORITIES.into_iter().find(|(priority, _)| *priority == self.priority);
-        named.map_or("normal", |(_, name)| name)
+        priority_token(self.priority)
     }
+}
+
+/// Returns the token of a priority.
+pub(crate) fn priority_token(priority: Priority) -> &'static str {
+    let named = PRIORITIES.into_iter().find(|(one, _)| *one == priority);
+    named.map_or("normal", |(_, name)| name)
 }
 
 /// `TENANT.PRIORITY`, as in subjects.

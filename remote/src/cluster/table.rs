@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::Cluster;
+use crate::names::priority_token;
 
 /// Characters of a name. Longer ones are cut.
 const NAME: usize = 32;
@@ -23,7 +24,7 @@ impl fmt::Display for Cluster {
         )?;
         for lane in lanes {
             let tenant = cut(lane.tenant.as_deref().unwrap_or("(none)"));
-            let priority = format!("{:?}", lane.priority).to_lowercase();
+            let priority = priority_token(lane.priority);
             let (waiting, claimed) = (lane.waiting, lane.claimed);
             write!(f, "\n{tenant:NAME$}  {priority:8}  {waiting:>9}  {claimed:>9}")?;
         }

@@ -29,8 +29,6 @@ use crate::memory::sys::FileView;
 /// The folder in the cache, and the lock on it.
 const FOLDER: &str = "images";
 const EXTENSION: &str = "image";
-/// The length of a key, in hexadecimal digits.
-const KEY_DIGITS: usize = 32;
 /// Changes whenever the same inputs build a different image: the layout of the guest's files, its
 /// environment, or what a template does has changed.
 const SETTINGS: &str = "own-host 3";
@@ -175,30 +173,6 @@ pub fn find(cache: &CacheDir, prefix: &str) -> Result<ImageInfo, ImageError> {
     }
 }
 
-/// Puts the bytes of an image's file into the cache, unless an image with its key is there. Returns
-/// what is there then.
-///
-/// # Errors
-/// The bytes are no image of this version, or the cache can't be written to.
-pub fn add(cache: &CacheDir, bytes: &[u8]) -> Result<ImageInfo, ImageError> {
-    let info = format::read_info(bytes).filter(|info| is_key(&info.key));
-    let info = info.ok_or(ImageError::NoImage)?;
-    let path = path_of(cache, &info.key);
-    let sealer = Sealer::new(cache)?;
-    let find = || sealer.look_at(&path, &info.key).and_then(|view| format::read_info(view.bytes()));
-    let _lock = cache.lock(FOLDER)?;
-    if let Some(there) = find() {
-        return Ok(in_file(there, &path));
-    }
-    cache.folder(FOLDER)?;
-    sealer.write_with(&path, &info.key, |file| format::copy(file, bytes))?;
-    Ok(in_file(info, &path))
-}
-
-fn is_key(text: &str) -> bool {
-    text.len() == KEY_DIGITS && text.bytes().all(|digit| digit.is_ascii_hexdigit())
-}
-
 /// Removes the image whose key begins with `prefix`, even if it is damaged or of another version.
 /// Processes that use it continue to use it.
 ///
@@ -262,7 +236,7 @@ fn key(build: &Build, spec: &ImageSpec) -> String {
     part(&postcard::to_stdvec(&prepared).expect("names and text can be encoded"));
     part(&packages::identity(&spec.packages));
     part(format!("{BASE_ENVIRONMENT:?}").as_bytes());
-    hasher.finalize().to_hex()[..KEY_DIGITS].to_owned()
+    hasher.finalize().to_hex()[..32].to_owned()
 }
 
 #[cfg(test)]

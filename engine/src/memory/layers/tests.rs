@@ -333,14 +333,19 @@ fn the_pages_of_a_long_session_are_marked_part_by_part() {
     assert!(first.patch().pages.iter().all(|patch| patch.bytes[0] == 100), "it stayed as it was");
 }
 
+/// Returns a memory over an image of this many pages, none of which is zero.
+fn over_large(pages: usize) -> GuestMemory {
+    use std::io::Write;
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&vec![3; pages * PAGE_BYTES]).unwrap();
+    let view = FileView::new(file).unwrap();
+    let image = Arc::new(MemoryImage::new(view, 0..pages * PAGE_BYTES).unwrap());
+    GuestMemory::over(image, true).unwrap()
+}
+
 #[test]
 fn marks_of_pages_that_were_never_used_are_no_copies() {
-    use std::io::Write;
-    let len = 8192 * PAGE_BYTES;
-    let mut file = tempfile::tempfile().unwrap();
-    file.write_all(&vec![3; len]).unwrap();
-    let image = Arc::new(MemoryImage::new(FileView::new(file).unwrap(), 0..len).unwrap());
-    let memory = GuestMemory::over(Arc::clone(&image), true).unwrap();
+    let memory = over_large(8192);
     memory.state.lock().pace = Pace { unmarked_bytes: 200 * PAGE_BYTES, ..Pace::default() };
     let mut parts = Vec::new();
     for turn in 0..20 {
@@ -361,12 +366,7 @@ fn marks_of_pages_that_were_never_used_are_no_copies() {
 
 #[test]
 fn much_that_was_written_to_is_no_snapshot() {
-    use std::io::Write;
-    let len = 1024 * PAGE_BYTES;
-    let mut file = tempfile::tempfile().unwrap();
-    file.write_all(&vec![3; len]).unwrap();
-    let image = Arc::new(MemoryImage::new(FileView::new(file).unwrap(), 0..len).unwrap());
-    let memory = GuestMemory::over(Arc::clone(&image), true).unwrap();
+    let memory = over_large(1024);
     memory.patch().unwrap();
     memory.patch().unwrap();
     memory.with_bytes(0, 600 << 12, |bytes| bytes.fill(4)).unwrap();
