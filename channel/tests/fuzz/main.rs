@@ -94,7 +94,7 @@ fn make(tally: &Tally) -> (End, Arc<Raw>) {
 
 fn frames() -> u64 {
     let frames = std::env::var("HATCHERY_FUZZ_FRAMES").ok();
-    frames.map_or(300_000, |frames| frames.parse().unwrap())
+    frames.map_or(100_000, |frames| frames.parse().unwrap())
 }
 
 /// Every kind of lie was told and seen, and much was true.
@@ -110,7 +110,7 @@ fn check(tally: &Tally, frames: u64) {
         assert!(lied.contains_key(&format!("{lie:?}")), "{lie:?}: {lied:?}");
     }
     assert!(lied.contains_key("Trailing") && lied.contains_key("Position sending"), "{lied:?}");
-    assert!(tally.received.load(Ordering::Relaxed) as u64 > frames / 20);
+    assert!(tally.received.load(Ordering::Relaxed) as u64 > frames / 50);
 }
 
 #[test]
@@ -147,23 +147,28 @@ fn a_liar_that_writes_while_frames_are_read_costs_an_error_at_most() {
     let (mut end, raw) = make(&tally);
     let shared = Mutex::new(raw);
     let (sent, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    // How often the channel was read. Each lie waits for a read: on a machine with few free cores the
+    // writers would otherwise spoil every channel before one frame of it was received.
+    let reads = AtomicU64::new(0);
     let current = || Arc::clone(&shared.lock().unwrap());
     thread::scope(|scope| {
         // Writes frames where there is space.
         scope.spawn(|| {
             let mut liar = Liar::new(current(), Random(0xdead_beef_1234_5677));
-            for count in 0.. {
-                if is_over.load(Ordering::Relaxed) {
-                    return;
-                }
+            let mut overwritten_at = 0;
+            while !is_over.load(Ordering::Relaxed) {
                 let raw = current();
                 if !Arc::ptr_eq(&raw, &liar.raw) {
                     liar = Liar::new(raw, liar.random);
                 }
                 let taken = liar.raw.word(liar.raw.up.taken).load(Ordering::Acquire);
-                if liar.position.saturating_sub(taken) > 2048 && count % 64 > 0 {
-                    thread::yield_now();
-                    continue;
+                if liar.position.wrapping_sub(taken) > 2048 {
+                    let read = reads.load(Ordering::Relaxed);
+                    if read < overwritten_at + 64 {
+                        thread::yield_now();
+                        continue;
+                    }
+                    overwritten_at = read;
                 }
                 liar.frame();
                 let _ = futex::wake(liar.raw.bell(liar.raw.up.for_bytes), futex::Flags::empty(), 1);
@@ -173,7 +178,14 @@ fn a_liar_that_writes_while_frames_are_read_costs_an_error_at_most() {
         // Writes anything anywhere.
         scope.spawn(|| {
             let mut random = Random(0x0123_4567_89ab_cdef);
+            let mut scribbled_at = u64::MAX;
             while !is_over.load(Ordering::Relaxed) {
+                let read = reads.load(Ordering::Relaxed);
+                if read == scribbled_at {
+                    thread::yield_now();
+                    continue;
+                }
+                scribbled_at = read;
                 let raw = current();
                 for _ in 0..20 {
                     let position = raw.word(raw.up.taken).load(Ordering::Relaxed) + 256;
@@ -187,6 +199,7 @@ fn a_liar_that_writes_while_frames_are_read_costs_an_error_at_most() {
         while sent.load(Ordering::Relaxed) < frames {
             let soon = now() + Duration::from_micros(300);
             let is_good = tally.receive(&mut end, soon) && tally.send(&mut end, now());
+            reads.fetch_add(1, Ordering::Relaxed);
             if !is_good {
                 let (next, raw) = make(&tally);
                 end = next;
