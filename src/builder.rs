@@ -270,6 +270,23 @@ impl Builder {
         self
     }
 
+    /// Makes interpreters begin from an image of another machine, which
+    /// [`image::add`](crate::image::add) put into the cache under this key, instead of making the same
+    /// one here. The builder still has to describe it: if the image was made of another build, other
+    /// modules, another setup or other packages, is damaged or missing, a warning says so in the log, and
+    /// the image is made here. Default: none.
+    ///
+    /// ```
+    /// use hatchery::Hatchery;
+    ///
+    /// let key = "5b5bc384142cae0583e7245b3531330a";
+    /// let builder = Hatchery::builder().preload(["json"]).added_image(key);
+    /// ```
+    pub fn added_image(mut self, key: impl Into<String>) -> Self {
+        self.image.added = Some(key.into());
+        self
+    }
+
     /// Adds a package that every interpreter can import: a pure-Python wheel, or a folder. A folder
     /// with an `__init__.py` is a package; otherwise it holds modules and packages. Its files are
     /// part of the image, and are read when the image is loaded. Packages come last on `sys.path`:

@@ -1,4 +1,4 @@
-//! The images in a cache: listed, found by their keys, and removed.
+//! The images in a cache: listed, found by their keys, added and removed.
 //!
 //! [`Builder::start`](crate::Builder::start) builds the images that it needs, and
 //! [`Builder::load_image`](crate::Builder::load_image) builds one ahead of that.
@@ -77,6 +77,27 @@ pub fn keys(cache_dir: Option<&Path>) -> Result<Vec<String>, Error> {
 /// No image or several images match, or the cache can't be used.
 pub fn find(cache_dir: Option<&Path>, prefix: &str) -> Result<ImageInfo, Error> {
     Ok(engine::find_image(&CacheDir::open(cache_dir)?, prefix)?)
+}
+
+/// Puts an image that another machine has made into the cache. `bytes` are those of the file
+/// [`ImageInfo::path`] there. The key in the description that this returns is the hash of these bytes, and
+/// only a pool that names it begins from the image
+/// ([`Builder::added_image`](crate::Builder::added_image)).
+///
+/// The image decides what the programs of such a pool begin with, in the sandbox, and nothing checks
+/// that: take bytes only from somebody who may decide it.
+///
+/// ```
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let cache_dir = Some(folder.path());
+/// let error = hatchery::image::add(cache_dir, b"GIF89a").unwrap_err();
+/// assert!(error.to_string().contains("no image"));
+/// ```
+///
+/// # Errors
+/// The bytes are no image of this version of Hatchery, or the cache can't be written to.
+pub fn add(cache_dir: Option<&Path>, bytes: &[u8]) -> Result<ImageInfo, Error> {
+    Ok(engine::add_image(&CacheDir::open(cache_dir)?, bytes)?)
 }
 
 /// Removes the image whose key begins with `prefix`, even if it is damaged. Processes that have

@@ -402,6 +402,9 @@ pub enum ImageError {
     /// The template's memory can't be written to a file.
     #[error("can't store the image")]
     Store(#[source] io::Error),
+    /// Bytes aren't the file of an image.
+    #[error("this is no image, or one of another version of Hatchery")]
+    NoImage,
     /// No key or several keys of images begin with these digits.
     #[error("{found} images have a key that begins with `{prefix}`, not one")]
     NoSuchImage {

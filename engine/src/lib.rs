@@ -45,7 +45,8 @@ pub use interpreter::Interpreter;
 pub use interpreter::describe::BuildInfo;
 pub use interpreter::engine::Engine;
 pub use interpreter::image::store::{
-    find as find_image, keys as image_keys, list as images, remove as remove_image,
+    add as add_image, find as find_image, keys as image_keys, list as images,
+    remove as remove_image,
 };
 pub use interpreter::image::{Image, ImageInfo};
 pub use interpreter::session::sent::SentSession;

@@ -1,17 +1,15 @@
 //! The image of a pool: what its workers' interpreters begin from, by digest, so that a worker needs
 //! nothing on its disk but Hatchery and the Python build.
 //!
-//! The server keeps a recipe for each pool that has one: modules to import, a setup, and packages,
-//! each an object under its digest. A worker fetches them, checks them, and makes the image, once;
-//! from then on it is in the cache of that machine, and mapped. What is the same for everybody is the
-//! key, which covers every byte that goes into an image: a worker whose key isn't the recipe's has
-//! another build or another Hatchery, and must take nothing.
+//! The server keeps a recipe for each pool that has one: modules to import, a setup, packages, and the
+//! image that this gives; packages and image are objects under their digests. A worker fetches them,
+//! checks them, and puts the image into its cache, once; from then on it is mapped there. What is the
+//! same for everybody is the key, which covers every byte that goes into an image: a worker whose key
+//! isn't the recipe's has another build or another Hatchery, and must take nothing.
 //!
-//! Images themselves aren't sent. A cache trusts and seals what it has made, and pools of other names
-//! find it there by its key; one that came over the network could be what they begin with.
-//!
-//! Whoever may write `hatchery-POOL-image` decides what all programs of the pool begin with. What a
-//! recipe runs, it runs in the sandbox.
+//! Whoever may write `hatchery-POOL-image` decides what all programs of the pool begin with, in the
+//! sandbox, and nothing beyond that: the cache keeps a fetched image under the digest of its bytes, which
+//! only this pool asks for.
 
 use std::path::{Path, PathBuf};
 
@@ -30,6 +28,8 @@ const VERSION: u32 = 1;
 const MOST_PACKAGES: usize = 256;
 /// The largest package.
 const LARGEST_PACKAGE: u64 = 256 << 20;
+/// The largest image, before it is compressed.
+const LARGEST_IMAGE: u64 = 1 << 30;
 
 /// What an image is made of, on the disk of whoever publishes it.
 #[derive(Debug, Clone, Default)]
@@ -55,6 +55,17 @@ struct Recipe {
     preload: Vec<String>,
     setup: Option<Setup>,
     packages: Vec<Package>,
+    /// `None` if it is too large to be sent: each worker makes it then.
+    image: Option<ImageFile>,
+}
+
+/// The file of an image, compressed with zstd as an object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct ImageFile {
+    /// The BLAKE3 digest of its bytes before they are compressed, which is the name of its object.
+    digest: String,
+    /// How many these are.
+    bytes: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,12 +95,20 @@ impl Recipe {
         let is_sound = recipe.version == VERSION
             && recipe.packages.len() <= MOST_PACKAGES
             && names.len() == recipe.packages.len()
-            && recipe.packages.iter().all(Package::is_sound);
+            && recipe.packages.iter().all(Package::is_sound)
+            && recipe.image.as_ref().is_none_or(ImageFile::is_sound);
         is_sound.then_some(recipe)
     }
 
     fn needs(&self, digest: &str) -> bool {
         self.packages.iter().any(|package| package.digest == digest)
+            || self.image.as_ref().is_some_and(|image| image.digest == digest)
+    }
+}
+
+impl ImageFile {
+    fn is_sound(&self) -> bool {
+        blake3::Hash::from_hex(&self.digest).is_ok() && self.bytes <= LARGEST_IMAGE
     }
 }
 
@@ -111,6 +130,8 @@ pub struct PoolImage {
     pool: String,
     recipe: Recipe,
     packages: Vec<PathBuf>,
+    /// The key of the fetched image in the cache; `None` if the image is made here.
+    added: Option<String>,
 }
 
 impl PoolImage {
@@ -119,6 +140,10 @@ impl PoolImage {
     pub fn give(&self, builder: Builder) -> Builder {
         let builder = self.packages.iter().fold(builder, Builder::package);
         let builder = builder.preload(&self.recipe.preload);
+        let builder = match &self.added {
+            Some(key) => builder.added_image(key),
+            None => builder,
+        };
         match &self.recipe.setup {
             Some(setup) => builder.setup(setup.source.as_str(), setup.filename.as_str()),
             None => builder,
@@ -178,6 +203,7 @@ mod tests {
             preload: vec!["json".to_owned()],
             setup: None,
             packages: names.iter().map(package).collect(),
+            image: None,
         }
     }
 
@@ -195,6 +221,10 @@ mod tests {
         let mut large = recipe(&["a.whl"]);
         large.packages[0].bytes = LARGEST_PACKAGE + 1;
         assert!(!reads(&large));
+        let digest = blake3::hash(b"").to_hex().to_string();
+        let image = |bytes| Some(ImageFile { digest: digest.clone(), bytes });
+        assert!(reads(&Recipe { image: image(LARGEST_IMAGE), ..recipe(&[]) }));
+        assert!(!reads(&Recipe { image: image(LARGEST_IMAGE + 1), ..recipe(&[]) }));
         let mut wrong = recipe(&["a.whl"]);
         wrong.packages[0].digest = "../x".to_owned();
         assert!(!reads(&wrong));
@@ -204,7 +234,8 @@ mod tests {
 
     #[test]
     fn a_pool_with_another_image_is_told_both() {
-        let image = PoolImage { pool: "p".to_owned(), recipe: recipe(&[]), packages: Vec::new() };
+        let (pool, packages) = ("p".to_owned(), Vec::new());
+        let image = PoolImage { pool, recipe: recipe(&[]), packages, added: None };
         assert!(image.check(Some(&ImageInfo::new("key"))).is_ok());
         let error = image.check(Some(&ImageInfo::new("other"))).unwrap_err().to_string();
         assert!(

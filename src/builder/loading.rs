@@ -60,21 +60,22 @@ impl Plan {
             return Err(NetworkError::Isolation.into());
         }
         let loading = tokio::task::spawn_blocking(move || -> Result<_, Error> {
-            let load = |config: &EngineConfig| {
-                let python = load(config, &image, &packages, &progress)?;
-                isolated(python, &isolation, config, &image, &packages, memory_bytes)
+            let load = |config: &EngineConfig, image: &ImageSpec| {
+                let python = load(config, image, &packages, &progress)?;
+                isolated(python, &isolation, config, image, &packages, memory_bytes)
             };
-            let mut loaded = Pythons::new(load(&config)?);
+            let mut loaded = Pythons::new(load(&config, &image)?);
+            // Modules and images of other machines are of the default build.
+            let image = ImageSpec { added: None, ..image };
             for (name, path) in pythons {
                 let config = EngineConfig {
                     python: Some(path),
-                    // It is one of the default build.
                     module: None,
                     // The default build has reported it.
                     cache_bound_bytes: u64::MAX,
                     ..config.clone()
                 };
-                let python = load(&config).map_err(|source| Error::Build {
+                let python = load(&config, &image).map_err(|source| Error::Build {
                     name: name.clone(),
                     source: Box::new(source),
                 })?;
@@ -175,6 +176,7 @@ struct Load {
     packages: Vec<PackageSource>,
     preload: Vec<String>,
     setup: Option<Setup>,
+    added: Option<String>,
 }
 
 /// Moves a build's interpreters to processes, if that is wanted.
@@ -205,6 +207,7 @@ fn isolated(
         packages: packages.to_vec(),
         preload: spec.preload.clone(),
         setup: spec.setup.clone(),
+        added: spec.added.clone(),
     };
     let load = serde_json::to_vec(&load).map_err(|error| Error::Load(Cause::new(error)))?;
     let processes = ProcessSource::start(&image, helper, load, is_strict, memory_bytes)?;
@@ -229,7 +232,8 @@ pub fn be_helper() {
             cache_bound_bytes: u64::MAX,
             ..EngineConfig::default()
         };
-        let spec = ImageSpec { preload: load.preload, setup: load.setup, ..ImageSpec::default() };
+        let Load { preload, setup, added, .. } = load;
+        let spec = ImageSpec { preload, setup, added, ..ImageSpec::default() };
         let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
         match self::load(&config, &spec, &load.packages, &progress) {
             Ok(Python::Image { image, .. }) => Ok(image),

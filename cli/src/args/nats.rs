@@ -99,7 +99,7 @@ pub(crate) struct WorkerArguments {
     pub(crate) tenant_limit: Vec<(String, u32)>,
 
     /// Make the image that the options below describe that of the pool: workers without such options
-    /// fetch its packages and begin from it. Packages must be wheels.
+    /// fetch it and its packages, and begin from it. Packages must be wheels (`pip download` them).
     #[arg(long, conflicts_with = "requirements")]
     pub(crate) publish_image: bool,
 

@@ -10,6 +10,7 @@ use crate::pool::{sized, start_pool, weighted};
 use crate::threads::cpus;
 use crate::{metrics, progress, signals, terminal};
 
+use super::image::cache_dir;
 use super::nats;
 
 /// Ctrl-C this often ends the process at once.
@@ -64,11 +65,14 @@ async fn start(
     connection: &Connection,
     name: &PoolName,
 ) -> anyhow::Result<Hatchery> {
+    let published = arguments.publish_image.then(|| arguments.image.source()).transpose()?;
     let images = Images::connect(connection, name.clone()).await.map_err(nats::explained)?;
     let folder = tempfile::tempdir().context("can't make a folder for the image's packages")?;
-    let fetched = match arguments.publish_image {
-        true => None,
-        false => images.fetch(folder.path()).await.map_err(nats::explained)?,
+    let fetched = match published {
+        Some(_) => None,
+        None => {
+            images.fetch(folder.path(), cache_dir().as_deref()).await.map_err(nats::explained)?
+        }
     };
     let mut builder = builder(arguments)?;
     if let Some(image) = fetched.as_ref().filter(|_| arguments.image.is_plain()) {
@@ -79,12 +83,11 @@ async fn start(
     if let Some(image) = &fetched {
         image.check(pool.image()).map_err(nats::explained)?;
     }
-    if arguments.publish_image {
+    if let Some(source) = published {
         let usage = || UsageError("can't `--publish-image`".to_owned());
         let image = pool.image().context("this pool has no image").with_context(usage)?;
-        let source = arguments.image.source()?;
-        let published = images.publish(&source, image, &nats::settings(&arguments.nats)).await;
-        published.map_err(nats::explained)?;
+        let settings = nats::settings(&arguments.nats);
+        images.publish(&source, image, &settings).await.map_err(nats::explained)?;
         terminal::note(format_args!("the image {} is that of the pool now", image.key));
     }
     Ok(pool)

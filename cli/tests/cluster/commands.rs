@@ -141,6 +141,12 @@ impl Running {
         }
     }
 
+    /// Checks that it has said nothing with this text before what was waited for last.
+    #[track_caller]
+    pub(crate) fn has_not_said(&self, text: &str) {
+        assert!(!self.heard.iter().any(|line| line.contains(text)), "{:?}", self.heard);
+    }
+
     /// Whether it runs.
     pub(crate) fn runs(&mut self) -> bool {
         self.process.try_wait().unwrap().is_none()

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::commands::{Files, Running};
+use crate::commands::{Files, Running, output};
 use crate::server::Server;
 
 /// Makes a wheel with a module whose value is the first argument, in the folder that is the second.
@@ -37,13 +37,18 @@ fn a_worker_without_options_begins_from_the_image_of_its_pool() {
     let setup = setup.to_str().unwrap().to_owned();
     let options = ["--package", &package, "--setup", &setup, "--publish-image"];
     let mut first = Running::ready_worker(&server, "first", &options);
-    first.says("is that of the pool now");
+    let said = first.says("is that of the pool now");
+    first.says("building an image");
     first.kill();
     // The second one has nothing of it on its disk but what the server sends.
     std::fs::remove_file(&package).unwrap();
     std::fs::remove_file(&setup).unwrap();
+    let key = said.split_whitespace().nth(3).unwrap();
+    let removed = output(&["image", "remove", key]);
+    assert!(removed.status.success(), "{removed:?}");
     let mut second = Running::ready_worker(&server, "second", &[]);
     second.says("beginning from the image");
+    second.has_not_said("building an image");
     let files = Files::new(&[json!({ "id": 1, "code": "shared.value, doubled" }).to_string()]);
     let (status, said) = Running::submit(&server, &files.jobs(), &files.out("out"), &[]).end();
     assert!(status.success(), "{said}");
@@ -66,4 +71,8 @@ fn a_worker_with_another_image_takes_nothing() {
     let (status, said) = Running::worker(&server, "folder", &options).end();
     assert_eq!(status.code(), Some(2), "{said}");
     assert!(said.contains("it is no wheel"), "{said}");
+    let options = ["--requirements", "requirements.txt", "--publish-image"];
+    let (status, said) = Running::worker(&server, "requirements", &options).end();
+    assert_eq!(status.code(), Some(2), "{said}");
+    assert!(said.contains("cannot be used with '--publish-image'"), "{said}");
 }

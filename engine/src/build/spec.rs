@@ -15,6 +15,10 @@ pub struct ImageSpec {
     pub preload: Vec<String>,
     /// Code to run after the imports.
     pub setup: Option<Setup>,
+    /// The key under which [`add_image`](crate::add_image) stored an image that was made of all this on
+    /// another machine, to begin from it. If it is missing, damaged or made of something else, a warning
+    /// says so, and the image is made here.
+    pub added: Option<String>,
 }
 
 /// Code that runs as the main module before an image is captured. Every job finds its effects in

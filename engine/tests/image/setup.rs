@@ -1,11 +1,12 @@
 //! What exists before the first job: modules and the results of a setup, the same for every job.
 
 use engine::{
-    CacheDir, EngineConfig, Image, ImageError, ImageSpec, Setup, find_image, images, remove_image,
+    CacheDir, EngineConfig, Image, ImageError, ImageSpec, Setup, add_image, find_image, images,
+    remove_image,
 };
 use serde_json::json;
 
-use crate::support::{copying_engine, engine, load_or_build, mapped, value};
+use crate::support::{copying_engine, engine, load_or_build, mapped, program, turn, value};
 
 const SETUP: &str = r"
 import logging, os
@@ -114,6 +115,83 @@ fn an_image_says_what_it_was_made_of_and_is_found_in_the_cache() {
     let mut slot = removed.start().unwrap();
     slot.reset().unwrap();
     assert_eq!(value(&mut slot, "found"), json!("removed"));
+}
+
+/// Returns the bytes with each occurrence of one text replaced by another one of the same length.
+fn replaced(bytes: &[u8], from: &str, to: &str) -> Vec<u8> {
+    assert_eq!(from.len(), to.len());
+    let mut replaced = bytes.to_vec();
+    let mut at = 0;
+    while let Some(found) = replaced[at..].windows(from.len()).position(|it| it == from.as_bytes())
+    {
+        at += found;
+        replaced[at..at + from.len()].copy_from_slice(to.as_bytes());
+    }
+    assert_ne!(at, 0, "nothing was replaced");
+    replaced
+}
+
+#[test]
+fn an_image_of_another_machine_is_only_that_of_a_spec_that_names_it() {
+    let honest = spec("word = 'an honest word'", &[]);
+    let own = OwnImage::new(&honest);
+    let word = |spec: &ImageSpec| {
+        let image = load_or_build(engine(), spec).unwrap();
+        let word = value(&mut image.start().unwrap(), "word");
+        (image.info().key.clone(), word)
+    };
+    // It claims to be the same: its header has the same key.
+    let bytes = std::fs::read(own.image.info().path.as_ref().unwrap()).unwrap();
+    let bytes = replaced(&bytes, "an honest word", "no honest word");
+    let added = add_image(&cache(), &bytes).unwrap();
+    assert_eq!(add_image(&cache(), &bytes).unwrap(), added, "it is there already");
+    assert_eq!(find_image(&cache(), &added.key).unwrap(), added);
+    let named = |spec: &ImageSpec| ImageSpec { added: Some(added.key.clone()), ..spec.clone() };
+    let key = own.image.info().key.clone();
+    assert_eq!(word(&named(&honest)), (key.clone(), json!("no honest word")));
+    assert_eq!(word(&honest), (key.clone(), json!("an honest word")));
+    remove_image(&cache(), &key).unwrap();
+    assert_eq!(word(&honest), (key.clone(), json!("an honest word")), "it was made again");
+    // One that was made of something else isn't used, nor one that is gone.
+    let other = spec("word = 'another one'", &[]);
+    assert_eq!(word(&named(&other)).1, json!("another one"));
+    remove_image(&cache(), &added.key).unwrap();
+    assert_eq!(word(&named(&honest)), (key, json!("an honest word")));
+    remove_image(&cache(), &load_or_build(engine(), &other).unwrap().info().key).unwrap();
+    for cut in [0, 7, 40, 100, bytes.len() - 1] {
+        let refused = add_image(&cache(), &bytes[..cut]).unwrap_err();
+        assert!(matches!(refused, ImageError::NoImage), "{refused}");
+    }
+}
+
+#[test]
+fn an_added_image_with_a_damaged_header_costs_an_error_at_most() {
+    let spec = spec("damaged = 'not yet'", &[]);
+    let own = OwnImage::new(&spec);
+    let bytes = std::fs::read(own.image.info().path.as_ref().unwrap()).unwrap();
+    let header = 32..32 + usize::from(bytes[8]);
+    let (mut refused, mut used) = (0, 0);
+    for (round, at) in header.step_by(13).enumerate() {
+        let mut bytes = bytes.clone();
+        bytes[at] ^= [1, 0x80, 0xff, 0x7f][round % 4];
+        let Ok(added) = add_image(&cache(), &bytes) else {
+            refused += 1;
+            continue;
+        };
+        let spec = ImageSpec { added: Some(added.key.clone()), ..spec.clone() };
+        let image = load_or_build(engine(), &spec).unwrap();
+        if image.info().path == added.path {
+            used += 1;
+            let _ = image.start().map(|mut slot| {
+                turn(
+                    &mut slot,
+                    &program("import random; random.random(); open('/tmp/f', 'w').write(damaged)"),
+                )
+            });
+        }
+        remove_image(&cache(), &added.key).unwrap();
+    }
+    assert!(refused > 0 && used > 0, "{refused} refused, {used} used");
 }
 
 /// Returns why no image can be built from this.

@@ -1,13 +1,16 @@
 //! The recipe of a pool and its packages on the server.
 
+use std::io::Read;
 use std::path::Path;
 
 use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::object_store::{self, GetErrorKind, ObjectMetadata, ObjectStore};
 use async_nats::jetstream::{self, Context};
 use futures_util::StreamExt;
-use hatchery::image::ImageInfo;
+use hatchery::error::chain;
+use hatchery::image::{self, ImageInfo};
 use tokio::io::AsyncReadExt;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::clock::sleep;
@@ -18,8 +21,8 @@ use crate::open::{objects, patiently};
 use crate::streams::Settings;
 
 use super::{
-    ImageSource, LARGEST_PACKAGE, MOST_PACKAGES, Package, PoolImage, Recipe, Setup, VERSION,
-    wheel_name,
+    ImageFile, ImageSource, LARGEST_IMAGE, LARGEST_PACKAGE, MOST_PACKAGES, Package, PoolImage,
+    Recipe, Setup, VERSION, wheel_name,
 };
 
 /// The name of the recipe among the objects. No digest is like it.
@@ -33,6 +36,8 @@ const READ: std::time::Duration = std::time::Duration::from_secs(300);
 /// How often a recipe is read whose packages are gone: somebody has replaced it meanwhile.
 const ATTEMPTS: usize = 3;
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
+/// How much zstd tries: images shrink to a fifth of their size, in some tenths of a second.
+const LEVEL: i32 = 3;
 
 /// The images of pools on a server.
 ///
@@ -45,7 +50,7 @@ const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 /// let images = Images::connect(&connection, PoolName::new("default")?).await?;
 /// let folder = std::env::temp_dir();
 /// let mut builder = Hatchery::builder();
-/// let image = images.fetch(&folder).await?;
+/// let image = images.fetch(&folder, None).await?;
 /// if let Some(image) = &image {
 ///     builder = image.give(builder);
 /// }
@@ -78,7 +83,7 @@ impl Images {
     /// Makes the image of this source that of the pool. `image` is what a pool has made of it.
     ///
     /// # Errors
-    /// A package isn't a wheel or can't be read, or the server can't keep it.
+    /// A package isn't a wheel, it or the image can't be read, or the server can't keep it.
     pub async fn publish(
         &self,
         source: &ImageSource,
@@ -105,12 +110,13 @@ impl Images {
                 return Err(failed(text.into()));
             }
             let digest = blake3::hash(&bytes).to_hex().to_string();
-            let there = store.info(&digest).await;
-            if there.is_err() || there.is_ok_and(|info| info.deleted || info.size != bytes.len()) {
-                put(&store, &digest, &bytes).await.map_err(failed)?;
-            }
+            keep(&store, &digest, &bytes).await.map_err(failed)?;
             packages.push(Package { name, digest, bytes: bytes.len() as u64 });
         }
+        let file = match &image.path {
+            Some(path) => keep_image(&store, path).await?,
+            None => None,
+        };
         let setup = source.setup.clone();
         let recipe = Recipe {
             version: VERSION,
@@ -120,6 +126,7 @@ impl Images {
             preload: source.preload.clone(),
             setup: setup.map(|(source, filename)| Setup { source, filename }),
             packages,
+            image: file,
         };
         // Plain data can always be written.
         let text = serde_json::to_vec(&recipe).unwrap_or_default();
@@ -127,11 +134,17 @@ impl Images {
         forget(&store, &recipe).await.map_err(failed)
     }
 
-    /// Returns the image of the pool, with its packages in this folder; `None` if it has none.
+    /// Returns the image of the pool, with its packages in this folder; `None` if it has none. The image
+    /// itself goes into the cache, whose directory is that of
+    /// [`Builder::cache_dir`](hatchery::Builder::cache_dir), and by default the default one.
     ///
     /// # Errors
-    /// The server doesn't answer, or what it has is damaged.
-    pub async fn fetch(&self, folder: &Path) -> Result<Option<PoolImage>, Error> {
+    /// The server doesn't answer, what it has is damaged, or the disk can't be written to.
+    pub async fn fetch(
+        &self,
+        folder: &Path,
+        cache_dir: Option<&Path>,
+    ) -> Result<Option<PoolImage>, Error> {
         let bucket = self.subjects.store("image");
         match self.context.get_stream(format!("OBJ_{bucket}")).await {
             Ok(_) => {}
@@ -145,7 +158,7 @@ impl Images {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            match self.fetch_from(&store, folder).await {
+            match self.fetch_from(&store, folder, cache_dir).await {
                 Err(Error::Damaged { .. }) if attempts < ATTEMPTS => sleep(PAUSE).await,
                 fetched => return fetched,
             }
@@ -156,6 +169,7 @@ impl Images {
         &self,
         store: &ObjectStore,
         folder: &Path,
+        cache_dir: Option<&Path>,
     ) -> Result<Option<PoolImage>, Error> {
         let Some(text) = get(store, RECIPE, LARGEST_RECIPE).await? else { return Ok(None) };
         let recipe = Recipe::read(&text).ok_or_else(damaged)?;
@@ -170,8 +184,81 @@ impl Images {
             tokio::fs::write(&path, bytes).await.map_err(write)?;
             packages.push(path);
         }
-        Ok(Some(PoolImage { pool: self.subjects.0.to_string(), recipe, packages }))
+        let added = match &recipe.image {
+            Some(file) => fetch_image(store, file, &recipe.key, cache_dir).await?,
+            None => None,
+        };
+        Ok(Some(PoolImage { pool: self.subjects.0.to_string(), recipe, packages, added }))
     }
+}
+
+/// Puts the image of a pool into the cache and returns its key there; `None` if this machine has made the
+/// same one, or has to: a cache that can't be written to costs time alone.
+async fn fetch_image(
+    store: &ObjectStore,
+    file: &ImageFile,
+    made: &str,
+    cache_dir: Option<&Path>,
+) -> Result<Option<String>, Error> {
+    let keys = image::keys(cache_dir).unwrap_or_default();
+    if keys.iter().any(|key| key == made) {
+        return Ok(None);
+    }
+    if let Some(key) = keys.into_iter().find(|key| file.digest.starts_with(key)) {
+        return Ok(Some(key));
+    }
+    let packed = get(store, &file.digest, LARGEST_IMAGE).await?.ok_or_else(damaged)?;
+    let (file, cache_dir) = (file.clone(), cache_dir.map(Path::to_owned));
+    let adding = spawn_blocking(move || {
+        let bytes = unpack(&packed, &file).ok_or_else(damaged)?;
+        let added = image::add(cache_dir.as_deref(), &bytes).map(|info| info.key);
+        Ok(added
+            .inspect_err(|error| {
+                tracing::warn!(error = %chain(error), "the pool's image is made here, not fetched");
+            })
+            .ok())
+    });
+    adding.await.map_err(|error| failed(error.into()))?
+}
+
+/// Stores the file of an image; `None` if it is too large.
+async fn keep_image(store: &ObjectStore, path: &Path) -> Result<Option<ImageFile>, Error> {
+    let failed = |source| Error::Server { what: "keep the image of the pool", source };
+    let path = path.to_owned();
+    let packing = spawn_blocking(move || pack(&path));
+    let packed = packing.await.map_err(|error| failed(error.into()))??;
+    let Some((file, packed)) = packed else { return Ok(None) };
+    keep(store, &file.digest, &packed).await.map_err(failed)?;
+    Ok(Some(file))
+}
+
+/// Returns the file of an image, with its compressed bytes; `None` if it is too large.
+fn pack(path: &Path) -> Result<Option<(ImageFile, Vec<u8>)>, Error> {
+    let read = |source| Error::Read { path: path.to_owned(), source };
+    if path.metadata().map_err(read)?.len() > LARGEST_IMAGE {
+        return Ok(None);
+    }
+    let bytes = std::fs::read(path).map_err(read)?;
+    let digest = blake3::hash(&bytes).to_hex().to_string();
+    let packed = zstd::encode_all(bytes.as_slice(), LEVEL).map_err(read)?;
+    Ok(Some((ImageFile { digest, bytes: bytes.len() as u64 }, packed)))
+}
+
+/// Returns the bytes of an image; `None` if they aren't those.
+fn unpack(packed: &[u8], file: &ImageFile) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let decoder = zstd::Decoder::new(packed).ok()?;
+    decoder.take(file.bytes + 1).read_to_end(&mut bytes).ok()?;
+    (blake3::hash(&bytes).to_hex().as_str() == file.digest).then_some(bytes)
+}
+
+/// Stores bytes under their digest, unless they are there.
+async fn keep(store: &ObjectStore, digest: &str, bytes: &[u8]) -> Result<(), Cause> {
+    let there = store.info(digest).await;
+    if there.is_ok_and(|info| !info.deleted && info.size == bytes.len()) {
+        return Ok(());
+    }
+    put(store, digest, bytes).await
 }
 
 async fn put(store: &ObjectStore, name: &str, mut bytes: &[u8]) -> Result<(), Cause> {

@@ -113,10 +113,20 @@ pub(super) fn write(file: &mut File, header: &Header, memory: &[u8]) -> io::Resu
         file.write_all(&(number as u64).to_le_bytes())?;
     }
     file.write_all(&header)?;
-    file.set_len((memory_at + memory.len()) as u64)?;
+    write_at(file, memory_at, memory)
+}
+
+/// Writes the bytes of an image's file into an empty one.
+pub(super) fn copy(file: &mut File, image: &[u8]) -> io::Result<()> {
+    write_at(file, 0, image)
+}
+
+/// Writes the end of a file, from `at` on, in which pages of zeroes become holes.
+fn write_at(file: &mut File, at: usize, bytes: &[u8]) -> io::Result<()> {
+    file.set_len((at + bytes.len()) as u64)?;
     let is_zero = |page: &[u8]| page.iter().all(|byte| *byte == 0);
-    let mut at = memory_at as u64;
-    for page in memory.chunks(PAGE_BYTES) {
+    let mut at = at as u64;
+    for page in bytes.chunks(PAGE_BYTES) {
         if !is_zero(page) {
             file.seek(SeekFrom::Start(at))?;
             file.write_all(page)?;

@@ -3,6 +3,10 @@
 //!
 //! The key alone finds an image, so nothing has to be checked for staleness. An image that is
 //! damaged, foreign or of another version is built again.
+//!
+//! Images of other machines are stored under the hash of their bytes, and only a spec that names this
+//! hash begins from one. Whoever sends an image can't make it that of other specs, whatever key it
+//! claims to have.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -57,17 +61,22 @@ fn load_or_build(
     progress: &dyn ProgressSink,
 ) -> Result<Image, ImageError> {
     let key = key(engine.build(), spec);
-    let path = path_of(engine.cache(), &key);
     let sealer = Sealer::new(engine.cache())?;
     let layout = engine.layout(&spec.packages);
-    if let Some(image) = load(engine, &layout, &sealer, &path, &key) {
+    if let Some(added) = &spec.added {
+        if let Some(image) = load(engine, &layout, &sealer, added, &key) {
+            return Ok(image);
+        }
+        tracing::warn!(added, "the added image is missing, damaged or made of something else");
+    }
+    if let Some(image) = load(engine, &layout, &sealer, &key, &key) {
         return Ok(image);
     }
     // A read-only cache has no locks, and nobody writes to it.
     let lock = engine.cache().lock(FOLDER);
     if lock.is_ok() {
         // Another process may have built it while this one waited.
-        if let Some(image) = load(engine, &layout, &sealer, &path, &key) {
+        if let Some(image) = load(engine, &layout, &sealer, &key, &key) {
             return Ok(image);
         }
         remove_unfinished(&engine.cache().root().join(FOLDER));
@@ -86,13 +95,14 @@ fn load_or_build(
     let (_lock, written) = match lock {
         Ok(lock) => {
             let folder = engine.cache().folder(FOLDER);
+            let path = path_of(engine.cache(), &key);
             (Some(lock), folder.and_then(|_| sealer.write_with(&path, &key, write)))
         }
         Err(error) => (None, Err(error)),
     };
     match written {
         Ok(()) => {
-            let made = load(engine, &layout, &sealer, &path, &key);
+            let made = load(engine, &layout, &sealer, &key, &key);
             made.ok_or_else(|| {
                 ImageError::Store(std::io::Error::other("it is missing after it was written"))
             })
@@ -117,16 +127,12 @@ fn without_name(
     format::read(FileView::new(file)?, layout).ok_or_else(unread)
 }
 
-fn load(
-    engine: &Engine,
-    layout: &Layout,
-    sealer: &Sealer,
-    path: &Path,
-    key: &str,
-) -> Option<Image> {
-    let view = sealer.view(path, key)?;
+/// Loads the image that is stored as `name`, if it was made of what gives `key`.
+fn load(engine: &Engine, layout: &Layout, sealer: &Sealer, name: &str, key: &str) -> Option<Image> {
+    let path = path_of(engine.cache(), name);
+    let view = sealer.view(&path, name)?;
     let (info, contents) = format::read(view, layout)?;
-    (info.key == key).then(|| Image::new(engine, layout.clone(), in_file(info, path), contents))
+    (info.key == key).then(|| Image::new(engine, layout.clone(), in_file(info, &path), contents))
 }
 
 /// Returns the problems of the packages and logs them, once, when the image is built.
@@ -141,7 +147,8 @@ fn warnings(engine: &Engine, spec: &ImageSpec) -> Result<Vec<String>, ImageError
     Ok(warnings)
 }
 
-/// Returns every intact image in the cache that was built by this user, newest first.
+/// Returns every intact image in the cache that was built or added by this user, newest first, by the
+/// keys under which they are stored.
 ///
 /// # Errors
 /// The cache can't be used.
@@ -151,7 +158,7 @@ pub fn list(cache: &CacheDir) -> Result<Vec<ImageInfo>, CacheError> {
     for key in keys(cache)? {
         let path = path_of(cache, &key);
         let info = sealer.look_at(&path, &key).and_then(|view| format::read_info(view.bytes()));
-        images.extend(info.map(|info| in_file(info, &path)));
+        images.extend(info.map(|info| in_file(ImageInfo { key, ..info }, &path)));
     }
     images.sort_by(|a, b| (b.created, &b.key).cmp(&(a.created, &a.key)));
     Ok(images)
@@ -171,6 +178,24 @@ pub fn find(cache: &CacheDir, prefix: &str) -> Result<ImageInfo, ImageError> {
             Err(ImageError::NoSuchImage { prefix: prefix.to_owned(), found })
         }
     }
+}
+
+/// Puts the bytes of an image's file into the cache, under the hash of these bytes, which is the key of
+/// the description that this returns. Only a spec that names it begins from it ([`ImageSpec::added`]).
+///
+/// # Errors
+/// The bytes are no image of this version, or the cache can't be written to.
+pub fn add(cache: &CacheDir, bytes: &[u8]) -> Result<ImageInfo, ImageError> {
+    let info = format::read_info(bytes).ok_or(ImageError::NoImage)?;
+    let key = text(blake3::hash(bytes));
+    let path = path_of(cache, &key);
+    let sealer = Sealer::new(cache)?;
+    let _lock = cache.lock(FOLDER)?;
+    if sealer.look_at(&path, &key).is_none() {
+        cache.folder(FOLDER)?;
+        sealer.write_with(&path, &key, |file| format::copy(file, bytes))?;
+    }
+    Ok(in_file(ImageInfo { key, ..info }, &path))
 }
 
 /// Removes the image whose key begins with `prefix`, even if it is damaged or of another version.
@@ -236,7 +261,12 @@ fn key(build: &Build, spec: &ImageSpec) -> String {
     part(&postcard::to_stdvec(&prepared).expect("names and text can be encoded"));
     part(&packages::identity(&spec.packages));
     part(format!("{BASE_ENVIRONMENT:?}").as_bytes());
-    hasher.finalize().to_hex()[..32].to_owned()
+    text(hasher.finalize())
+}
+
+/// Returns the digits of a hash that a key has.
+fn text(hash: blake3::Hash) -> String {
+    hash.to_hex()[..32].to_owned()
 }
 
 #[cfg(test)]
