@@ -37,8 +37,11 @@ mod ticket;
 
 /// Messages that are on their way to the server at once.
 const MOST_SENDING: usize = 256;
-/// The shortest time between two words to the workers that there are jobs.
+/// The shortest time between two words to the workers that there are jobs, while many have no result.
 const WAKE_EVERY: Duration = Duration::from_millis(10);
+/// Workers are told of each job while at most this many have no result: whoever submits few waits for
+/// them.
+const FEW: usize = 4;
 
 /// Submits jobs to the pools of one name. Cheap to clone; clones share one batch. When the last
 /// clone and the last ticket are dropped, it stops receiving results; its jobs go on.
@@ -300,7 +303,9 @@ async fn announce(inner: Arc<Inner>) {
             let subject = inner.streams.subjects.wake();
             let _ = inner.streams.link.client().publish(subject, lane.to_string().into()).await;
         }
-        sleep(WAKE_EVERY).await;
+        if inner.state.lock().pending.len() > FEW {
+            sleep(WAKE_EVERY).await;
+        }
     }
 }
 

@@ -18,8 +18,8 @@ use crate::server::Server;
 const LINES: usize = 200;
 /// Jobs of which each waits for the one before.
 const SINGLE: usize = 41;
-/// Some 6 ms on the machine of the record.
-const LOOP: &str = "x = 0\nfor i in range(60_000): x += i";
+/// Rounds of a loop that take some 1 ms on the machine of the record.
+const MILLISECOND: usize = 10_000;
 
 fn lines() -> usize {
     std::env::var("HATCHERY_CLUSTER_LINES").ok().map_or(LINES, |text| text.parse().unwrap())
@@ -65,7 +65,12 @@ fn compare(what: &str, count: usize, code: impl Fn(usize) -> String) {
 #[test]
 fn many_short_programs_over_the_queue_and_locally() {
     compare("`n * 2`", lines(), |id| format!("{id} * 2"));
-    compare("a loop of 6 ms", lines() / 5, |id| format!("{LOOP}\n{id}"));
+    for (what, rounds, count) in [
+        ("a loop of 1 ms", MILLISECOND, lines() / 2),
+        ("a loop of 6 ms", 6 * MILLISECOND, lines() / 5),
+    ] {
+        compare(what, count, |id| format!("x = 0\nfor i in range({rounds}): x += i\n{id}"));
+    }
 }
 
 #[test]
