@@ -1,13 +1,16 @@
 """Compares the outputs of two runs of a notebook, cell by cell, and names what a difference is.
 
 A cell is in the first class of `CLASSES` that makes its outputs equal; each class allows what those
-before it allow, too. Otherwise, if papermill's own two runs differ in this cell, it varies in
-Jupyter as well: times, random numbers without a seed. `sys.exit` is a class of its own: IPython
-adds advice. What remains is different. Tracebacks aren't compared, only the type and the text of an
-exception. Cells that papermill didn't reach, after `sys.exit`, aren't counted.
+before it allow, too. Otherwise, if papermill's own runs differ in this cell, it varies in Jupyter as
+well: times, random numbers without a seed. If they differ only where the processor may use fewer
+instructions, numbers that are rounded otherwise lead elsewhere, as in a random walk. If papermill has
+our outputs where `sys.maxsize` is that of 32 bits, that is the cause. `sys.exit` is a class of its own:
+IPython adds advice. What remains is different. Tracebacks aren't compared, only the type and the text
+of an exception. Cells that papermill didn't reach, after `sys.exit`, aren't counted.
 
-Runs in the environment of papermill, which has Pillow: `compare.py THEIRS AGAIN OURS`, three
-folders, prints an object for each notebook that is in all of them.
+Runs in the environment of papermill, which has Pillow: `compare.py THEIRS AGAIN OURS [VARIANTS]`,
+folders, prints an object for each notebook that is in the first three of them. VARIANTS has folders
+`again-*`, `rounded` and `narrow` with runs by papermill.
 """
 
 import base64
@@ -33,6 +36,8 @@ CLASSES = [
 ]
 LEAVES = "`sys.exit`"
 VARIES, FAILS, DIFFERENT = "varies in Jupyter, too", "fails here", "different"
+ROUNDED = "varies in Jupyter with the processor's instructions"
+NARROW = "a `sys.maxsize` of 32 bits"
 # Why cells fail that don't in Jupyter, by what the exception says.
 REASONS = {
     "fails here: no other programs": r"no shell|attribute 'system'|process|fork",
@@ -53,6 +58,9 @@ PATHS = [
     (r"(?m)^(.*: \w*Warning: .*)\n  \S.*$", r"\1"),
 ]
 INTEGERS = [(r",\s*dtype=u?int(32|64)\b", ""), (r"\b(u?int)(32|64|p)\b", r"\1")]
+# NumPy gives the type a line of its own, and xarray leaves out another one of a long array for it.
+TYPE_LINE = re.compile(r",\n\s*dtype=u?int(32|64)\)")
+AFTER_DOTS = re.compile(r"(?m)^(\.\.\.\n).*\n")
 WARNING = re.compile(r"(?m)^.*: \w*Warning: .*\n(  \S.*\n)*")
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 IMAGES = ("image/png", "image/jpeg")
@@ -179,8 +187,12 @@ def text_is_alike(wanted, found, level):
             wanted, found = (re.sub(pattern, put, text) for text in (wanted, found))
     if level >= CLASSES.index("32-bit integers"):
         # NumPy names the type of integers that aren't the default.
+        has_type_line = TYPE_LINE.search(found)
         for pattern, put in INTEGERS:
             wanted, found = (re.sub(pattern, put, text) for text in (wanted, found))
+        shorter = AFTER_DOTS.sub(r"\1", wanted) if has_type_line else wanted
+        if shorter != wanted and numbers_are_alike(shorter, found):
+            return True
     if level >= CLASSES.index("last digits"):
         return numbers_are_alike(wanted, found)
     return wanted == found
@@ -198,8 +210,9 @@ def numbers_are_alike(wanted, found):
     )
 
 
-def verdict(theirs, again, ours):
+def verdict(theirs, again, ours, variants):
     """Return the class of a cell, and what to say about it."""
+    loosest = len(CLASSES) - 1
     for level, name in enumerate(CLASSES):
         if are_alike(theirs, ours, level):
             return name, None
@@ -210,8 +223,13 @@ def verdict(theirs, again, ours):
         told = f"{failed[0][1]}: {''.join(failed[0][2].strip().splitlines()[:1])}"
         named = (name for name, pattern in REASONS.items() if re.search(pattern, told))
         return next(named, FAILS), told
-    if not are_alike(theirs, again, len(CLASSES) - 1):
+    repeated = [again] + [run for name, run in variants.items() if name.startswith("again-")]
+    if not all(are_alike(theirs, run, loosest) for run in repeated):
         return VARIES, None
+    if "rounded" in variants and not are_alike(theirs, variants["rounded"], loosest):
+        return ROUNDED, None
+    if "narrow" in variants and are_alike(variants["narrow"], ours, loosest):
+        return NARROW, None
     return DIFFERENT, {"jupyter": short(theirs), "here": short(ours)}
 
 
@@ -230,17 +248,21 @@ def code_cells(path):
 
 
 def main():
-    folders = [pathlib.Path(argument) for argument in sys.argv[1:]]
+    folders = [pathlib.Path(argument) for argument in sys.argv[1:4]]
+    variants = sorted(pathlib.Path(sys.argv[4]).iterdir()) if len(sys.argv) > 4 else []
     for path in sorted(folders[0].glob("*.ipynb")):
         runs = [folder / path.name for folder in folders]
         if not all(run.exists() for run in runs):
             continue
-        theirs, again, ours = map(code_cells, runs)
+        varied = [folder for folder in variants if (folder / path.name).exists()]
+        others = [folder / path.name for folder in varied]
         told = []
-        for number, cells in enumerate(zip(theirs, again, ours, strict=True), 1):
+        for number, cells in enumerate(zip(*map(code_cells, runs + others), strict=True), 1):
             if cells[0].get("execution_count") is None:
                 continue
-            name, detail = verdict(*map(outputs, cells))
+            theirs, again, ours, *others = map(outputs, cells)
+            names = (folder.name for folder in varied)
+            name, detail = verdict(theirs, again, ours, dict(zip(names, others)))
             # What it should have defined isn't there.
             if name == FAILS and any(one["class"].startswith(FAILS) for one in told):
                 name = AFTER

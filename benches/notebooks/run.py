@@ -131,6 +131,16 @@ def sources_of(content):
     return [source for source in sources if source.strip()]
 
 
+# Runs of notebooks with cells that differ, to find out why: papermill again, with as few instructions
+# of the processor as NumPy and its BLAS can do with, and with a module `sys` as on 32 bits.
+AGAIN = 3
+FEWER_INSTRUCTIONS = {
+    "NPY_DISABLE_CPU_FEATURES": "X86_V4 X86_V3 AVX512_ICL AVX512_SPR AVX512F AVX2 FMA3",
+    "OPENBLAS_CORETYPE": "Prescott",
+}
+NARROW = "import sys\nsys.maxsize = 2**31 - 1\n"
+
+
 class Jupyter:
     """Papermill in its environment, with ipykernel and settings of its own."""
 
@@ -152,6 +162,20 @@ class Jupyter:
         # Makes the cache of fonts.
         fonts = [self.python, "-c", "import matplotlib.font_manager"]
         subprocess.run(fonts, env=self.environ, check=True, capture_output=True, timeout=300)
+
+    def varied(self, files, folder):
+        """Run notebooks in variants of this environment, each into a folder of its own there."""
+        shutil.rmtree(folder, ignore_errors=True)
+        startup = folder.with_name("narrow-settings") / "profile_default" / "startup"
+        startup.mkdir(parents=True, exist_ok=True)
+        (startup / "00.py").write_text(NARROW)
+        variants = {f"again-{number}": {} for number in range(1, AGAIN + 1)}
+        variants["rounded"] = FEWER_INSTRUCTIONS
+        variants["narrow"] = {"IPYTHONDIR": str(startup.parents[1])}
+        for name, changes in variants.items():
+            self.environ, plain = self.environ | changes, self.environ
+            self.run_all(files, folder / name, SLACK)
+            self.environ = plain
 
     def run(self, file, out, slack):
         """Run a notebook, and return why it failed, or nothing."""
@@ -353,14 +377,23 @@ def main():
     # They are some gigabytes.
     shutil.rmtree(runs["states"])
     compare = [jupyter.python, HERE / "compare.py", theirs, folder / "again"]
-    compared, repeated = (
-        {
-            one["notebook"]: one
-            for one in map(json.loads, env.run([*compare, runs[name]], 600).splitlines())
-            if one["notebook"] in files
-        }
-        for name in ("first", "second")
-    )
+    variants = folder / "variants"
+
+    def compared_with(name):
+        lines = env.run([*compare, runs[name], variants], 600).splitlines()
+        return {one["notebook"]: one for one in map(json.loads, lines) if one["notebook"] in files}
+
+    shutil.rmtree(variants, ignore_errors=True)
+    variants.mkdir()
+    differ = {
+        title: files[title]
+        for title, one in compared_with("first").items()
+        if any(cell["class"] == "different" for cell in one["cells"])
+    }
+    if differ:
+        say(f"{len(differ)} notebooks with cells that differ run in variants of Jupyter")
+        jupyter.varied(differ, variants)
+    compared, repeated = map(compared_with, ("first", "second"))
     others = [title for title, one in repeated.items() if one != compared[title]]
     text = report(machine, notebooks, left_out, compared, times, cells)
     if others:
