@@ -64,10 +64,9 @@ pub(crate) struct NatsArguments {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "30s")]
     pub(crate) claim_time: Duration,
 
-    /// The most jobs in the queue on the server; further ones wait with their submitters. Default:
-    /// 1000000.
-    #[arg(long, value_name = "N")]
-    pub(crate) server_queue: Option<u64>,
+    /// The most jobs in the queue on the server; further ones wait with their submitters.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub(crate) server_queue: u64,
 
     /// How long the server keeps results and dead letters.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "7d")]

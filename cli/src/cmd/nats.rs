@@ -54,13 +54,12 @@ fn secret(path: &Path, option: &str) -> anyhow::Result<String> {
 
 /// Returns how to keep the pool on the server.
 pub(super) fn settings(arguments: &NatsArguments) -> Settings {
-    let default = Settings::default();
     Settings {
         replicas: arguments.replicas.into(),
         claim_time: arguments.claim_time,
-        queue: arguments.server_queue.unwrap_or(default.queue),
+        queue: arguments.server_queue,
         keep: arguments.keep,
-        ..default
+        ..Settings::default()
     }
 }
 

@@ -10,8 +10,7 @@ use crate::pool::{sized, start_pool, weighted};
 use crate::threads::cpus;
 use crate::{metrics, progress, signals, terminal};
 
-use super::image::cache_dir;
-use super::nats;
+use super::{image::cache_dir, nats};
 
 /// Ctrl-C this often ends the process at once.
 const LAST_INTERRUPT: u32 = 2;
@@ -68,11 +67,10 @@ async fn start(
     let published = arguments.publish_image.then(|| arguments.image.source()).transpose()?;
     let images = Images::connect(connection, name.clone()).await.map_err(nats::explained)?;
     let folder = tempfile::tempdir().context("can't make a folder for the image's packages")?;
+    let cache = cache_dir();
     let fetched = match published {
         Some(_) => None,
-        None => {
-            images.fetch(folder.path(), cache_dir().as_deref()).await.map_err(nats::explained)?
-        }
+        None => images.fetch(folder.path(), cache.as_deref()).await.map_err(nats::explained)?,
     };
     let mut builder = builder(arguments)?;
     if let Some(image) = fetched.as_ref().filter(|_| arguments.image.is_plain()) {

@@ -48,7 +48,7 @@ pub struct SessionState {
 struct Inner {
     image: Image,
     memory: SessionMemory,
-    globals: Vec<u128>,
+    globals: Arc<[u128]>,
     host: HostState,
     life: Life,
 }
@@ -111,18 +111,19 @@ impl SessionState {
     pub(crate) fn new(
         image: &Image,
         memory: SessionMemory,
-        globals: Vec<u128>,
+        globals: impl Into<Arc<[u128]>>,
         host: HostState,
         life: Life,
     ) -> Self {
         let image = image.clone();
+        let globals = globals.into();
         Self { inner: Arc::new(Inner { image, memory, globals, host, life }) }
     }
 
     /// Returns the state of an interpreter on `image` before its first run.
     pub fn fresh(image: &Image) -> Self {
         let memory = SessionMemory::Patch(Arc::clone(image.pristine()));
-        let globals = image.facts().globals.clone();
+        let globals = image.facts().globals.as_slice();
         Self::new(image, memory, globals, image.host().clone(), Life::default())
     }
 
@@ -148,7 +149,7 @@ impl SessionState {
         let Inner { image, globals, host, life, .. } = &*self.inner;
         let life = Life { is_copy: life.deterministic.is_none(), ..*life };
         let memory = SessionMemory::Patch(Arc::clone(self.memory()));
-        Self::new(image, memory, globals.clone(), host.clone(), life)
+        Self::new(image, memory, Arc::clone(globals), host.clone(), life)
     }
 
     /// Returns the same state in less memory, if its pages are copied whole; `None` if they aren't.
@@ -157,7 +158,7 @@ impl SessionState {
         let Inner { image, memory, globals, host, life } = &*self.inner;
         let SessionMemory::Snapshot(snapshot) = memory else { return None };
         let memory = SessionMemory::Patch(Arc::clone(snapshot.patch()));
-        Some(Self::new(image, memory, globals.clone(), host.clone(), *life))
+        Some(Self::new(image, memory, Arc::clone(globals), host.clone(), *life))
     }
 
     /// Writes the session to a file in one step: the old file stays until the new one is on the
@@ -231,7 +232,7 @@ impl SessionState {
         let Inner { memory, globals, host, life, .. } = &*unpacked.inner;
         let host = rest.host.as_ref().unwrap_or(host);
         let host = HostState { clock: rest.clock.clone(), ..host.clone() };
-        Ok(Self::new(image, memory.clone(), globals.clone(), host, *life))
+        Ok(Self::new(image, memory.clone(), Arc::clone(globals), host, *life))
     }
 
     /// Encodes the session with this host, in the layout above.
@@ -246,7 +247,7 @@ impl SessionState {
             len: memory.len as u64,
             pages: pages.iter().map(|page| (page.page, page.blocks)).collect(),
             bytes: pages.iter().flat_map(|page| page.bytes.iter().copied()).collect(),
-            globals: globals.clone(),
+            globals: globals.to_vec(),
             host,
             life: *life,
         })

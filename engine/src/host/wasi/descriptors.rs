@@ -16,6 +16,9 @@ use crate::files::resolve::{Base, HostPlace};
 use crate::files::tree::NodeId;
 use crate::host::network::socket::NetSocket;
 
+use list::List;
+
+mod list;
 pub(crate) mod saved;
 
 /// What a descriptor refers to.
@@ -84,9 +87,9 @@ const MOST_NUMBERS: usize = 1 << 16;
 /// A table of descriptors.
 #[derive(Debug, Clone)]
 pub(crate) struct Descriptors {
-    slots: Vec<Option<Slot>>,
+    slots: List<Option<Slot>>,
     /// Invariant: an entry's count is the number of slots that name it, and at least one.
-    opens: Vec<Option<Shared>>,
+    opens: List<Option<Shared>>,
     /// The standard streams and the preopened folders, which come first.
     first: usize,
     pub(super) pipes: Pipes,
@@ -110,8 +113,8 @@ struct Shared {
 impl Descriptors {
     /// Creates a table with the standard streams and preopened folders.
     pub(crate) fn new(preopened: impl IntoIterator<Item = (NodeId, &'static str)>) -> Self {
-        let mut table =
-            Self { slots: Vec::new(), opens: Vec::new(), first: 0, pipes: Pipes::default() };
+        let (slots, opens) = (Vec::new().into(), Vec::new().into());
+        let mut table = Self { slots, opens, first: 0, pipes: Pipes::default() };
         let folders = preopened.into_iter().map(|(node, path)| {
             let base = Base::Node(node);
             Open::Folder { base, listing: None, preopened_as: Some(path) }

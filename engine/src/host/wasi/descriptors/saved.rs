@@ -178,8 +178,8 @@ impl Descriptors {
             return None;
         }
         let table = Self {
-            slots: slots.clone(),
-            opens: reopened,
+            slots: slots.clone().into(),
+            opens: reopened.into(),
             first: self.first,
             pipes: pipes.settled()?,
         };
