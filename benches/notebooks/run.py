@@ -19,6 +19,7 @@ the same as JSON with the differences.
 import argparse
 import collections
 import concurrent.futures
+import copy
 import json
 import os
 import pathlib
@@ -65,6 +66,14 @@ CELL, NOTEBOOK = 20, 60
 SLACK = 10
 # Nothing is listening there, so what asks a network fails at once.
 NOWHERE = "http://127.0.0.1:9"
+# Runs of notebooks with cells that differ, to find out why: papermill again, with as few instructions
+# of the processor as NumPy and its BLAS can do with, and with a module `sys` as on 32 bits.
+AGAIN = 3
+FEWER_INSTRUCTIONS = {
+    "NPY_DISABLE_CPU_FEATURES": "X86_V4 X86_V3 AVX512_ICL AVX512_SPR AVX512F AVX2 FMA3",
+    "OPENBLAS_CORETYPE": "Prescott",
+}
+NARROW = "import sys\nsys.maxsize = 2**31 - 1\n"
 
 
 def fetched(folder, python):
@@ -131,16 +140,6 @@ def sources_of(content):
     return [source for source in sources if source.strip()]
 
 
-# Runs of notebooks with cells that differ, to find out why: papermill again, with as few instructions
-# of the processor as NumPy and its BLAS can do with, and with a module `sys` as on 32 bits.
-AGAIN = 3
-FEWER_INSTRUCTIONS = {
-    "NPY_DISABLE_CPU_FEATURES": "X86_V4 X86_V3 AVX512_ICL AVX512_SPR AVX512F AVX2 FMA3",
-    "OPENBLAS_CORETYPE": "Prescott",
-}
-NARROW = "import sys\nsys.maxsize = 2**31 - 1\n"
-
-
 class Jupyter:
     """Papermill in its environment, with ipykernel and settings of its own."""
 
@@ -165,7 +164,6 @@ class Jupyter:
 
     def varied(self, files, folder):
         """Run notebooks in variants of this environment, each into a folder of its own there."""
-        shutil.rmtree(folder, ignore_errors=True)
         startup = folder.with_name("narrow-settings") / "profile_default" / "startup"
         startup.mkdir(parents=True, exist_ok=True)
         (startup / "00.py").write_text(NARROW)
@@ -173,9 +171,9 @@ class Jupyter:
         variants["rounded"] = FEWER_INSTRUCTIONS
         variants["narrow"] = {"IPYTHONDIR": str(startup.parents[1])}
         for name, changes in variants.items():
-            self.environ, plain = self.environ | changes, self.environ
-            self.run_all(files, folder / name, SLACK)
-            self.environ = plain
+            variant = copy.copy(self)
+            variant.environ = self.environ | changes
+            variant.run_all(files, folder / name, SLACK)
 
     def run(self, file, out, slack):
         """Run a notebook, and return why it failed, or nothing."""
