@@ -8,6 +8,7 @@ use super::entry::Reentry;
 use crate::build::module::throws::THROWN_BYTES;
 use crate::cause::Cause;
 use crate::error::{SessionError, StartError};
+use crate::home::Home;
 use crate::host::wasi::HostState;
 use crate::interpreter::image::{GeneratorState, Image};
 use crate::interpreter::session::{Individuality, Life, SessionMemory, SessionState};
@@ -95,6 +96,7 @@ impl Interpreter {
     /// nothing more. Such a process must not fork: what is kept describes it alone.
     pub fn open_ahead(&mut self) {
         self.memory.shared().open_ahead();
+        Home::here();
     }
 
     /// Returns the image that a reset returns it to, if it has one.
@@ -151,8 +153,9 @@ impl Interpreter {
     #[tracing::instrument(level = "debug", name = "park_session", skip_all)]
     pub fn park(&mut self) -> Result<SessionState, SessionError> {
         self.check_parkable()?;
+        let was_marked = self.memory.shared().is_marked();
         let memory = self.memory.shared().patch().map_err(SessionError::Memory)?;
-        self.with_rest(SessionMemory::Patch(memory))
+        self.with_rest(SessionMemory::Patch(memory), was_marked)
     }
 
     /// Returns a copy of the state for the case that the next turn of its session has to be undone.
@@ -169,7 +172,10 @@ impl Interpreter {
     pub fn snapshot(&mut self) -> Result<SessionState, SessionError> {
         self.check_parkable()?;
         match self.memory.shared().snapshot().map_err(SessionError::Memory)? {
-            Some(snapshot) => self.with_rest(SessionMemory::Snapshot(snapshot)),
+            Some(snapshot) => {
+                let was_marked = self.memory.shared().is_marked();
+                self.with_rest(SessionMemory::Snapshot(snapshot), was_marked)
+            }
             None => self.park(),
         }
     }
@@ -184,11 +190,16 @@ impl Interpreter {
     }
 
     /// Returns the state whose memory is `memory`.
-    fn with_rest(&mut self, memory: SessionMemory) -> Result<SessionState, SessionError> {
+    fn with_rest(
+        &mut self,
+        memory: SessionMemory,
+        was_marked: bool,
+    ) -> Result<SessionState, SessionError> {
         let image = self.image.as_ref().ok_or(SessionError::NotParkable)?;
         let host = self.host.state().ok_or(SessionError::NotParkable)?;
         let globals = crate::memory::tunables::globals(&mut self.store);
-        Ok(SessionState::new(image, memory, globals, host, self.life))
+        let state = SessionState::new(image, memory, globals, host, self.life);
+        Ok(state.with_marks(was_marked))
     }
 
     /// Replaces the state of the interpreter with `state`.
@@ -209,6 +220,9 @@ impl Interpreter {
         }
         self.restore(state.memory(), state.globals(), state.host().clone())
             .map_err(|error| SessionError::Memory(io::Error::other(error)))?;
+        if state.was_marked() {
+            self.memory.shared().mark_soon();
+        }
         self.life = state.life();
         Ok(())
     }

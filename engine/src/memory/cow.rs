@@ -336,6 +336,11 @@ impl Tracker {
             .is_ok()
     }
 
+    /// Returns whether all pages are marked but those written to since.
+    pub(super) fn is_marked(&self) -> bool {
+        self.is_marked
+    }
+
     /// Returns whether `mark` was ever called, and is supported.
     pub(super) fn has_marks(&self) -> bool {
         matches!(self.watch, Some(Some(_)))

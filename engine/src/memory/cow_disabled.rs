@@ -89,6 +89,10 @@ impl Tracker {
         match *self {}
     }
 
+    pub(super) fn is_marked(&self) -> bool {
+        match *self {}
+    }
+
     pub(super) fn has_marks(&self) -> bool {
         match *self {}
     }

@@ -1,6 +1,6 @@
 //! The state of a session moves from one interpreter to another, and unchanged parts are shared.
 
-use engine::{Afterwards, Image, Limits, SessionError, SessionState};
+use engine::{Afterwards, Image, Interpreter, Limits, SessionError, SessionState};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -234,6 +234,35 @@ fn snapshots_between_turns_are_the_states_that_parking_gives() {
                 json!([number, number.to_string()])
             );
         }
+    }
+}
+
+/// Runs turns of a session, each followed by a copy for the case that the next one must be undone.
+/// Returns the bytes of the last copy.
+fn turns(slot: &mut Interpreter, count: usize) -> u64 {
+    let mut bytes = 0;
+    for _ in 0..count {
+        value(slot, "x = globals().get('x', 0) + 1");
+        bytes = slot.snapshot().unwrap().bytes();
+    }
+    bytes
+}
+
+#[test]
+fn a_session_of_many_turns_needs_fewer_until_its_copies_are_small_elsewhere() {
+    let image = mapped();
+    let (mut slot, mut other) = (image.start().unwrap(), image.start().unwrap());
+    let first = turns(&mut slot, 4);
+    let last = turns(&mut slot, 116);
+    let parked = slot.park().unwrap();
+    // A fork says nothing of how long it lives.
+    other.attach(&parked.fork()).unwrap();
+    let of_fork = turns(&mut other, 20);
+    other.attach(&parked).unwrap();
+    let of_session = turns(&mut other, 20);
+    assert_eq!(value(&mut other, "x"), json!(140));
+    if last < first {
+        assert!(of_session < 2 * of_fork / 3, "{of_session} against {of_fork} bytes");
     }
 }
 

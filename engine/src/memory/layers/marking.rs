@@ -12,10 +12,22 @@ use std::sync::Arc;
 
 use super::pages_of;
 use crate::memory::address_space::PAGE_BYTES;
+use crate::memory::cow::Tracker;
 use crate::memory::patch::{MemoryPatch, PagePatch, base_page};
 use crate::memory::{GuestMemory, MemoryState};
 
 impl GuestMemory {
+    /// Returns whether all pages are marked but those written to since, as after many turns.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.state.lock().tracker.as_ref().is_some_and(Tracker::is_marked)
+    }
+
+    /// Marks pages from the next snapshot on, since many turns will follow each other here.
+    pub(crate) fn mark_soon(&self) {
+        let mut state = self.state.lock();
+        state.spent = state.pace.unmarked_bytes;
+    }
+
     /// Marks the next part. `copied` are all pages that may differ from the image and aren't in a part
     /// that is marked. Returns those that aren't marked then; `None` if pages can't be marked here.
     pub(super) fn mark_next_part(

@@ -333,6 +333,41 @@ fn the_pages_of_a_long_session_are_marked_part_by_part() {
     assert!(first.patch().pages.iter().all(|patch| patch.bytes[0] == 100), "it stayed as it was");
 }
 
+#[test]
+fn a_session_that_was_marked_is_marked_soon_where_it_goes_on() {
+    let image = image();
+    let [memory, other, _] = over(&image);
+    let turn = |memory: &GuestMemory, number: u8| {
+        for page in 0..40 {
+            poke(memory, page * PAGE_BYTES, number);
+        }
+        memory.snapshot().unwrap();
+    };
+    memory.state.lock().pace = EARLY;
+    turn(&memory, 1);
+    assert!(!memory.is_marked(), "a short session");
+    let short = memory.patch().unwrap();
+    for number in 2..20 {
+        turn(&memory, number);
+    }
+    if !memory.is_marked() {
+        // This kernel doesn't note writes.
+        assert!(matches!(memory.snapshot(), Ok(None)));
+        return;
+    }
+    let long = memory.patch().unwrap();
+    for (patch, is_long) in [(short, false), (long, true)] {
+        other.restore(&patch).unwrap();
+        assert!(!other.is_marked(), "of another session");
+        if is_long {
+            other.mark_soon();
+        }
+        turn(&other, 30);
+        turn(&other, 31);
+        assert_eq!(other.is_marked(), is_long);
+    }
+}
+
 /// Returns a memory over an image of this many pages, none of which is zero.
 fn over_large(pages: usize) -> GuestMemory {
     use std::io::Write;
@@ -447,6 +482,9 @@ proptest! {
                 Step::Attach { memory, state } if !parked.is_empty() => {
                     let (patch, model) = &parked[state % parked.len()];
                     memories[memory].restore(patch).unwrap();
+                    if state % 2 == 1 {
+                        memories[memory].mark_soon();
+                    }
                     models[memory].clone_from(model);
                 }
                 Step::Attach { memory, .. } | Step::Reset { memory } => {
