@@ -192,7 +192,7 @@ pub(crate) struct LiveJob {
     pub(crate) session: Option<SessionId>,
     pub(crate) deadline: Option<Duration>,
     /// Taken when the outcome is sent.
-    pub(crate) reply: Option<oneshot::Sender<Outcome>>,
+    pub(crate) reply: Option<oneshot::Sender<Box<Outcome>>>,
     pub(crate) submitted: Duration,
     /// When the present try was dispatched, and to which worker.
     pub(crate) dispatched: Option<(Duration, WorkerId)>,
@@ -213,7 +213,7 @@ impl LiveJob {
 
     /// Adjusts the outcome for the caller: names the deadline if that ended the job, and the pool's
     /// memory if the job reached limits that were cut to it.
-    pub(crate) fn adjust(&self, mut outcome: Outcome, now: Duration) -> Outcome {
+    pub(crate) fn adjust(&self, outcome: &mut Outcome, now: Duration) {
         if self.cut.is_some() {
             let ended_it = match &mut outcome.verdict {
                 Verdict::Limit(hit) => Some(hit),
@@ -230,7 +230,6 @@ impl LiveJob {
         {
             *hit = LimitHit::deadline(deadline, now.saturating_sub(self.submitted));
         }
-        outcome
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) enum SchedulerMessage {
         request: Box<JobRequest>,
         transcript: Arc<Transcript>,
         admitted: AdmissionReply,
-        reply: oneshot::Sender<Outcome>,
+        reply: oneshot::Sender<Box<Outcome>>,
     },
     /// From a ticket, at any time. Does nothing if the job has ended.
     End(JobId, Ending),

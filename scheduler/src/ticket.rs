@@ -28,18 +28,21 @@ use crate::model::Ending;
 pub struct Ticket {
     job: JobId,
     scheduler: Mailbox,
-    reply: oneshot::Receiver<Outcome>,
+    reply: oneshot::Receiver<Box<Outcome>>,
     transcript: Arc<Transcript>,
     cursor: Cursor,
     changed: Arc<Notify>,
-    outcome: Option<Outcome>,
+    /// Whether the job has ended, so that dropping the ticket cancels nothing.
+    has_ended: bool,
+    /// What [`Self::outcome`] has returned.
+    outcome: Option<Box<Outcome>>,
 }
 
 impl Ticket {
     pub(crate) fn new(
         job: JobId,
         scheduler: Mailbox,
-        reply: oneshot::Receiver<Outcome>,
+        reply: oneshot::Receiver<Box<Outcome>>,
         transcript: Arc<Transcript>,
     ) -> Self {
         let changed = Arc::new(Notify::new());
@@ -48,7 +51,8 @@ impl Ticket {
             move || changed.notify_waiters()
         });
         let cursor = Cursor::default();
-        Self { job, scheduler, reply, transcript, cursor, changed, outcome: None }
+        let (has_ended, outcome) = (false, None);
+        Self { job, scheduler, reply, transcript, cursor, changed, has_ended, outcome }
     }
 
     /// Returns the job's id, which is unique in its pool, and which `explain` and decisions use.
@@ -152,18 +156,24 @@ impl Ticket {
     /// # }
     /// ```
     pub async fn outcome(&mut self) -> Outcome {
-        if let Some(outcome) = &self.outcome {
-            return outcome.clone();
+        if self.outcome.is_none() {
+            let outcome = self.receive().await;
+            self.outcome = Some(outcome);
         }
+        self.outcome.as_deref().expect("it was just received").clone()
+    }
+
+    /// Waits for the one answer. Cancel-safe.
+    async fn receive(&mut self) -> Box<Outcome> {
         let lost =
             |cause| Outcome::not_run(Verdict::SandboxFailed(SandboxFailure::WorkerDied(cause)));
         let outcome = match Refusal::unless_here(self.scheduler.home()) {
-            Ok(()) => (&mut self.reply).await.unwrap_or_else(|_| lost("the scheduler died".into())),
+            Ok(()) => (&mut self.reply).await.map_err(|_| lost("the scheduler died".into())),
             // It comes in the other process, unless it came before the fork.
-            Err(refusal) => self.reply.try_recv().unwrap_or_else(|_| lost(Cause::new(refusal))),
+            Err(refusal) => self.reply.try_recv().map_err(|_| lost(Cause::new(refusal))),
         };
-        self.outcome = Some(outcome.clone());
-        outcome
+        self.has_ended = true;
+        outcome.unwrap_or_else(Box::new)
     }
 }
 
@@ -200,13 +210,18 @@ impl IntoFuture for Ticket {
     type IntoFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
     fn into_future(mut self) -> Self::IntoFuture {
-        Box::pin(async move { self.outcome().await })
+        Box::pin(async move {
+            match self.outcome.take() {
+                Some(outcome) => *outcome,
+                None => *self.receive().await,
+            }
+        })
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.outcome.is_none() {
+        if !self.has_ended {
             self.cancel();
         }
     }

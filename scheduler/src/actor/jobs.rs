@@ -24,7 +24,7 @@ impl SchedulerState {
         mut request: JobRequest,
         transcript: Arc<Transcript>,
         admitted: AdmissionReply,
-        reply: oneshot::Sender<Outcome>,
+        reply: oneshot::Sender<Box<Outcome>>,
     ) {
         let job = self.new_job();
         let cell = request.session.and_then(|id| self.cell(id));
@@ -194,7 +194,7 @@ impl SchedulerState {
             }
         }
         self.published.metrics.attached(attach);
-        self.end(job, *outcome);
+        self.end(job, outcome);
     }
 
     /// Prepares another try of a job, and discards what the failed one left.
@@ -242,7 +242,7 @@ impl SchedulerState {
         };
         let transcript = &live.task.transcript;
         transcript.close();
-        let mut outcome = Outcome::not_run(verdict);
+        let mut outcome = Box::new(Outcome::not_run(verdict));
         outcome.stdout = transcript.text_of(Stream::Stdout);
         outcome.stderr = transcript.text_of(Stream::Stderr);
         outcome.output_truncated = transcript.is_truncated();
@@ -259,9 +259,9 @@ impl SchedulerState {
     }
 
     /// Ends a job. No job ends anywhere else.
-    fn end(&mut self, job: JobId, outcome: Outcome) {
+    fn end(&mut self, job: JobId, mut outcome: Box<Outcome>) {
         let Some(mut live) = self.jobs.remove(&job) else { return };
-        let mut outcome = live.adjust(outcome, self.now);
+        live.adjust(&mut outcome, self.now);
         let (since, ran_on) = live.dispatched.unzip();
         let until = since.unwrap_or(self.now);
         let queue_wait = until.saturating_sub(live.submitted);
