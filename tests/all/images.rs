@@ -62,6 +62,28 @@ fn a_fork_continues_from_the_state_and_is_independent() {
     });
 }
 
+/// The copy that a worker makes after each turn may not be finished yet.
+#[test]
+fn what_is_asked_for_right_after_a_turn_is_its_state() {
+    with_pool(|pool| async {
+        let trunk = pool.session("trunk").await.unwrap();
+        ask(&trunk, "x, large = 0, []").await;
+        for turn in 1..=30 {
+            // Of some turns the copy is large, and kept elsewhere when nobody wants it any more.
+            ask(&trunk, "x += 1; large.append(bytes([x]) * (x % 3 << 20)); large = large[-3:]")
+                .await;
+            let branch = trunk.fork("branch").await.unwrap();
+            let seen =
+                ask(&branch, "[x, [len(part) >> 20 for part in large], large[-1][:1].hex()]");
+            let parts: Vec<i32> = ((turn - 2).max(1)..=turn).map(|number| number % 3).collect();
+            let first = if turn % 3 == 0 { String::new() } else { format!("{turn:02x}") };
+            assert_eq!(seen.await, json!([turn, parts, first]));
+            branch.close();
+        }
+        assert_eq!(ask(&trunk, "x").await, json!(30));
+    });
+}
+
 #[test]
 fn a_session_that_has_run_nothing_can_be_copied_too() {
     with_pool(|pool| async {
