@@ -7,7 +7,7 @@
 #![expect(unsafe_code, reason = "a word in a page of its own, which lives as long as the process")]
 
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 /// The process in which something was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,10 +44,15 @@ impl Home {
 /// 0.14 µs.
 static NOTED: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 
+/// Cleared once the kernel is found to have no such pages.
+static CAN_NOTE: AtomicBool = AtomicBool::new(true);
+
 fn this_process() -> u32 {
     let noted = NOTED.load(Ordering::Acquire);
     // SAFETY: null, or a word that `note` has made, which is never unmapped.
-    let Some(noted) = (unsafe { noted.as_ref() }).or_else(note) else { return std::process::id() };
+    let noted = unsafe { noted.as_ref() };
+    let make = || CAN_NOTE.load(Ordering::Relaxed).then(note).flatten();
+    let Some(noted) = noted.or_else(make) else { return std::process::id() };
     match noted.load(Ordering::Relaxed) {
         0 => {
             let own = std::process::id();
@@ -71,8 +76,14 @@ fn note() -> Option<&'static AtomicU32> {
         mmap_anonymous(null_mut(), length, access, MapFlags::PRIVATE)
     };
     let page = page.ok()?;
+    // Versions of QEMU that run programs of other processors accept any advice and follow none; so
+    // BoringSSL looks whether nonsense is refused (`fork_detect.c`).
     // SAFETY: the mapping above. Its content is still zero.
-    let is_cleared = unsafe { madvise(page, length, Advice::LinuxWipeOnFork) }.is_ok();
+    let is_cleared = unsafe {
+        libc::madvise(page, length, -1) != 0
+            && madvise(page, length, Advice::LinuxWipeOnFork).is_ok()
+    };
+    CAN_NOTE.fetch_and(is_cleared, Ordering::Relaxed);
     let (word, order) = (page.cast::<AtomicU32>(), Ordering::AcqRel);
     let noted = match is_cleared {
         true => NOTED.compare_exchange(null_mut(), word, order, Ordering::Acquire),
