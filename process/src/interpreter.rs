@@ -13,11 +13,12 @@ use parking_lot::Mutex;
 use pool::{Interpreter, Parked, ProcessMemory, Task};
 
 use crate::clock::{after, has_come};
+use crate::copies::Movable;
 use crate::ending::EndsRun;
 use crate::handle::{Born, HelperHandle};
 use crate::kept::{Kept, KeptState, lent, settled};
 use crate::memory::Memory;
-use crate::message::{Done, Facts, Order, Up, Word};
+use crate::message::{Done, Facts, Order, StateAsk, Up, Word};
 use crate::remote::{GLANCE, SILENCE, Worker};
 use crate::states;
 
@@ -32,8 +33,9 @@ pub(crate) struct ProcessInterpreter {
     memory: Option<Arc<Memory>>,
     /// The last run was followed by no other order, and the worker resets itself after it.
     is_resetting: bool,
-    /// The copy that the worker makes by itself after the last run, until it has said so.
-    keeping: Option<Keeping>,
+    /// The number of the copy that the worker makes by itself after the last run, until it has said
+    /// so.
+    is_keeping: Option<u64>,
     /// Whether the pool wanted a copy after the last turn of a session.
     wants_copies: bool,
     runs: u64,
@@ -42,14 +44,6 @@ pub(crate) struct ProcessInterpreter {
     folders: Vec<Arc<Mount>>,
     /// The copies that the worker keeps.
     copies: Vec<Weak<Kept>>,
-}
-
-/// A copy that a worker is making.
-#[derive(Debug)]
-struct Keeping {
-    number: u64,
-    /// `None` until the pool wants it.
-    copy: Option<Weak<Kept>>,
 }
 
 impl ProcessInterpreter {
@@ -67,7 +61,6 @@ impl ProcessInterpreter {
             words: Mutex::new(words),
             files,
             states: Mutex::new((asks, states)),
-            forgotten: Mutex::default(),
             life,
             was_stopped: AtomicBool::new(false),
         };
@@ -79,7 +72,7 @@ impl ProcessInterpreter {
             report: confine::Report::default(),
             memory: None,
             is_resetting: false,
-            keeping: None,
+            is_keeping: None,
             wants_copies: true,
             runs: 0,
             kept: 0,
@@ -132,20 +125,17 @@ impl ProcessInterpreter {
         }
     }
 
-    /// Waits until the worker has said that it has made a copy, if it is making one by itself.
+    /// Waits until the worker has said what it does by itself after a run.
     fn settle(&mut self) -> Result<(), String> {
         self.is_resetting = false;
-        let Some(Keeping { number, copy }) = self.keeping.take() else { return Ok(()) };
-        let bytes = match self.receive_done(|| None, |_| Err(NO_RUN))? {
-            Done::Kept { bytes } => bytes.min(states::LONGEST),
-            Done::Failed(why) => return Err(self.worker.end(&why)),
-            _ => return Err(self.worker.end("it answered another order than it was given")),
-        };
-        match copy.map(|copy| copy.upgrade()) {
-            Some(Some(kept)) => kept.bytes.store(bytes, Ordering::Relaxed),
-            // It says itself that nobody wants it any more.
-            Some(None) => {}
-            None => self.worker.forgotten.lock().push(number),
+        let Some(number) = self.is_keeping.take() else { return Ok(()) };
+        // The pool didn't want the copy.
+        self.wants_copies = false;
+        if let Done::Kept { .. } = self.finish(|| None, |_| Err(NO_RUN))? {
+            let mut states = self.worker.states.lock();
+            let forgotten = self.worker.ask(&mut states.0, &StateAsk::Forget(number));
+            drop(states);
+            forgotten.map_err(|_| self.worker.life.how())?;
         }
         Ok(())
     }
@@ -174,22 +164,11 @@ impl ProcessInterpreter {
         StartError::Process(Cause::new(why))
     }
 
-    /// Receives until the order has ended, which was given while the worker may have been making a
-    /// copy. As [`Self::receive_done`].
-    fn finish(
-        &mut self,
-        overdue: impl Fn() -> Option<&'static str>,
-        hears: impl FnMut(Up) -> Result<(), &'static str>,
-    ) -> Result<Done, String> {
-        self.settle()?;
-        self.receive_done(overdue, hears)
-    }
-
-    /// Receives until the worker has done something. `hears` gets what comes before that. `overdue`
-    /// says why the worker may go on no longer; it is asked at least every [`GLANCE`], whatever comes.
+    /// Receives until the order has ended. `hears` gets what comes before that. `overdue` says why
+    /// the worker may go on no longer; it is asked at least every [`GLANCE`], whatever comes.
     ///
     /// The error says how the worker has ended, which it has then.
-    fn receive_done(
+    fn finish(
         &mut self,
         overdue: impl Fn() -> Option<&'static str>,
         mut hears: impl FnMut(Up) -> Result<(), &'static str>,
@@ -225,8 +204,7 @@ impl ProcessInterpreter {
 
     /// Runs a program; the error says how the worker has ended.
     fn run_task(&mut self, task: &Task, is_last: bool) -> Result<(Outcome, bool), String> {
-        // Whoever wants no copy of a turn, wants none of the next.
-        self.wants_copies &= self.keeping.as_ref().is_none_or(|keeping| keeping.copy.is_some());
+        self.settle()?;
         let Task { program, limits, transcript, stop, .. } = task;
         self.runs += 1;
         let run = self.runs;
@@ -290,8 +268,7 @@ impl ProcessInterpreter {
                 Ok(mut outcome) => {
                     // A call that was refused here ended for the worker as any other.
                     outcome.limits_met.extend(met);
-                    let keep = keep.filter(|_| !is_lost && self.facts.can_keep);
-                    self.keeping = keep.map(|number| Keeping { number, copy: None });
+                    self.is_keeping = keep.filter(|_| !is_lost);
                     Ok((outcome, is_lost))
                 }
                 Err(lie) => Err(self.worker.end(&lie.to_string())),
@@ -360,30 +337,31 @@ impl Interpreter for ProcessInterpreter {
 
     fn snapshot(&mut self) -> Result<Parked, StartError> {
         self.wants_copies = true;
-        let made = self.keeping.as_ref().filter(|keeping| keeping.copy.is_none());
-        let (number, bytes) = match made {
-            // The next order needn't wait until the worker has said that it has made it.
-            Some(keeping) => (keeping.number, self.facts.memory_bytes),
+        let (number, done) = match self.is_keeping.take() {
+            Some(number) => match self.finish(|| None, |_| Err(NO_RUN)) {
+                Ok(done @ Done::Kept { .. }) => (number, done),
+                other => return Err(self.failed(other)),
+            },
             None => {
                 let number = self.next_copy();
-                match self.order(Order::Keep(number))? {
-                    Done::Kept { bytes } => (number, bytes.min(states::LONGEST)),
-                    other => return Err(self.failed(Ok(other))),
-                }
+                (number, self.order(Order::Keep(number))?)
             }
         };
-        let (image, worker) = (self.image.clone(), Arc::clone(&self.worker));
-        let (folders, fetched) = (self.folders.clone(), Mutex::default());
-        let kept = Kept { image, worker, number, bytes: bytes.into(), folders, fetched };
-        let kept = Arc::new(kept);
-        let copy = Arc::downgrade(&kept);
-        self.worker.helper.copies().add(self.worker.number, copy.clone() as _, bytes);
-        if let Some(keeping) = &mut self.keeping {
-            keeping.copy = Some(copy.clone());
+        match done {
+            Done::Kept { bytes } => {
+                let bytes = bytes.min(states::LONGEST);
+                let (image, worker) = (self.image.clone(), Arc::clone(&self.worker));
+                let (folders, fetched) = (self.folders.clone(), Mutex::default());
+                let kept = Kept { image, worker, number, bytes, folders, fetched };
+                let kept = Arc::new(kept);
+                let copy: Weak<dyn Movable> = Arc::<Kept>::downgrade(&kept);
+                self.worker.helper.copies().add(self.worker.number, copy, bytes);
+                self.copies.retain(|copy| copy.strong_count() > 0);
+                self.copies.push(Arc::downgrade(&kept));
+                Ok(Parked::new(KeptState(kept)))
+            }
+            other => Err(self.failed(Ok(other))),
         }
-        self.copies.retain(|copy| copy.strong_count() > 0);
-        self.copies.push(copy);
-        Ok(Parked::new(KeptState(kept)))
     }
 
     fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {

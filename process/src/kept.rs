@@ -1,7 +1,6 @@
 //! States that a worker keeps for the sessions of which they are copies.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::{Cause, Image, Mount, SessionState, StartError};
 use parking_lot::Mutex;
@@ -12,19 +11,13 @@ use crate::message::StateAsk;
 use crate::remote::Worker;
 use crate::states::GoneState;
 
-/// The most bytes of a copy that stays in the worker until its next order, when nobody wants it any
-/// more.
-const SMALL: u64 = 4 << 20;
-
-/// A state that a worker keeps beside the one it has, until it is fetched. The worker may not have
-/// made it yet; whoever asks for it waits.
+/// A state that a worker keeps beside the one it has, until it is fetched.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) image: Image,
     pub(crate) worker: Arc<Worker>,
     pub(crate) number: u64,
-    /// Its bytes; until the worker has made it, an estimate that is seldom too low.
-    pub(crate) bytes: AtomicU64,
+    pub(crate) bytes: u64,
     /// The folders that it was lent, by their numbers.
     pub(crate) folders: Vec<Arc<Mount>>,
     /// The state, once it was fetched. The worker has it no longer then.
@@ -37,22 +30,14 @@ impl Kept {
         if let Some(state) = &*fetched {
             return Ok(state.clone());
         }
-        let state = self.worker.fetch(self.number, self.bytes())?;
+        let state = self.worker.fetch(self.number, self.bytes)?;
         let state = state.state(&self.image, |number, _| lent(&self.folders, number))?;
         self.forget();
         Ok(fetched.insert(state).clone())
     }
 
-    fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
     /// Has the worker drop it.
     fn forget(&self) {
-        if self.bytes() <= SMALL {
-            self.worker.forgotten.lock().push(self.number);
-            return;
-        }
         // If it can't be told, it has ended.
         let _ = self.worker.ask(&mut self.worker.states.lock().0, &StateAsk::Forget(self.number));
     }
@@ -78,7 +63,7 @@ pub(crate) struct KeptState(pub(crate) Arc<Kept>);
 
 impl ParkedState for KeptState {
     fn bytes(&self) -> u64 {
-        self.0.bytes()
+        self.0.bytes
     }
 
     fn fork(&self) -> Parked {

@@ -46,22 +46,13 @@ pub(crate) enum Word {
     Ping,
 }
 
-/// An order as it is given.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Given<O> {
-    /// Copies that nobody wants any more. To say so with the next order wakes no thread of the worker.
-    pub(crate) forget: Vec<u64>,
-    pub(crate) order: O,
-}
-
 /// What the worker does next. States come and go as memory files beside the ring.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Runs a program. While its outcome is on its way, the worker goes on by itself: if no other
     /// program runs on this state, it resets itself, and if that fails, so does the next order; else
     /// it keeps a copy under the number `keep`, if there is one, and says so as after [`Self::Keep`].
-    /// After a run that has lost the interpreter it does neither, and it keeps no copy where it has
-    /// said that it can't ([`Facts::can_keep`]).
+    /// After a run that has lost the interpreter it does neither.
     Run {
         run: u64,
         program: Box<SentProgram>,
@@ -125,8 +116,6 @@ pub(crate) struct Facts {
     pub(crate) has_work_ahead: bool,
     pub(crate) has_much_work_ahead: bool,
     pub(crate) had_code: bool,
-    /// Its state can be copied: no program has left threads.
-    pub(crate) can_keep: bool,
 }
 
 impl Facts {
@@ -143,9 +132,8 @@ impl Facts {
 /// wait for a run to end.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum StateAsk {
-    /// Sends a copy as a memory file, once it is made.
+    /// Sends a copy as a memory file; nothing comes if there is none of this number.
     Send(u64),
-    /// Drops a copy, once it is made.
     Forget(u64),
 }
 

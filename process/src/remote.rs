@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::clock::{after, has_come};
 use crate::handle::HelperHandle;
 use crate::life::Life;
-use crate::message::{Given, Order, StateAsk, Word};
+use crate::message::{Order, StateAsk, Word};
 use crate::states::{self, Arrived};
 use crate::stream::write;
 use crate::system::wait_readable;
@@ -41,8 +41,6 @@ pub(crate) struct Worker {
     pub(crate) words: Mutex<Sender>,
     pub(crate) files: Descriptors,
     pub(crate) states: Mutex<(UnixStream, Descriptors)>,
-    /// Numbers of copies that the worker drops with its next order.
-    pub(crate) forgotten: Mutex<Vec<u64>>,
     pub(crate) life: Arc<Life>,
     /// It was killed since it went on after it was told to stop.
     pub(crate) was_stopped: AtomicBool,
@@ -51,8 +49,7 @@ pub(crate) struct Worker {
 impl Worker {
     /// Gives an order. The error says how the worker has ended.
     pub(crate) fn order(&self, order: &Order) -> Result<(), String> {
-        let forget = std::mem::take(&mut *self.forgotten.lock());
-        let sent = self.orders.lock().send(&Given { forget, order }, &[], Some(after(SENDING)));
+        let sent = self.orders.lock().send(order, &[], Some(after(SENDING)));
         sent.map_err(|error| self.failed(&error))
     }
 

@@ -19,12 +19,12 @@ use engine::{
     Image, Interpreter, Lent, LentFolder, Mount, Outcome, SandboxFailure, SentOutcome, SentProgram,
     SessionState, StartError, StopHandle, Transcript, Verdict, chain,
 };
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 
 use crate::back_door;
 use crate::groups;
 use crate::memory;
-use crate::message::{Done, Facts, Given, Order, StateAsk, Up, Word, orders_config, words_config};
+use crate::message::{Done, Facts, Order, StateAsk, Up, Word, orders_config, words_config};
 use crate::runs::{End, Run, Runs};
 use crate::states::{self, Arrived};
 use crate::stream::read;
@@ -47,17 +47,7 @@ struct Shared {
     /// The answer to the one question about a folder that is open.
     answer: Mutex<Option<(FolderAnswer, Option<OwnedFd>)>>,
     answered: Condvar,
-    kept: Mutex<KeptStates>,
-    /// A copy was made, or can't be made.
-    made: Condvar,
-}
-
-/// The copies of states that a worker keeps.
-#[derive(Default)]
-struct KeptStates {
-    states: HashMap<u64, SessionState>,
-    /// The number of the last one that was to be made. Numbers only grow.
-    last: u64,
+    kept: Mutex<HashMap<u64, SessionState>>,
 }
 
 /// A worker's ends of what connects it with the embedding process.
@@ -147,7 +137,6 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
         answer: Mutex::default(),
         answered: Condvar::new(),
         kept: Mutex::default(),
-        made: Condvar::new(),
     });
     let its = Arc::clone(&shared);
     let began = thread::Builder::new()
@@ -172,9 +161,8 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
     let mut reset_bytes = interpreter.private_bytes();
     let mut failed = None;
     shared.done(Done::Well, facts(&interpreter, reset_bytes));
-    while let Ok(frame) = channel.receiver.receive::<Given<Order>>(None) {
-        let Given { forget, order } = frame.message;
-        let forgotten = shared.forget(&forget);
+    while let Ok(frame) = channel.receiver.receive::<Order>(None) {
+        let order = frame.message;
         let then = Then::after(&order);
         let done = match failed.take() {
             None => shared.carry_out(&mut interpreter, order),
@@ -182,16 +170,13 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
         };
         let done = done.unwrap_or_else(|error| Done::Failed(chain(&error).to_string()));
         let is_usable = matches!(done, Done::Ran { is_lost: false, .. });
-        let facts_now = facts(&interpreter, reset_bytes);
-        shared.done(done, facts_now);
-        // While nobody waits; and the next copy takes their place.
-        drop(forgotten);
+        shared.done(done, facts(&interpreter, reset_bytes));
         match then {
             Then::Reset if is_usable => {
                 failed = interpreter.reset().err();
                 reset_bytes = interpreter.private_bytes();
             }
-            Then::Keep(number) if is_usable && facts_now.can_keep => {
+            Then::Keep(number) if is_usable => {
                 let kept = shared.keep(&mut interpreter, number);
                 let kept = kept.unwrap_or_else(|error| Done::Failed(chain(&error).to_string()));
                 shared.done(kept, facts(&interpreter, reset_bytes));
@@ -226,7 +211,6 @@ fn facts(interpreter: &Interpreter, reset_bytes: u64) -> Facts {
         has_work_ahead: interpreter.has_to_compile(),
         has_much_work_ahead: interpreter.wants_to_compile(),
         had_code: interpreter.had_code(),
-        can_keep: interpreter.threads() == 0,
     }
 }
 
@@ -261,7 +245,7 @@ impl Shared {
                 interpreter.attach(&state)?;
             }
             Order::AttachKept(number) => {
-                let state = self.kept.lock().states.get(&number).cloned();
+                let state = self.kept.lock().get(&number).cloned();
                 let state = state.ok_or(engine::SessionError::NotParkable)?;
                 interpreter.attach(&state)?;
             }
@@ -271,32 +255,10 @@ impl Shared {
 
     /// Keeps a copy of the interpreter's state under this number.
     fn keep(&self, interpreter: &mut Interpreter, number: u64) -> Result<Done, StartError> {
-        let made = interpreter.snapshot();
-        let mut kept = self.kept.lock();
-        kept.last = number;
-        let done = made.map(|state| {
-            let bytes = state.bytes();
-            kept.states.insert(number, state);
-            Done::Kept { bytes }
-        });
-        drop(kept);
-        self.made.notify_all();
-        Ok(done?)
-    }
-
-    /// Takes out copies that nobody wants any more.
-    fn forget(&self, numbers: &[u64]) -> Vec<SessionState> {
-        let mut kept = self.kept.lock();
-        numbers.iter().filter_map(|number| kept.states.remove(number)).collect()
-    }
-
-    /// Waits until the copy of this number was made, or could not be.
-    fn made(&self, number: u64) -> MutexGuard<'_, KeptStates> {
-        let mut kept = self.kept.lock();
-        while kept.last < number {
-            self.made.wait(&mut kept);
-        }
-        kept
+        let state = interpreter.snapshot()?;
+        let bytes = state.bytes();
+        self.kept.lock().insert(number, state);
+        Ok(Done::Kept { bytes })
     }
 
     fn run(
@@ -409,7 +371,7 @@ impl Shared {
     fn hand_out(&self, ask: StateAsk, states: &Descriptors) {
         match ask {
             StateAsk::Send(number) => {
-                let state = self.made(number).states.get(&number).cloned();
+                let state = self.kept.lock().get(&number).cloned();
                 let sent =
                     state.map(|state| states::send(states, &state, |mount| mount.lent_number()));
                 if !matches!(sent, Some(Ok(()))) {
@@ -418,7 +380,7 @@ impl Shared {
                 }
             }
             StateAsk::Forget(number) => {
-                let forgotten = self.made(number).states.remove(&number);
+                let forgotten = self.kept.lock().remove(&number);
                 drop(forgotten);
             }
         }

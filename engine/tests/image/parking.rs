@@ -243,7 +243,7 @@ fn turns(slot: &mut Interpreter, count: usize) -> u64 {
     let mut bytes = 0;
     for _ in 0..count {
         value(slot, "x = globals().get('x', 0) + 1");
-        bytes = slot.snapshot().unwrap().bytes();
+        bytes = slot.snapshot().expect("it has an image").bytes();
     }
     bytes
 }
