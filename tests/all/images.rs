@@ -62,14 +62,13 @@ fn a_fork_continues_from_the_state_and_is_independent() {
     });
 }
 
-/// The copy that a worker makes after each turn may not be finished yet.
 #[test]
 fn what_is_asked_for_right_after_a_turn_is_its_state() {
     with_pool(|pool| async {
         let trunk = pool.session("trunk").await.unwrap();
         ask(&trunk, "x, large = 0, []").await;
         for turn in 1..=30 {
-            // Of some turns the copy is large, and kept elsewhere when nobody wants it any more.
+            // Some copies are large.
             ask(&trunk, "x += 1; large.append(bytes([x]) * (x % 3 << 20)); large = large[-3:]")
                 .await;
             let branch = trunk.fork("branch").await.unwrap();
