@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use pool::BuildId;
 use scheduler::{JobRequest, Priority};
 
 use engine::{
@@ -465,8 +464,8 @@ impl Job {
             asked.apply(&mut limits);
         }
         let Self { program, tenant, priority, deadline, idempotent, .. } = self;
-        let (build, session) = (BuildId::default(), None);
-        Ok(JobRequest { program, limits, build, session, tenant, priority, deadline, idempotent })
+        let placed = JobRequest { tenant, priority, deadline, idempotent, ..JobRequest::default() };
+        Ok(JobRequest { program, limits, ..placed })
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engine::{Image, ImageInfo, Limits, Network, Outcome, PackageInfo, SessionError};
 use pool::{BuildId, JobId, SessionId, WorkerId};
-use scheduler::{Decisions, Explanation, Scheduler, SchedulerStatus, Ticket};
+use scheduler::{Decisions, Explanation, JobRequest, Scheduler, SchedulerStatus, Ticket};
 
 use crate::builder::Builder;
 use crate::failure::Error;
@@ -325,10 +325,9 @@ impl Hatchery {
         let session_build = session.map(|(_, build)| build);
         let build = self.pythons.of_job(job.wanted_python(), session_build)?;
         let session = session.map(|(session, _)| session);
-        let mut request = Box::new(job.into_request(&self.limits)?);
-        (request.build, request.session) = (build, session);
+        let mut request = job.into_request(&self.limits)?;
         request.program.functions = functions;
         request.program.network = network;
-        Ok(self.scheduler.submit(request).await?)
+        Ok(self.scheduler.submit(JobRequest { build, session, ..request }).await?)
     }
 }

@@ -19,7 +19,6 @@ use pool::{
     Builds, GoneReason, JobId, Pool, PoolConfig, PoolEvent, Seat, SessionCell, SessionId, WorkerId,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
-use rustc_hash::FxHashMap;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -65,11 +64,11 @@ struct SchedulerState {
     /// When the current message arrived.
     now: Duration,
     alarm: Alarm,
-    jobs: FxHashMap<JobId, Box<LiveJob>>,
+    jobs: HashMap<JobId, Box<LiveJob>>,
     /// Requested copies of sessions' states. The model treats them as jobs of those sessions.
-    captures: FxHashMap<JobId, Capture>,
-    seats: FxHashMap<WorkerId, Seat>,
-    sessions: FxHashMap<SessionId, OpenSession>,
+    captures: HashMap<JobId, Capture>,
+    seats: HashMap<WorkerId, Seat>,
+    sessions: HashMap<SessionId, OpenSession>,
     /// The session that was last opened under each name.
     names: HashMap<Arc<str>, SessionId>,
     /// Why the most recent sessions ended.
@@ -137,10 +136,10 @@ impl Actor for SchedulerActor {
             clock,
             now: clock.now(),
             alarm: Alarm::new(clock),
-            jobs: FxHashMap::default(),
-            captures: FxHashMap::default(),
-            seats: FxHashMap::default(),
-            sessions: FxHashMap::default(),
+            jobs: HashMap::new(),
+            captures: HashMap::new(),
+            seats: HashMap::new(),
+            sessions: HashMap::new(),
             names: HashMap::new(),
             ended: BTreeMap::new(),
             changes: Changes::default(),
@@ -277,7 +276,7 @@ impl SchedulerState {
     fn receive(&mut self, message: SchedulerMessage) {
         match message {
             SchedulerMessage::Submit { request, transcript, admitted, reply } => {
-                self.submit(request, transcript, admitted, reply);
+                self.submit(*request, transcript, admitted, reply);
             }
             SchedulerMessage::End(job, ending) => self.decide(Event::EndWanted(job, ending)),
             SchedulerMessage::OpenSession { name, build, reply } => {

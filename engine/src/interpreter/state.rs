@@ -8,7 +8,6 @@ use super::entry::Reentry;
 use crate::build::module::throws::THROWN_BYTES;
 use crate::cause::Cause;
 use crate::error::{SessionError, StartError};
-use crate::home::Home;
 use crate::host::wasi::HostState;
 use crate::interpreter::image::{GeneratorState, Image};
 use crate::interpreter::session::{Individuality, Life, SessionMemory, SessionState};
@@ -96,7 +95,6 @@ impl Interpreter {
     /// nothing more. Such a process must not fork: what is kept describes it alone.
     pub fn open_ahead(&mut self) {
         self.memory.shared().open_ahead();
-        Home::here();
     }
 
     /// Returns the image that a reset returns it to, if it has one.

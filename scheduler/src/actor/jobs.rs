@@ -21,7 +21,7 @@ use crate::model::{Ending, Event, Fault, Report};
 impl SchedulerState {
     pub(super) fn submit(
         &mut self,
-        mut request: Box<JobRequest>,
+        mut request: JobRequest,
         transcript: Arc<Transcript>,
         admitted: AdmissionReply,
         reply: oneshot::Sender<Box<Outcome>>,
@@ -30,7 +30,7 @@ impl SchedulerState {
         let cell = request.session.and_then(|id| self.cell(id));
         request.build = cell.as_ref().map_or(request.build, |cell| cell.build());
         let queued = request.queued();
-        let JobRequest { program, limits, build, session, deadline, .. } = *request;
+        let JobRequest { program, limits, build, session, deadline, .. } = request;
         let tenant = Arc::clone(&queued.tenant);
         let task = Task {
             job,
