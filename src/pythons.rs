@@ -115,6 +115,11 @@ pub(crate) struct Pythons {
 }
 
 impl Pythons {
+    /// Returns the engine of the default build.
+    pub(crate) fn default_engine(&self) -> &Engine {
+        self.loaded[0].engine()
+    }
+
     /// Returns the builds of a pool that has only this default build.
     pub(crate) fn new(default: Python) -> Self {
         Self { builds: Builds::new(default.source()), loaded: [default].into() }

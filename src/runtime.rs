@@ -102,6 +102,42 @@ impl Hatchery {
         self.submit_to(job, None, &self.functions).await
     }
 
+    /// Returns whether the pool has taken jobs before its Python was compiled
+    /// ([`Builder::starts_early`]).
+    ///
+    /// ```no_run
+    /// # fn example(pool: hatchery::Hatchery) {
+    /// if pool.started_early() {
+    ///     println!("this is the first start on this machine");
+    /// }
+    /// # }
+    /// ```
+    pub fn started_early(&self) -> bool {
+        self.pythons.default_engine().started_early()
+    }
+
+    /// After an early start ([`Builder::starts_early`]), waits until Python is compiled and cached,
+    /// and reports that as the progress of the start. Otherwise returns at once. Compiling goes on
+    /// if the caller stops waiting.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: hatchery::Hatchery) {
+    /// pool.finish_compiling().await;
+    /// # }
+    /// ```
+    pub async fn finish_compiling(&self) {
+        if self.started_early() {
+            let engine = self.pythons.default_engine().clone();
+            let (finished, finishing) = tokio::sync::oneshot::channel::<()>();
+            // Not one of the runtime's threads: its end would wait for them.
+            std::thread::spawn(move || {
+                engine.finish_compiling();
+                drop(finished);
+            });
+            let _ = finishing.await;
+        }
+    }
+
     /// Returns the image that interpreters of the default build begin from; `None` if the host has no
     /// images.
     ///

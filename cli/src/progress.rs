@@ -50,6 +50,13 @@ impl ProgressSink for Display {
             ));
             return;
         }
+        if progress == Progress::StartedEarly {
+            terminal::note(
+                "a part of Python is compiled, and programs can begin; the rest follows, and \
+                 programs that need it wait",
+            );
+            return;
+        }
         match self {
             Self::Bar(bar) => draw(bar, progress),
             Self::Lines(tenths) => print(tenths, progress),

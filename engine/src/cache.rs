@@ -106,24 +106,25 @@ impl CacheDir {
             write_atomically(&path, |file| file.write_all(&secret))?;
             Ok(secret)
         };
-        self.find_or_make(SECRET_NAME, || read_secret(&path), make)
+        self.find_or_make(SECRET_NAME, || read_secret(&path), |_lock| make())
     }
 
     /// Returns what `find` finds, or else what `make` makes under the lock `lock`. Whoever waited
     /// for the lock looks again, since another process or thread may have made it meanwhile.
+    /// `make` may keep the lock.
     pub(crate) fn find_or_make<T, E: From<CacheError>>(
         &self,
         lock: &str,
         find: impl Fn() -> Result<Option<T>, E>,
-        make: impl FnOnce() -> Result<T, E>,
+        make: impl FnOnce(CacheLock) -> Result<T, E>,
     ) -> Result<T, E> {
         if let Some(found) = find()? {
             return Ok(found);
         }
-        let _lock = self.lock(lock)?;
+        let lock = self.lock(lock)?;
         match find()? {
             Some(found) => Ok(found),
-            None => make(),
+            None => make(lock),
         }
     }
 }
@@ -314,7 +315,8 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    let contents: Result<_, CacheError> = cache.find_or_make("made", find, make);
+                    let contents: Result<_, CacheError> =
+                        cache.find_or_make("made", find, |_lock| make());
                     assert_eq!(contents.unwrap(), b"contents");
                 });
             }

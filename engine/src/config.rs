@@ -45,6 +45,14 @@ pub struct EngineConfig {
     /// `python.module.sha256` beside it, else none. That hash is ignored if anybody can write it
     /// who can't write the program.
     pub module: Option<PinnedModule>,
+    /// Whether a first start runs programs before the build is compiled: as soon as a tenth of it is,
+    /// while the rest is compiled in the background. A program that calls a function of the rest
+    /// waits for it; its wall time stands still. Only the default build, on Linux and x86-64, can
+    /// start early. [`Engine::finish_compiling`](crate::Engine::finish_compiling) waits until the
+    /// build is compiled and cached; if the process ends before, the next start begins anew.
+    ///
+    /// Default: no.
+    pub starts_early: bool,
     /// The host that serves guests. Default: whichever serves all imports of the build.
     pub host: HostKind,
     /// Whether interpreters map their image copy-on-write where the system can. Default: yes,
@@ -119,6 +127,7 @@ impl Default for EngineConfig {
             python: None,
             wheel: None,
             module: None,
+            starts_early: false,
             host: HostKind::default(),
             copy_on_write: true,
             runs_per_instance: 10_000,
@@ -206,6 +215,9 @@ pub enum Progress {
     Storing,
     /// The compiled module is being checked and loaded.
     Loading,
+    /// What a first program needs is compiled, and the rest follows in the background
+    /// ([`EngineConfig::starts_early`]). This isn't a step.
+    StartedEarly,
     /// An image is being built.
     BuildingImage {
         /// The step, as text for people.

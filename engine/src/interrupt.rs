@@ -21,10 +21,11 @@
 
 pub(crate) mod futex;
 pub(crate) mod gate;
+pub(crate) mod here;
 pub(crate) mod overdue;
 pub(crate) mod raise;
 pub(crate) mod reason;
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 pub(crate) mod stop;
 pub(crate) mod watchdog;

@@ -59,6 +59,9 @@ impl Plan {
         if connects && isolation != Isolation::Threads {
             return Err(NetworkError::Isolation.into());
         }
+        // Processes load what is cached.
+        let starts_early = config.starts_early && isolation == Isolation::Threads;
+        let config = EngineConfig { starts_early, ..config };
         let loading = tokio::task::spawn_blocking(move || -> Result<_, Error> {
             let load = |config: &EngineConfig, image: &ImageSpec| {
                 let python = load(config, image, &packages, &progress)?;

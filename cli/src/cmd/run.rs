@@ -22,13 +22,13 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     // Opened before the program runs: a failure afterwards would lose its files.
     let output = arguments.output_dir.as_deref().map(output::open).transpose()?;
     let shown = arguments.save_displays.as_deref().map(output::open).transpose()?;
-    let builder = Hatchery::builder().workers(1).progress(progress::sink());
+    let builder = Hatchery::builder().workers(1).starts_early(true).progress(progress::sink());
     let hatchery = start_pool(arguments.image.apply(builder)?).await?;
     inputs::mention_missing(dependencies, &hatchery).await;
     // The first asks the program to end, the second stops it, the third ends this process.
-    let mut interrupts = signals::interrupts(3)?;
+    let mut counter = signals::interrupts(3)?;
     let mut ticket = hatchery.submit(job).await?;
-    let followed = follow(&mut ticket, !arguments.json, &mut interrupts).await?;
+    let followed = follow(&mut ticket, !arguments.json, &mut counter).await?;
     let Followed { outcome, interrupts, drawn } = followed;
     if arguments.json {
         let result = match arguments.file_contents {
@@ -55,6 +55,13 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
         }
     };
     let are_kept = keep_files(&outcome, output.as_ref(), &arguments) && are_shown;
+    if hatchery.started_early() {
+        terminal::note("compiling the rest of Python; Ctrl-C leaves it to the next start");
+        tokio::select! {
+            () = hatchery.finish_compiling() => {}
+            _ = counter.more_than(interrupts) => {}
+        }
+    }
     // No abort: that would wait for the replacement interpreter to start, and the process ends here
     // anyway.
     Ok(Exit::of_job(&outcome, interrupts, are_kept))

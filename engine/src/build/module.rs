@@ -24,13 +24,17 @@ use crate::error::{CacheError, EngineError, ModuleError};
 use crate::memory::GuestMemory;
 use crate::memory::sys::FileView;
 use crate::memory::tunables::GuestTunables;
-use linked::{InitialData, Linked};
+use early::compilation::Compilation;
+use early::rest::Rest;
+use early::{Functions, LeaveOut, first_functions};
+use linked::{Early, InitialData, Linked};
 use locks::GrantLocks;
 use packed::{Packed, Unpinned};
 use safepoints::AddSafepoints;
 use shape::ExportTable;
 use throws::CountThrows;
 
+mod early;
 pub(crate) mod imports;
 pub(crate) mod key;
 #[cfg(target_os = "linux")]
@@ -49,9 +53,17 @@ pub(crate) mod writes;
 /// Returns a wasmer engine with our memory and Cranelift. It compiles WebAssembly exceptions, which
 /// the build needs, and counts throws. Everything that it compiles can be stopped anywhere.
 pub(crate) fn new_engine() -> Engine {
+    engine_for(None)
+}
+
+/// Returns one that compiles all functions, or these first ones alone.
+fn engine_for(first: Option<&Arc<Functions>>) -> Engine {
     let mut features = Features::default();
     features.exceptions(true);
     let mut compiler = Cranelift::default();
+    if let Some(first) = first {
+        compiler.push_middleware(Arc::new(LeaveOut { first: Arc::clone(first) }));
+    }
     compiler.push_middleware(Arc::new(AddSafepoints::default()));
     compiler.push_middleware(Arc::new(CountThrows::default()));
     compiler.push_middleware(Arc::new(GrantLocks::default()));
@@ -71,6 +83,8 @@ pub(crate) struct Source<'a> {
     pub(crate) read: &'a dyn Fn() -> Result<Vec<u8>, EngineError>,
     /// Its compiled form, to be unpacked instead of compiling.
     pub(crate) pinned: Option<&'a PinnedModule>,
+    /// Whether to begin with an early module, if the bytes are those of the default build.
+    pub(crate) starts_early: bool,
 }
 
 /// A compiled module, ready to be instantiated.
@@ -80,11 +94,25 @@ pub(crate) struct CompiledModule {
     data: InitialData,
     /// The file that wasmer reads trap tables from; open, it marks the module as in use.
     _index: FileView,
+    /// The compilation of the whole module, if this is an early one.
+    compilation: Option<Compilation>,
 }
 
 impl CompiledModule {
     pub(crate) fn module(&self) -> &Module {
         &self.module
+    }
+
+    /// Returns whether the whole module is being compiled, or was after an early start.
+    pub(crate) fn is_early(&self) -> bool {
+        self.compilation.is_some()
+    }
+
+    /// Waits until the whole module is compiled and cached, and reports how far that is.
+    pub(crate) fn finish(&self) {
+        if let Some(compilation) = &self.compilation {
+            compilation.finish();
+        }
     }
 
     /// Fills the memory of a new instance, which wasmer has left empty; `None` if it is too small.
@@ -114,7 +142,7 @@ pub(crate) fn load_or_compile(
         module.as_ref().map(|module| imports::check(module.module())).transpose()?;
         Ok(module)
     };
-    cache.find_or_make("modules", find, || {
+    cache.find_or_make("modules", find, |lock| {
         remove_unfinished(&folder);
         if let Some(pinned) = source.pinned
             && unpack(pinned, &sealer, &path, &key, progress)?
@@ -125,21 +153,68 @@ pub(crate) fn load_or_compile(
             imports::check(module.module())?;
             return Ok(module);
         }
-        let linked = compile(&(source.read)()?, progress)?;
-        progress.report(Progress::Storing);
-        let module = match store(&sealer, &path, &key, &linked) {
-            Ok(()) => load(engine, &sealer, &path, &key),
-            Err(error) => {
-                // Unnamed files serve as well; only the next start compiles again.
-                tracing::warn!(error = %chain(&error), "the compiled module can't be cached");
-                load_unnamed(engine, &linked)
+        let wasm = (source.read)()?;
+        if let Some(first) = first_functions(source.hash).filter(|_| source.starts_early) {
+            match start_early(engine, &wasm, first, progress) {
+                Ok((mut module, rest)) => {
+                    imports::check(module.module())?;
+                    let (engine, sealer) = (engine.clone(), Sealer::new(cache)?);
+                    let (path, key) = (path.clone(), key.clone());
+                    let compile = move |progress: &Arc<dyn ProgressSink>| {
+                        // Other processes wait for it.
+                        let _lock = lock;
+                        compile_and_store(&engine, &wasm, &sealer, &path, &key, progress)
+                    };
+                    module.compilation = Some(Compilation::begin(rest, compile, progress)?);
+                    progress.report(Progress::StartedEarly);
+                    return Ok(module);
+                }
+                Err(error) => tracing::warn!(error = %chain(&error), "no early start"),
             }
-        };
-        let unreadable = || ModuleError::Serialize("what was written can't be loaded".into());
-        let module = module.ok_or_else(unreadable)?;
+        }
+        let module = compile_and_store(engine, &wasm, &sealer, &path, &key, progress)?;
         imports::check(module.module())?;
         Ok(module)
     })
+}
+
+/// Compiles the first functions of a module, and loads them; the rest has yet to be set.
+fn start_early(
+    engine: &Engine,
+    wasm: &[u8],
+    first: &Arc<Functions>,
+    progress: &Arc<dyn ProgressSink>,
+) -> Result<(CompiledModule, &'static Rest), ModuleError> {
+    let compiled = compile_with(&engine_for(Some(first)), wasm, progress)?;
+    let early = linked::split_early(&compiled, first);
+    let Early { linked, word, functions } =
+        early.map_err(|problem| ModuleError::Serialize(problem.into()))?;
+    let rest = Rest::new(functions);
+    let unreadable = || ModuleError::Serialize("what was written can't be loaded".into());
+    let module = load_unnamed(engine, &linked, Some((word, rest))).ok_or_else(unreadable)?;
+    Ok((module, rest))
+}
+
+/// Compiles a module, and loads it from the cache, where it is stored.
+fn compile_and_store(
+    engine: &Engine,
+    wasm: &[u8],
+    sealer: &Sealer,
+    path: &Path,
+    key: &str,
+    progress: &Arc<dyn ProgressSink>,
+) -> Result<CompiledModule, ModuleError> {
+    let linked = compile(wasm, progress)?;
+    progress.report(Progress::Storing);
+    let module = match store(sealer, path, key, &linked) {
+        Ok(()) => load(engine, sealer, path, key),
+        Err(error) => {
+            // Unnamed files serve as well; only the next start compiles again.
+            tracing::warn!(error = %chain(&error), "the compiled module can't be cached");
+            load_unnamed(engine, &linked, None)
+        }
+    };
+    module.ok_or_else(|| ModuleError::Serialize("what was written can't be loaded".into()))
 }
 
 /// Unpacks a module into the cache. The result is false if it was made for something else; then it
@@ -211,11 +286,15 @@ pub(crate) fn cached_index_bytes(cache: &CacheDir, hash: &str) -> u64 {
 fn load(engine: &Engine, sealer: &Sealer, path: &Path, key: &str) -> Option<CompiledModule> {
     let index = sealer.view(path, key)?;
     let code = sealer.view(&code_path(path), &code_label(key))?;
-    load_from(engine, Some(path), index, code)
+    load_from(engine, Some(path), index, code, None)
 }
 
 /// Loads a module from files without names.
-fn load_unnamed(engine: &Engine, linked: &Linked) -> Option<CompiledModule> {
+fn load_unnamed(
+    engine: &Engine,
+    linked: &Linked,
+    rest: Option<(u64, &'static Rest)>,
+) -> Option<CompiledModule> {
     let unnamed = |write: &dyn Fn(&mut File) -> std::io::Result<()>| {
         let mut file = tempfile::tempfile()?;
         write(&mut file)?;
@@ -225,7 +304,7 @@ fn load_unnamed(engine: &Engine, linked: &Linked) -> Option<CompiledModule> {
     let code = index.and_then(|index| Ok((index, unnamed(&|file| linked.code.write(file))?)));
     let (index, code) =
         code.inspect_err(|error| tracing::warn!(%error, "no room for the compiled module")).ok()?;
-    load_from(engine, None, index, code)
+    load_from(engine, None, index, code, rest)
 }
 
 #[expect(unsafe_code, reason = "loading a compiled module is loading native code")]
@@ -234,16 +313,17 @@ fn load_from(
     path: Option<&Path>,
     index: FileView,
     code: FileView,
+    rest: Option<(u64, &'static Rest)>,
 ) -> Option<CompiledModule> {
     // SAFETY: both files were made by this version of wasmer with these settings on a machine with
     // these CPU features, all of which the key names, and nobody without the secret of this user's
     // private directory could have sealed them, or else this process has just made them. Files of
     // the cache are never written to in place, by the contract of `FileView::new`.
-    let loaded = unsafe { linked::load(engine, path, &index, code) };
+    let loaded = unsafe { linked::load(engine, path, &index, code, rest) };
     let (module, data) = loaded
         .inspect_err(|error| tracing::warn!(%error, "a cached module can't be loaded"))
         .ok()?;
-    Some(CompiledModule { module, data, _index: index })
+    Some(CompiledModule { module, data, _index: index, compilation: None })
 }
 
 /// Stores the files of a module. A kill in between leaves no index, and so no module.
@@ -259,6 +339,17 @@ fn code_label(key: &str) -> String {
 
 #[tracing::instrument(level = "info", name = "compile_module", skip_all)]
 fn compile(wasm: &[u8], progress: &Arc<dyn ProgressSink>) -> Result<Linked, ModuleError> {
+    // An engine of its own, since engines keep what they compiled as long as they live.
+    let compiled = compile_with(&new_engine(), wasm, progress)?;
+    linked::split(&compiled).map_err(|problem| ModuleError::Serialize(problem.into()))
+}
+
+/// Returns what wasmer makes of a module.
+fn compile_with(
+    engine: &Engine,
+    wasm: &[u8],
+    progress: &Arc<dyn ProgressSink>,
+) -> Result<Vec<u8>, ModuleError> {
     let sink = Arc::clone(progress);
     let highest = AtomicU64::new(0);
     let callback = CompilationProgressCallback::new(move |step| {
@@ -271,13 +362,12 @@ fn compile(wasm: &[u8], progress: &Arc<dyn ProgressSink>) -> Result<Linked, Modu
         }
         Ok(())
     });
-    // An engine of its own, since engines keep what they compiled as long as they live.
-    let compiled = new_engine()
+    let compiled = engine
         .new_module_with_progress(wasm, callback)
         .map_err(|error| ModuleError::Compile(Cause::new(error)))?
         .serialize()
         .map_err(|error| ModuleError::Serialize(Cause::new(error)))?;
-    linked::split(&compiled).map_err(|problem| ModuleError::Serialize(problem.into()))
+    Ok(compiled.to_vec())
 }
 
 #[cfg(test)]
@@ -309,7 +399,7 @@ mod tests {
                 self.compiles.fetch_add(1, Ordering::SeqCst);
                 Ok(wat::parse_str(SMALL).unwrap())
             };
-            let source = Source { hash: "small", read: &read, pinned: None };
+            let source = Source { hash: "small", read: &read, pinned: None, starts_early: false };
             let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
             load_or_compile(&new_engine(), &self.cache, &source, &progress).unwrap()
         }
@@ -320,7 +410,8 @@ mod tests {
                 self.compiles.fetch_add(1, Ordering::SeqCst);
                 Ok(wat::parse_str(SMALL).unwrap())
             };
-            let source = Source { hash: "small", read: &read, pinned: Some(pinned) };
+            let source =
+                Source { hash: "small", read: &read, pinned: Some(pinned), starts_early: false };
             let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
             load_or_compile(&new_engine(), &self.cache, &source, &progress)
         }
@@ -478,7 +569,7 @@ mod tests {
             }
         };
         let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
-        let source = Source { hash: "small", read: &read, pinned: None };
+        let source = Source { hash: "small", read: &read, pinned: None, starts_early: false };
         let _ = load_or_compile(&new_engine(), &cache, &source, &progress);
     }
 
@@ -508,7 +599,12 @@ mod tests {
     fn bytes_that_are_no_module_are_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let cache = CacheDir::open(Some(folder.path())).unwrap();
-        let source = Source { hash: "junk", read: &|| Ok(b"junk".to_vec()), pinned: None };
+        let source = Source {
+            hash: "junk",
+            read: &|| Ok(b"junk".to_vec()),
+            pinned: None,
+            starts_early: false,
+        };
         let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
         let error = load_or_compile(&new_engine(), &cache, &source, &progress).err().unwrap();
         assert!(error.to_string().contains("compile"), "{error}");

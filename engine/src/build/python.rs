@@ -139,7 +139,7 @@ impl PythonBuild {
         let sealer = Sealer::new(cache)?;
         let held = || Self::held(folder.clone(), sealer.clone());
         let find = || Ok(Some(held()).filter(Self::is_complete));
-        cache.find_or_make("builds", find, || {
+        cache.find_or_make("builds", find, |_lock| {
             remove_unfinished(&builds);
             let unfinished = UnfinishedFolder::new_in(&builds)?;
             let downloads;

@@ -102,7 +102,12 @@ impl Engine {
             result => result,
         };
         let pinned = config.module.as_ref();
-        let source = module::Source { hash: build.wasm_sha256(), read: &read, pinned };
+        let source = module::Source {
+            hash: build.wasm_sha256(),
+            read: &read,
+            pinned,
+            starts_early: config.starts_early,
+        };
         // Both read and hash hundreds of megabytes, so they run in parallel.
         let (module, library) = std::thread::scope(|scope| {
             let library = scope.spawn(|| build.library());
@@ -242,6 +247,18 @@ impl Engine {
     /// file, which all processes share. Asks the filesystem.
     pub fn module_bytes(&self) -> u64 {
         module::cached_index_bytes(&self.inner.cache, self.inner.build.wasm_sha256())
+    }
+
+    /// Returns whether this is an early start ([`EngineConfig::starts_early`]), whose build was not
+    /// compiled yet when it began.
+    pub fn started_early(&self) -> bool {
+        self.inner.module.is_early()
+    }
+
+    /// After an early start ([`EngineConfig::starts_early`]), waits until the build is compiled and
+    /// cached, and reports how far that is. Otherwise returns at once. Blocks the thread.
+    pub fn finish_compiling(&self) {
+        self.inner.module.finish();
     }
 
     /// Packs the compiled build into a file, in 15 s, and returns the SHA-256 of the file in

@@ -25,6 +25,7 @@ use crate::interpreter::engine::Engine;
 use crate::interpreter::image::Image;
 use crate::interpreter::session::Life;
 use crate::interrupt::gate::{Gate, InterruptHandle, Passage};
+use crate::interrupt::here::RunsHere;
 use crate::interrupt::raise::{Offsets, Raiser};
 use crate::interrupt::watchdog::Stopwatch;
 use crate::limits::Limits;
@@ -212,6 +213,7 @@ impl Interpreter {
         let (gate, run) = OpenGate::begin(&self.gate);
         let handle = InterruptHandle::new(Arc::clone(&self.gate));
         let guard = Stopwatch::start().guard(&limits, run, handle, None);
+        let here = RunsHere::begin(&self.gate, guard.asker());
         let mut guest = Guest {
             store: &mut self.store,
             entry: &self.entry,
@@ -219,7 +221,7 @@ impl Interpreter {
             memory: self.memory.shared(),
         };
         let booted = catch_unwind(AssertUnwindSafe(|| guest.boot(instance)));
-        drop(guard);
+        drop((here, guard));
         let asked = gate.end();
         self.exception = self.door.lock().exception();
         let entered = self.door.lock().entry();

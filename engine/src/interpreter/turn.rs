@@ -17,6 +17,7 @@ use crate::host::door::{Door, GeneratorClaim, Passed};
 use crate::host::env::{RunControl, RunEffects, RunSetup};
 use crate::host::threads::{End, Threads};
 use crate::interrupt::gate::{Asked, Gate, InterruptHandle, RunId};
+use crate::interrupt::here::RunsHere;
 use crate::interrupt::stop::StopHandle;
 use crate::interrupt::watchdog::{Asker, Stopwatch, WatchGuard, be_watched};
 use crate::limits::Limits;
@@ -45,6 +46,7 @@ pub(super) struct Servers<'a> {
 /// reverse of the order in which they opened.
 pub(super) struct OpenTurn<'a> {
     stop: AttachedStop<'a>,
+    here: RunsHere,
     watch_guard: WatchGuard,
     gate: OpenGate<'a>,
     door: OpenDoor<'a>,
@@ -116,9 +118,11 @@ impl<'a> OpenTurn<'a> {
         let watch_guard = watch.guard(limits, run, interrupt.clone(), stop.overdue_hook());
         // Never taken down: the asker of a watch that has ended does nothing.
         control.attach(watch_guard.asker());
+        let here = RunsHere::begin(guest.gate, watch_guard.asker());
         let stop = AttachedStop::attach(stop, interrupt, run, watch_guard.asker());
         Ok(Self {
             stop,
+            here,
             watch_guard,
             gate,
             door,
@@ -135,7 +139,7 @@ impl<'a> OpenTurn<'a> {
 
     /// Enters the guest, and closes everything except the host's run when it comes back.
     pub(super) fn run(self) -> EndedTurn<'a> {
-        let Self { host, door, gate, watch_guard, stop, mut guest, .. } = self;
+        let Self { host, door, gate, watch_guard, here, stop, mut guest, .. } = self;
         let ended = catch_unwind(AssertUnwindSafe(|| {
             tracing::debug_span!("guest").in_scope(|| guest.turn(self.word))
         }));
@@ -143,6 +147,7 @@ impl<'a> OpenTurn<'a> {
         let (is_held, end) =
             self.threads.map_or((true, None), |threads| threads.end_turn(self.patience));
         drop(stop);
+        drop(here);
         drop(watch_guard);
         let thrown = self.throws.thrown(guest.store);
         let ended = match ended {

@@ -265,6 +265,17 @@ impl Gate {
         self.wait_until(&mut state, deadline(duration), true, |_| is_ready())
     }
 
+    /// Waits on the host's side until `is_ready` holds, `duration` has passed or the run is stopped,
+    /// for something that the program doesn't know of: interrupts don't end this wait.
+    pub(crate) fn wait_aside(&self, duration: Duration, is_ready: impl Fn() -> bool) -> Woken {
+        let deadline = deadline(Some(duration));
+        // Without the lock, which `is_ready` may take.
+        if is_ready() {
+            return Woken::Ready;
+        }
+        self.wait_until(&mut self.state.lock(), deadline, false, |_| false)
+    }
+
     /// Does the same with the lock; `heeds` interrupts, or not.
     fn wait_until(
         &self,

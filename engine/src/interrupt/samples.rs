@@ -7,7 +7,7 @@ use crate::interrupt::raise::Raiser;
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
 
 /// Returns a gate that guards one page and could raise, if there were an interpreter.
-pub(super) fn gate() -> Arc<Gate> {
+pub(crate) fn gate() -> Arc<Gate> {
     let gate = Gate::new();
     gate.guard(Arc::new(GuestMemory::new(WASM_PAGE_BYTES).expect("a page can be mapped")));
     gate.raise_with(Raiser::unreachable());

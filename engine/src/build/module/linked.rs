@@ -16,10 +16,14 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::ptr;
 
 use wasmer::sys::Cranelift;
 use wasmer::{Engine, Module};
 
+use super::early::Functions;
+use super::early::rest::Rest;
+use super::early::stubs::{STUB_BYTES, stub};
 use crate::memory::sys::{self, FileView};
 use code::Header;
 
@@ -42,30 +46,73 @@ pub(super) struct Linked {
     pub(super) code: code::Code,
 }
 
+/// An early module (`early.rs`).
+pub(super) struct Early {
+    pub(super) linked: Linked,
+    /// The address in the image of the word that its stubs read.
+    pub(super) word: u64,
+    /// How many functions it has.
+    pub(super) functions: usize,
+}
+
 /// Splits what wasmer serialized.
 pub(super) fn split(compiled: &[u8]) -> Result<Linked, String> {
     let image = elf::Image::parse(compiled).ok_or("it is no ELF image of a known form")?;
+    split_with(&image, |_, _| Ok(()))
+}
+
+/// Does the same with an early module, and puts stubs in place of all functions but the `first`
+/// ones.
+pub(super) fn split_early(compiled: &[u8], first: &Functions) -> Result<Early, String> {
+    let image = elf::Image::parse(compiled).ok_or("it is no ELF image of a known form")?;
+    let functions = image.local_functions().ok_or("no functions")?;
+    let word = image.free_word().ok_or("no room for a word")?;
+    let linked = split_with(&image, |text_at, text| {
+        let ends = functions[1..].iter().copied().chain([text_at + text.len() as u64]);
+        for ((function, at), end) in (0..).zip(&functions).zip(ends) {
+            if first.contains(function) {
+                continue;
+            }
+            let place = (end >= at + STUB_BYTES as u64).then_some(at - text_at);
+            let place = place.and_then(|place| text.get_mut(place as usize..)?.first_chunk_mut());
+            *place.ok_or("no room for a stub")? =
+                stub(function, *at, word).ok_or("the image is too large for stubs")?;
+        }
+        Ok(())
+    })?;
+    Ok(Early { linked, word, functions: functions.len() })
+}
+
+/// Splits an image; `change` gets the address of the code and the code.
+fn split_with(
+    image: &elf::Image<'_>,
+    change: impl FnOnce(u64, &mut [u8]) -> Result<(), &'static str>,
+) -> Result<Linked, String> {
     let (info, data) =
         info::without_data(image.section(elf::MODULE_INFO).ok_or("no information")?)?;
     let text = image.text().ok_or("the code is not where it can be mapped")?;
     let header = Header::new(text, image.first_function().ok_or("it has no functions")?, &data);
-    let code = code::Code::new(header, image.text_bytes(text), data);
+    let mut code = image.text_bytes(text).to_vec();
+    change(text.start, &mut code)?;
+    let code = code::Code::new(header, code, data);
     let mut index = image.index(&info, text).ok_or("its tables are damaged")?;
     index.extend(code.binding());
     Ok(Linked { index, code })
 }
 
-/// Loads a module from its two files; `None` if they don't belong together.
+/// Loads a module from its two files; `None` if they don't belong together. `rest` is what the stubs
+/// of an early module use, with the address of their word.
 ///
 /// # Safety
-/// Both were made by [`split`], from what wasmer compiled for this machine with the settings of
-/// `engine`, and nobody changes them while the module exists.
+/// Both were made by [`split`], or by [`split_early`] if there is a `rest`, from what wasmer compiled
+/// for this machine with the settings of `engine`, and nobody changes them while the module exists.
 #[expect(unsafe_code, reason = "loading a compiled module is loading native code")]
 pub(super) unsafe fn load(
     engine: &Engine,
     path: Option<&Path>,
     index: &FileView,
     code: FileView,
+    rest: Option<(u64, &'static Rest)>,
 ) -> io::Result<(Module, InitialData)> {
     let other = || io::Error::other("the index and the code of the module don't belong together");
     let (header, data) = code::read(code).ok_or_else(other)?;
@@ -84,6 +131,12 @@ pub(super) unsafe fn load(
     // and unmaps them with the engine. The code is what was compiled for these addresses, relative
     // to `base`, by the caller's promise and the comparison above. None of it runs yet.
     unsafe { sys::map_code(base + offset, len, data.file(), header.at()) }?;
+    if let Some((word, rest)) = rest {
+        let word = ptr::with_exposed_provenance_mut::<&'static Rest>(base + word as usize);
+        // SAFETY: the caller's promise: a word of the image that can be written to and that nothing
+        // else uses. No stub runs yet.
+        unsafe { word.write(rest) };
+    }
     Ok((module, data))
 }
 

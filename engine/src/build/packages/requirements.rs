@@ -63,7 +63,7 @@ pub(super) fn load(
     let target = target.clone();
     let wheels = Wheels { folder, key, hashes, target, sealer: Sealer::new(cache)? };
     let find = || wheels.cached().transpose();
-    cache.find_or_make(FOLDER, find, || wheels.fetch(path, progress))
+    cache.find_or_make(FOLDER, find, |_lock| wheels.fetch(path, progress))
 }
 
 fn read(path: &Path) -> Result<String, PackageError> {

@@ -88,15 +88,15 @@ pub(in super::super) struct Code {
 }
 
 impl Code {
-    pub(super) fn new(header: Header, text: &[u8], data: Vec<Segment>) -> Self {
+    pub(super) fn new(header: Header, text: Vec<u8>, data: Vec<Segment>) -> Self {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&postcard::to_stdvec(&header).unwrap_or_default());
-        hashing::update(&mut hasher, text);
+        hashing::update(&mut hasher, &text);
         for segment in &data {
             hasher.update(&segment.bytes);
         }
         let binding = *hasher.finalize().as_bytes();
-        Self { header, text: text.to_owned(), data, binding }
+        Self { header, text, data, binding }
     }
 
     /// Returns the hash that the index must end with.

@@ -18,9 +18,11 @@ const MAGIC: [u8; 7] = *b"\x7fELF\x02\x01\x01";
 const HEADER_BYTES: usize = 64;
 const SEGMENT_BYTES: usize = 56;
 const SECTION_BYTES: usize = 64;
+const WORD_BYTES: u64 = 8;
 /// Types and flags of segments and sections.
 const LOADED: u32 = 1;
 const EXECUTABLE: u32 = 1;
+const WRITABLE: u32 = 2;
 const READABLE: u32 = 4;
 const UNUSED: u32 = 0;
 const WITHOUT_BYTES: u32 = 8;
@@ -113,6 +115,29 @@ impl<'a> Image<'a> {
         u64_at(self.section(FUNCTIONS)?, 0)
     }
 
+    /// Returns the addresses of the module's own functions, by their local indices.
+    pub(super) fn local_functions(&self) -> Option<Vec<u64>> {
+        let count = self.section(TRAPS_OF_FUNCTIONS)?.len() / 8;
+        let addresses = self.section(FUNCTIONS)?.get(..count * 8)?;
+        addresses.chunks_exact(8).map(|address| u64_at(address, 0)).collect()
+    }
+
+    /// Returns the address of a word that is 0, can be written to and belongs to nothing; `None` if
+    /// there is none.
+    pub(super) fn free_word(&self) -> Option<u64> {
+        let (entry, _) = self.segments.last()?;
+        let is_writable = u32_at(self.bytes, entry + 4)? & WRITABLE != 0;
+        is_writable.then_some(())?;
+        Some(self.end()? - WORD_BYTES)
+    }
+
+    /// Returns the address behind all that is reserved: room for a word and for whole large pages,
+    /// since the kernel puts a reservation of those where large pages begin.
+    fn end(&self) -> Option<u64> {
+        let (_, last) = self.segments.last()?;
+        Some((last.address + last.len + WORD_BYTES).next_multiple_of(LARGE_PAGE_BYTES))
+    }
+
     /// Returns the contents of the section with this name.
     pub(super) fn section(&self, name: &[u8]) -> Option<&'a [u8]> {
         let section =
@@ -145,11 +170,9 @@ impl<'a> Image<'a> {
             put(&mut index, entry + 8, at as u64)?;
             moved.push((segment.clone(), at));
         }
-        // wasmer reserves as much as all segments take, and the kernel puts a reservation of whole
-        // large pages where large pages begin.
+        // wasmer reserves as much as all segments take.
         let (entry, last) = self.segments.last()?;
-        let end = (last.address + last.len).next_multiple_of(LARGE_PAGE_BYTES);
-        put(&mut index, entry + 40, end - last.address)?;
+        put(&mut index, entry + 40, self.end()? - last.address)?;
         let mut table = Vec::with_capacity(self.sections.len() * SECTION_BYTES);
         for (number, section) in self.sections.iter().enumerate() {
             let mut entry = section.entry;

@@ -72,7 +72,7 @@ impl Running {
         let (folder, index, code) = written(&compiled(MODULE));
         let engine = new_engine();
         // SAFETY: just made, and nobody else knows the files.
-        let (module, data) = unsafe { load(&engine, None, &index, code) }.unwrap();
+        let (module, data) = unsafe { load(&engine, None, &index, code, None) }.unwrap();
         let mut store = Store::new(engine);
         let (instance, memory) =
             with_memory(None, || Instance::new(&mut store, &module, &imports! {}).unwrap());
@@ -154,7 +154,7 @@ fn files_of_two_compilations_are_not_combined() {
     let (_a, index, _) = written(&compiled(MODULE));
     let (_b, _, code) = written(&compiled(&MODULE.replace("const 42", "const 43")));
     // SAFETY: both are from this compiler.
-    let error = unsafe { load(&new_engine(), None, &index, code) }.unwrap_err();
+    let error = unsafe { load(&new_engine(), None, &index, code, None) }.unwrap_err();
     assert!(error.to_string().contains("don't belong together"), "{error}");
 }
 

@@ -1,0 +1,85 @@
+//! The compilation of the whole module behind an early one.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use parking_lot::Mutex;
+
+use super::rest::Rest;
+use crate::build::module::CompiledModule;
+use crate::cause::{Cause, chain};
+use crate::config::{Progress, ProgressSink};
+use crate::error::ModuleError;
+
+/// How much the compilers' threads yield to those that run programs, as `nice` counts.
+const NICENESS: i32 = 10;
+
+/// A compilation on a thread of its own.
+#[derive(Debug)]
+pub(in super::super) struct Compilation {
+    #[cfg(test)]
+    pub(super) rest: &'static Rest,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    is_awaited: Arc<AtomicBool>,
+}
+
+impl Compilation {
+    /// Begins it; `rest` gets what `compile` returns.
+    pub(in super::super) fn begin(
+        rest: &'static Rest,
+        compile: impl FnOnce(&Arc<dyn ProgressSink>) -> Result<CompiledModule, ModuleError>
+        + Send
+        + 'static,
+        progress: &Arc<dyn ProgressSink>,
+    ) -> Result<Self, ModuleError> {
+        let is_awaited = Arc::new(AtomicBool::new(false));
+        let sink = OnceAwaited { sink: Arc::clone(progress), is_awaited: Arc::clone(&is_awaited) };
+        let sink: Arc<dyn ProgressSink> = Arc::new(sink);
+        let thread = thread::Builder::new().name("hatchery-compile".to_owned()).spawn(move || {
+            // The compilers' threads inherit it.
+            if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+                tracing::debug!(%error, "compiling competes with programs");
+            }
+            let compiled = catch_unwind(AssertUnwindSafe(|| compile(&sink)));
+            let whole = compiled.ok().and_then(|compiled| {
+                let failed = |error: &ModuleError| {
+                    tracing::error!(error = %chain(error), "the rest of Python can't be compiled");
+                };
+                compiled.inspect_err(failed).ok()
+            });
+            rest.set(whole);
+        });
+        let thread = thread.map_err(|error| ModuleError::Compile(Cause::new(error)))?;
+        Ok(Self {
+            #[cfg(test)]
+            rest,
+            thread: Mutex::new(Some(thread)),
+            is_awaited,
+        })
+    }
+
+    /// Waits for its end, and reports how far it is.
+    pub(in super::super) fn finish(&self) {
+        self.is_awaited.store(true, Ordering::Relaxed);
+        // Whoever else waits does so for the lock.
+        if let Some(thread) = self.thread.lock().take() {
+            thread.join().expect("it catches panics");
+        }
+    }
+}
+
+/// Reports steps from when somebody waits for them.
+struct OnceAwaited {
+    sink: Arc<dyn ProgressSink>,
+    is_awaited: Arc<AtomicBool>,
+}
+
+impl ProgressSink for OnceAwaited {
+    fn report(&self, progress: Progress) {
+        if self.is_awaited.load(Ordering::Relaxed) {
+            self.sink.report(progress);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! An early module behaves as the whole one.
+
+use wasmer::sys::vm::TrapCode;
+use wasmer::{Instance, Store, TypedFunction, imports};
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::*;
+use crate::build::module::{CompiledModule, compile, engine_for, load_unnamed, start_early};
+use crate::config::{EngineConfig, ProgressSink, Silent};
+use crate::interpreter::engine::Engine;
+use crate::interrupt::gate::{InterruptHandle, Stopped};
+use crate::interrupt::here::RunsHere;
+use crate::interrupt::reason::StopReason;
+use crate::interrupt::samples::gate;
+use crate::interrupt::stop::StopHandle;
+use crate::interrupt::watchdog::Stopwatch;
+use crate::limits::Limits;
+use crate::memory::tunables::{InstanceMemory, with_memory};
+use crate::run::program::Program;
+use rest::Rest;
+
+/// The functions 0 to 4 call the others in each way that there is: directly, through a table, with
+/// arguments on the stack, with an exception that goes through both modules, and with results in
+/// memory.
+const MODULE: &str = r#"(module
+    (memory (export "memory") 1)
+    (table 2 funcref)
+    (elem (i32.const 0) func $seven $many)
+    (type $number (func (result i32)))
+    (tag $error (param i32))
+    (global $calls (mut i32) (i32.const 0))
+    (func (export "direct") (param i32) (result i32)
+        (i32.add (call $seven) (call $divide (i32.const 42) (local.get 0))))
+    (func (export "indirect") (param i32) (result i32)
+        (call_indirect (type $number) (local.get 0)))
+    (func (export "many") (param i32) (result i32)
+        (i32.trunc_f64_s (call $many
+            (i32.const 1) (f64.const 2) (i64.const 3) (f32.const 4) (i32.const 5) (f64.const 6)
+            (i32.const 7) (f64.const 8) (i64.const 9) (f32.const 10) (i32.const 11) (f64.const 12)
+            (i32.const 13) (f64.const 14) (i64.const 15) (f32.const 16) (i32.const 17)
+            (f64.convert_i32_s (local.get 0)))))
+    (func (export "catch") (param i32) (result i32)
+        (block $caught (result i32)
+            (try_table (catch $error $caught) (drop (call $through (local.get 0))))
+            (unreachable)))
+    (func $throw (param i32) (throw $error (local.get 0)))
+    (func $seven (type $number)
+        (global.set $calls (i32.add (global.get $calls) (i32.const 1)))
+        (i32.add (i32.const 6) (global.get $calls)))
+    (func $divide (param i32 i32) (result i32)
+        (i32.store (i32.const 8) (local.get 0))
+        (i32.div_s (i32.load (i32.const 8)) (local.get 1)))
+    (func $many
+        (param i32 f64 i64 f32 i32 f64 i32 f64 i64 f32 i32 f64 i32 f64 i64 f32 i32 f64)
+        (result f64)
+        (f64.add (f64.add (f64.add (f64.add (f64.add (f64.add (f64.add (f64.add (f64.add
+            (f64.convert_i32_s (local.get 0)) (local.get 1)) (f64.convert_i64_s (local.get 2)))
+            (f64.promote_f32 (local.get 3))) (local.get 5)) (local.get 7))
+            (f64.convert_i64_s (local.get 14))) (f64.promote_f32 (local.get 15)))
+            (f64.convert_i32_s (local.get 16))) (local.get 17)))
+    (func $through (param i32) (result i32) (call $throw (local.get 0)) (i32.const 1))
+    (func (export "two") (param i32) (result i32 i64)
+        (if (local.get 0) (then (return (i32.const 1) (i64.const 2))))
+        (loop (br 0))
+        (unreachable))
+    (func (export "load") (param i32) (result i32) (i32.load (local.get 0))))"#;
+
+/// The functions of `MODULE` that are compiled first.
+const FIRST: &str = "0 4";
+
+struct Running {
+    store: Store,
+    instance: Instance,
+    _memory: InstanceMemory,
+    rest: &'static Rest,
+    early: CompiledModule,
+}
+
+impl Running {
+    fn new() -> Self {
+        let (wasm, engine) = (wat::parse_str(MODULE).unwrap(), engine_for(None));
+        let first = Arc::new(Functions::parse(FIRST).unwrap());
+        let (early, rest) = start_early(&engine, &wasm, &first, &silent()).unwrap();
+        let mut store = Store::new(engine);
+        let (instance, memory) =
+            with_memory(None, || Instance::new(&mut store, early.module(), &imports! {}).unwrap());
+        Self { store, instance, _memory: memory.unwrap(), rest, early }
+    }
+
+    fn compile(&self) {
+        let linked = compile(&wat::parse_str(MODULE).unwrap(), &silent()).unwrap();
+        self.rest.set(load_unnamed(self.store.engine(), &linked, None));
+        assert!(self.rest.whole().is_some());
+    }
+
+    fn call(&mut self, name: &str, argument: i32) -> Result<i32, Option<TrapCode>> {
+        let function: TypedFunction<i32, i32> =
+            self.instance.exports.get_typed_function(&self.store, name).unwrap();
+        function.call(&mut self.store, argument).map_err(|error| error.to_trap())
+    }
+}
+
+#[test]
+fn functions_of_both_modules_call_each_other() {
+    let mut running = Running::new();
+    running.compile();
+    assert_eq!(running.call("direct", 6), Ok(7 + 7));
+    assert_eq!(running.call("indirect", 0), Ok(8));
+    // 1, 2, 3, 4, 6, 8, 15, 16, 17 and the argument.
+    assert_eq!(running.call("many", 100), Ok(172));
+    assert_eq!(running.call("catch", 5), Ok(5));
+    let two: TypedFunction<i32, (i32, i64)> =
+        running.instance.exports.get_typed_function(&running.store, "two").unwrap();
+    assert_eq!(two.call(&mut running.store, 1).unwrap(), (1, 2));
+    assert_eq!(running.call("load", 65_532), Ok(0));
+    assert_eq!(running.rest.called(), [0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1].map(|called| called == 1));
+}
+
+#[test]
+fn traps_of_the_rest_keep_their_kinds() {
+    let mut running = Running::new();
+    running.compile();
+    for _ in 0..2 {
+        assert_eq!(running.call("direct", 0), Err(Some(TrapCode::IntegerDivisionByZero)));
+        assert_eq!(running.call("indirect", 1), Err(Some(TrapCode::BadSignature)));
+        assert_eq!(running.call("load", 65_533), Err(Some(TrapCode::HeapAccessOutOfBounds)));
+    }
+}
+
+#[test]
+fn a_function_of_the_rest_waits_until_it_is_compiled() {
+    let mut running = Running::new();
+    std::thread::scope(|scope| {
+        let (rest, engine) = (running.rest, running.store.engine().clone());
+        scope.spawn(move || {
+            let linked = compile(&wat::parse_str(MODULE).unwrap(), &silent()).unwrap();
+            rest.set(load_unnamed(&engine, &linked, None));
+        });
+        assert_eq!(running.call("many", 100), Ok(172));
+    });
+}
+
+#[test]
+fn a_stop_ends_a_run_that_waits_for_the_rest() {
+    let mut running = Running::new();
+    let gate = gate();
+    let (run, interrupt) = (gate.begin(), InterruptHandle::new(Arc::clone(&gate)));
+    let watch = Stopwatch::start().guard(&Limits::default(), run, interrupt.clone(), None);
+    let _here = RunsHere::begin(&gate, watch.asker());
+    let function: TypedFunction<i32, i32> =
+        running.instance.exports.get_typed_function(&running.store, "many").unwrap();
+    std::thread::scope(|scope| {
+        let ended = gate.guest(|| {
+            scope.spawn(|| interrupt.stop(run, StopReason::Cancelled));
+            function.call(&mut running.store, 1)
+        });
+        let error = ended.unwrap().unwrap_err();
+        assert_eq!(error.downcast_ref::<Stopped>(), Some(&Stopped));
+    });
+    assert_eq!(gate.end().stop, Some(StopReason::Cancelled));
+}
+
+#[test]
+fn a_rest_that_is_never_compiled_ends_the_run() {
+    let mut running = Running::new();
+    running.rest.set(None);
+    assert_eq!(running.call("many", 1), Err(None));
+    assert_eq!(running.call("catch", 1), Err(None));
+    let _ = &running.early;
+}
+
+#[test]
+fn ranges_are_parsed_and_searched() {
+    let functions = Functions::parse("0 1\n5 5\n7 9\n").unwrap();
+    let contained: Vec<u32> = (0..12).filter(|index| functions.contains(*index)).collect();
+    assert_eq!(contained, [0, 1, 5, 7, 8, 9]);
+    for invalid in ["1 0", "5 6\n6 7", "1", "a b", "1 4294967295"] {
+        assert_eq!(Functions::parse(invalid), None, "{invalid}");
+    }
+    assert!(Functions::parse(OF_THE_DEFAULT_BUILD).is_some());
+}
+
+fn silent() -> Arc<dyn ProgressSink> {
+    Arc::new(Silent)
+}
+
+/// While functions are recorded, none is compiled first.
+static RECORDS: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn recorded(hash: &str) -> Option<&'static Arc<Functions>> {
+    static NONE: LazyLock<Arc<Functions>> = LazyLock::new(Arc::default);
+    (hash == WASM_SHA256 && RECORDS.load(Ordering::Relaxed)).then_some(&NONE)
+}
+
+/// What a first program may do, each in an interpreter of its own.
+const PROGRAMS: [&str; 4] = [
+    "x = 1",
+    "import asyncio, base64, collections, csv, datetime, decimal, functools, hashlib, io, itertools, \
+json, math, os, pathlib, random, re, statistics, string, struct, sys, time, typing, uuid, zlib\n\
+print(f'{math.pi:.3f}', sorted('hello'), {1: 2}, json.dumps([1, 2.5, None]))",
+    "import numpy as np\na = np.arange(12.0).reshape(3, 4)\nprint(a @ a.T, a.sum(axis=0), a[a > 3])",
+    "import io\nimport pandas as pd\n\
+frame = pd.read_csv(io.StringIO('a,b\\n1,x\\n2,y\\n3,x\\n'))\n\
+frame['c'] = frame.a * 2.0\n\
+print(frame.groupby('b').sum(), frame.describe(), frame.merge(frame, on='a').to_json())\nframe",
+];
+
+/// Records which functions of the default build Python's start and the programs call, and prints
+/// what belongs into `first.txt`. To be run alone, with `--ignored`, when the build has changed.
+#[test]
+#[ignore = "takes a minute, and asserts nothing of the code"]
+fn the_first_functions() {
+    RECORDS.store(true, Ordering::Relaxed);
+    let folder = tempfile::tempdir().unwrap();
+    let config = EngineConfig {
+        cache_dir: Some(folder.path().to_owned()),
+        starts_early: true,
+        ..EngineConfig::from_env()
+    };
+    let engine = Engine::load(&config, &silent()).unwrap();
+    let mut known = Vec::new();
+    for (number, source) in PROGRAMS.iter().enumerate() {
+        let mut interpreter = engine.start().unwrap();
+        let program = Program { source: (*source).to_owned(), ..Program::default() };
+        let limits = Limits { wall_time: Duration::from_secs(600), ..Limits::default() };
+        let stop = StopHandle::default();
+        let (outcome, _) = interpreter.run(&program, &limits, &Arc::default(), &stop, true);
+        eprintln!("{:?} {}", outcome.verdict, outcome.stdout_text());
+        let called = engine.module().compilation.as_ref().unwrap().rest.called();
+        known.resize(called.len(), false);
+        for (index, (called, known)) in called.iter().zip(&mut known).enumerate() {
+            if *called && !*known {
+                *known = true;
+                println!("called {number} {index}");
+            }
+        }
+    }
+}
