@@ -1,6 +1,7 @@
 //! An early module behaves as the whole one.
 
 use wasmer::sys::vm::TrapCode;
+use wasmer::sys::wasmparser::{Parser, Payload, TypeRef};
 use wasmer::{Instance, Store, TypedFunction, imports};
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -194,21 +195,46 @@ pub(super) fn recorded(hash: &str) -> Option<&'static Arc<Functions>> {
     (hash == WASM_SHA256 && RECORDS.load(Ordering::Relaxed)).then_some(&NONE)
 }
 
-/// What a first program may do, each in an interpreter of its own.
-const PROGRAMS: [&str; 4] = [
-    "x = 1",
-    "import asyncio, base64, collections, csv, datetime, decimal, functools, hashlib, io, itertools, \
-json, math, os, pathlib, random, re, statistics, string, struct, sys, time, typing, uuid, zlib\n\
-print(f'{math.pi:.3f}', sorted('hello'), {1: 2}, json.dumps([1, 2.5, None]))",
-    "import numpy as np\na = np.arange(12.0).reshape(3, 4)\nprint(a @ a.T, a.sum(axis=0), a[a > 3])",
-    "import io\nimport pandas as pd\n\
-frame = pd.read_csv(io.StringIO('a,b\\n1,x\\n2,y\\n3,x\\n'))\n\
-frame['c'] = frame.a * 2.0\n\
-print(frame.groupby('b').sum(), frame.describe(), frame.merge(frame, on='a').to_json())\nframe",
+/// CPython and its library; the C and C++ libraries, SQLite and others that it links.
+const CPYTHON: [Range<u32>; 2] = [0..8_400, 84_600..89_060];
+
+/// What first programs may do, each in an interpreter of its own.
+const PROGRAMS: [&str; 3] = [
+    "import numpy as np\n\
+     a = np.arange(12.0).reshape(3, 4)\n\
+     print(a @ a.T, a.sum(axis=0), a[a > 3], np.sin(a).mean(), a.std(), np.argsort(-a))\n\
+     random = np.random.default_rng(0)\n\
+     print(random.normal(size=3), random.integers(0, 9, 3), np.unique([3, 1, 3]), repr(a))",
+    "import io\n\
+     import pandas as pd\n\
+     text = 'day,kind,n,price\\n' + ''.join(f'2026-0{1 + n % 6}-01,{n % 3}k,{n},{n}.5\\n' \
+     for n in range(40))\n\
+     frame = pd.read_csv(io.StringIO(text), parse_dates=['day'])\n\
+     frame['sum'] = frame.n * frame.price\n\
+     frame['month'] = frame.day.dt.strftime('%Y-%m')\n\
+     frame['period'] = frame.day.dt.to_period('M')\n\
+     print(frame.groupby('kind').sum(numeric_only=True), frame.describe(), frame.dtypes)\n\
+     print(frame.groupby(['kind', 'month']).agg({'n': 'mean', 'sum': ['min', 'max']}).round(1))\n\
+     print(frame.pivot_table(index='kind', columns='period', values='n', aggfunc='sum',\n\
+         fill_value=0, margins=True, margins_name='all').to_string())\n\
+     print(frame.set_index('day').n.resample('MS').sum(), frame.kind.value_counts())\n\
+     print(frame.merge(frame, on='n').head().to_json(), frame.sort_values('price').tail())\n\
+     print(frame.n.rolling(3).mean().dropna().head(), frame.isna().any(), frame.query('n > 37'))\n\
+     print(frame.kind.str.upper().str.contains('K').sum(), frame.price.apply(lambda p: p + 1).max())\n\
+     print(pd.concat([frame, frame]).drop_duplicates().shape, frame.to_csv(index=False)[:20])\n\
+     print(frame[['n', 'price']].corr(), frame.loc[frame.kind == '1k', 'n'].cumsum().iloc[-1])\n\
+     print(frame.to_string(formatters={'price': '{:,.2f}'.format}), frame.to_dict('records')[:1])\n\
+     frame",
+    "import pandas as pd\n\
+     frame = pd.DataFrame({'a': [1, 2], 'b': ['x', 'y'], 'c': pd.to_datetime(['2026-01-01'] * 2)})\n\
+     with pd.ExcelWriter('/tmp/book.xlsx') as book:\n\
+     \x20   frame.to_excel(book, sheet_name='first', index=False)\n\
+     print(pd.read_excel('/tmp/book.xlsx'))",
 ];
 
-/// Records which functions of the default build Python's start and the programs call, and prints
-/// what belongs into `first.txt`. To be run alone, with `--ignored`, when the build has changed.
+/// Finds out which functions of the default build Python's start and the programs call, and prints
+/// what belongs into `first.txt`: these, what they call directly, and CPython. To be run alone, with
+/// `--ignored --nocapture`, when the build has changed.
 #[test]
 #[ignore = "takes a minute, and asserts nothing of the code"]
 fn the_first_functions() {
@@ -220,21 +246,56 @@ fn the_first_functions() {
         ..EngineConfig::from_env()
     };
     let engine = Engine::load(&config, &silent()).unwrap();
-    let mut known = Vec::new();
-    for (number, source) in PROGRAMS.iter().enumerate() {
+    for source in PROGRAMS {
         let mut interpreter = engine.start().unwrap();
-        let program = Program { source: (*source).to_owned(), ..Program::default() };
+        let program = Program { source: source.to_owned(), ..Program::default() };
         let limits = Limits { wall_time: Duration::from_secs(600), ..Limits::default() };
         let stop = StopHandle::default();
         let (outcome, _) = interpreter.run(&program, &limits, &Arc::default(), &stop, true);
         eprintln!("{:?} {}", outcome.verdict, outcome.stdout_text());
-        let called = engine.module().compilation.as_ref().unwrap().rest.called();
-        known.resize(called.len(), false);
-        for (index, (called, known)) in called.iter().zip(&mut known).enumerate() {
-            if *called && !*known {
-                *known = true;
-                println!("called {number} {index}");
-            }
+    }
+    let called = engine.module().compilation.as_ref().unwrap().rest.called();
+    let called = (0..).zip(called).filter(|(_, called)| *called).map(|(function, _)| function);
+    let callees = callees(&engine.build().wasm().unwrap());
+    let mut first = vec![false; callees.len()];
+    let mut open: Vec<u32> = called.chain(CPYTHON.into_iter().flatten()).collect();
+    while let Some(function) = open.pop() {
+        if !std::mem::replace(&mut first[function as usize], true) {
+            open.extend(&callees[function as usize]);
         }
     }
+    for range in first.chunk_by(|one, next| one == next).scan(0, |at, chunk| {
+        let begin = *at;
+        *at += chunk.len();
+        Some((begin, *at - 1, chunk[0]))
+    }) {
+        if let (begin, end, true) = range {
+            println!("{begin} {end}");
+        }
+    }
+}
+
+/// Returns which functions each function of a module calls directly, by local indices.
+fn callees(wasm: &[u8]) -> Vec<Vec<u32>> {
+    let (mut imported, mut callees) = (0, Vec::new());
+    for payload in Parser::new(0).parse_all(wasm) {
+        match payload.unwrap() {
+            Payload::ImportSection(imports) => {
+                let imports = imports.into_imports().map(Result::unwrap);
+                imported = imports.filter(|import| matches!(import.ty, TypeRef::Func(_))).count();
+            }
+            Payload::CodeSectionEntry(body) => {
+                let operators = body.get_operators_reader().unwrap().into_iter();
+                let called = operators.filter_map(|operator| match operator.unwrap() {
+                    Operator::Call { function_index } => {
+                        function_index.checked_sub(u32::try_from(imported).unwrap())
+                    }
+                    _ => None,
+                });
+                callees.push(called.collect());
+            }
+            _ => {}
+        }
+    }
+    callees
 }
