@@ -415,9 +415,9 @@ impl Builder {
         self
     }
 
-    /// Sets whether a first start on a machine takes jobs before Python is compiled: as soon as the
-    /// seventh of it is that CPython, NumPy and pandas mostly use, while the rest is compiled in the
-    /// background ([`Progress::StartedEarly`](crate::progress::Progress::StartedEarly)). A program
+    /// Sets whether a first start on a machine takes jobs before all of Python is compiled. It then
+    /// compiles CPython and what NumPy and pandas use most, a seventh of the code, and takes jobs while
+    /// the rest is compiled in the background ([`Progress::StartedEarly`](crate::progress::Progress::StartedEarly)). A program
     /// that calls something of the rest waits for it, and the wait doesn't count as its time. An
     /// interrupt waits too, and after its grace period the run is stopped.
     /// [`Hatchery::finish_compiling`] waits until everything is compiled and cached; if the process

@@ -8,6 +8,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,13 +28,14 @@ use crate::memory::tunables::GuestTunables;
 use early::compilation::Compilation;
 use early::rest::Rest;
 use early::{Functions, LeaveOut, first_functions};
-use linked::{Early, InitialData, Linked};
+use linked::{InitialData, Linked};
 use locks::GrantLocks;
 use packed::{Packed, Unpinned};
 use safepoints::AddSafepoints;
 use shape::ExportTable;
 use throws::CountThrows;
 
+mod blocks;
 mod early;
 pub(crate) mod imports;
 pub(crate) mod key;
@@ -155,7 +157,7 @@ pub(crate) fn load_or_compile(
         }
         let wasm = (source.read)()?;
         if let Some(first) = first_functions(source.hash).filter(|_| source.starts_early) {
-            match start_early(engine, &wasm, first, progress) {
+            match early::start(engine, &wasm, first, progress) {
                 Ok((mut module, rest)) => {
                     imports::check(module.module())?;
                     let (engine, sealer) = (engine.clone(), Sealer::new(cache)?);
@@ -176,23 +178,6 @@ pub(crate) fn load_or_compile(
         imports::check(module.module())?;
         Ok(module)
     })
-}
-
-/// Compiles the first functions of a module, and loads them; the rest has yet to be set.
-fn start_early(
-    engine: &Engine,
-    wasm: &[u8],
-    first: &Arc<Functions>,
-    progress: &Arc<dyn ProgressSink>,
-) -> Result<(CompiledModule, &'static Rest), ModuleError> {
-    let compiled = compile_with(&engine_for(Some(first)), wasm, progress)?;
-    let early = linked::split_early(&compiled, first);
-    let Early { linked, word, functions } =
-        early.map_err(|problem| ModuleError::Serialize(problem.into()))?;
-    let rest = Rest::new(functions);
-    let unreadable = || ModuleError::Serialize("what was written can't be loaded".into());
-    let module = load_unnamed(engine, &linked, Some((word, rest))).ok_or_else(unreadable)?;
-    Ok((module, rest))
 }
 
 /// Compiles a module, and loads it from the cache, where it is stored.
@@ -349,7 +334,7 @@ fn compile_with(
     engine: &Engine,
     wasm: &[u8],
     progress: &Arc<dyn ProgressSink>,
-) -> Result<Vec<u8>, ModuleError> {
+) -> Result<impl Deref<Target = [u8]> + use<>, ModuleError> {
     let sink = Arc::clone(progress);
     let highest = AtomicU64::new(0);
     let callback = CompilationProgressCallback::new(move |step| {
@@ -362,12 +347,11 @@ fn compile_with(
         }
         Ok(())
     });
-    let compiled = engine
+    engine
         .new_module_with_progress(wasm, callback)
         .map_err(|error| ModuleError::Compile(Cause::new(error)))?
         .serialize()
-        .map_err(|error| ModuleError::Serialize(Cause::new(error)))?;
-    Ok(compiled.to_vec())
+        .map_err(|error| ModuleError::Serialize(Cause::new(error)))
 }
 
 #[cfg(test)]

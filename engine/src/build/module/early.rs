@@ -19,7 +19,13 @@ use wasmer::sys::wasmparser::Operator;
 use wasmer::sys::{FunctionMiddleware, MiddlewareError, MiddlewareReaderState, ModuleMiddleware};
 use wasmer_types::LocalFunctionIndex;
 
+use super::blocks::{OpenBlocks, Unchanged};
+use super::linked::{self, Early};
+use super::{CompiledModule, compile_with, engine_for, load_unnamed};
 use crate::build::python::WASM_SHA256;
+use crate::config::ProgressSink;
+use crate::error::ModuleError;
+use rest::Rest;
 
 pub(super) mod compilation;
 pub(super) mod rest;
@@ -37,7 +43,8 @@ pub(super) fn first_functions(hash: &str) -> Option<&'static Arc<Functions>> {
     if let Some(none) = tests::recorded(hash) {
         return Some(none);
     }
-    FIRST.as_ref().filter(|_| hash == WASM_SHA256)
+    let has_stubs = cfg!(all(target_os = "linux", target_arch = "x86_64"));
+    FIRST.as_ref().filter(|_| has_stubs && hash == WASM_SHA256)
 }
 
 /// Some functions of a module, by their local indices.
@@ -67,6 +74,23 @@ impl Functions {
     }
 }
 
+/// Compiles the first functions of a module, and loads them; the rest has yet to be set.
+pub(super) fn start(
+    engine: &wasmer::Engine,
+    wasm: &[u8],
+    first: &Arc<Functions>,
+    progress: &Arc<dyn ProgressSink>,
+) -> Result<(CompiledModule, &'static Rest), ModuleError> {
+    let compiled = compile_with(&engine_for(Some(first)), wasm, progress)?;
+    let early = linked::split_early(&compiled, first);
+    let Early { linked, word, functions } =
+        early.map_err(|problem| ModuleError::Serialize(problem.into()))?;
+    let rest = Rest::new(functions);
+    let unreadable = || ModuleError::Serialize("what was written can't be loaded".into());
+    let module = load_unnamed(engine, &linked, Some((word, rest))).ok_or_else(unreadable)?;
+    Ok((module, rest))
+}
+
 /// Makes an engine leave out all functions but the first ones: what is compiled of each other one
 /// only traps, and has room for a stub.
 #[derive(Debug)]
@@ -81,20 +105,14 @@ impl ModuleMiddleware for LeaveOut {
     ) -> Box<dyn FunctionMiddleware<'a> + 'a> {
         match self.first.contains(function.as_u32()) {
             true => Box::new(Unchanged),
-            false => Box::new(LeftOut { open_blocks: 1 }),
+            false => Box::new(LeftOut { open_blocks: OpenBlocks::of_function() }),
         }
     }
 }
 
 #[derive(Debug)]
-struct Unchanged;
-
-impl FunctionMiddleware<'_> for Unchanged {}
-
-#[derive(Debug)]
 struct LeftOut {
-    /// The function itself is the first.
-    open_blocks: usize,
+    open_blocks: OpenBlocks,
 }
 
 impl<'a> FunctionMiddleware<'a> for LeftOut {
@@ -103,15 +121,7 @@ impl<'a> FunctionMiddleware<'a> for LeftOut {
         operator: Operator<'a>,
         state: &mut MiddlewareReaderState<'a>,
     ) -> Result<(), MiddlewareError> {
-        match operator {
-            Operator::Block { .. }
-            | Operator::Loop { .. }
-            | Operator::If { .. }
-            | Operator::TryTable { .. } => self.open_blocks += 1,
-            Operator::End => self.open_blocks -= 1,
-            _ => {}
-        }
-        if self.open_blocks == 0 {
+        if self.open_blocks.end_with(&operator) {
             state.extend([Operator::Unreachable, Operator::End]);
         }
         Ok(())

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use wasmer::sys::Cranelift;
 use wasmer::{Engine, Module};
 
+use super::early::Functions;
+use super::early::rest::Rest;
 use crate::memory::GuestMemory;
 use crate::memory::sys::FileView;
 
@@ -45,6 +47,17 @@ pub(super) fn split(compiled: &[u8]) -> Result<Linked, String> {
     Ok(Linked { index: compiled.to_vec(), code: Code })
 }
 
+/// An early module, of which there is none here.
+pub(super) struct Early {
+    pub(super) linked: Linked,
+    pub(super) word: u64,
+    pub(super) functions: usize,
+}
+
+pub(super) fn split_early(_compiled: &[u8], _first: &Functions) -> Result<Early, String> {
+    Err("stubs are made on Linux alone".to_owned())
+}
+
 /// Loads a module.
 ///
 /// # Safety
@@ -56,6 +69,7 @@ pub(super) unsafe fn load(
     _path: Option<&Path>,
     index: &FileView,
     _code: FileView,
+    _rest: Option<(u64, &'static Rest)>,
 ) -> io::Result<(Module, InitialData)> {
     let compiled = Bytes::copy_from_slice(index.bytes());
     // SAFETY: the caller's promise.

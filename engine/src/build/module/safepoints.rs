@@ -21,6 +21,7 @@ use wasmer::sys::wasmparser::{MemArg, Operator};
 use wasmer::sys::{FunctionMiddleware, MiddlewareError, MiddlewareReaderState, ModuleMiddleware};
 use wasmer_types::{LocalFunctionIndex, ModuleInfo};
 
+use super::blocks::OpenBlocks;
 use paths::Safepoints;
 
 mod access;
@@ -54,7 +55,7 @@ impl ModuleMiddleware for AddSafepoints {
         Box::new(AddSafepointsIn {
             has_memory: self.has_memory.load(Ordering::Acquire),
             operators: Vec::new(),
-            open_blocks: 1,
+            open_blocks: OpenBlocks::of_function(),
         })
     }
 }
@@ -64,8 +65,7 @@ impl ModuleMiddleware for AddSafepoints {
 struct AddSafepointsIn<'a> {
     has_memory: bool,
     operators: Vec<Operator<'a>>,
-    /// The function itself is the first.
-    open_blocks: usize,
+    open_blocks: OpenBlocks,
 }
 
 impl<'a> FunctionMiddleware<'a> for AddSafepointsIn<'a> {
@@ -78,16 +78,9 @@ impl<'a> FunctionMiddleware<'a> for AddSafepointsIn<'a> {
             state.push_operator(operator);
             return Ok(());
         }
-        match operator {
-            Operator::Block { .. }
-            | Operator::Loop { .. }
-            | Operator::If { .. }
-            | Operator::TryTable { .. } => self.open_blocks += 1,
-            Operator::End => self.open_blocks -= 1,
-            _ => {}
-        }
+        let is_over = self.open_blocks.end_with(&operator);
         self.operators.push(operator);
-        if self.open_blocks > 0 {
+        if !is_over {
             return Ok(());
         }
         let operators = mem::take(&mut self.operators);

@@ -7,6 +7,7 @@ use wasmer::{ExternType, MemoryType, Module};
 use wasmer_types::{ExportIndex, LocalFunctionIndex, ModuleInfo, TableIndex};
 use wasmparser::{Parser, Payload};
 
+use super::blocks::Unchanged;
 use super::imports::{HOST, HOST_CALL};
 use crate::cause::Cause;
 use crate::error::ModuleError;
@@ -109,11 +110,6 @@ impl ModuleMiddleware for ExportTable {
         Box::new(Unchanged)
     }
 }
-
-#[derive(Debug)]
-struct Unchanged;
-
-impl FunctionMiddleware<'_> for Unchanged {}
 
 #[cfg(test)]
 mod tests {

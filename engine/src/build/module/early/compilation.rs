@@ -50,6 +50,7 @@ impl Compilation {
                 compiled.inspect_err(failed).ok()
             });
             rest.set(whole);
+            sink.report(Progress::Ready);
         });
         let thread = thread.map_err(|error| ModuleError::Compile(Cause::new(error)))?;
         Ok(Self {

@@ -1,7 +1,9 @@
 //! The functions that the early module lacks: where stubs find them, and how they wait for them.
 #![expect(unsafe_code, reason = "called by compiled code, and calls it")]
 
+#[cfg(target_arch = "x86_64")]
 use std::arch::naked_asm;
+#[cfg(target_arch = "x86_64")]
 use std::mem::offset_of;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -9,7 +11,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use wasmer::sys::vm::raise_user_trap;
 use wasmer_types::LocalFunctionIndex;
 
-use super::super::CompiledModule;
+use crate::build::module::CompiledModule;
 use crate::interrupt::here;
 
 /// Why a function of the rest can't be called.
@@ -84,6 +86,7 @@ impl Rest {
 
 /// Jumps to the function with the index `r11` of the rest at `r10`, and leaves its arguments as they
 /// are. For System V's x86-64, in which wasmer compiles: what may hold an argument is saved.
+#[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn enter() {
     naked_asm!(
@@ -132,6 +135,12 @@ unsafe extern "C" fn enter() {
         addresses = const offset_of!(Rest, addresses),
         find = sym find,
     )
+}
+
+/// Nothing starts early elsewhere.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe extern "C" fn enter() {
+    unreachable!("there are no stubs");
 }
 
 /// Returns the address of a function, or unwinds the guest.

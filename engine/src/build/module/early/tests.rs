@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::*;
-use crate::build::module::{CompiledModule, compile, engine_for, load_unnamed, start_early};
+use crate::build::module::{
+    CompiledModule, Source, compile, engine_for, load_or_compile, load_unnamed,
+};
+use crate::cache::CacheDir;
 use crate::config::{EngineConfig, ProgressSink, Silent};
 use crate::interpreter::engine::Engine;
 use crate::interrupt::gate::{InterruptHandle, Stopped};
@@ -83,7 +86,7 @@ impl Running {
     fn new() -> Self {
         let (wasm, engine) = (wat::parse_str(MODULE).unwrap(), engine_for(None));
         let first = Arc::new(Functions::parse(FIRST).unwrap());
-        let (early, rest) = start_early(&engine, &wasm, &first, &silent()).unwrap();
+        let (early, rest) = start(&engine, &wasm, &first, &silent()).unwrap();
         let mut store = Store::new(engine);
         let (instance, memory) =
             with_memory(None, || Instance::new(&mut store, early.module(), &imports! {}).unwrap());
@@ -183,16 +186,37 @@ fn ranges_are_parsed_and_searched() {
     assert!(Functions::parse(OF_THE_DEFAULT_BUILD).is_some());
 }
 
+#[test]
+fn an_early_start_leaves_the_whole_module_to_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = CacheDir::open(Some(folder.path())).unwrap();
+    let read = || Ok(wat::parse_str(MODULE).unwrap());
+    let load = |starts_early| {
+        let source = Source { hash: NOTHING_FIRST, read: &read, pinned: None, starts_early };
+        load_or_compile(&engine_for(None), &cache, &source, &silent()).unwrap()
+    };
+    let early = load(true);
+    assert!(early.is_early());
+    early.finish();
+    assert!(!load(true).is_early(), "the next start finds it in the cache");
+}
+
 fn silent() -> Arc<dyn ProgressSink> {
     Arc::new(Silent)
 }
+
+const RECORD_VARIABLE: &str = "HATCHERY_TEST_RECORD_FIRST";
+
+/// The hash of a build of which nothing is compiled first.
+const NOTHING_FIRST: &str = "nothing first";
 
 /// While functions are recorded, none is compiled first.
 static RECORDS: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn recorded(hash: &str) -> Option<&'static Arc<Functions>> {
     static NONE: LazyLock<Arc<Functions>> = LazyLock::new(Arc::default);
-    (hash == WASM_SHA256 && RECORDS.load(Ordering::Relaxed)).then_some(&NONE)
+    let is_recorded = hash == WASM_SHA256 && RECORDS.load(Ordering::Relaxed);
+    (is_recorded || hash == NOTHING_FIRST).then_some(&NONE)
 }
 
 /// CPython and its library; the C and C++ libraries, SQLite and others that it links.
@@ -233,11 +257,13 @@ const PROGRAMS: [&str; 3] = [
 ];
 
 /// Finds out which functions of the default build Python's start and the programs call, and prints
-/// what belongs into `first.txt`: these, what they call directly, and CPython. To be run alone, with
-/// `--ignored --nocapture`, when the build has changed.
+/// what belongs into `first.txt`: these, what they call directly, and CPython. Takes a minute, so it
+/// only does so when it is asked to, alone and with `--nocapture`, after the build has changed.
 #[test]
-#[ignore = "takes a minute, and asserts nothing of the code"]
 fn the_first_functions() {
+    if std::env::var_os(RECORD_VARIABLE).is_none() {
+        return;
+    }
     RECORDS.store(true, Ordering::Relaxed);
     let folder = tempfile::tempdir().unwrap();
     let config = EngineConfig {
