@@ -415,30 +415,6 @@ impl Builder {
         self
     }
 
-    /// Sets whether a first start on a machine takes jobs before all of Python is compiled. It then
-    /// compiles CPython and what NumPy and pandas use most, a seventh of the code, and takes jobs while
-    /// the rest is compiled in the background ([`Progress::StartedEarly`](crate::progress::Progress::StartedEarly)). A program
-    /// that calls something of the rest waits for it, and the wait doesn't count as its time. An
-    /// interrupt waits too, and after its grace period the run is stopped.
-    /// [`Hatchery::finish_compiling`] waits until everything is compiled and cached; if the process
-    /// ends before, the next start begins anew. With the default build on Linux and x86-64, and
-    /// with workers on threads; else this changes nothing. Default: no.
-    ///
-    /// ```no_run
-    /// # async fn example() -> Result<(), hatchery::Error> {
-    /// use hatchery::{Hatchery, Job};
-    ///
-    /// let pool = Hatchery::builder().starts_early(true).start().await?;
-    /// println!("{}", pool.run(Job::code("print('first')")).await?.stdout_text());
-    /// pool.finish_compiling().await;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn starts_early(mut self, early: bool) -> Self {
-        self.engine.starts_early = early;
-        self
-    }
-
     /// Sets a sink for the progress of the slow first start. Default: none.
     pub fn progress(mut self, sink: impl ProgressSink + 'static) -> Self {
         self.progress = Arc::new(sink);
