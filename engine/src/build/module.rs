@@ -26,9 +26,9 @@ use crate::memory::GuestMemory;
 use crate::memory::sys::FileView;
 use crate::memory::tunables::GuestTunables;
 use early::compilation::Compilation;
-use early::rest::Rest;
+use early::rest::{Rest, Whole};
 use early::{Functions, LeaveOut, first_functions};
-use linked::{InitialData, Linked};
+use linked::{Early, InitialData, Linked};
 use locks::GrantLocks;
 use packed::{Packed, Unpinned};
 use safepoints::AddSafepoints;
@@ -157,7 +157,7 @@ pub(crate) fn load_or_compile(
         }
         let wasm = (source.read)()?;
         if let Some(first) = first_functions(source.hash).filter(|_| source.starts_early) {
-            match early::start(engine, &wasm, first, progress) {
+            match start_early(engine, &wasm, first, progress) {
                 Ok((mut module, rest)) => {
                     imports::check(module.module())?;
                     let (engine, sealer) = (engine.clone(), Sealer::new(cache)?);
@@ -165,7 +165,9 @@ pub(crate) fn load_or_compile(
                     let compile = move |progress: &Arc<dyn ProgressSink>| {
                         // Other processes wait for it.
                         let _lock = lock;
-                        compile_and_store(&engine, &wasm, &sealer, &path, &key, progress)
+                        compile_and_store(&engine, &wasm, &sealer, &path, &key, progress).map(
+                            |whole| Whole { module: whole.module.clone(), _kept: Box::new(whole) },
+                        )
                     };
                     module.compilation = Some(Compilation::begin(rest, compile, progress)?);
                     progress.report(Progress::StartedEarly);
@@ -178,6 +180,23 @@ pub(crate) fn load_or_compile(
         imports::check(module.module())?;
         Ok(module)
     })
+}
+
+/// Compiles the first functions of a module, and loads them; the rest has yet to be set.
+fn start_early(
+    engine: &Engine,
+    wasm: &[u8],
+    first: &Arc<Functions>,
+    progress: &Arc<dyn ProgressSink>,
+) -> Result<(CompiledModule, &'static Rest), ModuleError> {
+    let compiled = compile_with(&engine_for(Some(first)), wasm, progress)?;
+    let early = linked::split_early(&compiled, first);
+    let Early { linked, word, functions } =
+        early.map_err(|problem| ModuleError::Serialize(problem.into()))?;
+    let rest = Rest::new(functions);
+    let unreadable = || ModuleError::Serialize("what was written can't be loaded".into());
+    let module = load_unnamed(engine, &linked, Some((word, rest))).ok_or_else(unreadable)?;
+    Ok((module, rest))
 }
 
 /// Compiles a module, and loads it from the cache, where it is stored.

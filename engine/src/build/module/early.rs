@@ -20,12 +20,7 @@ use wasmer::sys::{FunctionMiddleware, MiddlewareError, MiddlewareReaderState, Mo
 use wasmer_types::LocalFunctionIndex;
 
 use super::blocks::{OpenBlocks, Unchanged};
-use super::linked::{self, Early};
-use super::{CompiledModule, compile_with, engine_for, load_unnamed};
 use crate::build::python::WASM_SHA256;
-use crate::config::ProgressSink;
-use crate::error::ModuleError;
-use rest::Rest;
 
 pub(super) mod compilation;
 pub(super) mod rest;
@@ -72,23 +67,6 @@ impl Functions {
         let after = self.ranges.partition_point(|range| range.start <= function);
         after.checked_sub(1).is_some_and(|at| self.ranges[at].contains(&function))
     }
-}
-
-/// Compiles the first functions of a module, and loads them; the rest has yet to be set.
-pub(super) fn start(
-    engine: &wasmer::Engine,
-    wasm: &[u8],
-    first: &Arc<Functions>,
-    progress: &Arc<dyn ProgressSink>,
-) -> Result<(CompiledModule, &'static Rest), ModuleError> {
-    let compiled = compile_with(&engine_for(Some(first)), wasm, progress)?;
-    let early = linked::split_early(&compiled, first);
-    let Early { linked, word, functions } =
-        early.map_err(|problem| ModuleError::Serialize(problem.into()))?;
-    let rest = Rest::new(functions);
-    let unreadable = || ModuleError::Serialize("what was written can't be loaded".into());
-    let module = load_unnamed(engine, &linked, Some((word, rest))).ok_or_else(unreadable)?;
-    Ok((module, rest))
 }
 
 /// Makes an engine leave out all functions but the first ones: what is compiled of each other one

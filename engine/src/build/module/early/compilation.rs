@@ -7,8 +7,7 @@ use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
 
-use super::rest::Rest;
-use crate::build::module::CompiledModule;
+use super::rest::{Rest, Whole};
 use crate::cause::{Cause, chain};
 use crate::config::{Progress, ProgressSink};
 use crate::error::ModuleError;
@@ -29,9 +28,7 @@ impl Compilation {
     /// Begins it; `rest` gets what `compile` returns.
     pub(in super::super) fn begin(
         rest: &'static Rest,
-        compile: impl FnOnce(&Arc<dyn ProgressSink>) -> Result<CompiledModule, ModuleError>
-        + Send
-        + 'static,
+        compile: impl FnOnce(&Arc<dyn ProgressSink>) -> Result<Whole, ModuleError> + Send + 'static,
         progress: &Arc<dyn ProgressSink>,
     ) -> Result<Self, ModuleError> {
         let is_awaited = Arc::new(AtomicBool::new(false));

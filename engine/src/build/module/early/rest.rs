@@ -1,6 +1,7 @@
 //! The functions that the early module lacks: where stubs find them, and how they wait for them.
 #![expect(unsafe_code, reason = "called by compiled code, and calls it")]
 
+use std::any::Any;
 #[cfg(target_arch = "x86_64")]
 use std::arch::naked_asm;
 #[cfg(target_arch = "x86_64")]
@@ -8,16 +9,23 @@ use std::mem::offset_of;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
+use wasmer::Module;
 use wasmer::sys::vm::raise_user_trap;
 use wasmer_types::LocalFunctionIndex;
 
-use crate::build::module::CompiledModule;
 use crate::interrupt::here;
 
 /// Why a function of the rest can't be called.
 #[derive(Debug, thiserror::Error)]
 #[error("the rest of the Python build could not be compiled")]
 struct NeverCompiled;
+
+/// The whole module, with what must live as long as it does.
+#[derive(Debug)]
+pub(in super::super) struct Whole {
+    pub(in super::super) module: Module,
+    pub(in super::super) _kept: Box<dyn Any + Send + Sync>,
+}
 
 /// What the stubs of one early module use. It lives as long as the process, since the code does
 /// that reads it.
@@ -29,7 +37,7 @@ pub(in super::super) struct Rest {
     /// The first of `count` addresses of functions; 0 for each that hasn't been called yet.
     addresses: AtomicPtr<AtomicUsize>,
     count: usize,
-    whole: OnceLock<Option<CompiledModule>>,
+    whole: OnceLock<Option<Whole>>,
 }
 
 impl Rest {
@@ -46,9 +54,9 @@ impl Rest {
     }
 
     /// Says that the whole module is there, or that it will never be.
-    pub(in super::super) fn set(&self, whole: Option<CompiledModule>) {
+    pub(in super::super) fn set(&self, whole: Option<Whole>) {
         let whole = whole.filter(|whole| {
-            let functions = whole.module().sys_artifact().map(|a| a.finished_functions().len());
+            let functions = whole.module.sys_artifact().map(|a| a.finished_functions().len());
             functions == Some(self.count)
         });
         let is_first = self.whole.set(whole).is_ok();
@@ -56,7 +64,7 @@ impl Rest {
     }
 
     /// Returns the whole module, if it is there.
-    pub(in super::super) fn whole(&self) -> Option<&CompiledModule> {
+    pub(in super::super) fn whole(&self) -> Option<&Whole> {
         self.whole.get().and_then(Option::as_ref)
     }
 
@@ -76,7 +84,7 @@ impl Rest {
     fn find(&self, function: u32) -> Result<usize, Box<dyn std::error::Error + Send + Sync>> {
         here::wait(|| self.whole.get().is_some())?;
         let whole = self.whole().ok_or(NeverCompiled)?;
-        let artifact = whole.module().sys_artifact().ok_or(NeverCompiled)?;
+        let artifact = whole.module.sys_artifact().ok_or(NeverCompiled)?;
         let address = artifact.finished_functions()[LocalFunctionIndex::from_u32(function)];
         let address = (*address).expose_provenance();
         self.slots()[function as usize].store(address, Ordering::Release);

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::*;
+use crate::build::module::linked::Linked;
 use crate::build::module::{
-    CompiledModule, Source, compile, engine_for, load_or_compile, load_unnamed,
+    CompiledModule, Source, compile, engine_for, load_or_compile, load_unnamed, start_early,
 };
 use crate::cache::CacheDir;
 use crate::config::{EngineConfig, ProgressSink, Silent};
@@ -23,7 +24,7 @@ use crate::interrupt::watchdog::Stopwatch;
 use crate::limits::Limits;
 use crate::memory::tunables::{InstanceMemory, with_memory};
 use crate::run::program::Program;
-use rest::Rest;
+use rest::{Rest, Whole};
 
 /// The functions 0 to 4 call the others in each way that there is: directly, through a table, with
 /// arguments on the stack, with an exception that goes through both modules, and with results in
@@ -86,7 +87,7 @@ impl Running {
     fn new() -> Self {
         let (wasm, engine) = (wat::parse_str(MODULE).unwrap(), engine_for(None));
         let first = Arc::new(Functions::parse(FIRST).unwrap());
-        let (early, rest) = start(&engine, &wasm, &first, &silent()).unwrap();
+        let (early, rest) = start_early(&engine, &wasm, &first, &silent()).unwrap();
         let mut store = Store::new(engine);
         let (instance, memory) =
             with_memory(None, || Instance::new(&mut store, early.module(), &imports! {}).unwrap());
@@ -95,7 +96,7 @@ impl Running {
 
     fn compile(&self) {
         let linked = compile(&wat::parse_str(MODULE).unwrap(), &silent()).unwrap();
-        self.rest.set(load_unnamed(self.store.engine(), &linked, None));
+        self.rest.set(whole(self.store.engine(), &linked));
         assert!(self.rest.whole().is_some());
     }
 
@@ -140,7 +141,7 @@ fn a_function_of_the_rest_waits_until_it_is_compiled() {
         let (rest, engine) = (running.rest, running.store.engine().clone());
         scope.spawn(move || {
             let linked = compile(&wat::parse_str(MODULE).unwrap(), &silent()).unwrap();
-            rest.set(load_unnamed(&engine, &linked, None));
+            rest.set(whole(&engine, &linked));
         });
         assert_eq!(running.call("many", 100), Ok(172));
     });
@@ -199,6 +200,11 @@ fn an_early_start_leaves_the_whole_module_to_the_next_one() {
     assert!(early.is_early());
     early.finish();
     assert!(!load(true).is_early(), "the next start finds it in the cache");
+}
+
+fn whole(engine: &wasmer::Engine, linked: &Linked) -> Option<Whole> {
+    let whole = load_unnamed(engine, linked, None)?;
+    Some(Whole { module: whole.module().clone(), _kept: Box::new(whole) })
 }
 
 fn silent() -> Arc<dyn ProgressSink> {
