@@ -82,6 +82,7 @@ impl Rest {
 
     /// Returns the address of a function, when it is there.
     fn find(&self, function: u32) -> Result<usize, Box<dyn std::error::Error + Send + Sync>> {
+        tracing::debug!(function, "the first call of a function that isn't compiled first");
         here::wait(|| self.whole.get().is_some())?;
         let whole = self.whole().ok_or(NeverCompiled)?;
         let artifact = whole.module.sys_artifact().ok_or(NeverCompiled)?;

@@ -248,6 +248,11 @@ const PROGRAMS: [&str; 3] = [
      print(frame.groupby(['kind', 'month']).agg({'n': 'mean', 'sum': ['min', 'max']}).round(1))\n\
      print(frame.pivot_table(index='kind', columns='period', values='n', aggfunc='sum',\n\
          fill_value=0, margins=True, margins_name='all').to_string())\n\
+     wide = frame.pivot_table(index='kind', columns='month', values='sum', aggfunc='sum', \
+         margins=True, margins_name='all')\n\
+     print(wide.round(0).astype(int).to_string())\n\
+     print(frame.groupby('kind').agg(n=('n', 'sum'), total=('sum', 'sum'), count=('n', 'count')) \
+         .sort_values('total', ascending=False).to_string(float_format='{:,.2f}'.format))\n\
      print(frame.set_index('day').n.resample('MS').sum(), frame.kind.value_counts())\n\
      print(frame.drop(columns='period').merge(frame.n).head().to_json(), frame.sort_values('price').tail())\n\
      print(frame.n.rolling(3).mean().dropna().head(), frame.isna().any(), frame.query('n > 37'))\n\
@@ -260,6 +265,9 @@ const PROGRAMS: [&str; 3] = [
      frame = pd.DataFrame({'a': [1, 2], 'b': ['x', 'y'], 'c': pd.to_datetime(['2026-01-01'] * 2)})\n\
      with pd.ExcelWriter('/tmp/book.xlsx') as book:\n\
      \x20   frame.to_excel(book, sheet_name='first', index=False)\n\
+     \x20   frame.pivot_table(index='b', columns='c', values='a', aggfunc='sum', margins=True) \
+     .to_excel(book, sheet_name='second')\n\
+     \x20   frame.groupby('b').agg(n=('a', 'sum')).to_excel(book, sheet_name='third')\n\
      print(pd.read_excel('/tmp/book.xlsx'))",
 ];
 
