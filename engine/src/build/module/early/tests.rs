@@ -235,7 +235,8 @@ const PROGRAMS: [&str; 3] = [
      a = np.arange(12.0).reshape(3, 4)\n\
      print(a @ a.T, a.sum(axis=0), a[a > 3], np.sin(a).mean(), a.std(), np.argsort(-a))\n\
      random = np.random.default_rng(0)\n\
-     print(random.normal(size=3), random.integers(0, 9, 3), np.unique([3, 1, 3]), repr(a))",
+     print(np.zeros(2, dtype=object), np.empty((2, 2), dtype=object), random.normal(size=3), \
+     random.integers(0, 9, 3), np.unique([3, 1, 3]), repr(a))",
     "import io\n\
      import pandas as pd\n\
      text = 'day,kind,n,price\\n' + ''.join(f'2026-0{1 + n % 6}-01,{n % 3}k,{n},{n}.5\\n' \
@@ -248,9 +249,11 @@ const PROGRAMS: [&str; 3] = [
      print(frame.groupby(['kind', 'month']).agg({'n': 'mean', 'sum': ['min', 'max']}).round(1))\n\
      print(frame.pivot_table(index='kind', columns='period', values='n', aggfunc='sum',\n\
          fill_value=0, margins=True, margins_name='all').to_string())\n\
+     print(frame.kind.unique(), frame.kind.astype(object).unique(), frame.kind.factorize()[0])\n\
+     print(frame.month.unique(), pd.factorize(frame.kind.to_numpy(dtype=object))[0].sum())\n\
      wide = frame.pivot_table(index='kind', columns='month', values='sum', aggfunc='sum', \
          margins=True, margins_name='all')\n\
-     print(wide.round(0).astype(int).to_string())\n\
+     print(wide.fillna(0).round(0).astype(int).to_string())\n\
      print(frame.groupby('kind').agg(n=('n', 'sum'), total=('sum', 'sum'), count=('n', 'count')) \
          .sort_values('total', ascending=False).to_string(float_format='{:,.2f}'.format))\n\
      print(frame.set_index('day').n.resample('MS').sum(), frame.kind.value_counts())\n\
@@ -262,7 +265,8 @@ const PROGRAMS: [&str; 3] = [
      print(frame.to_string(formatters={'price': '{:,.2f}'.format}), frame.to_dict('records')[:1])\n\
      frame",
     "import pandas as pd\n\
-     frame = pd.DataFrame({'a': [1, 2], 'b': ['x', 'y'], 'c': pd.to_datetime(['2026-01-01'] * 2)})\n\
+     frame = pd.DataFrame({'a': [1, 2], 'b': ['x', 'y'], 'd': [1.5, 2], \
+     'c': pd.to_datetime(['2026-01-01'] * 2)})\n\
      with pd.ExcelWriter('/tmp/book.xlsx') as book:\n\
      \x20   frame.to_excel(book, sheet_name='first', index=False)\n\
      \x20   frame.pivot_table(index='b', columns='c', values='a', aggfunc='sum', margins=True) \
