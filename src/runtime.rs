@@ -121,21 +121,24 @@ impl Hatchery {
     /// if the caller stops waiting.
     ///
     /// ```no_run
-    /// # async fn example(pool: hatchery::Hatchery) {
-    /// pool.finish_compiling().await;
+    /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+    /// pool.finish_compiling().await?;
+    /// # Ok(())
     /// # }
     /// ```
-    pub async fn finish_compiling(&self) {
-        if self.started_early() {
-            let engine = self.pythons.default_engine().clone();
-            let (finished, finishing) = tokio::sync::oneshot::channel::<()>();
-            // Not one of the runtime's threads: its end would wait for them.
-            std::thread::spawn(move || {
-                engine.finish_compiling();
-                drop(finished);
-            });
-            let _ = finishing.await;
+    ///
+    /// # Errors
+    /// The rest can't be compiled. Programs that need it fail, and the next start tries again.
+    pub async fn finish_compiling(&self) -> Result<(), Error> {
+        if !self.started_early() {
+            return Ok(());
         }
+        let engine = self.pythons.default_engine().clone();
+        let (finished, finishing) = tokio::sync::oneshot::channel();
+        // Not one of the runtime's threads: its end would wait for them.
+        std::thread::spawn(move || finished.send(engine.finish_compiling()));
+        let finished = finishing.await;
+        finished.expect("it waits for a thread that catches panics").map_err(Error::from)
     }
 
     /// Returns the image that interpreters of the default build begin from; `None` if the host has no

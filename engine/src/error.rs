@@ -197,6 +197,11 @@ pub enum ModuleError {
     /// Cranelift refused the module.
     #[error("can't compile the module")]
     Compile(#[source] Cause),
+    /// After an early start the rest of the module could not be compiled.
+    #[error(
+        "can't compile the rest of Python; programs that need it fail (the next start tries again)"
+    )]
+    Rest(#[source] Cause),
     /// The compiled module can't be serialized.
     #[error("can't serialize the compiled module")]
     Serialize(#[source] Cause),

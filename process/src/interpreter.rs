@@ -18,7 +18,7 @@ use crate::ending::EndsRun;
 use crate::handle::{Born, HelperHandle};
 use crate::kept::{Kept, KeptState, lent, settled};
 use crate::memory::Memory;
-use crate::message::{Done, Facts, Order, StateAsk, Up, Word};
+use crate::message::{Done, Facts, Order, Up, Word};
 use crate::remote::{GLANCE, SILENCE, Worker};
 use crate::states;
 
@@ -61,6 +61,7 @@ impl ProcessInterpreter {
             words: Mutex::new(words),
             files,
             states: Mutex::new((asks, states)),
+            dropped: Mutex::default(),
             life,
             was_stopped: AtomicBool::new(false),
         };
@@ -117,7 +118,7 @@ impl ProcessInterpreter {
     fn order(&mut self, order: Order) -> Result<Done, StartError> {
         let done = self
             .settle()
-            .and_then(|()| self.worker.order(&order))
+            .and_then(|()| self.worker.order(order))
             .and_then(|()| self.finish(|| None, |_| Err(NO_RUN)));
         match done {
             Ok(done @ (Done::Well | Done::Kept { .. })) => Ok(done),
@@ -131,11 +132,8 @@ impl ProcessInterpreter {
         let Some(number) = self.is_keeping.take() else { return Ok(()) };
         // The pool didn't want the copy.
         self.wants_copies = false;
-        if let Done::Kept { .. } = self.finish(|| None, |_| Err(NO_RUN))? {
-            let mut states = self.worker.states.lock();
-            let forgotten = self.worker.ask(&mut states.0, &StateAsk::Forget(number));
-            drop(states);
-            forgotten.map_err(|_| self.worker.life.how())?;
+        if let Done::Kept { bytes } = self.finish(|| None, |_| Err(NO_RUN))? {
+            self.worker.forget(number, bytes);
         }
         Ok(())
     }
@@ -212,7 +210,7 @@ impl ProcessInterpreter {
         let sent = SentProgram::new(program, limits, |mount| number_of(folders, mount));
         let keep = (!is_last && self.wants_copies).then(|| self.next_copy());
         let order = Order::Run { run, program: Box::new(sent), is_last, keep };
-        self.worker.order(&order)?;
+        self.worker.order(order)?;
         let ending = Arc::new(EndsRun::new(&self.worker, run, program, limits));
         stop.begin(Arc::clone(&ending) as _);
         let calls = ServedCalls::new(program.functions.clone(), limits);

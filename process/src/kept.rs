@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 use pool::{Parked, ParkedState};
 
 use crate::copies::Movable;
-use crate::message::StateAsk;
 use crate::remote::Worker;
 use crate::states::GoneState;
 
@@ -38,8 +37,7 @@ impl Kept {
 
     /// Has the worker drop it.
     fn forget(&self) {
-        // If it can't be told, it has ended.
-        let _ = self.worker.ask(&mut self.worker.states.lock().0, &StateAsk::Forget(self.number));
+        self.worker.forget(self.number, self.bytes);
     }
 }
 
@@ -56,6 +54,31 @@ impl Drop for Kept {
         if self.fetched.get_mut().is_none() {
             self.forget();
         }
+    }
+}
+
+/// The most memory that dropped copies take in a worker until its next order, in bytes.
+const MOST_DROPPED: u64 = 8 << 20;
+
+/// Copies that a worker may drop, and has not been told of.
+#[derive(Debug, Default)]
+pub(crate) struct Dropped {
+    numbers: Vec<u64>,
+    bytes: u64,
+}
+
+impl Dropped {
+    /// Adds a copy of this length. Returns all of them if together they take too much memory to
+    /// wait for the worker's next order.
+    pub(crate) fn add(&mut self, number: u64, bytes: u64) -> Option<Vec<u64>> {
+        self.numbers.push(number);
+        self.bytes = self.bytes.saturating_add(bytes);
+        (self.bytes > MOST_DROPPED).then(|| self.take())
+    }
+
+    /// Takes the numbers, for the worker to hear.
+    pub(crate) fn take(&mut self) -> Vec<u64> {
+        std::mem::take(self).numbers
     }
 }
 
@@ -96,4 +119,21 @@ pub(crate) fn settled(parked: &Parked) -> Result<Parked, StartError> {
 /// Returns the folder of a number, which may be a lie.
 pub(crate) fn lent(folders: &[Arc<Mount>], number: u64) -> Option<Arc<Mount>> {
     folders.get(usize::try_from(number).ok()?).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dropped_copies_wait_for_an_order_while_they_take_little() {
+        let mut dropped = Dropped::default();
+        assert_eq!(dropped.add(1, 100), None);
+        assert_eq!(dropped.add(2, MOST_DROPPED - 100), None);
+        assert_eq!(dropped.take(), [1, 2]);
+        assert_eq!(dropped.add(3, MOST_DROPPED), None, "what was taken counts no longer");
+        assert_eq!(dropped.add(4, 1), Some(vec![3, 4]));
+        assert_eq!(dropped.add(5, u64::MAX), Some(vec![5]));
+        assert_eq!(dropped.take(), [0; 0]);
+    }
 }

@@ -46,6 +46,14 @@ pub(crate) enum Word {
     Ping,
 }
 
+/// An order, and what the worker hears with it without being woken for that alone.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Given {
+    pub(crate) order: Order,
+    /// The numbers of copies that nobody has any more. The worker drops them after the order.
+    pub(crate) dropped: Vec<u64>,
+}
+
 /// What the worker does next. States come and go as memory files beside the ring.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
@@ -134,7 +142,8 @@ impl Facts {
 pub(crate) enum StateAsk {
     /// Sends a copy as a memory file; nothing comes if there is none of this number.
     Send(u64),
-    Forget(u64),
+    /// Drops the copies of these numbers now, since together they take much memory.
+    Forget(Vec<u64>),
 }
 
 /// From the embedding process to the helper.

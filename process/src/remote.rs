@@ -13,8 +13,9 @@ use parking_lot::Mutex;
 
 use crate::clock::{after, has_come};
 use crate::handle::HelperHandle;
+use crate::kept::Dropped;
 use crate::life::Life;
-use crate::message::{Order, StateAsk, Word};
+use crate::message::{Given, Order, StateAsk, Word};
 use crate::states::{self, Arrived};
 use crate::stream::write;
 use crate::system::wait_readable;
@@ -41,6 +42,8 @@ pub(crate) struct Worker {
     pub(crate) words: Mutex<Sender>,
     pub(crate) files: Descriptors,
     pub(crate) states: Mutex<(UnixStream, Descriptors)>,
+    /// Copies that the worker may drop.
+    pub(crate) dropped: Mutex<Dropped>,
     pub(crate) life: Arc<Life>,
     /// It was killed since it went on after it was told to stop.
     pub(crate) was_stopped: AtomicBool,
@@ -48,8 +51,9 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// Gives an order. The error says how the worker has ended.
-    pub(crate) fn order(&self, order: &Order) -> Result<(), String> {
-        let sent = self.orders.lock().send(order, &[], Some(after(SENDING)));
+    pub(crate) fn order(&self, order: Order) -> Result<(), String> {
+        let given = Given { order, dropped: self.dropped.lock().take() };
+        let sent = self.orders.lock().send(&given, &[], Some(after(SENDING)));
         sent.map_err(|error| self.failed(&error))
     }
 
@@ -79,6 +83,16 @@ impl Worker {
             self.helper.kill(self.number);
         }
         self.life.how()
+    }
+
+    /// Has the worker drop a copy of this length: with its next order, or now if the copies that
+    /// wait for that take much memory.
+    pub(crate) fn forget(&self, number: u64, bytes: u64) {
+        let much = self.dropped.lock().add(number, bytes);
+        if let Some(numbers) = much {
+            // If it can't be told, it has ended.
+            let _ = self.ask(&mut self.states.lock().0, &StateAsk::Forget(numbers));
+        }
     }
 
     /// Asks for a kept state, or says what becomes of it. A worker that reads nothing is killed, since

@@ -24,7 +24,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::back_door;
 use crate::groups;
 use crate::memory;
-use crate::message::{Done, Facts, Order, StateAsk, Up, Word, orders_config, words_config};
+use crate::message::{Done, Facts, Given, Order, StateAsk, Up, Word, orders_config, words_config};
 use crate::runs::{End, Run, Runs};
 use crate::states::{self, Arrived};
 use crate::stream::read;
@@ -161,8 +161,8 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
     let mut reset_bytes = interpreter.private_bytes();
     let mut failed = None;
     shared.done(Done::Well, facts(&interpreter, reset_bytes));
-    while let Ok(frame) = channel.receiver.receive::<Order>(None) {
-        let order = frame.message;
+    while let Ok(frame) = channel.receiver.receive::<Given>(None) {
+        let Given { order, dropped } = frame.message;
         let then = Then::after(&order);
         let done = match failed.take() {
             None => shared.carry_out(&mut interpreter, order),
@@ -171,6 +171,7 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
         let done = done.unwrap_or_else(|error| Done::Failed(chain(&error).to_string()));
         let is_usable = matches!(done, Done::Ran { is_lost: false, .. });
         shared.done(done, facts(&interpreter, reset_bytes));
+        shared.forget(&dropped);
         match then {
             Then::Reset if is_usable => {
                 failed = interpreter.reset().err();
@@ -379,10 +380,15 @@ impl Shared {
                     end(7);
                 }
             }
-            StateAsk::Forget(number) => {
-                let forgotten = self.kept.lock().remove(&number);
-                drop(forgotten);
-            }
+            StateAsk::Forget(numbers) => self.forget(&numbers),
+        }
+    }
+
+    /// Drops the copies of these numbers.
+    fn forget(&self, numbers: &[u64]) {
+        for number in numbers {
+            let forgotten = self.kept.lock().remove(number);
+            drop(forgotten);
         }
     }
 

@@ -66,7 +66,7 @@ impl Builder {
     ///
     /// let pool = Hatchery::builder().starts_early(true).start().await?;
     /// println!("{}", pool.run(Job::code("print('first')")).await?.stdout_text());
-    /// pool.finish_compiling().await;
+    /// pool.finish_compiling().await?;
     /// # Ok(())
     /// # }
     /// ```

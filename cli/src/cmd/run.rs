@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::Context;
+use hatchery::error::chain;
 use hatchery::files::{ChangedFile, OutputFolder, display_files};
 use hatchery::wire::to_line;
 use hatchery::{Hatchery, Job, Outcome, Verdict};
@@ -58,7 +59,12 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     if hatchery.started_early() {
         terminal::note("compiling the rest of Python; Ctrl-C leaves it to the next start");
         tokio::select! {
-            () = hatchery.finish_compiling() => {}
+            finished = hatchery.finish_compiling() => {
+                // The program's end is what the exit code tells.
+                if let Err(error) = finished {
+                    terminal::note(chain(&error));
+                }
+            }
             _ = counter.more_than(interrupts) => {}
         }
     }

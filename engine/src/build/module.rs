@@ -111,10 +111,9 @@ impl CompiledModule {
     }
 
     /// Waits until the whole module is compiled and cached, and reports how far that is.
-    pub(crate) fn finish(&self) {
-        if let Some(compilation) = &self.compilation {
-            compilation.finish();
-        }
+    pub(crate) fn finish(&self) -> Result<(), ModuleError> {
+        let Some(compilation) = &self.compilation else { return Ok(()) };
+        compilation.finish().map_err(ModuleError::Rest)
     }
 
     /// Fills the memory of a new instance, which wasmer has left empty; `None` if it is too small.

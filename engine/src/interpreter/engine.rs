@@ -257,8 +257,11 @@ impl Engine {
 
     /// After an early start ([`EngineConfig::starts_early`]), waits until the build is compiled and
     /// cached, and reports how far that is. Otherwise returns at once. Blocks the thread.
-    pub fn finish_compiling(&self) {
-        self.inner.module.finish();
+    ///
+    /// # Errors
+    /// The build can't be compiled. Programs that need what is missing fail.
+    pub fn finish_compiling(&self) -> Result<(), EngineError> {
+        Ok(self.inner.module.finish()?)
     }
 
     /// Packs the compiled build into a file, in 15 s, and returns the SHA-256 of the file in

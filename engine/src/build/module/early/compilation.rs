@@ -18,7 +18,6 @@ const NICENESS: i32 = 10;
 /// A compilation on a thread of its own.
 #[derive(Debug)]
 pub(in super::super) struct Compilation {
-    #[cfg(test)]
     pub(super) rest: &'static Rest,
     thread: Mutex<Option<JoinHandle<()>>>,
     is_awaited: Arc<AtomicBool>,
@@ -40,31 +39,29 @@ impl Compilation {
                 tracing::debug!(%error, "compiling competes with programs");
             }
             let compiled = catch_unwind(AssertUnwindSafe(|| compile(&sink)));
-            let whole = compiled.ok().and_then(|compiled| {
-                let failed = |error: &ModuleError| {
-                    tracing::error!(error = %chain(error), "the rest of Python can't be compiled");
-                };
-                compiled.inspect_err(failed).ok()
-            });
+            let whole = match compiled {
+                Ok(compiled) => compiled.map_err(Cause::new),
+                Err(_) => Err("the compiler panicked".into()),
+            };
             rest.set(whole);
+            if let Some(cause) = rest.failure() {
+                // Whoever waits for it says so, and each program that needs it.
+                tracing::debug!(error = %chain(cause), "can't compile the rest of Python");
+            }
             sink.report(Progress::Ready);
         });
         let thread = thread.map_err(|error| ModuleError::Compile(Cause::new(error)))?;
-        Ok(Self {
-            #[cfg(test)]
-            rest,
-            thread: Mutex::new(Some(thread)),
-            is_awaited,
-        })
+        Ok(Self { rest, thread: Mutex::new(Some(thread)), is_awaited })
     }
 
-    /// Waits for its end, and reports how far it is.
-    pub(in super::super) fn finish(&self) {
+    /// Waits for its end, and reports how far it is. The error says why it has failed.
+    pub(in super::super) fn finish(&self) -> Result<(), Cause> {
         self.is_awaited.store(true, Ordering::Relaxed);
         // Whoever else waits does so for the lock.
         if let Some(thread) = self.thread.lock().take() {
             thread.join().expect("it catches panics");
         }
+        self.rest.failure().cloned().map_or(Ok(()), Err)
     }
 }
 

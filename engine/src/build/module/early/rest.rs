@@ -13,12 +13,13 @@ use wasmer::Module;
 use wasmer::sys::vm::raise_user_trap;
 use wasmer_types::LocalFunctionIndex;
 
+use crate::cause::Cause;
 use crate::interrupt::here;
 
 /// Why a function of the rest can't be called.
 #[derive(Debug, thiserror::Error)]
 #[error("the rest of the Python build could not be compiled")]
-struct NeverCompiled;
+struct NeverCompiled(#[source] Cause);
 
 /// The whole module, with what must live as long as it does.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ pub(in super::super) struct Rest {
     /// The first of `count` addresses of functions; 0 for each that hasn't been called yet.
     addresses: AtomicPtr<AtomicUsize>,
     count: usize,
-    whole: OnceLock<Option<Whole>>,
+    whole: OnceLock<Result<Whole, Cause>>,
 }
 
 impl Rest {
@@ -53,11 +54,14 @@ impl Rest {
         }))
     }
 
-    /// Says that the whole module is there, or that it will never be.
-    pub(in super::super) fn set(&self, whole: Option<Whole>) {
-        let whole = whole.filter(|whole| {
+    /// Says that the whole module is there, or why it never will be.
+    pub(in super::super) fn set(&self, whole: Result<Whole, Cause>) {
+        let whole = whole.and_then(|whole| {
             let functions = whole.module.sys_artifact().map(|a| a.finished_functions().len());
-            functions == Some(self.count)
+            match functions == Some(self.count) {
+                true => Ok(whole),
+                false => Err("the whole module has other functions than the early one".into()),
+            }
         });
         let is_first = self.whole.set(whole).is_ok();
         debug_assert!(is_first, "the rest is compiled once");
@@ -65,7 +69,12 @@ impl Rest {
 
     /// Returns the whole module, if it is there.
     pub(in super::super) fn whole(&self) -> Option<&Whole> {
-        self.whole.get().and_then(Option::as_ref)
+        self.whole.get().and_then(|whole| whole.as_ref().ok())
+    }
+
+    /// Returns why the whole module will never be there, once that is known.
+    pub(super) fn failure(&self) -> Option<&Cause> {
+        self.whole.get().and_then(|whole| whole.as_ref().err())
     }
 
     /// Returns which functions were called, by index.
@@ -84,8 +93,11 @@ impl Rest {
     fn find(&self, function: u32) -> Result<usize, Box<dyn std::error::Error + Send + Sync>> {
         tracing::debug!(function, "the first call of a function that isn't compiled first");
         here::wait(|| self.whole.get().is_some())?;
-        let whole = self.whole().ok_or(NeverCompiled)?;
-        let artifact = whole.module.sys_artifact().ok_or(NeverCompiled)?;
+        if let Some(cause) = self.failure() {
+            return Err(NeverCompiled(cause.clone()).into());
+        }
+        let artifact = self.whole().and_then(|whole| whole.module.sys_artifact());
+        let artifact = artifact.expect("its functions were counted when it was set");
         let address = artifact.finished_functions()[LocalFunctionIndex::from_u32(function)];
         let address = (*address).expose_provenance();
         self.slots()[function as usize].store(address, Ordering::Release);

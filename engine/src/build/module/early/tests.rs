@@ -7,13 +7,16 @@ use wasmer::{Instance, Store, TypedFunction, imports};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::compilation::Compilation;
 use super::*;
 use crate::build::module::linked::Linked;
 use crate::build::module::{
     CompiledModule, Source, compile, engine_for, load_or_compile, load_unnamed, start_early,
 };
 use crate::cache::CacheDir;
+use crate::cause::chain;
 use crate::config::{EngineConfig, ProgressSink, Silent};
+use crate::error::ModuleError;
 use crate::interpreter::engine::Engine;
 use crate::interrupt::gate::{InterruptHandle, Stopped};
 use crate::interrupt::here::RunsHere;
@@ -97,7 +100,7 @@ impl Running {
 
     fn compile(&self) {
         let linked = compile(&wat::parse_str(MODULE).unwrap(), &silent()).unwrap();
-        self.rest.set(whole(self.store.engine(), &linked));
+        self.rest.set(Ok(whole(self.store.engine(), &linked)));
         assert!(self.rest.whole().is_some());
     }
 
@@ -142,7 +145,7 @@ fn a_function_of_the_rest_waits_until_it_is_compiled() {
         let (rest, engine) = (running.rest, running.store.engine().clone());
         scope.spawn(move || {
             let linked = compile(&wat::parse_str(MODULE).unwrap(), &silent()).unwrap();
-            rest.set(whole(&engine, &linked));
+            rest.set(Ok(whole(&engine, &linked)));
         });
         assert_eq!(running.call("many", 100), Ok(172));
     });
@@ -171,10 +174,24 @@ fn a_stop_ends_a_run_that_waits_for_the_rest() {
 #[test]
 fn a_rest_that_is_never_compiled_ends_the_run() {
     let mut running = Running::new();
-    running.rest.set(None);
+    running.rest.set(Err("out of memory".into()));
     assert_eq!(running.call("many", 1), Err(None));
     assert_eq!(running.call("catch", 1), Err(None));
     let _ = &running.early;
+}
+
+#[test]
+fn whoever_waits_for_the_rest_hears_why_it_can_not_be_compiled() {
+    let panics: fn() -> Result<Whole, ModuleError> = || panic!("of the compiler");
+    let fails: fn() -> Result<Whole, ModuleError> =
+        || Err(ModuleError::Compile("no memory".into()));
+    for (compile, why) in [(panics, "the compiler panicked"), (fails, "no memory")] {
+        let compilation = Compilation::begin(Rest::new(0), move |_| compile(), &silent()).unwrap();
+        for _ in 0..2 {
+            let cause = compilation.finish().unwrap_err();
+            assert!(chain(&cause).to_string().contains(why), "{cause}");
+        }
+    }
 }
 
 #[test]
@@ -199,13 +216,13 @@ fn an_early_start_leaves_the_whole_module_to_the_next_one() {
     };
     let early = load(true);
     assert!(early.is_early());
-    early.finish();
+    early.finish().unwrap();
     assert!(!load(true).is_early(), "the next start finds it in the cache");
 }
 
-fn whole(engine: &wasmer::Engine, linked: &Linked) -> Option<Whole> {
-    let whole = load_unnamed(engine, linked, None)?;
-    Some(Whole { module: whole.module().clone(), _kept: Box::new(whole) })
+fn whole(engine: &wasmer::Engine, linked: &Linked) -> Whole {
+    let whole = load_unnamed(engine, linked, None).unwrap();
+    Whole { module: whole.module().clone(), _kept: Box::new(whole) }
 }
 
 fn silent() -> Arc<dyn ProgressSink> {
