@@ -164,15 +164,16 @@ impl Waiter {
         let start = clock::now();
         let end = deadline.map_or(start + longest, |deadline| deadline.min(start + longest));
         loop {
+            // Whoever else wants this core goes first: with more threads than cores that is often the
+            // other process, and what is waited for is there afterwards.
+            std::thread::yield_now();
             for _ in 0..LOOKS {
-                std::hint::spin_loop();
                 if is_ready()? {
                     self.spin = (longest * 2).min(self.longest_spin);
                     return Ok(true);
                 }
+                std::hint::spin_loop();
             }
-            // Whoever else wants this core goes first.
-            std::thread::yield_now();
             if clock::now() >= end {
                 self.spin = self.spin.min(longest) / 2;
                 return Ok(false);
