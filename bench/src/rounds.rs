@@ -1,10 +1,11 @@
 //! What is measured, through the public library as any program would use it. A round takes some
 //! samples of every figure, so that a busy minute of the machine meets all of them.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hatchery::{Builder, Hatchery, Job, Outcome, Session, Ticket};
+use hatchery::{Builder, Hatchery, Job, Outcome, Session};
 use tempfile::TempDir;
 
 use crate::children;
@@ -229,31 +230,23 @@ async fn many(
 }
 
 /// Submits jobs for this time, and waits until all have ended. Returns how many they were.
-///
-/// Half of the jobs in flight are awaited at once. To wait for each one by itself would wake this
-/// thread for each, and it shares the CPUs with the workers that are measured.
 async fn stream(pool: &Hatchery, at_once: usize, time: Duration) -> Result<f64, Error> {
-    let mut tickets = Vec::with_capacity(at_once);
+    let mut tickets = VecDeque::with_capacity(at_once);
     let mut jobs = 0.0;
     let began = now();
     while began.elapsed() < time {
-        if tickets.len() == at_once {
-            let newer = tickets.split_off(at_once / 2);
-            all_succeed(std::mem::replace(&mut tickets, newer)).await?;
+        if tickets.len() == at_once
+            && let Some(first) = tickets.pop_front()
+        {
+            checked(first.await)?;
         }
-        tickets.push(pool.submit(Job::code(PROGRAM)).await?);
+        tickets.push_back(pool.submit(Job::code(PROGRAM)).await?);
         jobs += 1.0;
     }
-    all_succeed(tickets).await?;
-    Ok(jobs)
-}
-
-/// Waits for jobs, the newest first: the older ones have mostly ended by then.
-async fn all_succeed(tickets: Vec<Ticket>) -> Result<(), Error> {
-    for ticket in tickets.into_iter().rev() {
+    for ticket in tickets {
         checked(ticket.await)?;
     }
-    Ok(())
+    Ok(jobs)
 }
 
 /// Returns the outcome if the job succeeded. A figure of failed jobs would mean nothing.
