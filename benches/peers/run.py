@@ -344,7 +344,7 @@ def hatchery(options):
         preload = ["--preload", "numpy,pandas"] if science else []
         return [command, "run", "--quiet", *preload, "-c", code]
 
-    version = env.run([command, "--version"], 60).split()[-1]
+    version = env.run([command, "--version"], 60).split()[1]
     note = "CPython 3.15 in WebAssembly; the library in process, for processes the command"
     return Peer("hatchery", f"**Hatchery** {version}", note, [serve], first)
 

@@ -49,7 +49,7 @@ class Hatchery:
         return env.run([self.command, "run", "--quiet", "-c", code], SECONDS).strip()
 
     def probe_version(self):
-        return env.run([self.command, "--version"], 60).strip()
+        return env.run([self.command, "--version"], 60).splitlines()[0].strip()
 
     def run(self, program, scale):
         limits = ["--timeout", f"{SECONDS}s", "--memory", "2GiB"]
