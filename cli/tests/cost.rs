@@ -1,5 +1,5 @@
 //! What one more worker process costs: memory that no other process shares, as the kernel counts it,
-//! idle and after jobs, and the time of a start. In its own process, and alone, since others would take
+//! idle, after jobs and after many turns of a session, and the time of a start. In its own process, and alone, since others would take
 //! time from it.
 //!
 //! `cargo test --release --locked --workspace --test cost -- --nocapture` prints the numbers.
@@ -21,6 +21,12 @@ const STARTS: usize = 40;
 
 /// The jobs of each worker between two looks.
 const JOBS: usize = 100;
+
+/// A turn of which the worker keeps a copy of some 300 kB, other than that of the turn before.
+const TURN: &str = "import os\nx = os.urandom(300_000)";
+
+/// What the copies of a session may take: those of a few turns, and 8 MiB that wait to be dropped.
+const COPIES_BYTES: u64 = 12_000_000;
 
 async fn start(workers: usize, modules: &[&str]) -> Hatchery {
     let helper = Helper::Program(env!("CARGO_BIN_EXE_hatchery").into());
@@ -57,10 +63,11 @@ fn kilobytes(bytes: &[u64]) -> Vec<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_more_worker_takes_little_memory_and_little_time() {
+async fn worker_processes_take_little_memory_and_little_time() {
     memory(&[], "x = 1").await;
     let frame = "import pandas\npandas.DataFrame({'a': range(1000)}).groupby('a').sum()\nNone";
     memory(&["numpy", "pandas"], frame).await;
+    copies().await;
     time(&["numpy", "pandas"]).await;
 }
 
@@ -84,6 +91,24 @@ async fn memory(modules: &[&str], source: &'static str) {
         println!("one more worker with {modules:?}, {when}: {} kB", one / 1_000);
         assert!(one <= MEMORY_BYTES, "{one} bytes {when}");
     }
+}
+
+/// Runs turns, after each of which the copy of the turn before is dropped.
+async fn copies() {
+    let pool = start(1, &[]).await;
+    let session = pool.session("copied").await.unwrap();
+    let mut looks = Vec::new();
+    for _ in 0..2 {
+        for _ in 0..JOBS {
+            let outcome = session.run(Job::code(TURN)).await.unwrap();
+            assert!(outcome.is_success(), "{outcome:?}");
+        }
+        looks.push(private(&pool, 1).await[0]);
+    }
+    println!("a session after {JOBS} turns and twice as many: {:?} kB", kilobytes(&looks));
+    assert!(looks[1] <= looks[0] + COPIES_BYTES, "{looks:?}");
+    session.close();
+    pool.drain().await;
 }
 
 /// Measures the first job after a program has ended its interpreter: it waits for the next one.
