@@ -91,12 +91,10 @@ struct MemoryState {
     revoked: bool,
     /// Knows which pages of the image were copied; without it, each may have changed.
     tracker: Option<Tracker>,
-    /// For each page of the image, how many checks in a row found it unchanged.
+    /// For each page of the image, how many restores in a row found it unchanged.
     idle_runs: Vec<u8>,
     /// Number of pages that the last restore found unchanged.
     idle_pages: usize,
-    /// Number of restores, to spread the checks of pages over them.
-    restores: u32,
     /// Segments that are mapped, in order and apart; only with a tracker.
     mapped: Vec<Segment>,
     /// Invariant E-10: the content after the last `patch` or `restore`, and of each part that was
@@ -129,7 +127,6 @@ impl MemoryState {
             tracker,
             idle_runs,
             idle_pages: 0,
-            restores: 0,
             mapped: Vec::new(),
             held: Arc::new(MemoryPatch { len, ..MemoryPatch::default() }),
             copies_taken: 0,

@@ -150,16 +150,12 @@ impl PagePatch {
 
     /// Overwrites `target`, whatever it holds, with `base` and the blocks.
     pub(super) fn apply_over(&self, base: &[u8], target: &mut [u8]) {
-        if self.is_whole() {
-            target.copy_from_slice(&self.bytes);
-            return;
-        }
         let mut own = self.bytes.as_chunks::<BLOCK_BYTES>().0.iter();
         let base = base.as_chunks::<BLOCK_BYTES>().0.iter();
         let target = target.as_chunks_mut::<BLOCK_BYTES>().0.iter_mut();
         for (index, (target, base)) in target.zip(base).enumerate() {
             let differs = self.blocks & (1 << index) != 0;
-            *target = *if differs { own.next().unwrap_or(base) } else { base };
+            overwrite_block(target, if differs { own.next().unwrap_or(base) } else { base });
         }
     }
 
@@ -203,6 +199,25 @@ fn is_other(one: &[u8; BLOCK_BYTES], other: &[u8; BLOCK_BYTES]) -> bool {
     let word = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
     let pairs = one.as_chunks::<8>().0.iter().zip(other.as_chunks::<8>().0);
     pairs.fold(0, |bits, (one, other)| bits | (word(one) ^ word(other))) != 0
+}
+
+/// Overwrites `target`, whole blocks, with `content`. Returns whether they differed.
+///
+/// Writes only the blocks that differ. Of the pages that a run writes to, most blocks stay as they
+/// are, and what is only read needn't go back from the CPU's caches to memory.
+pub(super) fn overwrite(target: &mut [u8], content: &[u8]) -> bool {
+    debug_assert!(target.len() == content.len() && target.len().is_multiple_of(BLOCK_BYTES));
+    let target = target.as_chunks_mut::<BLOCK_BYTES>().0.iter_mut();
+    let pairs = target.zip(content.as_chunks::<BLOCK_BYTES>().0);
+    pairs.fold(false, |differed, (target, content)| overwrite_block(target, content) | differed)
+}
+
+fn overwrite_block(target: &mut [u8; BLOCK_BYTES], content: &[u8; BLOCK_BYTES]) -> bool {
+    let differs = is_other(target, content);
+    if differs {
+        *target = *content;
+    }
+    differs
 }
 
 /// Returns the base of a page, which is what it holds before anything is written to it: its

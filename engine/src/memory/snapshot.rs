@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::address_space::PAGE_BYTES;
 use super::image::MemoryImage;
-use super::patch::{MemoryPatch, PagePatch, base_page};
+use super::patch::{MemoryPatch, PagePatch, base_page, overwrite};
 
 /// The content of a memory beyond its image. Immutable as long as it is shared.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Snapshot {
         let mut rest = self.bytes.as_mut_slice();
         for range in touched {
             let (own, after) = rest.split_at_mut(range.len());
-            own.copy_from_slice(&memory[range.clone()]);
+            overwrite(own, &memory[range.clone()]);
             rest = after;
         }
     }

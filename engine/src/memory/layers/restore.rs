@@ -9,7 +9,7 @@ use super::{IS_CHECKED, pages_of};
 use crate::memory::address_space::{PAGE_BYTES, is_length};
 use crate::memory::cow::Tracker;
 use crate::memory::image::MemoryImage;
-use crate::memory::patch::{MemoryPatch, PagePatch, base_page, page_in};
+use crate::memory::patch::{MemoryPatch, PagePatch, base_page, overwrite, page_in};
 use crate::memory::segments::Segment;
 use crate::memory::{GuestMemory, MemoryState};
 
@@ -24,8 +24,6 @@ pub(super) const MOST_IDLE_RUNS: u8 = 16;
 pub(super) const FEW_IDLE_PAGES: usize = 64;
 /// A page of few is kept no longer after this many runs.
 const MOST_IDLE_RUNS_OF_FEW: u8 = 200;
-/// Restores between two checks of whether a page that had changed at the last one changed again.
-const RESTORES_PER_CHECK: usize = 8;
 
 impl GuestMemory {
     /// Makes the memory the image with `patch`, whatever it was before. Returns grown pages beyond
@@ -153,11 +151,6 @@ impl GuestMemory {
         };
         let patched =
             |page: usize| patch.pages.binary_search_by_key(&page, |patch| patch.page as usize).ok();
-        state.restores = state.restores.wrapping_add(1);
-        let round = state.restores as usize;
-        // Comparing takes as long as copying, so pages that the last run wrote to are just copied,
-        // and compared only now and then.
-        let is_checked = |page: usize| (page + round).is_multiple_of(RESTORES_PER_CHECK);
         let most_idle_runs =
             if state.idle_pages > FEW_IDLE_PAGES { MOST_IDLE_RUNS } else { MOST_IDLE_RUNS_OF_FEW };
         state.idle_pages = 0;
@@ -180,14 +173,7 @@ impl GuestMemory {
                         idle.into_iter().for_each(|idle| *idle = 0);
                         continue;
                     }
-                    if idle.as_ref().is_some_and(|idle| **idle == 0) && !is_checked(page) {
-                        now.copy_from_slice(base);
-                        continue;
-                    }
-                    let is_changed = *now != *base;
-                    if is_changed {
-                        now.copy_from_slice(base);
-                    }
+                    let is_changed = overwrite(now, base);
                     let Some(idle) = idle else { continue };
                     *idle = if is_changed { 0 } else { *idle + 1 };
                     state.idle_pages += usize::from(!is_changed);

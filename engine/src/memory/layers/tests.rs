@@ -106,7 +106,6 @@ fn idle_pages_are_kept_for_long_only_where_they_are_few() {
         let fill = |bytes: &mut [u8]| bytes.fill(4);
         memory.with_bytes(0, (written * PAGE_BYTES) as u32, fill).unwrap();
         let pristine = pristine(&image);
-        // A page is idle from the second check on, which comes within eight restores.
         for _ in 0..2 * usize::from(MOST_IDLE_RUNS) {
             memory.restore(&pristine).unwrap();
             assert!(everything(&memory) == image.bytes());

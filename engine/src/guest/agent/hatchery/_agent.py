@@ -18,7 +18,7 @@ import os
 import sys
 import weakref
 
-from hatchery._compile import RESULT, awaits, code_of, compile_program, read_code
+from hatchery._compile import RESULT, awaits, code_of, compile_program, leaves_nothing, read_code
 from hatchery._describe import cut, describe_barely, describe_exception, describe_interrupt
 from hatchery._describe import describe_value, text_of
 from hatchery._host import bridge
@@ -368,15 +368,22 @@ class Agent:
             body, last = compile_program(source, filename, is_expression)
         else:
             body, last = read_code(code, source, filename)
-        if body is not None:
-            if awaits(body):
-                run_coroutine(eval(body, namespace))
-                return (True, namespace.pop(RESULT)) if last is RESULT else (False, None)
-            exec(body, namespace)
-        if last is None:
-            return False, None
-        value = eval(last, namespace)
-        return True, run_coroutine(value) if awaits(last) else value
+        value = None
+        if body is not None and awaits(body):
+            run_coroutine(eval(body, namespace))
+            if last is RESULT:
+                value = namespace.pop(RESULT)
+        else:
+            if body is not None:
+                exec(body, namespace)
+            if last is not None:
+                value = eval(last, namespace)
+                if awaits(last):
+                    value = run_coroutine(value)
+        if self._bridge.is_session and leaves_nothing(body) and leaves_nothing(last):
+            # Otherwise a session would grow with every turn, and each new page costs a fault.
+            linecache.cache.pop(filename, None)
+        return last is not None, value
 
     def _called(self, module, function, args, keywords):
         """Calls a function of a module, and awaits its result if that is awaitable."""

@@ -156,6 +156,21 @@ def end_of(source):
     return "expression", at
 
 
+def leaves_nothing(code):
+    """Whether nothing remains of this code after its run that could show its lines.
+
+    It defines no function, and catches no exception, whose traceback could be kept.
+    """
+    if code is None:
+        return True
+    if type(code) is not types.CodeType or code.co_exceptiontable:
+        return False
+    for constant in code.co_consts:
+        if type(constant) is types.CodeType:
+            return False
+    return True
+
+
 def awaits(code):
     """Whether running the code creates a coroutine, which must then be run."""
     return bool(code.co_flags & COROUTINE)

@@ -16,14 +16,13 @@ OPENED = {}
 
 def reopen_streams():
     """Reopens the standard streams if an earlier program closed them."""
-    for stream in (sys.__dict__.get("__stdout__"), sys.__dict__.get("__stderr__")):
-        try:
-            is_closed = stream.closed
-        except BaseException:
-            is_closed = True
-        if is_closed:
-            open_streams()
+    streams = sys.__dict__
+    try:
+        if not (streams["__stdout__"].closed or streams["__stderr__"].closed):
             return
+    except BaseException:
+        pass  # for instance because one is detached
+    open_streams()
 
 
 def open_streams():
