@@ -5,6 +5,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import linecache
 import marshal
 import os
 import shutil
@@ -442,7 +443,10 @@ class AgentTest(AgentCase):
                 unittest.mock.patch.object(logging, "_handlerList", handlers),
             ):
                 before = exits.functions[:]
-                _streams.ease_logging(3)
+                end = _streams.ease_logging()
+                self.assertEqual(end is None, ends is None)
+                for _ in range(3):
+                    _streams.run_functions(end or (lambda: None))
                 self.assertEqual(ended, [])
                 if ends is None:
                     self.assertTrue(all(a is b for a, b in zip(exits.functions, before, strict=True)))
@@ -456,8 +460,28 @@ class AgentTest(AgentCase):
                 _streams.atexit.unregister(shutdown)
                 self.assertEqual(exits.functions, [])
                 exits.functions = [shutdown]
-                _streams.ease_logging(3)
+                _streams.ease_logging()
                 self.assertEqual(exits.functions[0] is shutdown, bool(made))
+
+    def test_a_turn_keeps_its_lines_only_if_they_can_be_shown_later(self):
+        linecache.clearcache()
+        for number in range(10):
+            self.assertEqual(self.run_program(f"x = {number}\nx")["value"], number)
+            self.run_program(f"x = {number}")
+            self.run_program("1/0")
+            linecache.cache.pop("<job %d>" % self.agent._turns)
+        self.assertEqual([name for name in linecache.cache if name.startswith("<job")], [])
+        for source, failing in [
+            ("def f():\n    1/0  # here", "f()"),
+            ("g = lambda: 1/0  # here", "g()"),
+            ("try:\n    1/0  # here\nexcept ZeroDivisionError as error:\n    e = error", "raise e"),
+            ("import contextlib\nwith contextlib.suppress(KeyError):\n    h = lambda: 1/0  # here", "h()"),
+        ]:
+            self.run_program(source)
+            self.assertIn("1/0  # here", self.run_program(failing)["traceback"])
+        # Also while it runs.
+        reply = self.run_program("import traceback\n''.join(traceback.format_stack())  # here")
+        self.assertIn("# here", reply["value"])
 
     def test_a_low_recursion_limit_does_not_keep_the_agent_from_answering(self):
         limit = sys.getrecursionlimit()
@@ -795,6 +819,23 @@ class AgentTest(AgentCase):
             held.detach()
             _streams.flush_streams()
             self.assertEqual(through.buffer.getvalue(), b"bc")
+
+    def test_code_that_runs_execute_is_moved(self):
+        functions = (Agent.turn, Agent._serve, _compile.read_code, *_image.UNREHEARSED)
+        before = [function.__code__ for function in functions]
+        for function, code in zip(functions, before, strict=True):
+            self.addCleanup(setattr, function, "__code__", code)
+        profiled = []
+        sys.setprofile(lambda *event: profiled.append(event))
+        try:
+            _image.gather_code(self.agent, _compile.code_of("x = 1", False))
+            self.assertIsNotNone(sys.getprofile())
+        finally:
+            sys.setprofile(None)
+        for function, code in zip(functions, before, strict=True):
+            self.assertIsNot(function.__code__, code)
+            self.assertEqual(function.__code__, code)
+        self.assertEqual(self.run_program("6 * 7")["value"], 42)
 
     def test_filling_holes_comes_to_an_end(self):
         filled = _image.fill_holes()

@@ -14,7 +14,7 @@ use crate::memory::segments::Segment;
 use crate::memory::{GuestMemory, MemoryState};
 
 /// Copied pages that a memory keeps when it goes back to its image. They don't fault again, but
-/// each is copied back every time: 1,024 take 0.3 ms, and simple programs touch 100 to 200.
+/// each is compared every time: 1,024 take 0.3 ms, and simple programs touch 50 to 100.
 pub(super) const MOST_KEPT_PAGES: usize = 1024;
 /// A page that no run has written to in this many runs is kept no longer: comparing it each time
 /// has then cost more than the fault that brings it back.

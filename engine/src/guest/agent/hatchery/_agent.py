@@ -23,7 +23,7 @@ from hatchery._describe import cut, describe_barely, describe_exception, describ
 from hatchery._describe import describe_value, text_of
 from hatchery._host import bridge
 from hatchery._display import PLAIN, Displays
-from hatchery._image import prepare, reseed
+from hatchery._image import fill_holes, prepare, reseed
 from hatchery._streams import clear, flush_files, flush_streams, is_as_opened, new_main
 from hatchery._streams import open_stdin, put_back, reopen_streams, run_exit_functions
 from hatchery._values import data_fields, to_object
@@ -66,7 +66,7 @@ class Agent:
         self._image_names = None
         # Random number generators that modules created when they were imported.
         self._generators = []
-        # Objects in place of holes in the image's memory.
+        # Objects in place of holes in the image's memory; `None` before the image is prepared.
         self._filled = None
         self._encode = encode_json
         self._decode = decode_request
@@ -129,6 +129,10 @@ class Agent:
             return reply_frame({"kind": "raised", **describe_barely(error)}, self._encode)
         source, moment, cap, data_bytes, around, code, stdin = request
         del request
+        if moment & REHEARSE and self._filled:
+            # What was freed since, also what CPython keeps of it until a collection.
+            gc.collect()
+            self._filled += fill_holes()
         if moment & RESEED:
             reseed(self._generators)
         self._bridge.begin_turn(not moment & LAST)

@@ -5,9 +5,11 @@ import importlib
 import sys
 import types
 
-from hatchery._compile import compile_program
+from hatchery._compile import compile_program, leaves_nothing
 from hatchery._describe import describe_exception
-from hatchery._streams import ease_logging, flush_streams, new_main, reopen_streams
+from hatchery._host import Bridge
+from hatchery._streams import LoggingEnd, ease_logging, flush_streams, is_as_opened, new_main
+from hatchery._streams import reopen_streams, run_exit_functions, run_functions
 from hatchery._wire import FETCH, IMMORTAL, LAST, REHEARSE, SEEDED, encode_request, reply_frame
 
 # The number of objects that one message makes immortal.
@@ -29,6 +31,16 @@ REHEARSALS = (
     "[1, {'a': (2.5, None)}]",
     "x = 1",
 )
+# What runs execute and rehearsals don't: at the end of a job, or between the turns of a session.
+UNREHEARSED = (
+    run_exit_functions,
+    run_functions,
+    LoggingEnd.__call__,
+    reopen_streams,
+    is_as_opened,
+    leaves_nothing,
+    Bridge.catch_up,
+)
 # After this many runs, CPython has specialised the code and no longer counts its executions.
 REHEARSED_TIMES = 40
 
@@ -37,6 +49,7 @@ def prepare(agent):
     """Prepares the agent's interpreter for an image: imports, runs the setup, settles."""
     request = agent._decode(agent._call(FETCH))
     sys.modules["__main__"] = agent.main
+    exits = None
     try:
         sys.path.extend(request["path"])
         for name in request["preload"]:
@@ -45,7 +58,7 @@ def prepare(agent):
         if request["setup"] is not None:
             agent._execute(request["setup"], None, request["setup_name"])
             agent._image_names = dict(agent.main.__dict__)
-        ease_logging(REHEARSED_TIMES)
+        exits = ease_logging()
         reply = {"kind": "completed", "has_value": False, "value": None, "repr": None}
     except BaseException as error:
         reply = {"kind": "raised", **describe_exception(error, request["result_bytes"])}
@@ -53,15 +66,19 @@ def prepare(agent):
         sys.modules["__main__"] = agent._between
     flush_streams()
     reopen_streams()
+    filled = fill_holes()
+    code = encode_request(compile_program(REHEARSALS[0], "<job>"))
+    gather_code(agent, code)
     # Frozen, so that the collection at the end of each rehearsal is quick.
     gc.freeze()
-    code = encode_request(compile_program(REHEARSALS[0], "<job>"))
     for _ in range(REHEARSED_TIMES):
         for source in REHEARSALS:
             rehearse(agent, source, None)
         rehearse(agent, REHEARSALS[0], code)
+        if exits is not None:
+            run_functions(exits)
     gc.unfreeze()
-    settle(agent)
+    settle(agent, filled)
     agent._call(reply_frame(reply, agent._encode))
 
 
@@ -74,13 +91,41 @@ def rehearse(agent, source, code):
     agent._call, agent.main = call, main
 
 
-def settle(agent):
+def gather_code(agent, code):
+    """Moves together the code that most runs execute.
+
+    Executing code writes to it: counts, and which way branches went. So the less it is scattered, the
+    fewer pages must be restored before the next run.
+    """
+    executed = dict.fromkeys(function.__code__ for function in UNREHEARSED)
+    caller = sys._getframe(1)
+    while caller is not None:
+        executed[caller.f_code] = None
+        caller = caller.f_back
+    if type(agent._call) is types.FunctionType:
+        executed[agent._call.__code__] = None
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, value: executed.setdefault(frame.f_code))
+    try:
+        rehearse(agent, REHEARSALS[-1], None)
+        rehearse(agent, REHEARSALS[0], code)
+    finally:
+        sys.setprofile(before)
+    for function in gc.get_objects():
+        if type(function) is types.FunctionType and function.__code__ in executed:
+            executed[function.__code__] = function
+    for code, function in executed.items():
+        if function is not None:
+            function.__code__ = code.replace()
+
+
+def settle(agent, filled):
     """Removes what copies of this interpreter must not have in common."""
     reseed(agent._generators)
     # Collect, then freeze: later collections don't look at what is here now, or write to it.
     gc.collect()
     make_immortal(agent._call, {id(agent.main), id(agent.main.__dict__), id(agent._reserve)})
-    agent._filled = fill_holes()
+    agent._filled = filled + fill_holes()
     gc.freeze()
     if agent._image_names is None:
         # A module that collections look at.

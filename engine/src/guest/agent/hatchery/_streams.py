@@ -165,27 +165,26 @@ class Seen:
     __hash__ = None
 
 
-def ease_logging(times):
+def ease_logging():
     """Makes the exit function of `logging` check first whether there is anything to do.
 
     Does so only if it is the one exit function and the only handler is that of last resort. Then
-    runs it `times` times.
+    returns it.
     """
     logging = sys.modules.get("logging")
     shutdown = getattr(logging, "shutdown", None)
     handlers = getattr(logging, "_handlerList", ())
     last = getattr(logging, "_defaultLastResort", None)
     if atexit._ncallbacks() != 1 or [handler() for handler in handlers] != [last]:
-        return
+        return None
     seen = Seen()
     atexit.unregister(seen)
     if seen.others != [shutdown]:
-        return
+        return None
     end = LoggingEnd(shutdown, handlers)
     atexit.unregister(shutdown)
     atexit.register(end)
-    for _ in range(times):
-        run_functions(end)
+    return end
 
 
 def new_main():
