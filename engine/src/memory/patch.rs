@@ -206,7 +206,8 @@ fn is_other(one: &[u8; BLOCK_BYTES], other: &[u8; BLOCK_BYTES]) -> bool {
 /// Writes only the blocks that differ. Of the pages that a run writes to, most blocks stay as they
 /// are, and what is only read needn't go back from the CPU's caches to memory.
 pub(super) fn overwrite(target: &mut [u8], content: &[u8]) -> bool {
-    debug_assert!(target.len() == content.len() && target.len().is_multiple_of(BLOCK_BYTES));
+    // Isolation hangs on it: what isn't compared would stay.
+    assert!(target.len() == content.len() && target.len().is_multiple_of(BLOCK_BYTES));
     let target = target.as_chunks_mut::<BLOCK_BYTES>().0.iter_mut();
     let pairs = target.zip(content.as_chunks::<BLOCK_BYTES>().0);
     pairs.fold(false, |differed, (target, content)| overwrite_block(target, content) | differed)

@@ -130,7 +130,7 @@ class Agent:
         source, moment, cap, data_bytes, around, code, stdin = request
         del request
         if moment & REHEARSE and self._filled:
-            # What was freed since, also what CPython keeps of it until a collection.
+            # What was freed since, also by a collection.
             gc.collect()
             self._filled += fill_holes()
         if moment & RESEED:
