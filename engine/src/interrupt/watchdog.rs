@@ -9,9 +9,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock, OnceLock};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::home::Home;
 use crate::interrupt::gate::{InterruptHandle, RunId};
@@ -239,16 +240,13 @@ enum Wall {
 }
 
 struct Watchdog {
-    shared: Arc<Shared>,
+    state: Arc<Mutex<State>>,
+    /// Parked between deadlines. Not on a `parking_lot::Condvar`: its queues are global and link to
+    /// the waiting threads' own memory, which the child of a fork gives to other threads.
+    thread: Thread,
     home: Home,
     /// That of a forked child process.
     next: OnceLock<Box<Watchdog>>,
-}
-
-#[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
-    earlier: Condvar,
 }
 
 #[derive(Default)]
@@ -264,14 +262,14 @@ struct State {
 
 impl Watchdog {
     fn start() -> Self {
-        let shared = Arc::new(Shared::default());
-        let thread = std::thread::Builder::new().name("hatchery-watchdog".to_owned()).spawn({
-            let shared = Arc::clone(&shared);
-            move || shared.watch()
+        let state = Arc::new(Mutex::new(State::default()));
+        let thread = thread::Builder::new().name("hatchery-watchdog".to_owned()).spawn({
+            let state = Arc::clone(&state);
+            move || watch(&state)
         });
         // Without a watchdog nobody enforces the limits on time, so nothing may run.
-        thread.expect("the system gives this process one more thread");
-        Self { shared, home: Home::here(), next: OnceLock::new() }
+        let thread = thread.expect("the system gives this process one more thread");
+        Self { state, thread: thread.thread().clone(), home: Home::here(), next: OnceLock::new() }
     }
 
     /// Returns the watchdog of this process, if anything runs here.
@@ -286,9 +284,9 @@ impl Watchdog {
     /// Changes the state, and wakes the watchdog if `change` sets its flag.
     fn change<T>(&self, change: impl FnOnce(&mut State, &mut bool) -> T) -> T {
         let mut wake = false;
-        let result = change(&mut self.shared.state.lock(), &mut wake);
+        let result = change(&mut self.state.lock(), &mut wake);
         if wake {
-            self.shared.earlier.notify_one();
+            self.thread.unpark();
         }
         result
     }
@@ -395,25 +393,26 @@ impl State {
     }
 }
 
-impl Shared {
-    #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
-    fn watch(&self) {
-        let mut state: MutexGuard<'_, State> = self.state.lock();
-        loop {
-            let Some((&(at, _), _)) = state.pending.first_key_value() else {
-                state.wakes = None;
-                self.earlier.wait(&mut state);
-                continue;
-            };
-            let now = Instant::now();
-            if now < at {
-                state.wakes = Some(at);
-                self.earlier.wait_until(&mut state, at);
-            } else if let Some((_, (id, due))) = state.pending.pop_first()
-                && let Some(overdue) = state.act(id, due, now)
-            {
-                MutexGuard::unlocked(&mut state, || overdue.call());
-            }
+#[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
+fn watch(state: &Mutex<State>) {
+    loop {
+        let mut state = state.lock();
+        let Some((&(at, _), _)) = state.pending.first_key_value() else {
+            state.wakes = None;
+            drop(state);
+            thread::park();
+            continue;
+        };
+        let now = Instant::now();
+        if now < at {
+            state.wakes = Some(at);
+            drop(state);
+            thread::park_timeout(at - now);
+        } else if let Some((_, (id, due))) = state.pending.pop_first()
+            && let Some(overdue) = state.act(id, due, now)
+        {
+            drop(state);
+            overdue.call();
         }
     }
 }
