@@ -55,6 +55,7 @@ pub use interrupt::overdue::{OVERDUE_AFTER, Overdue};
 pub use interrupt::reason::StopReason;
 pub use interrupt::stop::{Ending, StopHandle};
 pub use limits::{LimitHit, LimitKind, Limits};
+pub use memory::faults::own_handlers;
 pub use places::{
     CACHE_DIR_VARIABLE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_VARIABLE,
     PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT,
@@ -75,7 +76,7 @@ pub use run::program::{
     Call, Deterministic, Entry, InputFile, InvalidMountPath, InvalidProgram, MountedFolder,
     Program, Script, workdir,
 };
-pub use run::sent::{Addition, Additions, InvalidSent, Lent, SentOutcome, SentProgram};
+pub use run::sent::{Addition, Additions, InvalidSent, Lent, SentLimits, SentOutcome, SentProgram};
 pub use run::transcript::{Chunk, Copier, Cursor, Event, EventKind, Next, Stream, Transcript};
 pub use run::value::{
     Array, Column, Element, Frame, InvalidValue, MOST_DIMENSIONS, Value, Variables,

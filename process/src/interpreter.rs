@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use channel::{Error, MOST_DESCRIPTORS, Receiver};
 use engine::{
-    Afterwards, Cause, Image, Mount, Outcome, SandboxFailure, SentProgram, Served, ServedCalls,
-    SessionError, SessionState, StartError, Verdict,
+    Afterwards, Cause, Image, Limits, Mount, Outcome, SandboxFailure, SentLimits, SentProgram,
+    Served, ServedCalls, SessionError, SessionState, StartError, Verdict,
 };
 use parking_lot::Mutex;
 use pool::{Interpreter, Parked, ProcessMemory, Task};
@@ -39,6 +39,8 @@ pub(crate) struct ProcessInterpreter {
     /// Whether the pool wanted a copy after the last turn of a session.
     wants_copies: bool,
     runs: u64,
+    /// Those of the last run.
+    limits: Option<Limits>,
     kept: u64,
     /// The folders that programs of its present state were lent, by their numbers.
     folders: Vec<Arc<Mount>>,
@@ -76,6 +78,7 @@ impl ProcessInterpreter {
             is_keeping: None,
             wants_copies: true,
             runs: 0,
+            limits: None,
             kept: 0,
             folders: Vec::new(),
             copies: Vec::new(),
@@ -207,9 +210,14 @@ impl ProcessInterpreter {
         self.runs += 1;
         let run = self.runs;
         let folders = &mut self.folders;
-        let sent = SentProgram::new(program, limits, |mount| number_of(folders, mount));
+        let sent = SentProgram::new(program, |mount| number_of(folders, mount));
+        let is_news = self.limits.as_ref() != Some(limits);
+        let sent_limits = is_news.then(|| Box::new(SentLimits(limits.clone())));
+        if is_news {
+            self.limits = Some(limits.clone());
+        }
         let keep = (!is_last && self.wants_copies).then(|| self.next_copy());
-        let order = Order::Run { run, program: Box::new(sent), is_last, keep };
+        let order = Order::Run { run, program: Box::new(sent), limits: sent_limits, is_last, keep };
         self.worker.order(order)?;
         let ending = Arc::new(EndsRun::new(&self.worker, run, program, limits));
         stop.begin(Arc::clone(&ending) as _);

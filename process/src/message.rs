@@ -8,7 +8,9 @@
 use std::time::Duration;
 
 use channel::{ChannelConfig, Direction};
-use engine::{Addition, Answer, FolderAnswer, FolderAsk, SentOutcome, SentProgram, StopReason};
+use engine::{
+    Addition, Answer, FolderAnswer, FolderAsk, SentLimits, SentOutcome, SentProgram, StopReason,
+};
 use serde::{Deserialize, Serialize};
 
 /// The environment variable that makes a program a helper.
@@ -64,6 +66,8 @@ pub(crate) enum Order {
     Run {
         run: u64,
         program: Box<SentProgram>,
+        /// `None`: those of the run before.
+        limits: Option<Box<SentLimits>>,
         is_last: bool,
         keep: Option<u64>,
     },

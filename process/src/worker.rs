@@ -16,8 +16,8 @@ use channel::{Descriptors, MOST_DESCRIPTORS, Receiver, Sender};
 use confine::{Confinement, Report, Separation};
 use engine::{
     Additions, Afterwards, Answer, Callee, Cause, FolderAnswer, FolderAsk, FolderServer, HostCall,
-    Image, Interpreter, Lent, LentFolder, Mount, Outcome, SandboxFailure, SentOutcome, SentProgram,
-    SessionState, StartError, StopHandle, Transcript, Verdict, chain,
+    Image, Interpreter, Lent, LentFolder, Limits, Mount, Outcome, SandboxFailure, SentOutcome,
+    SentProgram, SessionState, StartError, StopHandle, Transcript, Verdict, chain,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -159,13 +159,13 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
     }
     shared.send(&Up::Confined(report));
     let mut reset_bytes = interpreter.private_bytes();
-    let mut failed = None;
+    let (mut failed, mut limits) = (None, Limits::default());
     shared.done(Done::Well, facts(&interpreter, reset_bytes));
     while let Ok(frame) = channel.receiver.receive::<Given>(None) {
         let Given { order, dropped } = frame.message;
         let then = Then::after(&order);
         let done = match failed.take() {
-            None => shared.carry_out(&mut interpreter, order),
+            None => shared.carry_out(&mut interpreter, &mut limits, order),
             Some(error) => Err(error),
         };
         let done = done.unwrap_or_else(|error| Done::Failed(chain(&error).to_string()));
@@ -219,11 +219,15 @@ impl Shared {
     fn carry_out(
         self: &Arc<Self>,
         interpreter: &mut Interpreter,
+        limits: &mut Limits,
         order: Order,
     ) -> Result<Done, StartError> {
         match order {
-            Order::Run { run, program, is_last, .. } => {
-                return Ok(self.run(interpreter, run, *program, is_last));
+            Order::Run { run, program, limits: new, is_last, .. } => {
+                if let Some(new) = new {
+                    *limits = new.0;
+                }
+                return Ok(self.run(interpreter, run, *program, limits, is_last));
             }
             Order::Reset => interpreter.reset()?,
             Order::WorkAhead => interpreter.compile_ahead()?,
@@ -267,9 +271,10 @@ impl Shared {
         interpreter: &mut Interpreter,
         number: u64,
         program: SentProgram,
+        limits: &Limits,
         is_last: bool,
     ) -> Done {
-        let (mut program, limits) = match program.program(&Lender(Arc::clone(self))) {
+        let mut program = match program.program(&Lender(Arc::clone(self))) {
             Ok(program) => program,
             Err(error) => {
                 let failure = SandboxFailure::Start(Cause::new(error));
@@ -287,7 +292,7 @@ impl Shared {
         let transcript = Arc::<Transcript>::default();
         let its = Arc::clone(self);
         transcript.copy_to(Additions(move |addition| its.send(&Up::Added(addition))));
-        let (outcome, afterwards) = interpreter.run(&program, &limits, &transcript, &stop, is_last);
+        let (outcome, afterwards) = interpreter.run(&program, limits, &transcript, &stop, is_last);
         // Calls that go on end with the run; their replies do nothing any more.
         let ended = self.runs.lock().finish();
         drop(ended);

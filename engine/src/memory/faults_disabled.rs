@@ -6,3 +6,6 @@ pub(crate) fn install_around<T>(begin: impl FnOnce() -> T) -> T {
 }
 
 pub(crate) fn put_back() {}
+
+/// Says that nobody else changes handlers in this process.
+pub fn own_handlers() {}

@@ -7,6 +7,7 @@
 
 pub use addition::{Addition, Additions};
 pub use error::InvalidSent;
+pub use limits::SentLimits;
 pub use outcome::SentOutcome;
 pub use program::{Lent, SentProgram};
 

@@ -6,10 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::Limits;
 
+/// Limits as plain data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SentLimits(#[serde(with = "Fields")] pub Limits);
+
 /// The same fields as [`Limits`], which is no format of its own.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(remote = "Limits")]
-pub(super) struct SentLimits {
+struct Fields {
     wall_time: Duration,
     cpu_time: Option<Duration>,
     grace: Duration,

@@ -6,23 +6,29 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::error::InvalidSent;
-use super::limits::SentLimits;
 use super::text::Text;
 use super::value::SentValue;
 use crate::files::mount::{FolderIdentity, FolderServer, LentFolder, Mount};
-use crate::limits::Limits;
 use crate::run::functions::{Callee, HostFunctions, Parameter, Recording, Signature};
 use crate::run::network::Network;
 use crate::run::program::{Call, Deterministic, Entry, InputFile, MountedFolder, Program, Script};
 use crate::run::value::{Value, Variables};
 
-/// A program and its limits as plain data.
+/// A program as plain data.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SentProgram {
     source: String,
     entry: SentEntry,
-    variables: Vec<(String, SentValue)>,
     filename: Option<String>,
+    /// `None` if none of it is set: most programs are source alone, and a frame of few fields is
+    /// written and read faster.
+    rest: Option<Box<Rest>>,
+}
+
+/// What few programs have.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Rest {
+    variables: Vec<(String, SentValue)>,
     args: Vec<String>,
     env: BTreeMap<String, String>,
     #[serde(with = "serde_bytes")]
@@ -40,12 +46,10 @@ pub struct SentProgram {
     functions: Vec<SentSignature>,
     records_calls: bool,
     replays: Option<Text<Recording>>,
-    #[serde(with = "SentLimits")]
-    limits: Limits,
 }
 
 /// A folder by its number in the process that has opened it.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct SentFolder {
     number: u64,
     identity: Option<FolderIdentity>,
@@ -63,14 +67,14 @@ enum SentEntry {
     },
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct SentFile {
     path: String,
     #[serde(with = "serde_bytes")]
     contents: Vec<u8>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct SentSignature {
     name: String,
     doc: String,
@@ -78,7 +82,7 @@ struct SentSignature {
     returns: String,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct SentParameter {
     name: String,
     hint: String,
@@ -95,12 +99,8 @@ pub trait Lent {
 }
 
 impl SentProgram {
-    /// Copies a program and its limits. `lend` numbers its folders.
-    pub fn new(
-        program: &Program,
-        limits: &Limits,
-        mut lend: impl FnMut(&Arc<Mount>) -> u64,
-    ) -> Self {
+    /// Copies a program. `lend` numbers its folders.
+    pub fn new(program: &Program, mut lend: impl FnMut(&Arc<Mount>) -> u64) -> Self {
         let mut folder =
             |mount: &Arc<Mount>| SentFolder { number: lend(mount), identity: mount.identity() };
         let Program {
@@ -127,11 +127,8 @@ impl SentProgram {
             records_calls,
             replays,
         } = program;
-        Self {
-            source: source.clone(),
-            entry: entry.into(),
+        let rest = Rest {
             variables: sent(variables),
-            filename: filename.clone(),
             args: args.clone(),
             env: env.clone(),
             stdin: stdin.clone(),
@@ -151,64 +148,69 @@ impl SentProgram {
             functions: functions.signatures().map(SentSignature::from).collect(),
             records_calls: *records_calls,
             replays: replays.as_ref().map(|recording| Text((**recording).clone())),
-            limits: limits.clone(),
+        };
+        Self {
+            source: source.clone(),
+            entry: entry.into(),
+            filename: filename.clone(),
+            rest: (rest != Rest::default()).then(|| Box::new(rest)),
         }
     }
 
-    /// Returns the program, which runs here with what was lent to it, and its limits.
+    /// Returns the program, which runs here with what was lent to it.
     ///
     /// # Errors
     /// It isn't one that [`Self::new`] made.
-    pub fn program(self, lent: &dyn Lent) -> Result<(Program, Limits), InvalidSent> {
-        let folders = lent.folders();
+    pub fn program(self, lent: &dyn Lent) -> Result<Program, InvalidSent> {
+        let rest = self.rest.map(|rest| *rest).unwrap_or_default();
         let folder = |SentFolder { number, identity }| {
             let identity = identity.ok_or_else(|| InvalidSent::new("a folder that is gone"))?;
-            let folder = LentFolder::new(number, identity, Arc::clone(&folders));
+            let folder = LentFolder::new(number, identity, lent.folders());
             Ok(Arc::new(Mount::lent(folder)))
         };
-        let mut mounts = Vec::with_capacity(self.mounts.len());
-        for (path, number) in self.mounts {
+        let mut mounts = Vec::with_capacity(rest.mounts.len());
+        for (path, number) in rest.mounts {
             let mount = MountedFolder::new(path, folder(number)?);
             mounts.push(mount.map_err(|error| InvalidSent::because("a mount", &error))?);
         }
-        let beside = self.beside.map(folder).transpose()?;
-        let script = self
+        let beside = rest.beside.map(folder).transpose()?;
+        let script = rest
             .script
             .map(|(name, number)| folder(number).map(|folder| Script { folder, name }))
             .transpose()?;
-        let functions = self.functions.into_iter().map(|signature| {
+        let functions = rest.functions.into_iter().map(|signature| {
             let callee = lent.callee(&signature.name);
             (Signature::from(signature), callee)
         });
         let functions = HostFunctions::new(functions)
             .map_err(|error| InvalidSent::because("a host function", &error))?;
         let files: Result<Vec<_>, _> =
-            self.files.into_iter().map(|file| InputFile::new(file.path, file.contents)).collect();
+            rest.files.into_iter().map(|file| InputFile::new(file.path, file.contents)).collect();
         let program = Program {
             source: self.source,
             entry: self.entry.try_into()?,
-            variables: received(self.variables)?,
+            variables: received(rest.variables)?,
             filename: self.filename,
-            args: self.args,
-            env: self.env,
-            stdin: self.stdin,
-            stdin_function: self.stdin_function,
+            args: rest.args,
+            env: rest.env,
+            stdin: rest.stdin,
+            stdin_function: rest.stdin_function,
             files: files.map_err(|error| InvalidSent::because("a file", &error))?,
             mounts,
             beside,
             script,
-            workdir: self.workdir,
-            is_prompt: self.is_prompt,
-            is_read_only: self.is_read_only,
-            keeps_files: self.keeps_files,
-            deterministic: self.deterministic,
+            workdir: rest.workdir,
+            is_prompt: rest.is_prompt,
+            is_read_only: rest.is_read_only,
+            keeps_files: rest.keeps_files,
+            deterministic: rest.deterministic,
             network: Network::default(),
             functions,
-            records_calls: self.records_calls,
-            replays: self.replays.map(|Text(recording)| Arc::new(recording)),
+            records_calls: rest.records_calls,
+            replays: rest.replays.map(|Text(recording)| Arc::new(recording)),
         };
         program.check().map_err(|error| InvalidSent::because("a program", &error))?;
-        Ok((program, self.limits))
+        Ok(program)
     }
 }
 

@@ -113,11 +113,9 @@ fn programs_arrive_as_they_were() {
         records_calls: true,
         replays: Some(Arc::default()),
     };
-    let limits = Limits { threads: 3, ..Limits::default() };
     let mut numbers = 5..;
-    let sent = SentProgram::new(&program, &limits, |_| numbers.next().unwrap());
-    let (arrived, its_limits) = crossed::<_, SentProgram>(&sent).program(&NoFolders).unwrap();
-    assert_eq!(its_limits, limits);
+    let sent = SentProgram::new(&program, |_| numbers.next().unwrap());
+    let arrived = crossed::<_, SentProgram>(&sent).program(&NoFolders).unwrap();
     assert_eq!(arrived.functions.table(), program.functions.table());
     // Folders show their path here, and their number there.
     let path = env!("CARGO_MANIFEST_DIR");
@@ -131,6 +129,21 @@ fn programs_arrive_as_they_were() {
     }
     assert_eq!(format!("{arrived:?}"), expected);
     assert!(arrived.mounts[0].folder.is_same_folder(&folder()));
+}
+
+#[test]
+fn a_program_of_source_alone_is_sent_as_little_more() {
+    let program = Program { source: "x = 1".to_owned(), ..Program::default() };
+    let sent = SentProgram::new(&program, |_| unreachable!("it has no folders"));
+    let arrived = crossed::<_, SentProgram>(&sent).program(&NoFolders).unwrap();
+    assert_eq!(format!("{arrived:?}"), format!("{program:?}"));
+    assert!(postcard::to_stdvec(&sent).unwrap().len() < program.source.len() + 8);
+}
+
+#[test]
+fn limits_arrive_as_they_were() {
+    let limits = SentLimits(Limits { threads: 3, ..Limits::default() });
+    assert_eq!(crossed::<_, SentLimits>(&limits), limits);
 }
 
 fn swapped((value, name): (Value, &str)) -> (String, Value) {

@@ -6,7 +6,7 @@ use super::error::InvalidSent;
 use super::text::Text;
 use crate::run::value::{Array, Column, Frame, InvalidValue, Value};
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum SentValue {
     Json(Text<serde_json::Value>),
     Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
@@ -18,7 +18,7 @@ pub(super) enum SentValue {
     },
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct SentArray {
     dtype: String,
     shape: Vec<usize>,
@@ -26,7 +26,7 @@ pub(super) struct SentArray {
     data: Vec<u8>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum SentColumn {
     Array(SentArray),
     Strings(Vec<Option<String>>),
