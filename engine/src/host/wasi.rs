@@ -135,12 +135,9 @@ impl HostState {
         Self { tree: layout.tree.clone(), open, workdir: "/".into(), clock, random }
     }
 
-    /// Fills `bytes` with seed material for random number generators in the guest.
+    /// Fills `bytes` with states of random number generators in the guest.
     pub(crate) fn draw(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
-        match &mut self.random {
-            Random::System => Random::from_system()?.fill(bytes),
-            seeded @ Random::Seeded { .. } => seeded.fill(bytes),
-        }
+        self.random.fill_states(bytes)
     }
 
     /// Gives a copied guest its own clock and random numbers: the machine's, or deterministic ones.

@@ -82,12 +82,9 @@ impl Interpreter {
         host.diverge(wanted.as_ref());
         let mut generators =
             vec![[0; GeneratorState::BYTES as usize]; image.facts().generators.len()];
-        for state in &mut generators {
-            let drawn = host.draw(state);
-            drawn
-                .map_err(|_| io::Error::other("the system gave no random numbers"))
-                .map_err(SessionError::Memory)?;
-        }
+        host.draw(generators.as_flattened_mut())
+            .map_err(|_| io::Error::other("the system gave no random numbers"))
+            .map_err(SessionError::Memory)?;
         Ok(Individuality { host, generators })
     }
 
