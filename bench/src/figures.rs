@@ -74,8 +74,8 @@ impl Figure {
                 ("fresh_numpy_pandas", "fresh job with numpy and pandas", Millis, 100)
             }
             Self::Turn => ("turn", "turn of a session", Millis, 100),
-            Self::OneWorker => ("throughput_one_worker", "fresh jobs, one worker", Rate, 1),
-            Self::AllCpus => ("throughput_all_cpus", "fresh jobs, a worker per CPU", Rate, 1),
+            Self::OneWorker => ("throughput_one_worker", "fresh jobs, one worker", Rate, 5),
+            Self::AllCpus => ("throughput_all_cpus", "fresh jobs, a worker per CPU", Rate, 5),
             Self::TurnFrame => ("turn_frame", "turn with a frame of 100,000 rows", Millis, 20),
             Self::ForkFrame => ("fork_frame", "fork of that session", Millis, 5),
             Self::SaveFrame => ("save_frame", "save to a file", Millis, 1),
@@ -172,7 +172,7 @@ impl Ratio {
 #[derive(Debug, Clone, Default)]
 pub struct Samples {
     values: BTreeMap<Figure, Vec<f64>>,
-    /// Milliseconds of CPU time per job, one sample for each round.
+    /// Milliseconds of CPU time per job, at least one sample for each round.
     cpu: BTreeMap<Figure, Vec<f64>>,
 }
 
@@ -182,7 +182,7 @@ impl Samples {
         self.values.entry(figure).or_default().push(value);
     }
 
-    /// Adds the CPU time per job in this round, in milliseconds.
+    /// Adds the CPU time per job of some jobs, in milliseconds.
     pub fn push_cpu(&mut self, figure: Figure, millis: f64) {
         self.cpu.entry(figure).or_default().push(millis);
     }

@@ -53,9 +53,10 @@ const SCIENCE: [&str; 2] = ["numpy", "pandas"];
 /// session on another worker.
 const WARM_UP: usize = 20;
 
-/// How long jobs are submitted for a sample of the throughput, and before it.
-const STREAM: Duration = Duration::from_millis(250);
-const STREAM_WARM_UP: Duration = Duration::from_millis(20);
+/// How long jobs are submitted for a sample of the throughput, and before it. Samples of one worker
+/// and of all take turns, so that both see the same moods of a shared machine.
+const STREAM: Duration = Duration::from_millis(50);
+const STREAM_WARM_UP: Duration = Duration::from_millis(5);
 
 /// Jobs per worker that are submitted and haven't ended, for the throughput.
 const AT_ONCE: usize = 32;
@@ -119,8 +120,10 @@ impl Subjects {
         one_at_a_time(Figure::Fresh, Target::Fresh(&self.all), PROGRAM, samples).await?;
         one_at_a_time(Figure::Turn, Target::Turn(&self.session), TURN, samples).await?;
         one_at_a_time(Figure::FreshScience, Target::Fresh(&self.science), PROGRAM, samples).await?;
-        many(Figure::OneWorker, &self.one, 1, samples).await?;
-        many(Figure::AllCpus, &self.all, self.workers, samples).await?;
+        for _ in 0..Figure::OneWorker.each_round() {
+            many(Figure::OneWorker, &self.one, 1, samples).await?;
+            many(Figure::AllCpus, &self.all, self.workers, samples).await?;
+        }
         one_at_a_time(Figure::TurnFrame, Target::Turn(&self.framed), FRAME_TURN, samples).await?;
         self.fork(samples).await?;
         self.save_and_revive(samples).await?;
