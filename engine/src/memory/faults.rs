@@ -277,6 +277,8 @@ extern "C" fn enter<const LEVEL: usize>(
     }
     if let Some(wasmer) = watched.wasmer.get() {
         ENTERED_AT.set(Some(LEVEL));
+        // SAFETY: the kernel's own description and context, of the running handler.
+        unsafe { place(info, context) };
         call(wasmer, signal, info, context);
         ENTERED_AT.set(None);
     }
@@ -285,6 +287,8 @@ extern "C" fn enter<const LEVEL: usize>(
 /// Gets the faults that wasmer doesn't claim, and passes them on to what our handler has replaced.
 extern "C" fn decline(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let Some(watched) = WATCHED.iter().find(|watched| watched.signal == signal) else { return };
+    // SAFETY: as in `enter`, which passed it on.
+    unsafe { unplace(info) };
     // Taken, since the handler may never return here.
     let level = ENTERED_AT.take().unwrap_or_else(|| watched.level.load(Ordering::Relaxed));
     match watched.replaced[level].get().filter(|action| is_handler(action)) {
@@ -293,6 +297,52 @@ extern "C" fn decline(signal: libc::c_int, info: *mut libc::siginfo_t, context: 
         // can't be ignored.
         None => drop(change(signal, Some(&default_action()))),
     }
+}
+
+/// The beginning of the kernel's description of a fault: sigaction(2).
+#[repr(C)]
+struct Fault {
+    signal: libc::c_int,
+    error: libc::c_int,
+    code: libc::c_int,
+    address: usize,
+}
+
+/// Says where a fault was that has no address: at the top of the stack. Such a fault comes when a
+/// program's stack has no room left for the handler of another signal. By the address wasmer tells
+/// a stack that is used up from an access outside of the memory; guests have no other faults without
+/// one.
+///
+/// # Safety
+/// Both are what the kernel gave to a handler of SIGSEGV, SIGILL or SIGFPE that is still running.
+unsafe fn place(info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as the caller promises; the layouts are the kernel's.
+    unsafe {
+        let (fault, context) = (info.cast::<Fault>(), context.cast::<libc::ucontext_t>());
+        if is_without_address(&*fault) {
+            (*fault).address = (*context).uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
+        }
+    }
+}
+
+/// Undoes [`place`] before others see the fault.
+///
+/// # Safety
+/// As for [`place`].
+unsafe fn unplace(info: *mut libc::siginfo_t) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let fault = info.cast::<Fault>();
+        if is_without_address(&*fault) {
+            (*fault).address = 0;
+        }
+    }
+}
+
+/// The kernel gives none for what it says itself.
+fn is_without_address(fault: &Fault) -> bool {
+    fault.signal == libc::SIGSEGV && fault.code == libc::SI_KERNEL
 }
 
 fn is_handler(action: &libc::sigaction) -> bool {
@@ -343,3 +393,6 @@ fn call(
         handler(signal);
     }
 }
+
+#[cfg(test)]
+mod tests;
