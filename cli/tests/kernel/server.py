@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
@@ -55,8 +56,20 @@ class Channels:
                 return message["content"], text
 
 
+async def when_it_listens(address, path):
+    """Calls the API of a server that says where it listens before it does."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return await call(address, path)
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.1)
+
+
 async def converse(address):
-    specs = await call(address, "/api/kernelspecs")
+    specs = await when_it_listens(address, "/api/kernelspecs")
     assert "hatchery" in specs["kernelspecs"], specs
     body = {"path": "a.ipynb", "name": "", "type": "notebook", "kernel": {"name": "hatchery"}}
     session = await call(address, "/api/sessions", "POST", body)
