@@ -13,16 +13,24 @@ with Sandbox.create() as sandbox:
     assert sandbox.run_code("x").text == "20"
     assert sandbox.run_code("'text'").text == "text"
 
+    # Whoever hears output while the program runs may hear a line in parts.
     heard = []
+
+    def hear(stream, part):
+        if heard and heard[-1][0] == stream:
+            heard[-1] = (stream, heard[-1][1] + part)
+        else:
+            heard.append((stream, part))
+
     code = "import sys\nprint('one', flush=True)\nprint('two', file=sys.stderr, flush=True)\nprint('three')"
     execution = sandbox.run_code(
         code,
-        on_stdout=lambda message: heard.append(("stdout", message.line)),
-        on_stderr=lambda message: heard.append(("stderr", message.line)),
+        on_stdout=lambda message: hear("stdout", message.line),
+        on_stderr=lambda message: hear("stderr", message.line),
     )
     assert heard == [("stdout", "one\n"), ("stderr", "two\n"), ("stdout", "three\n")], heard
-    assert execution.logs.stdout == ["one\n", "three\n"], execution
-    assert execution.logs.stderr == ["two\n"], execution
+    assert "".join(execution.logs.stdout) == "one\nthree\n", execution
+    assert "".join(execution.logs.stderr) == "two\n", execution
     assert execution.text is None and execution.error is None
 
     results = []
