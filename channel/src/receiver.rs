@@ -121,6 +121,20 @@ impl Receiver {
         self.older = older;
     }
 
+    /// Sets whether waits sleep without looking first, for a receiver that other threads should rather
+    /// run than look. It is off at first.
+    pub fn sleep_at_once(&mut self, at_once: bool) {
+        self.waiter.sleep_at_once(at_once);
+    }
+
+    /// Returns whether something of a frame has arrived that wasn't taken.
+    ///
+    /// # Errors
+    /// [`Error::Lied`]: nothing more can be received.
+    pub fn has_more(&mut self) -> Result<bool, Error> {
+        Ok(self.consumer.known() > 0 || self.consumer.arrived()? > 0)
+    }
+
     /// Takes a buffer for the bulk of the next frame that has one. Long frames arrive several times
     /// as fast in memory that is there already.
     pub fn recycle(&mut self, mut buffer: Vec<u8>) {

@@ -81,10 +81,15 @@ impl Producer {
     /// Lets the other side see what was written, and wakes it.
     pub(crate) fn publish(&mut self) {
         if self.published != self.written {
-            self.published = self.written;
-            self.shared.memory.word(self.places.written).store(self.written, Ordering::Release);
+            self.publish_quietly();
             wait::ring(self.shared.memory.bell(self.places.for_bytes));
         }
+    }
+
+    /// Lets the other side see what was written, when it looks.
+    pub(crate) fn publish_quietly(&mut self) {
+        self.published = self.written;
+        self.shared.memory.word(self.places.written).store(self.written, Ordering::Release);
     }
 }
 

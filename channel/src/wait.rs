@@ -92,11 +92,17 @@ pub(crate) struct Waiter {
     spin: Duration,
     /// Waits that slept at once since the last look.
     slept: u32,
+    sleeps_at_once: bool,
 }
 
 impl Waiter {
     pub(crate) fn new(is_guarded: bool, spin: Duration) -> Self {
-        Self { is_guarded, longest_spin: spin, spin, slept: 0 }
+        Self { is_guarded, longest_spin: spin, spin, slept: 0, sleeps_at_once: false }
+    }
+
+    /// Sets whether later waits sleep without looking first.
+    pub(crate) fn sleep_at_once(&mut self, at_once: bool) {
+        self.sleeps_at_once = at_once;
     }
 
     /// Waits until there are as many bytes as needed, the gate is closed, or the deadline has passed.
@@ -149,6 +155,9 @@ impl Waiter {
         deadline: Option<Instant>,
         mut is_ready: impl FnMut() -> Result<bool, Lie>,
     ) -> Result<bool, Lie> {
+        if self.sleeps_at_once {
+            return Ok(false);
+        }
         let longest = match self.spin < Duration::from_micros(1) {
             true if self.slept < TRY_AGAIN => {
                 self.slept += 1;

@@ -34,10 +34,11 @@ pub trait PoolOwner: Send + Sync {
 ///
 /// ```text
 /// Ready, then for the order:
-///    assign   SessionParked?  Finished
-///    park     SessionParked?  Parked
-///    vacate   SessionParked?
-///    renew    SessionParked?
+///    assign        SessionParked?  Finished
+///    assign_each   SessionParked?  Finished, for one task after another  Returned?
+///    park          SessionParked?  Parked
+///    vacate        SessionParked?
+///    renew         SessionParked?
 /// then Ready again, or SessionParked? and Gone
 /// ```
 ///
@@ -75,6 +76,13 @@ pub enum PoolEvent {
         attach: Duration,
         /// The private memory of the worker's interpreter when the run ended, in bytes.
         memory_bytes: u64,
+    },
+    /// A worker returns the last of the tasks that it was given at once: it didn't begin them.
+    Returned {
+        /// The worker.
+        worker: WorkerId,
+        /// The jobs of the tasks.
+        jobs: Vec<JobId>,
     },
     /// A worker has copied a session's state out: the state is in the session's cell, or lost.
     Parked {

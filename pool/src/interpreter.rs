@@ -23,6 +23,11 @@ pub trait InterpreterSource: Send + Sync + 'static {
     /// No interpreter can be started.
     fn start(&self) -> Result<Box<dyn Interpreter>, StartError>;
 
+    /// Returns how many tasks [`Interpreter::run_each`] should be given at most; at least 1.
+    fn tasks_at_once(&self) -> usize {
+        1
+    }
+
     /// Returns the memory that all its interpreters share, in bytes.
     fn shared_bytes(&self) -> u64 {
         0
@@ -46,6 +51,19 @@ pub trait InterpreterSource: Send + Sync + 'static {
     fn unpack(&self, packed: &Packed) -> Result<Parked, StartError>;
 }
 
+/// How one of several runs ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its outcome.
+    pub outcome: Outcome,
+    /// What it left of the interpreter.
+    pub afterwards: Afterwards,
+    /// The interpreter's private memory then, in bytes.
+    pub memory_bytes: u64,
+    /// Whether it found its program compiled.
+    pub had_code: bool,
+}
+
 /// Runs programs on one thread.
 ///
 /// After an error the interpreter is in an unknown state, and only `reset` and `attach` may be
@@ -53,6 +71,21 @@ pub trait InterpreterSource: Send + Sync + 'static {
 pub trait Interpreter {
     /// Runs one program to its end. `last` says that no other program will run on this state.
     fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards);
+
+    /// Runs programs one after another, each on the state of the image, and tells `ended` the place
+    /// of each that has ended and how. Returns how many began, which have all ended; the others begin
+    /// never. If one of them lost the interpreter, it was the last. None of them calls host functions
+    /// or has mounts.
+    ///
+    /// For interpreters that go from one run to the next faster than their caller can ask for it. A
+    /// program doesn't wait here behind another one that takes long.
+    fn run_each(&mut self, tasks: &[Task], ended: &mut dyn FnMut(usize, Ended)) -> usize {
+        let Some(first) = tasks.first() else { return 0 };
+        let (outcome, afterwards) = self.run(first, true);
+        let (memory_bytes, had_code) = (self.memory_bytes(), self.had_code());
+        ended(0, Ended { outcome, afterwards, memory_bytes, had_code });
+        1
+    }
 
     /// Returns the interpreter to its image: nothing of what ran remains.
     ///

@@ -10,7 +10,7 @@ use engine::{
     Served, ServedCalls, SessionError, SessionState, StartError, Verdict,
 };
 use parking_lot::Mutex;
-use pool::{Interpreter, Parked, ProcessMemory, Task};
+use pool::{Ended, Interpreter, Parked, ProcessMemory, Task};
 
 use crate::clock::{after, has_come};
 use crate::copies::Movable;
@@ -21,6 +21,8 @@ use crate::memory::Memory;
 use crate::message::{Done, Facts, Order, Up, Word};
 use crate::remote::{GLANCE, SILENCE, Worker};
 use crate::states;
+
+mod ahead;
 
 /// An interpreter in a worker process, as the pool sees it.
 #[derive(Debug)]
@@ -174,23 +176,27 @@ impl ProcessInterpreter {
         overdue: impl Fn() -> Option<&'static str>,
         mut hears: impl FnMut(Up) -> Result<(), &'static str>,
     ) -> Result<Done, String> {
+        loop {
+            match self.hear(&overdue)? {
+                Up::Alive => {}
+                Up::Done(done, facts) => {
+                    self.facts = facts.believed();
+                    return Ok(done);
+                }
+                other => hears(other).map_err(|lie| self.worker.end(lie))?,
+            }
+        }
+    }
+
+    /// Receives what comes next, as [`Self::finish`] does.
+    fn hear(&mut self, overdue: impl Fn() -> Option<&'static str>) -> Result<Up, String> {
         let mut silent_since: Option<Instant> = None;
         loop {
             if let Some(why) = overdue() {
                 return Err(self.worker.end(why));
             }
             match self.receiver.receive::<Up>(Some(after(GLANCE))) {
-                Ok(frame) => {
-                    silent_since = None;
-                    match frame.message {
-                        Up::Alive => {}
-                        Up::Done(done, facts) => {
-                            self.facts = facts.believed();
-                            return Ok(done);
-                        }
-                        other => hears(other).map_err(|lie| self.worker.end(lie))?,
-                    }
-                }
+                Ok(frame) => return Ok(frame.message),
                 Err(Error::TimedOut) => {
                     let deadline = *silent_since.get_or_insert_with(|| after(SILENCE));
                     if has_come(deadline) {
@@ -203,12 +209,10 @@ impl ProcessInterpreter {
         }
     }
 
-    /// Runs a program; the error says how the worker has ended.
-    fn run_task(&mut self, task: &Task, is_last: bool) -> Result<(Outcome, bool), String> {
-        self.settle()?;
-        let Task { program, limits, transcript, stop, .. } = task;
+    /// Makes the order of the next run.
+    fn run_order(&mut self, task: &Task, is_last: bool, keep: Option<u64>) -> Order {
+        let Task { program, limits, .. } = task;
         self.runs += 1;
-        let run = self.runs;
         let folders = &mut self.folders;
         let sent = SentProgram::new(program, |mount| number_of(folders, mount));
         let is_news = self.limits.as_ref() != Some(limits);
@@ -216,8 +220,17 @@ impl ProcessInterpreter {
         if is_news {
             self.limits = Some(limits.clone());
         }
+        let (run, program) = (self.runs, Box::new(sent));
+        Order::Run { run, program, limits: sent_limits, is_last, keep }
+    }
+
+    /// Runs a program; the error says how the worker has ended.
+    fn run_task(&mut self, task: &Task, is_last: bool) -> Result<(Outcome, bool), String> {
+        self.settle()?;
+        let Task { program, limits, transcript, stop, .. } = task;
         let keep = (!is_last && self.wants_copies).then(|| self.next_copy());
-        let order = Order::Run { run, program: Box::new(sent), limits: sent_limits, is_last, keep };
+        let order = self.run_order(task, is_last, keep);
+        let run = self.runs;
         self.worker.order(order)?;
         let ending = Arc::new(EndsRun::new(&self.worker, run, program, limits));
         stop.begin(Arc::clone(&ending) as _);
@@ -238,9 +251,7 @@ impl ProcessInterpreter {
             }
             let hears = |up| {
                 match up {
-                    Up::Added(addition) => addition
-                        .add_to(transcript)
-                        .map_err(|_| "it showed something in an invalid form")?,
+                    Up::Added(addition) => addition.add_to(transcript).map_err(|_| INVALID)?,
                     Up::Called { number, name, arguments } => {
                         let arguments = serde_json::from_str(&arguments)
                             .map_err(|_| "it called a function with invalid arguments")?;
@@ -260,6 +271,7 @@ impl ProcessInterpreter {
                             .map_err(|_| "it took no answers")?;
                     }
                     Up::Confined(_) => return Err("it was confined twice"),
+                    Up::TakenBack { .. } => return Err(NOTHING_TAKEN_BACK),
                     Up::Alive | Up::Done(..) => {}
                 }
                 Ok(())
@@ -285,6 +297,12 @@ impl ProcessInterpreter {
     }
 }
 
+/// What a worker has done wrong that adds to a transcript what can't be there.
+const INVALID: &str = "it showed something in an invalid form";
+
+/// What a worker has done wrong that says what it was not asked.
+const NOTHING_TAKEN_BACK: &str = "it gave back runs that it was not asked for";
+
 /// What a worker has done wrong that reports something of a run between runs.
 const NO_RUN: &str = "it spoke of a run where there was none";
 
@@ -298,20 +316,30 @@ fn number_of(folders: &mut Vec<Arc<Mount>>, mount: &Arc<Mount>) -> u64 {
     place as u64
 }
 
+impl ProcessInterpreter {
+    /// Returns the outcome of a run whose worker has ended in this way.
+    fn died(&self, how: String) -> Outcome {
+        let verdict = if self.worker.was_stopped.load(Ordering::Relaxed) {
+            Verdict::Cancelled
+        } else {
+            Verdict::SandboxFailed(SandboxFailure::WorkerDied(Cause::new(how)))
+        };
+        Outcome::not_run(verdict)
+    }
+}
+
 impl Interpreter for ProcessInterpreter {
     fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards) {
         task.transcript.begin(&task.limits);
-        let (outcome, is_lost) = self.run_task(task, last).unwrap_or_else(|how| {
-            let verdict = if self.worker.was_stopped.load(Ordering::Relaxed) {
-                Verdict::Cancelled
-            } else {
-                Verdict::SandboxFailed(SandboxFailure::WorkerDied(Cause::new(how)))
-            };
-            (Outcome::not_run(verdict), true)
-        });
+        let ran = self.run_task(task, last);
+        let (outcome, is_lost) = ran.unwrap_or_else(|how| (self.died(how), true));
         self.is_resetting = last && !is_lost;
         let afterwards = if is_lost { Afterwards::Lost } else { Afterwards::Usable };
         (outcome.with_output(&task.transcript), afterwards)
+    }
+
+    fn run_each(&mut self, tasks: &[Task], ended: &mut dyn FnMut(usize, Ended)) -> usize {
+        self.run_ahead(tasks, ended)
     }
 
     fn reset(&mut self) -> Result<(), StartError> {

@@ -57,6 +57,13 @@ impl Worker {
         sent.map_err(|error| self.failed(&error))
     }
 
+    /// As `order`, for an order that others follow at once: the last one wakes the worker.
+    pub(crate) fn order_quietly(&self, order: Order) -> Result<(), String> {
+        let given = Given { order, dropped: self.dropped.lock().take() };
+        let sent = self.orders.lock().send_quietly(&given, &[], Some(after(SENDING)));
+        sent.map_err(|error| self.failed(&error))
+    }
+
     /// Says something to a run. The error says how the worker has ended.
     pub(crate) fn say(&self, word: &Word) -> Result<(), String> {
         let sent = self.words.lock().send(word, &[], Some(after(SENDING)));

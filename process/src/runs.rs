@@ -4,6 +4,7 @@
 //! numbers of runs only grow, which tells such a word from one that came too late.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use engine::{Reply, Room, StopHandle, StopReason};
 
@@ -14,8 +15,12 @@ pub(crate) struct Runs {
     now: Option<Run>,
     /// The number of the last one that began.
     last: u64,
-    /// How a run is to end that hasn't begun.
-    early: Option<End>,
+    /// How runs are to end that haven't begun.
+    early: Vec<End>,
+    /// The number of the last one whose order was taken.
+    taken: u64,
+    /// The runs whose orders were taken back.
+    taken_back: Option<RangeInclusive<u64>>,
 }
 
 /// The run that goes on.
@@ -26,6 +31,17 @@ pub(crate) struct Run {
     /// The room of calls that have ended for the program, while the host works on them.
     pub(crate) left: HashMap<u64, Room>,
     pub(crate) last_call: u64,
+}
+
+/// What becomes of a run whose order was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It begins.
+    ToRun,
+    /// Nobody wants its outcome any more, so it doesn't begin.
+    Cancelled,
+    /// Its order was taken back, so nobody waits for it.
+    Back,
 }
 
 /// How a run is to end.
@@ -47,13 +63,39 @@ impl End {
 }
 
 impl Runs {
+    /// Takes the order of a run.
+    pub(crate) fn take(&mut self, number: u64) -> Taken {
+        if self.taken_back.as_ref().is_some_and(|runs| runs.contains(&number)) {
+            return Taken::Back;
+        }
+        self.taken = number;
+        let is_cancelled =
+            |end: &End| end.run == number && end.reason == StopReason::Cancelled && !end.is_gentle;
+        if self.early.iter().any(is_cancelled) { Taken::Cancelled } else { Taken::ToRun }
+    }
+
+    /// Returns whether the run after the last one was not taken back.
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.taken_back.as_ref().is_some_and(|runs| runs.contains(&(self.taken + 1)))
+    }
+
+    /// Takes orders back, unless they were taken before. Returns the first run that won't begin.
+    pub(crate) fn take_back(&mut self, runs: RangeInclusive<u64>) -> u64 {
+        let from = (self.taken + 1).max(*runs.start());
+        self.early.retain(|end| end.run < from || end.run > *runs.end());
+        self.taken_back = Some(from..=*runs.end());
+        from
+    }
+
     /// Notes that a run begins. Returns how it is to end, if that was said before.
     #[must_use]
     pub(crate) fn begin(&mut self, number: u64, stop: StopHandle) -> Option<End> {
         let (calls, left) = (HashMap::new(), HashMap::new());
         self.now = Some(Run { number, stop, calls, left, last_call: 0 });
         self.last = number;
-        self.early.take().filter(|end| end.run == number)
+        let early = self.early.iter().find(|end| end.run == number).copied();
+        self.early.retain(|end| end.run > number);
+        early
     }
 
     /// Notes how a run is to end, if it hasn't begun. Returns its handle, if it goes on.
@@ -61,8 +103,10 @@ impl Runs {
     pub(crate) fn end(&mut self, end: End) -> Option<StopHandle> {
         if end.run > self.last {
             // A stop outweighs an interrupt.
-            let outweighs = |early: &End| early.run == end.run && !early.is_gentle;
-            self.early = self.early.filter(outweighs).or(Some(end));
+            match self.early.iter_mut().find(|early| early.run == end.run) {
+                Some(early) => early.is_gentle &= end.is_gentle,
+                None => self.early.push(end),
+            }
         }
         self.of(end.run).map(|run| run.stop.clone())
     }

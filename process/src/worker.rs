@@ -25,7 +25,7 @@ use crate::back_door;
 use crate::groups;
 use crate::memory;
 use crate::message::{Done, Facts, Given, Order, StateAsk, Up, Word, orders_config, words_config};
-use crate::runs::{End, Run, Runs};
+use crate::runs::{End, Run, Runs, Taken};
 use crate::states::{self, Arrived};
 use crate::stream::read;
 use crate::system::{self, end};
@@ -162,15 +162,40 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
     let (mut failed, mut limits) = (None, Limits::default());
     shared.done(Done::Well, facts(&interpreter, reset_bytes));
     while let Ok(frame) = channel.receiver.receive::<Given>(None) {
-        let Given { order, dropped } = frame.message;
+        let Given { mut order, dropped } = frame.message;
+        let mut taken = Taken::ToRun;
+        if let Order::Run { run, limits: new, .. } = &mut order {
+            if let Some(new) = new.take() {
+                limits = new.0;
+            }
+            taken = shared.runs.lock().take(*run);
+        }
         let then = Then::after(&order);
-        let done = match failed.take() {
-            None => shared.carry_out(&mut interpreter, &mut limits, order),
-            Some(error) => Err(error),
+        let done = match (taken, failed.take()) {
+            (Taken::Back, error) => {
+                failed = error;
+                shared.forget(&dropped);
+                continue;
+            }
+            (_, Some(error)) => Err(error),
+            (Taken::ToRun, None) => shared.carry_out(&mut interpreter, &limits, order),
+            (Taken::Cancelled, None) => {
+                let outcome = Box::new(SentOutcome::new(&Outcome::not_run(Verdict::Cancelled)));
+                Ok(Done::Ran { outcome, is_lost: false })
+            }
         };
         let done = done.unwrap_or_else(|error| Done::Failed(chain(&error).to_string()));
         let is_usable = matches!(done, Done::Ran { is_lost: false, .. });
-        shared.done(done, facts(&interpreter, reset_bytes));
+        if matches!(done, Done::Ran { is_lost: true, .. }) {
+            // Nothing runs on what is left of the interpreter.
+            shared.runs.lock().take_back(0..=u64::MAX);
+        }
+        // Whoever gave another run ahead, and didn't take it back, looks by itself.
+        let goes_on = channel.receiver.has_more().unwrap_or(false) && shared.runs.lock().goes_on();
+        match goes_on {
+            true => shared.done_quietly(done, facts(&interpreter, reset_bytes)),
+            false => shared.done(done, facts(&interpreter, reset_bytes)),
+        }
         shared.forget(&dropped);
         match then {
             Then::Reset if is_usable => {
@@ -219,14 +244,11 @@ impl Shared {
     fn carry_out(
         self: &Arc<Self>,
         interpreter: &mut Interpreter,
-        limits: &mut Limits,
+        limits: &Limits,
         order: Order,
     ) -> Result<Done, StartError> {
         match order {
-            Order::Run { run, program, limits: new, is_last, .. } => {
-                if let Some(new) = new {
-                    *limits = new.0;
-                }
+            Order::Run { run, program, is_last, .. } => {
                 return Ok(self.run(interpreter, run, *program, limits, is_last));
             }
             Order::Reset => interpreter.reset()?,
@@ -322,6 +344,10 @@ impl Shared {
                     *self.answer.lock() = Some((answer, file));
                     self.answered.notify_all();
                 }
+                Word::TakeBack { runs } => {
+                    let from = self.runs.lock().take_back(runs);
+                    self.send(&Up::TakenBack { from });
+                }
                 Word::Ping => self.send(&Up::Alive),
             }
         }
@@ -399,6 +425,13 @@ impl Shared {
 
     fn done(&self, done: Done, facts: Facts) {
         self.send(&Up::Done(done, facts));
+    }
+
+    /// As `done`, but lets the embedding process sleep.
+    fn done_quietly(&self, done: Done, facts: Facts) {
+        if self.sender.lock().send_quietly(&Up::Done(done, facts), &[], None).is_err() {
+            end(0);
+        }
     }
 
     fn send(&self, message: &Up) {

@@ -120,7 +120,8 @@ impl Actor for SchedulerActor {
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
         let SchedulerArguments { config, pool, builds, published, combiner } = arguments;
-        let model = Model::new(config, builds.shared_bytes());
+        let mut model = Model::new(config, builds.shared_bytes());
+        model.take_at_once(builds.tasks_at_once());
         let ends = EndsCombiner(Arc::clone(&combiner));
         let pool = Pool::start(pool, builds, Owner::new(&combiner), myself.get_cell()).await?;
         let clock = published.clock;
@@ -334,6 +335,7 @@ impl SchedulerState {
             PoolEvent::Finished { worker, job, outcome, attach, memory_bytes } => {
                 self.finished(worker, job, Finished { outcome, attach, memory_bytes });
             }
+            PoolEvent::Returned { worker, jobs } => self.returned(worker, jobs),
             PoolEvent::Parked { worker, job, result } => {
                 self.touch(job);
                 let session = self.session_of(job);
@@ -378,9 +380,10 @@ impl SchedulerState {
 
     fn perform_one(&mut self, effect: Effect) {
         match effect {
-            Effect::Dispatch { job, worker, due_in, cut } => {
-                self.dispatch(job, worker, due_in, cut);
+            Effect::Dispatch { job, worker, due_in, cut, ahead } => {
+                self.dispatch(job, worker, due_in, cut, ahead);
             }
+            Effect::GoOn(job, worker) => self.went_on(job, worker),
             Effect::Displace(session, reason) => {
                 self.evicted(session, EvictedTo::Memory, reason);
             }

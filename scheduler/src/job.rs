@@ -11,6 +11,9 @@ use tokio::sync::oneshot;
 /// The tenant of jobs that name none.
 pub(crate) static DEFAULT_TENANT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("default"));
 
+/// The bytes of a job that a worker may have ahead.
+const MOST_BYTES_AHEAD: usize = 16 << 10;
+
 /// How urgent a job is among its tenant's jobs.
 ///
 /// A job counts as submitted earlier or later by
@@ -83,6 +86,9 @@ pub(crate) struct Queued {
     pub(crate) growth: Growth,
     /// Whether it may be retried.
     pub(crate) is_idempotent: bool,
+    /// Whether a worker may have it ahead, behind another job: it reaches for nothing outside of its
+    /// interpreter, and isn't large.
+    pub(crate) may_go_ahead: bool,
 }
 
 /// The most that a run may grow by, according to its limits or to the memory that is free.
@@ -142,7 +148,17 @@ impl JobRequest {
             output_bytes: self.limits.output_bytes.saturating_add(self.limits.display_bytes),
             growth: Growth::of(&self.limits),
             is_idempotent: self.idempotent.unwrap_or(self.session.is_none() && !has_functions),
+            may_go_ahead: self.may_go_ahead(),
         }
+    }
+
+    fn may_go_ahead(&self) -> bool {
+        let Program { functions, mounts, stdin_function, .. } = &self.program;
+        let is_alone = functions.is_empty() && mounts.is_empty() && stdin_function.is_none();
+        is_alone
+            && self.session.is_none()
+            && self.deadline.is_none()
+            && self.bytes() <= MOST_BYTES_AHEAD
     }
 
     /// Bytes of memory that the job holds while it is queued.
@@ -179,6 +195,7 @@ impl Queued {
             output_bytes: 0,
             growth: Growth::default(),
             is_idempotent: false,
+            may_go_ahead: false,
         }
     }
 }

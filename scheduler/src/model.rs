@@ -28,6 +28,7 @@ use crate::status::Phase;
 use crate::timer::Time;
 
 mod admission;
+mod ahead;
 mod dispatch;
 mod ending;
 mod explaining;
@@ -73,6 +74,8 @@ pub(crate) enum Event {
     /// A worker is idle and offers its seat. Its interpreter is of `build` and has `memory_bytes` of
     /// its own; the copy of its session's state takes `kept_bytes`.
     Ready { worker: WorkerId, build: BuildId, memory_bytes: u64, kept_bytes: u64 },
+    /// A worker returns the last of the jobs that it was given at once: it didn't begin them.
+    Returned { worker: WorkerId, jobs: Vec<JobId> },
     /// A worker has finished copying a session's state, which counted as a job of the session.
     Captured { worker: WorkerId, job: JobId },
     /// A worker has ended; `takes_session` if the state that it held is lost with it.
@@ -144,6 +147,8 @@ pub(crate) struct Model {
     config: SchedulerConfig,
     /// Bytes of the image and the compiled build, which all workers share.
     shared_bytes: u64,
+    /// How many jobs a worker takes at once.
+    jobs_at_once: usize,
     now: Time,
     phase: Phase,
     /// When draining aborts what is left.
@@ -176,6 +181,8 @@ struct Job {
     /// Tries that a fault ended.
     failed_attempts: u32,
     run: Option<Run>,
+    /// The worker that has it ahead while it is queued.
+    ahead_on: Option<WorkerId>,
 }
 
 /// One try of a job.
@@ -203,6 +210,7 @@ impl Model {
         Self {
             config,
             shared_bytes,
+            jobs_at_once: 1,
             now: Time::ZERO,
             phase: Phase::Open,
             drain_until: None,
@@ -219,6 +227,11 @@ impl Model {
             health: Health::default(),
             sessions: Residency::default(),
         }
+    }
+
+    /// Sets how many jobs a worker takes at once; at least 1.
+    pub(crate) fn take_at_once(&mut self, jobs: usize) {
+        self.jobs_at_once = jobs;
     }
 
     /// Asks for the first workers.
@@ -306,6 +319,7 @@ impl Model {
             Event::Ready { worker, build, memory_bytes, kept_bytes } => {
                 self.ready(worker, build, memory_bytes, kept_bytes, effects);
             }
+            Event::Returned { worker, jobs } => self.returned(worker, &jobs, effects),
             Event::Captured { worker, job } => self.captured(worker, job, effects),
             Event::Gone { worker, reason, is_replaced, takes_session, fault } => {
                 self.gone(worker, &reason, is_replaced, takes_session, fault, effects);

@@ -68,6 +68,7 @@ impl<'a> Slot<'a> {
     pub(super) fn carry_out(&mut self, order: Order) -> Result<Next, StartError> {
         match order {
             Order::Run(task) => self.run(task)?,
+            Order::RunEach(tasks) => self.run_each(&tasks)?,
             Order::Park { job, session } => {
                 let result = self.make_available(&session).map_err(Cause::new);
                 self.desk.parked(job, result);
@@ -198,6 +199,46 @@ impl<'a> Slot<'a> {
         // What the owner decides now isn't about this task only.
         drop(in_task);
         self.desk.finished(task.job, outcome, attach, memory_bytes);
+        if is_lost {
+            self.interpreter = None;
+        }
+        Ok(())
+    }
+
+    /// Runs tasks one after another.
+    fn run_each(&mut self, tasks: &[Task]) -> Result<(), StartError> {
+        let Some(first) = tasks.first() else { return Ok(()) };
+        let taken = now();
+        let attached = first.span.in_scope(|| {
+            tracing::info_span!("attach").in_scope(|| {
+                self.vacate();
+                self.change_to(first.build);
+                self.make_pristine()
+            })
+        });
+        attached?;
+        // The others find the interpreter as they need it.
+        let mut attach = since(taken);
+        self.is_pristine = false;
+        let desk = self.desk;
+        let mut is_lost = false;
+        let run = |task: &Task| task.span.in_scope(|| tracing::info_span!("run"));
+        let mut span = run(first);
+        let interpreter = self.interpreter.as_mut().expect("it was just made pristine");
+        let begun = interpreter.run_each(tasks, &mut |place, ended| {
+            if ended.had_code {
+                metrics::had_code();
+            }
+            is_lost = ended.afterwards == Afterwards::Lost;
+            let attach = std::mem::take(&mut attach);
+            desk.finished(tasks[place].job, ended.outcome, attach, ended.memory_bytes);
+            if let Some(next) = tasks.get(place + 1) {
+                desk.goes_on(next.job);
+                span = run(next);
+            }
+        });
+        drop(span);
+        desk.returned(tasks[begun..].iter().map(|task| task.job).collect());
         if is_lost {
             self.interpreter = None;
         }

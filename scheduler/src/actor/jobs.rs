@@ -107,6 +107,7 @@ impl SchedulerState {
         worker: WorkerId,
         due_in: Option<Duration>,
         cut: Option<Growth>,
+        ahead: Vec<JobId>,
     ) {
         self.touch(job);
         let seat = self.seat(worker);
@@ -121,8 +122,35 @@ impl SchedulerState {
             None | Some(SessionPlace::Fresh) => {}
             Some(place) => metrics.turn(place == SessionPlace::OnWorker { worker }),
         }
-        seat.assign(live.next_try(due_in, cut));
+        let task = live.next_try(due_in, cut);
+        if ahead.is_empty() {
+            seat.assign(task);
+        } else {
+            let next_try = |job| Some(self.jobs.get_mut(&job)?.next_try(None, None));
+            let others = ahead.into_iter().filter_map(next_try);
+            seat.assign_each([task].into_iter().chain(others).collect());
+        }
         self.broadcast(|| DecisionKind::Dispatched { job, worker });
+    }
+
+    /// Notes that a worker runs a job that it had ahead.
+    pub(super) fn went_on(&mut self, job: JobId, worker: WorkerId) {
+        self.touch(job);
+        if let Some(live) = self.jobs.get_mut(&job) {
+            live.dispatched = Some((self.now, worker));
+        }
+        self.broadcast(|| DecisionKind::Dispatched { job, worker });
+    }
+
+    /// Puts jobs back that a worker has returned.
+    pub(super) fn returned(&mut self, worker: WorkerId, jobs: Vec<JobId>) {
+        for job in &jobs {
+            self.touch(*job);
+            if let Some(live) = self.jobs.get_mut(job) {
+                live.dispatched = None;
+            }
+        }
+        self.decide(Event::Returned { worker, jobs });
     }
 
     pub(super) fn finished(&mut self, worker: WorkerId, job: JobId, finished: Finished) {
@@ -263,7 +291,9 @@ impl SchedulerState {
         let Some(mut live) = self.jobs.remove(&job) else { return };
         live.adjust(&mut outcome, self.now);
         let (since, ran_on) = live.dispatched.unzip();
-        let until = since.unwrap_or(self.now);
+        // A worker may have begun a job that it had ahead before it said so.
+        let began = self.now.saturating_sub(outcome.usage.wall);
+        let until = since.map_or(self.now, |since| since.min(began));
         let queue_wait = until.saturating_sub(live.submitted);
         outcome.usage.queue_wait = queue_wait;
         let how = self.totals.count(&outcome);

@@ -1,5 +1,7 @@
 //! Decides which job goes to which worker.
 
+use std::time::Duration;
+
 use pool::{JobId, SessionId, WorkerId};
 
 use super::{Effect, EvictionReason, Model, Place, Run};
@@ -7,7 +9,7 @@ use crate::job::{Growth, Queued};
 use crate::policy::fleet::Activity;
 
 /// The most that a job is assumed to need: 256 TiB, so that sums don't overflow.
-const MOST_FLIGHT_BYTES: u64 = 1 << 48;
+pub(super) const MOST_FLIGHT_BYTES: u64 = 1 << 48;
 /// What a job that runs alone may grow by, even where less is free. Where less than this is left
 /// beside the image and the compiled build, jobs are refused.
 pub(super) const LEAST_GROWTH_BYTES: u64 = 128 << 20;
@@ -31,6 +33,14 @@ pub(super) enum Room {
 impl Model {
     /// Starts the jobs that can run now, in the order of the tenants' shares.
     pub(super) fn dispatch(&mut self, effects: &mut Vec<Effect>) {
+        let before = effects.len();
+        self.dispatch_one_each(effects);
+        if self.jobs_at_once > 1 {
+            self.dispatch_ahead(&mut effects[before..]);
+        }
+    }
+
+    fn dispatch_one_each(&mut self, effects: &mut Vec<Effect>) {
         while self.running < self.config.concurrent
             && let Some(id) = self.shares.next()
             && let Some(worker) = self.seat_for(&self.jobs[&id].queued)
@@ -94,14 +104,14 @@ impl Model {
     }
 
     /// Bytes for the job's input and output, and for the state that it begins from.
-    fn fixed_bytes(&self, queued: &Queued) -> u64 {
+    pub(super) fn fixed_bytes(&self, queued: &Queued) -> u64 {
         let bytes = (queued.bytes as u64).saturating_add(queued.output_bytes as u64);
         // The state that a session begins from is kept until the run has ended normally.
         bytes.saturating_add(self.coming_bytes(queued)).min(MOST_FLIGHT_BYTES)
     }
 
     /// Bytes that a job may grow by beyond what the worker's interpreter already has.
-    fn growth_bytes(&self, queued: &Queued, worker: Option<WorkerId>) -> u64 {
+    pub(super) fn growth_bytes(&self, queued: &Queued, worker: Option<WorkerId>) -> u64 {
         let slot = worker.and_then(|worker| self.fleet.get(worker));
         let (has, resident) = slot.map_or((0, None), |slot| (slot.slot_bytes(), slot.resident()));
         let growth = queued.growth.bytes().max(self.coming_bytes(queued));
@@ -140,15 +150,11 @@ impl Model {
         cut: Option<Growth>,
         effects: &mut Vec<Effect>,
     ) {
-        self.remove_from_queue(id);
         let now = self.now;
         let Some(job) = self.jobs.get(&id) else { return };
-        let waiting = self.as_waiting(id, job);
         let Queued { build, session, .. } = job.queued;
-        let tenant = job.queued.tenant.clone();
         let due_in = job.due().map(|due| due.saturating_sub(now));
-        let charged = self.shares.cost(&tenant);
-        self.shares.start(&tenant, waiting, charged);
+        let charged = self.leave_queue(id);
         if self.resident(worker) != session {
             // The job's state displaces whatever state the worker holds.
             let reason = EvictionReason::WorkerNeeded { worker };
@@ -162,11 +168,26 @@ impl Model {
         if let Some(session) = session {
             self.move_in(session, worker);
         }
+        self.begin(id, Run { worker, since: now, charged, bytes, is_unwanted: false });
+        let ahead = Vec::new();
+        effects.push(Effect::Dispatch { job: id, worker, due_in, cut, ahead });
+    }
+
+    /// Takes a job out of the queue, and charges its tenant for it. Returns the charge.
+    pub(super) fn leave_queue(&mut self, id: JobId) -> Duration {
+        self.remove_from_queue(id);
+        let job = &self.jobs[&id];
+        let (tenant, waiting) = (job.queued.tenant.clone(), self.as_waiting(id, job));
+        let charged = self.shares.cost(&tenant);
+        self.shares.start(&tenant, waiting, charged);
+        charged
+    }
+
+    /// Records that a job that has left the queue runs.
+    pub(super) fn begin(&mut self, id: JobId, run: Run) {
         self.running += 1;
-        self.in_flight_bytes += bytes;
-        let run = Run { worker, since: now, charged, bytes, is_unwanted: false };
+        self.in_flight_bytes += run.bytes;
         self.jobs.get_mut(&id).expect("S-2: what waits is a job").run = Some(run);
-        effects.push(Effect::Dispatch { job: id, worker, due_in, cut });
     }
 
     /// Records that a job of the session begins on this worker.

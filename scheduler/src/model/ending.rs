@@ -60,6 +60,7 @@ impl Model {
         };
         // Until the worker is ready again, its interpreter keeps what the job took.
         self.fleet.finished(worker, self.now, retire, own_memory_bytes);
+        self.go_on(worker, effects);
         if let Some(fault) = report.fault
             && self.may_retry(&job, &run, fault)
         {
@@ -95,7 +96,7 @@ impl Model {
     }
 
     /// Removes a running job that its worker has finished with.
-    fn stop_running(&mut self, worker: WorkerId, id: JobId) -> Option<(Box<Job>, Run)> {
+    pub(super) fn stop_running(&mut self, worker: WorkerId, id: JobId) -> Option<(Box<Job>, Run)> {
         if self.jobs.get(&id)?.run.as_ref()?.worker != worker {
             return None;
         }
@@ -153,6 +154,7 @@ impl Model {
             return;
         };
         self.note_vacated(worker, was.leaving());
+        self.offer_again(was.ahead());
         let previous = was.resident().and_then(|id| Some(self.sessions.get(id)?.previous_place));
         if let Activity::Busy(id) = was.activity()
             && let Some((job, run)) = self.stop_running(worker, id)
@@ -205,6 +207,9 @@ impl Model {
         self.remove_from_queue(id);
         let job = self.jobs.remove(&id)?;
         self.shares.dequeue(&job.queued.tenant, self.as_waiting(id, &job));
+        if job.ahead_on.is_some() {
+            effects.push(Effect::StopRun(id));
+        }
         effects.push(Effect::Settle(id, settlement));
         if let Some(session) = job.queued.session {
             self.reoffer(session);

@@ -110,7 +110,7 @@ impl Model {
         effects.extend(self.health.update(workforce, self.now).map(Effect::Health));
     }
 
-    fn wanted_workers(&self) -> usize {
+    pub(super) fn wanted_workers(&self) -> usize {
         if self.fleet.lost().is_some() {
             return 0;
         }

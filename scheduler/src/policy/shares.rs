@@ -110,6 +110,11 @@ impl Tenant {
         self.eligible.range(..key).count()
     }
 
+    /// Whether the queued job with this key is one that could run.
+    pub(crate) fn offers(&self, key: Key) -> bool {
+        self.eligible.contains(&key)
+    }
+
     fn has_jobs(&self) -> bool {
         self.running > 0 || self.queued() > 0
     }
@@ -136,6 +141,12 @@ impl Shares {
     /// The next job to run, of those that could.
     pub(crate) fn next(&self) -> Option<JobId> {
         self.ready.first_key_value().map(|((_, (_, job)), _)| *job)
+    }
+
+    /// The next job to run, if only this tenant has jobs that could.
+    pub(crate) fn next_of_only(&self, name: &str) -> Option<JobId> {
+        let (head, tenant) = self.ready.first_key_value()?;
+        (self.ready.len() == 1 && **tenant == *name).then_some(head.1.1)
     }
 
     /// Counts the jobs that would run now, given enough workers.

@@ -1,7 +1,7 @@
 //! Every gate at every step while jobs are stopped: each order is settled exactly once, and closing
 //! the pool terminates.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::*;
 
@@ -21,22 +21,31 @@ const JOBS: u64 = 24;
 /// Orders that workers have and that aren't settled.
 #[derive(Default)]
 struct Ledger {
-    taken: BTreeMap<WorkerId, JobId>,
+    taken: BTreeMap<WorkerId, VecDeque<JobId>>,
     settled: BTreeMap<JobId, u32>,
 }
 
 impl Ledger {
-    fn take(&mut self, worker: WorkerId, job: JobId) {
-        assert_eq!(self.taken.insert(worker, job), None, "{worker} already had an order");
+    fn take(&mut self, worker: WorkerId, jobs: &[JobId]) {
+        let before = self.taken.insert(worker, jobs.iter().copied().collect());
+        assert_eq!(before, None, "{worker} already had an order");
     }
 
     fn settle(&mut self, worker: WorkerId, job: JobId) {
-        assert_eq!(self.taken.remove(&worker), Some(job), "{worker} did not have {job:?}");
+        let jobs = self.taken.get_mut(&worker).expect("the worker had an order");
+        assert_eq!(jobs.pop_front(), Some(job), "{worker} did not have {job:?}, or not next");
         *self.settled.entry(job).or_default() += 1;
+        self.taken.retain(|_, jobs| !jobs.is_empty());
+    }
+
+    fn returned(&mut self, worker: WorkerId, jobs: &[JobId]) {
+        let left = self.taken.get(&worker).expect("the worker had an order");
+        assert!(left.iter().eq(jobs), "{worker} returned {jobs:?} of {left:?}");
+        self.gone(worker);
     }
 
     fn gone(&mut self, worker: WorkerId) {
-        if let Some(job) = self.taken.remove(&worker) {
+        for job in self.taken.remove(&worker).unwrap_or_default() {
             *self.settled.entry(job).or_default() += 1;
         }
     }
@@ -86,15 +95,23 @@ async fn settles(step: Step, gate: Gate) {
                         seat.dismiss();
                         rig.pool.add_worker();
                     }
+                    4 => {
+                        let jobs = [job.0, job.0 + 1_000, job.0 + 2_000];
+                        ledger.take(worker, &jobs.map(JobId));
+                        let last = if next % 16 == 4 { "ok" } else { "back" };
+                        let tasks = jobs.into_iter().zip(["ok", "ok", last]);
+                        let tasks = tasks.map(|(job, script)| task(job, script, None));
+                        seat.assign_each(tasks.collect());
+                    }
                     3 => {
-                        ledger.take(worker, job);
+                        ledger.take(worker, &[job]);
                         seat.park(job, Arc::clone(cell));
                     }
                     shape => {
-                        let isolated = shape == 4;
+                        let isolated = shape == 6;
                         let task = task(job.0, "ok", (!isolated).then_some(cell));
                         let stop = task.stop.clone();
-                        ledger.take(worker, job);
+                        ledger.take(worker, &[job]);
                         seat.assign(task);
                         if shape == 5 {
                             stop.stop(StopReason::Cancelled);
@@ -111,6 +128,7 @@ async fn settles(step: Step, gate: Gate) {
                     }
                 }
             }
+            PoolEvent::Returned { worker, jobs } => ledger.returned(worker, &jobs),
             PoolEvent::Gone { worker, is_replaced, .. } => {
                 ledger.gone(worker);
                 if !is_replaced {
