@@ -282,7 +282,8 @@ impl ProcessInterpreter {
         let (done, met) = done;
         stop.detach();
         match done? {
-            Done::Ran { outcome, is_lost } => match outcome.outcome() {
+            Done::Ran { run: other, .. } if other != run => Err(self.worker.end(ANOTHER_RUN)),
+            Done::Ran { outcome, is_lost, .. } => match outcome.outcome() {
                 Ok(mut outcome) => {
                     // A call that was refused here ended for the worker as any other.
                     outcome.limits_met.extend(met);
@@ -302,6 +303,9 @@ const INVALID: &str = "it showed something in an invalid form";
 
 /// What a worker has done wrong that says what it was not asked.
 const NOTHING_TAKEN_BACK: &str = "it gave back runs that it was not asked for";
+
+/// What a worker has done wrong that ends a run which isn't the one that goes on.
+const ANOTHER_RUN: &str = "it ended another run than the one that it was given";
 
 /// What a worker has done wrong that reports something of a run between runs.
 const NO_RUN: &str = "it spoke of a run where there was none";

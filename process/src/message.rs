@@ -117,8 +117,8 @@ pub(crate) enum Up {
 /// How an order ended.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Done {
-    /// The run has ended.
-    Ran { outcome: Box<SentOutcome>, is_lost: bool },
+    /// The run of this number has ended.
+    Ran { run: u64, outcome: Box<SentOutcome>, is_lost: bool },
     /// The order was carried out. A state comes beside this if it was asked for.
     Well,
     /// A copy of this many bytes is kept.

@@ -39,7 +39,7 @@ pub(crate) enum Taken {
     /// It begins.
     ToRun,
     /// Nobody wants its outcome any more, so it doesn't begin.
-    Cancelled,
+    Cancelled { run: u64 },
     /// Its order was taken back, so nobody waits for it.
     Back,
 }
@@ -71,7 +71,10 @@ impl Runs {
         self.taken = number;
         let is_cancelled =
             |end: &End| end.run == number && end.reason == StopReason::Cancelled && !end.is_gentle;
-        if self.early.iter().any(is_cancelled) { Taken::Cancelled } else { Taken::ToRun }
+        match self.early.iter().any(is_cancelled) {
+            true => Taken::Cancelled { run: number },
+            false => Taken::ToRun,
+        }
     }
 
     /// Returns whether the run after the last one was not taken back.
@@ -82,8 +85,11 @@ impl Runs {
     /// Takes orders back, unless they were taken before. Returns the first run that won't begin.
     pub(crate) fn take_back(&mut self, runs: RangeInclusive<u64>) -> u64 {
         let from = (self.taken + 1).max(*runs.start());
-        self.early.retain(|end| end.run < from || end.run > *runs.end());
-        self.taken_back = Some(from..=*runs.end());
+        let back = from..=*runs.end();
+        self.early.retain(|end| !back.contains(&end.run));
+        if !back.is_empty() {
+            self.taken_back = Some(back);
+        }
         from
     }
 
@@ -132,6 +138,35 @@ mod tests {
     use super::*;
 
     const STOP: End = End { run: 2, reason: StopReason::Cancelled, is_gentle: false };
+
+    #[test]
+    fn runs_are_taken_back_unless_they_were_taken_before() {
+        let mut runs = Runs::default();
+        assert_eq!((runs.take(1), runs.take(2)), (Taken::ToRun, Taken::ToRun));
+        assert!(runs.goes_on());
+        assert_eq!(runs.take_back(2..=4), 3);
+        assert!(!runs.goes_on());
+        // There is nothing left to take back, and nothing comes again.
+        assert_eq!(runs.take_back(2..=2), 3);
+        assert_eq!(
+            (runs.take(3), runs.take(4), runs.take(5)),
+            (Taken::Back, Taken::Back, Taken::ToRun)
+        );
+        assert_eq!(runs.take_back(6..=u64::MAX), 6);
+        assert_eq!(runs.take(7), Taken::Back);
+    }
+
+    #[test]
+    fn a_run_that_nobody_wants_does_not_begin() {
+        let mut runs = Runs::default();
+        let end = |run, is_gentle| End { run, is_gentle, ..STOP };
+        assert!(runs.end(end(1, true)).is_none() && runs.end(end(2, false)).is_none());
+        assert!(runs.end(end(3, false)).is_none());
+        // It can answer an interrupt.
+        assert_eq!((runs.take(1), runs.take(2)), (Taken::ToRun, Taken::Cancelled { run: 2 }));
+        // Whoever takes a run back gives it to another worker, or nobody wants it.
+        assert_eq!((runs.take_back(3..=3), runs.take(3)), (3, Taken::Back));
+    }
 
     #[test]
     fn a_word_that_overtakes_its_run_ends_it_when_it_begins() {

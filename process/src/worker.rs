@@ -179,9 +179,9 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
             }
             (_, Some(error)) => Err(error),
             (Taken::ToRun, None) => shared.carry_out(&mut interpreter, &limits, order),
-            (Taken::Cancelled, None) => {
+            (Taken::Cancelled { run }, None) => {
                 let outcome = Box::new(SentOutcome::new(&Outcome::not_run(Verdict::Cancelled)));
-                Ok(Done::Ran { outcome, is_lost: false })
+                Ok(Done::Ran { run, outcome, is_lost: false })
             }
         };
         let done = done.unwrap_or_else(|error| Done::Failed(chain(&error).to_string()));
@@ -302,7 +302,7 @@ impl Shared {
                 let failure = SandboxFailure::Start(Cause::new(error));
                 let outcome = Outcome::not_run(Verdict::SandboxFailed(failure));
                 let outcome = Box::new(SentOutcome::new(&outcome));
-                return Done::Ran { outcome, is_lost: false };
+                return Done::Ran { run: number, outcome, is_lost: false };
             }
         };
         let stop = StopHandle::default();
@@ -319,7 +319,7 @@ impl Shared {
         let ended = self.runs.lock().finish();
         drop(ended);
         let outcome = Box::new(SentOutcome::new(&outcome));
-        Done::Ran { outcome, is_lost: afterwards == Afterwards::Lost }
+        Done::Ran { run: number, outcome, is_lost: afterwards == Afterwards::Lost }
     }
 
     /// Hears what the embedding process says of runs.

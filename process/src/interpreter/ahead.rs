@@ -14,6 +14,15 @@ use super::*;
 /// How long a run may take while others wait behind it, and how long an outcome may lie in the ring.
 const PATIENCE: Duration = Duration::from_micros(500);
 
+/// Whether runs were asked back. That happens once at most: those that are left then have begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    No,
+    /// The worker must answer until then.
+    Until(Instant),
+    Answered,
+}
+
 /// The runs that a worker has.
 struct Ahead<'a> {
     tasks: &'a [Task],
@@ -24,8 +33,7 @@ struct Ahead<'a> {
     ended: usize,
     /// How many are the worker's: the others were taken back.
     given: usize,
-    /// Until when the worker must have answered, while others were asked back.
-    asked: Option<Instant>,
+    asked: Asked,
     /// When the others are asked back.
     deadline: Instant,
     /// Whether the transcript says that the run that goes on has begun.
@@ -38,9 +46,16 @@ impl Ahead<'_> {
         self.tasks[..self.given].get(self.ended)
     }
 
+    /// Whether runs were asked back, and the worker hasn't answered.
+    fn is_asked(&self) -> bool {
+        matches!(self.asked, Asked::Until(_))
+    }
+
     /// Returns why the worker may go on no longer.
     fn overdue(&self) -> Option<&'static str> {
-        if self.asked.is_some_and(has_come) {
+        if let Asked::Until(instant) = self.asked
+            && has_come(instant)
+        {
             return Some("it didn't say which runs it gives back");
         }
         self.endings.get(self.ended)?.overdue()
@@ -70,7 +85,7 @@ impl ProcessInterpreter {
             first: self.runs + 1,
             ended: 0,
             given: tasks.len(),
-            asked: None,
+            asked: Asked::No,
             deadline: after(PATIENCE),
             has_begun: false,
         };
@@ -113,8 +128,8 @@ impl ProcessInterpreter {
         ahead: &mut Ahead<'_>,
         told: &mut dyn FnMut(usize, Ended),
     ) -> Result<(), String> {
-        while ahead.ended < ahead.given || ahead.asked.is_some() {
-            let others_wait = ahead.asked.is_none() && ahead.given - ahead.ended > 1;
+        while ahead.ended < ahead.given || ahead.is_asked() {
+            let others_wait = ahead.asked == Asked::No && ahead.given - ahead.ended > 1;
             let up = if others_wait {
                 if has_come(ahead.deadline) {
                     self.take_back(ahead)?;
@@ -126,7 +141,7 @@ impl ProcessInterpreter {
                     Err(error) => return Err(self.worker.failed(&error)),
                 }
             } else {
-                if ahead.asked.is_none() {
+                if !ahead.is_asked() {
                     ahead.begins();
                 }
                 self.hear(|| ahead.overdue())?
@@ -140,13 +155,17 @@ impl ProcessInterpreter {
                         return Err(self.worker.end(INVALID));
                     }
                 }
-                Up::TakenBack { from } if ahead.asked.take().is_some() => {
+                Up::TakenBack { from } if ahead.is_asked() => {
+                    ahead.asked = Asked::Answered;
                     // It may have ended more runs before it heard that.
                     let left = from.checked_sub(ahead.first).and_then(|left| left.try_into().ok());
                     let left = left.filter(|left| (ahead.ended..=ahead.given).contains(left));
                     ahead.given = left.ok_or_else(|| self.worker.end(NOTHING_TAKEN_BACK))?;
                 }
-                Up::Done(Done::Ran { outcome, is_lost }, facts) if ahead.now().is_some() => {
+                Up::Done(Done::Ran { run, .. }, _) if run != ahead.first + ahead.ended as u64 => {
+                    return Err(self.worker.end(ANOTHER_RUN));
+                }
+                Up::Done(Done::Ran { outcome, is_lost, .. }, facts) if ahead.now().is_some() => {
                     self.facts = facts.believed();
                     let outcome =
                         outcome.outcome().map_err(|lie| self.worker.end(&lie.to_string()))?;
@@ -171,7 +190,7 @@ impl ProcessInterpreter {
     fn take_back(&mut self, ahead: &mut Ahead<'_>) -> Result<(), String> {
         let from = ahead.first + ahead.ended as u64 + 1;
         let to = ahead.first + ahead.given as u64 - 1;
-        ahead.asked = Some(after(SILENCE));
+        ahead.asked = Asked::Until(after(SILENCE));
         self.worker.say(&Word::TakeBack { runs: from..=to })
     }
 
