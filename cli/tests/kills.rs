@@ -11,13 +11,13 @@
     reason = "how long a death goes unnoticed is measured in time"
 )]
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use hatchery::{Hatchery, Helper, Isolation, Job, JobId, Outcome, SandboxFailure, Verdict};
+use hatchery::{Hatchery, Helper, Isolation, Job, JobId, Outcome, SandboxFailure, Ticket, Verdict};
 use rustix::process::{Pid, Signal, kill_process};
 
 use dice::Dice;
@@ -33,6 +33,8 @@ const KILLS: u64 = 60;
 const WORKERS: usize = 4;
 const CALLERS: u64 = 6;
 const SESSIONS: u64 = 3;
+/// The jobs of a caller with a crowd that haven't ended.
+const CROWD: usize = 60;
 
 /// Within this time a death is noticed, that of a stopped process included, and the worker replaced.
 const GRACE: Duration = Duration::from_secs(8);
@@ -112,21 +114,48 @@ async fn call(pool: Hatchery, counts: Arc<Counts>, caller: u64) {
         );
         let ticket =
             pool.submit(Job::code(source).idempotent(number.is_multiple_of(2))).await.unwrap();
-        let job = ticket.job_id();
-        let ended = tokio::time::timeout(PATIENCE, ticket.into_future()).await;
-        let outcome = ended.unwrap_or_else(|_| panic!("job {number} is lost"));
-        counts.end(job);
-        if is_death(&outcome) {
-            Counts::one(&counts.died);
-            continue;
-        }
-        let Verdict::Completed { value: Some(value), .. } = &outcome.verdict else {
-            panic!("{number}: {:?}", outcome.verdict)
-        };
-        assert_eq!(value.as_u64(), Some(number + 1 + number % 7 * 9_000));
-        assert_eq!(outcome.stdout_text(), format!("{number}\n"));
-        Counts::one(&counts.right);
+        ends_right(ticket, number, 1 + number % 7 * 9_000, &counts).await;
     }
+}
+
+/// Submits many short jobs, so that workers get them ahead, with one among them now and then that is
+/// long, and one that nobody waits for.
+async fn crowd(pool: Hatchery, counts: Arc<Counts>, caller: u64) {
+    let mut number = (CALLERS + caller) << 32;
+    let mut waiting = VecDeque::new();
+    while counts.goes_on() || !waiting.is_empty() {
+        if counts.goes_on() && waiting.len() < CROWD {
+            number += 1;
+            let more = if number.is_multiple_of(97) { 100_000 } else { number % 7 * 100 };
+            let source =
+                format!("print({number})\nx = {number}\nfor _ in range({more}): x += 1\nx");
+            let job = Job::code(source).idempotent(number.is_multiple_of(2));
+            let ticket = pool.submit(job).await.unwrap();
+            if !number.is_multiple_of(41) {
+                waiting.push_back((ticket, number, more));
+            }
+        } else if let Some((ticket, number, more)) = waiting.pop_front() {
+            ends_right(ticket, number, more, &counts).await;
+        }
+    }
+}
+
+/// Waits for the outcome of a job that prints its number and adds to it.
+async fn ends_right(ticket: Ticket, number: u64, more: u64, counts: &Counts) {
+    let job = ticket.job_id();
+    let ended = tokio::time::timeout(PATIENCE, ticket.into_future()).await;
+    let outcome = ended.unwrap_or_else(|_| panic!("job {number} is lost"));
+    counts.end(job);
+    if is_death(&outcome) {
+        Counts::one(&counts.died);
+        return;
+    }
+    let Verdict::Completed { value: Some(value), .. } = &outcome.verdict else {
+        panic!("{number}: {:?}", outcome.verdict)
+    };
+    assert_eq!(value.as_u64(), Some(number + more));
+    assert_eq!(outcome.stdout_text(), format!("{number}\n"));
+    Counts::one(&counts.right);
 }
 
 /// Takes turns in sessions one after the other: each takes effect once or not at all.
@@ -272,11 +301,24 @@ async fn workers_are_killed_and_nothing_is_lost_wrong_or_left() {
         callers.spawn(converse(pool.clone(), Arc::clone(&counts), number));
     }
     let began = Instant::now();
-    let (sent, slowest) = kill_workers(helper, kills).await;
+    let (mut sent, slowest) = kill_workers(helper, kills.div_ceil(2)).await;
     counts.is_over.store(true, Ordering::Relaxed);
     while let Some(ended) = callers.join_next().await {
         ended.unwrap();
     }
+    counts.is_over.store(false, Ordering::Relaxed);
+    let right_before = counts.right.load(Ordering::Relaxed);
+    for caller in 0..2 {
+        callers.spawn(crowd(pool.clone(), Arc::clone(&counts), caller));
+    }
+    let (more, slowest_in_crowd) = kill_workers(helper, kills / 2).await;
+    counts.is_over.store(true, Ordering::Relaxed);
+    while let Some(ended) = callers.join_next().await {
+        ended.unwrap();
+    }
+    sent.iter_mut().zip(more).for_each(|(sent, more)| *sent += more);
+    let slowest = slowest.max(slowest_in_crowd);
+    let in_crowds = counts.right.load(Ordering::Relaxed) - right_before;
     let took = began.elapsed();
     let failures: u64 = pool.status().workers.iter().map(|worker| worker.failures).sum();
     let Counts { right, died, turns, restored, lost_sessions, .. } = &*counts;
@@ -284,8 +326,9 @@ async fn workers_are_killed_and_nothing_is_lost_wrong_or_left() {
         "{kills} signals in {took:.1?}: {:?}",
         std::iter::zip(SIGNALS.map(|it| it.0), sent).collect::<Vec<_>>()
     );
+    assert!(in_crowds > 0);
     println!(
-        "{right:?} jobs and {turns:?} turns right, {died:?} reported to have died, {restored:?} turns undone, {lost_sessions:?} sessions lost"
+        "{right:?} jobs ({in_crowds} of them in crowds) and {turns:?} turns right, {died:?} reported to have died, {restored:?} turns undone, {lost_sessions:?} sessions lost"
     );
     println!(
         "the slowest death was gone after {slowest:.1?}; {failures} failures of the workers at the end"

@@ -35,7 +35,7 @@ pub trait PoolOwner: Send + Sync {
 /// ```text
 /// Ready, then for the order:
 ///    assign        SessionParked?  Finished
-///    assign_each   SessionParked?  Finished, for one task after another  Returned?
+///    assign_each   SessionParked?  Finished, for one task after another; Returned*
 ///    park          SessionParked?  Parked
 ///    vacate        SessionParked?
 ///    renew         SessionParked?
@@ -77,7 +77,7 @@ pub enum PoolEvent {
         /// The private memory of the worker's interpreter when the run ended, in bytes.
         memory_bytes: u64,
     },
-    /// A worker returns the last of the tasks that it was given at once: it didn't begin them.
+    /// A worker returns the last of the tasks that it was given at once: it doesn't begin them.
     Returned {
         /// The worker.
         worker: WorkerId,

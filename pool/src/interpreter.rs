@@ -51,6 +51,16 @@ pub trait InterpreterSource: Send + Sync + 'static {
     fn unpack(&self, packed: &Packed) -> Result<Parked, StartError>;
 }
 
+/// What [`Interpreter::run_each`] tells of its runs, by the places of their tasks.
+#[derive(Debug)]
+pub enum EachRun {
+    /// The run of this task has ended. These come in the order of the tasks.
+    Ended(usize, Ended),
+    /// The tasks from this one on don't begin. This may come before others end, and again for more
+    /// tasks.
+    Left(usize),
+}
+
 /// How one of several runs ended.
 #[derive(Debug)]
 pub struct Ended {
@@ -72,19 +82,18 @@ pub trait Interpreter {
     /// Runs one program to its end. `last` says that no other program will run on this state.
     fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards);
 
-    /// Runs programs one after another, each on the state of the image, and tells `ended` the place
-    /// of each that has ended and how. Returns how many began, which have all ended; the others begin
-    /// never. If one of them lost the interpreter, it was the last. None of them calls host functions
-    /// or has mounts.
+    /// Runs programs one after another, each on the state of the image, and tells how each ends, or
+    /// that it doesn't begin. A run that loses the interpreter is the last. None of the programs calls
+    /// host functions or has mounts.
     ///
     /// For interpreters that go from one run to the next faster than their caller can ask for it. A
-    /// program doesn't wait here behind another one that takes long.
-    fn run_each(&mut self, tasks: &[Task], ended: &mut dyn FnMut(usize, Ended)) -> usize {
-        let Some(first) = tasks.first() else { return 0 };
+    /// program doesn't wait here behind another one that takes long: its task is left to the caller.
+    fn run_each(&mut self, tasks: &[Task], tell: &mut dyn FnMut(EachRun)) {
+        let Some(first) = tasks.first() else { return };
+        tell(EachRun::Left(1));
         let (outcome, afterwards) = self.run(first, true);
         let (memory_bytes, had_code) = (self.memory_bytes(), self.had_code());
-        ended(0, Ended { outcome, afterwards, memory_bytes, had_code });
-        1
+        tell(EachRun::Ended(0, Ended { outcome, afterwards, memory_bytes, had_code }));
     }
 
     /// Returns the interpreter to its image: nothing of what ran remains.

@@ -33,7 +33,9 @@ pub use config::PoolConfig;
 pub use error::{PoolError, StowError};
 pub use event::{PoolEvent, PoolOwner};
 pub use ids::{BuildId, JobId, SessionId, WorkerId};
-pub use interpreter::{Ended, Interpreter, InterpreterSource, Packed, Parked, ParkedState};
+pub use interpreter::{
+    EachRun, Ended, Interpreter, InterpreterSource, Packed, Parked, ParkedState,
+};
 pub use isolation::{IsolationStatus, MissingLayer, ProcessMemory, WorkersIn};
 pub use pool::Pool;
 pub use session::{Away, Discarded, SessionCell, SessionPlace, Stowage};

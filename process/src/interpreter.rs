@@ -10,7 +10,7 @@ use engine::{
     Served, ServedCalls, SessionError, SessionState, StartError, Verdict,
 };
 use parking_lot::Mutex;
-use pool::{Ended, Interpreter, Parked, ProcessMemory, Task};
+use pool::{EachRun, Ended, Interpreter, Parked, ProcessMemory, Task};
 
 use crate::clock::{after, has_come};
 use crate::copies::Movable;
@@ -342,8 +342,8 @@ impl Interpreter for ProcessInterpreter {
         (outcome.with_output(&task.transcript), afterwards)
     }
 
-    fn run_each(&mut self, tasks: &[Task], ended: &mut dyn FnMut(usize, Ended)) -> usize {
-        self.run_ahead(tasks, ended)
+    fn run_each(&mut self, tasks: &[Task], tell: &mut dyn FnMut(EachRun)) {
+        self.run_ahead(tasks, tell);
     }
 
     fn reset(&mut self) -> Result<(), StartError> {

@@ -74,7 +74,7 @@ pub(crate) enum Event {
     /// A worker is idle and offers its seat. Its interpreter is of `build` and has `memory_bytes` of
     /// its own; the copy of its session's state takes `kept_bytes`.
     Ready { worker: WorkerId, build: BuildId, memory_bytes: u64, kept_bytes: u64 },
-    /// A worker returns the last of the jobs that it was given at once: it didn't begin them.
+    /// A worker returns the last of the jobs that it was given at once: it doesn't begin them.
     Returned { worker: WorkerId, jobs: Vec<JobId> },
     /// A worker has finished copying a session's state, which counted as a job of the session.
     Captured { worker: WorkerId, job: JobId },

@@ -8,6 +8,8 @@ mod build;
 mod builds;
 /// Tickets that are cancelled, dropped and streamed from.
 mod cancellation;
+/// Many short jobs at once.
+mod crowds;
 /// Reproducible runs.
 mod determinism;
 /// The events of a job, in one order, for readers of every kind.
@@ -43,6 +45,8 @@ mod table;
 /// Asyncio tasks that live from job to job.
 mod tasks;
 
+#[path = "../support/dice.rs"]
+mod dice;
 #[path = "../../engine/tests/builds/found.rs"]
 mod found;
 #[path = "../support/needs.rs"]

@@ -20,7 +20,7 @@ use engine::{
 };
 use parking_lot::{Condvar, Mutex};
 
-use super::{Ended, Interpreter, InterpreterSource, Packed, Parked, ParkedState};
+use super::{EachRun, Ended, Interpreter, InterpreterSource, Packed, Parked, ParkedState};
 use crate::clock::now;
 use crate::ids::JobId;
 use crate::task::Task;
@@ -413,20 +413,30 @@ impl Interpreter for FakeInterpreter {
         (outcome, afterwards)
     }
 
-    fn run_each(&mut self, tasks: &[Task], ended: &mut dyn FnMut(usize, Ended)) -> usize {
+    fn run_each(&mut self, tasks: &[Task], tell: &mut dyn FnMut(EachRun)) {
+        let mut left = tasks.len();
         for (place, task) in tasks.iter().enumerate() {
-            if place > 0 && Script::of(&task.program.source).goes_back {
-                return place;
+            let goes_back = |task: &Task| Script::of(&task.program.source).goes_back;
+            if place == 0
+                && let Some(back) = tasks.iter().skip(1).position(goes_back)
+            {
+                left = 1 + back;
+                tell(EachRun::Left(left));
+            }
+            if place == left {
+                return;
             }
             self.state = FakeState::default();
             let (outcome, afterwards) = self.run(task, true);
             let (memory_bytes, had_code) = (self.memory_bytes(), false);
-            ended(place, Ended { outcome, afterwards, memory_bytes, had_code });
+            tell(EachRun::Ended(place, Ended { outcome, afterwards, memory_bytes, had_code }));
             if afterwards == Afterwards::Lost {
-                return place + 1;
+                if place + 1 < left {
+                    tell(EachRun::Left(place + 1));
+                }
+                return;
             }
         }
-        tasks.len()
     }
 
     fn reset(&mut self) -> Result<(), StartError> {

@@ -205,12 +205,13 @@ impl Desk {
         let _ = self.step(&mut controls, Input::WentOn(job));
     }
 
-    /// Called by the thread when it has finished with several tasks, of which it didn't begin these.
+    /// Called by the thread when it has several tasks of which it doesn't begin these, the last ones.
     pub(super) fn returned(&self, jobs: Vec<JobId>) {
-        if jobs.is_empty() {
-            return;
+        let Some(first) = jobs.first() else { return };
+        let was_next = self.controls.lock().phase == Phase::Running(*first);
+        if was_next {
+            self.job_ended();
         }
-        self.job_ended();
         self.tell(PoolEvent::Returned { worker: self.worker, jobs });
     }
 

@@ -16,7 +16,7 @@ use super::desk::Desk;
 use super::message::Order;
 use crate::clock::now;
 use crate::ids::{BuildId, WorkerId};
-use crate::interpreter::{Interpreter, Parked};
+use crate::interpreter::{EachRun, Interpreter, Parked};
 use crate::metrics;
 use crate::session::{Claim, Rest, SessionCell};
 use crate::stowed::Stowed;
@@ -225,20 +225,27 @@ impl<'a> Slot<'a> {
         let run = |task: &Task| task.span.in_scope(|| tracing::info_span!("run"));
         let mut span = run(first);
         let interpreter = self.interpreter.as_mut().expect("it was just made pristine");
-        let begun = interpreter.run_each(tasks, &mut |place, ended| {
-            if ended.had_code {
-                metrics::had_code();
+        let mut ours = tasks;
+        interpreter.run_each(tasks, &mut |told| match told {
+            EachRun::Ended(place, ended) => {
+                if ended.had_code {
+                    metrics::had_code();
+                }
+                is_lost = ended.afterwards == Afterwards::Lost;
+                let attach = std::mem::take(&mut attach);
+                desk.finished(tasks[place].job, ended.outcome, attach, ended.memory_bytes);
+                if let Some(next) = ours.get(place + 1) {
+                    desk.goes_on(next.job);
+                    span = run(next);
+                }
             }
-            is_lost = ended.afterwards == Afterwards::Lost;
-            let attach = std::mem::take(&mut attach);
-            desk.finished(tasks[place].job, ended.outcome, attach, ended.memory_bytes);
-            if let Some(next) = tasks.get(place + 1) {
-                desk.goes_on(next.job);
-                span = run(next);
+            EachRun::Left(from) => {
+                let (kept, left) = ours.split_at(from.min(ours.len()));
+                ours = kept;
+                desk.returned(left.iter().map(|task| task.job).collect());
             }
         });
         drop(span);
-        desk.returned(tasks[begun..].iter().map(|task| task.job).collect());
         if is_lost {
             self.interpreter = None;
         }

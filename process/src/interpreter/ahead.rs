@@ -61,6 +61,15 @@ impl Ahead<'_> {
         self.endings.get(self.ended)?.overdue()
     }
 
+    /// Leaves the tasks from this one on to the caller, who may give them to others at once.
+    fn leave(&mut self, from: usize, tell: &mut dyn FnMut(EachRun)) {
+        if from < self.given {
+            self.tasks[from..self.given].iter().for_each(|task| task.stop.detach());
+            self.given = from;
+            tell(EachRun::Left(from));
+        }
+    }
+
     /// Notes that it has begun: it will not be taken back.
     fn begins(&mut self) {
         if !self.has_begun
@@ -74,11 +83,7 @@ impl Ahead<'_> {
 
 impl ProcessInterpreter {
     /// Runs programs as [`Interpreter::run_each`] says.
-    pub(super) fn run_ahead(
-        &mut self,
-        tasks: &[Task],
-        told: &mut dyn FnMut(usize, Ended),
-    ) -> usize {
+    pub(super) fn run_ahead(&mut self, tasks: &[Task], tell: &mut dyn FnMut(EachRun)) {
         let mut ahead = Ahead {
             tasks,
             endings: Vec::with_capacity(tasks.len()),
@@ -90,16 +95,16 @@ impl ProcessInterpreter {
             has_begun: false,
         };
         self.receiver.sleep_at_once(true);
-        let ran = self.give(&mut ahead).and_then(|()| self.follow(&mut ahead, told));
+        let ran = self.give(&mut ahead).and_then(|()| self.follow(&mut ahead, tell));
         self.receiver.sleep_at_once(false);
-        tasks.iter().for_each(|task| task.stop.detach());
         if let Err(how) = ran {
             self.is_resetting = false;
             if ahead.ended < ahead.given {
-                self.conclude(&mut ahead, self.died(how), true, told);
+                self.conclude(&mut ahead, self.died(how), true, tell);
             }
         }
-        ahead.ended
+        // Nothing runs any more.
+        ahead.leave(ahead.ended, tell);
     }
 
     /// Gives the worker all orders.
@@ -126,7 +131,7 @@ impl ProcessInterpreter {
     fn follow(
         &mut self,
         ahead: &mut Ahead<'_>,
-        told: &mut dyn FnMut(usize, Ended),
+        tell: &mut dyn FnMut(EachRun),
     ) -> Result<(), String> {
         while ahead.ended < ahead.given || ahead.is_asked() {
             let others_wait = ahead.asked == Asked::No && ahead.given - ahead.ended > 1;
@@ -160,7 +165,8 @@ impl ProcessInterpreter {
                     // It may have ended more runs before it heard that.
                     let left = from.checked_sub(ahead.first).and_then(|left| left.try_into().ok());
                     let left = left.filter(|left| (ahead.ended..=ahead.given).contains(left));
-                    ahead.given = left.ok_or_else(|| self.worker.end(NOTHING_TAKEN_BACK))?;
+                    let left = left.ok_or_else(|| self.worker.end(NOTHING_TAKEN_BACK))?;
+                    ahead.leave(left, tell);
                 }
                 Up::Done(Done::Ran { run, .. }, _) if run != ahead.first + ahead.ended as u64 => {
                     return Err(self.worker.end(ANOTHER_RUN));
@@ -169,7 +175,7 @@ impl ProcessInterpreter {
                     self.facts = facts.believed();
                     let outcome =
                         outcome.outcome().map_err(|lie| self.worker.end(&lie.to_string()))?;
-                    self.conclude(ahead, outcome, is_lost, told);
+                    self.conclude(ahead, outcome, is_lost, tell);
                     if is_lost {
                         // It takes none of the others.
                         self.is_resetting = false;
@@ -200,7 +206,7 @@ impl ProcessInterpreter {
         ahead: &mut Ahead<'_>,
         outcome: Outcome,
         is_lost: bool,
-        told: &mut dyn FnMut(usize, Ended),
+        tell: &mut dyn FnMut(EachRun),
     ) {
         ahead.begins();
         let (index, task) = (ahead.ended, &ahead.tasks[ahead.ended]);
@@ -210,6 +216,6 @@ impl ProcessInterpreter {
         let afterwards = if is_lost { Afterwards::Lost } else { Afterwards::Usable };
         let outcome = outcome.with_output(&task.transcript);
         let (memory_bytes, had_code) = (self.memory_bytes(), self.had_code());
-        told(index, Ended { outcome, afterwards, memory_bytes, had_code });
+        tell(EachRun::Ended(index, Ended { outcome, afterwards, memory_bytes, had_code }));
     }
 }

@@ -97,12 +97,7 @@ impl Model {
                 let _ = self.settle(first, Settlement::Cancelled, effects);
             }
         }
-        self.take_ahead_back(worker);
-    }
-
-    /// Puts the jobs back that a worker had ahead.
-    pub(super) fn take_ahead_back(&mut self, worker: WorkerId) {
-        let ahead = self.fleet.take_ahead(worker);
+        let ahead = self.fleet.take_ahead(worker, jobs);
         self.offer_again(ahead);
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
-use std::mem;
 use std::time::Duration;
 
 use engine::Cause;
@@ -232,9 +231,11 @@ impl Fleet {
         self.workers.get_mut(&id)?.ahead.pop_front()
     }
 
-    /// Takes all of these jobs.
-    pub(crate) fn take_ahead(&mut self, id: WorkerId) -> VecDeque<JobId> {
-        self.workers.get_mut(&id).map_or_else(VecDeque::new, |worker| mem::take(&mut worker.ahead))
+    /// Takes those of these jobs that it returns, which are the last ones.
+    pub(crate) fn take_ahead(&mut self, id: WorkerId, returned: &[JobId]) -> VecDeque<JobId> {
+        let Some(worker) = self.workers.get_mut(&id) else { return VecDeque::new() };
+        let from = worker.ahead.iter().position(|job| returned.contains(job));
+        from.map_or_else(VecDeque::new, |from| worker.ahead.split_off(from))
     }
 
     /// Records that a worker's interpreter will be one of this build.

@@ -39,9 +39,13 @@ impl Ledger {
     }
 
     fn returned(&mut self, worker: WorkerId, jobs: &[JobId]) {
-        let left = self.taken.get(&worker).expect("the worker had an order");
-        assert!(left.iter().eq(jobs), "{worker} returned {jobs:?} of {left:?}");
-        self.gone(worker);
+        let left = self.taken.get_mut(&worker).expect("the worker had an order");
+        let last = left.split_off(left.len() - jobs.len());
+        assert!(last.iter().eq(jobs), "{worker} returned {jobs:?} of {left:?}, {last:?}");
+        self.taken.retain(|_, jobs| !jobs.is_empty());
+        for job in last {
+            *self.settled.entry(job).or_default() += 1;
+        }
     }
 
     fn gone(&mut self, worker: WorkerId) {

@@ -71,6 +71,13 @@ impl World {
         if now.is_none() {
             // What it has left has ended.
             self.ahead.remove(&worker);
+        } else if self.random.one_in(3)
+            && let Some(ahead) = self.ahead.get_mut(&worker).filter(|ahead| !ahead.is_empty())
+        {
+            // It goes on with some of them.
+            let from = self.random.below(ahead.len() as u64) as usize;
+            let jobs = ahead.split_off(from).into();
+            self.send(Event::Returned { worker, jobs });
         } else if self.random.one_in(3) {
             self.running.remove(&worker);
             self.preparing.push(worker);
