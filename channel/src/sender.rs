@@ -188,12 +188,19 @@ impl Sender {
             }
         }
         // While the ring fills up, the other process had better take what is there.
-        let is_roomy = self.producer.known_free() >= self.producer.ring_bytes() / 2;
-        match then {
-            Then::LetSleep if is_roomy => self.producer.publish_quietly(),
-            Then::LetSleep | Then::Wake => self.producer.publish(),
+        if then == Then::LetSleep && self.has_room(self.producer.ring_bytes() / 2)? {
+            self.producer.publish_quietly();
+        } else {
+            self.producer.publish();
         }
         Ok(())
+    }
+
+    fn has_room(&mut self, bytes: usize) -> Result<bool, Error> {
+        if self.producer.known_free() >= bytes {
+            return Ok(true);
+        }
+        Ok(self.producer.free().map_err(|lie| self.keep(lie))? >= bytes)
     }
 
     /// The most bytes that are written at once: enough to be worth a wake-up, and so few that both
