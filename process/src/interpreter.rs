@@ -10,7 +10,7 @@ use engine::{
     Served, ServedCalls, SessionError, SessionState, StartError, Verdict,
 };
 use parking_lot::Mutex;
-use pool::{EachRun, Ended, Interpreter, Parked, ProcessMemory, Task};
+use pool::{EachRun, Interpreter, Parked, ProcessMemory, Task};
 
 use crate::clock::{after, has_come};
 use crate::copies::Movable;

@@ -335,7 +335,9 @@ impl SchedulerState {
             PoolEvent::Finished { worker, job, outcome, attach, memory_bytes } => {
                 self.finished(worker, job, Finished { outcome, attach, memory_bytes });
             }
-            PoolEvent::Returned { worker, jobs } => self.returned(worker, jobs),
+            PoolEvent::Returned { worker, jobs } => {
+                self.decide(Event::Returned { worker, jobs });
+            }
             PoolEvent::Parked { worker, job, result } => {
                 self.touch(job);
                 let session = self.session_of(job);
@@ -384,6 +386,7 @@ impl SchedulerState {
                 self.dispatch(job, worker, due_in, cut, ahead);
             }
             Effect::GoOn(job, worker) => self.went_on(job, worker),
+            Effect::Recall(job) => self.recall(job),
             Effect::Displace(session, reason) => {
                 self.evicted(session, EvictedTo::Memory, reason);
             }

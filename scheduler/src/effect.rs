@@ -27,6 +27,8 @@ pub(crate) enum Effect {
     },
     /// The worker goes on with this job, which it got ahead.
     GoOn(JobId, WorkerId),
+    /// The job is queued and no worker has it ahead any more. What its worker had of it is spent.
+    Recall(JobId),
     /// The session is displaced by the worker's next job, whose start parks it.
     Displace(SessionId, EvictionReason),
     /// The job's worker died: the job is queued for another try, and the failed one is forgotten.

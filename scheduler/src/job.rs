@@ -152,10 +152,37 @@ impl JobRequest {
         }
     }
 
+    /// Whether a worker may have it ahead.
     fn may_go_ahead(&self) -> bool {
-        let Program { functions, mounts, stdin_function, .. } = &self.program;
-        let is_alone = functions.is_empty() && mounts.is_empty() && stdin_function.is_none();
-        is_alone
+        // Whoever adds a field decides whether a program with it reaches outside.
+        let Program {
+            functions,
+            stdin_function,
+            replays,
+            mounts,
+            beside,
+            script,
+            network,
+            source: _,
+            entry: _,
+            variables: _,
+            filename: _,
+            args: _,
+            env: _,
+            stdin: _,
+            files: _,
+            workdir: _,
+            is_prompt: _,
+            is_read_only: _,
+            keeps_files: _,
+            deterministic: _,
+            records_calls: _,
+        } = &self.program;
+        let asks_nothing = functions.is_empty() && stdin_function.is_none() && replays.is_none();
+        let reads_nothing = mounts.is_empty() && beside.is_none() && script.is_none();
+        asks_nothing
+            && reads_nothing
+            && network.is_empty()
             && self.session.is_none()
             && self.deadline.is_none()
             && self.bytes() <= MOST_BYTES_AHEAD

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use hatchery::{Builder, Hatchery, Job, Ticket, Verdict};
+use hatchery::{Builder, Hatchery, HostError, HostFunction, Job, Ticket, Verdict};
 use serde_json::json;
 
 use crate::dice::Dice;
@@ -34,6 +34,8 @@ enum Kind {
     Dropped,
     Cancelled,
     Deadline,
+    /// Such jobs go to a worker alone.
+    Calls,
 }
 
 impl Kind {
@@ -45,6 +47,7 @@ impl Kind {
             60..90 => Self::Cancelled,
             90..130 => Self::Deadline,
             130..200 => Self::Raise,
+            200..230 => Self::Calls,
             _ => Self::Value,
         }
     }
@@ -56,9 +59,14 @@ impl Kind {
                 format!("print({number})\nfor _ in range(200_000): pass\n{number}")
             }
             Self::EndsInterpreter => format!("print({number})\nimport os; os._exit(7)"),
+            Self::Calls => format!("print({number})\nfrom hatchery import host\nhost.number()"),
             _ => format!("print({number})\n{number}"),
         };
+        let answer = move |()| Ok::<_, HostError>(number);
         match self {
+            Self::Calls => {
+                Job::code(source).function(HostFunction::sync("number", answer).no_parameters())
+            }
             Self::Deadline => Job::code(source).deadline(Duration::from_secs(60)),
             _ => Job::code(source),
         }

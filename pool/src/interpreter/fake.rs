@@ -414,18 +414,11 @@ impl Interpreter for FakeInterpreter {
     }
 
     fn run_each(&mut self, tasks: &[Task], tell: &mut dyn FnMut(EachRun)) {
-        let mut left = tasks.len();
-        for (place, task) in tasks.iter().enumerate() {
-            let goes_back = |task: &Task| Script::of(&task.program.source).goes_back;
-            if place == 0
-                && let Some(back) = tasks.iter().skip(1).position(goes_back)
-            {
-                left = 1 + back;
-                tell(EachRun::Left(left));
-            }
-            if place == left {
-                return;
-            }
+        let goes_back = |task: &Task| Script::of(&task.program.source).goes_back;
+        let back = tasks.iter().skip(1).position(goes_back);
+        let left = back.map_or(tasks.len(), |back| 1 + back);
+        tell(EachRun::Left(left));
+        for (place, task) in tasks[..left].iter().enumerate() {
             self.state = FakeState::default();
             let (outcome, afterwards) = self.run(task, true);
             let (memory_bytes, had_code) = (self.memory_bytes(), false);

@@ -7,9 +7,18 @@
 //! takes longer than [`PATIENCE`], and takes the orders back that the worker hasn't taken, so that no
 //! run waits behind a long one, and no outcome for it.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::*;
+use channel::Error;
+use engine::{Afterwards, Outcome};
+use pool::{EachRun, Ended, Interpreter, Task};
+
+use super::{ANOTHER_RUN, INVALID, NOTHING_TAKEN_BACK, ProcessInterpreter};
+use crate::clock::{after, has_come};
+use crate::ending::EndsRun;
+use crate::message::{Done, Up, Word};
+use crate::remote::SILENCE;
 
 /// How long a run may take while others wait behind it, and how long an outcome may lie in the ring.
 const PATIENCE: Duration = Duration::from_micros(500);

@@ -142,15 +142,14 @@ impl SchedulerState {
         self.broadcast(|| DecisionKind::Dispatched { job, worker });
     }
 
-    /// Puts jobs back that a worker has returned.
-    pub(super) fn returned(&mut self, worker: WorkerId, jobs: Vec<JobId>) {
-        for job in &jobs {
-            self.touch(*job);
-            if let Some(live) = self.jobs.get_mut(job) {
-                live.dispatched = None;
-            }
+    /// Prepares a job again that a worker had ahead and hasn't begun.
+    pub(super) fn recall(&mut self, job: JobId) {
+        self.touch(job);
+        if let Some(live) = self.jobs.get_mut(&job) {
+            live.dispatched = None;
+            // If the worker ended, that has stopped the old handle.
+            live.task.stop = StopHandle::default();
         }
-        self.decide(Event::Returned { worker, jobs });
     }
 
     pub(super) fn finished(&mut self, worker: WorkerId, job: JobId, finished: Finished) {

@@ -85,29 +85,34 @@ impl Model {
 
     /// Puts jobs back that a worker returns.
     pub(super) fn returned(&mut self, worker: WorkerId, jobs: &[JobId], effects: &mut Vec<Effect>) {
-        if let Some(first) = jobs.first().copied()
-            && let Some((job, run)) = self.stop_running(worker, first)
-        {
+        let running = jobs.iter().find_map(|id| Some((*id, self.stop_running(worker, *id)?)));
+        if let Some((id, (job, run))) = running {
             // The worker was to go on with it, and didn't.
             self.shares.end(&job.queued.tenant, run.charged, Duration::ZERO);
             self.fleet.occupy(worker, Activity::Preparing);
-            self.jobs.insert(first, job);
-            self.enqueue(first);
+            self.jobs.insert(id, job);
+            self.enqueue(id);
+            effects.push(Effect::Recall(id));
             if run.is_unwanted {
-                let _ = self.settle(first, Settlement::Cancelled, effects);
+                let _ = self.settle(id, Settlement::Cancelled, effects);
             }
         }
         let ahead = self.fleet.take_ahead(worker, jobs);
-        self.offer_again(ahead);
+        self.offer_again(ahead, effects);
     }
 
     /// Offers jobs again that a worker had ahead, unless they have ended.
-    pub(super) fn offer_again(&mut self, jobs: impl IntoIterator<Item = JobId>) {
+    pub(super) fn offer_again(
+        &mut self,
+        jobs: impl IntoIterator<Item = JobId>,
+        effects: &mut Vec<Effect>,
+    ) {
         for id in jobs {
             let Some(job) = self.jobs.get_mut(&id) else { continue };
             job.ahead_on = None;
             let (tenant, key) = (job.queued.tenant.clone(), self.key(id, &self.jobs[&id]));
             self.shares.offer(&tenant, key);
+            effects.push(Effect::Recall(id));
         }
     }
 }

@@ -154,7 +154,7 @@ impl Model {
             return;
         };
         self.note_vacated(worker, was.leaving());
-        self.offer_again(was.ahead());
+        self.offer_again(was.ahead(), effects);
         let previous = was.resident().and_then(|id| Some(self.sessions.get(id)?.previous_place));
         if let Activity::Busy(id) = was.activity()
             && let Some((job, run)) = self.stop_running(worker, id)

@@ -44,6 +44,10 @@ fn returned(harness: &mut Harness, jobs: &[u64]) -> Vec<Effect> {
     harness.send(Event::Returned { worker: WorkerId(1), jobs })
 }
 
+fn recall(job: u64) -> Effect {
+    Effect::Recall(JobId(job))
+}
+
 fn went_on(job: u64) -> Effect {
     Effect::GoOn(JobId(job), WorkerId(1))
 }
@@ -105,7 +109,7 @@ fn what_a_worker_returns_runs_elsewhere_in_its_old_order() {
     assert_eq!(next(&mut harness, 101, SHORT), [dispatch_with(1, 1, &[2, 3, 4])]);
     assert_eq!(harness.finish_as(1, 1, report(SHORT)), concluded([went_on(2)]));
     // It didn't begin job 2, which the model believed to run.
-    assert_eq!(returned(&mut harness, &[2, 3, 4]), []);
+    assert_eq!(returned(&mut harness, &[2, 3, 4]), [recall(2), recall(3), recall(4)]);
     assert_eq!((harness.model.running(), harness.model.queue_depth()), (1, 12));
     assert_eq!(harness.finish_as(2, 102, report(SHORT)), concluded([]));
     assert_eq!(harness.ready(2), [dispatch_with(2, 2, &[3, 4])]);
@@ -117,8 +121,8 @@ fn jobs_ahead_outlive_their_worker() {
     let mut harness = busy(SHORT);
     wait(&mut harness, 1..14, &brief());
     assert_eq!(next(&mut harness, 101, SHORT), [dispatch_with(1, 1, &[2, 3, 4])]);
-    let died = Settlement::WorkerDied("died".into());
-    assert_eq!(harness.gone(1, true, false), [settle(1, died)]);
+    let recalled = [recall(2), recall(3), recall(4)];
+    assert_eq!(harness.gone(1, true, false)[..3], recalled);
     assert_eq!(harness.finish_as(2, 102, report(SHORT)), concluded([]));
     let effects = harness.ready(2);
     assert!(
@@ -139,7 +143,8 @@ fn a_job_that_is_cancelled_ahead_ends_at_once_and_never_runs() {
     assert_eq!(harness.finish_as(1, 2, report(SHORT)), (Finish::Ignore, Vec::new()));
     // Job 3 is asked to end while its worker seems to run it, but it never began.
     assert_eq!(harness.end(3, Ending::Cancel), [Effect::StopRun(JobId(3))]);
-    assert_eq!(returned(&mut harness, &[3, 4]), [settle(3, Settlement::Cancelled)]);
+    let effects = returned(&mut harness, &[2, 3, 4]);
+    assert_eq!(effects, [recall(3), settle(3, Settlement::Cancelled), recall(4)]);
     let effects = harness.ready(1);
     assert!(matches!(&effects[..], [Effect::Dispatch { job: JobId(4), .. }]), "{effects:?}");
 }

@@ -57,7 +57,7 @@ pub(super) struct World {
 }
 
 /// The number of kinds of decisions and effects.
-pub(super) const KINDS: u32 = 19;
+pub(super) const KINDS: u32 = 20;
 
 // The kinds of decisions; `kind` has those of effects. A retry is either.
 const ADMITTED: u32 = 0;
@@ -83,6 +83,7 @@ fn kind(effect: &Effect) -> u32 {
         Effect::Retire(_) => 16,
         Effect::Health(_) => 17,
         Effect::GoOn(..) => 18,
+        Effect::Recall(_) => 19,
     }
 }
 
@@ -149,6 +150,10 @@ impl World {
                     self.give_ahead(worker, ahead);
                 }
                 Effect::GoOn(job, worker) => self.go_on(job, worker),
+                Effect::Recall(job) => {
+                    assert!(self.is_live(job));
+                    assert!(!self.running.values().any(|running| *running == job));
+                }
                 // The following dispatch parks the session.
                 Effect::Displace(..) => {}
                 Effect::Settle(job, _) => self.end(job),

@@ -82,7 +82,9 @@ impl World {
             self.running.remove(&worker);
             self.preparing.push(worker);
             let ahead = self.ahead.remove(&worker).unwrap_or_default();
-            let jobs = now.into_iter().chain(ahead).collect();
+            // Some have ended meanwhile.
+            let ended = self.any_ended();
+            let jobs = ended.into_iter().chain(now).chain(ahead).collect();
             self.send(Event::Returned { worker, jobs });
         }
     }
