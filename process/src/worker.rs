@@ -2,18 +2,15 @@
 //!
 //! Its main thread takes orders and carries them out; `hatchery-words` receives what concerns the run
 //! that goes on; `hatchery-states` hands out kept states. If a channel ends, so does the process.
-#![expect(unsafe_code, reason = "closing descriptors that the helper owned")]
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::thread;
 
 use channel::{Descriptors, MOST_DESCRIPTORS, Receiver, Sender};
-use confine::{Confinement, Report, Separation};
 use engine::{
     Additions, Afterwards, Answer, Callee, Cause, FolderAnswer, FolderAsk, FolderServer, HostCall,
     Image, Interpreter, Lent, LentFolder, Limits, Mount, Outcome, SandboxFailure, SentOutcome,
@@ -28,16 +25,11 @@ use crate::message::{Done, Facts, Given, Order, StateAsk, Up, Word, orders_confi
 use crate::runs::{End, Run, Runs, Taken};
 use crate::states::{self, Arrived};
 use crate::stream::read;
-use crate::system::{self, end};
+use crate::system::end;
 
-/// Memory files that are made or taken at once, and files of mounted folders.
-const NEW_DESCRIPTORS: u64 = states::MOST_FILES as u64;
+pub(crate) use outside::{Outside, THREADS};
 
-/// The engine's store of copied pages is a memory file of 64 GiB, mostly holes.
-const LONGEST_FILE: u64 = 128 << 30;
-
-/// The threads of a worker, with room for those of a guest.
-pub(crate) const THREADS: u64 = 1 << 10;
+mod outside;
 
 /// What the threads of a worker share.
 struct Shared {
@@ -60,39 +52,6 @@ pub(crate) struct Ends {
     pub(crate) states: Descriptors,
     /// The entrance of its control group.
     pub(crate) group: Option<OwnedFd>,
-}
-
-/// What a worker is confined by, and what it leaves behind.
-pub(crate) struct Outside<'a> {
-    /// The helper's process id.
-    pub(crate) parent: u32,
-    /// The namespaces that it shares with the helper's other workers.
-    pub(crate) separation: Option<&'a Separation>,
-    /// Where the system call is noted that the worker is killed for.
-    pub(crate) refused: &'static AtomicU32,
-    /// The most private memory that it may have.
-    pub(crate) private_bytes: u64,
-    /// The helper's own descriptors.
-    pub(crate) left: &'a [BorrowedFd<'a>],
-}
-
-impl Outside<'_> {
-    /// Confines this process, which keeps these descriptors and the files that the engine has open.
-    fn confine(&self, ends: [BorrowedFd<'_>; 3]) -> Result<Report, String> {
-        let kept = system::open_files(self.left).map_err(|error| error.to_string())?;
-        let kept: Vec<BorrowedFd<'_>> = kept.into_iter().chain(ends).collect();
-        let mut confinement = Confinement::of_child(self.parent);
-        confinement.keep = &kept;
-        confinement.new_descriptors = NEW_DESCRIPTORS;
-        confinement.file_bytes = LONGEST_FILE;
-        confinement.threads = THREADS;
-        confinement.private_bytes = Some(self.private_bytes);
-        confinement.refused = Some(self.refused);
-        confinement.separation = self.separation;
-        // SAFETY: what isn't kept belonged to the helper, and this process uses none of it: it goes
-        // on in `run`, which never returns to the helper's code.
-        unsafe { confine::confine(&confinement) }.map_err(|error| engine::chain(&error).to_string())
-    }
 }
 
 /// Runs a worker in a process that was forked for it.
