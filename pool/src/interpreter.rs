@@ -53,6 +53,10 @@ pub trait InterpreterSource: Send + Sync + 'static {
 
 /// What [`Interpreter::run_each`] tells of its runs, by the places of their tasks.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is told and gone, and a box would cost every run an allocation"
+)]
 pub enum EachRun {
     /// The run of this task has ended. These come in the order of the tasks.
     Ended(usize, Ended),

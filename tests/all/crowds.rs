@@ -20,7 +20,7 @@ fn pool() -> Builder {
 /// Has the pool know that jobs are short.
 async fn run_short_ones(pool: &Hatchery) {
     for _ in 0..40 {
-        assert!(pool.run(Job::code("x = 1")).await.unwrap().is_success());
+        assert!(pool.run(Job::code("x = 1")).await.expect("it is admitted").is_success());
     }
 }
 
@@ -96,11 +96,12 @@ fn each_job_of_a_crowd_has_its_own_outcome_whatever_the_others_do() {
         let (mut dice, mut waiting) = (Dice(0xc20d), VecDeque::new());
         for number in 0..JOBS {
             if waiting.len() == AT_ONCE {
-                let (kind, number, ticket): (Kind, u64, Ticket) = waiting.pop_front().unwrap();
+                let (kind, number, ticket): (Kind, u64, Ticket) =
+                    waiting.pop_front().expect("it is full");
                 kind.ends_right(number, ticket).await;
             }
             let kind = Kind::any(&mut dice);
-            let ticket = pool.submit(kind.job(number)).await.unwrap();
+            let ticket = pool.submit(kind.job(number)).await.expect("it is admitted");
             match kind {
                 Kind::Dropped => drop(ticket),
                 Kind::Cancelled => {
@@ -132,12 +133,15 @@ fn a_short_job_never_waits_behind_a_long_one() {
             // The place of the long one differs, in the queue and on its worker.
             let mut before = Vec::new();
             for _ in 0..30 + 3 * round {
-                before.push(pool.submit(Job::code("x = 1")).await.unwrap());
+                before.push(pool.submit(Job::code("x = 1")).await.expect("it is admitted"));
             }
-            let long = pool.submit(Job::code("print('on')\nwhile True: pass")).await.unwrap();
+            let long = pool
+                .submit(Job::code("print('on')\nwhile True: pass"))
+                .await
+                .expect("it is admitted");
             let mut after = Vec::new();
             for _ in 0..40 {
-                after.push(pool.submit(Job::code("x = 1")).await.unwrap());
+                after.push(pool.submit(Job::code("x = 1")).await.expect("it is admitted"));
             }
             for ticket in before.into_iter().chain(after) {
                 assert!(ticket.await.is_success());
