@@ -23,6 +23,10 @@ use crate::remote::SILENCE;
 /// How long a run may take while others wait behind it, and how long an outcome may lie in the ring.
 const PATIENCE: Duration = Duration::from_micros(500);
 
+/// How long a worker may go on that doesn't say which runs it gives back. One that says nothing at all
+/// is found to be silent before.
+const ANSWERING: Duration = SILENCE.saturating_mul(2);
+
 /// Whether runs were asked back. That happens once at most: those that are left then have begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
@@ -205,7 +209,7 @@ impl ProcessInterpreter {
     fn take_back(&mut self, ahead: &mut Ahead<'_>) -> Result<(), String> {
         let from = ahead.first + ahead.ended as u64 + 1;
         let to = ahead.first + ahead.given as u64 - 1;
-        ahead.asked = Asked::Until(after(SILENCE));
+        ahead.asked = Asked::Until(after(ANSWERING));
         self.worker.say(&Word::TakeBack { runs: from..=to })
     }
 
