@@ -19,8 +19,9 @@ pub(crate) struct Runs {
     early: Vec<End>,
     /// The number of the last one whose order was taken.
     taken: u64,
-    /// The runs whose orders were taken back.
-    taken_back: Option<RangeInclusive<u64>>,
+    /// The runs whose orders were taken back, as far as these orders may still be in the ring. More may
+    /// be taken back before this process has come to the first ones.
+    taken_back: Vec<RangeInclusive<u64>>,
 }
 
 /// The run that goes on.
@@ -65,7 +66,8 @@ impl End {
 impl Runs {
     /// Takes the order of a run.
     pub(crate) fn take(&mut self, number: u64) -> Taken {
-        if self.taken_back.as_ref().is_some_and(|runs| runs.contains(&number)) {
+        self.taken_back.retain(|runs| *runs.end() >= number);
+        if self.taken_back.iter().any(|runs| runs.contains(&number)) {
             return Taken::Back;
         }
         self.taken = number;
@@ -79,7 +81,7 @@ impl Runs {
 
     /// Returns whether the run after the last one was not taken back.
     pub(crate) fn goes_on(&self) -> bool {
-        !self.taken_back.as_ref().is_some_and(|runs| runs.contains(&(self.taken + 1)))
+        !self.taken_back.iter().any(|runs| runs.contains(&(self.taken + 1)))
     }
 
     /// Takes orders back, unless they were taken before. Returns the first run that won't begin.
@@ -88,7 +90,7 @@ impl Runs {
         let back = from..=*runs.end();
         self.early.retain(|end| !back.contains(&end.run));
         if !back.is_empty() {
-            self.taken_back = Some(back);
+            self.taken_back.push(back);
         }
         from
     }
