@@ -260,9 +260,10 @@ impl Hatchery {
         self.scheduler.decisions()
     }
 
-    /// Ends a worker after its present job, for example one whose memory has grown. A session that
-    /// it holds is parked first and goes on elsewhere, and another worker takes its place if it is
-    /// needed. Returns before the worker has ended; a [decision](Self::decisions) says when.
+    /// Ends a worker after its present job, or after the short ones that it got at once, for example
+    /// one whose memory has grown. A session that it holds is parked first and goes on elsewhere, and
+    /// another worker takes its place if it is needed. Returns before the worker has ended; a
+    /// [decision](Self::decisions) says when.
     ///
     /// ```no_run
     /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {

@@ -123,7 +123,7 @@ impl ProcessInterpreter {
     fn order(&mut self, order: Order) -> Result<Done, StartError> {
         let done = self
             .settle()
-            .and_then(|()| self.worker.order(order))
+            .and_then(|()| self.worker.order(order, false))
             .and_then(|()| self.finish(|| None, |_| Err(NO_RUN)));
         match done {
             Ok(done @ (Done::Well | Done::Kept { .. })) => Ok(done),
@@ -231,7 +231,7 @@ impl ProcessInterpreter {
         let keep = (!is_last && self.wants_copies).then(|| self.next_copy());
         let order = self.run_order(task, is_last, keep);
         let run = self.runs;
-        self.worker.order(order)?;
+        self.worker.order(order, false)?;
         let ending = Arc::new(EndsRun::new(&self.worker, run, program, limits));
         stop.begin(Arc::clone(&ending) as _);
         let calls = ServedCalls::new(program.functions.clone(), limits);

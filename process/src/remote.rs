@@ -50,17 +50,15 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Gives an order. The error says how the worker has ended.
-    pub(crate) fn order(&self, order: Order) -> Result<(), String> {
+    /// Gives an order. If another one follows at once, that one wakes the worker. The error says how
+    /// the worker has ended.
+    pub(crate) fn order(&self, order: Order, another_follows: bool) -> Result<(), String> {
         let given = Given { order, dropped: self.dropped.lock().take() };
-        let sent = self.orders.lock().send(&given, &[], Some(after(SENDING)));
-        sent.map_err(|error| self.failed(&error))
-    }
-
-    /// As `order`, for an order that others follow at once: the last one wakes the worker.
-    pub(crate) fn order_quietly(&self, order: Order) -> Result<(), String> {
-        let given = Given { order, dropped: self.dropped.lock().take() };
-        let sent = self.orders.lock().send_quietly(&given, &[], Some(after(SENDING)));
+        let (mut orders, deadline) = (self.orders.lock(), Some(after(SENDING)));
+        let sent = match another_follows {
+            true => orders.send_quietly(&given, &[], deadline),
+            false => orders.send(&given, &[], deadline),
+        };
         sent.map_err(|error| self.failed(&error))
     }
 

@@ -159,6 +159,16 @@ mod tests {
     }
 
     #[test]
+    fn runs_stay_taken_back_when_others_are_before_the_worker_comes_to_them() {
+        let mut runs = Runs::default();
+        assert_eq!((runs.take(1), runs.take_back(2..=3)), (Taken::ToRun, 2));
+        assert_eq!(runs.take_back(5..=6), 5);
+        let taken = [2, 3, 4, 5, 6, 7].map(|run| runs.take(run));
+        use Taken::{Back, ToRun};
+        assert_eq!(taken, [Back, Back, ToRun, Back, Back, ToRun]);
+    }
+
+    #[test]
     fn a_run_that_nobody_wants_does_not_begin() {
         let mut runs = Runs::default();
         let end = |run, is_gentle| End { run, is_gentle, ..STOP };

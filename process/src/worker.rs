@@ -151,9 +151,11 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
         }
         // Whoever gave another run ahead, and didn't take it back, looks by itself.
         let goes_on = channel.receiver.has_more().unwrap_or(false) && shared.runs.lock().goes_on();
-        match goes_on {
-            true => shared.done_quietly(done, facts(&interpreter, reset_bytes)),
-            false => shared.done(done, facts(&interpreter, reset_bytes)),
+        let done = Up::Done(done, facts(&interpreter, reset_bytes));
+        if goes_on {
+            shared.send_quietly(&done)
+        } else {
+            shared.send(&done)
         }
         shared.forget(&dropped);
         match then {
@@ -386,9 +388,9 @@ impl Shared {
         self.send(&Up::Done(done, facts));
     }
 
-    /// As `done`, but lets the embedding process sleep.
-    fn done_quietly(&self, done: Done, facts: Facts) {
-        if self.sender.lock().send_quietly(&Up::Done(done, facts), &[], None).is_err() {
+    /// As `send`, but lets the embedding process sleep.
+    fn send_quietly(&self, message: &Up) {
+        if self.sender.lock().send_quietly(message, &[], None).is_err() {
             end(0);
         }
     }

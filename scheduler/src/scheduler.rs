@@ -155,8 +155,8 @@ impl Scheduler {
         answer.await.ok().flatten()
     }
 
-    /// Ends a worker after its present job. A session that it holds is parked first, and another
-    /// worker takes its place if it is needed.
+    /// Ends a worker after its present job, or after the short ones that it got at once. A session
+    /// that it holds is parked first, and another worker takes its place if it is needed.
     ///
     /// # Errors
     /// There is no such worker, or it has not started.

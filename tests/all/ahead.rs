@@ -3,19 +3,15 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use hatchery::{Builder, Hatchery, HostError, HostFunction, Job, Ticket, Verdict};
+use hatchery::{Hatchery, HostError, HostFunction, Job, Ticket, Verdict};
 use serde_json::json;
 
 use crate::dice::Dice;
-use crate::support::{Shared, value};
+use crate::support::{value, with_own_pool};
 
 /// The jobs of the random crowd, and how many of them are in the pool at once.
 const JOBS: u64 = 8_000;
 const AT_ONCE: usize = 150;
-
-fn pool() -> Builder {
-    Hatchery::builder().workers(2)
-}
 
 /// Has the pool know that jobs are short.
 async fn run_short_ones(pool: &Hatchery) {
@@ -90,9 +86,8 @@ impl Kind {
 
 #[test]
 fn each_job_of_a_crowd_has_its_own_outcome_whatever_the_others_do() {
-    let shared = Box::leak(Box::new(Shared::start(pool())));
-    shared.with(|pool| async {
-        run_short_ones(pool).await;
+    with_own_pool(Hatchery::builder(), |pool| async move {
+        run_short_ones(&pool).await;
         let (mut dice, mut waiting) = (Dice(0xc20d), VecDeque::new());
         for number in 0..JOBS {
             if waiting.len() == AT_ONCE {
@@ -126,10 +121,9 @@ fn each_job_of_a_crowd_has_its_own_outcome_whatever_the_others_do() {
 
 #[test]
 fn a_short_job_never_waits_behind_a_long_one() {
-    let shared = Box::leak(Box::new(Shared::start(pool())));
-    shared.with(|pool| async {
+    with_own_pool(Hatchery::builder(), |pool| async move {
         for round in 0..10 {
-            run_short_ones(pool).await;
+            run_short_ones(&pool).await;
             // The place of the long one differs, in the queue and on its worker.
             let mut before = Vec::new();
             for _ in 0..30 + 3 * round {

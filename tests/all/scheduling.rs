@@ -1,29 +1,17 @@
 //! The scheduler with real programs: deadlines, tenants, memory, and its reports about them.
 
 use std::fs;
-use std::future::Future;
 use std::time::Duration;
 
 use hatchery::decision::{DecisionKind, Decisions, EvictedTo, JobState, NextDecision, WaitReason};
 use hatchery::status::{Phase, Status};
 use hatchery::{
-    Builder, Error, Hatchery, Job, LimitKind, Limits, Outcome, Priority, Refusal, Session,
-    SessionsConfig, TenantConfig, Verdict,
+    Error, Hatchery, Job, LimitKind, Limits, Outcome, Priority, Refusal, Session, SessionsConfig,
+    TenantConfig, Verdict,
 };
 use serde_json::{Value, json};
 
-use crate::support::value;
-
-/// Runs a test on its own pool with two workers, with a timeout.
-fn with_own_pool<F: Future<Output = ()>>(builder: Builder, test: impl FnOnce(Hatchery) -> F) {
-    let runtime = tokio::runtime::Runtime::new().expect("the runtime starts");
-    runtime.block_on(async {
-        let pool = builder.workers(2).start().await.expect("the build is available");
-        tokio::time::timeout(Duration::from_secs(60), test(pool))
-            .await
-            .expect("the test ends in time");
-    });
-}
+use crate::support::{value, with_own_pool};
 
 async fn until(pool: &Hatchery, condition: impl Fn(&Status) -> bool) {
     while !condition(&pool.status()) {

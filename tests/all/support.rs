@@ -64,6 +64,20 @@ pub(crate) fn with_preloaded_pool<T, F: Future<Output = T>>(
     PRELOADED.with(test)
 }
 
+/// Runs a test on its own pool with two workers, with a timeout.
+pub(crate) fn with_own_pool<F: Future<Output = ()>>(
+    builder: Builder,
+    test: impl FnOnce(Hatchery) -> F,
+) {
+    let runtime = tokio::runtime::Runtime::new().expect("the runtime starts");
+    runtime.block_on(async {
+        let pool = builder.workers(2).start().await.expect("the build is available");
+        tokio::time::timeout(Duration::from_secs(60), test(pool))
+            .await
+            .expect("the test ends in time");
+    });
+}
+
 /// Runs one program on the shared pool.
 pub(crate) fn run(source: &str) -> Outcome {
     run_job(Job::code(source))

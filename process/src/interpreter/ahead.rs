@@ -127,10 +127,7 @@ impl ProcessInterpreter {
         let tasks = ahead.tasks;
         for (index, task) in tasks.iter().enumerate() {
             let order = self.run_order(task, true, None);
-            match index + 1 < tasks.len() {
-                true => self.worker.order_quietly(order)?,
-                false => self.worker.order(order)?,
-            }
+            self.worker.order(order, index + 1 < tasks.len())?;
             let ending =
                 Arc::new(EndsRun::new(&self.worker, self.runs, &task.program, &task.limits));
             task.stop.begin(Arc::clone(&ending) as _);
