@@ -106,6 +106,11 @@ pub trait Interpreter {
     /// The interpreter can't be reset and must be replaced.
     fn reset(&mut self) -> Result<(), StartError>;
 
+    /// Returns whether it is resetting itself after its last run, so that `reset` takes no time.
+    fn resets_by_itself(&self) -> bool {
+        false
+    }
+
     /// Does work of its source that later runs gain from. Called only while nothing has run since
     /// it was started or reset; afterwards it is as after a reset.
     ///

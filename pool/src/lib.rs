@@ -37,6 +37,7 @@ pub use interpreter::{
     EachRun, Ended, Interpreter, InterpreterSource, Packed, Parked, ParkedState,
 };
 pub use isolation::{IsolationStatus, MissingLayer, ProcessMemory, WorkersIn};
+pub use look::Look;
 pub use pool::Pool;
 pub use session::{Away, Discarded, SessionCell, SessionPlace, Stowage};
 pub use status::{WorkerActivity, WorkerStatus};
@@ -52,6 +53,7 @@ mod event;
 mod ids;
 pub mod interpreter;
 mod isolation;
+mod look;
 pub mod metrics;
 mod pool;
 mod session;

@@ -355,6 +355,10 @@ impl Interpreter for ProcessInterpreter {
         self.well(Order::Reset)
     }
 
+    fn resets_by_itself(&self) -> bool {
+        self.is_resetting
+    }
+
     fn work_ahead(&mut self) -> Result<(), StartError> {
         match self.facts.has_work_ahead {
             true => self.well(Order::WorkAhead),

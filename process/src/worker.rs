@@ -153,9 +153,11 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
         let goes_on = channel.receiver.has_more().unwrap_or(false) && shared.runs.lock().goes_on();
         let done = Up::Done(done, facts(&interpreter, reset_bytes));
         if goes_on {
-            shared.send_quietly(&done)
+            shared.send_quietly(&done);
         } else {
-            shared.send(&done)
+            shared.send(&done);
+            // A thread that looks for it on this CPU has it before what follows.
+            thread::yield_now();
         }
         shared.forget(&dropped);
         match then {

@@ -19,6 +19,7 @@ use pool::{
     Builds, GoneReason, JobId, Pool, PoolConfig, PoolEvent, Seat, SessionCell, SessionId, WorkerId,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use rustc_hash::FxHashMap;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -64,11 +65,11 @@ struct SchedulerState {
     /// When the current message arrived.
     now: Duration,
     alarm: Alarm,
-    jobs: HashMap<JobId, Box<LiveJob>>,
+    jobs: FxHashMap<JobId, Box<LiveJob>>,
     /// Requested copies of sessions' states. The model treats them as jobs of those sessions.
-    captures: HashMap<JobId, Capture>,
-    seats: HashMap<WorkerId, Seat>,
-    sessions: HashMap<SessionId, OpenSession>,
+    captures: FxHashMap<JobId, Capture>,
+    seats: FxHashMap<WorkerId, Seat>,
+    sessions: FxHashMap<SessionId, OpenSession>,
     /// The session that was last opened under each name.
     names: HashMap<Arc<str>, SessionId>,
     /// Why the most recent sessions ended.
@@ -137,10 +138,10 @@ impl Actor for SchedulerActor {
             clock,
             now: clock.now(),
             alarm: Alarm::new(clock),
-            jobs: HashMap::new(),
-            captures: HashMap::new(),
-            seats: HashMap::new(),
-            sessions: HashMap::new(),
+            jobs: FxHashMap::default(),
+            captures: FxHashMap::default(),
+            seats: FxHashMap::default(),
+            sessions: FxHashMap::default(),
             names: HashMap::new(),
             ended: BTreeMap::new(),
             changes: Changes::default(),

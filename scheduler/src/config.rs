@@ -211,7 +211,8 @@ impl Default for SessionsConfig {
     }
 }
 
-fn cpus() -> usize {
+/// Returns how many CPUs this process may use.
+pub(crate) fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 

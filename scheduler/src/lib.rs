@@ -37,6 +37,7 @@ pub use status::{
 pub use ticket::{Events, Ticket};
 
 mod actor;
+mod callers;
 mod combiner;
 mod config;
 mod decision;

@@ -9,8 +9,9 @@ use ractor::{Actor, SpawnErr};
 use tokio::sync::oneshot;
 
 use crate::actor::{Published, SchedulerActor, SchedulerArguments};
+use crate::callers::Callers;
 use crate::combiner::Combiner;
-use crate::config::SchedulerConfig;
+use crate::config::{SchedulerConfig, cpus};
 use crate::decisions::Decisions;
 use crate::error::{Refusal, SchedulerStartError};
 use crate::explain::Explanation;
@@ -26,6 +27,7 @@ use crate::ticket::Ticket;
 pub struct Scheduler {
     mailbox: Mailbox,
     published: Arc<Published>,
+    callers: Arc<Callers>,
 }
 
 impl Scheduler {
@@ -49,7 +51,7 @@ impl Scheduler {
             combiner: Arc::clone(&combiner),
         };
         Actor::spawn(None, SchedulerActor, arguments).await.map_err(not_started)?;
-        Ok(Self { mailbox: Mailbox::new(combiner), published })
+        Ok(Self { mailbox: Mailbox::new(combiner), published, callers: Callers::new(cpus()) })
     }
 
     /// Refuses to do anything in a forked child process. What sends messages checks that by itself.
@@ -76,7 +78,8 @@ impl Scheduler {
         };
         self.mailbox.send(message)?;
         let job = Admission { mailbox: &self.mailbox, answer: admission }.wait().await?;
-        Ok(Ticket::new(job, self.mailbox.clone(), outcome, transcript))
+        let open = self.callers.open();
+        Ok(Ticket::new(job, self.mailbox.clone(), open, outcome, transcript))
     }
 
     /// Returns the session with this name, and opens it on the default build if it isn't open.

@@ -8,8 +8,10 @@ use engine::{
     Cause, Chunk, Cursor, Event, Home, Next, Outcome, SandboxFailure, Transcript, Verdict,
 };
 use pool::JobId;
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{Notify, oneshot};
 
+use crate::callers::OpenJob;
 use crate::error::Refusal;
 use crate::message::Mailbox;
 use crate::model::Ending;
@@ -32,8 +34,8 @@ pub struct Ticket {
     transcript: Arc<Transcript>,
     cursor: Cursor,
     changed: Arc<Notify>,
-    /// Whether the job has ended, so that dropping the ticket cancels nothing.
-    has_ended: bool,
+    /// `None` once the job has ended, so that dropping the ticket cancels nothing.
+    open: Option<OpenJob>,
     /// What [`Self::outcome`] has returned.
     outcome: Option<Box<Outcome>>,
 }
@@ -42,6 +44,7 @@ impl Ticket {
     pub(crate) fn new(
         job: JobId,
         scheduler: Mailbox,
+        open: OpenJob,
         reply: oneshot::Receiver<Box<Outcome>>,
         transcript: Arc<Transcript>,
     ) -> Self {
@@ -51,8 +54,8 @@ impl Ticket {
             move || changed.notify_waiters()
         });
         let cursor = Cursor::default();
-        let (has_ended, outcome) = (false, None);
-        Self { job, scheduler, reply, transcript, cursor, changed, has_ended, outcome }
+        let (open, outcome) = (Some(open), None);
+        Self { job, scheduler, reply, transcript, cursor, changed, open, outcome }
     }
 
     /// Returns the job's id, which is unique in its pool, and which `explain` and decisions use.
@@ -168,11 +171,23 @@ impl Ticket {
         let lost =
             |cause| Outcome::not_run(Verdict::SandboxFailed(SandboxFailure::WorkerDied(cause)));
         let outcome = match Refusal::unless_here(self.scheduler.home()) {
-            Ok(()) => (&mut self.reply).await.map_err(|_| lost("the scheduler died".into())),
+            Ok(()) => {
+                let reply = &mut self.reply;
+                let mut look = || match reply.try_recv() {
+                    Err(TryRecvError::Empty) => None,
+                    // Nothing more can be received.
+                    received => Some(received.ok()),
+                };
+                let outcome = match self.open.as_ref().and_then(|open| open.look(&mut look)) {
+                    Some(outcome) => outcome,
+                    None => reply.await.ok(),
+                };
+                outcome.ok_or_else(|| lost("the scheduler died".into()))
+            }
             // It comes in the other process, unless it came before the fork.
             Err(refusal) => self.reply.try_recv().map_err(|_| lost(Cause::new(refusal))),
         };
-        self.has_ended = true;
+        self.open = None;
         outcome.unwrap_or_else(Box::new)
     }
 }
@@ -221,7 +236,7 @@ impl IntoFuture for Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if !self.has_ended {
+        if self.open.is_some() {
             self.cancel();
         }
     }

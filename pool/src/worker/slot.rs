@@ -5,6 +5,7 @@
 //! next turn loses the interpreter, the session rolls back to that copy.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use engine::{
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 
 use super::desk::Desk;
 use super::message::Order;
+use super::orders::HadToWait;
 use crate::clock::now;
 use crate::ids::{BuildId, WorkerId};
 use crate::interpreter::{EachRun, Interpreter, Parked};
@@ -65,7 +67,11 @@ impl<'a> Slot<'a> {
     }
 
     /// Carries out an order. An error ends the thread: it can't get an interpreter.
-    pub(super) fn carry_out(&mut self, order: Order) -> Result<Next, StartError> {
+    pub(super) fn carry_out(
+        &mut self,
+        order: Order,
+        had_to_wait: HadToWait,
+    ) -> Result<Next, StartError> {
         match order {
             Order::Run(task) => self.run(task)?,
             Order::RunEach(tasks) => self.run_each(&tasks)?,
@@ -87,6 +93,11 @@ impl<'a> Slot<'a> {
                 return Ok(Next::End);
             }
         }
+        if had_to_wait.0 && !self.is_ready_at_once() {
+            // A caller that looks for the outcome on this CPU has it before what follows. Where jobs
+            // queue up, callers have enough to do without it.
+            thread::yield_now();
+        }
         // This comes last, because nobody waits for the order's result any more.
         if let Some(session) = self.session.clone() {
             self.keep_copy(&session);
@@ -104,6 +115,12 @@ impl<'a> Slot<'a> {
         let took = since(began);
         self.work_ahead()?;
         Ok(Next::Order(Some(took)))
+    }
+
+    /// Returns whether the thread can take its next order without first doing something.
+    fn is_ready_at_once(&self) -> bool {
+        let resets = |interpreter: &Box<dyn Interpreter>| interpreter.resets_by_itself();
+        self.session.is_none() && self.interpreter.as_ref().is_some_and(resets)
     }
 
     /// Parks the session that is here, if any, so that other workers can have it.

@@ -24,12 +24,12 @@ const STACK_BYTES: usize = 8 << 20;
 pub(super) fn spawn(
     desk: Arc<Desk>,
     rollback_bytes: u64,
-    mut orders: Orders,
+    orders: Orders,
     ended: impl FnOnce(GoneReason) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     let name = format!("hatchery-{}", desk.worker());
     Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
-        let serve = || serve(&desk, rollback_bytes, &mut orders);
+        let serve = || serve(&desk, rollback_bytes, &orders);
         let served = catch_unwind(AssertUnwindSafe(serve));
         let reason = match served {
             Ok(Ok(reason)) => reason,
@@ -41,20 +41,16 @@ pub(super) fn spawn(
     })
 }
 
-fn serve(
-    desk: &Arc<Desk>,
-    rollback_bytes: u64,
-    orders: &mut Orders,
-) -> Result<GoneReason, StartError> {
+fn serve(desk: &Arc<Desk>, rollback_bytes: u64, orders: &Orders) -> Result<GoneReason, StartError> {
     let mut slot = Slot::start(desk, rollback_bytes)?;
     let mut reset = None;
     loop {
         desk.idle(slot.build(), slot.memory_bytes(), slot.kept_bytes(), reset);
-        let Some(order) = orders.next() else {
+        let Some((order, had_to_wait)) = orders.next() else {
             slot.vacate();
             return Ok(GoneReason::Stopped);
         };
-        match slot.carry_out(order)? {
+        match slot.carry_out(order, had_to_wait)? {
             Next::Order(took) => reset = took,
             Next::End => return Ok(GoneReason::Dismissed),
         }
