@@ -44,9 +44,9 @@ impl Callers {
 impl OpenJob {
     /// Looks for the outcome without sleeping, for a while, if CPUs are free for that.
     ///
-    /// A future that keeps its thread for up to 0.2 ms is unusual, but the jobs for which it goes on doing
-    /// so are those that end meanwhile: others pause it. Without it the outcome of a short job comes
-    /// 20 to 100 µs later, for more CPU time, since one thread sleeps and another one wakes it.
+    /// It is unusual for a future to keep its thread for up to 0.2 ms. This one goes on doing so only
+    /// while jobs end within that time ([`Look::until`]). Without it, the outcome of a short job comes
+    /// 20 to 100 µs later and costs more CPU time, since the caller sleeps and the worker wakes it.
     pub(crate) fn look<T>(&self, find: impl FnMut() -> Option<T>) -> Option<T> {
         let are_few = self.callers.open.load(Ordering::Relaxed) <= self.callers.most_looking;
         if are_few { self.callers.look.until(find) } else { None }

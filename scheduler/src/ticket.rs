@@ -146,6 +146,9 @@ impl Ticket {
     /// Waits for the job to end and returns its outcome, the same at every call. Cancel-safe. In
     /// a forked child process no outcome comes, so it is a failure of the sandbox that says so.
     ///
+    /// While the last jobs ended within 0.2 ms, and no more jobs are open than half of the CPUs, this
+    /// looks for the outcome that long before it yields to other tasks of its thread.
+    ///
     /// ```no_run
     /// # async fn example(mut ticket: scheduler::Ticket) {
     /// use std::time::Duration;
