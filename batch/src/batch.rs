@@ -112,6 +112,9 @@ struct Running<R: Runner, O> {
     observe: O,
 }
 
+/// How the task of a line has ended.
+type Joined = Result<Result<Ended, Error>, JoinError>;
+
 /// A line whose job has ended.
 struct Ended {
     /// Index among the lines that get a result in this run.
@@ -134,7 +137,11 @@ impl<R: Runner, O: FnMut(Event<'_>)> Running<R, O> {
             let others = self.jobs.len();
             tokio::select! {
                 request = self.requests.next(others), if wants_more => match request {
-                    Ok(Some(request)) => self.take(request).await?,
+                    Ok(Some(request)) => {
+                        let taken = self.take(request).await;
+                        self.results.flush().await?;
+                        taken?;
+                    }
                     Ok(None) => {
                         let lines = self.place + self.tally.earlier() as u64;
                         (self.observe)(Event::AllRead { lines });
@@ -143,7 +150,11 @@ impl<R: Runner, O: FnMut(Event<'_>)> Running<R, O> {
                     // The lines read so far still get their results.
                     Err(error) => end = Some(Err(error)),
                 },
-                Some(joined) = self.jobs.join_next() => self.finish(joined).await?,
+                Some(joined) = self.jobs.join_next() => {
+                    let finished = self.finish_all(joined).await;
+                    self.results.flush().await?;
+                    finished?;
+                }
                 else => break,
             }
         }
@@ -203,11 +214,18 @@ impl<R: Runner, O: FnMut(Event<'_>)> Running<R, O> {
         self.results.put(place, line_of(bad.result(number), self.shard)).await
     }
 
+    /// Takes the result of a line whose job has ended, and of those that have ended since.
+    async fn finish_all(&mut self, first: Joined) -> Result<(), Error> {
+        let mut next = Some(first);
+        while let Some(joined) = next {
+            self.finish(joined).await?;
+            next = self.jobs.try_join_next();
+        }
+        Ok(())
+    }
+
     /// Writes the result of a line whose job has ended.
-    async fn finish(
-        &mut self,
-        joined: Result<Result<Ended, Error>, JoinError>,
-    ) -> Result<(), Error> {
+    async fn finish(&mut self, joined: Joined) -> Result<(), Error> {
         let Ended { place, id, bytes, result, ending, not_kept } =
             joined.map_err(Error::Task)??;
         self.bytes_ahead -= bytes;

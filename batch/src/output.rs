@@ -24,7 +24,8 @@ pub struct Output {
 }
 
 impl Output {
-    /// Writes results to a stream, such as standard output, which is flushed after each.
+    /// Writes results to a stream, such as standard output. Those that have come by then are written
+    /// together, and flushed.
     ///
     /// ```
     /// let output = batch::Output::stream(tokio::io::sink(), None);

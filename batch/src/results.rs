@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 
 use hatchery::wire::to_line;
 use serde_json::Value;
@@ -15,6 +15,9 @@ use crate::shard::Shard;
 /// until the first of these has ended.
 const MOST_HELD_BYTES: usize = 64 << 20;
 
+/// Bytes of results beyond which no more are written together.
+const MOST_UNWRITTEN_BYTES: usize = 64 << 10;
+
 /// The destination of results.
 pub(crate) enum Sink {
     /// Written synchronously by the batch's task, so that an interrupt leaves whole lines.
@@ -26,6 +29,8 @@ pub(crate) enum Sink {
 pub(crate) struct Results {
     sink: Sink,
     order: Option<Order>,
+    /// What is put and not written yet; empty for a file.
+    unwritten: String,
 }
 
 /// Holds results that wait for those of earlier lines.
@@ -49,17 +54,44 @@ pub(crate) fn line_of(mut result: Value, shard: Option<Shard>) -> String {
 
 impl Results {
     pub(crate) fn new(sink: Sink, is_ordered: bool) -> Self {
-        Self { sink, order: is_ordered.then(Order::default) }
+        Self { sink, order: is_ordered.then(Order::default), unwritten: String::new() }
     }
 
     /// Takes the result of the line at this index among those that get one, from 0.
     pub(crate) async fn put(&mut self, place: u64, line: String) -> Result<(), Error> {
         let Some(order) = &mut self.order else {
-            return self.sink.write(line).await.map_err(Error::Write);
+            return self.write(line).await;
         };
         order.hold(place, line);
         while let Some(line) = self.order.as_mut().and_then(Order::next) {
-            self.sink.write(line).await.map_err(Error::Write)?;
+            self.write(line).await?;
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, line: String) -> Result<(), Error> {
+        match &mut self.sink {
+            Sink::File(file) => file.write_all(line.as_bytes()).map_err(Error::Write),
+            Sink::Stream(_) => {
+                self.unwritten.push_str(&line);
+                if self.unwritten.len() < MOST_UNWRITTEN_BYTES {
+                    Ok(())
+                } else {
+                    self.flush().await
+                }
+            }
+        }
+    }
+
+    /// Writes what was put and isn't written yet. A stream may have a thread of its own, which is
+    /// woken once for several results in this way.
+    pub(crate) async fn flush(&mut self) -> Result<(), Error> {
+        if let Sink::Stream(stream) = &mut self.sink
+            && !self.unwritten.is_empty()
+        {
+            stream.write_all(self.unwritten.as_bytes()).await.map_err(Error::Write)?;
+            stream.flush().await.map_err(Error::Write)?;
+            self.unwritten.clear();
         }
         Ok(())
     }
@@ -90,23 +122,11 @@ impl Order {
     }
 }
 
-impl Sink {
-    async fn write(&mut self, line: String) -> io::Result<()> {
-        match self {
-            Self::File(file) => file.write_all(line.as_bytes())?,
-            // Flushed, so that readers of a pipe see each result at once.
-            Self::Stream(stream) => {
-                stream.write_all(line.as_bytes()).await?;
-                stream.flush().await?;
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use tokio::io::AsyncReadExt;
 
     /// Returns what the file holds after each result.
     async fn written(is_ordered: bool, places: &[u64]) -> Vec<String> {
@@ -126,6 +146,26 @@ mod tests {
     async fn results_come_as_they_end_or_in_order() {
         assert_eq!(written(false, &[2, 0, 1]).await, ["2", "20", "201"]);
         assert_eq!(written(true, &[2, 0, 1, 3]).await, ["", "0", "012", "0123"]);
+    }
+
+    #[tokio::test]
+    async fn results_of_a_stream_are_written_together_when_it_is_flushed() {
+        let (to, mut from) = tokio::io::duplex(1 << 20);
+        let mut results = Results::new(Sink::Stream(Box::new(to)), false);
+        for (place, line) in ["one\n", "two\n"].into_iter().enumerate() {
+            results.put(place as u64, line.to_owned()).await.unwrap();
+        }
+        tokio::select! {
+            biased;
+            read = from.read_u8() => panic!("{read:?} was written before"),
+            () = std::future::ready(()) => {}
+        }
+        results.flush().await.unwrap();
+        let mut written = [0; 8];
+        from.read_exact(&mut written).await.unwrap();
+        assert_eq!(&written, b"one\ntwo\n");
+        results.put(2, "x".repeat(MOST_UNWRITTEN_BYTES)).await.unwrap();
+        assert!(results.unwritten.is_empty());
     }
 
     #[tokio::test]

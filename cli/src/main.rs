@@ -68,7 +68,6 @@ fn block_on(command: Command, settings: Option<Settings>) -> anyhow::Result<Exit
 
 /// Runs a command that has a task for each line on the thread of its tasks: each would otherwise wake
 /// one thread from the other.
-#[cfg(feature = "nats")]
 async fn beside_its_tasks(
     command: impl Future<Output = anyhow::Result<Exit>> + Send + 'static,
 ) -> anyhow::Result<Exit> {
@@ -81,7 +80,7 @@ async fn beside_its_tasks(
 async fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Run(arguments) => cmd::run::run(*arguments).await,
-        Command::Batch(arguments) => cmd::batch::run(*arguments).await,
+        Command::Batch(arguments) => beside_its_tasks(cmd::batch::run(*arguments)).await,
         Command::BatchMerge(arguments) => cmd::batch::merge::merge(arguments).await,
         Command::Serve(arguments) => cmd::serve::run(*arguments).await,
         #[cfg(feature = "nats")]
@@ -107,7 +106,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Notebook { command: NotebookCommand::Parameters(arguments) } => {
             cmd::notebook::parameters::list(*arguments).await
         }
-        Command::Grade(arguments) => cmd::grade::run(*arguments).await,
+        Command::Grade(arguments) => beside_its_tasks(cmd::grade::run(*arguments)).await,
         Command::Image { command } => cmd::image::run(command).await,
         Command::Tool { command: ToolCommand::Schema { result, job } } => {
             cmd::tool::schema(result, job)

@@ -147,7 +147,8 @@ impl Ticket {
     /// a forked child process no outcome comes, so it is a failure of the sandbox that says so.
     ///
     /// While the last jobs ended within 0.2 ms, and no more jobs are open than half of the CPUs, this
-    /// looks for the outcome that long before it yields to other tasks of its thread.
+    /// yields to the other tasks of its thread, and then looks for the outcome that long before it
+    /// sleeps.
     ///
     /// ```no_run
     /// # async fn example(mut ticket: scheduler::Ticket) {
@@ -176,12 +177,16 @@ impl Ticket {
         let outcome = match Refusal::unless_here(self.scheduler.home()) {
             Ok(()) => {
                 let reply = &mut self.reply;
-                let mut look = || match reply.try_recv() {
+                let find = || match reply.try_recv() {
                     Err(TryRecvError::Empty) => None,
                     // Nothing more can be received.
                     received => Some(received.ok()),
                 };
-                let outcome = match self.open.as_ref().and_then(|open| open.look(&mut look)) {
+                let looked = match &self.open {
+                    Some(open) => open.look(find).await,
+                    None => None,
+                };
+                let outcome = match looked {
                     Some(outcome) => outcome,
                     None => reply.await.ok(),
                 };
