@@ -119,8 +119,8 @@ impl<'a> Slot<'a> {
 
     /// Returns whether the thread can take its next order without first doing something.
     fn is_ready_at_once(&self) -> bool {
-        let resets = |interpreter: &Box<dyn Interpreter>| interpreter.resets_by_itself();
-        self.session.is_none() && self.interpreter.as_ref().is_some_and(resets)
+        let interpreter = self.interpreter.as_deref();
+        self.session.is_none() && interpreter.is_some_and(|one| one.resets_by_itself())
     }
 
     /// Parks the session that is here, if any, so that other workers can have it.
