@@ -176,7 +176,8 @@ mod tests {
     async fn dropping_a_wait_for_a_line_loses_none() {
         let (goes_on, waits) = std::sync::mpsc::channel();
         let waits = Mutex::new(waits);
-        let mut requests = requests("{\"code\": \"1\"}\n", move |line, number, _| {
+        let line = "{\"code\": \"'may name a file'\"}\n";
+        let mut requests = requests(line, move |line, number, _| {
             waits.lock().unwrap().recv().unwrap();
             parse(line, number)
         });
