@@ -18,7 +18,7 @@ pub(crate) struct Orders {
     look: Look,
 }
 
-/// Whether a thread waited for an order, so that it isn't the thread that others wait for.
+/// Whether a thread had to wait for an order, so that no jobs were queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct HadToWait(pub(super) bool);
 
