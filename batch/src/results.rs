@@ -15,9 +15,6 @@ use crate::shard::Shard;
 /// until the first of these has ended.
 const MOST_HELD_BYTES: usize = 64 << 20;
 
-/// Bytes of results beyond which no more are written together.
-const MOST_UNWRITTEN_BYTES: usize = 64 << 10;
-
 /// The destination of results.
 pub(crate) enum Sink {
     /// Written synchronously by the batch's task, so that an interrupt leaves whole lines.
@@ -29,8 +26,6 @@ pub(crate) enum Sink {
 pub(crate) struct Results {
     sink: Sink,
     order: Option<Order>,
-    /// What is put and not written yet; empty for a file.
-    unwritten: String,
 }
 
 /// Holds results that wait for those of earlier lines.
@@ -54,7 +49,7 @@ pub(crate) fn line_of(mut result: Value, shard: Option<Shard>) -> String {
 
 impl Results {
     pub(crate) fn new(sink: Sink, is_ordered: bool) -> Self {
-        Self { sink, order: is_ordered.then(Order::default), unwritten: String::new() }
+        Self { sink, order: is_ordered.then(Order::default) }
     }
 
     /// Takes the result of the line at this index among those that get one, from 0.
@@ -70,30 +65,20 @@ impl Results {
     }
 
     async fn write(&mut self, line: String) -> Result<(), Error> {
-        match &mut self.sink {
-            Sink::File(file) => file.write_all(line.as_bytes()).map_err(Error::Write),
-            Sink::Stream(_) => {
-                self.unwritten.push_str(&line);
-                if self.unwritten.len() < MOST_UNWRITTEN_BYTES {
-                    Ok(())
-                } else {
-                    self.flush().await
-                }
-            }
-        }
+        let written = match &mut self.sink {
+            Sink::File(file) => file.write_all(line.as_bytes()),
+            Sink::Stream(stream) => stream.write_all(line.as_bytes()).await,
+        };
+        written.map_err(Error::Write)
     }
 
-    /// Writes what was put and isn't written yet. A stream may have a thread of its own, which is
+    /// Has readers of a stream see what was put. The stream may have a thread of its own, which is
     /// woken once for several results in this way.
     pub(crate) async fn flush(&mut self) -> Result<(), Error> {
-        if let Sink::Stream(stream) = &mut self.sink
-            && !self.unwritten.is_empty()
-        {
-            stream.write_all(self.unwritten.as_bytes()).await.map_err(Error::Write)?;
-            stream.flush().await.map_err(Error::Write)?;
-            self.unwritten.clear();
+        match &mut self.sink {
+            Sink::File(_) => Ok(()),
+            Sink::Stream(stream) => stream.flush().await.map_err(Error::Write),
         }
-        Ok(())
     }
 
     /// Returns how many results wait for those of earlier lines.
@@ -126,7 +111,7 @@ impl Order {
 mod tests {
     use super::*;
 
-    use tokio::io::AsyncReadExt;
+    use tokio::io::{AsyncReadExt, BufWriter};
 
     /// Returns what the file holds after each result.
     async fn written(is_ordered: bool, places: &[u64]) -> Vec<String> {
@@ -151,7 +136,8 @@ mod tests {
     #[tokio::test]
     async fn results_of_a_stream_are_written_together_when_it_is_flushed() {
         let (to, mut from) = tokio::io::duplex(1 << 20);
-        let mut results = Results::new(Sink::Stream(Box::new(to)), false);
+        let stream = Sink::Stream(Box::new(BufWriter::new(to)));
+        let mut results = Results::new(stream, false);
         for (place, line) in ["one\n", "two\n"].into_iter().enumerate() {
             results.put(place as u64, line.to_owned()).await.unwrap();
         }
@@ -164,8 +150,6 @@ mod tests {
         let mut written = [0; 8];
         from.read_exact(&mut written).await.unwrap();
         assert_eq!(&written, b"one\ntwo\n");
-        results.put(2, "x".repeat(MOST_UNWRITTEN_BYTES)).await.unwrap();
-        assert!(results.unwritten.is_empty());
     }
 
     #[tokio::test]

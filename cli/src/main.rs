@@ -106,7 +106,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Notebook { command: NotebookCommand::Parameters(arguments) } => {
             cmd::notebook::parameters::list(*arguments).await
         }
-        Command::Grade(arguments) => beside_its_tasks(cmd::grade::run(*arguments)).await,
+        Command::Grade(arguments) => cmd::grade::run(*arguments).await,
         Command::Image { command } => cmd::image::run(command).await,
         Command::Tool { command: ToolCommand::Schema { result, job } } => {
             cmd::tool::schema(result, job)
