@@ -33,11 +33,13 @@ use crate::model::{Event, Fault, Model};
 use crate::status::Totals;
 use crate::timer::{Alarm, Clock};
 
+use outbox::Outbox;
 use publish::Changes;
 pub(crate) use publish::Published;
 
 mod ending;
 mod jobs;
+mod outbox;
 mod publish;
 mod sessions;
 
@@ -78,8 +80,7 @@ struct SchedulerState {
     totals: Totals,
     next_job: u64,
     next_session: u64,
-    /// Outcomes to send after the present decision.
-    answers: Vec<Answer>,
+    outbox: Outbox,
     /// As many clones as there are outcomes that are still to be sent.
     unsent: Arc<()>,
     draining: Vec<oneshot::Sender<()>>,
@@ -148,7 +149,7 @@ impl Actor for SchedulerActor {
             totals: Totals::default(),
             next_job: 1,
             next_session: 1,
-            answers: Vec::new(),
+            outbox: Outbox::default(),
             unsent: Arc::default(),
             draining: Vec::new(),
             ends: None,
@@ -218,7 +219,7 @@ impl Handler<SchedulerMessage> for SchedulerState {
     }
 
     fn answers(&mut self) -> Vec<Answer> {
-        std::mem::take(&mut self.answers)
+        self.outbox.take_due(self.model.all_are_busy(), self.now)
     }
 }
 
@@ -439,7 +440,8 @@ impl SchedulerState {
     }
 
     fn set_alarm(&mut self) {
-        let Some(at) = self.model.next_wake() else { return };
+        let due = self.model.next_wake().into_iter().chain(self.outbox.due()).min();
+        let Some(at) = due else { return };
         let combiner = self.combiner.clone();
         self.alarm.set(at, move || {
             // Fails if the scheduler has ended; then nothing is due.

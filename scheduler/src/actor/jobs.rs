@@ -320,11 +320,13 @@ impl SchedulerState {
         self.broadcast(|| DecisionKind::Ended { job, how });
         if let Some(reply) = live.reply.take() {
             let unsent = Arc::clone(&self.unsent);
-            self.answers.push(Box::new(move || {
+            let answer = move || {
                 // Fails if the caller has dropped its ticket.
                 let _ = reply.send(outcome);
                 drop(unsent);
-            }));
+            };
+            let may_wait = live.session.is_none() && self.model.has_more_short_jobs(&live.tenant);
+            self.outbox.put(Box::new(answer), may_wait, self.now);
         }
     }
 }
