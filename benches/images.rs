@@ -128,6 +128,8 @@ fn run_on_slots(image: &Image, slots: u64, jobs: u64) -> Duration {
                     for _ in 0..jobs / slots {
                         turn(&mut slot, &program);
                         slot.reset().expect("there is memory");
+                        // As the pool's workers do.
+                        slot.compile_ahead().expect("there is memory");
                     }
                 })
             })

@@ -19,7 +19,7 @@ use crate::host::env::{RunControl, RunEffects, RunSetup};
 use crate::host::threads::Threads;
 use crate::interpreter::engine::Engine;
 use crate::interpreter::image::Image;
-use crate::interpreter::session::{Individuality, Life};
+use crate::interpreter::session::{Generators, Individuality, Life};
 use crate::interrupt::gate::Gate;
 use crate::interrupt::stop::StopHandle;
 use crate::limits::{LimitHit, LimitKind, Limits};
@@ -64,6 +64,8 @@ pub struct Interpreter {
     life: Life,
     /// Drawn in advance for the first run after a reset.
     individuality: Option<Individuality>,
+    /// Memory for the next states of generators: it is large enough to cost time at each run.
+    drawn_into: Generators,
     throws: ThrowsLeft,
     /// The guest's other threads, if its memory can be shared.
     threads: Option<Arc<Threads>>,

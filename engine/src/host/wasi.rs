@@ -163,11 +163,15 @@ pub(crate) struct RunStreams {
 
 impl Wasi {
     pub(crate) fn new(workspace: NodeId, state: HostState) -> Self {
+        Self::with(Arc::new([PROGRAM.to_owned()]), workspace, state)
+    }
+
+    fn with(arguments: Arc<[String]>, workspace: NodeId, state: HostState) -> Self {
         let HostState { tree, open, workdir, clock, random } = state;
         Self {
             tree,
             workspace,
-            arguments: Arc::new([PROGRAM.to_owned()]),
+            arguments,
             open,
             workdir,
             clock,
@@ -204,8 +208,7 @@ impl Wasi {
 
     /// Replaces the state.
     pub(crate) fn set_state(&mut self, state: HostState) {
-        let arguments = Arc::clone(&self.arguments);
-        *self = Self { arguments, ..Self::new(self.workspace, state) };
+        *self = Self::with(Arc::clone(&self.arguments), self.workspace, state);
     }
 
     /// Connects the streams of the run that begins, and resets the call count.

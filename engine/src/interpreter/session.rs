@@ -90,12 +90,14 @@ pub(crate) struct Life {
     pub(crate) is_copy: bool,
 }
 
+/// The states of the random number generators that modules share.
+pub(crate) type Generators = Vec<[u8; GeneratorState::BYTES as usize]>;
+
 /// What distinguishes a copy of the image from other copies.
 #[derive(Debug)]
 pub(crate) struct Individuality {
     pub(super) host: HostState,
-    /// The state of each random number generator that modules share.
-    pub(super) generators: Vec<[u8; GeneratorState::BYTES as usize]>,
+    pub(super) generators: Generators,
 }
 
 impl std::fmt::Debug for SessionState {

@@ -67,6 +67,7 @@ impl Interpreter {
             let memory = self.memory.shared();
             memory.write(generator.address, state).ok_or_else(no_memory)?;
         }
+        self.drawn_into = generators;
         self.host.set_state(host);
         // This also ends `is_copy`.
         self.life = Life { deterministic: wanted, ..Life::default() };
@@ -74,14 +75,14 @@ impl Interpreter {
     }
 
     fn draw(
-        &self,
+        &mut self,
         image: &Image,
         wanted: Option<Deterministic>,
     ) -> Result<Individuality, SessionError> {
         let mut host = self.host.state().ok_or(SessionError::NotParkable)?;
         host.diverge(wanted.as_ref());
-        let mut generators =
-            vec![[0; GeneratorState::BYTES as usize]; image.facts().generators.len()];
+        let mut generators = std::mem::take(&mut self.drawn_into);
+        generators.resize(image.facts().generators.len(), [0; GeneratorState::BYTES as usize]);
         host.draw(generators.as_flattened_mut())
             .map_err(|_| io::Error::other("the system gave no random numbers"))
             .map_err(SessionError::Memory)?;

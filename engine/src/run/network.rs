@@ -109,41 +109,48 @@ pub(crate) fn canonical(name: &str) -> Option<String> {
 /// Everything that a program may reach: exactly these destinations. By default nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Network {
-    destinations: Arc<BTreeSet<Destination>>,
+    /// `None` if there are none, which takes no memory: most programs reach nothing.
+    destinations: Option<Arc<BTreeSet<Destination>>>,
 }
 
 impl Network {
     /// Returns whether nothing can be reached.
     pub fn is_empty(&self) -> bool {
-        self.destinations.is_empty()
+        self.all().is_empty()
     }
 
     /// Returns the destinations, in order.
     pub fn destinations(&self) -> impl Iterator<Item = &Destination> {
-        self.destinations.iter()
+        self.all().iter()
+    }
+
+    fn all(&self) -> &BTreeSet<Destination> {
+        static NONE: BTreeSet<Destination> = BTreeSet::new();
+        self.destinations.as_deref().unwrap_or(&NONE)
     }
 
     /// Returns the first destination here that `other` doesn't have.
     pub fn beyond<'a>(&'a self, other: &'a Self) -> Option<&'a Destination> {
-        self.destinations.difference(&other.destinations).next()
+        self.all().difference(other.all()).next()
     }
 
     /// Whether this address is listed as such.
     pub(crate) fn lists(&self, address: SocketAddr) -> bool {
         let host = Host::Address(address.ip().to_canonical());
-        self.destinations.contains(&Destination { host, port: address.port() })
+        self.all().contains(&Destination { host, port: address.port() })
     }
 
     /// Returns the ports that are listed with this name, which is [`canonical`].
     pub(crate) fn ports_of(&self, name: &str) -> Vec<u16> {
         let is_its = |one: &&Destination| matches!(&one.host, Host::Name(other) if other == name);
-        self.destinations.iter().filter(is_its).map(|one| one.port).collect()
+        self.all().iter().filter(is_its).map(|one| one.port).collect()
     }
 }
 
 impl FromIterator<Destination> for Network {
     fn from_iter<T: IntoIterator<Item = Destination>>(destinations: T) -> Self {
-        Self { destinations: Arc::new(destinations.into_iter().collect()) }
+        let all: BTreeSet<_> = destinations.into_iter().collect();
+        Self { destinations: (!all.is_empty()).then(|| Arc::new(all)) }
     }
 }
 
