@@ -249,10 +249,13 @@ impl SchedulerState {
 
     /// Marks the queues that a job is in as changed.
     fn touch(&mut self, job: JobId) {
-        self.changes.sessions.extend(self.session_of(job));
-        self.changes.tenants.extend(self.jobs.get(&job).map(|live| Arc::clone(&live.tenant)));
-        let copies = self.captures.contains_key(&job);
-        self.changes.tenants.extend(copies.then(|| DEFAULT_TENANT.clone()));
+        let (session, tenant) = match (self.jobs.get(&job), self.captures.get(&job)) {
+            (Some(live), _) => (live.session, &live.tenant),
+            (None, Some(capture)) => (Some(capture.session), &*DEFAULT_TENANT),
+            (None, None) => return,
+        };
+        self.changes.tenant(tenant);
+        session.into_iter().for_each(|session| self.changes.session(session));
     }
 
     /// Publishes a decision, and keeps it for the status.

@@ -70,13 +70,22 @@ pub(crate) struct ShownSession {
 /// What changed since the last publication. Publishing everything each time would take too long.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    pub(super) sessions: Vec<SessionId>,
-    pub(super) tenants: Vec<Arc<str>>,
+    sessions: Vec<SessionId>,
+    tenants: Vec<Arc<str>>,
 }
 
 impl Changes {
     pub(super) fn session(&mut self, session: SessionId) {
-        self.sessions.push(session);
+        // A decision changes few, and mostly one several times.
+        if self.sessions.last() != Some(&session) {
+            self.sessions.push(session);
+        }
+    }
+
+    pub(super) fn tenant(&mut self, tenant: &Arc<str>) {
+        if self.tenants.last() != Some(tenant) {
+            self.tenants.push(Arc::clone(tenant));
+        }
     }
 }
 
@@ -103,7 +112,11 @@ impl Snapshot {
         }
         for name in changes.tenants.drain(..) {
             match model.tenant(&name) {
-                Some(view) => self.tenants.insert_mut(name, view),
+                // In its place if nobody has a copy, without allocating.
+                Some(view) => match self.tenants.get_mut(&name) {
+                    Some(shown) => *shown = view,
+                    None => self.tenants.insert_mut(name, view),
+                },
                 None => {
                     self.tenants.remove_mut(&name);
                 }
