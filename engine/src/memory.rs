@@ -43,6 +43,9 @@ pub(crate) mod tunables;
 #[cfg(target_os = "linux")]
 mod written;
 
+/// This many copied pages are put back in some 10 µs, once the kernel has said which they are.
+const FEW_PAGES: u64 = 64;
+
 /// The linear memory of one guest.
 #[derive(Debug)]
 pub(crate) struct GuestMemory {
@@ -226,6 +229,13 @@ impl GuestMemory {
             }
             _ => state.len,
         }
+    }
+
+    /// Returns whether `restore` takes little time: it has to copy some pages more than last time at
+    /// most.
+    pub(crate) fn is_restored_soon(&self) -> bool {
+        let state = self.state.lock();
+        state.tracker.as_ref().is_some_and(|tracker| tracker.has_copied_at_most(FEW_PAGES))
     }
 
     /// Starts a run that may grow the memory to `limit` bytes.

@@ -25,6 +25,23 @@ pub trait PoolOwner: Send + Sync {
     fn leave(&self, event: PoolEvent);
 }
 
+/// A worker takes an order.
+#[derive(Debug)]
+pub struct Offer {
+    /// Takes the order.
+    pub seat: Seat,
+    /// The build of its interpreter.
+    pub build: BuildId,
+    /// The private memory of its interpreter, in bytes, as
+    /// [`Interpreter::memory_bytes`](crate::Interpreter::memory_bytes) returns it.
+    pub memory_bytes: u64,
+    /// The size of the copy of its session's state, in bytes.
+    pub kept_bytes: u64,
+    /// How long it took to make the interpreter fresh the last time; `None` if it was fresh already, a
+    /// session stayed, or an earlier offer said so.
+    pub reset: Option<Duration>,
+}
+
 /// An event of the pool.
 ///
 /// # Order
@@ -34,12 +51,12 @@ pub trait PoolOwner: Send + Sync {
 ///
 /// ```text
 /// Ready, then for the order:
-///    assign        SessionParked?  Finished
+///    assign        SessionParked?  Finished, perhaps with the next offer
 ///    assign_each   SessionParked?  Finished, for one task after another; Returned*
 ///    park          SessionParked?  Parked
 ///    vacate        SessionParked?
 ///    renew         SessionParked?
-/// then Ready again, or SessionParked? and Gone
+/// then Ready again, unless there was an offer, or SessionParked? and Gone
 /// ```
 ///
 /// `Gone` is sent exactly once for each worker, as its last event: the thread has been joined by
@@ -49,20 +66,7 @@ pub trait PoolOwner: Send + Sync {
 #[derive(Debug)]
 pub enum PoolEvent {
     /// A worker waits for an order.
-    Ready {
-        /// Takes the order.
-        seat: Seat,
-        /// The build of its interpreter.
-        build: BuildId,
-        /// The private memory of its interpreter, in bytes, as
-        /// [`Interpreter::memory_bytes`](crate::Interpreter::memory_bytes) returns it.
-        memory_bytes: u64,
-        /// The size of the copy of its session's state, in bytes.
-        kept_bytes: u64,
-        /// How long it took to make the interpreter fresh after its last job; `None` if it was
-        /// fresh already, or a session stays.
-        reset: Option<Duration>,
-    },
+    Ready(Offer),
     /// A worker's task has ended. The session's cell says whether its session is still alive.
     Finished {
         /// The worker.
@@ -76,6 +80,9 @@ pub enum PoolEvent {
         attach: Duration,
         /// The private memory of the worker's interpreter when the run ended, in bytes.
         memory_bytes: u64,
+        /// The worker's next seat, if it will be ready so soon that it can be given its next order
+        /// now.
+        offer: Option<Offer>,
     },
     /// A worker returns the last of the tasks that it was given at once: it doesn't begin them.
     Returned {

@@ -106,9 +106,11 @@ pub trait Interpreter {
     /// The interpreter can't be reset and must be replaced.
     fn reset(&mut self) -> Result<(), StartError>;
 
-    /// Returns whether it is resetting itself after its last run, so that `reset` takes no time.
-    fn resets_by_itself(&self) -> bool {
-        false
+    /// Returns what its private memory will be after `reset`, in bytes, if it has no work to do after
+    /// that, and both take about as long as passing an order to another thread or less. It may then be
+    /// given its next order before it is reset.
+    fn resets_soon(&self) -> Option<u64> {
+        None
     }
 
     /// Does work of its source that later runs gain from. Called only while nothing has run since

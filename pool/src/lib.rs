@@ -31,7 +31,7 @@ pub use self::metrics::describe as describe_metrics;
 pub use builds::{Builds, DEFAULT_PYTHON};
 pub use config::PoolConfig;
 pub use error::{PoolError, StowError};
-pub use event::{PoolEvent, PoolOwner};
+pub use event::{Offer, PoolEvent, PoolOwner};
 pub use ids::{BuildId, JobId, SessionId, WorkerId};
 pub use interpreter::{
     EachRun, Ended, Interpreter, InterpreterSource, Packed, Parked, ParkedState,

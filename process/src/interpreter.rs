@@ -355,8 +355,8 @@ impl Interpreter for ProcessInterpreter {
         self.well(Order::Reset)
     }
 
-    fn resets_by_itself(&self) -> bool {
-        self.is_resetting
+    fn resets_soon(&self) -> Option<u64> {
+        (self.is_resetting && !self.facts.has_work_ahead).then_some(self.facts.reset_bytes)
     }
 
     fn work_ahead(&mut self) -> Result<(), StartError> {

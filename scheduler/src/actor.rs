@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use engine::{Cause, Outcome, chain};
 use pool::{
-    Builds, GoneReason, JobId, Pool, PoolConfig, PoolEvent, Seat, SessionCell, SessionId, WorkerId,
+    Builds, GoneReason, JobId, Offer, Pool, PoolConfig, PoolEvent, Seat, SessionCell, SessionId,
+    WorkerId,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use rustc_hash::FxHashMap;
@@ -328,17 +329,10 @@ impl SchedulerState {
 
     fn pool_event(&mut self, event: PoolEvent) {
         match event {
-            PoolEvent::Ready { seat, build, memory_bytes, kept_bytes, reset } => {
-                let worker = seat.worker();
-                self.seats.insert(worker, seat);
-                if let Some(reset) = reset {
-                    self.published.measures.lock().record_reset(reset);
-                    self.published.metrics.reset(reset);
-                }
-                self.decide(Event::Ready { worker, build, memory_bytes, kept_bytes });
-            }
-            PoolEvent::Finished { worker, job, outcome, attach, memory_bytes } => {
+            PoolEvent::Ready(offer) => self.offered(offer),
+            PoolEvent::Finished { worker, job, outcome, attach, memory_bytes, offer } => {
                 self.finished(worker, job, Finished { outcome, attach, memory_bytes });
+                offer.into_iter().for_each(|offer| self.offered(offer));
             }
             PoolEvent::Returned { worker, jobs } => {
                 self.decide(Event::Returned { worker, jobs });
@@ -371,6 +365,16 @@ impl SchedulerState {
                 self.decide(Event::Gone { worker, reason, is_replaced, takes_session, fault });
             }
         }
+    }
+
+    fn offered(&mut self, Offer { seat, build, memory_bytes, kept_bytes, reset }: Offer) {
+        let worker = seat.worker();
+        self.seats.insert(worker, seat);
+        if let Some(reset) = reset {
+            self.published.measures.lock().record_reset(reset);
+            self.published.metrics.reset(reset);
+        }
+        self.decide(Event::Ready { worker, build, memory_bytes, kept_bytes });
     }
 
     fn decide(&mut self, event: Event) {

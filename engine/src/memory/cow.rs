@@ -122,10 +122,14 @@ impl Known {
         Self { pages, thread: std::thread::current().id(), faults: faults() }
     }
 
+    /// Returns whether at most `count` pages can have been copied since.
+    fn lacks_at_most(&self, count: u64) -> bool {
+        self.thread == std::thread::current().id() && faults() <= self.faults + count
+    }
+
     /// Returns the pages, if they are still valid.
     fn into_valid(self) -> Option<Vec<Range<usize>>> {
-        let is_valid = self.thread == std::thread::current().id() && self.faults == faults();
-        is_valid.then_some(self.pages)
+        self.lacks_at_most(0).then_some(self.pages)
     }
 }
 
@@ -197,6 +201,11 @@ impl Tracker {
             Some(copied) => Ok(copied),
             None => self.ask_for_copied(reservation, range),
         }
+    }
+
+    /// Returns whether at most `count` pages can have been copied since `remember`.
+    pub(super) fn has_copied_at_most(&self, count: u64) -> bool {
+        self.known.as_ref().is_some_and(|known| known.lacks_at_most(count))
     }
 
     /// Asks the kernel for the pages in `range` that were copied.

@@ -93,6 +93,8 @@ struct State {
     starts_held: bool,
     /// What `has_much_work_ahead` says, until somebody works ahead.
     has_much_work: bool,
+    /// Whether resets are said to be short.
+    resets_soon: bool,
     is_open: bool,
     running: Vec<JobId>,
     /// `None`: one.
@@ -168,6 +170,11 @@ impl FakeSource {
     pub fn hold_starts(&self, held: bool) {
         self.shared.state.lock().starts_held = held;
         self.shared.changed.notify_all();
+    }
+
+    /// Interpreters say that they reset soon.
+    pub fn reset_soon(&self) {
+        self.shared.state.lock().resets_soon = true;
     }
 
     /// Gives interpreters so much work ahead that a session is parked for it.
@@ -436,6 +443,10 @@ impl Interpreter for FakeInterpreter {
         self.shared.pass(Step::Reset, None)?;
         self.state = FakeState::default();
         Ok(())
+    }
+
+    fn resets_soon(&self) -> Option<u64> {
+        self.shared.state.lock().resets_soon.then_some(0)
     }
 
     fn work_ahead(&mut self) -> Result<(), StartError> {

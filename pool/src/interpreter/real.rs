@@ -57,6 +57,11 @@ impl Interpreter for engine::Interpreter {
         engine::Interpreter::reset(self)
     }
 
+    fn resets_soon(&self) -> Option<u64> {
+        let resets_soon = engine::Interpreter::resets_soon(self) && !self.has_to_compile();
+        resets_soon.then(|| self.private_bytes())
+    }
+
     fn work_ahead(&mut self) -> Result<(), StartError> {
         self.compile_ahead()
     }

@@ -21,7 +21,7 @@ use super::orders::Orders;
 use super::seat::Seat;
 use super::state::{GoneReason, Input, Phase, Step};
 use crate::builds::Builds;
-use crate::event::{PoolEvent, PoolOwner};
+use crate::event::{Offer, PoolEvent, PoolOwner};
 use crate::ids::{BuildId, JobId, WorkerId};
 use crate::session::SessionCell;
 use crate::status::{BoardEntry, WorkerActivity};
@@ -37,6 +37,14 @@ pub(crate) struct Desk {
     /// Notified when the thread has ended or was left behind.
     thread_gone: Condvar,
     home: Home,
+}
+
+/// What a thread says of itself when it waits for an order: the same as its [`Offer`].
+pub(super) struct Idle {
+    pub(super) build: BuildId,
+    pub(super) memory_bytes: u64,
+    pub(super) kept_bytes: u64,
+    pub(super) reset: Option<Duration>,
 }
 
 struct Controls {
@@ -156,36 +164,37 @@ impl Desk {
     }
 
     /// Called by the thread when it waits for an order.
-    pub(super) fn idle(
-        self: &Arc<Self>,
-        build: BuildId,
-        memory_bytes: u64,
-        kept_bytes: u64,
-        reset: Option<Duration>,
-    ) {
-        {
-            let mut controls = self.controls.lock();
-            controls.had_interpreter = true;
-            self.entry.set_memory(memory_bytes.saturating_add(kept_bytes));
-            if controls.orders.is_none() {
-                // A seat could not be used.
-                return;
-            }
-            if self.step(&mut controls, Input::Idle) != Step::OfferSeat {
-                return;
-            }
+    pub(super) fn idle(self: &Arc<Self>, idle: Idle) {
+        if let Some(offer) = self.offer(idle) {
+            self.tell(PoolEvent::Ready(offer));
         }
-        let seat = Seat::new(Arc::clone(self));
-        self.tell(PoolEvent::Ready { seat, build, memory_bytes, kept_bytes, reset });
     }
 
-    /// Called by the thread when its task has ended.
+    /// Returns the offer of a thread that waits for an order, or soon will; `None` if its seat could
+    /// not be used.
+    fn offer(self: &Arc<Self>, idle: Idle) -> Option<Offer> {
+        let Idle { build, memory_bytes, kept_bytes, reset } = idle;
+        let mut controls = self.controls.lock();
+        controls.had_interpreter = true;
+        self.entry.set_memory(memory_bytes.saturating_add(kept_bytes));
+        let is_offered =
+            controls.orders.is_some() && self.step(&mut controls, Input::Idle) == Step::OfferSeat;
+        drop(controls);
+        is_offered.then(|| {
+            let seat = Seat::new(Arc::clone(self));
+            Offer { seat, build, memory_bytes, kept_bytes, reset }
+        })
+    }
+
+    /// Called by the thread when its task has ended. If it is `soon` idle, it waits for an order or
+    /// will do so next.
     pub(super) fn finished(
-        &self,
+        self: &Arc<Self>,
         job: JobId,
         outcome: Outcome,
         attach: Duration,
         memory_bytes: u64,
+        soon: Option<Idle>,
     ) {
         self.entry.count_job();
         if let Verdict::SandboxFailed(failure) = &outcome.verdict
@@ -196,7 +205,8 @@ impl Desk {
         self.job_ended();
         let outcome = Box::new(outcome);
         let worker = self.worker;
-        self.tell(PoolEvent::Finished { worker, job, outcome, attach, memory_bytes });
+        let offer = soon.and_then(|idle| self.offer(idle));
+        self.tell(PoolEvent::Finished { worker, job, outcome, attach, memory_bytes, offer });
     }
 
     /// Called by the thread when the next one of several tasks is its turn.

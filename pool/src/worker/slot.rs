@@ -13,12 +13,12 @@ use engine::{
 };
 use tokio::time::Instant;
 
-use super::desk::Desk;
+use super::desk::{Desk, Idle};
 use super::message::Order;
 use super::orders::HadToWait;
 use crate::clock::now;
 use crate::ids::{BuildId, WorkerId};
-use crate::interpreter::{EachRun, Interpreter, Parked};
+use crate::interpreter::{EachRun, Ended, Interpreter, Parked};
 use crate::metrics;
 use crate::session::{Claim, Rest, SessionCell};
 use crate::stowed::Stowed;
@@ -39,13 +39,17 @@ pub(super) struct Slot<'a> {
     session: Option<Arc<SessionCell>>,
     /// Why that state couldn't be copied after its last turn.
     not_copied: Option<Cause>,
+    /// How long the last reset took, until an offer says so.
+    reset: Option<Duration>,
+    /// The seat for the next order is offered already.
+    has_offered: bool,
 }
 
 /// What a thread does after an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// It waits for the next order. The duration is the time that resetting its interpreter took,
-    /// if it had to.
-    Order(Option<Duration>),
+    /// It waits for the next order.
+    Order,
     /// It ends.
     End,
 }
@@ -61,6 +65,8 @@ impl<'a> Slot<'a> {
             is_pristine: false,
             session: None,
             not_copied: None,
+            reset: None,
+            has_offered: false,
         };
         slot.make_pristine()?;
         Ok(slot)
@@ -86,14 +92,14 @@ impl<'a> Slot<'a> {
                 self.is_pristine = false;
                 self.make_pristine()?;
                 self.desk.entry().count_renewal();
-                return Ok(Next::Order(None));
+                return Ok(Next::Order);
             }
             Order::Dismiss => {
                 self.vacate();
                 return Ok(Next::End);
             }
         }
-        if had_to_wait.0 && !self.is_ready_at_once() {
+        if had_to_wait.0 {
             // A caller that looks for the outcome on this CPU has it before what follows. Where jobs
             // queue up, callers have enough to do without it.
             thread::yield_now();
@@ -102,25 +108,43 @@ impl<'a> Slot<'a> {
         if let Some(session) = self.session.clone() {
             self.keep_copy(&session);
             if !self.should_work_ahead(&session) {
-                return Ok(Next::Order(None));
+                return Ok(Next::Order);
             }
             self.vacate();
         }
         if self.is_pristine {
-            return Ok(Next::Order(None));
+            return Ok(Next::Order);
         }
         let began = now();
         let worker = self.worker();
         tracing::info_span!("reset", %worker).in_scope(|| self.make_pristine())?;
-        let took = since(began);
-        self.work_ahead()?;
-        Ok(Next::Order(Some(took)))
+        self.reset = Some(since(began));
+        if !self.has_offered {
+            self.work_ahead()?;
+        }
+        Ok(Next::Order)
     }
 
-    /// Returns whether the thread can take its next order without first doing something.
-    fn is_ready_at_once(&self) -> bool {
-        let interpreter = self.interpreter.as_deref();
-        self.session.is_none() && interpreter.is_some_and(|one| one.resets_by_itself())
+    /// Offers the seat for the next order, if it isn't offered yet.
+    pub(super) fn offer_seat(&mut self) {
+        if !std::mem::take(&mut self.has_offered) {
+            let (memory_bytes, kept_bytes) = (self.memory_bytes(), self.kept_bytes());
+            let idle = self.idle(memory_bytes, kept_bytes);
+            self.desk.idle(idle);
+        }
+    }
+
+    fn idle(&mut self, memory_bytes: u64, kept_bytes: u64) -> Idle {
+        Idle { build: self.build, memory_bytes, kept_bytes, reset: self.reset.take() }
+    }
+
+    /// Returns what the seat for the next order can be offered with at once, after a run without a
+    /// session: the caller that hears of the outcome has its next job run here, without waking another
+    /// worker. The reset comes before that job.
+    fn idle_soon(&mut self) -> Option<Idle> {
+        let memory_bytes = self.interpreter.as_ref()?.resets_soon()?;
+        self.has_offered = true;
+        Some(self.idle(memory_bytes, 0))
     }
 
     /// Parks the session that is here, if any, so that other workers can have it.
@@ -139,18 +163,13 @@ impl<'a> Slot<'a> {
         (self.session, self.not_copied) = (None, None);
     }
 
-    /// Returns the build of the interpreter.
-    pub(super) fn build(&self) -> BuildId {
-        self.build
-    }
-
     /// Returns the size of the copy of its session's state, in bytes.
-    pub(super) fn kept_bytes(&self) -> u64 {
+    fn kept_bytes(&self) -> u64 {
         self.session.as_ref().map_or(0, |session| session.kept_bytes())
     }
 
     /// Returns the interpreter's private memory, in bytes.
-    pub(super) fn memory_bytes(&self) -> u64 {
+    fn memory_bytes(&self) -> u64 {
         self.interpreter.as_ref().map_or(0, |interpreter| interpreter.memory_bytes())
     }
 
@@ -173,7 +192,7 @@ impl<'a> Slot<'a> {
         };
         if let Some(verdict) = not_run {
             drop(in_task);
-            self.desk.finished(task.job, Outcome::not_run(verdict), attach, 0);
+            self.desk.finished(task.job, Outcome::not_run(verdict), attach, 0, None);
             return Ok(());
         }
         let due_in = task.due_in.map(|due_in| due_in.saturating_sub(attach));
@@ -215,7 +234,8 @@ impl<'a> Slot<'a> {
         }
         // What the owner decides now isn't about this task only.
         drop(in_task);
-        self.desk.finished(task.job, outcome, attach, memory_bytes);
+        let soon = if is_lost || !is_last { None } else { self.idle_soon() };
+        self.desk.finished(task.job, outcome, attach, memory_bytes, soon);
         if is_lost {
             self.interpreter = None;
         }
@@ -250,7 +270,8 @@ impl<'a> Slot<'a> {
                 }
                 is_lost = ended.afterwards == Afterwards::Lost;
                 let attach = std::mem::take(&mut attach);
-                desk.finished(tasks[place].job, ended.outcome, attach, ended.memory_bytes);
+                let Ended { outcome, memory_bytes, .. } = ended;
+                desk.finished(tasks[place].job, outcome, attach, memory_bytes, None);
                 if let Some(next) = ours.get(place + 1) {
                     desk.goes_on(next.job);
                     span = run(next);

@@ -43,16 +43,14 @@ pub(super) fn spawn(
 
 fn serve(desk: &Arc<Desk>, rollback_bytes: u64, orders: &Orders) -> Result<GoneReason, StartError> {
     let mut slot = Slot::start(desk, rollback_bytes)?;
-    let mut reset = None;
     loop {
-        desk.idle(slot.build(), slot.memory_bytes(), slot.kept_bytes(), reset);
+        slot.offer_seat();
         let Some((order, had_to_wait)) = orders.next() else {
             slot.vacate();
             return Ok(GoneReason::Stopped);
         };
-        match slot.carry_out(order, had_to_wait)? {
-            Next::Order(took) => reset = took,
-            Next::End => return Ok(GoneReason::Dismissed),
+        if slot.carry_out(order, had_to_wait)? == Next::End {
+            return Ok(GoneReason::Dismissed);
         }
     }
 }

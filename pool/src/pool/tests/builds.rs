@@ -17,7 +17,7 @@ async fn ran(rig: &mut Rig, seat: Seat, task: Task) -> (Outcome, Seat, BuildId) 
     loop {
         match rig.next().await {
             PoolEvent::Finished { outcome, .. } => match rig.next().await {
-                PoolEvent::Ready { seat, build, .. } => return (*outcome, seat, build),
+                PoolEvent::Ready(Offer { seat, build, .. }) => return (*outcome, seat, build),
                 other => panic!("{other:?}"),
             },
             PoolEvent::SessionParked { .. } => {}

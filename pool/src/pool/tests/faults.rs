@@ -59,13 +59,17 @@ impl Ledger {
 async fn every_gate_at_every_step_settles_every_order_once() {
     for step in STEPS {
         for gate in GATES {
-            settles(step, gate).await;
+            settles(step, gate, false).await;
+            settles(step, gate, true).await;
         }
     }
 }
 
-async fn settles(step: Step, gate: Gate) {
+async fn settles(step: Step, gate: Gate, resets_soon: bool) {
     let mut rig = rig().await;
+    if resets_soon {
+        rig.source.reset_soon();
+    }
     let cells = [1, 2].map(|id| Arc::new(SessionCell::new(SessionId(id), None)));
     let mut ledger = Ledger::default();
     let mut next = 1;
@@ -73,21 +77,31 @@ async fn settles(step: Step, gate: Gate) {
     rig.pool.add_worker();
     rig.source.gate(step, [Gate::Ok, gate, Gate::Ok, gate]);
     let mut dismissed = 0;
+    let mut offers = VecDeque::new();
     while next <= JOBS || !ledger.taken.is_empty() {
         // A step that waits at a gate continues when no event comes.
         let wait = tokio::time::timeout(Duration::from_millis(10), rig.events.recv());
-        let Ok(Some(event)) = wait.await else {
-            rig.source.release();
-            continue;
+        let mut event = match offers.pop_front() {
+            Some(offer) => PoolEvent::Ready(offer),
+            None => match wait.await {
+                Ok(Some(event)) => event,
+                _ => {
+                    rig.source.release();
+                    continue;
+                }
+            },
         };
+        if let PoolEvent::Finished { offer, .. } = &mut event {
+            offers.extend(offer.take());
+        }
         match event {
             // Other workers may wait for a session that is here.
-            PoolEvent::Ready { seat, .. } if next > JOBS => {
+            PoolEvent::Ready(Offer { seat, .. }) if next > JOBS => {
                 if cells.iter().any(|cell| cell.is_on(seat.worker())) {
                     seat.vacate();
                 }
             }
-            PoolEvent::Ready { seat, .. } => {
+            PoolEvent::Ready(Offer { seat, .. }) => {
                 let (worker, job) = (seat.worker(), JobId(next));
                 let cell = &cells[usize::from(next % 2 == 0)];
                 next += 1;

@@ -25,7 +25,7 @@ async fn a_stuck_thread_is_replaced_and_shown_until_it_ends_and_sends_no_events(
     }
     seat.assign(super::task(2, "ok", None));
     assert!(matches!(rig.finished().await.verdict, Verdict::Completed { .. }));
-    let PoolEvent::Ready { .. } = rig.next().await else { panic!("the worker continues") };
+    let PoolEvent::Ready(_) = rig.next().await else { panic!("the worker continues") };
     assert!(rig.close().await.iter().all(|event| matches!(event, PoolEvent::Gone { .. })));
 }
 
