@@ -101,22 +101,30 @@ fn percentiles(slot: &mut Interpreter, program: &Program) {
     println!("one start takes {:.0} times as long as a turn and a reset", start / (turn + reset));
 }
 
-/// Concurrent slots, each on its own thread: copying pages on one doesn't slow the others.
+/// Concurrent slots, each on its own thread: copying pages on one doesn't slow the others. Each run
+/// compiles its program, unless the slots compile ahead, as the pool's workers do.
 fn slots_side_by_side(criterion: &mut Criterion) {
     const JOBS: u64 = 1_000;
     let image = image();
-    let mut group = criterion.benchmark_group("thousand_fresh_jobs_on_slots");
-    group.throughput(Throughput::Elements(JOBS)).sample_size(10);
-    for slots in [1, 2] {
-        group.bench_function(BenchmarkId::from_parameter(slots), |bencher| {
-            bencher.iter_custom(|rounds| run_on_slots(&image, slots, JOBS * rounds));
-        });
+    for (name, compiles_ahead) in [
+        ("thousand_fresh_jobs_on_slots", false),
+        ("thousand_fresh_jobs_on_slots_that_compile_ahead", true),
+    ] {
+        let mut group = criterion.benchmark_group(name);
+        group.throughput(Throughput::Elements(JOBS)).sample_size(10);
+        for slots in [1, 2] {
+            group.bench_function(BenchmarkId::from_parameter(slots), |bencher| {
+                bencher.iter_custom(|rounds| {
+                    run_on_slots(&image, slots, compiles_ahead, JOBS * rounds)
+                });
+            });
+        }
+        group.finish();
     }
-    group.finish();
 }
 
 #[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
-fn run_on_slots(image: &Image, slots: u64, jobs: u64) -> Duration {
+fn run_on_slots(image: &Image, slots: u64, compiles_ahead: bool, jobs: u64) -> Duration {
     let ready = std::sync::Barrier::new(slots as usize + 1);
     thread::scope(|scope| {
         let threads: Vec<_> = (0..slots)
@@ -128,8 +136,9 @@ fn run_on_slots(image: &Image, slots: u64, jobs: u64) -> Duration {
                     for _ in 0..jobs / slots {
                         turn(&mut slot, &program);
                         slot.reset().expect("there is memory");
-                        // As the pool's workers do.
-                        slot.compile_ahead().expect("there is memory");
+                        if compiles_ahead {
+                            slot.compile_ahead().expect("there is memory");
+                        }
                     }
                 })
             })
