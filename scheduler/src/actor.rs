@@ -82,6 +82,8 @@ struct SchedulerState {
     next_job: u64,
     next_session: u64,
     outbox: Outbox,
+    /// Outcomes to send after the present decision.
+    answers: Vec<Answer>,
     /// As many clones as there are outcomes that are still to be sent.
     unsent: Arc<()>,
     draining: Vec<oneshot::Sender<()>>,
@@ -151,6 +153,7 @@ impl Actor for SchedulerActor {
             next_job: 1,
             next_session: 1,
             outbox: Outbox::default(),
+            answers: Vec::new(),
             unsent: Arc::default(),
             draining: Vec::new(),
             ends: None,
@@ -211,6 +214,7 @@ impl Handler<SchedulerMessage> for SchedulerState {
         let _in_runtime = runtime.enter();
         self.now = self.clock.now();
         self.decide_and_publish(|state| state.receive(message));
+        self.answers = self.outbox.take_due(self.model.all_are_busy(), self.now);
         if self.has_lost_pool {
             return ControlFlow::Break(());
         }
@@ -220,7 +224,7 @@ impl Handler<SchedulerMessage> for SchedulerState {
     }
 
     fn answers(&mut self) -> Vec<Answer> {
-        self.outbox.take_due(self.model.all_are_busy(), self.now)
+        std::mem::take(&mut self.answers)
     }
 }
 

@@ -193,6 +193,23 @@ fn a_lost_interpreter_can_be_reset() {
     }
 }
 
+#[test]
+fn a_reset_is_said_to_be_short_only_after_a_run_that_touched_little() {
+    let mut slot = mapped().start().unwrap();
+    for _ in 0..5 {
+        value(&mut slot, "1");
+        slot.reset().unwrap();
+    }
+    value(&mut slot, "1");
+    assert!(slot.resets_soon());
+    slot.reset().unwrap();
+    value(&mut slot, "len(b'x' * (8 << 20))");
+    assert!(!slot.resets_soon());
+    slot.reset().unwrap();
+    Load::Deadly.run(&mut slot, mapped(), DEADLY[0], &token(0));
+    assert!(!slot.resets_soon());
+}
+
 /// Tells the test that it runs in its own process.
 const ALONE_VARIABLE: &str = "HATCHERY_TEST_TEN_THOUSAND_RESETS";
 const RESETS: usize = 10_000;
