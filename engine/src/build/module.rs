@@ -30,6 +30,7 @@ use early::rest::{Rest, Whole};
 use early::{Functions, LeaveOut, first_functions};
 use linked::{Early, InitialData, Linked};
 use locks::GrantLocks;
+use native::{Loading, NativeEngine};
 use packed::{Packed, Unpinned};
 use safepoints::AddSafepoints;
 use shape::ExportTable;
@@ -45,6 +46,7 @@ mod linked;
 #[path = "module/linked_disabled.rs"]
 mod linked;
 mod locks;
+pub(crate) mod native;
 mod packed;
 mod safepoints;
 pub(crate) mod shape;
@@ -54,12 +56,12 @@ pub(crate) mod writes;
 
 /// Returns a wasmer engine with our memory and Cranelift. It compiles WebAssembly exceptions, which
 /// the build needs, and counts throws. Everything that it compiles can be stopped anywhere.
-pub(crate) fn new_engine() -> Engine {
+pub(crate) fn new_engine() -> NativeEngine {
     engine_for(None)
 }
 
 /// Returns one that compiles all functions, or these first ones alone.
-fn engine_for(first: Option<&Arc<Functions>>) -> Engine {
+fn engine_for(first: Option<&Arc<Functions>>) -> NativeEngine {
     let mut features = Features::default();
     features.exceptions(true);
     let mut compiler = Cranelift::default();
@@ -74,7 +76,7 @@ fn engine_for(first: Option<&Arc<Functions>>) -> Engine {
     let builder = EngineBuilder::new(compiler).set_features(Some(features));
     let mut engine: Engine = builder.set_target(Some(target::target())).engine().into();
     engine.set_tunables(GuestTunables::new());
-    engine
+    NativeEngine::new(engine)
 }
 
 /// What to compile. The bytes are only read if the cache has no compiled module.
@@ -127,7 +129,7 @@ impl CompiledModule {
 /// Concurrent calls, in this process and others, wait for each other. If the seal of a cached file
 /// doesn't match, the module is compiled again.
 pub(crate) fn load_or_compile(
-    engine: &Engine,
+    engine: &NativeEngine,
     cache: &CacheDir,
     source: &Source<'_>,
     progress: &Arc<dyn ProgressSink>,
@@ -365,6 +367,7 @@ fn compile_with(
         }
         Ok(())
     });
+    let _loading = Loading::begin();
     engine
         .new_module_with_progress(wasm, callback)
         .map_err(|error| ModuleError::Compile(Cause::new(error)))?
@@ -382,6 +385,17 @@ mod tests {
 
     const SMALL: &str =
         r#"(module (memory (export "memory") 1) (func (export "f") (result i32) i32.const 7))"#;
+
+    fn silent() -> Arc<dyn ProgressSink> {
+        Arc::new(Silent)
+    }
+
+    /// Puts this in place of a file. Another test may keep the old one mapped (`native.rs`), and
+    /// whatever unwinds reads it, so it isn't truncated.
+    fn damage(path: &Path, contents: &[u8]) {
+        fs::remove_file(path).unwrap();
+        fs::write(path, contents).unwrap();
+    }
 
     struct Cached {
         _folder: tempfile::TempDir,
@@ -402,8 +416,7 @@ mod tests {
                 Ok(wat::parse_str(SMALL).unwrap())
             };
             let source = Source { hash: "small", read: &read, pinned: None, starts_early: false };
-            let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
-            load_or_compile(&new_engine(), &self.cache, &source, &progress).unwrap()
+            load_or_compile(&new_engine(), &self.cache, &source, &silent()).unwrap()
         }
 
         /// Loads it on a machine that has a pinned module.
@@ -414,8 +427,7 @@ mod tests {
             };
             let source =
                 Source { hash: "small", read: &read, pinned: Some(pinned), starts_early: false };
-            let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
-            load_or_compile(&new_engine(), &self.cache, &source, &progress)
+            load_or_compile(&new_engine(), &self.cache, &source, &silent())
         }
 
         /// Packs what is cached under the hash of `SMALL`.
@@ -468,7 +480,7 @@ mod tests {
         assert_eq!(there.load().module().exports().count(), 3);
         assert_eq!(there.compiles(), 0);
         // It is sealed there, and so unpacked again when it is damaged.
-        fs::write(there.file(), b"").unwrap();
+        damage(&there.file(), b"");
         assert!(there.load_pinned(&pinned).is_ok());
         assert_eq!(there.compiles(), 0);
         // A module that is cached needs no other one.
@@ -515,7 +527,7 @@ mod tests {
             let mut flipped = whole.clone();
             flipped[whole.len() / 2] ^= 1;
             for damaged in [&whole[..whole.len() / 2], &flipped, b""] {
-                fs::write(&file, damaged).unwrap();
+                damage(&file, damaged);
                 cached.load();
                 compiles += 1;
                 assert_eq!(cached.compiles(), compiles);
@@ -558,6 +570,24 @@ mod tests {
         assert_eq!(cached.compiles(), 2);
     }
 
+    /// wasmer alone panics here, and then at every later load (`native.rs`).
+    #[test]
+    fn modules_come_and_go_on_many_threads() {
+        let linked = compile(&wat::parse_str(SMALL).unwrap(), &silent()).unwrap();
+        let come_and_go = || {
+            for _ in 0..200 {
+                let engine = new_engine();
+                let module = load_unnamed(&engine, &linked, None).unwrap();
+                assert_eq!(module.module().exports().count(), 3);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(come_and_go);
+            }
+        });
+    }
+
     /// The other half of the next test: a process that is killed while it compiles.
     #[test]
     fn compiling_until_killed() {
@@ -570,9 +600,8 @@ mod tests {
                 thread::park();
             }
         };
-        let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
         let source = Source { hash: "small", read: &read, pinned: None, starts_early: false };
-        let _ = load_or_compile(&new_engine(), &cache, &source, &progress);
+        let _ = load_or_compile(&new_engine(), &cache, &source, &silent());
     }
 
     const KILLED_VARIABLE: &str = "HATCHERY_TEST_COMPILE_UNTIL_KILLED";
@@ -607,8 +636,7 @@ mod tests {
             pinned: None,
             starts_early: false,
         };
-        let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
-        let error = load_or_compile(&new_engine(), &cache, &source, &progress).err().unwrap();
+        let error = load_or_compile(&new_engine(), &cache, &source, &silent()).err().unwrap();
         assert!(error.to_string().contains("compile"), "{error}");
     }
 }

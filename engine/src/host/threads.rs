@@ -16,12 +16,13 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use wasmer::{Engine, FunctionEnv, Instance, Module, RuntimeError, Store};
+use wasmer::{FunctionEnv, Instance, Module, RuntimeError};
 
 use super::door::Door;
 use super::env::{GuestEnv, RunControl, Siblings, ThreadExit, unwind};
 use super::reactor;
 use super::wasi::{Wasi, signal};
+use crate::build::module::native::NativeEngine;
 use crate::build::module::shape::{ALLOC, THREAD_START};
 use crate::errno::Errno;
 use crate::interrupt::gate::{Gate, Passage, Stopped};
@@ -40,7 +41,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 /// The threads of one guest besides its main one.
 pub(crate) struct Threads {
-    engine: Engine,
+    engine: NativeEngine,
     module: Module,
     memory: SharedMemory,
     parts: Parts,
@@ -77,7 +78,7 @@ pub(crate) enum End {
 
 impl Threads {
     pub(crate) fn new(
-        engine: &Engine,
+        engine: &NativeEngine,
         module: &Module,
         memory: &SharedMemory,
         parts: Parts,
@@ -161,7 +162,7 @@ impl Threads {
         passage: &Arc<Passage>,
         argument: u32,
     ) -> Result<(), RuntimeError> {
-        let mut store = Store::new(self.engine.clone());
+        let mut store = self.engine.store();
         let Parts { wasi, door, control, .. } = &self.parts;
         let (wasi, door, control) = (Arc::clone(wasi), Arc::clone(door), Arc::clone(control));
         let env = GuestEnv::new(Arc::clone(passage), wasi, door, control);

@@ -16,8 +16,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use wasmer::{
-    Engine, Extern, Function, FunctionEnv, FunctionEnvMut, Imports, Instance, Memory, Module,
-    Store, Value,
+    Extern, Function, FunctionEnv, FunctionEnvMut, Imports, Instance, Memory, Module, Store, Value,
 };
 use wasmer_wasix::capabilities::Capabilities;
 use wasmer_wasix::os::task::thread::WasiThreadError;
@@ -34,6 +33,7 @@ use super::env::{GuestEnv, RunEffects, RunSetup, unwind};
 use super::wasi::{BASE_ENVIRONMENT, binding};
 use crate::build::library::{Library, LibraryFile};
 use crate::build::module::imports::{HOST, HOST_CALL, WASI, is_allowed};
+use crate::build::module::native::NativeEngine;
 use crate::cause::Cause;
 use crate::error::StartError;
 use crate::files::changes::{ChangeKind, ChangedFile};
@@ -57,7 +57,7 @@ const OURS: [&str; 4] = ["poll_oneoff", "clock_time_get", "clock_res_get", "proc
 pub(crate) struct WasixHost {
     files: QuotaFs,
     streams: Arc<Streams>,
-    engine: Engine,
+    engine: NativeEngine,
     library: Arc<Library>,
     function_env: Option<WasiFunctionEnv>,
     /// The hash of each workspace file when it was last read.
@@ -65,7 +65,7 @@ pub(crate) struct WasixHost {
 }
 
 impl WasixHost {
-    pub(crate) fn new(engine: Engine, library: Arc<Library>) -> Self {
+    pub(crate) fn new(engine: NativeEngine, library: Arc<Library>) -> Self {
         Self {
             files: QuotaFs::default(),
             streams: Arc::default(),
@@ -109,7 +109,7 @@ impl WasixHost {
 
     fn wasi_env(&self) -> Result<WasiEnv, Box<dyn std::error::Error + Send + Sync>> {
         let mut runtime = PluggableRuntime::new(Arc::new(NoTasks));
-        runtime.set_engine(self.engine.clone());
+        runtime.set_engine(wasmer::Engine::clone(&self.engine));
         runtime.http_client = None;
         let mut capabilities = Capabilities::default();
         // The guest's own thread counts.

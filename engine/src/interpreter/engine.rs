@@ -11,6 +11,7 @@ use replace::{Access, replace};
 use crate::build::library::Library;
 use crate::build::module::CompiledModule;
 use crate::build::module::imports;
+use crate::build::module::native::NativeEngine;
 use crate::build::module::shape::Shape;
 use crate::build::packages::Package;
 use crate::build::packages::inventory::{self, Inventory};
@@ -37,7 +38,6 @@ pub struct Engine {
 }
 
 struct EngineInner {
-    engine: wasmer::Engine,
     module: CompiledModule,
     library: Arc<Library>,
     layout: Layout,
@@ -53,6 +53,7 @@ struct EngineInner {
     survey: OnceLock<Surveyed>,
     build: Build,
     cache: CacheDir,
+    engine: NativeEngine,
 }
 
 impl std::fmt::Debug for Engine {
@@ -133,7 +134,6 @@ impl Engine {
         }
         Ok(Self {
             inner: Arc::new(EngineInner {
-                engine,
                 module,
                 layout,
                 arguments,
@@ -146,6 +146,7 @@ impl Engine {
                 survey: OnceLock::new(),
                 build,
                 cache,
+                engine,
             }),
         })
     }
@@ -293,7 +294,7 @@ impl Engine {
         self.inner.build.wasm()
     }
 
-    pub(crate) fn wasmer(&self) -> &wasmer::Engine {
+    pub(crate) fn wasmer(&self) -> &NativeEngine {
         &self.inner.engine
     }
 

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use wasmer::{FunctionEnv, Instance, MemoryType, Store};
+use wasmer::{FunctionEnv, Instance, MemoryType};
 
 use super::entry::{Entrance, Guest};
 use super::judge::panic_text;
@@ -121,7 +121,7 @@ impl Interpreter {
         wasi: Arc<Mutex<Wasi>>,
         image: Option<Arc<GuestMemory>>,
     ) -> Result<(Self, Instance), StartError> {
-        let mut store = faults::install_around(|| Store::new(engine.wasmer().clone()));
+        let mut store = faults::install_around(|| engine.wasmer().store());
         faults::put_back();
         // The imports need the gate before there is an instance, and the gate needs the memory that
         // the instance brings, so the gate receives the memory later.

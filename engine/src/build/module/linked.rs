@@ -24,6 +24,7 @@ use wasmer::{Engine, Module};
 use super::early::Functions;
 use super::early::rest::Rest;
 use super::early::stubs::{STUB_BYTES, stub};
+use super::native::Loading;
 use crate::memory::sys::{self, FileView};
 use code::Header;
 
@@ -119,6 +120,7 @@ pub(super) unsafe fn load(
     if !index.bytes().ends_with(data.binding()) {
         return Err(other());
     }
+    let _loading = Loading::begin();
     // SAFETY: the caller's promise. wasmer opens the file that was checked, by its descriptor.
     let module = unsafe { Module::deserialize_from_file(engine, opened(path, index.file())) };
     let module = module.map_err(io::Error::other)?;

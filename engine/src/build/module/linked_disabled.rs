@@ -10,6 +10,7 @@ use wasmer::{Engine, Module};
 
 use super::early::Functions;
 use super::early::rest::Rest;
+use super::native::Loading;
 use crate::memory::GuestMemory;
 use crate::memory::sys::FileView;
 
@@ -71,6 +72,7 @@ pub(super) unsafe fn load(
     _code: FileView,
     _rest: Option<(u64, &'static Rest)>,
 ) -> io::Result<(Module, InitialData)> {
+    let _loading = Loading::begin();
     let compiled = Bytes::copy_from_slice(index.bytes());
     // SAFETY: the caller's promise.
     let module = unsafe { Module::deserialize_unchecked(engine, compiled) };

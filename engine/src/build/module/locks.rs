@@ -119,7 +119,7 @@ impl<'a> FunctionMiddleware<'a> for Beginning {
 
 #[cfg(test)]
 mod tests {
-    use wasmer::{Instance, Module, Store, TypedFunction, imports};
+    use wasmer::{Instance, TypedFunction, imports};
 
     use crate::build::module::new_engine;
     use crate::memory::tunables::with_memory;
@@ -139,8 +139,8 @@ mod tests {
                 (call $dotlockIoFinderImpl (i32.const 100) (i32.const 1)))
             (func (export "lock") (result i32) (i32.load (i32.const 32))))"#;
         let engine = new_engine();
-        let module = Module::new(&engine, wat::parse_str(text).unwrap()).unwrap();
-        let mut store = Store::new(engine);
+        let module = engine.module(text);
+        let mut store = engine.store();
         let (instance, _memory) =
             with_memory(None, || Instance::new(&mut store, &module, &imports! {}).unwrap());
         let exports = &instance.exports;

@@ -127,7 +127,7 @@ mod tests {
             (r#"(module (memory 1) (func (export "_start")))"#, Shape::Other),
             (r#"(module (memory 1) (func (export "turn")))"#, Shape::Other),
         ] {
-            let module = Module::new(&new_engine(), wat::parse_str(text).unwrap()).unwrap();
+            let module = new_engine().module(text);
             assert_eq!(Shape::of(&module), shape, "{text}");
         }
     }

@@ -107,7 +107,7 @@ impl ThrowsLeft {
 #[cfg(test)]
 mod tests {
     use wasmer::sys::vm::TrapCode;
-    use wasmer::{Module, TypedFunction, imports};
+    use wasmer::{TypedFunction, imports};
 
     use super::*;
     use crate::build::module::new_engine;
@@ -122,8 +122,8 @@ mod tests {
                     (unreachable))
                 (drop)))"#;
         let engine = new_engine();
-        let module = Module::new(&engine, wat::parse_str(text).unwrap()).unwrap();
-        let mut store = Store::new(engine);
+        let module = engine.module(text);
+        let mut store = engine.store();
         let (instance, _memory) =
             with_memory(None, || Instance::new(&mut store, &module, &imports! {}).unwrap());
         let throw: TypedFunction<i32, ()> =

@@ -1,5 +1,7 @@
 //! Threads of small modules: how they share, wait, meet their limit, and are stopped.
 
+use wasmer::Store;
+
 use super::*;
 use crate::build::module::new_engine;
 use crate::build::module::shape::shared_memory;
@@ -51,8 +53,8 @@ impl Guest {
                 (export \"main\" (func $main)) (export \"{THREAD_START}\" (func $thread)))"
         );
         let engine = new_engine();
-        let module = Module::new(&engine, wat::parse_str(text).unwrap()).unwrap();
-        let mut store = Store::new(engine.clone());
+        let module = engine.module(text);
+        let mut store = engine.store();
         let gate = Arc::new(Gate::new());
         let layout = Layout::new(&Default::default());
         let state = HostState::new(&layout, None);

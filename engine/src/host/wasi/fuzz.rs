@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use wasmer::{FunctionEnv, Instance, Module, Store, Value};
+use wasmer::{FunctionEnv, Instance, Value};
 
 use super::binding;
 use super::bytes::GuestBytes;
@@ -285,8 +285,8 @@ fn forwarding_guest() -> (String, Vec<Forwarded>) {
 fn calls_from_a_guest_neither_panic_nor_hang() {
     let (module, functions) = forwarding_guest();
     let engine = new_engine();
-    let module = Module::new(&engine, wat::parse_str(module).unwrap()).unwrap();
-    let mut store = Store::new(engine);
+    let module = engine.module(module);
+    let mut store = engine.store();
     let wasi = Arc::new(Mutex::new(wasi()));
     wasi.lock().tree.begin(QUOTA, false);
     let (gate, door) = (Arc::new(Gate::new()), Arc::<Mutex<Door>>::default());

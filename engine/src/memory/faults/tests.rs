@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use wasmer::{Instance, Module, Store, TypedFunction, imports};
+use wasmer::{Instance, TypedFunction, imports};
 use wasmer_types::TrapCode;
 
 use super::*;
@@ -50,8 +50,8 @@ fn in_a_storm<T>(work: impl FnOnce() -> T) -> T {
 #[test]
 fn a_stack_without_room_for_a_handler_is_used_up() {
     let engine = new_engine();
-    let module = Module::new(&engine, wat::parse_str(MODULE).unwrap()).unwrap();
-    let mut store = install_around(|| Store::new(engine));
+    let module = engine.module(MODULE);
+    let mut store = install_around(|| engine.store());
     let instance = Instance::new(&mut store, &module, &imports! {}).unwrap();
     let dive: TypedFunction<(i32, i32), i32> =
         instance.exports.get_typed_function(&store, "dive").unwrap();

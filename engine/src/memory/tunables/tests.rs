@@ -7,9 +7,10 @@
 
 use std::fmt::Write;
 
-use wasmer::{Engine, Instance, Module, TypedFunction, imports};
+use wasmer::{Instance, Module, TypedFunction, imports};
 
 use super::*;
+use crate::build::module::native::NativeEngine;
 use crate::build::module::new_engine;
 use crate::memory::image::MemoryImage;
 use crate::memory::sys::FileView;
@@ -286,8 +287,8 @@ struct Made {
 
 impl Made {
     /// Returns an instance on `memory`, or else on what the tunables make.
-    fn on(memory: Option<GuestMemory>, engine: &Engine, module: &Module) -> Self {
-        let mut store = Store::new(engine.clone());
+    fn on(memory: Option<GuestMemory>, engine: &NativeEngine, module: &Module) -> Self {
+        let mut store = engine.store();
         let make = || Instance::new(&mut store, module, &imports! {}).unwrap();
         let (instance, memory) = with_memory(memory.map(Arc::new), make);
         let memory = Arc::clone(memory.unwrap().shared());
@@ -295,8 +296,8 @@ impl Made {
     }
 
     /// Returns an instance that shares `memory` with others.
-    fn sharing(memory: GuestMemory, engine: &Engine, module: &Module) -> Self {
-        let mut store = Store::new(engine.clone());
+    fn sharing(memory: GuestMemory, engine: &NativeEngine, module: &Module) -> Self {
+        let mut store = engine.store();
         let memory = Arc::new(memory.shared());
         let ty = MemoryType::new(2, Some(65536), true);
         let shared = SharedMemory::new(Arc::clone(&memory), ty);
@@ -415,7 +416,7 @@ fn check_every_kind(is_shared: bool) {
     }
     let accesses = Arc::new(accesses);
     let engine = new_engine();
-    let module = Module::new(&engine, wat::parse_str(module(&accesses, memory)).unwrap()).unwrap();
+    let module = engine.module(module(&accesses, memory));
     let image = image();
     for (name, make) in KINDS {
         let (made, canary) = Canary::behind(&|| match is_shared {

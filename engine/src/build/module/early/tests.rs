@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::compilation::Compilation;
 use super::*;
 use crate::build::module::linked::Linked;
+use crate::build::module::native::NativeEngine;
 use crate::build::module::{
     CompiledModule, Source, compile, engine_for, load_or_compile, load_unnamed, start_early,
 };
@@ -85,6 +86,7 @@ struct Running {
     _memory: InstanceMemory,
     rest: &'static Rest,
     early: CompiledModule,
+    _engine: NativeEngine,
 }
 
 impl Running {
@@ -92,10 +94,10 @@ impl Running {
         let (wasm, engine) = (wat::parse_str(MODULE).unwrap(), engine_for(None));
         let first = Arc::new(Functions::parse(FIRST).unwrap());
         let (early, rest) = start_early(&engine, &wasm, &first, &silent()).unwrap();
-        let mut store = Store::new(engine);
+        let mut store = engine.store();
         let (instance, memory) =
             with_memory(None, || Instance::new(&mut store, early.module(), &imports! {}).unwrap());
-        Self { store, instance, _memory: memory.unwrap(), rest, early }
+        Self { store, instance, _memory: memory.unwrap(), rest, early, _engine: engine }
     }
 
     fn compile(&self) {

@@ -8,7 +8,7 @@ use super::*;
 use crate::build::module::new_engine;
 
 fn check_wat(text: &str) -> Result<(), ModuleError> {
-    check(&Module::new(&new_engine(), wat::parse_str(text).unwrap()).unwrap())
+    check(&new_engine().module(text))
 }
 
 #[test]

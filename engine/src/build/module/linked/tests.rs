@@ -6,6 +6,7 @@ use wasmer::sys::vm::TrapCode;
 use wasmer::{Instance, Store, TypedFunction, imports};
 
 use super::*;
+use crate::build::module::native::NativeEngine;
 use crate::build::module::new_engine;
 use crate::memory::tunables::{InstanceMemory, with_memory};
 
@@ -41,7 +42,7 @@ const MODULE: &str = r#"(module
             (unreachable))))"#;
 
 fn compiled(text: &str) -> Linked {
-    let module = Module::new(&new_engine(), wat::parse_str(text).unwrap()).unwrap();
+    let module = new_engine().module(text);
     split(&module.serialize().unwrap()).unwrap()
 }
 
@@ -64,6 +65,7 @@ struct Running {
     _data: InitialData,
     _index: FileView,
     folder: tempfile::TempDir,
+    _engine: NativeEngine,
 }
 
 impl Running {
@@ -73,13 +75,13 @@ impl Running {
         let engine = new_engine();
         // SAFETY: just made, and nobody else knows the files.
         let (module, data) = unsafe { load(&engine, None, &index, code, None) }.unwrap();
-        let mut store = Store::new(engine);
+        let mut store = engine.store();
         let (instance, memory) =
             with_memory(None, || Instance::new(&mut store, &module, &imports! {}).unwrap());
         let memory = memory.unwrap();
         assert_eq!(text_at(&memory, 0, 5), "\0\0\0\0\0", "the data are not in the index");
         data.put(memory.shared()).unwrap();
-        Self { store, instance, memory, _data: data, _index: index, folder }
+        Self { store, instance, memory, _data: data, _index: index, folder, _engine: engine }
     }
 
     fn call(&mut self, name: &str, argument: i32) -> Result<i32, Option<TrapCode>> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use wasmer::sys::vm::TrapCode;
 use wasmer::sys::wasmparser::{Parser, Payload};
-use wasmer::{Instance, Module, Store, TypedFunction, imports};
+use wasmer::{Instance, TypedFunction, imports};
 
 use super::paths::Safepoints;
 use crate::build::module::new_engine;
@@ -183,14 +183,14 @@ const HELPERS: &str = "
 fn ends_at_a_stop(body: &str) -> bool {
     let text = format!("(module (memory 1) {HELPERS} (func (export \"run\") {body}))");
     let engine = new_engine();
-    let module = Module::new(&engine, wat::parse_str(text).unwrap()).unwrap();
+    let module = engine.module(text);
     let gate = Arc::new(Gate::new());
     let run = gate.begin();
     let handle = InterruptHandle::new(Arc::clone(&gate));
     let (ended, end) = mpsc::channel();
     let (began, begin) = mpsc::channel();
     thread::spawn(move || {
-        let mut store = Store::new(engine);
+        let mut store = engine.store();
         let (instance, memory) =
             with_memory(None, || Instance::new(&mut store, &module, &imports! {}).unwrap());
         gate.guard(Arc::clone(memory.unwrap().shared()));
@@ -360,7 +360,7 @@ fn a_function_that_looks_at_memory_before_it_calls_needs_none() {
 #[test]
 fn a_module_without_a_memory_compiles() {
     let wasm = wat::parse_str("(module (func (loop $l (br $l))))").unwrap();
-    Module::new(&new_engine(), wasm).unwrap();
+    new_engine().module(wasm);
 }
 
 /// What programs pay for safepoints: how many of the Python build's functions and loops have one.

@@ -3,10 +3,11 @@
 
 use std::thread;
 
-use wasmer::{Engine, FunctionEnv, FunctionType, Instance, Module, RuntimeError, Store};
+use wasmer::{FunctionEnv, FunctionType, Instance, Module, RuntimeError, Store};
 
 use super::*;
 use crate::build::module::imports::{JUDGED, Judgement, WASI, is_allowed};
+use crate::build::module::native::NativeEngine;
 use crate::build::module::new_engine;
 use crate::host::GuestHost;
 use crate::host::env::{GuestEnv, GuestExit, unwind};
@@ -28,6 +29,7 @@ pub(super) struct Bound {
     host: ReactorHost,
     /// Keeps the instance's memory.
     memory: Option<InstanceMemory>,
+    engine: NativeEngine,
 }
 
 impl Bound {
@@ -35,7 +37,7 @@ impl Bound {
         Self::on(new_engine())
     }
 
-    pub(super) fn on(engine: Engine) -> Self {
+    pub(super) fn on(engine: NativeEngine) -> Self {
         Self::with(engine, HostState::new(&layout(), Some(&Deterministic::new(1))))
     }
 
@@ -44,24 +46,24 @@ impl Bound {
         Self::in_real_time_on(new_engine())
     }
 
-    pub(super) fn in_real_time_on(engine: Engine) -> Self {
+    pub(super) fn in_real_time_on(engine: NativeEngine) -> Self {
         Self::with(engine, HostState::new(&layout(), None))
     }
 
-    fn with(engine: Engine, state: HostState) -> Self {
+    fn with(engine: NativeEngine, state: HostState) -> Self {
         let wasi = Arc::new(Mutex::new(Wasi::new(layout().workspace, state)));
         wasi.lock().tree.begin(FileQuota { bytes: 1 << 20, count: 100, open: 100 }, false);
-        let mut store = Store::new(engine);
+        let mut store = engine.store();
         let gate = Arc::new(Gate::new());
         let passage = Arc::new(Passage::of_main(Arc::clone(&gate)));
         let env = GuestEnv::new(passage, Arc::clone(&wasi), Arc::default(), Arc::default());
         let env = FunctionEnv::new(&mut store, env);
         let host = ReactorHost::new(Arc::clone(&wasi));
-        Self { store, env, gate, wasi, host, memory: None }
+        Self { store, env, gate, wasi, host, memory: None, engine }
     }
 
     fn start(&mut self, text: &str) -> Instance {
-        let module = Module::new(self.store.engine(), wat::parse_str(text).unwrap()).unwrap();
+        let module = self.engine.module(text);
         self.start_module(&module)
     }
 

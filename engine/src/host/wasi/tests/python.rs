@@ -4,10 +4,11 @@
 
 use std::net::IpAddr;
 
-use wasmer::{Engine, Instance, Module};
+use wasmer::{Instance, Module};
 
 use super::bound::Bound;
 use crate::build::module::imports::tests::wasix_build;
+use crate::build::module::native::NativeEngine;
 use crate::build::module::new_engine;
 use crate::files::resolve::{Base, Links, Place, resolve};
 use crate::files::tree::{Kind, NodeId};
@@ -167,7 +168,7 @@ const ENDS: [(&str, u32); 3] = [
 
 /// The build, if it is here.
 struct Build {
-    engine: Engine,
+    engine: NativeEngine,
     module: Module,
     library: Vec<u8>,
 }
@@ -177,7 +178,7 @@ impl Build {
         let folder = wasix_build()?;
         let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
         let engine = new_engine();
-        let module = Module::new(&engine, read("reactor.wasm")).unwrap();
+        let module = engine.module(read("reactor.wasm"));
         Some(Self { engine, module, library: read("python313.zip") })
     }
 
