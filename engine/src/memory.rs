@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "lends bytes of a mapping; the lock is what makes that sound")]
 
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -16,6 +17,7 @@ use address_space::{GUARD_BEFORE_BYTES, MOST_BYTES, RESERVED_BYTES};
 pub(crate) use address_space::{PAGE_BYTES, WASM_PAGE_BYTES, check_address_space, is_length};
 use cow::Tracker;
 use image::MemoryImage;
+use layers::Idleness;
 use pace::Pace;
 use patch::MemoryPatch;
 use segments::Segment;
@@ -94,10 +96,12 @@ struct MemoryState {
     revoked: bool,
     /// Knows which pages of the image were copied; without it, each may have changed.
     tracker: Option<Tracker>,
-    /// For each page of the image, how many restores in a row found it unchanged.
-    idle_runs: Vec<u8>,
+    /// For each page of the image, how long it has been idle.
+    idleness: Vec<Idleness>,
     /// Number of pages that the last restore found unchanged.
     idle_pages: usize,
+    /// The idle pages that the last restore returned to the system, in order.
+    returned: Vec<Range<usize>>,
     /// Segments that are mapped, in order and apart; only with a tracker.
     mapped: Vec<Segment>,
     /// Invariant E-10: the content after the last `patch` or `restore`, and of each part that was
@@ -121,15 +125,16 @@ struct MemoryState {
 
 impl MemoryState {
     fn new(len: usize, tracker: Option<Tracker>) -> Self {
-        let idle_runs = vec![0; if tracker.is_some() { len / PAGE_BYTES } else { 0 }];
+        let pages = if tracker.is_some() { len / PAGE_BYTES } else { 0 };
         Self {
             len,
             limit: MOST_BYTES,
             refused: None,
             revoked: false,
             tracker,
-            idle_runs,
+            idleness: vec![Idleness::default(); pages],
             idle_pages: 0,
+            returned: Vec::new(),
             mapped: Vec::new(),
             held: Arc::new(MemoryPatch { len, ..MemoryPatch::default() }),
             copies_taken: 0,

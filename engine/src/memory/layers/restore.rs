@@ -16,14 +16,46 @@ use crate::memory::{GuestMemory, MemoryState};
 /// Copied pages that a memory keeps when it goes back to its image. They don't fault again, but
 /// each is compared every time: 1,024 take 0.3 ms, and simple programs touch 50 to 100.
 pub(super) const MOST_KEPT_PAGES: usize = 1024;
-/// A page that no run has written to in this many runs is kept no longer: comparing it each time
-/// has then cost more than the fault that brings it back.
-pub(super) const MOST_IDLE_RUNS: u8 = 16;
+/// A page that no run has changed in this many runs is kept no longer: comparing it each time has
+/// then cost more than the fault that brings it back.
+pub(super) const MOST_IDLE_RUNS: u16 = 16;
 /// Idle pages that are kept longer, since a single fault costs more than comparing all of them: the
 /// reset after it has to ask the kernel which pages were copied.
 pub(super) const FEW_IDLE_PAGES: usize = 64;
 /// A page of few is kept no longer after this many runs.
-const MOST_IDLE_RUNS_OF_FEW: u8 = 200;
+pub(super) const MOST_IDLE_RUNS_OF_FEW: u16 = 200;
+/// How often the time that a page is kept can double.
+const MOST_DOUBLINGS: u16 = 6;
+
+/// How long a copied page of the image has been idle.
+///
+/// A page can be idle and yet be written to in every run: its reference counts go up and down again.
+/// Such a page comes back in the run after it was returned to the system, by a fault, for which all
+/// other CPUs that run this process are interrupted, as they are when it is returned. So it is kept
+/// twice as long the next time.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::memory) struct Idleness {
+    /// How many restores in a row found it unchanged.
+    runs: u16,
+    doublings: u16,
+}
+
+impl Idleness {
+    /// Takes in whether a run has changed the page. Returns whether the page is kept no longer.
+    fn note(&mut self, is_changed: bool, most_runs: u16) -> bool {
+        self.runs = if is_changed { 0 } else { self.runs + 1 };
+        let is_over = self.runs > most_runs << self.doublings;
+        if is_over {
+            self.runs = 0;
+        }
+        is_over
+    }
+
+    /// Takes in whether the page came back in the run after it was returned.
+    fn note_return(&mut self, came_back: bool) {
+        self.doublings = if came_back { (self.doublings + 1).min(MOST_DOUBLINGS) } else { 0 };
+    }
+}
 
 impl GuestMemory {
     /// Makes the memory the image with `patch`, whatever it was before. Returns grown pages beyond
@@ -57,6 +89,7 @@ impl GuestMemory {
         } else {
             self.unmap(image, 0..image.bytes().len() / PAGE_BYTES)?;
             state.copied_bytes = 0;
+            state.returned.clear();
             false
         };
 
@@ -115,7 +148,7 @@ impl GuestMemory {
     }
 
     /// Makes copied pages of the image what they are with `patch`, and notes in `is_patched` which
-    /// pages of the patch are done. Returns pages that no run has written to for long to the
+    /// pages of the patch are done. Returns pages that no run has changed for long to the
     /// system. The result is whether all copies are still there.
     fn put_back(
         &self,
@@ -125,6 +158,12 @@ impl GuestMemory {
         patch: &MemoryPatch,
         is_patched: &mut [bool],
     ) -> io::Result<bool> {
+        for page in std::mem::take(&mut state.returned).into_iter().flatten() {
+            let following = copied.partition_point(|range| range.start <= page * PAGE_BYTES);
+            let came_back =
+                copied[..following].last().is_some_and(|range| page * PAGE_BYTES < range.end);
+            state.idleness[page].note_return(came_back);
+        }
         let unused = self.copy_back(state, image, copied, patch, is_patched);
         // A page that is returned while it is marked would be found as one that was copied.
         if state.tracker.as_ref().is_some_and(Tracker::has_marks) {
@@ -133,11 +172,13 @@ impl GuestMemory {
         for pages in &unused {
             self.reservation.give_back(pages.start * PAGE_BYTES, pages.len() * PAGE_BYTES)?;
         }
-        Ok(unused.is_empty())
+        let has_all = unused.is_empty();
+        state.returned = unused;
+        Ok(has_all)
     }
 
     /// Does the copying for `put_back`, except for pages that a segment will be mapped over.
-    /// Returns the pages that no run has written to for long.
+    /// Returns the pages that no run has changed for long.
     fn copy_back(
         &self,
         state: &mut MemoryState,
@@ -165,20 +206,18 @@ impl GuestMemory {
                 for page in pages {
                     let now = &mut memory[page * PAGE_BYTES..(page + 1) * PAGE_BYTES];
                     let base = base_page(image, &state.mapped, page);
-                    let idle = state.idle_runs.get_mut(page);
+                    let idle = state.idleness.get_mut(page);
                     if let Some(index) = patched(page) {
                         // In one pass, while the page's lines are in the CPU's cache.
                         patch.pages[index].apply_over(base, now);
                         is_patched[index] = true;
-                        idle.into_iter().for_each(|idle| *idle = 0);
+                        idle.into_iter().for_each(|idle| idle.runs = 0);
                         continue;
                     }
                     let is_changed = overwrite(now, base);
                     let Some(idle) = idle else { continue };
-                    *idle = if is_changed { 0 } else { *idle + 1 };
                     state.idle_pages += usize::from(!is_changed);
-                    if *idle > most_idle_runs {
-                        *idle = 0;
+                    if idle.note(is_changed, most_idle_runs) {
                         match unused.last_mut() {
                             Some(last) if last.end == page => last.end += 1,
                             _ => unused.push(page..page + 1),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::restore::{FEW_IDLE_PAGES, MOST_IDLE_RUNS, MOST_KEPT_PAGES};
+use super::restore::{FEW_IDLE_PAGES, MOST_IDLE_RUNS, MOST_IDLE_RUNS_OF_FEW, MOST_KEPT_PAGES};
 use super::*;
 use crate::memory::WASM_PAGE_BYTES;
 use crate::memory::pace::Pace;
@@ -120,6 +120,36 @@ fn idle_pages_are_kept_for_long_only_where_they_are_few() {
     }
     assert_eq!(kept(FEW_IDLE_PAGES), FEW_IDLE_PAGES);
     assert!(kept(4 * FEW_IDLE_PAGES) <= 1 + FEW_IDLE_PAGES);
+}
+
+#[test]
+fn an_idle_page_that_comes_back_is_kept_twice_as_long_the_next_time() {
+    let image = plain_image(4);
+    let memory = GuestMemory::over(Arc::clone(&image), true).unwrap();
+    if memory.state.lock().tracker.is_none() {
+        return;
+    }
+    let pristine = pristine(&image);
+    let mut returns = Vec::new();
+    let run = |written: u32| {
+        for page in 0..written {
+            // What is there already.
+            let at = page * PAGE_BYTES as u32;
+            memory.with_bytes(at, 1, |bytes| bytes[0] = image.bytes()[at as usize]).unwrap();
+        }
+        memory.restore(&pristine).unwrap();
+        memory.state.lock().returned.iter().cloned().flatten().collect::<Vec<_>>()
+    };
+    for number in 0_u32..1000 {
+        let returned = run(1 + u32::from(number == 0));
+        if !returned.is_empty() {
+            returns.push((number, returned));
+        }
+    }
+    // The second page is written to once.
+    let few = u32::from(MOST_IDLE_RUNS_OF_FEW);
+    let (first, second) = (few, few + 1 + 2 * few);
+    assert_eq!(returns, [(first, vec![0, 1]), (second, vec![0])]);
 }
 
 #[test]
