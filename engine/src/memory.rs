@@ -42,6 +42,7 @@ mod segments;
 pub(crate) mod snapshot;
 pub(crate) mod sys;
 pub(crate) mod tunables;
+mod vectors;
 #[cfg(target_os = "linux")]
 mod written;
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::address_space::PAGE_BYTES;
 use super::segments::Segment;
+use super::vectors::vectorized;
 
 const BLOCK_BYTES: usize = 64;
 const ZEROES: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
@@ -153,10 +154,12 @@ impl PagePatch {
         let mut own = self.bytes.as_chunks::<BLOCK_BYTES>().0.iter();
         let base = base.as_chunks::<BLOCK_BYTES>().0.iter();
         let target = target.as_chunks_mut::<BLOCK_BYTES>().0.iter_mut();
-        for (index, (target, base)) in target.zip(base).enumerate() {
-            let differs = self.blocks & (1 << index) != 0;
-            overwrite_block(target, if differs { own.next().unwrap_or(base) } else { base });
-        }
+        vectorized(|| {
+            for (index, (target, base)) in target.zip(base).enumerate() {
+                let differs = self.blocks & (1 << index) != 0;
+                overwrite_block(target, if differs { own.next().unwrap_or(base) } else { base });
+            }
+        });
     }
 
     /// Returns the bytes that `blocks` take.
@@ -189,12 +192,16 @@ fn offsets(mut blocks: u64) -> impl Iterator<Item = usize> {
 /// Compares two pages, and returns a bit for each block that differs.
 pub(super) fn differing(base: &[u8], now: &[u8]) -> u64 {
     let pairs = base.as_chunks::<BLOCK_BYTES>().0.iter().zip(now.as_chunks::<BLOCK_BYTES>().0);
-    pairs
-        .enumerate()
-        .fold(0, |blocks, (index, (base, now))| blocks | u64::from(is_other(base, now)) << index)
+    let pairs = pairs.enumerate();
+    vectorized(|| {
+        pairs.fold(0, |blocks, (index, (base, now))| {
+            blocks | u64::from(is_other(base, now)) << index
+        })
+    })
 }
 
 /// Returns whether two blocks differ. Comparing arrays would call `memcmp` for each block.
+#[inline(always)]
 fn is_other(one: &[u8; BLOCK_BYTES], other: &[u8; BLOCK_BYTES]) -> bool {
     let word = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
     let pairs = one.as_chunks::<8>().0.iter().zip(other.as_chunks::<8>().0);
@@ -210,9 +217,12 @@ pub(super) fn overwrite(target: &mut [u8], content: &[u8]) -> bool {
     assert!(target.len() == content.len() && target.len().is_multiple_of(BLOCK_BYTES));
     let target = target.as_chunks_mut::<BLOCK_BYTES>().0.iter_mut();
     let pairs = target.zip(content.as_chunks::<BLOCK_BYTES>().0);
-    pairs.fold(false, |differed, (target, content)| overwrite_block(target, content) | differed)
+    vectorized(|| {
+        pairs.fold(false, |differed, (target, content)| overwrite_block(target, content) | differed)
+    })
 }
 
+#[inline(always)]
 fn overwrite_block(target: &mut [u8; BLOCK_BYTES], content: &[u8; BLOCK_BYTES]) -> bool {
     let differs = is_other(target, content);
     if differs {
