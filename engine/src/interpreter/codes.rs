@@ -8,6 +8,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -34,6 +35,8 @@ type Key = [u8; blake3::OUT_LEN];
 #[derive(Debug)]
 pub(crate) struct CodeCache {
     is_off: bool,
+    /// Whether any program is wanted. Each worker asks after each job, so not under the lock.
+    wants_any: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -60,7 +63,11 @@ impl CodeCache {
     pub(crate) fn new(most_bytes: usize) -> Self {
         let codes = Generations::new(most_bytes / 2);
         let state = State { codes, runs: Generations::new(COUNTED), wanted: VecDeque::new() };
-        Self { is_off: most_bytes == 0, state: Mutex::new(state) }
+        Self {
+            is_off: most_bytes == 0,
+            wants_any: AtomicBool::new(false),
+            state: Mutex::new(state),
+        }
     }
 
     /// Returns the code of a program that is about to run, if it was compiled ahead; otherwise
@@ -85,6 +92,7 @@ impl CodeCache {
             } else if wanted.len() < MOST_WANTED {
                 let source = source.to_owned();
                 wanted.push_back(Wanted { key, times: 1, source, is_expression });
+                self.wants_any.store(true, Ordering::Release);
             }
         }
         None
@@ -92,17 +100,21 @@ impl CodeCache {
 
     /// Returns whether a program is to be compiled ahead.
     pub(crate) fn wants_any(&self) -> bool {
-        !self.state.lock().wanted.is_empty()
+        self.wants_any.load(Ordering::Acquire)
     }
 
     /// Returns whether a program is wanted so much that a session should give up its place for it.
     pub(crate) fn wants_much(&self) -> bool {
-        self.state.lock().wanted.iter().any(|wanted| wanted.times >= WANTED_MUCH)
+        self.wants_any()
+            && self.state.lock().wanted.iter().any(|wanted| wanted.times >= WANTED_MUCH)
     }
 
     /// Returns a program that is to be compiled ahead. The caller puts its code.
     pub(crate) fn wanted(&self) -> Option<Wanted> {
-        self.state.lock().wanted.pop_front()
+        let mut state = self.state.lock();
+        let wanted = state.wanted.pop_front();
+        self.wants_any.store(!state.wanted.is_empty(), Ordering::Release);
+        wanted
     }
 
     /// Puts the code of a program, or `None` if each run has to compile it, as if there is no room.

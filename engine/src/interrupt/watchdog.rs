@@ -4,10 +4,12 @@
 //! sleeping guests, and `host/wasi/clock.rs` serves clocks to guests.
 //!
 //! One watchdog thread serves every interpreter of a process. A run that keeps its limits costs
-//! two short locks and no thread. When its time is over, the watchdog interrupts it; after the
+//! two short locks and no thread. The runs of different threads are under different locks, so that
+//! workers don't take each other's cache lines. When its time is over, the watchdog interrupts it; after the
 //! grace period it stops it; and if even that doesn't end the run, it reports the run as overdue.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -97,9 +99,10 @@ impl Stopwatch {
             is_ending: false,
             is_stopped: false,
         };
-        let id = Watchdog::current().change(|state, wake| {
+        let part = Part::of_this_thread();
+        let id = Watchdog::current().change(part, |state, wake| {
             state.last += 1;
-            let id = WatchId(state.last);
+            let id = WatchId { part, number: state.last };
             state.watched.insert(id, watched);
             // A limit beyond the clock's range never passes.
             *wake |= state.end_wall_at(id, self.wall.checked_add(limits.wall_time));
@@ -112,9 +115,29 @@ impl Stopwatch {
     }
 }
 
-/// The number of a run that the watchdog watches.
+/// A run that the watchdog watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct WatchId(u64);
+struct WatchId {
+    part: Part,
+    number: u64,
+}
+
+/// The part of the watchdog's state that has the runs of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Part(usize);
+
+impl Part {
+    const COUNT: usize = 16;
+
+    /// Returns the part of this thread, which shares it with few others.
+    fn of_this_thread() -> Self {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static PART: Part = Part(THREADS.fetch_add(1, Ordering::Relaxed) % Part::COUNT);
+        }
+        PART.with(|part| *part)
+    }
+}
 
 /// Keeps a run watched by the watchdog as long as it lives.
 #[derive(Debug)]
@@ -132,7 +155,7 @@ impl WatchGuard {
 
 impl Drop for WatchGuard {
     fn drop(&mut self) {
-        Watchdog::current().change(|state, _| {
+        Watchdog::current().change(self.id.part, |state, _| {
             state.watched.remove(&self.id);
             state.pending.retain(|_, (id, _)| *id != self.id);
         });
@@ -149,21 +172,23 @@ pub(crate) struct Asker {
 impl Asker {
     #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     pub(crate) fn ask(&self, reason: StopReason) {
-        Watchdog::current()
-            .change(|state, wake| *wake |= state.ask(self.id, reason, Instant::now()));
+        Watchdog::current().change(self.id.part, |state, wake| {
+            *wake |= state.ask(self.id, reason, Instant::now())
+        });
     }
 
     /// Says that the run was stopped; it is overdue if it goes on.
     #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     pub(crate) fn expect_end(&self) {
         Watchdog::current()
-            .change(|state, wake| *wake |= state.expect_end(self.id, Instant::now()));
+            .change(self.id.part, |state, wake| *wake |= state.expect_end(self.id, Instant::now()));
     }
 
     /// Pauses the run's wall time until the guard is dropped.
     #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     pub(crate) fn pause(&self) -> Pause {
-        Watchdog::current().change(|state, _| state.pause_wall(self.id, Instant::now()));
+        Watchdog::current()
+            .change(self.id.part, |state, _| state.pause_wall(self.id, Instant::now()));
         Pause { id: self.id }
     }
 }
@@ -178,8 +203,9 @@ pub(crate) struct Pause {
 impl Drop for Pause {
     #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     fn drop(&mut self) {
-        Watchdog::current()
-            .change(|state, wake| *wake |= state.resume_wall(self.id, Instant::now()));
+        Watchdog::current().change(self.id.part, |state, wake| {
+            *wake |= state.resume_wall(self.id, Instant::now())
+        });
     }
 }
 
@@ -240,7 +266,7 @@ enum Wall {
 }
 
 struct Watchdog {
-    state: Arc<Mutex<State>>,
+    parts: Arc<[Mutex<State>; Part::COUNT]>,
     /// Parked between deadlines. Not on a `parking_lot::Condvar`: its queues are global and link to
     /// the waiting threads' own memory, which the child of a fork gives to other threads.
     thread: Thread,
@@ -249,12 +275,15 @@ struct Watchdog {
     next: OnceLock<Box<Watchdog>>,
 }
 
+/// A part of what the watchdog knows. On cache lines of its own.
 #[derive(Default)]
+#[repr(align(128))]
 struct State {
     pending: BTreeMap<Key, (WatchId, Due)>,
     watched: HashMap<WatchId, Watched>,
-    /// When the watchdog wakes by itself. That may be for a run that has ended: it then computes
-    /// the next time, so that runs that follow each other don't have to wake it.
+    /// When the watchdog wakes by itself at the latest, as far as this part goes. That may be for a
+    /// run that has ended: it then computes the next time, so that runs that follow each other
+    /// don't have to wake it.
     wakes: Option<Instant>,
     scheduled: u64,
     last: u64,
@@ -262,14 +291,14 @@ struct State {
 
 impl Watchdog {
     fn start() -> Self {
-        let state = Arc::new(Mutex::new(State::default()));
+        let parts = Arc::<[Mutex<State>; Part::COUNT]>::default();
         let thread = thread::Builder::new().name("hatchery-watchdog".to_owned()).spawn({
-            let state = Arc::clone(&state);
-            move || watch(&state)
+            let parts = Arc::clone(&parts);
+            move || watch(&*parts)
         });
         // Without a watchdog nobody enforces the limits on time, so nothing may run.
         let thread = thread.expect("the system gives this process one more thread");
-        Self { state, thread: thread.thread().clone(), home: Home::here(), next: OnceLock::new() }
+        Self { parts, thread: thread.thread().clone(), home: Home::here(), next: OnceLock::new() }
     }
 
     /// Returns the watchdog of this process, if anything runs here.
@@ -281,10 +310,10 @@ impl Watchdog {
         current
     }
 
-    /// Changes the state, and wakes the watchdog if `change` sets its flag.
-    fn change<T>(&self, change: impl FnOnce(&mut State, &mut bool) -> T) -> T {
+    /// Changes a part of the state, and wakes the watchdog if `change` sets its flag.
+    fn change<T>(&self, part: Part, change: impl FnOnce(&mut State, &mut bool) -> T) -> T {
         let mut wake = false;
-        let result = change(&mut self.state.lock(), &mut wake);
+        let result = change(&mut self.parts[part.0].lock(), &mut wake);
         if wake {
             self.thread.unpark();
         }
@@ -393,22 +422,29 @@ impl State {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
-fn watch(state: &Mutex<State>) {
+/// Does what is due, and sleeps until something is.
+fn watch(parts: &[Mutex<State>]) {
     loop {
-        let mut state = state.lock();
-        let Some((&(at, _), _)) = state.pending.first_key_value() else {
-            state.wakes = None;
-            drop(state);
-            thread::park();
-            continue;
-        };
-        let now = Instant::now();
+        let next = parts.iter().filter_map(act_on).min();
+        match next {
+            // If something was due by then, or was scheduled since, this returns at once.
+            Some((at, now)) => thread::park_timeout(at.saturating_duration_since(now)),
+            None => thread::park(),
+        }
+    }
+}
+
+/// Does everything that is due in a part. Returns when something is next, and the present time.
+#[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
+fn act_on(part: &Mutex<State>) -> Option<(Instant, Instant)> {
+    loop {
+        let mut state = part.lock();
+        state.wakes = state.pending.first_key_value().map(|(&(at, _), _)| at);
+        let (at, now) = (state.wakes?, Instant::now());
         if now < at {
-            state.wakes = Some(at);
-            drop(state);
-            thread::park_timeout(at - now);
-        } else if let Some((_, (id, due))) = state.pending.pop_first()
+            return Some((at, now));
+        }
+        if let Some((_, (id, due))) = state.pending.pop_first()
             && let Some(overdue) = state.act(id, due, now)
         {
             drop(state);

@@ -24,27 +24,27 @@ pub(super) const MOST_IDLE_RUNS: u16 = 16;
 pub(super) const FEW_IDLE_PAGES: usize = 64;
 /// A page of few is kept no longer after this many runs.
 pub(super) const MOST_IDLE_RUNS_OF_FEW: u16 = 200;
-/// How often the time that a page is kept can double.
-const MOST_DOUBLINGS: u16 = 6;
+/// How often the time that a page is kept can grow fourfold.
+const MOST_EXTENSIONS: u16 = 3;
 
 /// How long a copied page of the image has been idle.
 ///
 /// A page can be idle and yet be written to in every run: its reference counts go up and down again.
 /// Such a page comes back in the run after it was returned to the system, by a fault, for which all
 /// other CPUs that run this process are interrupted, as they are when it is returned. So it is kept
-/// twice as long the next time.
+/// four times as long the next time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::memory) struct Idleness {
     /// How many restores in a row found it unchanged.
     runs: u16,
-    doublings: u16,
+    extensions: u16,
 }
 
 impl Idleness {
     /// Takes in whether a run has changed the page. Returns whether the page is kept no longer.
     fn note(&mut self, is_changed: bool, most_runs: u16) -> bool {
         self.runs = if is_changed { 0 } else { self.runs + 1 };
-        let is_over = self.runs > most_runs << self.doublings;
+        let is_over = self.runs > most_runs << (2 * self.extensions);
         if is_over {
             self.runs = 0;
         }
@@ -53,7 +53,7 @@ impl Idleness {
 
     /// Takes in whether the page came back in the run after it was returned.
     fn note_return(&mut self, came_back: bool) {
-        self.doublings = if came_back { (self.doublings + 1).min(MOST_DOUBLINGS) } else { 0 };
+        self.extensions = if came_back { (self.extensions + 1).min(MOST_EXTENSIONS) } else { 0 };
     }
 }
 
