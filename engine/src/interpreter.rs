@@ -19,7 +19,7 @@ use crate::host::env::{RunControl, RunEffects, RunSetup};
 use crate::host::threads::Threads;
 use crate::interpreter::engine::Engine;
 use crate::interpreter::image::Image;
-use crate::interpreter::session::{Generators, Individuality, Life};
+use crate::interpreter::session::{Generators, Life};
 use crate::interrupt::gate::Gate;
 use crate::interrupt::stop::StopHandle;
 use crate::limits::{LimitHit, LimitKind, Limits};
@@ -62,8 +62,9 @@ pub struct Interpreter {
     /// The address of `KeyboardInterrupt`.
     exception: Option<u32>,
     life: Life,
-    /// Drawn in advance for the first run after a reset.
-    individuality: Option<Individuality>,
+    /// The states of generators for the first run after a reset, which has already given the host
+    /// a clock and random numbers of its own.
+    individuality: Option<Generators>,
     /// Memory for the next states of generators: it is large enough to cost time at each run.
     drawn_into: Generators,
     throws: ThrowsLeft,

@@ -26,17 +26,17 @@ use crate::run::outcome::{SandboxFailure, Verdict};
 /// Serves one guest from memory.
 pub(crate) struct ReactorHost {
     wasi: Arc<Mutex<Wasi>>,
-    /// The files before the run, and after its input files were written.
-    before: Tree,
-    given: Tree,
+    /// During a run, the files before it, and after its input files were written. Later they would
+    /// keep deleted files in memory.
+    before: Option<Tree>,
+    given: Option<Tree>,
     /// The environment of the functions, once there are imports.
     env: Option<FunctionEnv<GuestEnv>>,
 }
 
 impl ReactorHost {
     pub(crate) fn new(wasi: Arc<Mutex<Wasi>>) -> Self {
-        let tree = wasi.lock().tree.clone();
-        Self { wasi, before: tree.clone(), given: tree, env: None }
+        Self { wasi, before: None, given: None, env: None }
     }
 }
 
@@ -82,7 +82,7 @@ impl GuestHost for ReactorHost {
             return Err(Box::new(Verdict::Limit(hit)));
         }
         tree.begin(quota, false);
-        let before = &mut self.before;
+        let before = self.before.insert(tree.clone());
         let put = (|| {
             for mount in &program.mounts {
                 put_mount(tree, &mount.path, &mount.folder, now)
@@ -109,7 +109,7 @@ impl GuestHost for ReactorHost {
         })();
         let refused = tree.refusals().all().next();
         tree.begin(quota, program.is_read_only);
-        self.given = tree.clone();
+        self.given = Some(tree.clone());
         put.map_err(|(path, errno): (String, Errno)| {
             Box::new(match refused {
                 Some(hit) => Verdict::Limit(hit),
@@ -126,16 +126,18 @@ impl GuestHost for ReactorHost {
         let (calls, workspace) = (wasi.calls(), wasi.workspace);
         let network = wasi.end_network();
         let refusals = wasi.tree.refusals().all().chain(network.refusal()).collect();
-        let file_growth_bytes = wasi.tree.peak_bytes().saturating_sub(self.given.file_bytes());
-        let files = if commits {
-            changes(&self.given, &wasi.tree, workspace)
-        } else {
-            wasi.undo_to(&self.before);
-            Vec::new()
+        let (before, given) = (self.before.take(), self.given.take());
+        let growth = |given: &Tree| wasi.tree.peak_bytes().saturating_sub(given.file_bytes());
+        let file_growth_bytes = given.as_ref().map_or(0, growth);
+        let files = match (commits, before, given) {
+            (true, _, Some(given)) => changes(&given, &wasi.tree, workspace),
+            (false, Some(before), _) => {
+                wasi.undo_to(&before);
+                Vec::new()
+            }
+            // Nothing was given to it.
+            _ => Vec::new(),
         };
-        // Earlier trees would keep deleted files in memory.
-        self.before = wasi.tree.clone();
-        self.given = wasi.tree.clone();
         RunEffects {
             files,
             host_calls: calls,
@@ -154,8 +156,6 @@ impl GuestHost for ReactorHost {
     }
 
     fn set_state(&mut self, state: HostState) {
-        self.before = state.tree.clone();
-        self.given = state.tree.clone();
         self.wasi.lock().set_state(state);
     }
 }

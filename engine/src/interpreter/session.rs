@@ -93,13 +93,6 @@ pub(crate) struct Life {
 /// The states of the random number generators that modules share.
 pub(crate) type Generators = Vec<[u8; GeneratorState::BYTES as usize]>;
 
-/// What distinguishes a copy of the image from other copies.
-#[derive(Debug)]
-pub(crate) struct Individuality {
-    pub(super) host: HostState,
-    pub(super) generators: Generators,
-}
-
 impl std::fmt::Debug for SessionState {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter

@@ -10,7 +10,7 @@ use crate::cause::Cause;
 use crate::error::{SessionError, StartError};
 use crate::host::wasi::HostState;
 use crate::interpreter::image::{GeneratorState, Image};
-use crate::interpreter::session::{Individuality, Life, SessionMemory, SessionState};
+use crate::interpreter::session::{Generators, Life, SessionMemory, SessionState};
 use crate::memory::GuestMemory;
 use crate::memory::patch::MemoryPatch;
 use crate::run::outcome::SandboxFailure;
@@ -54,9 +54,15 @@ impl Interpreter {
         image: &Image,
         wanted: Option<Deterministic>,
     ) -> Result<(), SessionError> {
-        let Individuality { host, generators } = match self.individuality.take() {
+        let generators = match self.individuality.take() {
             Some(drawn) if wanted.is_none() => drawn,
-            _ => self.draw(image, wanted)?,
+            _ => {
+                let mut host = self.host.state().ok_or(SessionError::NotParkable)?;
+                host.diverge(wanted.as_ref());
+                let drawn = self.draw(image, &mut host)?;
+                self.host.set_state(host);
+                drawn
+            }
         };
         let no_memory = || {
             SessionError::Memory(io::Error::other(
@@ -68,25 +74,19 @@ impl Interpreter {
             memory.write(generator.address, state).ok_or_else(no_memory)?;
         }
         self.drawn_into = generators;
-        self.host.set_state(host);
         // This also ends `is_copy`.
         self.life = Life { deterministic: wanted, ..Life::default() };
         Ok(())
     }
 
-    fn draw(
-        &mut self,
-        image: &Image,
-        wanted: Option<Deterministic>,
-    ) -> Result<Individuality, SessionError> {
-        let mut host = self.host.state().ok_or(SessionError::NotParkable)?;
-        host.diverge(wanted.as_ref());
+    /// Draws the states of the image's generators.
+    fn draw(&mut self, image: &Image, host: &mut HostState) -> Result<Generators, SessionError> {
         let mut generators = std::mem::take(&mut self.drawn_into);
         generators.resize(image.facts().generators.len(), [0; GeneratorState::BYTES as usize]);
         host.draw(generators.as_flattened_mut())
             .map_err(|_| io::Error::other("the system gave no random numbers"))
             .map_err(SessionError::Memory)?;
-        Ok(Individuality { host, generators })
+        Ok(generators)
     }
 
     /// Opens what this and later interpreters of this process may need, for a process that soon may open
@@ -125,10 +125,13 @@ impl Interpreter {
             *self = Self::on(&image)?;
             return Ok(());
         }
-        self.restore(image.pristine(), &image.facts().globals, image.host().clone())?;
-        self.life = Life::default();
         // Here rather than in the next run, which would have to wait for it.
-        self.individuality = self.draw(&image, None).ok();
+        let mut host = image.host().clone();
+        host.diverge(None);
+        let drawn = self.draw(&image, &mut host).ok();
+        self.restore(image.pristine(), &image.facts().globals, host)?;
+        self.life = Life::default();
+        self.individuality = drawn;
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use crate::combiner::{Answer, give};
 /// The most outcomes that leave together.
 const MOST: usize = 32;
 /// How long an outcome waits if another job ends after that.
-const PATIENCE: Duration = Duration::from_micros(1000);
+const PATIENCE: Duration = Duration::from_millis(1);
 /// How long an outcome waits at most. Then the workers run jobs that take longer than those of their
 /// tenant did.
 const LONGEST: Duration = Duration::from_millis(2);
