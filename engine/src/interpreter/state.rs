@@ -58,6 +58,8 @@ impl Interpreter {
             Some(drawn) if wanted.is_none() => drawn,
             _ => {
                 let mut host = self.host.state().ok_or(SessionError::NotParkable)?;
+                // Nothing has read the clock that a reset has given it.
+                host.clock = image.host().clock.clone();
                 host.diverge(wanted.as_ref());
                 let drawn = self.draw(image, &mut host)?;
                 self.host.set_state(host);

@@ -5,8 +5,9 @@
 //!
 //! One watchdog thread serves every interpreter of a process. A run that keeps its limits costs
 //! two short locks and no thread. The runs of different threads are under different locks, so that
-//! workers don't take each other's cache lines. When its time is over, the watchdog interrupts it; after the
-//! grace period it stops it; and if even that doesn't end the run, it reports the run as overdue.
+//! workers don't take each other's cache lines. When a run's time is over, the watchdog interrupts
+//! it; after the grace period it stops it; and if even that doesn't end the run, it reports the run
+//! as overdue.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -423,26 +424,29 @@ impl State {
 }
 
 /// Does what is due, and sleeps until something is.
+#[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
 fn watch(parts: &[Mutex<State>]) {
     loop {
-        let next = parts.iter().filter_map(act_on).min();
-        match next {
-            // If something was due by then, or was scheduled since, this returns at once.
-            Some((at, now)) => thread::park_timeout(at.saturating_duration_since(now)),
+        // What is scheduled meanwhile wakes it again at once.
+        match parts.iter().filter_map(act_on).min() {
+            Some(at) => thread::park_timeout(at.saturating_duration_since(Instant::now())),
             None => thread::park(),
         }
     }
 }
 
-/// Does everything that is due in a part. Returns when something is next, and the present time.
+/// Does everything that is due in a part. Returns when to look at it again.
 #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
-fn act_on(part: &Mutex<State>) -> Option<(Instant, Instant)> {
+fn act_on(part: &Mutex<State>) -> Option<Instant> {
     loop {
         let mut state = part.lock();
-        state.wakes = state.pending.first_key_value().map(|(&(at, _), _)| at);
-        let (at, now) = (state.wakes?, Instant::now());
-        if now < at {
-            return Some((at, now));
+        let now = Instant::now();
+        let next = state.pending.first_key_value().map(|(&(at, _), _)| at);
+        if next.is_none_or(|at| now < at) {
+            // The time that is set stays, even if its run has ended: see `wakes`.
+            let set = state.wakes.filter(|at| now < *at);
+            state.wakes = set.into_iter().chain(next).min();
+            return state.wakes;
         }
         if let Some((_, (id, due))) = state.pending.pop_first()
             && let Some(overdue) = state.act(id, due, now)

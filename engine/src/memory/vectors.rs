@@ -4,7 +4,7 @@
 /// Returns what `work` returns, with 256-bit vectors if the CPU has them. Comparing a page then
 /// takes two thirds of the time.
 ///
-/// `work` is inlined here, and so are the functions that it calls, if they are marked so.
+/// `work` should be inlined here, and the functions that it calls have to be marked so.
 #[inline(always)]
 pub(super) fn vectorized<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]

@@ -70,6 +70,22 @@ fn a_seed_determines_what_is_drawn_whatever_ran_before() {
 }
 
 #[test]
+fn a_determined_clock_begins_at_the_same_time_whatever_came_before() {
+    let times = "import time\n[time.time_ns(), time.monotonic_ns(), time.perf_counter_ns()]";
+    let wanted = Program { deterministic: Some(Deterministic::new(7)), ..program(times) };
+    let mut slot = mapped().start().unwrap();
+    let first = value_of(&mut slot, &wanted);
+    slot.reset().unwrap();
+    assert_eq!(value_of(&mut slot, &wanted), first);
+    slot.reset().unwrap();
+    value(&mut slot, "1");
+    slot.reset().unwrap();
+    let before_its_first_run = slot.park().unwrap();
+    slot.attach(&before_its_first_run).unwrap();
+    assert_eq!(value_of(&mut slot, &wanted), first);
+}
+
+#[test]
 fn forks_of_a_session_draw_apart_from_it_and_from_one_another() {
     for (kind, image) in both() {
         let mut slot = image.start().unwrap();

@@ -2,9 +2,9 @@
 //!
 //! A wasmer engine owns the code of its modules. When the last clone of one is dropped, wasmer
 //! 7.4.2 unmaps that code, and only then takes its functions out of a table of the whole process
-//! (`MemoryMappedBinary`). A thread that loads a module at the same address in between panics with
-//! the lock of the table, and no module can be loaded in the process any more. So engines that are
-//! dropped while something loads are kept until nothing does.
+//! (`MemoryMappedBinary`). A thread that loads a module at the same address in between panics
+//! while it holds the table's lock, and no module can be loaded in the process any more. So engines
+//! that are dropped while something loads are kept until nothing does.
 
 use std::ops::Deref;
 
@@ -15,7 +15,7 @@ static LOADS: Mutex<Loads> = Mutex::new(Loads { running: 0, dropped: Vec::new() 
 
 struct Loads {
     running: usize,
-    /// The engines that were dropped since something loads.
+    /// The engines that were dropped while something was loading.
     dropped: Vec<wasmer::Engine>,
 }
 
@@ -40,7 +40,7 @@ impl Drop for Loading {
     }
 }
 
-/// A wasmer engine that is dropped while nothing loads.
+/// A wasmer engine that is dropped only while nothing loads.
 ///
 /// Whatever holds one, as stores do, must be dropped before the last clone of this.
 #[derive(Clone)]
