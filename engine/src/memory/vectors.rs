@@ -1,5 +1,5 @@
 //! Loops over the bytes of pages, compiled for the vectors that this CPU has.
-#![expect(unsafe_code, reason = "calls what is compiled for CPUs that have AVX2, on those")]
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls AVX2 code on such CPUs"))]
 
 /// Returns what `work` returns, with 256-bit vectors if the CPU has them. Comparing a page then
 /// takes two thirds of the time.
