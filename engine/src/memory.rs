@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use address_space::{GUARD_BEFORE_BYTES, MOST_BYTES, RESERVED_BYTES};
 pub(crate) use address_space::{PAGE_BYTES, WASM_PAGE_BYTES, check_address_space, is_length};
 use cow::Tracker;
+use idle::Idleness;
 use image::MemoryImage;
-use layers::Idleness;
 use pace::Pace;
 use patch::MemoryPatch;
 use segments::Segment;
@@ -34,6 +34,7 @@ pub(crate) mod faults;
 #[cfg(not(target_os = "linux"))]
 #[path = "memory/faults_disabled.rs"]
 pub(crate) mod faults;
+mod idle;
 pub(crate) mod image;
 mod layers;
 mod pace;

@@ -30,8 +30,6 @@ mod diff;
 mod marking;
 mod restore;
 
-pub(super) use restore::Idleness;
-
 /// Whether invariants are asserted that take a pass of their own.
 const IS_CHECKED: bool = cfg!(any(test, debug_assertions));
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::{IS_CHECKED, pages_of};
 use crate::memory::address_space::{PAGE_BYTES, is_length};
 use crate::memory::cow::Tracker;
+use crate::memory::idle::Idleness;
 use crate::memory::image::MemoryImage;
 use crate::memory::patch::{MemoryPatch, PagePatch, base_page, overwrite, page_in};
 use crate::memory::segments::Segment;
@@ -16,46 +17,6 @@ use crate::memory::{GuestMemory, MemoryState};
 /// Copied pages that a memory keeps when it goes back to its image. They don't fault again, but
 /// each is compared every time: 1,024 take 0.3 ms, and simple programs touch 50 to 100.
 pub(super) const MOST_KEPT_PAGES: usize = 1024;
-/// A page that no run has changed in this many runs is kept no longer: comparing it each time has
-/// then cost more than the fault that brings it back.
-pub(super) const MOST_IDLE_RUNS: u16 = 16;
-/// Idle pages that are kept longer, since a single fault costs more than comparing all of them: the
-/// reset after it has to ask the kernel which pages were copied.
-pub(super) const FEW_IDLE_PAGES: usize = 64;
-/// A page of few is kept no longer after this many runs.
-pub(super) const MOST_IDLE_RUNS_OF_FEW: u16 = 200;
-/// How often the time that a page is kept can grow fourfold.
-const MOST_EXTENSIONS: u16 = 3;
-
-/// How long a copied page of the image has been idle.
-///
-/// A page can be idle and yet be written to in every run: its reference counts go up and down again.
-/// Such a page comes back in the run after it was returned to the system, by a fault, for which all
-/// other CPUs that run this process are interrupted, as they are when it is returned. So it is kept
-/// four times as long the next time.
-#[derive(Debug, Clone, Copy, Default)]
-pub(in crate::memory) struct Idleness {
-    /// How many restores in a row found it unchanged.
-    runs: u16,
-    extensions: u16,
-}
-
-impl Idleness {
-    /// Takes in whether a run has changed the page. Returns whether the page is kept no longer.
-    fn note(&mut self, is_changed: bool, most_runs: u16) -> bool {
-        self.runs = if is_changed { 0 } else { self.runs + 1 };
-        let is_over = self.runs > most_runs << (2 * self.extensions);
-        if is_over {
-            self.runs = 0;
-        }
-        is_over
-    }
-
-    /// Takes in whether the page came back in the run after it was returned.
-    fn note_return(&mut self, came_back: bool) {
-        self.extensions = if came_back { (self.extensions + 1).min(MOST_EXTENSIONS) } else { 0 };
-    }
-}
 
 impl GuestMemory {
     /// Makes the memory the image with `patch`, whatever it was before. Returns grown pages beyond
@@ -192,9 +153,7 @@ impl GuestMemory {
         };
         let patched =
             |page: usize| patch.pages.binary_search_by_key(&page, |patch| patch.page as usize).ok();
-        let most_idle_runs =
-            if state.idle_pages > FEW_IDLE_PAGES { MOST_IDLE_RUNS } else { MOST_IDLE_RUNS_OF_FEW };
-        state.idle_pages = 0;
+        let idle_pages = std::mem::take(&mut state.idle_pages);
         let mut unused: Vec<Range<usize>> = Vec::new();
         let within = |range: &Range<usize>| range.start..range.end.min(image.len());
         let pages = copied.iter().map(within).flat_map(pages_of);
@@ -211,13 +170,13 @@ impl GuestMemory {
                         // In one pass, while the page's lines are in the CPU's cache.
                         patch.pages[index].apply_over(base, now);
                         is_patched[index] = true;
-                        idle.into_iter().for_each(|idle| idle.runs = 0);
+                        idle.into_iter().for_each(Idleness::note_use);
                         continue;
                     }
                     let is_changed = overwrite(now, base);
                     let Some(idle) = idle else { continue };
                     state.idle_pages += usize::from(!is_changed);
-                    if idle.note(is_changed, most_idle_runs) {
+                    if idle.note(is_changed, idle_pages) {
                         match unused.last_mut() {
                             Some(last) if last.end == page => last.end += 1,
                             _ => unused.push(page..page + 1),

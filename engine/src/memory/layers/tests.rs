@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::restore::{FEW_IDLE_PAGES, MOST_IDLE_RUNS, MOST_IDLE_RUNS_OF_FEW, MOST_KEPT_PAGES};
+use super::restore::MOST_KEPT_PAGES;
 use super::*;
 use crate::memory::WASM_PAGE_BYTES;
+use crate::memory::idle::{FEW_PAGES, MOST_RUNS, MOST_RUNS_OF_FEW};
 use crate::memory::pace::Pace;
 use crate::memory::patch::{MemoryPatch, PagePatch};
 use crate::memory::snapshot::Snapshot;
@@ -101,12 +102,12 @@ fn idle_pages_are_kept_for_long_only_where_they_are_few() {
     // Returns how many pages are copied after runs that write to one page, if one run before them
     // wrote to `written` pages.
     let kept = |written: usize| {
-        let image = plain_image(8 * FEW_IDLE_PAGES);
+        let image = plain_image(8 * FEW_PAGES);
         let memory = GuestMemory::over(Arc::clone(&image), true).unwrap();
         let fill = |bytes: &mut [u8]| bytes.fill(4);
         memory.with_bytes(0, (written * PAGE_BYTES) as u32, fill).unwrap();
         let pristine = pristine(&image);
-        for _ in 0..2 * usize::from(MOST_IDLE_RUNS) {
+        for _ in 0..2 * usize::from(MOST_RUNS) {
             memory.restore(&pristine).unwrap();
             assert!(everything(&memory) == image.bytes());
             poke(&memory, 0, 5);
@@ -118,13 +119,13 @@ fn idle_pages_are_kept_for_long_only_where_they_are_few() {
     if GuestMemory::over(plain_image(16), true).unwrap().state.lock().tracker.is_none() {
         return;
     }
-    assert_eq!(kept(FEW_IDLE_PAGES), FEW_IDLE_PAGES);
-    assert!(kept(4 * FEW_IDLE_PAGES) <= 1 + FEW_IDLE_PAGES);
+    assert_eq!(kept(FEW_PAGES), FEW_PAGES);
+    assert!(kept(4 * FEW_PAGES) <= 1 + FEW_PAGES);
 }
 
 #[test]
 fn an_idle_page_that_comes_back_is_kept_longer_the_next_time() {
-    let image = plain_image(4);
+    let image = plain_image(16);
     let memory = GuestMemory::over(Arc::clone(&image), true).unwrap();
     if memory.state.lock().tracker.is_none() {
         return;
@@ -147,7 +148,7 @@ fn an_idle_page_that_comes_back_is_kept_longer_the_next_time() {
         }
     }
     // The second page is written to once.
-    let few = u32::from(MOST_IDLE_RUNS_OF_FEW);
+    let few = u32::from(MOST_RUNS_OF_FEW);
     let (first, second) = (few, few + 1 + 4 * few);
     assert_eq!(returns, [(first, vec![0, 1]), (second, vec![0])]);
 }
