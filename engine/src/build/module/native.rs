@@ -42,7 +42,9 @@ impl Drop for Loading {
 
 /// A wasmer engine that is dropped only while nothing loads.
 ///
-/// Whatever holds one, as stores do, must be dropped before the last clone of this.
+/// Whatever holds one, as stores do, must be dropped before the last clone of this. Whether a clone
+/// is the last one wasmer doesn't tell, so all that are dropped meanwhile are kept. In the child of
+/// a process that forked meanwhile they are kept for good.
 #[derive(Clone)]
 pub(crate) struct NativeEngine(Option<wasmer::Engine>);
 
