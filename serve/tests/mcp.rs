@@ -173,7 +173,8 @@ fn strangers_and_web_pages_are_refused() {
     let stranger = server.post("nobody", &headers, &call);
     let message = &stranger.messages[0];
     assert_eq!(message["error"]["message"], "nobody has said who calls", "{stranger:?}");
-    let long = json!({ "code": "#".repeat(2 << 20) });
+    // So little too long that the client has sent all of it when it is refused.
+    let long = json!({ "code": "#".repeat(1 << 20) });
     let headers = modern("tools/call", Some("run_python"));
     let answer = server.post("a", &headers, &modern_call("run_python", &long));
     assert_eq!(answer.status, 413, "{answer:?}");
