@@ -10,10 +10,15 @@ use pool::Look;
 /// one whose worker has to be woken first twice as long.
 const LONGEST_LOOK: Duration = Duration::from_micros(200);
 
+/// How long a caller looks for the answer to its submission before it sleeps. It comes when another
+/// thread has made a decision, which takes 2 to 8 µs, or a few of them.
+const LONGEST_DECISIONS: Duration = Duration::from_micros(40);
+
 /// What the callers of a scheduler share.
 #[derive(Debug)]
 pub(crate) struct Callers {
     look: Look,
+    look_for_decision: Look,
     /// How many jobs have callers that don't have their outcomes.
     open: AtomicUsize,
     /// The most such jobs with which a caller looks.
@@ -30,8 +35,18 @@ impl Callers {
     /// Returns the callers of a scheduler on a machine with `cpus` CPUs. They look while each of
     /// them can have a CPU, and its worker another one.
     pub(crate) fn new(cpus: usize) -> Arc<Self> {
-        let (look, open, most_looking) = (Look::new(LONGEST_LOOK), AtomicUsize::new(0), cpus / 2);
-        Arc::new(Self { look, open, most_looking })
+        Arc::new(Self {
+            look: Look::new(LONGEST_LOOK),
+            look_for_decision: Look::new(LONGEST_DECISIONS),
+            open: AtomicUsize::new(0),
+            most_looking: cpus / 2,
+        })
+    }
+
+    /// Looks for the answer to a submission. To sleep instead would take longer than the decision,
+    /// and the thread of a worker would have to wake the caller.
+    pub(crate) fn look_for_decision<T>(&self, mut find: impl FnMut() -> Option<T>) -> Option<T> {
+        find().or_else(|| self.look_for_decision.until(find))
     }
 
     /// Counts a job until what this returns is dropped.

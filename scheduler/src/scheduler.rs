@@ -7,6 +7,7 @@ use engine::{Cause, Transcript};
 use pool::{BuildId, Builds, JobId, Parked, PoolConfig, SessionId, WorkerId};
 use ractor::{Actor, SpawnErr};
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::actor::{Published, SchedulerActor, SchedulerArguments};
 use crate::callers::Callers;
@@ -77,7 +78,8 @@ impl Scheduler {
             reply,
         };
         self.mailbox.send(message)?;
-        let job = Admission { mailbox: &self.mailbox, answer: admission }.wait().await?;
+        let admission = Admission { mailbox: &self.mailbox, answer: admission };
+        let job = admission.wait(&self.callers).await?;
         let open = self.callers.open();
         Ok(Ticket::new(job, self.mailbox.clone(), open, outcome, transcript))
     }
@@ -226,8 +228,16 @@ struct Admission<'a> {
 }
 
 impl Admission<'_> {
-    async fn wait(mut self) -> Result<JobId, Refusal> {
-        (&mut self.answer).await.map_err(|_| Refusal::ShuttingDown)?
+    async fn wait(mut self, callers: &Callers) -> Result<JobId, Refusal> {
+        let find = || match self.answer.try_recv() {
+            Err(TryRecvError::Empty) => None,
+            received => Some(received.ok()),
+        };
+        let answer = match callers.look_for_decision(find) {
+            Some(answer) => answer,
+            None => (&mut self.answer).await.ok(),
+        };
+        answer.ok_or(Refusal::ShuttingDown)?
     }
 }
 
