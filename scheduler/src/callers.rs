@@ -1,7 +1,10 @@
 //! How callers wait for outcomes.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use pool::Look;
@@ -29,6 +32,16 @@ pub(crate) struct Callers {
 #[derive(Debug)]
 pub(crate) struct OpenJob {
     callers: Arc<Callers>,
+    looking: Looking,
+}
+
+/// How far a caller is with looking for an outcome.
+#[derive(Debug, Clone, Copy)]
+enum Looking {
+    Begins,
+    /// The other tasks of its thread go first.
+    Yields,
+    Over,
 }
 
 impl Callers {
@@ -52,7 +65,7 @@ impl Callers {
     /// Counts a job until what this returns is dropped.
     pub(crate) fn open(self: &Arc<Self>) -> OpenJob {
         self.open.fetch_add(1, Ordering::Relaxed);
-        OpenJob { callers: Arc::clone(self) }
+        OpenJob { callers: Arc::clone(self), looking: Looking::Begins }
     }
 
     fn are_few(&self) -> bool {
@@ -61,7 +74,8 @@ impl Callers {
 }
 
 impl OpenJob {
-    /// Looks for the outcome without sleeping, for a while, if CPUs are free for that.
+    /// Looks for the outcome without sleeping, for a while, if CPUs are free for that. Once it was
+    /// polled to its end, it looks no more.
     ///
     /// Other tasks of this thread go first, since they may be about to submit jobs: if the first of
     /// many kept them from it, the jobs would run one after another.
@@ -69,14 +83,32 @@ impl OpenJob {
     /// It is unusual for a future to keep its thread for up to 0.2 ms. This one goes on doing so only
     /// while jobs end within that time ([`Look::until`]). Without it, the outcome of a short job comes
     /// 20 to 100 µs later and costs more CPU time, since the caller sleeps and the worker wakes it.
-    pub(crate) async fn look<T>(&self, mut find: impl FnMut() -> Option<T>) -> Option<T> {
+    pub(crate) fn poll_look<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        mut find: impl FnMut() -> Option<T>,
+    ) -> Poll<Option<T>> {
         // What is here needs no wait: callers may poll once, and give up.
         let found = find();
-        if found.is_some() || !self.callers.are_few() {
-            return found;
+        if found.is_some() {
+            return Poll::Ready(found);
         }
-        tokio::task::yield_now().await;
-        if self.callers.are_few() { self.callers.look.until(find) } else { None }
+        match std::mem::replace(&mut self.looking, Looking::Over) {
+            Looking::Begins if self.callers.are_few() => {
+                self.looking = Looking::Yields;
+                // It wakes this task after the others.
+                let yielded = pin!(tokio::task::yield_now()).poll(context);
+                debug_assert!(yielded.is_pending(), "it yields once");
+                Poll::Pending
+            }
+            Looking::Yields if self.callers.are_few() => Poll::Ready(self.callers.look.until(find)),
+            Looking::Begins | Looking::Yields | Looking::Over => Poll::Ready(None),
+        }
+    }
+
+    /// Lets the next poll look as the first one did.
+    pub(crate) fn look_again(&mut self) {
+        self.looking = Looking::Begins;
     }
 }
 
@@ -88,10 +120,15 @@ impl Drop for OpenJob {
 
 #[cfg(test)]
 mod tests {
-    use std::future::Future;
-    use std::task::{Context, Poll, Waker};
+    use std::future::poll_fn;
+    use std::task::Waker;
 
     use super::*;
+
+    async fn look<T>(open: &mut OpenJob, mut find: impl FnMut() -> Option<T>) -> Option<T> {
+        open.look_again();
+        poll_fn(|context| open.poll_look(context, &mut find)).await
+    }
 
     /// Finds something at the second look.
     fn later() -> impl FnMut() -> Option<u32> {
@@ -105,32 +142,30 @@ mod tests {
     #[tokio::test]
     async fn what_is_here_is_found_at_the_first_poll() {
         let callers = Callers::new(2);
-        let open = callers.open();
-        let mut looks = std::pin::pin!(open.look(|| Some(1)));
-        let polled = looks.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let polled = callers.open().poll_look(&mut Context::from_waker(Waker::noop()), || Some(1));
         assert_eq!(polled, Poll::Ready(Some(1)));
     }
 
     #[tokio::test]
     async fn callers_look_while_half_of_the_cpus_are_free() {
         let callers = Callers::new(5);
-        let (first, second) = (callers.open(), callers.open());
-        assert_eq!(second.look(later()).await, Some(2));
-        let third = callers.open();
-        assert_eq!(first.look(later()).await, None);
+        let (mut first, mut second) = (callers.open(), callers.open());
+        assert_eq!(look(&mut second, later()).await, Some(2));
+        let mut third = callers.open();
+        assert_eq!(look(&mut first, later()).await, None);
         drop(second);
-        assert_eq!(third.look(later()).await, Some(2));
+        assert_eq!(look(&mut third, later()).await, Some(2));
         let one_cpu = Callers::new(1);
-        assert_eq!(one_cpu.open().look(later()).await, None);
+        assert_eq!(look(&mut one_cpu.open(), later()).await, None);
     }
 
     #[tokio::test]
     async fn nobody_looks_before_the_other_tasks_have_submitted() {
         let callers = Callers::new(2);
-        let first = callers.open();
-        let (looked, second) = tokio::join!(first.look(later()), async { callers.open() });
+        let mut first = callers.open();
+        let (looked, second) = tokio::join!(look(&mut first, later()), async { callers.open() });
         assert_eq!(looked, None);
         drop(second);
-        assert_eq!(first.look(later()).await, Some(2));
+        assert_eq!(look(&mut first, later()).await, Some(2));
     }
 }

@@ -1,8 +1,9 @@
 //! A caller's claim on the outcome of one job.
 
-use std::future::{Future, IntoFuture};
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
 
 use engine::{
     Cause, Chunk, Cursor, Event, Home, Next, Outcome, SandboxFailure, Transcript, Verdict,
@@ -33,7 +34,8 @@ pub struct Ticket {
     reply: oneshot::Receiver<Box<Outcome>>,
     transcript: Arc<Transcript>,
     cursor: Cursor,
-    changed: Arc<Notify>,
+    /// Told of every change of the transcript; set by the first who wants to know.
+    changed: OnceLock<Arc<Notify>>,
     /// `None` once the job has ended, so that dropping the ticket cancels nothing.
     open: Option<OpenJob>,
     /// What [`Self::outcome`] has returned.
@@ -48,14 +50,19 @@ impl Ticket {
         reply: oneshot::Receiver<Box<Outcome>>,
         transcript: Arc<Transcript>,
     ) -> Self {
-        let changed = Arc::new(Notify::new());
-        transcript.watch({
-            let changed = Arc::clone(&changed);
-            move || changed.notify_waiters()
-        });
-        let cursor = Cursor::default();
+        let (cursor, changed) = (Cursor::default(), OnceLock::new());
         let (open, outcome) = (Some(open), None);
         Self { job, scheduler, reply, transcript, cursor, changed, open, outcome }
+    }
+
+    /// Returns what is notified of changes from now on.
+    fn changed(&self) -> &Arc<Notify> {
+        self.changed.get_or_init(|| {
+            let changed = Arc::new(Notify::new());
+            let watcher = Arc::clone(&changed);
+            self.transcript.watch(move || watcher.notify_waiters());
+            changed
+        })
     }
 
     /// Returns the job's id, which is unique in its pool, and which `explain` and decisions use.
@@ -80,9 +87,10 @@ impl Ticket {
         if !self.scheduler.home().is_here() {
             return None;
         }
+        let changed = Arc::clone(self.changed());
         loop {
             // Created before the read, so that no change in between is missed.
-            let changed = self.changed.notified();
+            let changed = changed.notified();
             match self.transcript.read(&mut self.cursor) {
                 Next::Found(chunk) => return Some(chunk),
                 Next::End => return None,
@@ -104,7 +112,7 @@ impl Ticket {
     /// ```
     pub fn events(&self) -> Events {
         let cursor = Cursor::default();
-        let (transcript, changed) = (Arc::clone(&self.transcript), Arc::clone(&self.changed));
+        let (transcript, changed) = (Arc::clone(&self.transcript), Arc::clone(self.changed()));
         Events { transcript, changed, cursor, home: self.scheduler.home() }
     }
 
@@ -164,39 +172,48 @@ impl Ticket {
     /// ```
     pub async fn outcome(&mut self) -> Outcome {
         if self.outcome.is_none() {
-            let outcome = self.receive().await;
+            self.open.iter_mut().for_each(OpenJob::look_again);
+            let outcome = poll_fn(|context| self.poll_receive(context)).await;
             self.outcome = Some(outcome);
         }
         self.outcome.as_deref().expect("it was just received").clone()
     }
 
-    /// Waits for the one answer. Cancel-safe.
-    async fn receive(&mut self) -> Box<Outcome> {
-        let lost =
-            |cause| Outcome::not_run(Verdict::SandboxFailed(SandboxFailure::WorkerDied(cause)));
-        let outcome = match Refusal::unless_here(self.scheduler.home()) {
-            Ok(()) => {
-                let reply = &mut self.reply;
-                let find = || match reply.try_recv() {
-                    Err(TryRecvError::Empty) => None,
-                    // Nothing more can be received.
-                    received => Some(received.ok()),
-                };
-                let looked = match &self.open {
-                    Some(open) => open.look(find).await,
+    /// Receives the one answer.
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Box<Outcome>> {
+        let reply = &mut self.reply;
+        let mut find = || match reply.try_recv() {
+            Err(TryRecvError::Empty) => None,
+            // Nothing more can be received.
+            received => Some(received.ok()),
+        };
+        let received = match find() {
+            Some(received) => received,
+            None if !self.scheduler.home().is_here() => None,
+            None => {
+                let looked = match &mut self.open {
+                    Some(open) => ready!(open.poll_look(context, find)),
                     None => None,
                 };
-                let outcome = match looked {
-                    Some(outcome) => outcome,
-                    None => reply.await.ok(),
-                };
-                outcome.ok_or_else(|| lost("the scheduler died".into()))
+                match looked {
+                    Some(received) => received,
+                    None => ready!(Pin::new(&mut self.reply).poll(context)).ok(),
+                }
             }
-            // It comes in the other process, unless it came before the fork.
-            Err(refusal) => self.reply.try_recv().map_err(|_| lost(Cause::new(refusal))),
         };
-        self.open = None;
-        outcome.unwrap_or_else(Box::new)
+        let is_open = self.open.take().is_some();
+        assert!(is_open || received.is_some(), "a ticket was polled after it gave its outcome");
+        Poll::Ready(received.unwrap_or_else(|| Box::new(self.lost())))
+    }
+
+    /// Returns the outcome of a job whose outcome can't come any more.
+    fn lost(&self) -> Outcome {
+        let cause = match Refusal::unless_here(self.scheduler.home()) {
+            Ok(()) => Cause::from("the scheduler died"),
+            // It comes in the other process.
+            Err(refusal) => Cause::new(refusal),
+        };
+        Outcome::not_run(Verdict::SandboxFailed(SandboxFailure::WorkerDied(cause)))
     }
 }
 
@@ -228,17 +245,18 @@ impl Events {
     }
 }
 
-impl IntoFuture for Ticket {
+/// Waits as [`Ticket::outcome`] does.
+///
+/// # Panics
+/// If it is polled again after it gave the outcome.
+impl Future for Ticket {
     type Output = Outcome;
-    type IntoFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-    fn into_future(mut self) -> Self::IntoFuture {
-        Box::pin(async move {
-            match self.outcome.take() {
-                Some(outcome) => *outcome,
-                None => *self.receive().await,
-            }
-        })
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+        match self.outcome.take() {
+            Some(outcome) => Poll::Ready(*outcome),
+            None => self.poll_receive(context).map(|outcome| *outcome),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use self::wire::{HEADER_BYTES, ListedForm, ReplyParts};
 use crate::build::spec::ImageSpec;
 use crate::limits::{LimitKind, Limits};
 use crate::places::SITE;
-use crate::run::outcome::{Exception, Tampering, Verdict};
+use crate::run::outcome::{Exception, MimeBundle, Tampering, Verdict};
 use crate::run::program::{Entry, Program};
 use crate::run::value::marshal::Value;
 use crate::run::value::{self, number};
@@ -221,8 +221,33 @@ impl LeftOut {
     }
 }
 
+/// The headers of the replies of most programs, which end in no expression or in `None`, as the agent
+/// writes them: reading JSON takes a twentieth of the shortest run.
+const PLAIN: [(&[u8], bool); 2] = [
+    (br#"{"kind": "completed", "has_value": false, "value": null, "repr": null}"#, false),
+    (br#"{"kind": "completed", "has_value": true, "value": null, "repr": null}"#, true),
+];
+
+/// Returns what a reply says that is one of [`PLAIN`].
+fn plain_reply(bytes: &[u8]) -> Option<Answer> {
+    let (length, header) = bytes.split_first_chunk::<4>()?;
+    let is_whole = u32::from_le_bytes(*length) as usize == header.len();
+    let (_, has_value) = *PLAIN.iter().find(|(plain, _)| is_whole && *plain == header)?;
+    let value = has_value.then_some(Json::Null);
+    let verdict =
+        Verdict::Completed { value, repr: None, bundle: MimeBundle::default(), data: None };
+    Some(Answer { verdict, left_out: LeftOut::default() })
+}
+
 /// Parses a reply, and refuses one that exceeds the limits.
 pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Tampering> {
+    match plain_reply(bytes) {
+        Some(answer) => Ok(answer),
+        None => parse_any_reply(bytes, limits),
+    }
+}
+
+fn parse_any_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Tampering> {
     let malformed = |why: String| Tampering(format!("its reply is malformed: {why}"));
     let ReplyParts { mut header, buffers } =
         wire::split_reply(bytes, header_cap(limits), structure_cap(limits)).map_err(malformed)?;

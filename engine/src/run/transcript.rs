@@ -73,7 +73,24 @@ struct Entry {
 
 enum What {
     Output(Stream),
+    /// One of those that need no memory: every run has some.
+    Plain(&'static EventKind),
     Event(Box<EventKind>),
+}
+
+impl What {
+    fn event(event: EventKind) -> Self {
+        Self::Event(Box::new(event))
+    }
+
+    /// Returns the stream of which this is output, or else the event.
+    fn stream_or_event(&self) -> Result<Stream, &EventKind> {
+        match self {
+            Self::Output(stream) => Ok(*stream),
+            Self::Plain(event) => Err(event),
+            Self::Event(event) => Err(event),
+        }
+    }
 }
 
 /// The allowed and actual numbers of displays and their bytes.
@@ -188,7 +205,7 @@ impl Transcript {
         state.cap = state.bytes.len().saturating_add(limits.output_bytes);
         state.displays.most_bytes = limits.display_bytes;
         state.displays.most = limits.display_count;
-        self.note(state, EventKind::Started);
+        self.note(state, What::Plain(&EventKind::Started));
     }
 
     /// Appends output; bytes beyond the cap are counted and dropped.
@@ -225,7 +242,7 @@ impl Transcript {
             copier.showed(&display);
         }
         if state.displays.admit(display.byte_count()) {
-            self.note(state, EventKind::Display(display));
+            self.note(state, What::event(EventKind::Display(display)));
         }
     }
 
@@ -249,14 +266,14 @@ impl Transcript {
         }
         state.calls += 1;
         if state.calls <= MOST_CALLS_TOLD {
-            self.note(state, EventKind::HostCall { name: name.to_owned() });
+            self.note(state, What::event(EventKind::HostCall { name: name.to_owned() }));
         }
     }
 
     /// Appends the change of a file.
     pub(crate) fn file_changed(&self, file: &ChangedFile) {
         let event = EventKind::FileChanged { path: file.path.clone(), kind: file.kind };
-        self.note(self.state.lock(), event);
+        self.note(self.state.lock(), What::event(event));
     }
 
     /// Begins another attempt. Readers still find what came before, and an event that voids it.
@@ -265,7 +282,7 @@ impl Transcript {
         if state.closed {
             return;
         }
-        state.push(EventKind::Retried);
+        state.push(What::Plain(&EventKind::Retried));
         state.try_begins = (state.entries.len(), state.bytes.len());
         state.written = 0;
         state.displays = DisplayRoom::default();
@@ -277,13 +294,13 @@ impl Transcript {
     pub fn close(&self) {
         let mut state = self.state.lock();
         if !state.closed {
-            state.push(EventKind::Finished);
+            state.push(What::Plain(&EventKind::Finished));
             state.closed = true;
         }
         self.wake(state);
     }
 
-    fn note(&self, mut state: MutexGuard<'_, TranscriptState>, event: EventKind) {
+    fn note(&self, mut state: MutexGuard<'_, TranscriptState>, event: What) {
         if !state.closed {
             state.push(event);
             self.wake(state);
@@ -348,12 +365,9 @@ impl Transcript {
 
     /// Returns every display kept from the last attempt, in order.
     pub fn displays(&self) -> Vec<MimeBundle> {
-        let display = |entry: &Entry| match &entry.what {
-            What::Event(event) => match &**event {
-                EventKind::Display(display) => Some(display.clone()),
-                _ => None,
-            },
-            What::Output(_) => None,
+        let display = |entry: &Entry| match entry.what.stream_or_event() {
+            Err(EventKind::Display(display)) => Some(display.clone()),
+            _ => None,
         };
         let state = self.state.lock();
         state.entries[state.try_begins.0..].iter().filter_map(display).collect()
@@ -396,9 +410,9 @@ impl DisplayRoom {
 }
 
 impl TranscriptState {
-    fn push(&mut self, event: EventKind) {
+    fn push(&mut self, what: What) {
         let end = self.bytes.len();
-        self.entries.push(Entry { what: What::Event(Box::new(event)), end });
+        self.entries.push(Entry { what, end });
     }
 
     fn read(&self, cursor: &mut Cursor) -> Next<Chunk> {
@@ -435,12 +449,12 @@ impl TranscriptState {
             let Some(Entry { what, end }) = self.entries.get(cursor.entry) else {
                 return if self.closed { Next::End } else { Next::Pending };
             };
-            let stream = match what {
-                What::Event(event) => {
+            let stream = match what.stream_or_event() {
+                Ok(stream) => stream,
+                Err(event) => {
                     cursor.entry += 1;
                     return Next::Found(Piece::Event(event));
                 }
-                What::Output(stream) => *stream,
             };
             let rest = &self.bytes[cursor.offset..*end];
             let may_grow = cursor.entry + 1 == self.entries.len();

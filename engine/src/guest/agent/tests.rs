@@ -227,6 +227,24 @@ fn replies_become_verdicts() {
 }
 
 #[test]
+fn the_shortest_replies_say_what_their_json_says() {
+    let source = include_str!("hatchery/_wire.py");
+    assert!(
+        source.contains(
+            r#"{"kind": "completed", "has_value": has_value, "value": None, "repr": None}"#
+        )
+    );
+    for (header, _) in PLAIN {
+        let reply = wire::framed(str::from_utf8(header).unwrap());
+        let limits = Limits { result_bytes: 0, ..Limits::default() };
+        assert_eq!(plain_reply(&reply), parse_any_reply(&reply, &limits).ok());
+        assert!(plain_reply(&reply).is_some());
+        // Only if nothing follows.
+        assert_eq!(plain_reply(&[&reply[..], b"x"].concat()), None);
+    }
+}
+
+#[test]
 fn exceptions_come_with_their_chains() {
     let linked = r#"{"type":"OSError","message":"","notes":["n"]}"#;
     let frame = r#"{"file":"<job>","line":1,"function":"f"}"#;
