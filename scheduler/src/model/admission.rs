@@ -108,17 +108,20 @@ impl Model {
         let config = self.config.of_tenant(&queued.tenant);
         let known = self.shares.tenant(&queued.tenant);
         let (count, held) = known.map_or((0, 0), |known| (known.queued(), known.queued_bytes()));
-        let tenant = queued.tenant.to_string();
+        let tenant = || queued.tenant.to_string();
         let places = self.places().min(config.concurrent) as u32;
         let retry_after = self.shares.service(&queued.tenant).map(|service| service / places);
         if count >= config.queued_count {
             let limit = config.queued_count;
-            return Some(Refusal::TenantQueueFull { tenant, queued: count, limit, retry_after });
+            let (tenant, queued) = (tenant(), count);
+            return Some(Refusal::TenantQueueFull { tenant, queued, limit, retry_after });
         }
         let (job, limit) = (queued.bytes, config.queued_bytes);
         let bytes = held.saturating_add(job);
-        let refusal = Refusal::TenantQueueBytes { tenant, job, queued: bytes, limit, retry_after };
-        (bytes > limit).then_some(refusal)
+        (bytes > limit).then(|| {
+            let (tenant, queued) = (tenant(), bytes);
+            Refusal::TenantQueueBytes { tenant, job, queued, limit, retry_after }
+        })
     }
 
     fn refuses_as_late(&mut self, queued: &Queued, can_run_now: bool) -> Option<Refusal> {
