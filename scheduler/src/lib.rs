@@ -34,7 +34,7 @@ pub use status::{
     ErrorStatus, Latencies, MemoryStatus, Percentiles, Phase, ProgramErrorStatus, QueueDepth,
     SchedulerStatus, SessionPlaces, SessionStatus, TenantStatus, Totals,
 };
-pub use ticket::{Events, Ticket};
+pub use ticket::{AwaitedTicket, Events, Ticket};
 
 mod actor;
 mod callers;

@@ -1,6 +1,6 @@
 //! A caller's claim on the outcome of one job.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, IntoFuture, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
@@ -245,17 +245,31 @@ impl Events {
     }
 }
 
-/// Waits as [`Ticket::outcome`] does.
+impl IntoFuture for Ticket {
+    type Output = Outcome;
+    type IntoFuture = AwaitedTicket;
+
+    fn into_future(self) -> Self::IntoFuture {
+        AwaitedTicket(self)
+    }
+}
+
+/// A ticket that is awaited: waits as [`Ticket::outcome`] does. Dropping it cancels the job.
 ///
 /// # Panics
 /// If it is polled again after it gave the outcome.
-impl Future for Ticket {
+#[derive(Debug)]
+#[must_use = "dropping a ticket cancels its job"]
+pub struct AwaitedTicket(Ticket);
+
+impl Future for AwaitedTicket {
     type Output = Outcome;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
-        match self.outcome.take() {
+        let ticket = &mut self.0;
+        match ticket.outcome.take() {
             Some(outcome) => Poll::Ready(*outcome),
-            None => self.poll_receive(context).map(|outcome| *outcome),
+            None => ticket.poll_receive(context).map(|outcome| *outcome),
         }
     }
 }
