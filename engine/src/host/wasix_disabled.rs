@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use wasmer::{Engine, FunctionEnv, Imports, Instance, Memory, Module, Store};
+use wasmer::{FunctionEnv, Imports, Instance, Memory, Module, Store};
 
 use super::GuestHost;
 use super::env::{GuestEnv, RunEffects, RunSetup};
 use crate::build::library::Library;
+use crate::build::module::native::NativeEngine;
 use crate::error::StartError;
 use crate::host::wasi::HostState;
 use crate::run::outcome::Verdict;
@@ -15,7 +16,7 @@ use crate::run::outcome::Verdict;
 pub(crate) struct WasixHost;
 
 impl WasixHost {
-    pub(crate) fn new(_engine: Engine, _library: Arc<Library>) -> Self {
+    pub(crate) fn new(_engine: NativeEngine, _library: Arc<Library>) -> Self {
         Self
     }
 }
