@@ -7,10 +7,9 @@ use engine::{Cause, Transcript};
 use pool::{BuildId, Builds, JobId, Parked, PoolConfig, SessionId, WorkerId};
 use ractor::{Actor, SpawnErr};
 use tokio::sync::oneshot;
-use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::actor::{Published, SchedulerActor, SchedulerArguments};
-use crate::callers::Callers;
+use crate::callers::{Callers, received};
 use crate::combiner::Combiner;
 use crate::config::{SchedulerConfig, cpus};
 use crate::decisions::Decisions;
@@ -230,11 +229,7 @@ struct Admission<'a> {
 
 impl Admission<'_> {
     async fn wait(mut self, callers: &Callers) -> Result<JobId, Refusal> {
-        let find = || match self.answer.try_recv() {
-            Err(TryRecvError::Empty) => None,
-            received => Some(received.ok()),
-        };
-        let answer = match callers.look_for_decision(find) {
+        let answer = match callers.look_for_decision(|| received(&mut self.answer)) {
             Some(answer) => answer,
             None => (&mut self.answer).await.ok(),
         };
@@ -300,6 +295,19 @@ mod tests {
         })
         .await
         .expect("it happens in time");
+    }
+
+    #[tokio::test]
+    async fn an_outcome_that_is_here_is_found_at_the_first_poll() {
+        let scheduler = start().await;
+        let ticket = scheduler.submit(long_job()).await.unwrap();
+        ticket.stop();
+        until(&scheduler, |status| status.totals.cancelled == 1).await;
+        // Outcomes are sent before the next decision is made.
+        scheduler.abort().await;
+        let mut ticket = pin!(ticket.into_future());
+        let polled = ticket.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_ready());
     }
 
     #[tokio::test]

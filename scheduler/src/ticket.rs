@@ -9,10 +9,9 @@ use engine::{
     Cause, Chunk, Cursor, Event, Home, Next, Outcome, SandboxFailure, Transcript, Verdict,
 };
 use pool::JobId;
-use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{Notify, oneshot};
 
-use crate::callers::OpenJob;
+use crate::callers::{OpenJob, received};
 use crate::error::Refusal;
 use crate::message::Mailbox;
 use crate::model::Ending;
@@ -181,29 +180,24 @@ impl Ticket {
 
     /// Receives the one answer.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Box<Outcome>> {
-        let reply = &mut self.reply;
-        let mut find = || match reply.try_recv() {
-            Err(TryRecvError::Empty) => None,
-            // Nothing more can be received.
-            received => Some(received.ok()),
-        };
-        let received = match find() {
-            Some(received) => received,
+        // What is here needs no wait: callers may poll once, and give up.
+        let outcome = match received(&mut self.reply) {
+            Some(outcome) => outcome,
             None if !self.scheduler.home().is_here() => None,
             None => {
                 let looked = match &mut self.open {
-                    Some(open) => ready!(open.poll_look(context, find)),
+                    Some(open) => ready!(open.poll_look(context, || received(&mut self.reply))),
                     None => None,
                 };
                 match looked {
-                    Some(received) => received,
+                    Some(outcome) => outcome,
                     None => ready!(Pin::new(&mut self.reply).poll(context)).ok(),
                 }
             }
         };
         let is_open = self.open.take().is_some();
-        assert!(is_open || received.is_some(), "a ticket was polled after it gave its outcome");
-        Poll::Ready(received.unwrap_or_else(|| Box::new(self.lost())))
+        assert!(is_open || outcome.is_some(), "a ticket was polled after it gave its outcome");
+        Poll::Ready(outcome.unwrap_or_else(|| Box::new(self.lost())))
     }
 
     /// Returns the outcome of a job whose outcome can't come any more.
