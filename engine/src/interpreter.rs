@@ -17,8 +17,9 @@ use crate::host::GuestHost;
 use crate::host::door::{Door, GeneratorClaim};
 use crate::host::env::{RunControl, RunEffects, RunSetup};
 use crate::host::threads::Threads;
+use crate::interpreter::codes::LastCode;
 use crate::interpreter::engine::Engine;
-use crate::interpreter::image::Image;
+use crate::interpreter::image::own::OwnImage;
 use crate::interpreter::session::{Generators, Life};
 use crate::interrupt::gate::Gate;
 use crate::interrupt::stop::StopHandle;
@@ -58,7 +59,7 @@ pub struct Interpreter {
     control: Arc<RunControl>,
     engine: Engine,
     /// The image that a reset returns it to.
-    image: Option<Image>,
+    image: Option<Arc<OwnImage>>,
     /// The address of `KeyboardInterrupt`.
     exception: Option<u32>,
     life: Life,
@@ -73,6 +74,7 @@ pub struct Interpreter {
     /// The runs of this instance, and the C++ exceptions that wasmer has kept from them.
     runs: u32,
     exceptions: u32,
+    last_code: LastCode,
     /// Whether the last run was given code that was compiled ahead.
     had_code: bool,
     is_lost: bool,
@@ -178,7 +180,7 @@ impl Interpreter {
     }
 
     /// Returns the program's code, if it was compiled ahead.
-    fn code(&self, program: &Program) -> Option<Arc<[u8]>> {
+    fn code(&mut self, program: &Program) -> Option<Arc<[u8]>> {
         let is_expression = match program.entry {
             Entry::Statements => false,
             Entry::Expression => true,
@@ -186,7 +188,7 @@ impl Interpreter {
         };
         // Compiling takes memory, so without it objects have other addresses.
         let image = self.image.as_ref().filter(|_| self.life.deterministic.is_none())?;
-        image.codes().code(&program.source, is_expression)
+        self.last_code.code(image.codes(), &program.source, is_expression)
     }
 
     /// Returns whether the last run was given code that was compiled ahead.
@@ -229,6 +231,7 @@ impl Interpreter {
             entry: &self.entry,
             gate: &self.gate,
             memory: self.memory.shared(),
+            door: &self.door,
         };
         let servers = Servers {
             host: &mut *self.host,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::guest::agent::{self, Frame};
+use crate::host::wasi::bytes::Buffer;
 use crate::run::functions::calls::Calls;
 use crate::run::transcript::Transcript;
 
@@ -19,6 +20,8 @@ pub(crate) mod device;
 #[derive(Debug, Default)]
 pub(crate) struct Door {
     request: Arc<Vec<u8>>,
+    /// Memory of the guest's allocator for the request.
+    room: Option<Buffer>,
     reply: Option<Vec<u8>>,
     reply_cap: usize,
     /// Where displays go, and the longest display frame.
@@ -139,6 +142,21 @@ impl Door {
     pub(crate) fn open_to_prepare(&mut self, request: Vec<u8>, reply_cap: usize) {
         self.open(request, reply_cap);
         self.prepares = true;
+    }
+
+    /// Returns the length of the request.
+    pub(crate) fn request_len(&self) -> usize {
+        self.request.len()
+    }
+
+    /// Takes memory of the guest's allocator for the request.
+    pub(crate) fn make_room(&mut self, room: Buffer) {
+        self.room = Some(room);
+    }
+
+    /// Returns memory for an answer of `length` bytes, if there is some of just this length.
+    fn take_room(&mut self, length: u32) -> Option<u32> {
+        self.room.take_if(|room| room.len == length).map(|room| room.at)
     }
 
     /// Lets the run call host functions.

@@ -63,14 +63,28 @@ const PROGRAM: &str = "python";
 /// The most random bytes that one call returns; the C library asks for 256 at a time.
 const MOST_RANDOM_BYTES: u32 = 1 << 20;
 
-/// Returns a positive number that it never returned before, in any process, as far as chance goes.
+/// The numbers of the states of a guest's standard input.
 ///
-/// Guests see these numbers, and shall not learn from them how many there were.
-fn next_stdin_number() -> i64 {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    static STATE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    1 + (STATE.hash_one(count) >> 2).cast_signed()
+/// Guests see them, and shall not learn from them how many there were.
+#[derive(Debug, Clone, Copy)]
+struct StdinNumbers {
+    guest: u64,
+    given: u64,
+}
+
+impl StdinNumbers {
+    fn new() -> Self {
+        static GUESTS: AtomicU64 = AtomicU64::new(0);
+        Self { guest: GUESTS.fetch_add(1, Ordering::Relaxed), given: 0 }
+    }
+
+    /// Returns a positive number that no guest was given before, in any process, as far as chance
+    /// goes.
+    fn next(&mut self) -> i64 {
+        static STATE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        self.given += 1;
+        1 + (STATE.hash_one((self.guest, self.given)) >> 2).cast_signed()
+    }
 }
 
 /// A limit that a host function found exceeded, so that the run must stop.
@@ -100,6 +114,7 @@ pub(crate) struct Wasi {
     stdin: (Vec<u8>, usize),
     /// Of the state of standard input; no other state had it, here or in another guest.
     stdin_number: i64,
+    stdin_numbers: StdinNumbers,
     stops_at_output_limit: bool,
     calls: u64,
     most_calls: u64,
@@ -135,6 +150,17 @@ impl HostState {
         Self { tree: layout.tree.clone(), open, workdir: "/".into(), clock, random }
     }
 
+    /// Returns a copy whose clones share no count of references with clones of this state: the
+    /// threads of many guests would otherwise take turns at changing it.
+    pub(crate) fn detached(&self) -> Self {
+        Self {
+            tree: self.tree.detached(),
+            open: self.open.detached(),
+            workdir: Arc::from(&*self.workdir),
+            ..self.clone()
+        }
+    }
+
     /// Fills `bytes` with states of random number generators in the guest.
     pub(crate) fn draw(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
         self.random.fill_states(bytes)
@@ -163,10 +189,15 @@ pub(crate) struct RunStreams {
 
 impl Wasi {
     pub(crate) fn new(workspace: NodeId, state: HostState) -> Self {
-        Self::with(Arc::new([PROGRAM.to_owned()]), workspace, state)
+        Self::with(Arc::new([PROGRAM.to_owned()]), workspace, StdinNumbers::new(), state)
     }
 
-    fn with(arguments: Arc<[String]>, workspace: NodeId, state: HostState) -> Self {
+    fn with(
+        arguments: Arc<[String]>,
+        workspace: NodeId,
+        mut stdin_numbers: StdinNumbers,
+        state: HostState,
+    ) -> Self {
         let HostState { tree, open, workdir, clock, random } = state;
         Self {
             tree,
@@ -178,7 +209,8 @@ impl Wasi {
             random,
             transcript: Arc::default(),
             stdin: (Vec::new(), 0),
-            stdin_number: next_stdin_number(),
+            stdin_number: stdin_numbers.next(),
+            stdin_numbers,
             stops_at_output_limit: false,
             calls: 0,
             most_calls: u64::MAX,
@@ -208,7 +240,7 @@ impl Wasi {
 
     /// Replaces the state.
     pub(crate) fn set_state(&mut self, state: HostState) {
-        *self = Self::with(Arc::clone(&self.arguments), self.workspace, state);
+        *self = Self::with(Arc::clone(&self.arguments), self.workspace, self.stdin_numbers, state);
     }
 
     /// Connects the streams of the run that begins, and resets the call count.
@@ -253,7 +285,7 @@ impl Wasi {
     /// Returns the number of standard input's state: see `GuestHost`. Called between runs.
     pub(crate) fn stdin_number(&mut self) -> i64 {
         if !self.open.has_stdin() {
-            self.stdin_number = next_stdin_number();
+            self.stdin_number = self.stdin_numbers.next();
         }
         self.stdin_number
     }

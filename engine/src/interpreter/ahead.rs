@@ -73,8 +73,13 @@ impl Interpreter {
             ..Limits::default()
         };
         let memory = Arc::clone(self.memory.shared());
-        let guest =
-            Guest { store: &mut self.store, entry: &self.entry, gate: &self.gate, memory: &memory };
+        let guest = Guest {
+            store: &mut self.store,
+            entry: &self.entry,
+            gate: &self.gate,
+            memory: &memory,
+            door: &self.door,
+        };
         let servers = Servers {
             host: &mut *self.host,
             door: &self.door,

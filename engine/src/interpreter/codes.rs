@@ -25,6 +25,8 @@ const RUNS_BEFORE: u8 = 3;
 const COUNTED: usize = 2048;
 /// How many programs may wait to be compiled ahead. Further ones are counted anew.
 const MOST_WANTED: usize = 8;
+/// The longest program, with its code, that an interpreter remembers.
+const MOST_REMEMBERED_BYTES: usize = 32 << 10;
 /// The memory that a program takes apart from its code.
 const ENTRY_BYTES: usize = 96;
 
@@ -57,6 +59,40 @@ pub(crate) struct Wanted {
     times: u8,
     pub(crate) source: String,
     pub(crate) is_expression: bool,
+}
+
+/// The short program that an interpreter ran last with code: to run it again takes neither its hash
+/// nor a lock that interpreters share.
+#[derive(Debug, Default)]
+pub(crate) struct LastCode(Option<Last>);
+
+#[derive(Debug)]
+struct Last {
+    source: String,
+    is_expression: bool,
+    /// A copy, whose references no other interpreter counts.
+    code: Arc<[u8]>,
+}
+
+impl LastCode {
+    /// As [`CodeCache::code`].
+    pub(crate) fn code(
+        &mut self,
+        codes: &CodeCache,
+        source: &str,
+        is_expression: bool,
+    ) -> Option<Arc<[u8]>> {
+        let is_same = |last: &&Last| last.is_expression == is_expression && last.source == source;
+        if let Some(last) = self.0.as_ref().filter(is_same) {
+            return Some(Arc::clone(&last.code));
+        }
+        let code = codes.code(source, is_expression)?;
+        if source.len() + code.len() <= MOST_REMEMBERED_BYTES {
+            let (source, code) = (source.to_owned(), Arc::from(&*code));
+            self.0 = Some(Last { source, is_expression, code });
+        }
+        Some(code)
+    }
 }
 
 impl CodeCache {
@@ -111,6 +147,9 @@ impl CodeCache {
 
     /// Returns a program that is to be compiled ahead. The caller puts its code.
     pub(crate) fn wanted(&self) -> Option<Wanted> {
+        if !self.wants_any() {
+            return None;
+        }
         let mut state = self.state.lock();
         let wanted = state.wanted.pop_front();
         self.wants_any.store(!state.wanted.is_empty(), Ordering::Release);

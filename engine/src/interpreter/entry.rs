@@ -14,6 +14,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use wasmer::{Instance, Store, Table, TypedFunction, Value};
 
@@ -22,8 +23,9 @@ use crate::build::module::shape::{ALLOC, INITIALIZE, START, Shape, TABLE, TURN};
 use crate::cause::Cause;
 use crate::error::StartError;
 use crate::guest::agent::{Word, boot};
-use crate::host::door::Entered;
+use crate::host::door::{Door, Entered};
 use crate::host::env::{GuestExit, unwind};
+use crate::host::wasi::bytes::Buffer;
 use crate::interrupt::gate::Gate;
 use crate::memory::{GuestMemory, faults};
 
@@ -133,15 +135,19 @@ pub(super) struct Guest<'a> {
     pub(super) entry: &'a Entrance,
     pub(super) gate: &'a Arc<Gate>,
     pub(super) memory: &'a Arc<GuestMemory>,
+    pub(super) door: &'a Mutex<Door>,
 }
 
 impl Guest<'_> {
     /// Has the agent do something; returns its status, which is 0 if it has replied.
     pub(super) fn turn(&mut self, word: Word) -> Result<i32, TurnFailure> {
+        faults::put_back();
         match self.entry {
-            Entrance::Reactor { .. } => self.run_source(word.source()),
+            Entrance::Reactor { .. } => {
+                self.make_room()?;
+                self.run_source(word.source())
+            }
             Entrance::Command { next: Some((reentry, next)), .. } => {
-                faults::put_back();
                 let object = reentry.objects[word as usize];
                 let result = self.gate.guest(|| next.call(self.store, object))?;
                 let result = result.map_err(TurnFailure::Trap)?;
@@ -162,6 +168,7 @@ impl Guest<'_> {
         };
         let start = instance.exports.get_typed_function::<(), ()>(self.store, start);
         let start = start.map_err(|error| TurnFailure::Trap(unwind(error)))?;
+        faults::put_back();
         let started = self.gate.guest(|| start.call(self.store))?;
         match self.entry {
             Entrance::Reactor { .. } => {
@@ -180,21 +187,41 @@ impl Guest<'_> {
         }
     }
 
-    /// Hands `source` to a reactor's `turn` and returns its status.
-    fn run_source(&mut self, source: &str) -> Result<i32, TurnFailure> {
-        let Entrance::Reactor { alloc, turn } = self.entry else {
-            unreachable!("only reactors take source")
+    /// Gets memory for the request from a reactor's allocator. If that were left to the turn, the
+    /// allocator would be called while the guest is, and would need another stack, which wasmer
+    /// takes from a list that all threads share (`STACK_POOL`): one that another thread used last.
+    fn make_room(&mut self) -> Result<(), TurnFailure> {
+        let length = u32::try_from(self.door.lock().request_len()).unwrap_or(0);
+        if length > 0 {
+            match self.allocate(length) {
+                Ok(at) => self.door.lock().make_room(Buffer { at, len: length }),
+                Err(TurnFailure::NoRoom) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the address of memory from a reactor's allocator.
+    fn allocate(&mut self, length: u32) -> Result<u32, TurnFailure> {
+        let Entrance::Reactor { alloc, .. } = self.entry else {
+            unreachable!("only reactors have an allocator")
         };
-        faults::put_back();
-        let length = u32::try_from(source.len()).expect("turns are short");
         let address =
             self.gate.guest(|| alloc.call(self.store, length))?.map_err(TurnFailure::Trap)?;
         if self.gate.stop_requested().is_some() {
             return Err(TurnFailure::Stopped);
         }
-        if address == 0 {
-            return Err(TurnFailure::NoRoom);
-        }
+        if address == 0 { Err(TurnFailure::NoRoom) } else { Ok(address) }
+    }
+
+    /// Hands `source` to a reactor's `turn` and returns its status.
+    fn run_source(&mut self, source: &str) -> Result<i32, TurnFailure> {
+        let Entrance::Reactor { turn, .. } = self.entry else {
+            unreachable!("only reactors take source")
+        };
+        let length = u32::try_from(source.len()).expect("turns are short");
+        let address = self.allocate(length)?;
         self.memory.write(address, source.as_bytes()).ok_or(TurnFailure::NoRoom)?;
         self.gate.guest(|| turn.call(self.store, address, length))?.map_err(TurnFailure::Trap)
     }

@@ -27,6 +27,7 @@ use crate::memory::image::MemoryImage;
 use crate::memory::patch::MemoryPatch;
 
 pub(crate) mod format;
+pub(crate) mod own;
 pub(crate) mod saved;
 pub(crate) mod store;
 mod template;

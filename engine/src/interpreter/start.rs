@@ -21,8 +21,10 @@ use crate::host::env::{GuestEnv, RunControl, RunSetup, Siblings};
 use crate::host::layout::Layout;
 use crate::host::threads::{Parts, Threads};
 use crate::host::wasi::{HostState, Wasi};
+use crate::interpreter::codes::LastCode;
 use crate::interpreter::engine::Engine;
 use crate::interpreter::image::Image;
+use crate::interpreter::image::own::OwnImage;
 use crate::interpreter::session::{Generators, Life};
 use crate::interrupt::gate::{Gate, InterruptHandle, Passage};
 use crate::interrupt::here::RunsHere;
@@ -72,7 +74,7 @@ impl Image {
     /// The system refuses memory.
     #[tracing::instrument(level = "debug", name = "start_interpreter", skip_all)]
     pub fn start(&self) -> Result<Interpreter, StartError> {
-        Interpreter::on(self)
+        Interpreter::on(OwnImage::new(self), None)
     }
 }
 
@@ -93,11 +95,15 @@ impl Interpreter {
         Ok(interpreter)
     }
 
-    /// Creates an interpreter in the state of `image`.
+    /// Creates an interpreter in the state of `image`, perhaps in the place of another one with this
+    /// memory.
     ///
     /// # Errors
     /// The system refuses memory.
-    pub(super) fn on(image: &Image) -> Result<Self, StartError> {
+    pub(super) fn on(
+        image: Arc<OwnImage>,
+        predecessor: Option<&GuestMemory>,
+    ) -> Result<Self, StartError> {
         let engine = image.engine();
         let (host, wasi) = engine.host(image.host().clone());
         let memory = GuestMemory::over(Arc::clone(image.memory()), engine.copies_on_write());
@@ -105,12 +111,15 @@ impl Interpreter {
         if shared_memory(engine.module().module()).is_some() {
             memory = memory.shared();
         }
+        if let Some(predecessor) = predecessor {
+            memory.succeed(predecessor);
+        }
         let (mut interpreter, _) = Self::instantiate(engine, host, wasi, Some(Arc::new(memory)))?;
-        interpreter.image = Some(image.clone());
         interpreter.exception = image.facts().exception;
         interpreter.raise_with(image.facts().offsets);
         interpreter.restore(image.pristine(), &image.facts().globals, image.host().clone())?;
         interpreter.entry.reenter(&mut interpreter.store, image.facts().reentry)?;
+        interpreter.image = Some(image);
         Ok(interpreter)
     }
 
@@ -192,6 +201,7 @@ impl Interpreter {
             threads,
             runs: 0,
             exceptions: 0,
+            last_code: LastCode::default(),
             had_code: false,
             is_lost: false,
         };
@@ -220,6 +230,7 @@ impl Interpreter {
             entry: &self.entry,
             gate: &self.gate,
             memory: self.memory.shared(),
+            door: &self.door,
         };
         let booted = catch_unwind(AssertUnwindSafe(|| guest.boot(instance)));
         drop((here, guard));

@@ -9,6 +9,7 @@ use crate::build::module::throws::THROWN_BYTES;
 use crate::cause::Cause;
 use crate::error::{SessionError, StartError};
 use crate::host::wasi::HostState;
+use crate::interpreter::image::own::OwnImage;
 use crate::interpreter::image::{GeneratorState, Image};
 use crate::interpreter::session::{Generators, Life, SessionMemory, SessionState};
 use crate::memory::GuestMemory;
@@ -51,7 +52,7 @@ impl Interpreter {
     /// Gives a copy of the image its own clock and random numbers.
     fn begin_life(
         &mut self,
-        image: &Image,
+        image: &OwnImage,
         wanted: Option<Deterministic>,
     ) -> Result<(), SessionError> {
         let generators = match self.individuality.take() {
@@ -99,7 +100,7 @@ impl Interpreter {
 
     /// Returns the image that a reset returns it to, if it has one.
     pub fn image(&self) -> Option<&Image> {
-        self.image.as_ref()
+        self.image.as_deref().map(|own| &**own)
     }
 
     /// Ends the threads that programs have left. The interpreter is lost if their memory had to be
@@ -124,7 +125,7 @@ impl Interpreter {
             return Ok(());
         };
         if self.is_lost || self.is_worn() {
-            *self = Self::on(&image)?;
+            *self = Self::on(image, Some(self.memory.shared()))?;
             return Ok(());
         }
         // Here rather than in the next run, which would have to wait for it.
@@ -224,8 +225,8 @@ impl Interpreter {
         }
         self.end_threads();
         if self.is_lost || self.is_worn() {
-            *self =
-                Self::on(&image).map_err(|error| SessionError::Memory(io::Error::other(error)))?;
+            *self = Self::on(image, Some(self.memory.shared()))
+                .map_err(|error| SessionError::Memory(io::Error::other(error)))?;
         }
         self.restore(state.memory(), state.globals(), state.host().clone())
             .map_err(|error| SessionError::Memory(io::Error::other(error)))?;

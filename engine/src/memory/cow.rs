@@ -100,6 +100,8 @@ pub(super) struct Tracker {
     counts_faults: bool,
     /// The pages that were copied.
     known: Option<Known>,
+    /// When `copied` or `touched` last found that what it knew is still valid.
+    valid_at: Option<Reading>,
     /// The pages that aren't marked, while `is_marked`.
     touched: Option<Known>,
     /// `None` until it is needed, `Some(None)` where it isn't supported.
@@ -113,23 +115,27 @@ pub(super) struct Tracker {
 #[derive(Debug)]
 struct Known {
     pages: Vec<Range<usize>>,
+    at: Reading,
+}
+
+impl Known {
+    /// Returns whether at most `count` pages can have been copied since.
+    fn lacks_at_most(&self, count: u64) -> bool {
+        let now = Reading::now();
+        self.at.thread == now.thread && now.faults <= self.at.faults + count
+    }
+}
+
+/// A thread's number of page faults since it began.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
     thread: ThreadId,
     faults: u64,
 }
 
-impl Known {
-    fn now(pages: Vec<Range<usize>>) -> Self {
-        Self { pages, thread: std::thread::current().id(), faults: faults() }
-    }
-
-    /// Returns whether at most `count` pages can have been copied since.
-    fn lacks_at_most(&self, count: u64) -> bool {
-        self.thread == std::thread::current().id() && faults() <= self.faults + count
-    }
-
-    /// Returns the pages, if they are still valid.
-    fn into_valid(self) -> Option<Vec<Range<usize>>> {
-        self.lacks_at_most(0).then_some(self.pages)
+impl Reading {
+    fn now() -> Self {
+        Self { thread: std::thread::current().id(), faults: faults() }
     }
 }
 
@@ -168,6 +174,7 @@ impl Tracker {
             regions: vec![page_region { start: 0, end: 0, categories: 0 }; REGIONS],
             counts_faults: counts_faults()?,
             known: None,
+            valid_at: None,
             touched: None,
             watch: None,
             is_marked: false,
@@ -197,15 +204,34 @@ impl Tracker {
         reservation: &Reservation,
         range: Range<usize>,
     ) -> io::Result<Vec<Range<usize>>> {
-        match self.known.take().and_then(Known::into_valid) {
+        let known = self.known.take();
+        match self.if_valid(known) {
             Some(copied) => Ok(copied),
             None => self.ask_for_copied(reservation, range),
         }
     }
 
+    /// Returns the pages that had been copied at the last `remember`, if nothing has ended that.
+    pub(super) fn known(&self) -> Option<&[Range<usize>]> {
+        self.known.as_ref().map(|known| &*known.pages)
+    }
+
     /// Returns whether at most `count` pages can have been copied since `remember`.
     pub(super) fn has_copied_at_most(&self, count: u64) -> bool {
         self.known.as_ref().is_some_and(|known| known.lacks_at_most(count))
+    }
+
+    /// Returns the pages of `known` if they are still valid, and notes when.
+    fn if_valid(&mut self, known: Option<Known>) -> Option<Vec<Range<usize>>> {
+        let valid = known.filter(|known| known.lacks_at_most(0));
+        self.valid_at = valid.as_ref().map(|known| known.at);
+        valid.map(|known| known.pages)
+    }
+
+    /// Keeps pages that were just found. If they were found valid, the reading of that time will do.
+    fn known_now(&mut self, pages: Vec<Range<usize>>) -> Option<Known> {
+        let at = self.valid_at.take();
+        self.counts_faults.then(|| Known { pages, at: at.unwrap_or_else(Reading::now) })
     }
 
     /// Asks the kernel for the pages in `range` that were copied.
@@ -267,8 +293,8 @@ impl Tracker {
         if !self.is_marked {
             return None;
         }
-        let known = self.touched.take().and_then(Known::into_valid);
-        known.or_else(|| self.touched_part(reservation, range))
+        let known = self.touched.take();
+        self.if_valid(known).or_else(|| self.touched_part(reservation, range))
     }
 
     /// Returns the same as `touched` for a `range` that was marked by `mark_part`.
@@ -357,12 +383,12 @@ impl Tracker {
 
     /// Keeps what `copied` found last: it is still valid, and from now on only this thread writes.
     pub(super) fn remember(&mut self, copied: Vec<Range<usize>>) {
-        self.known = self.counts_faults.then(|| Known::now(copied));
+        self.known = self.known_now(copied);
     }
 
     /// Does the same for what `touched` found last.
     pub(super) fn remember_touched(&mut self, touched: Vec<Range<usize>>) {
-        self.touched = self.counts_faults.then(|| Known::now(touched));
+        self.touched = self.known_now(touched);
     }
 
     /// Says that all pages are marked but those written to since: by `written`, after which nothing

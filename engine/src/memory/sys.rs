@@ -129,6 +129,24 @@ impl Reservation {
         Ok(())
     }
 
+    /// Copies the pages of `[offset, offset + len)` that aren't copied yet, as a write to each would.
+    ///
+    /// # Errors
+    /// The system can't (Linux before 5.14), or is out of memory.
+    #[cfg(target_os = "linux")]
+    pub(super) fn populate(&self, offset: usize, len: usize) -> io::Result<()> {
+        self.check(offset, len);
+        let start = self.base();
+        // SAFETY: as in `protect`; the contents stay what they are.
+        unsafe { madvise(start.add(offset).as_ptr().cast(), len, Advice::LinuxPopulateWrite) }?;
+        Ok(())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn populate(&self, _offset: usize, _len: usize) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Lends `[offset, offset + len)` from the base.
     ///
     /// # Safety

@@ -30,7 +30,7 @@ pub trait Callee: Send + Sync + 'static {
     fn call(&self, call: HostCall);
 }
 
-/// The id of a run, unique in the process. Later runs have larger numbers.
+/// The id of a run, unique in the process. A run whose first call comes later has a larger number.
 ///
 /// A run is one try of a job, so a retried job has several. It says which calls share a run's
 /// limits; the ids of jobs are the scheduler's, and the engine doesn't know them.

@@ -74,8 +74,8 @@ fn serve(
     env.count_call();
     let answer = answer(env, &memory, frame).ok_or(Refusal::Fault)?;
     let length = u32::try_from(answer.len()).map_err(|_| Refusal::Fault)?;
-    let mut target = 0;
-    if length > 0 {
+    let mut target = env.door.lock().take_room(length).unwrap_or(0);
+    if length > 0 && target == 0 {
         let alloc = env.alloc.clone().ok_or(Refusal::Fault)?;
         let called = env.gate.guest(|| alloc.call(&mut store, length));
         target =

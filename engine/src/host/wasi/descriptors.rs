@@ -127,6 +127,11 @@ impl Descriptors {
         table
     }
 
+    /// Returns a copy whose clones share no count of references with clones of this table.
+    pub(crate) fn detached(&self) -> Self {
+        Self { slots: self.slots.detached(), opens: self.opens.detached(), ..self.clone() }
+    }
+
     /// Reopens standard streams that an earlier run closed or replaced. Returns the files in their
     /// places that no descriptor names any more.
     pub(crate) fn restore_standard_streams(&mut self) -> Vec<NodeId> {
@@ -310,6 +315,11 @@ impl Descriptors {
     /// Ends every connection. Their descriptors stay open, so that their numbers don't come to name
     /// something else behind the guest's back.
     pub(crate) fn lose_sockets(&mut self) {
+        let is_socket = |shared: &Shared| matches!(shared.open, Open::Network(_));
+        if !self.opens.iter().flatten().any(is_socket) {
+            // The list stays shared with the state that it was copied from.
+            return;
+        }
         for shared in self.opens.iter_mut().flatten() {
             if let Open::Network(socket) = &mut shared.open {
                 socket.lose();

@@ -6,7 +6,7 @@ use super::bytes::{Buffer, GuestBytes};
 use super::descriptors::{Access, Entry, Open};
 use super::device::write_device;
 use super::stat::{self, Filestat};
-use super::{ExceededLimit, Wasi, next_stdin_number};
+use super::{ExceededLimit, Wasi};
 use crate::errno::Errno;
 use crate::files::mount;
 use crate::files::resolve::Base;
@@ -364,7 +364,7 @@ impl Wasi {
     }
 
     fn read_stdin(&mut self, guest: GuestBytes<'_>, buffers: &[Buffer]) -> Result<u32, Errno> {
-        self.stdin_number = next_stdin_number();
+        self.stdin_number = self.stdin_numbers.next();
         let mut total = 0;
         for buffer in buffers {
             let rest = &self.stdin.0[self.stdin.1..];

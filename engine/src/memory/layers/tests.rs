@@ -154,6 +154,38 @@ fn an_idle_page_that_comes_back_is_kept_longer_the_next_time() {
 }
 
 #[test]
+fn a_successor_has_the_pages_that_runs_write_to() {
+    let image = image();
+    let pristine = pristine(&image);
+    let (memory, next) = (
+        GuestMemory::over(Arc::clone(&image), true).unwrap(),
+        GuestMemory::over(Arc::clone(&image), true).unwrap(),
+    );
+    if memory.state.lock().tracker.is_none() {
+        return;
+    }
+    // Once to find out, and once to know.
+    for byte in [4, 5] {
+        for page in [1, 2, 30] {
+            poke(&memory, page * PAGE_BYTES, byte);
+        }
+        memory.restore(&pristine).unwrap();
+    }
+    poke(&memory, 40 * PAGE_BYTES, 6);
+    next.succeed(&memory);
+    next.restore(&pristine).unwrap();
+    assert_eq!(next.state.lock().copied_bytes, 3 * PAGE_BYTES);
+    assert!(everything(&next) == image.bytes());
+    poke(&next, 2 * PAGE_BYTES, 7);
+    next.restore(&pristine).unwrap();
+    assert!(everything(&next) == image.bytes());
+
+    let other = GuestMemory::over(plain_image(16), true).unwrap();
+    other.succeed(&next);
+    assert!(everything(&other) == plain_image(16).bytes());
+}
+
+#[test]
 fn what_was_changed_moves_to_another_memory() {
     let image = image();
     let pristine = pristine(&image);

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{Debug, Formatter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -34,12 +34,13 @@ const DELIVERY_BYTES: usize = 1 << 20;
 /// ends within microseconds unless the host is busy; a closure may take any time.
 const ROOM_WAIT: Duration = Duration::from_millis(100);
 
-/// Counts runs to number them.
+/// Counts runs that call functions, to number them.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 /// The host calls of one run.
 pub(crate) struct Calls {
-    run: RunId,
+    /// Set by the first call.
+    run: OnceLock<RunId>,
     functions: HostFunctions,
     limits: CallLimits,
     gate: Arc<Gate>,
@@ -110,11 +111,15 @@ impl Calls {
             replayer: replays.map(Replayer::new),
             ..State::default()
         };
-        let run = RunId(RUNS.fetch_add(1, Ordering::Relaxed));
+        let run = OnceLock::new();
         let rooms = Rooms::new(&gate);
         let stdin = None;
         let limits = CallLimits::of(limits);
         Self { run, functions, limits, gate, transcript, stdin, rooms, state: Mutex::new(state) }
+    }
+
+    fn run(&self) -> RunId {
+        *self.run.get_or_init(|| RunId(RUNS.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// Treats calls of this function as reads of standard input.
@@ -168,7 +173,7 @@ impl Calls {
         match self.wait_for_room() {
             Ok(()) => {
                 // A panic drops the reply, which answers the call.
-                let call = HostCall { arguments, run: self.run, room, reply };
+                let call = HostCall { arguments, run: self.run(), room, reply };
                 drop(catch_unwind(AssertUnwindSafe(|| callee.call(call))));
             }
             // As an answer, so that a recording holds this refusal, which depends on timing.

@@ -45,7 +45,9 @@ impl MimeData {
 /// Its JSON is that of notebooks: an object from types to texts, bytes in base64.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MimeBundle {
-    forms: Arc<[(String, MimeData)]>,
+    /// `None` if there are none: an empty `Arc` is one of the whole process, whose count the threads
+    /// of all workers would change with each outcome.
+    forms: Option<Arc<[(String, MimeData)]>>,
 }
 
 impl MimeBundle {
@@ -60,7 +62,7 @@ impl MimeBundle {
         let is_sound = forms.len() <= MOST_FORMS
             && forms.iter().all(|(name, _)| is_name(name))
             && (0..forms.len()).all(is_new);
-        is_sound.then(|| Self { forms: forms.into() })
+        is_sound.then(|| Self { forms: (!forms.is_empty()).then(|| forms.into()) })
     }
 
     /// Returns the form of this type, such as `image/png`.
@@ -75,12 +77,12 @@ impl MimeBundle {
 
     /// Iterates over the types with their data.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &MimeData)> {
-        self.forms.iter().map(|(name, data)| (name.as_str(), data))
+        self.forms.iter().flat_map(|forms| &**forms).map(|(name, data)| (name.as_str(), data))
     }
 
     /// Returns whether there is no form.
     pub fn is_empty(&self) -> bool {
-        self.forms.is_empty()
+        self.forms.is_none()
     }
 
     /// Returns the length of names and data together.
