@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use pool::BuildId;
 use scheduler::{JobRequest, Priority};
 
 use engine::{
@@ -451,7 +452,7 @@ impl Job {
     }
 
     /// Converts the job to a request to the scheduler, without a build, a session or host functions.
-    pub(crate) fn into_request(self, defaults: &Limits) -> Result<JobRequest, Error> {
+    pub(crate) fn into_request(self, defaults: &Limits) -> Result<Box<JobRequest>, Error> {
         self.check()?;
         let mut limits = self.limits.unwrap_or_else(|| defaults.clone());
         if let Some(timeout) = self.timeout {
@@ -464,8 +465,17 @@ impl Job {
             asked.apply(&mut limits);
         }
         let Self { program, tenant, priority, deadline, idempotent, .. } = self;
-        let placed = JobRequest { tenant, priority, deadline, idempotent, ..JobRequest::default() };
-        Ok(JobRequest { program, limits, ..placed })
+        let (build, session) = (BuildId::default(), None);
+        Ok(Box::new(JobRequest {
+            program,
+            limits,
+            build,
+            session,
+            tenant,
+            priority,
+            deadline,
+            idempotent,
+        }))
     }
 }
 

@@ -99,7 +99,8 @@ impl Hatchery {
     /// # Errors
     /// The job was refused.
     pub async fn submit(&self, job: Job) -> Result<Ticket, Error> {
-        self.submit_to(job, None, &self.functions).await
+        let request = self.request(job, None, &self.functions)?;
+        Ok(self.scheduler.submit(request).await?)
     }
 
     /// Returns whether the pool has taken jobs before its Python was compiled
@@ -350,12 +351,24 @@ impl Hatchery {
     }
 
     /// Submits a job that can call these functions and its own.
+    /// Submits a job in a session, with the functions of its handle.
     pub(crate) async fn submit_to(
+        &self,
+        session: (SessionId, BuildId),
+        job: Job,
+        lent: &Lent,
+    ) -> Result<Ticket, Error> {
+        let request = self.request(job, Some(session), lent)?;
+        Ok(self.scheduler.submit(request).await?)
+    }
+
+    /// Returns what a job asks of the scheduler.
+    fn request(
         &self,
         mut job: Job,
         session: Option<(SessionId, BuildId)>,
         lent: &Lent,
-    ) -> Result<Ticket, Error> {
+    ) -> Result<Box<JobRequest>, Error> {
         let network = network::of_job(&self.network, job.take_network())?;
         let own = job.take_functions();
         let functions = match own.is_empty() {
@@ -364,10 +377,11 @@ impl Hatchery {
         };
         let session_build = session.map(|(_, build)| build);
         let build = self.pythons.of_job(job.wanted_python(), session_build)?;
-        let session = session.map(|(session, _)| session);
         let mut request = job.into_request(&self.limits)?;
+        request.session = session.map(|(session, _)| session);
+        request.build = build;
         request.program.functions = functions;
         request.program.network = network;
-        Ok(self.scheduler.submit(JobRequest { build, session, ..request }).await?)
+        Ok(request)
     }
 }

@@ -108,7 +108,7 @@ impl Session {
     /// # Errors
     /// The job was refused.
     pub async fn submit(&self, job: Job) -> Result<Ticket, Error> {
-        self.hatchery.submit_to(job, Some((self.session, self.build)), &self.lent).await
+        self.hatchery.submit_to((self.session, self.build), job, &self.lent).await
     }
 
     /// Returns the session with a host function that its jobs can call. It comes before a function

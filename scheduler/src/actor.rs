@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Cause, Outcome, chain};
@@ -60,7 +60,6 @@ struct SchedulerState {
     /// Where tasks are spawned, and time passes.
     runtime: Handle,
     actor: ActorRef<Call>,
-    combiner: Weak<Combiner<SchedulerMessage>>,
     model: Model,
     pool: Pool,
     published: Arc<Published>,
@@ -132,16 +131,20 @@ impl Actor for SchedulerActor {
         let clock = published.clock;
         let set = published.pool.set(pool.clone());
         debug_assert!(set.is_ok(), "one scheduler publishes here");
+        let alarmed = Arc::downgrade(&combiner);
+        let alarm = Alarm::new(clock, move || {
+            // Fails if the scheduler has ended; then nothing is due.
+            let _ = alarmed.upgrade().map(|combiner| combiner.send(SchedulerMessage::Tick));
+        });
         let mut state = SchedulerState {
             runtime: Handle::current(),
             actor: myself.clone(),
-            combiner: Arc::downgrade(&combiner),
             model,
             pool,
             published,
             clock,
             now: clock.now(),
-            alarm: Alarm::new(clock),
+            alarm,
             jobs: FxHashMap::default(),
             captures: FxHashMap::default(),
             seats: FxHashMap::default(),
@@ -287,7 +290,7 @@ impl SchedulerState {
     fn receive(&mut self, message: SchedulerMessage) {
         match message {
             SchedulerMessage::Submit { request, transcript, admitted, reply } => {
-                self.submit(*request, transcript, admitted, reply);
+                self.submit(request, transcript, admitted, reply);
             }
             SchedulerMessage::End(job, ending) => self.decide(Event::EndWanted(job, ending)),
             SchedulerMessage::OpenSession { name, build, reply } => {
@@ -314,10 +317,7 @@ impl SchedulerState {
             }
             SchedulerMessage::Pool(event) => self.pool_event(event),
             SchedulerMessage::PoolEnded(reason) => self.pool_ended(reason),
-            SchedulerMessage::Tick => {
-                self.alarm.rang();
-                self.decide(Event::Tick);
-            }
+            SchedulerMessage::Tick => self.decide(Event::Tick),
             SchedulerMessage::Drain { within, reply } => {
                 self.draining.push(reply);
                 self.drain(within, EndReason::Drained);
@@ -451,12 +451,6 @@ impl SchedulerState {
     }
 
     fn set_alarm(&mut self) {
-        let due = self.model.next_wake().into_iter().chain(self.outbox.due()).min();
-        let Some(at) = due else { return };
-        let combiner = self.combiner.clone();
-        self.alarm.set(at, move || {
-            // Fails if the scheduler has ended; then nothing is due.
-            let _ = combiner.upgrade().map(|combiner| combiner.send(SchedulerMessage::Tick));
-        });
+        self.alarm.set(self.model.next_wake().into_iter().chain(self.outbox.due()).min());
     }
 }

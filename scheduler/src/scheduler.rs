@@ -67,12 +67,12 @@ impl Scheduler {
     ///
     /// # Errors
     /// The job is refused, with the reason.
-    pub async fn submit(&self, request: JobRequest) -> Result<Ticket, Refusal> {
+    pub async fn submit(&self, request: impl Into<Box<JobRequest>>) -> Result<Ticket, Refusal> {
         let (admitted, admission) = oneshot::channel();
         let (reply, outcome) = oneshot::channel();
         let transcript = Arc::<Transcript>::default();
         let message = SchedulerMessage::Submit {
-            request: Box::new(request),
+            request: request.into(),
             transcript: Arc::clone(&transcript),
             admitted,
             reply,

@@ -21,7 +21,7 @@ use crate::model::{Ending, Event, Fault, Report};
 impl SchedulerState {
     pub(super) fn submit(
         &mut self,
-        mut request: JobRequest,
+        mut request: Box<JobRequest>,
         transcript: Arc<Transcript>,
         admitted: AdmissionReply,
         reply: oneshot::Sender<Box<Outcome>>,
@@ -30,7 +30,7 @@ impl SchedulerState {
         let cell = request.session.and_then(|id| self.cell(id));
         request.build = cell.as_ref().map_or(request.build, |cell| cell.build());
         let queued = request.queued();
-        let JobRequest { program, limits, build, session, deadline, .. } = request;
+        let JobRequest { program, limits, build, session, deadline, .. } = *request;
         let tenant = Arc::clone(&queued.tenant);
         let task = Task {
             job,
@@ -43,7 +43,7 @@ impl SchedulerState {
             session: cell,
             span: tracing::info_span!(parent: None, "job", job = job.0, tenant = &*tenant),
         };
-        let live = LiveJob {
+        let live = Box::new(LiveJob {
             cut: None,
             task,
             tenant,
@@ -52,7 +52,7 @@ impl SchedulerState {
             reply: Some(reply),
             submitted: self.now,
             dispatched: None,
-        };
+        });
         let (decision, effects) = self.model.submit(job, queued, self.now);
         match decision {
             Ok(()) => self.admit(job, live, admitted),
@@ -75,9 +75,9 @@ impl SchedulerState {
     }
 
     /// Keeps an admitted job, and tells its caller.
-    fn admit(&mut self, job: JobId, live: LiveJob, admitted: AdmissionReply) {
+    fn admit(&mut self, job: JobId, live: Box<LiveJob>, admitted: AdmissionReply) {
         self.broadcast(|| DecisionKind::Admitted { job, tenant: live.tenant.to_string() });
-        self.jobs.insert(job, Box::new(live));
+        self.jobs.insert(job, live);
         self.touch(job);
         if admitted.send(Ok(job)).is_err() {
             // The caller left before it was answered, so nobody wants the outcome.
