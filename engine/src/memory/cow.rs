@@ -6,10 +6,9 @@
 //! (`Documentation/admin-guide/mm/pagemap.rst`). A copied page stays copied until it is given back,
 //! whatever is written to it afterwards.
 //!
-//! A scan takes longer than all the rest of a reset, and finds nothing new after most runs. Copying
-//! a page is a page fault of the thread that writes, and the kernel counts those. While the count
-//! doesn't change, the result of the last scan is still valid.
-#![expect(unsafe_code, reason = "an ioctl and the faults of a thread, which have no safe form")]
+//! A scan takes longer than all the rest of a reset, and finds nothing new after most runs, so its
+//! result is kept (`known.rs`).
+#![expect(unsafe_code, reason = "an ioctl, which has no safe form")]
 
 use std::fs::File;
 use std::io;
@@ -17,7 +16,6 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock};
-use std::thread::ThreadId;
 
 use linux_raw_sys::general::{
     PAGE_IS_FILE, PAGE_IS_PRESENT, PAGE_IS_SWAPPED, PAGE_IS_WRITTEN, PM_SCAN_CHECK_WPASYNC,
@@ -29,6 +27,9 @@ use super::address_space::RESERVED_BYTES;
 use super::image::MemoryImage;
 use super::sys::Reservation;
 use super::written::WriteWatch;
+use known::{Known, Reading, counts_faults};
+
+mod known;
 
 /// Bits of a word of `/proc/self/pagemap`.
 const WORD_IS_FILE: u64 = 1 << 61;
@@ -69,24 +70,6 @@ const UNMARKED: Wanted = Wanted { flags: PM_SCAN_CHECK_WPASYNC, ..WRITTEN };
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: Opcode = opcode::read_write::<pm_scan_arg>(b'f', 16);
 
-/// Returns whether the kernel counts the faults of this thread, by causing some: some kernels that
-/// look like Linux count none.
-fn counts_faults() -> io::Result<bool> {
-    let page = rustix::param::page_size();
-    let reservation = Reservation::new(0, page)?;
-    reservation.make_accessible(0, page)?;
-    let before = faults();
-    // SAFETY: accessible, and nobody else has it.
-    let is_zero = unsafe {
-        reservation.with_bytes(0, page, |bytes| {
-            let is_zero = std::hint::black_box(&*bytes)[0] == 0;
-            std::hint::black_box(bytes)[0] = 1;
-            is_zero
-        })
-    };
-    Ok(is_zero && faults() >= before + 2)
-}
-
 /// Finds the pages of one memory that were copied.
 #[derive(Debug)]
 pub(super) struct Tracker {
@@ -108,45 +91,6 @@ pub(super) struct Tracker {
     watch: Option<Option<WriteWatch>>,
     /// All pages are marked, except those written to since.
     is_marked: bool,
-}
-
-/// The result of a scan. Invariant E-9: it stays valid as long as this thread alone writes and has
-/// had no more faults. A write from another thread ends that by `forget`.
-#[derive(Debug)]
-struct Known {
-    pages: Vec<Range<usize>>,
-    at: Reading,
-}
-
-impl Known {
-    /// Returns whether at most `count` pages can have been copied since.
-    fn lacks_at_most(&self, count: u64) -> bool {
-        let now = Reading::now();
-        self.at.thread == now.thread && now.faults <= self.at.faults + count
-    }
-}
-
-/// A thread's number of page faults since it began.
-#[derive(Debug, Clone, Copy)]
-struct Reading {
-    thread: ThreadId,
-    faults: u64,
-}
-
-impl Reading {
-    fn now() -> Self {
-        Self { thread: std::thread::current().id(), faults: faults() }
-    }
-}
-
-/// Returns the number of page faults of this thread since it began.
-fn faults() -> u64 {
-    // SAFETY: all zeroes are a value of this plain structure.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the structure is ours to write.
-    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
-    assert_eq!(result, 0, "a thread may ask for its own usage");
-    (usage.ru_minflt + usage.ru_majflt).cast_unsigned()
 }
 
 /// What trackers open, kept by a process that may open nothing more. Both belong to the process that
