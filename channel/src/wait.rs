@@ -45,10 +45,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The looks at the shared word between two looks at the clock.
 const LOOKS: u32 = 16;
 
-/// How many waits sleep at once, after those that looked in vain, before one looks again: few at
-/// first, and twice as many each time that one looked in vain again.
-const LEAST_SLEEPS: u32 = 2;
-const MOST_SLEEPS: u32 = 64;
+/// How many waits sleep at once, after those that looked in vain, before one looks again.
+const TRY_AGAIN: u32 = 64;
 
 /// Set while the kernel is believed to have `futex_waitv`.
 static CAN_WAIT_FOR_TWO: AtomicBool = AtomicBool::new(true);
@@ -92,16 +90,14 @@ pub(crate) struct Waiter {
     is_guarded: bool,
     longest_spin: Duration,
     spin: Duration,
-    /// Waits that slept at once since the last look, and how many do before the next one.
+    /// Waits that slept at once since the last look.
     slept: u32,
-    sleeps: u32,
     sleeps_at_once: bool,
 }
 
 impl Waiter {
     pub(crate) fn new(is_guarded: bool, spin: Duration) -> Self {
-        let (slept, sleeps, sleeps_at_once) = (0, LEAST_SLEEPS, false);
-        Self { is_guarded, longest_spin: spin, spin, slept, sleeps, sleeps_at_once }
+        Self { is_guarded, longest_spin: spin, spin, slept: 0, sleeps_at_once: false }
     }
 
     /// Sets whether later waits sleep without looking first.
@@ -162,12 +158,14 @@ impl Waiter {
         if self.sleeps_at_once {
             return Ok(false);
         }
-        let is_trial = self.spin < Duration::from_micros(1);
-        if is_trial && self.slept < self.sleeps {
-            self.slept += 1;
-            return Ok(false);
-        }
-        let longest = if is_trial { self.longest_spin } else { self.spin };
+        let longest = match self.spin < Duration::from_micros(1) {
+            true if self.slept < TRY_AGAIN => {
+                self.slept += 1;
+                return Ok(false);
+            }
+            true => self.longest_spin,
+            false => self.spin,
+        };
         self.slept = 0;
         if longest.is_zero() {
             return Ok(false);
@@ -181,16 +179,12 @@ impl Waiter {
             for _ in 0..LOOKS {
                 if is_ready()? {
                     self.spin = (longest * 2).min(self.longest_spin);
-                    self.sleeps = LEAST_SLEEPS;
                     return Ok(true);
                 }
                 std::hint::spin_loop();
             }
             if clock::now() >= end {
                 self.spin = self.spin.min(longest) / 2;
-                if is_trial {
-                    self.sleeps = (2 * self.sleeps).min(MOST_SLEEPS);
-                }
                 return Ok(false);
             }
         }
@@ -297,18 +291,17 @@ mod tests {
         while waiter.spin >= Duration::from_micros(1) {
             assert_eq!(waiter.look(None, || Ok(false)), Ok(false));
         }
-        // The first trial is in vain.
-        for (sleeps, found) in [(LEAST_SLEEPS, false), (2 * LEAST_SLEEPS, true)] {
-            let mut looks = 0;
-            for _ in 0..sleeps {
-                let slept = waiter.look(None, || {
-                    looks += 1;
-                    Ok(true)
-                });
-                assert_eq!((slept, looks), (Ok(false), 0));
-            }
-            assert_eq!(waiter.look(None, || Ok(found)), Ok(found));
+        let mut looks = 0;
+        let mut look = |waiter: &mut Waiter, found: bool| {
+            waiter.look(None, || {
+                looks += 1;
+                Ok(found)
+            })
+        };
+        for _ in 0..TRY_AGAIN {
+            assert_eq!(look(&mut waiter, true), Ok(false));
         }
-        assert_eq!((waiter.spin, waiter.sleeps), (longest, LEAST_SLEEPS));
+        assert_eq!(look(&mut waiter, true), Ok(true));
+        assert_eq!((waiter.spin, looks), (longest, 1));
     }
 }

@@ -15,10 +15,8 @@ use crate::clock;
 /// The pauses of the processor between two looks: some 0.2 to 0.7 µs, as long as the system call
 /// between them.
 const PAUSES: u32 = 16;
-/// Waits that sleep at once, after those that looked in vain, before one looks again: few at first,
-/// since a moment in which others had the processor is soon over, and twice as many each time.
-const LEAST_SLEEPS: u64 = 2;
-const MOST_SLEEPS: u64 = 64;
+/// Waits that sleep at once, after those that looked in vain, before one looks again.
+const TRY_AGAIN: u64 = 64;
 /// Looking for less time than this isn't tried, in nanoseconds.
 const LEAST: u64 = 1_000;
 
@@ -29,59 +27,50 @@ pub struct Look {
     /// In nanoseconds, as `next`.
     longest: u64,
     next: AtomicU64,
-    /// Waits that slept at once since the last look, and how many do before the next one.
+    /// Waits that slept at once since the last look.
     slept: AtomicU64,
-    sleeps: AtomicU64,
 }
 
 impl Look {
     /// Returns one of waits that look for `longest` at most, and for less while that doesn't pay.
     pub fn new(longest: Duration) -> Self {
         let longest = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
-        let (slept, sleeps) = (AtomicU64::new(0), AtomicU64::new(LEAST_SLEEPS));
-        Self { longest, next: AtomicU64::new(longest), slept, sleeps }
+        Self { longest, next: AtomicU64::new(longest), slept: AtomicU64::new(0) }
     }
 
     /// Looks without sleeping, until `find` finds something or the time is over. Each success
-    /// doubles how long the next wait looks, each failure halves it, until waits sleep at once. Now
-    /// and then one looks for the longest time again, less often each time that this fails. So
-    /// waiting for what comes late costs next to nothing.
+    /// doubles how long the next wait looks, each failure halves it. So waiting for what comes late
+    /// costs next to nothing.
     pub fn until<T>(&self, mut find: impl FnMut() -> Option<T>) -> Option<T> {
-        let (time, is_trial) = self.time()?;
+        let time = self.time()?;
         let began = clock::real_now();
         loop {
             (0..PAUSES).for_each(|_| hint::spin_loop());
             thread::yield_now();
             if let Some(found) = find() {
                 self.next.store((2 * time).min(self.longest), Ordering::Relaxed);
-                self.sleeps.store(LEAST_SLEEPS, Ordering::Relaxed);
                 return Some(found);
             }
             if began.elapsed() >= Duration::from_nanos(time) {
-                if is_trial {
-                    let sleeps = self.sleeps.load(Ordering::Relaxed);
-                    self.sleeps.store((2 * sleeps).min(MOST_SLEEPS), Ordering::Relaxed);
-                } else {
-                    self.next.store(time / 2, Ordering::Relaxed);
-                }
+                self.next.store(time / 2, Ordering::Relaxed);
                 return None;
             }
         }
     }
 
-    /// Returns how long to look, and whether that is a trial after it hasn't paid. Threads that do
-    /// this at once may lose each other's counts, which only makes one look too long or too short.
-    fn time(&self) -> Option<(u64, bool)> {
-        let next = self.next.load(Ordering::Relaxed);
-        if next >= LEAST {
-            return Some((next, false));
-        }
-        if self.slept.load(Ordering::Relaxed) < self.sleeps.load(Ordering::Relaxed) {
-            self.slept.fetch_add(1, Ordering::Relaxed);
-            return None;
-        }
+    /// Returns how long to look, if that has paid before or is tried again. Threads that do this at
+    /// once may lose each other's counts, which only makes one look too long or too short.
+    fn time(&self) -> Option<u64> {
+        let time = match self.next.load(Ordering::Relaxed) {
+            time if time >= LEAST => time,
+            _ if self.slept.load(Ordering::Relaxed) < TRY_AGAIN => {
+                self.slept.fetch_add(1, Ordering::Relaxed);
+                return None;
+            }
+            _ => self.longest,
+        };
         self.slept.store(0, Ordering::Relaxed);
-        Some((self.longest, true))
+        Some(time)
     }
 }
 
@@ -97,20 +86,10 @@ mod tests {
         while next() >= LEAST {
             assert!(in_vain());
         }
-        let mut sleeps = LEAST_SLEEPS;
-        for trial in 0..10 {
-            for _ in 0..sleeps {
-                assert_eq!(look.until(|| Some(())), None, "{trial}");
-            }
-            assert!(next() < LEAST);
-            if trial < 9 {
-                assert!(in_vain());
-                sleeps = (2 * sleeps).min(MOST_SLEEPS);
-            }
+        for _ in 0..TRY_AGAIN {
+            assert_eq!(look.until(|| Some(())), None);
         }
-        assert_eq!(sleeps, MOST_SLEEPS);
         assert_eq!(look.until(|| Some(())), Some(()));
-        assert_eq!(look.sleeps.load(Ordering::Relaxed), LEAST_SLEEPS);
         assert_eq!(next(), 64_000);
         assert!(in_vain());
         assert_eq!(next(), 32_000);
