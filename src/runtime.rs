@@ -350,8 +350,7 @@ impl Hatchery {
         &self.functions
     }
 
-    /// Submits a job that can call these functions and its own.
-    /// Submits a job in a session, with the functions of its handle.
+    /// Submits a job in a session, which can call these functions and its own.
     pub(crate) async fn submit_to(
         &self,
         session: (SessionId, BuildId),

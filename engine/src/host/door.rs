@@ -297,6 +297,19 @@ mod tests {
     }
 
     #[test]
+    fn memory_for_the_request_is_used_once_and_in_one_run() {
+        let mut door = Door::default();
+        door.open(b"request".to_vec(), 100);
+        let room = Buffer { at: 64, len: 7 };
+        assert_eq!((door.request_len(), door.take_room(7)), (7, None));
+        door.make_room(room);
+        assert_eq!([8, 7, 7].map(|length| door.take_room(length)), [None, Some(64), None]);
+        door.make_room(room);
+        door.open(b"another".to_vec(), 100);
+        assert_eq!(door.take_room(7), None);
+    }
+
+    #[test]
     fn displays_go_to_the_transcript_within_their_own_cap() {
         let mut door = Door::default();
         let frame =

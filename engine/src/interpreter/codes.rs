@@ -257,6 +257,24 @@ mod tests {
     }
 
     #[test]
+    fn an_interpreter_remembers_its_last_short_program() {
+        let (cache, mut last) = (CodeCache::new(1 << 20), LastCode::default());
+        let long = "x".repeat(MOST_REMEMBERED_BYTES);
+        for source in ["x", &long] {
+            let wanted = want(&cache, source).unwrap();
+            cache.put(&wanted, Some(b"code"));
+            assert_eq!(last.code(&cache, source, false).as_deref(), Some(&b"code"[..]));
+        }
+        // In a cache that has nothing, only what is remembered is found.
+        let empty = CodeCache::new(1 << 20);
+        assert_eq!(last.code(&empty, "x", false).as_deref(), Some(&b"code"[..]));
+        assert_eq!(last.code(&empty, "x", true), None);
+        assert_eq!(last.code(&empty, "y", false), None);
+        assert_eq!(last.code(&empty, &long, false), None);
+        assert_eq!(last.code(&empty, "x", false).as_deref(), Some(&b"code"[..]));
+    }
+
+    #[test]
     fn a_program_that_nobody_compiles_is_wanted_more_and_more() {
         let cache = CodeCache::new(1 << 20);
         for run in 1..=RUNS_BEFORE * WANTED_MUCH {
