@@ -45,7 +45,10 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The looks at the shared word between two looks at the clock.
 const LOOKS: u32 = 16;
 
-/// How many waits sleep at once, after those that looked in vain, before one looks again.
+/// Looks that found something, at most, that count against those in vain.
+const MOST_HITS: u32 = 8;
+
+/// How many waits sleep at once, while looking doesn't pay, before one looks again.
 const TRY_AGAIN: u32 = 64;
 
 /// Set while the kernel is believed to have `futex_waitv`.
@@ -88,16 +91,19 @@ impl Gate {
 pub(crate) struct Waiter {
     /// Whether the other process may lie.
     is_guarded: bool,
-    longest_spin: Duration,
-    spin: Duration,
+    longest: Duration,
+    /// Looks that found something less those in vain, from zero, when waits sleep at once, up to
+    /// [`MOST_HITS`].
+    hits: u32,
     /// Waits that slept at once since the last look.
     slept: u32,
     sleeps_at_once: bool,
 }
 
 impl Waiter {
-    pub(crate) fn new(is_guarded: bool, spin: Duration) -> Self {
-        Self { is_guarded, longest_spin: spin, spin, slept: 0, sleeps_at_once: false }
+    /// Returns one that looks for `longest` before it sleeps, while that pays.
+    pub(crate) fn new(is_guarded: bool, longest: Duration) -> Self {
+        Self { is_guarded, longest, hits: MOST_HITS, slept: 0, sleeps_at_once: false }
     }
 
     /// Sets whether later waits sleep without looking first.
@@ -146,45 +152,37 @@ impl Waiter {
         }
     }
 
-    /// Looks for a while without sleeping. Whether that pays depends on whether it did before: each
-    /// success doubles the time, each failure halves it, and below a microsecond it isn't tried but
-    /// once in a while. So waits for long jobs, and waits on a machine whose cores are all busy, cost
-    /// no time in vain.
+    /// Looks for a while without sleeping. Once most looks were in vain it isn't tried but once in a
+    /// while: so waits for long jobs, and waits on a machine whose cores are all busy, cost next to no
+    /// time in vain. A few late answers in a row don't change how the next is waited for.
     fn look(
         &mut self,
         deadline: Option<Instant>,
         mut is_ready: impl FnMut() -> Result<bool, Lie>,
     ) -> Result<bool, Lie> {
-        if self.sleeps_at_once {
+        if self.sleeps_at_once || self.longest.is_zero() {
             return Ok(false);
         }
-        let longest = match self.spin < Duration::from_micros(1) {
-            true if self.slept < TRY_AGAIN => {
-                self.slept += 1;
-                return Ok(false);
-            }
-            true => self.longest_spin,
-            false => self.spin,
-        };
+        if self.hits == 0 && self.slept < TRY_AGAIN {
+            self.slept += 1;
+            return Ok(false);
+        }
         self.slept = 0;
-        if longest.is_zero() {
-            return Ok(false);
-        }
-        let start = clock::now();
-        let end = deadline.map_or(start + longest, |deadline| deadline.min(start + longest));
+        let latest = clock::now() + self.longest;
+        let end = deadline.map_or(latest, |deadline| deadline.min(latest));
         loop {
             // Whoever else wants this core goes first: with more threads than cores that is often the
             // other process, and what is waited for is there afterwards.
             std::thread::yield_now();
             for _ in 0..LOOKS {
                 if is_ready()? {
-                    self.spin = (longest * 2).min(self.longest_spin);
+                    self.hits = (self.hits + 1).min(MOST_HITS);
                     return Ok(true);
                 }
                 std::hint::spin_loop();
             }
             if clock::now() >= end {
-                self.spin = self.spin.min(longest) / 2;
+                self.hits = self.hits.saturating_sub(1);
                 return Ok(false);
             }
         }
@@ -284,24 +282,36 @@ mod tests {
         }
     }
 
+    /// Looks once; returns whether it did, instead of sleeping at once.
+    fn looks(waiter: &mut Waiter, found: bool) -> bool {
+        let mut looked = false;
+        let ended = waiter.look(None, || {
+            looked = true;
+            Ok(found)
+        });
+        assert_eq!(ended, Ok(looked && found));
+        looked
+    }
+
     #[test]
-    fn a_wait_spins_again_only_while_that_pays() {
-        let longest = Duration::from_micros(40);
-        let mut waiter = Waiter::new(true, longest);
-        while waiter.spin >= Duration::from_micros(1) {
-            assert_eq!(waiter.look(None, || Ok(false)), Ok(false));
+    fn a_few_looks_in_vain_change_nothing() {
+        let mut waiter = Waiter::new(true, Duration::from_micros(1));
+        for _ in 0..100 {
+            for found in [false, true] {
+                assert!((1..MOST_HITS).all(|_| looks(&mut waiter, found)), "{found}");
+            }
         }
-        let mut looks = 0;
-        let mut look = |waiter: &mut Waiter, found: bool| {
-            waiter.look(None, || {
-                looks += 1;
-                Ok(found)
-            })
-        };
-        for _ in 0..TRY_AGAIN {
-            assert_eq!(look(&mut waiter, true), Ok(false));
+    }
+
+    #[test]
+    fn a_wait_looks_only_while_that_pays() {
+        let mut waiter = Waiter::new(true, Duration::from_micros(1));
+        assert!((0..MOST_HITS).all(|_| looks(&mut waiter, false)));
+        for pays in [false, true] {
+            assert!((0..TRY_AGAIN).all(|_| !looks(&mut waiter, true)));
+            assert!(looks(&mut waiter, pays));
         }
-        assert_eq!(look(&mut waiter, true), Ok(true));
-        assert_eq!((waiter.spin, looks), (longest, 1));
+        assert!(looks(&mut waiter, false));
+        assert!(!looks(&mut waiter, true));
     }
 }

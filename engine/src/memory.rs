@@ -245,6 +245,14 @@ impl GuestMemory {
         state.tracker.as_ref().is_some_and(|tracker| tracker.has_copied_at_most(FEW_PAGES))
     }
 
+    /// Returns whether `snapshot` takes little time: there is one to refresh, with some pages more at
+    /// most.
+    pub(crate) fn is_copied_soon(&self) -> bool {
+        let state = self.state.lock();
+        let tracker = state.snapshot.as_ref().and(state.tracker.as_ref());
+        tracker.is_some_and(|tracker| tracker.has_touched_at_most(FEW_PAGES))
+    }
+
     /// Starts a run that may grow the memory to `limit` bytes.
     pub(crate) fn begin_run(&self, limit: usize) {
         let mut state = self.state.lock();

@@ -143,6 +143,13 @@ pub trait Interpreter {
         self.park()
     }
 
+    /// Returns whether `snapshot` takes about as long as passing an order to another thread or less,
+    /// and its result as much memory as the last one, but for a few pages. The interpreter may then be
+    /// given its session's next order before that.
+    fn copies_soon(&self) -> bool {
+        false
+    }
+
     /// Replaces its state by a parked one.
     ///
     /// # Errors

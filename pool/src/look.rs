@@ -6,7 +6,7 @@
 //! before it sleeps, if that has paid before, and lets other threads go first meanwhile.
 //! `channel/src/wait.rs` has the same rule for positions in memory that processes share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use std::{hint, thread};
 
@@ -15,62 +15,59 @@ use crate::clock;
 /// The pauses of the processor between two looks: some 0.2 to 0.7 µs, as long as the system call
 /// between them.
 const PAUSES: u32 = 16;
-/// Waits that sleep at once, after those that looked in vain, before one looks again.
-const TRY_AGAIN: u64 = 64;
-/// Looking for less time than this isn't tried, in nanoseconds.
-const LEAST: u64 = 1_000;
+/// Looks that found something, at most, that count against those in vain.
+const MOST_HITS: u32 = 8;
+/// Waits that sleep at once, while looking doesn't pay, before one looks again.
+const TRY_AGAIN: u32 = 64;
 
-/// How long the next wait looks before it sleeps. Threads that wait for the same kind of thing may
+/// Whether the next wait looks before it sleeps. Threads that wait for the same kind of thing may
 /// share it.
 #[derive(Debug)]
 pub struct Look {
-    /// In nanoseconds, as `next`.
-    longest: u64,
-    next: AtomicU64,
+    longest: Duration,
+    /// Looks that found something less those in vain, from zero, when waits sleep at once, up to
+    /// [`MOST_HITS`].
+    hits: AtomicU32,
     /// Waits that slept at once since the last look.
-    slept: AtomicU64,
+    slept: AtomicU32,
 }
 
 impl Look {
-    /// Returns one of waits that look for `longest` at most, and for less while that doesn't pay.
+    /// Returns one of waits that look for `longest`, while that pays.
     pub fn new(longest: Duration) -> Self {
-        let longest = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
-        Self { longest, next: AtomicU64::new(longest), slept: AtomicU64::new(0) }
+        Self { longest, hits: AtomicU32::new(MOST_HITS), slept: AtomicU32::new(0) }
     }
 
-    /// Looks without sleeping, until `find` finds something or the time is over. Each success
-    /// doubles how long the next wait looks, each failure halves it. So waiting for what comes late
-    /// costs next to nothing.
+    /// Looks without sleeping, until `find` finds something or the time is over. Looks no more once
+    /// most looks were in vain, but for a try now and then: so waiting for what comes late costs next
+    /// to nothing, and a few late things in a row don't change how the next is waited for.
     pub fn until<T>(&self, mut find: impl FnMut() -> Option<T>) -> Option<T> {
-        let time = self.time()?;
+        let hits = self.hits.load(Ordering::Relaxed);
+        if hits == 0 && !self.tries_again() {
+            return None;
+        }
         let began = clock::real_now();
         loop {
             (0..PAUSES).for_each(|_| hint::spin_loop());
             thread::yield_now();
             if let Some(found) = find() {
-                self.next.store((2 * time).min(self.longest), Ordering::Relaxed);
+                self.hits.store((hits + 1).min(MOST_HITS), Ordering::Relaxed);
                 return Some(found);
             }
-            if began.elapsed() >= Duration::from_nanos(time) {
-                self.next.store(time / 2, Ordering::Relaxed);
+            if began.elapsed() >= self.longest {
+                self.hits.store(hits.saturating_sub(1), Ordering::Relaxed);
                 return None;
             }
         }
     }
 
-    /// Returns how long to look, if that has paid before or is tried again. Threads that do this at
-    /// once may lose each other's counts, which only makes one look too long or too short.
-    fn time(&self) -> Option<u64> {
-        let time = match self.next.load(Ordering::Relaxed) {
-            time if time >= LEAST => time,
-            _ if self.slept.load(Ordering::Relaxed) < TRY_AGAIN => {
-                self.slept.fetch_add(1, Ordering::Relaxed);
-                return None;
-            }
-            _ => self.longest,
-        };
-        self.slept.store(0, Ordering::Relaxed);
-        Some(time)
+    /// Counts the waits that sleep at once, and says of one now and then that it looks. Threads that
+    /// do this at once may lose each other's counts, which only makes one look too early or too late.
+    fn tries_again(&self) -> bool {
+        let slept = self.slept.load(Ordering::Relaxed);
+        let again = slept >= TRY_AGAIN;
+        self.slept.store(if again { 0 } else { slept + 1 }, Ordering::Relaxed);
+        again
     }
 }
 
@@ -78,22 +75,43 @@ impl Look {
 mod tests {
     use super::*;
 
+    fn is_in_vain(look: &Look) -> bool {
+        let mut looked = false;
+        let found = look.until(|| {
+            looked = true;
+            None::<()>
+        });
+        found.is_none() && looked
+    }
+
+    #[test]
+    fn a_few_looks_in_vain_change_nothing() {
+        let look = Look::new(Duration::from_micros(1));
+        for _ in 0..100 {
+            for _ in 1..MOST_HITS {
+                assert!(is_in_vain(&look));
+            }
+            for _ in 1..MOST_HITS {
+                assert_eq!(look.until(|| Some(())), Some(()));
+            }
+        }
+    }
+
     #[test]
     fn a_thread_looks_only_while_that_pays() {
-        let look = Look::new(Duration::from_micros(64));
-        let next = || look.next.load(Ordering::Relaxed);
-        let in_vain = || look.until(|| None::<()>).is_none();
-        while next() >= LEAST {
-            assert!(in_vain());
+        let look = Look::new(Duration::from_micros(1));
+        for _ in 0..MOST_HITS {
+            assert!(is_in_vain(&look));
         }
-        for _ in 0..TRY_AGAIN {
-            assert_eq!(look.until(|| Some(())), None);
+        for tried in [false, true] {
+            for _ in 0..TRY_AGAIN {
+                assert_eq!(look.until(|| Some(())), None);
+            }
+            match tried {
+                false => assert!(is_in_vain(&look)),
+                true => assert_eq!(look.until(|| Some(())), Some(())),
+            }
         }
         assert_eq!(look.until(|| Some(())), Some(()));
-        assert_eq!(next(), 64_000);
-        assert!(in_vain());
-        assert_eq!(next(), 32_000);
-        assert_eq!(look.until(|| Some(())), Some(()));
-        assert_eq!(next(), 64_000);
     }
 }

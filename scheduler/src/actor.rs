@@ -250,7 +250,7 @@ impl SchedulerState {
         decide(self);
         let open = |id: SessionId| {
             let open = self.sessions.get(&id)?;
-            Some((Arc::clone(&open.name), Arc::clone(&open.cell)))
+            Some((&open.name, &open.cell))
         };
         snapshot.update(&mut self.changes, &self.model, open, self.totals);
     }

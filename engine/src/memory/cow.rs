@@ -165,6 +165,13 @@ impl Tracker {
         self.known.as_ref().is_some_and(|known| known.lacks_at_most(count))
     }
 
+    /// Returns whether at most `count` pages can have been written to since `remember_touched`, or
+    /// copied since `remember` while pages aren't marked.
+    pub(super) fn has_touched_at_most(&self, count: u64) -> bool {
+        let known = self.touched.as_ref().or(self.known.as_ref());
+        known.is_some_and(|known| known.lacks_at_most(count))
+    }
+
     /// Returns the pages of `known` if they are still valid, and notes when.
     fn if_valid(&mut self, known: Option<Known>) -> Option<Vec<Range<usize>>> {
         let valid = known.filter(|known| known.lacks_at_most(0));

@@ -93,8 +93,8 @@ struct State {
     starts_held: bool,
     /// What `has_much_work_ahead` says, until somebody works ahead.
     has_much_work: bool,
-    /// Whether resets are said to be short.
-    resets_soon: bool,
+    /// Whether resets and copies are said to be short.
+    is_ready_soon: bool,
     is_open: bool,
     running: Vec<JobId>,
     /// `None`: one.
@@ -172,9 +172,9 @@ impl FakeSource {
         self.shared.changed.notify_all();
     }
 
-    /// Interpreters say that they reset soon.
-    pub fn reset_soon(&self) {
-        self.shared.state.lock().resets_soon = true;
+    /// Interpreters say that they reset soon, and copy soon.
+    pub fn be_ready_soon(&self) {
+        self.shared.state.lock().is_ready_soon = true;
     }
 
     /// Gives interpreters so much work ahead that a session is parked for it.
@@ -446,7 +446,11 @@ impl Interpreter for FakeInterpreter {
     }
 
     fn resets_soon(&self) -> Option<u64> {
-        self.shared.state.lock().resets_soon.then_some(0)
+        self.shared.state.lock().is_ready_soon.then_some(0)
+    }
+
+    fn copies_soon(&self) -> bool {
+        self.shared.state.lock().is_ready_soon
     }
 
     fn work_ahead(&mut self) -> Result<(), StartError> {

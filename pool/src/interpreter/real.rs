@@ -78,6 +78,10 @@ impl Interpreter for engine::Interpreter {
         Ok(Parked::new(engine::Interpreter::snapshot(self)?))
     }
 
+    fn copies_soon(&self) -> bool {
+        engine::Interpreter::copies_soon(self)
+    }
+
     fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {
         let state = parked.downcast_ref::<SessionState>().ok_or(SessionError::NotParkable)?;
         Ok(engine::Interpreter::attach(self, state)?)

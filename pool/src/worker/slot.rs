@@ -107,7 +107,7 @@ impl<'a> Slot<'a> {
         // This comes last, because nobody waits for the order's result any more.
         if let Some(session) = self.session.clone() {
             self.keep_copy(&session);
-            if !self.should_work_ahead(&session) {
+            if self.has_offered || !self.should_work_ahead(&session) {
                 return Ok(Next::Order);
             }
             self.vacate();
@@ -138,13 +138,20 @@ impl<'a> Slot<'a> {
         Idle { build: self.build, memory_bytes, kept_bytes, reset: self.reset.take() }
     }
 
-    /// Returns what the seat for the next order can be offered with at once, after a run without a
-    /// session: the caller that hears of the outcome has its next job run here, without waking another
-    /// worker. The reset comes before that job.
-    fn idle_soon(&mut self) -> Option<Idle> {
-        let memory_bytes = self.interpreter.as_ref()?.resets_soon()?;
+    /// Returns what the seat for the next order can be offered with at once, after a run: the caller
+    /// that hears of the outcome has its next job run here, without waking another worker. The reset
+    /// comes before that job, or the session's next copy if there was one of `kept_bytes` before.
+    fn idle_soon(&mut self, kept_bytes: Option<u64>) -> Option<Idle> {
+        let interpreter = self.interpreter.as_ref()?;
+        let (memory_bytes, kept_bytes) = match kept_bytes {
+            None => (interpreter.resets_soon()?, 0),
+            Some(_) if interpreter.has_much_work_ahead() || !interpreter.copies_soon() => {
+                return None;
+            }
+            Some(kept_bytes) => (interpreter.memory_bytes(), kept_bytes),
+        };
         self.has_offered = true;
-        Some(self.idle(memory_bytes, 0))
+        Some(self.idle(memory_bytes, kept_bytes))
     }
 
     /// Parks the session that is here, if any, so that other workers can have it.
@@ -198,9 +205,11 @@ impl<'a> Slot<'a> {
         let due_in = task.due_in.map(|due_in| due_in.saturating_sub(attach));
         let due_in = due_in.filter(|due_in| *due_in < task.limits.wall_time);
         task.limits.wall_time = due_in.unwrap_or(task.limits.wall_time);
-        if let Some(session) = &task.session {
+        let kept_bytes = task.session.as_ref().map(|session| {
+            let kept_bytes = session.kept_bytes();
             session.begin_run(self.worker(), self.rollback_bytes);
-        }
+            kept_bytes
+        });
         self.is_pristine = false;
         let is_last = task.session.is_none();
         let interpreter =
@@ -234,7 +243,7 @@ impl<'a> Slot<'a> {
         }
         // What the owner decides now isn't about this task only.
         drop(in_task);
-        let soon = if is_lost || !is_last { None } else { self.idle_soon() };
+        let soon = if is_lost { None } else { self.idle_soon(kept_bytes) };
         self.desk.finished(task.job, outcome, attach, memory_bytes, soon);
         if is_lost {
             self.interpreter = None;

@@ -91,22 +91,26 @@ impl Changes {
 
 impl Snapshot {
     /// Publishes the changes. `open` gives the name and cell of an open session.
-    pub(super) fn update(
+    pub(super) fn update<'a>(
         &mut self,
         changes: &mut Changes,
         model: &Model,
-        open: impl Fn(SessionId) -> Option<(Arc<str>, Arc<SessionCell>)>,
+        open: impl Fn(SessionId) -> Option<(&'a Arc<str>, &'a Arc<SessionCell>)>,
         totals: Totals,
     ) {
         for id in changes.sessions.drain(..) {
-            match (open(id), model.session_depth(id)) {
-                (Some((name, cell)), Some(queue_depth)) => {
-                    let evicted = model.eviction_of(id).cloned();
-                    let shown = ShownSession { name, queue_depth, cell, evicted };
-                    self.sessions.insert_mut(id, shown);
-                }
-                (None, _) | (_, None) => {
-                    self.sessions.remove_mut(&id);
+            let (Some((name, cell)), Some(queue_depth)) = (open(id), model.session_depth(id))
+            else {
+                self.sessions.remove_mut(&id);
+                continue;
+            };
+            let evicted = model.eviction_of(id).cloned();
+            // In its place if nobody has a copy, without allocating.
+            match self.sessions.get_mut(&id) {
+                Some(shown) => (shown.queue_depth, shown.evicted) = (queue_depth, evicted),
+                None => {
+                    let (name, cell) = (Arc::clone(name), Arc::clone(cell));
+                    self.sessions.insert_mut(id, ShownSession { name, queue_depth, cell, evicted });
                 }
             }
         }

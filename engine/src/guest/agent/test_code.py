@@ -64,7 +64,7 @@ class CodeTest(test_agent.AgentCase):
 
     def test_every_part_has_the_programs_name(self):
         source = "def f():\n    class A:\n        g = lambda: (yield)\n    return A\nf"
-        body, last = _compile.read_code(self.code(source), source, "other.py")
+        body, last, _ = _compile.read_code(self.code(source), source, "other.py")
         found, pending = set(), [body, last]
         while pending:
             code = pending.pop()
@@ -95,7 +95,7 @@ class CodeTest(test_agent.AgentCase):
             self.assertEqual(self.code(source), b"", source)
 
     def test_awaiting_programs_keep_their_result(self):
-        body, last = _compile.read_code(self.code("await f()"), "await f()", "x")
+        body, last, _ = _compile.read_code(self.code("await f()"), "await f()", "x")
         self.assertTrue(_compile.awaits(body))
         self.assertIs(last, _compile.RESULT)
 
@@ -112,3 +112,14 @@ class CodeTest(test_agent.AgentCase):
             self.end("x = 1", one)
         is_over = True
         self.assertEqual(seen, [(b"x = 1", "<job>")] * 2)
+
+    def test_it_says_whether_lines_may_be_shown_later(self):
+        for source, is_gone in (
+            ("x = 1", True),
+            ("x = 1\nx + 1", True),
+            ("def f(): pass", False),
+            ("try:\n    1 / 0\nexcept ValueError: pass", False),
+            ("x = 1\nlambda: x", False),
+            ("await f()", False),
+        ):
+            self.assertIs(_compile.read_code(self.code(source), source, "<job>")[2], is_gone, source)

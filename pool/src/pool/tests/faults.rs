@@ -65,10 +65,10 @@ async fn every_gate_at_every_step_settles_every_order_once() {
     }
 }
 
-async fn settles(step: Step, gate: Gate, resets_soon: bool) {
+async fn settles(step: Step, gate: Gate, is_ready_soon: bool) {
     let mut rig = rig().await;
-    if resets_soon {
-        rig.source.reset_soon();
+    if is_ready_soon {
+        rig.source.be_ready_soon();
     }
     let cells = [1, 2].map(|id| Arc::new(SessionCell::new(SessionId(id), None)));
     let mut ledger = Ledger::default();

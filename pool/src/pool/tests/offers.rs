@@ -1,4 +1,4 @@
-//! Seats that are offered with an outcome, before a short reset.
+//! Seats that are offered with an outcome, before a short reset or a short copy.
 
 use super::*;
 
@@ -13,8 +13,8 @@ async fn finished_and_offered(rig: &mut Rig) -> (Outcome, Offer) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_takes_its_next_order_before_a_short_reset() {
     let mut rig = rig().await;
-    rig.source.reset_soon();
-    rig.source.gate(Step::Reset, [Gate::Never]);
+    rig.source.be_ready_soon();
+    rig.source.gate(Step::Reset, [Gate::Never, Gate::Ok, Gate::Err]);
     rig.worker().await.assign(task(1, "count", None));
     let (outcome, offer) = finished_and_offered(&mut rig).await;
     assert_eq!((count(&outcome), offer.reset), (1, None));
@@ -23,18 +23,49 @@ async fn a_worker_takes_its_next_order_before_a_short_reset() {
     let (outcome, offer) = finished_and_offered(&mut rig).await;
     assert_eq!(count(&outcome), 1, "it was reset before");
     assert!(offer.reset.is_some());
-    // A session stays, so its seat comes later, and a failed reset costs the next job nothing.
-    let cell = session();
-    offer.seat.assign(task(3, "count", Some(&cell)));
-    assert_eq!(count(&rig.finished().await), 1);
-    rig.source.fail_resets(1);
-    rig.seat().await.assign(task(4, "count", None));
-    assert!(rig.session_parked().await > 0);
+    // The next reset fails, which costs the job after it nothing.
+    offer.seat.assign(task(3, "count", None));
+    let (_, offer) = finished_and_offered(&mut rig).await;
+    offer.seat.assign(task(4, "count", None));
     let (outcome, offer) = finished_and_offered(&mut rig).await;
     assert_eq!((count(&outcome), rig.source.starts()), (1, 2));
     // No work is done ahead of an order.
     assert_eq!(rig.source.reached(Step::Ahead), 0);
     offer.seat.dismiss();
+    assert_eq!(rig.gone().await.1, GoneReason::Dismissed);
+    rig.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_takes_its_next_order_before_a_short_copy() {
+    let mut rig = rig_that_keeps(u64::MAX).await;
+    rig.source.be_ready_soon();
+    rig.source.gate(Step::Park, [Gate::Never]);
+    let cell = session();
+    rig.worker().await.assign(task(1, "count", Some(&cell)));
+    let (outcome, offer) = finished_and_offered(&mut rig).await;
+    assert_eq!((count(&outcome), offer.kept_bytes), (1, 0));
+    assert!(matches!(cell.at_hand(), Err(Away::OnWorker(_))), "it isn't copied yet");
+    offer.seat.assign(task(2, "lose", Some(&cell)));
+    rig.source.release();
+    // The copy came before the turn, which therefore undoes itself alone.
+    assert!(rig.session_parked().await > 0);
+    assert!(rig.finished().await.session_restored);
+    rig.seat().await.assign(task(3, "count", Some(&cell)));
+    let (outcome, offer) = finished_and_offered(&mut rig).await;
+    assert_eq!(count(&outcome), 2);
+    assert!(offer.kept_bytes > 0, "as much as the copy that it began with");
+    // Another job finds the worker as new, once the session is parked.
+    offer.seat.assign(task(4, "count", None));
+    assert!(rig.session_parked().await > 0);
+    let (outcome, offer) = finished_and_offered(&mut rig).await;
+    assert_eq!(count(&outcome), 1);
+    // Much work ahead comes first.
+    rig.source.give_much_work();
+    offer.seat.assign(task(5, "count", Some(&cell)));
+    assert_eq!(count(&rig.finished().await), 3);
+    assert!(rig.session_parked().await > 0);
+    rig.seat().await.dismiss();
     assert_eq!(rig.gone().await.1, GoneReason::Dismissed);
     rig.close().await;
 }

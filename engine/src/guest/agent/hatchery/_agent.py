@@ -186,7 +186,7 @@ class Agent:
             raise MemoryError from error
 
     def _run(self, source, code, moment, cap, data_bytes, around, stdin):
-        buffers, is_interrupted = [], False
+        bridge, buffers, is_interrupted = self._bridge, [], False
         self._displays.begin(cap)
         try:
             given = None
@@ -198,14 +198,14 @@ class Agent:
             else:
                 filename = self._prepare(stdin)
             try:
-                if not moment & LAST:
-                    self._bridge.catch_up()
+                if bridge.loop is not None:
+                    bridge.catch_up()
                 if given is None:
                     has_value, value = self._execute(source, code, filename)
                 else:
                     has_value, value = self._execute_with(given, source, code, filename)
-                if not moment & LAST:
-                    self._bridge.catch_up()
+                if bridge.loop is not None:
+                    bridge.catch_up()
             finally:
                 # Keep nothing beyond the program's own end.
                 given = None
@@ -370,8 +370,9 @@ class Agent:
         namespace = self.main.__dict__
         if code is None:
             body, last = compile_program(source, filename, is_expression)
+            is_gone = None
         else:
-            body, last = read_code(code, source, filename)
+            body, last, is_gone = read_code(code, source, filename)
         value = None
         if body is not None and awaits(body):
             run_coroutine(eval(body, namespace))
@@ -384,9 +385,12 @@ class Agent:
                 value = eval(last, namespace)
                 if awaits(last):
                     value = run_coroutine(value)
-        if self._bridge.is_session and leaves_nothing(body) and leaves_nothing(last):
-            # Otherwise a session would grow with every turn, and each new page costs a fault.
-            linecache.cache.pop(filename, None)
+        if self._bridge.is_session:
+            if is_gone is None:
+                is_gone = leaves_nothing(body) and leaves_nothing(last)
+            if is_gone:
+                # Otherwise a session would grow with every turn, and each new page costs a fault.
+                linecache.cache.pop(filename, None)
         return last is not None, value
 
     def _called(self, module, function, args, keywords):

@@ -79,24 +79,30 @@ def code_of(source, is_expression):
     # The interpreter is reset after this.
     warnings.simplefilter("error")
     try:
-        parts = compile_program(source, USUAL_NAME, is_expression)
+        parts = parts_of(source, is_expression)
         code = encode_request(parts)
         return code if reads_back(parts, decode_request(code)) else b""
     except (SyntaxError, ValueError, RecursionError, MemoryError, Warning):
         return b""
 
 
+def parts_of(source, is_expression=False):
+    """Returns what `read_code` needs of a program: its code, and whether it leaves nothing."""
+    body, last = compile_program(source, USUAL_NAME, is_expression)
+    return body, last, leaves_nothing(body) and leaves_nothing(last)
+
+
 def read_code(code, source, filename):
-    """Returns what `compile_program` would."""
+    """Returns what `compile_program` would, and whether the program leaves nothing."""
     # As compiling does, for the hooks of a session.
     audit("compile", source.encode(), filename)
-    body, last = decode_request(code)
+    body, last, is_gone = decode_request(code)
     if filename != USUAL_NAME:
         for part in (body, last):
             if type(part) is types.CodeType:
                 _imp._fix_co_filename(part, filename)
     # The agent compares it by identity.
-    return body, RESULT if last == RESULT else last
+    return body, RESULT if last == RESULT else last, is_gone
 
 
 def reads_back(one, other):

@@ -5,7 +5,7 @@ import importlib
 import sys
 import types
 
-from hatchery._compile import compile_program, leaves_nothing
+from hatchery._compile import leaves_nothing, parts_of
 from hatchery._describe import describe_exception
 from hatchery._host import Bridge
 from hatchery._streams import LoggingEnd, ease_logging, flush_streams, is_as_opened, new_main
@@ -67,7 +67,7 @@ def prepare(agent):
     flush_streams()
     reopen_streams()
     filled = fill_holes()
-    code = encode_request(compile_program(REHEARSALS[0], "<job>"))
+    code = encode_request(parts_of(REHEARSALS[0]))
     gather_code(agent, code)
     # Frozen, so that the collection at the end of each rehearsal is quick.
     gc.freeze()
