@@ -237,6 +237,26 @@ fn snapshots_between_turns_are_the_states_that_parking_gives() {
     }
 }
 
+#[test]
+fn a_copy_is_said_to_be_short_only_after_a_turn_that_touched_little() {
+    let mut slot = mapped().start().unwrap();
+    turn(&mut slot, &program("x = 1"));
+    assert!(!slot.copies_soon(), "there was none before");
+    slot.snapshot().unwrap();
+    for _ in 0..5 {
+        turn(&mut slot, &program("x += 1"));
+        slot.snapshot().unwrap();
+    }
+    turn(&mut slot, &program("x += 1"));
+    assert!(slot.copies_soon());
+    slot.snapshot().unwrap();
+    turn(&mut slot, &program("y = b'x' * (8 << 20)"));
+    assert!(!slot.copies_soon());
+    slot.reset().unwrap();
+    turn(&mut slot, &program("x = 1"));
+    assert!(!slot.copies_soon(), "that was another session's");
+}
+
 /// Runs turns of a session, each followed by a copy for the case that the next one must be undone.
 /// Returns the bytes of the last copy.
 fn turns(slot: &mut Interpreter, count: usize) -> u64 {
