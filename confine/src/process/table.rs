@@ -101,11 +101,10 @@ pub const CALLS: &[Call] = &[
     ),
     when(
         call("madvise", libc::SYS_madvise, "gives pages back, asks for them early, guards stacks"),
-        "`MADV_WILLNEED`, `MADV_POPULATE_READ`, `MADV_POPULATE_WRITE`, `MADV_DONTNEED`, `MADV_FREE`, \
-         `MADV_GUARD_INSTALL`, `MADV_GUARD_REMOVE`",
+        "`MADV_WILLNEED`, `MADV_POPULATE_WRITE`, `MADV_DONTNEED`, `MADV_FREE`, `MADV_GUARD_INSTALL`, \
+         `MADV_GUARD_REMOVE`",
         &[
             &[equal(2, libc::MADV_WILLNEED)],
-            &[equal(2, libc::MADV_POPULATE_READ)],
             &[equal(2, libc::MADV_POPULATE_WRITE)],
             &[equal(2, libc::MADV_DONTNEED)],
             &[equal(2, libc::MADV_FREE)],

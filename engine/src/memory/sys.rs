@@ -29,13 +29,6 @@ pub(super) struct Reservation {
     len: usize,
 }
 
-/// How a page is used for the first time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    Read,
-    Write,
-}
-
 // SAFETY: the reservation is an address range, not thread-bound; its methods only change page
 // protections, which the kernel serialises.
 unsafe impl Send for Reservation {}
@@ -136,26 +129,21 @@ impl Reservation {
         Ok(())
     }
 
-    /// Does for the pages of `[offset, offset + len)` what the first access of this kind would: maps
-    /// them, and copies them before a write.
+    /// Copies the pages of `[offset, offset + len)` that aren't copied yet, as a write to each would.
     ///
     /// # Errors
     /// The system can't (Linux before 5.14), or is out of memory.
     #[cfg(target_os = "linux")]
-    pub(super) fn populate(&self, access: Access, offset: usize, len: usize) -> io::Result<()> {
+    pub(super) fn populate(&self, offset: usize, len: usize) -> io::Result<()> {
         self.check(offset, len);
         let start = self.base();
-        let advice = match access {
-            Access::Read => Advice::LinuxPopulateRead,
-            Access::Write => Advice::LinuxPopulateWrite,
-        };
         // SAFETY: as in `protect`; the contents stay what they are.
-        unsafe { madvise(start.add(offset).as_ptr().cast(), len, advice) }?;
+        unsafe { madvise(start.add(offset).as_ptr().cast(), len, Advice::LinuxPopulateWrite) }?;
         Ok(())
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn populate(&self, _: Access, _offset: usize, _len: usize) -> io::Result<()> {
+    pub(super) fn populate(&self, _offset: usize, _len: usize) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

@@ -257,6 +257,40 @@ fn a_copy_is_said_to_be_short_only_after_a_turn_that_touched_little() {
     assert!(!slot.copies_soon(), "that was another session's");
 }
 
+/// Returns how many page faults this thread has had.
+#[cfg(target_os = "linux")]
+fn faults() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    // After the name, which may have spaces: proc(5).
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    fields.split_whitespace().nth(7).unwrap().parse().unwrap()
+}
+
+/// Each fault makes the copy after the turn ask the kernel which pages were written to.
+#[cfg(target_os = "linux")]
+#[test]
+fn turns_of_a_program_that_is_compiled_ahead_take_few_page_faults() {
+    let mut slot = mapped().start().unwrap();
+    let program = program("x = 1");
+    while !slot.had_code() {
+        turn(&mut slot, &program);
+        slot.reset().unwrap();
+        slot.compile_ahead().unwrap();
+        turn(&mut slot, &program);
+    }
+    let mut run = |count: usize| {
+        let before = faults();
+        for _ in 0..count {
+            turn(&mut slot, &program);
+            slot.snapshot().unwrap();
+        }
+        faults() - before
+    };
+    run(1000);
+    let faults = run(1000);
+    assert!(faults < 50, "{faults}");
+}
+
 /// Runs turns of a session, each followed by a copy for the case that the next one must be undone.
 /// Returns the bytes of the last copy.
 fn turns(slot: &mut Interpreter, count: usize) -> u64 {

@@ -14,7 +14,6 @@ use super::pages_of;
 use crate::memory::address_space::PAGE_BYTES;
 use crate::memory::cow::Tracker;
 use crate::memory::patch::{MemoryPatch, PagePatch, base_page};
-use crate::memory::sys::Access;
 use crate::memory::{GuestMemory, MemoryState};
 
 impl GuestMemory {
@@ -38,7 +37,6 @@ impl GuestMemory {
     ) -> Option<Vec<Range<usize>>> {
         let part = next_part(state, &copied);
         let held = self.with_part(state, &part, &copied)?;
-        self.map_part(&part);
         let tracker = state.tracker.as_mut()?;
         let mut touched = match part.start {
             0 => Vec::new(),
@@ -55,21 +53,6 @@ impl GuestMemory {
         }
         touched.extend(from(part.end, copied));
         Some(touched)
-    }
-
-    /// Maps the image's pages in `part` that nothing has read yet. Each turn reads more of them: freeing
-    /// its code, CPython looks at another code object of the image. Every such fault makes the turn's
-    /// copy ask the kernel which pages were written to. Where pages are watched, the kernel maps no
-    /// others around the one that was read, as it would elsewhere.
-    fn map_part(&self, part: &Range<usize>) {
-        let image_bytes = self.image.as_ref().map_or(0, |image| image.bytes().len());
-        let end = part.end.min(image_bytes);
-        if part.start < end
-            && let Err(error) =
-                self.reservation.populate(Access::Read, part.start, end - part.start)
-        {
-            tracing::debug!(%error, "pages are mapped as they are read");
-        }
     }
 
     /// Returns what the memory remembers of its content, together with what the pages of `part` hold

@@ -5,7 +5,6 @@ use std::ops::Range;
 use super::restore::MOST_KEPT_PAGES;
 use crate::memory::GuestMemory;
 use crate::memory::address_space::PAGE_BYTES;
-use crate::memory::sys::Access;
 
 impl GuestMemory {
     /// Takes over what `predecessor` has learned: the pages that runs write to are copied now, and
@@ -34,9 +33,10 @@ impl GuestMemory {
         if pages.iter().map(Range::len).sum::<usize>() > MOST_KEPT_PAGES * PAGE_BYTES {
             return;
         }
-        let copied = pages.into_iter().filter(|pages| !pages.is_empty()).try_for_each(|pages| {
-            self.reservation.populate(Access::Write, pages.start, pages.len())
-        });
+        let copied = pages
+            .into_iter()
+            .filter(|pages| !pages.is_empty())
+            .try_for_each(|pages| self.reservation.populate(pages.start, pages.len()));
         if let Err(error) = copied {
             tracing::debug!(%error, "pages are copied as they are written to");
         }

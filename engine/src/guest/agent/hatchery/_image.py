@@ -10,7 +10,8 @@ from hatchery._describe import describe_exception
 from hatchery._host import Bridge
 from hatchery._streams import LoggingEnd, ease_logging, flush_streams, is_as_opened, new_main
 from hatchery._streams import reopen_streams, run_exit_functions, run_functions
-from hatchery._wire import FETCH, IMMORTAL, LAST, REHEARSE, SEEDED, encode_request, reply_frame
+from hatchery._wire import FETCH, IMMORTAL, LAST, REHEARSE, SEEDED, decode_request, encode_request
+from hatchery._wire import reply_frame
 
 # The number of objects that one message makes immortal.
 OBJECTS_AT_ONCE = 256
@@ -41,6 +42,10 @@ UNREHEARSED = (
     leaves_nothing,
     Bridge.catch_up,
 )
+# The places of CPython's table of functions by version (`FUNC_VERSION_CACHE_SIZE`).
+FUNCTION_PLACES = 4096
+# So many functions are created at once, with the code that creates them: no divisor of the places.
+FUNCTIONS_AT_ONCE = 250
 # After this many runs, CPython has specialised the code and no longer counts its executions.
 REHEARSED_TIMES = 40
 
@@ -78,6 +83,7 @@ def prepare(agent):
         if exits is not None:
             run_functions(exits)
     gc.unfreeze()
+    forget_functions()
     settle(agent, filled)
     agent._call(reply_frame(reply, agent._encode))
 
@@ -117,6 +123,20 @@ def gather_code(agent, code):
     for code, function in executed.items():
         if function is not None:
             function.__code__ = code.replace()
+
+
+def forget_functions():
+    """Empties CPython's table of functions by version, of which only its optimizer needs any.
+
+    Each program's code has a version, and when it is freed, CPython looks at the code of the function
+    that has the same place in the table. So each turn of a session would read another page of the
+    image.
+    """
+    source = "lambda: 0\n" * FUNCTIONS_AT_ONCE
+    code = encode_request(compile(source, "<image>", "exec", dont_inherit=True))
+    # Twice, since the code that creates the functions has a version, too, but no place.
+    for _ in range(2 * FUNCTION_PLACES // FUNCTIONS_AT_ONCE + 1):
+        exec(decode_request(code), {})
 
 
 def settle(agent, filled):
