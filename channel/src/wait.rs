@@ -45,7 +45,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The looks at the shared word between two looks at the clock.
 const LOOKS: u32 = 16;
 
-/// Looks that found something, at most, that count against those in vain.
+/// The most looks that found something which count against those in vain.
 const MOST_HITS: u32 = 8;
 
 /// How many waits sleep at once, while looking doesn't pay, before one looks again.
@@ -92,8 +92,8 @@ pub(crate) struct Waiter {
     /// Whether the other process may lie.
     is_guarded: bool,
     longest: Duration,
-    /// Looks that found something less those in vain, from zero, when waits sleep at once, up to
-    /// [`MOST_HITS`].
+    /// How many more looks found something than were in vain: at most [`MOST_HITS`]. At zero, waits
+    /// sleep at once.
     hits: u32,
     /// Waits that slept at once since the last look.
     slept: u32,

@@ -15,7 +15,7 @@ use crate::clock;
 /// The pauses of the processor between two looks: some 0.2 to 0.7 µs, as long as the system call
 /// between them.
 const PAUSES: u32 = 16;
-/// Looks that found something, at most, that count against those in vain.
+/// The most looks that found something which count against those in vain.
 const MOST_HITS: u32 = 8;
 /// Waits that sleep at once, while looking doesn't pay, before one looks again.
 const TRY_AGAIN: u32 = 64;
@@ -25,8 +25,8 @@ const TRY_AGAIN: u32 = 64;
 #[derive(Debug)]
 pub struct Look {
     longest: Duration,
-    /// Looks that found something less those in vain, from zero, when waits sleep at once, up to
-    /// [`MOST_HITS`].
+    /// How many more looks found something than were in vain: at most [`MOST_HITS`]. At zero, waits
+    /// sleep at once.
     hits: AtomicU32,
     /// Waits that slept at once since the last look.
     slept: AtomicU32,

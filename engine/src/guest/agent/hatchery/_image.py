@@ -126,11 +126,10 @@ def gather_code(agent, code):
 
 
 def forget_functions():
-    """Empties CPython's table of functions by version, of which only its optimizer needs any.
+    """Empties CPython's table of functions by version, which only its optimizer needs.
 
-    Each program's code has a version, and when it is freed, CPython looks at the code of the function
-    that has the same place in the table. So each turn of a session would read another page of the
-    image.
+    Each program's code has a version. When the code is freed, CPython looks at the code of the function
+    in the same place of the table. So each turn of a session would read another page of the image.
     """
     source = "lambda: 0\n" * FUNCTIONS_AT_ONCE
     code = encode_request(compile(source, "<image>", "exec", dont_inherit=True))
