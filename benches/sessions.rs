@@ -1,6 +1,7 @@
 //! What does a session cost? Measures forking, parking and attaching one that holds a data frame of
-//! 100,000 rows, the memory of a thousand parked sessions, and turns with and without the copy to
-//! which a session rolls back when a turn is stopped by force.
+//! 100,000 rows, the memory of a thousand parked sessions, turns with and without the copy to which a
+//! session rolls back when a turn is stopped by force, and what a large state costs turns that don't
+//! touch it.
 //!
 //! Doesn't measure: the scheduler's part; `dispatch.rs` does.
 
@@ -98,6 +99,9 @@ fn timed(
 #[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn a_thousand_sessions(_criterion: &mut Criterion) {
     const SESSIONS: usize = 1_000;
+    if !percentiles::is_wanted("a_thousand_sessions") {
+        return;
+    }
     let runtime = Runtime::new().expect("the runtime starts");
     runtime.block_on(async {
         let pool = Hatchery::builder().workers(2).preload(PRELOAD).start().await;
@@ -176,6 +180,51 @@ fn turns(_criterion: &mut Criterion) {
     });
 }
 
+/// Short turns, back to back, of a session that has the frame and of one that has nothing else. They
+/// take turns, so that both see the same moods of a shared machine.
+#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
+fn turns_beside_a_frame(_criterion: &mut Criterion) {
+    const ROUNDS: usize = 40;
+    const EACH_ROUND: usize = 100;
+    if !percentiles::is_wanted("turns_beside_a_frame") {
+        return;
+    }
+    let runtime = Runtime::new().expect("the runtime starts");
+    runtime.block_on(async {
+        let pool = Hatchery::builder().workers(2).preload(PRELOAD).start().await;
+        let pool = pool.expect("the build is available");
+        let run = async |session: &Session, source: &str| {
+            let outcome = session.run(Job::code(source)).await.expect("the job is admitted");
+            assert!(outcome.is_success(), "{outcome:?}");
+        };
+        let mut subjects = Vec::new();
+        for (name, setup) in [("turns_of_a_small_session", ""), ("turns_beside_a_frame", FRAME)] {
+            let session = pool.session(name).await.expect("the session opens");
+            run(&session, &format!("{setup}\nx = 0")).await;
+            subjects.push((name, session, Vec::new()));
+        }
+        // The first round is for warming up.
+        for round in 0..=ROUNDS {
+            for (_, session, times) in &mut subjects {
+                for _ in 0..EACH_ROUND {
+                    let started = Instant::now();
+                    run(session, "x += 1").await;
+                    let took = started.elapsed();
+                    times.extend((round > 0).then_some(took));
+                }
+            }
+        }
+        let medians: Vec<f64> = subjects
+            .into_iter()
+            .map(|(name, _session, times)| {
+                percentiles::at(&percentiles::print(name, times), 500).as_secs_f64()
+            })
+            .collect();
+        println!("beside a frame, a turn takes {:.2} times as long", medians[1] / medians[0]);
+        pool.abort().await;
+    });
+}
+
 fn resident_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("Linux has this file");
     let line =
@@ -184,5 +233,5 @@ fn resident_bytes() -> u64 {
     kib.expect("it is a number") << 10
 }
 
-criterion_group!(benches, large_session, a_thousand_sessions, turns);
+criterion_group!(benches, large_session, a_thousand_sessions, turns, turns_beside_a_frame);
 criterion_main!(benches);

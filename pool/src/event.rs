@@ -35,7 +35,8 @@ pub struct Offer {
     /// The private memory of its interpreter, in bytes, as
     /// [`Interpreter::memory_bytes`](crate::Interpreter::memory_bytes) returns it.
     pub memory_bytes: u64,
-    /// The size of the copy of its session's state, in bytes.
+    /// The size of the copy of its session's state, in bytes; that of the last one if the next is made
+    /// before the next order, and then off by a few pages.
     pub kept_bytes: u64,
     /// How long it took to make the interpreter fresh the last time; `None` if it was fresh already, a
     /// session stayed, or an earlier offer said so.

@@ -141,7 +141,8 @@ impl<'a> Slot<'a> {
 
     /// Returns what the seat for the next order can be offered with at once, after a run: the caller
     /// that hears of the outcome has its next job run here, without waking another worker. The reset
-    /// comes before that job, or the session's next copy if there was one of `kept_bytes` before.
+    /// or the session's next copy comes before that job. `kept_bytes` is the size of the session's
+    /// last copy; `None` after a run without a session.
     fn idle_soon(&mut self, kept_bytes: Option<u64>) -> Option<Idle> {
         let interpreter = self.interpreter.as_ref()?;
         let (memory_bytes, kept_bytes) = match kept_bytes {

@@ -44,7 +44,8 @@ UNREHEARSED = (
 )
 # The places of CPython's table of functions by version (`FUNC_VERSION_CACHE_SIZE`).
 FUNCTION_PLACES = 4096
-# So many functions are created at once, with the code that creates them: no divisor of the places.
+# How many functions are created at once. The code that creates them has a version as well, and their
+# number with it is no divisor of the places.
 FUNCTIONS_AT_ONCE = 250
 # After this many runs, CPython has specialised the code and no longer counts its executions.
 REHEARSED_TIMES = 40
