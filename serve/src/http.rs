@@ -47,6 +47,7 @@ mod sessions;
 mod stall;
 mod starting;
 mod token;
+mod unread;
 mod watching;
 
 /// Serves a pool at one or more addresses until `shutdown` is ready. No further connections are

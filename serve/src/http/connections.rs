@@ -25,6 +25,7 @@ use tokio::time::timeout;
 
 use super::place::{Crowd, Place};
 use super::stall::Stalling;
+use super::unread::Unread;
 
 /// The most bytes of a request's headers.
 const MOST_HEADER_BYTES: usize = 64 << 10;
@@ -113,7 +114,7 @@ async fn connection(
     // Answers are written whole, so there is nothing to wait for.
     let _ = stream.set_nodelay(true);
     let stream = TokioIo::new(Stalling::new(stream, bounds.idle_time));
-    let track = middleware::from_fn_with_state(place.clone(), track);
+    let track = middleware::from_fn_with_state((place.clone(), closes.clone()), track);
     let service = TowerToHyperService::new(Router::new().fallback_service(router).layer(track));
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     builder
@@ -145,8 +146,13 @@ async fn connection(
 }
 
 /// Keeps the place of the connection from the request to the end of its answer.
-async fn track(State(place): State<Place>, mut request: Request, next: Next) -> Response {
+async fn track(
+    State((place, closes)): State<(Place, watch::Receiver<bool>)>,
+    request: Request,
+    next: Next,
+) -> Response {
     let busy = place.begin();
+    let mut request = Unread::wrap(request, closes);
     request.extensions_mut().insert(place);
     next.run(request).await.map(|body| {
         Body::new(body.map_frame(move |frame| {

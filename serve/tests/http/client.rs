@@ -75,8 +75,8 @@ impl Client {
         }
         let mut stream = self.connect();
         stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
-        // A server that refuses by the head alone doesn't read the rest.
-        let _ = stream.write_all(body);
+        // A server that refuses by the head alone receives the rest all the same.
+        stream.write_all(body).unwrap();
         Reply::read(stream).expect("an answer")
     }
 
@@ -91,7 +91,16 @@ impl Client {
 impl Reply {
     /// Reads the head of an answer; `None` if the connection ends.
     pub(crate) fn read(stream: TcpStream) -> Option<Self> {
-        let mut stream = BufReader::new(stream);
+        Self::read_from(BufReader::new(stream))
+    }
+
+    /// Reads what follows on the same connection.
+    pub(crate) fn next(mut self) -> Option<Self> {
+        self.body.read_to_end(&mut Vec::new()).unwrap();
+        Self::read_from(self.body.stream)
+    }
+
+    fn read_from(mut stream: BufReader<TcpStream>) -> Option<Self> {
         let mut line = String::new();
         stream.read_line(&mut line).ok().filter(|length| *length > 0)?;
         let status = line.split(' ').nth(1).unwrap().parse().unwrap();

@@ -249,6 +249,39 @@ fn bodies_are_bounded_and_complete() {
 }
 
 #[test]
+fn a_client_that_sends_all_before_it_reads_sees_why_it_is_refused() {
+    let mut config = tokens();
+    config.body_bytes = 1 << 20;
+    let server = serve(&POOL, config);
+    // More than the system keeps of what nobody has received.
+    let large = vec![b'x'; 48 << 20];
+    for (token, path, expected) in [
+        (Some(ADA), "/v1/run", 413),
+        (Some(ADA), "/v1/sessions", 413),
+        (Some(ADA), "/v1/nothing", 404),
+        (Some(ADA), "/v1/status", 405),
+        (Some("not-a-token-of-this-server"), "/v1/run", 401),
+        (None, "/v1/run", 401),
+    ] {
+        let reply = Client { token, ..server.client.clone() }.send("POST", path, &[], &large);
+        assert_eq!(reply.status, expected, "{path}");
+    }
+    let client = Client { token: Some(ADA), ..server.client.clone() };
+    // The connection serves on.
+    let line = |method: &str, length: usize| {
+        let host = client.address;
+        format!("{method} HTTP/1.1\r\nhost: {host}\r\n{BEARER}content-length: {length}\r\n\r\n")
+    };
+    let mut stream = client.connect();
+    stream.write_all(line("POST /v1/run", 2_000_000).as_bytes()).unwrap();
+    stream.write_all(&large[..2_000_000]).unwrap();
+    stream.write_all(line("GET /v1/status", 0).as_bytes()).unwrap();
+    let refused = Reply::read(stream).unwrap();
+    assert_eq!(refused.status, 413);
+    assert_eq!(refused.next().unwrap().status, 200);
+}
+
+#[test]
 fn headers_are_bounded_and_valid() {
     let get = format!("GET /v1/status HTTP/1.1\r\nhost: {}\r\n{BEARER}", with(ADA).address);
     let long = format!("{get}x: {}\r\n\r\n", "x".repeat(200_000));
