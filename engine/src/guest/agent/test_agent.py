@@ -618,6 +618,18 @@ class AgentTest(AgentCase):
         self.door.requests.clear()
         self.assertEqual(self.run_program("2")["value"], 2)
 
+    def test_an_exception_is_not_lost_when_an_allocation_fails(self):
+        failing = "import _testcapi\n_testcapi.set_nomemory({0}, {0} + 1)\nraise ValueError"
+        try:
+            import _testcapi
+        except ImportError:
+            self.skipTest("this CPython has no _testcapi")
+        self.addCleanup(_testcapi.remove_mem_hooks)
+        for number in range(1, 60):
+            self.agent._displays.finish = lambda is_interrupted: _testcapi.remove_mem_hooks()
+            reply = self.run_program(failing.format(number))
+            self.assertIn(reply["type"], ("ValueError", "MemoryError"), number)
+
     def test_a_run_without_memory_to_describe_its_end_still_ends(self):
         def fails(*arguments):
             raise MemoryError

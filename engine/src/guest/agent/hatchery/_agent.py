@@ -37,6 +37,9 @@ RESERVE_BYTES = 1 << 20
 # Memory that a turn needs to begin, apart from its request.
 BEGINNING_BYTES = 4 << 10
 
+# Whether `create_frames` has something to do.
+LOSES_EXCEPTIONS = sys.version_info < (3, 14)
+
 # The folder of a program's script, if the program came from a file.
 SCRIPT_FOLDER = "/script"
 
@@ -206,6 +209,10 @@ class Agent:
                     has_value, value = self._execute_with(given, source, code, filename)
                 if bridge.loop is not None:
                     bridge.catch_up()
+            except BaseException:
+                # CPython before 3.14 loops for ever where it finds no memory to handle this in.
+                self._reserve = None
+                raise
             finally:
                 # Keep nothing beyond the program's own end.
                 given = None
@@ -373,6 +380,7 @@ class Agent:
             is_gone = None
         else:
             body, last, is_gone = read_code(code, source, filename)
+        create_frames()
         value = None
         if body is not None and awaits(body):
             run_coroutine(eval(body, namespace))
@@ -400,7 +408,9 @@ class Agent:
         for name in function.split("."):
             called = getattr(called, name)
         args = [to_object(value) for value in args]
-        value = called(*args, **{name: to_object(value) for name, value in keywords.items()})
+        keywords = {name: to_object(value) for name, value in keywords.items()}
+        create_frames()
+        value = called(*args, **keywords)
         return run_coroutine(awaited(value)) if hasattr(type(value), "__await__") else value
 
     def _exited(self, error, cap):
@@ -445,6 +455,18 @@ def run_coroutine(coroutine):
         while trace is not None and trace.tb_frame.f_code is not code:
             trace = trace.tb_next
         raise BaseException.with_traceback(error, trace or whole)
+
+
+def create_frames():
+    """Creates the frame objects of the callers, so that an exception of the program reaches them.
+
+    Until CPython 3.14 an exception is lost, and a `SystemError` takes its place, when the caller's frame
+    object can't be created for want of memory (python/cpython#131173).
+    """
+    if LOSES_EXCEPTIONS:
+        frame = sys._getframe(1)
+        while frame:
+            frame = frame.f_back
 
 
 def variables_of(environment):
