@@ -14,7 +14,7 @@ const ALLOWED: [(&str, &[&str]); 19] = [
     ("replace", &[]),
     ("wire", &[]),
     ("engine", &["replace", "wasmer", "wasmer-compiler", "wasmer-types", "wasmer-wasix"]),
-    ("pool", &["crossbeam-channel", "dashmap", "engine", "ractor", "tokio"]),
+    ("pool", &["channel", "crossbeam-channel", "dashmap", "engine", "ractor", "tokio"]),
     ("process", &["channel", "confine", "engine", "pool"]),
     ("scheduler", &["engine", "pool", "ractor", "tokio"]),
     (".", &["engine", "pool", "process", "scheduler", "tokio", "wire"]),

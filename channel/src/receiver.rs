@@ -127,6 +127,11 @@ impl Receiver {
         self.waiter.sleep_at_once(at_once);
     }
 
+    /// Returns whether waits for frames find them soon, so that it pays to let other threads go first.
+    pub fn looking_pays(&self) -> bool {
+        self.waiter.looking_pays()
+    }
+
     /// Returns whether something of a frame has arrived that wasn't taken.
     ///
     /// # Errors

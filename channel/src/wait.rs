@@ -28,6 +28,7 @@ use rustix::thread::futex::{self, Flags, Wait, WaitFlags, WaitPtr, WaitvFlags};
 
 use crate::clock;
 use crate::error::{Error, Lie};
+use crate::odds::Odds;
 
 /// What a bell says while nobody sleeps on it.
 const AWAKE: u32 = 0;
@@ -44,12 +45,6 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// The looks at the shared word between two looks at the clock.
 const LOOKS: u32 = 16;
-
-/// The most looks that found something which count against those in vain.
-const MOST_HITS: u32 = 8;
-
-/// How many waits sleep at once, while looking doesn't pay, before one looks again.
-const TRY_AGAIN: u32 = 64;
 
 /// Set while the kernel is believed to have `futex_waitv`.
 static CAN_WAIT_FOR_TWO: AtomicBool = AtomicBool::new(true);
@@ -92,23 +87,24 @@ pub(crate) struct Waiter {
     /// Whether the other process may lie.
     is_guarded: bool,
     longest: Duration,
-    /// How many more looks found something than were in vain: at most [`MOST_HITS`]. At zero, waits
-    /// sleep at once.
-    hits: u32,
-    /// Waits that slept at once since the last look.
-    slept: u32,
+    odds: Odds,
     sleeps_at_once: bool,
 }
 
 impl Waiter {
     /// Returns one that looks for `longest` before it sleeps, while that pays.
     pub(crate) fn new(is_guarded: bool, longest: Duration) -> Self {
-        Self { is_guarded, longest, hits: MOST_HITS, slept: 0, sleeps_at_once: false }
+        Self { is_guarded, longest, odds: Odds::new(), sleeps_at_once: false }
     }
 
     /// Sets whether later waits sleep without looking first.
     pub(crate) fn sleep_at_once(&mut self, at_once: bool) {
         self.sleeps_at_once = at_once;
+    }
+
+    /// Returns whether looking pays at present, and so letting other threads go first.
+    pub(crate) fn looking_pays(&self) -> bool {
+        self.odds.are_good()
     }
 
     /// Waits until there are as many bytes as needed, the gate is closed, or the deadline has passed.
@@ -152,38 +148,35 @@ impl Waiter {
         }
     }
 
-    /// Looks for a while without sleeping. Once most looks were in vain it isn't tried but once in a
-    /// while: so waits for long jobs, and waits on a machine whose cores are all busy, cost next to no
-    /// time in vain. A few late answers in a row don't change how the next is waited for.
+    /// Looks for a while without sleeping, while that pays. So waits for long jobs, and waits on a
+    /// machine whose cores are all busy, cost next to no time in vain.
     fn look(
         &mut self,
         deadline: Option<Instant>,
         mut is_ready: impl FnMut() -> Result<bool, Lie>,
     ) -> Result<bool, Lie> {
-        if self.sleeps_at_once || self.longest.is_zero() {
+        if self.sleeps_at_once || self.longest.is_zero() || !self.odds.looks() {
             return Ok(false);
         }
-        if self.hits == 0 && self.slept < TRY_AGAIN {
-            self.slept += 1;
-            return Ok(false);
-        }
-        self.slept = 0;
-        let latest = clock::now() + self.longest;
+        let began = clock::now();
+        let latest = began + self.longest;
         let end = deadline.map_or(latest, |deadline| deadline.min(latest));
         loop {
             // Whoever else wants this core goes first: with more threads than cores that is often the
             // other process, and what is waited for is there afterwards.
             std::thread::yield_now();
+            let mut is_found = false;
             for _ in 0..LOOKS {
-                if is_ready()? {
-                    self.hits = (self.hits + 1).min(MOST_HITS);
-                    return Ok(true);
+                is_found = is_ready()?;
+                if is_found {
+                    break;
                 }
                 std::hint::spin_loop();
             }
-            if clock::now() >= end {
-                self.hits = self.hits.saturating_sub(1);
-                return Ok(false);
+            let now = clock::now();
+            if is_found || now >= end {
+                self.odds.count(is_found, now - began, self.longest);
+                return Ok(is_found);
             }
         }
     }
@@ -282,36 +275,16 @@ mod tests {
         }
     }
 
-    /// Looks once; returns whether it did, instead of sleeping at once.
-    fn looks(waiter: &mut Waiter, found: bool) -> bool {
-        let mut looked = false;
-        let ended = waiter.look(None, || {
-            looked = true;
-            Ok(found)
-        });
-        assert_eq!(ended, Ok(looked && found));
-        looked
-    }
-
-    #[test]
-    fn a_few_looks_in_vain_change_nothing() {
-        let mut waiter = Waiter::new(true, Duration::from_micros(1));
-        for _ in 0..100 {
-            for found in [false, true] {
-                assert!((1..MOST_HITS).all(|_| looks(&mut waiter, found)), "{found}");
-            }
-        }
-    }
-
     #[test]
     fn a_wait_looks_only_while_that_pays() {
-        let mut waiter = Waiter::new(true, Duration::from_micros(1));
-        assert!((0..MOST_HITS).all(|_| looks(&mut waiter, false)));
-        for pays in [false, true] {
-            assert!((0..TRY_AGAIN).all(|_| !looks(&mut waiter, true)));
-            assert!(looks(&mut waiter, pays));
+        // So long that no pause of this thread is as long.
+        let mut waiter = Waiter::new(true, Duration::from_secs(60));
+        assert_eq!(waiter.look(None, || Ok(true)), Ok(true));
+        assert!(waiter.looking_pays());
+        waiter.longest = Duration::from_nanos(1);
+        while waiter.looking_pays() {
+            assert_eq!(waiter.look(None, || Ok(false)), Ok(false));
         }
-        assert!(looks(&mut waiter, false));
-        assert!(!looks(&mut waiter, true));
+        assert_eq!(waiter.look(None, || unreachable!("it sleeps at once")), Ok(false));
     }
 }

@@ -156,8 +156,10 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
             shared.send_quietly(&done);
         } else {
             shared.send(&done);
-            // A thread that looks for it on this CPU has it before what follows.
-            thread::yield_now();
+            if channel.receiver.looking_pays() {
+                // A thread that looks for it on this CPU has it before what follows.
+                thread::yield_now();
+            }
         }
         shared.forget(&dropped);
         match then {

@@ -18,24 +18,26 @@ pub(crate) struct Orders {
     look: Look,
 }
 
-/// Whether a thread had to wait for an order, so that no jobs were queued.
+/// Whether other threads go first once a job has ended: if the thread had to wait for it, so that no
+/// jobs were queued, and no thread with much to do would keep the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct HadToWait(pub(super) bool);
+pub(super) struct LetsOthersGo(pub(super) bool);
 
 impl Orders {
     pub(super) fn new(receiver: Receiver<Order>) -> Self {
         Self { receiver, look: Look::new(LONGEST_LOOK) }
     }
 
-    /// Waits for the next order, and says whether it had to; `None` when no more will come.
-    pub(super) fn next(&self) -> Option<(Order, HadToWait)> {
+    /// Waits for the next order, and says whether others go before what follows it; `None` when no more
+    /// will come.
+    pub(super) fn next(&self) -> Option<(Order, LetsOthersGo)> {
         match self.receiver.try_recv() {
-            Ok(order) => Some((order, HadToWait(false))),
+            Ok(order) => Some((order, LetsOthersGo(false))),
             Err(TryRecvError::Disconnected) => None,
             Err(TryRecvError::Empty) => {
                 let looked = self.look.until(|| self.receiver.try_recv().ok());
                 let order = looked.or_else(|| self.receiver.recv().ok())?;
-                Some((order, HadToWait(true)))
+                Some((order, LetsOthersGo(self.look.pays())))
             }
         }
     }
@@ -50,7 +52,7 @@ mod tests {
         let (sender, receiver) = crossbeam_channel::bounded(1);
         let orders = Orders::new(receiver);
         sender.send(Order::Dismiss).unwrap();
-        assert!(matches!(orders.next(), Some((Order::Dismiss, HadToWait(false)))));
+        assert!(matches!(orders.next(), Some((Order::Dismiss, LetsOthersGo(false)))));
         drop(sender);
         assert!(orders.next().is_none());
     }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::desk::{Desk, Idle};
 use super::message::Order;
-use super::orders::HadToWait;
+use super::orders::LetsOthersGo;
 use crate::clock::now;
 use crate::ids::{BuildId, WorkerId};
 use crate::interpreter::{EachRun, Ended, Interpreter};
@@ -77,7 +77,7 @@ impl<'a> Slot<'a> {
     pub(super) fn carry_out(
         &mut self,
         order: Order,
-        had_to_wait: HadToWait,
+        lets_others_go: LetsOthersGo,
     ) -> Result<Next, StartError> {
         match order {
             Order::Run(task) => self.run(task)?,
@@ -100,7 +100,7 @@ impl<'a> Slot<'a> {
                 return Ok(Next::End);
             }
         }
-        if had_to_wait.0 {
+        if lets_others_go.0 {
             // A caller that looks for the outcome on this CPU has it before what follows. Where jobs
             // queue up, callers have enough to do without it.
             thread::yield_now();

@@ -106,9 +106,13 @@ mod tests {
 
     use axum::http::HeaderValue;
     use futures_util::stream;
-    use tokio::time::sleep;
 
     use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "of a paused clock")]
+    async fn pass(time: Duration) {
+        tokio::time::sleep(time).await;
+    }
 
     /// Returns a request that sends a mebibyte after each pause, and how many bytes were received.
     fn endless(pause: Duration) -> (Request, Arc<AtomicU64>) {
@@ -117,7 +121,7 @@ mod tests {
         let chunks = stream::unfold((), move |()| {
             let counted = Arc::clone(&counted);
             async move {
-                sleep(pause).await;
+                pass(pause).await;
                 counted.fetch_add(1 << 20, Ordering::Relaxed);
                 Some((Ok::<_, Infallible>(Bytes::from_static(&[0; 1 << 20])), ()))
             }
@@ -128,7 +132,7 @@ mod tests {
     /// Drops a request unread, and returns how many bytes were received within a minute.
     async fn left(request: Request, received: &AtomicU64, closes: watch::Receiver<bool>) -> u64 {
         drop(Unread::wrap(request, closes));
-        sleep(Duration::from_secs(60)).await;
+        pass(Duration::from_secs(60)).await;
         received.load(Ordering::Relaxed)
     }
 
@@ -158,7 +162,7 @@ mod tests {
         let mut request = Unread::wrap(request, closes);
         request.body_mut().frame().await.unwrap().unwrap();
         drop(request);
-        sleep(Duration::from_secs(60)).await;
+        pass(Duration::from_secs(60)).await;
         assert_eq!(received.load(Ordering::Relaxed) >> 20, 258);
     }
 }

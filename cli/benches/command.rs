@@ -1,0 +1,186 @@
+//! What does the command cost as a whole process? CPU time of a line of `hatchery batch` and of a
+//! `hatchery run`, the memory that a process keeps to itself, and the code that two share.
+//!
+//! `cargo bench --bench command -- batch` measures one part; the others are `run` and `memory`.
+//!
+//! Doesn't measure: the first start ever, which fetches and compiles Python.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use percentiles::{at, is_wanted};
+
+#[path = "../../benches/support/percentiles.rs"]
+mod percentiles;
+
+/// The lines of a batch.
+const LINES: u32 = 20_000;
+/// How often a batch runs with each number of workers.
+const BATCHES: usize = 5;
+/// The most CPU time of a line, start included.
+const MOST_CPU_OF_A_LINE: Duration = Duration::from_micros(200);
+/// How often a program runs.
+const RUNS: u32 = 20;
+/// The most memory that a process keeps to itself: 300 MB less than before the code was mapped.
+const MOST_PRIVATE_BYTES: u64 = 334_000_000;
+
+/// What processes took.
+#[derive(Debug, Clone, Copy)]
+struct Cost {
+    wall: Duration,
+    /// Of all threads, in user and system mode.
+    cpu: Duration,
+}
+
+fn hatchery(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hatchery"));
+    command.arg("--quiet").args(arguments).stdin(Stdio::null());
+    command
+}
+
+#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
+fn clock() -> Instant {
+    Instant::now()
+}
+
+/// Runs a command to its end.
+fn cost(mut command: Command) -> Cost {
+    let (cpu_before, began) = (cpu_of_children(), clock());
+    let output = command.stdout(Stdio::null()).output().expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Cost { wall: began.elapsed(), cpu: cpu_of_children() - cpu_before }
+}
+
+/// Returns the CPU time of all children that have ended: `cutime` and `cstime`, proc_pid_stat(5).
+fn cpu_of_children() -> Duration {
+    let status = fs::read_to_string("/proc/self/stat").expect("this is Linux");
+    let (_, fields) = status.rsplit_once(") ").expect("the name is in brackets");
+    let ticks: u64 = fields.split(' ').skip(13).take(2).map(number).sum();
+    Duration::from_secs(ticks)
+        / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100)
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().unwrap_or_else(|_| panic!("{text:?} is no number"))
+}
+
+/// `python3 -c pass`, by which hours can be compared.
+fn hour() {
+    let python = || {
+        let mut command = Command::new("python3");
+        command.args(["-c", "pass"]);
+        cost(command).wall
+    };
+    percentiles::print("python3 -c pass", (0..RUNS).map(|_| python()).collect());
+}
+
+fn batch() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let lines = folder.path().join("lines.jsonl");
+    let line = "{\"code\": \"x = 1\"}\n";
+    fs::write(&lines, line.repeat(LINES as usize)).expect("there is room");
+    let lines = lines.to_str().expect("it is UTF-8");
+    let mut costs = [Vec::new(), Vec::new()];
+    for round in 0..=BATCHES {
+        for (workers, costs) in ["1", "2"].into_iter().zip(&mut costs) {
+            let cost = cost(hatchery(&["batch", "--workers", workers, lines]));
+            if round > 0 {
+                costs.push(cost);
+            }
+        }
+    }
+    for (workers, costs) in costs.iter().enumerate() {
+        let median = |of: fn(&Cost) -> Duration| {
+            let mut values: Vec<_> = costs.iter().map(of).collect();
+            values.sort_unstable();
+            at(&values, 500)
+        };
+        let (wall, cpu) = (median(|cost| cost.wall), median(|cost| cost.cpu));
+        println!(
+            "batch --workers {}, {LINES} lines: {wall:.2?}, {:.1?} of CPU time a line, {:.2} CPUs busy",
+            workers + 1,
+            cpu / LINES,
+            cpu.as_secs_f64() / wall.as_secs_f64(),
+        );
+        assert!(cpu / LINES <= MOST_CPU_OF_A_LINE);
+    }
+}
+
+fn run() {
+    let command = || hatchery(&["run", "-c", "x = 1"]);
+    cost(command());
+    let costs: Vec<_> = (0..RUNS).map(|_| cost(command())).collect();
+    percentiles::print("run", costs.iter().map(|cost| cost.wall).collect());
+    let cpu: Duration = costs.iter().map(|cost| cost.cpu).sum();
+    println!("run: {:.1?} of CPU time on average", cpu / RUNS);
+}
+
+/// Two processes at once, each within a program.
+fn memory() {
+    let program = "import time; print('here', flush=True); time.sleep(60)";
+    let begin = || {
+        let mut child =
+            hatchery(&["run", "-c", program]).stdout(Stdio::piped()).spawn().expect("it starts");
+        let output = child.stdout.take().expect("it is a pipe");
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line).expect("it goes on");
+        assert_eq!(line, "here\n");
+        child
+    };
+    let mut processes = [begin(), begin()];
+    for process in &processes {
+        let whole = amounts(process, "smaps_rollup", |_| true);
+        let code = amounts(process, "smaps", |mapping| mapping.ends_with(".code"));
+        println!("a process within a program: {}; of its code: {}", whole.told(), code.told(),);
+        assert!(whole.private <= MOST_PRIVATE_BYTES);
+        assert!(code.shared > 0 && code.private == 0, "code isn't shared");
+    }
+    for process in &mut processes {
+        process.kill().expect("it runs");
+        process.wait().expect("it ends");
+    }
+}
+
+/// Resident bytes.
+#[derive(Debug, Default)]
+struct Amounts {
+    private: u64,
+    shared: u64,
+}
+
+impl Amounts {
+    fn told(&self) -> String {
+        let [private, shared] = [self.private, self.shared].map(|bytes| bytes as f64 / 1e6);
+        format!("{private:.1} MB private, {shared:.1} MB shared")
+    }
+}
+
+/// Adds up the wanted mappings of a process, as proc_pid_smaps(5) has them.
+fn amounts(process: &Child, file: &str, is_wanted: impl Fn(&str) -> bool) -> Amounts {
+    let smaps = fs::read_to_string(format!("/proc/{}/{file}", process.id())).expect("it runs");
+    let (mut amounts, mut counts) = (Amounts::default(), false);
+    for line in smaps.lines() {
+        match line.split_whitespace().collect::<Vec<_>>()[..] {
+            ["Private_Clean:" | "Private_Dirty:", kibibytes, "kB"] if counts => {
+                amounts.private += number(kibibytes) << 10;
+            }
+            ["Shared_Clean:" | "Shared_Dirty:", kibibytes, "kB"] if counts => {
+                amounts.shared += number(kibibytes) << 10;
+            }
+            [addresses, _, _, _, _, ..] if addresses.contains('-') => counts = is_wanted(line),
+            _ => {}
+        }
+    }
+    amounts
+}
+
+fn main() {
+    hour();
+    for (name, part) in [("batch", batch as fn()), ("run", run), ("memory", memory)] {
+        if is_wanted(name) {
+            part();
+        }
+    }
+}
