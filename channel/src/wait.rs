@@ -282,9 +282,13 @@ mod tests {
         assert_eq!(waiter.look(None, || Ok(true)), Ok(true));
         assert!(waiter.looking_pays());
         waiter.longest = Duration::from_nanos(1);
-        while waiter.looking_pays() {
-            assert_eq!(waiter.look(None, || Ok(false)), Ok(false));
+        for is_found in [false, true] {
+            // What is found late doesn't pay, either.
+            while waiter.looking_pays() {
+                assert_eq!(waiter.look(None, || Ok(is_found)), Ok(is_found));
+            }
+            assert_eq!(waiter.look(None, || unreachable!("it sleeps at once")), Ok(false));
+            waiter.odds = Odds::new();
         }
-        assert_eq!(waiter.look(None, || unreachable!("it sleeps at once")), Ok(false));
     }
 }

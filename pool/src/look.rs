@@ -77,6 +77,11 @@ mod tests {
         while look.pays() {
             assert_eq!(look.until(|| None::<()>), None);
         }
+        // What is found late doesn't pay, either.
+        let late = Look::new(Duration::from_nanos(1));
+        while late.pays() {
+            late.until(|| Some(()));
+        }
         assert_eq!(look.until(|| -> Option<()> { unreachable!("it sleeps at once") }), None);
         // So long that no pause of this thread is as long.
         let look = Look { longest: Duration::from_secs(60), ..look };

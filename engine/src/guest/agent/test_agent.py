@@ -625,8 +625,8 @@ class AgentTest(AgentCase):
         except ImportError:
             self.skipTest("this CPython has no _testcapi")
         self.addCleanup(_testcapi.remove_mem_hooks)
+        self.agent._displays.finish = lambda is_interrupted: _testcapi.remove_mem_hooks()
         for number in range(1, 60):
-            self.agent._displays.finish = lambda is_interrupted: _testcapi.remove_mem_hooks()
             reply = self.run_program(failing.format(number))
             self.assertIn(reply["type"], ("ValueError", "MemoryError"), number)
 
