@@ -3,7 +3,8 @@
 //! To sleep and be woken takes some 10 to 60 µs, most of it on a processor that went idle meanwhile,
 //! and costs CPU time on both sides. What is needed often comes sooner: the next order of a caller
 //! that sends one job after another, or the outcome of a short job. So a thread looks for a while
-//! before it sleeps, if that has paid before ([`Odds`]), and lets other threads go first meanwhile.
+//! before it sleeps, if that has paid before ([`Odds`]), and lets other threads go first meanwhile,
+//! from the beginning or after a time ([`Look::alone_for`]).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -22,13 +23,22 @@ const PAUSES: u32 = 16;
 #[derive(Debug)]
 pub struct Look {
     longest: Duration,
+    /// How long it looks before it lets other threads go first.
+    alone: Duration,
     odds: AtomicU32,
 }
 
 impl Look {
     /// Returns one of waits that look for `longest`, while that pays.
     pub fn new(longest: Duration) -> Self {
-        Self { longest, odds: AtomicU32::new(Odds::new().to_bits()) }
+        Self { longest, alone: Duration::ZERO, odds: AtomicU32::new(Odds::new().to_bits()) }
+    }
+
+    /// Returns the same, which lets no other thread go first for this time. For what mostly comes that
+    /// soon: a thread that goes first may keep the CPU for the rest of its time slice.
+    #[must_use]
+    pub fn alone_for(self, alone: Duration) -> Self {
+        Self { alone, ..self }
     }
 
     /// Returns whether looking pays at present, and so letting other threads go first.
@@ -45,11 +55,14 @@ impl Look {
             return None;
         }
         let began = clock::real_now();
+        let mut took = Duration::ZERO;
         loop {
             (0..PAUSES).for_each(|_| hint::spin_loop());
-            thread::yield_now();
+            if took >= self.alone {
+                thread::yield_now();
+            }
             let found = find();
-            let took = began.elapsed();
+            took = began.elapsed();
             if found.is_some() || took >= self.longest {
                 odds.count(found.is_some(), took, self.longest);
                 self.put(odds);

@@ -217,7 +217,7 @@ impl Handler<SchedulerMessage> for SchedulerState {
         let _in_runtime = runtime.enter();
         self.now = self.clock.now();
         self.decide_and_publish(|state| state.receive(message));
-        self.answers = self.outbox.take_due(self.model.all_are_busy(), self.now);
+        self.answers = self.outbox.take_due(self.model.all_busy(), self.now);
         if self.has_lost_pool {
             return ControlFlow::Break(());
         }

@@ -19,6 +19,10 @@ const LONGEST_LOOK: Duration = Duration::from_micros(200);
 /// thread has made a decision, which takes 2 to 8 µs, or a few of them.
 const LONGEST_DECISIONS: Duration = Duration::from_micros(40);
 
+/// How long it keeps its CPU meanwhile. The thread that decides mostly runs on another CPU, and a
+/// worker that this one let go first would run its whole program.
+const LONGEST_ALONE: Duration = Duration::from_micros(10);
+
 /// What the callers of a scheduler share.
 #[derive(Debug)]
 pub(crate) struct Callers {
@@ -52,7 +56,7 @@ impl Callers {
     pub(crate) fn new(cpus: usize) -> Arc<Self> {
         Arc::new(Self {
             look: Look::new(LONGEST_LOOK),
-            look_for_decision: Look::new(LONGEST_DECISIONS),
+            look_for_decision: Look::new(LONGEST_DECISIONS).alone_for(LONGEST_ALONE),
             open: AtomicUsize::new(0),
             most_looking: cpus / 2,
         })

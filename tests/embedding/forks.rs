@@ -92,6 +92,12 @@ fn a_pool_in_the_child_of_a_fork_says_whose_it_is() {
                 pool.drain_for(Duration::ZERO).await;
                 pool.abort().await;
             });
+            in_a_fork(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                runtime.block_on(async {
+                    assert_foreign(pool.run(Job::code("1")).await, process);
+                });
+            });
             drop((checkpoint.clone(), session.clone(), pool.clone()));
             // The last ones, as far as this process knows.
             // SAFETY: copies of values that are never used or dropped here again.

@@ -35,9 +35,11 @@ impl Model {
         self.fleet.living()
     }
 
-    /// Whether no worker is idle, and a queued job could run on the next one that is.
-    pub(crate) fn all_are_busy(&self) -> bool {
-        self.fleet.idle() == 0 && self.shares.next().is_some()
+    /// The workers that are alive, if none is idle and a queued job could run on the next one that
+    /// is; otherwise zero.
+    pub(crate) fn all_busy(&self) -> usize {
+        let are_busy = self.fleet.idle() == 0 && self.shares.next().is_some();
+        if are_busy { self.fleet.living() } else { 0 }
     }
 
     /// Whether only this tenant has queued jobs that could run, and its jobs are short.
