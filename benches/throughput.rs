@@ -1,6 +1,8 @@
 //! How many fresh jobs `x = 1` a second do one worker and two run, with numpy and pandas imported,
 //! and how many slots of the engine alone? They take turns in one process, so that a busy minute of
-//! the machine meets all of them.
+//! the machine meets all of them. Each runs for as long as the others, and the jobs of all its turns
+//! are counted: virtual CPUs may change their speed from one turn to the next, and medians of such
+//! turns depend on which speed is more frequent.
 //!
 //! Doesn't measure: starting workers and slots, and programs that take long.
 
@@ -20,14 +22,38 @@ mod support;
 /// How often everything is measured, after one time that doesn't count.
 const ROUNDS: usize = 15;
 
-/// The jobs of a sample.
-const JOBS: usize = 8_000;
+/// How long each of them runs in a round. What it began before the end counts.
+const TURN: Duration = Duration::from_millis(300);
 
 /// The jobs that each slot runs before those that count.
 const WARM_UP: usize = 100;
 
 /// Jobs per worker that are submitted and haven't ended.
 const AT_ONCE: usize = 64;
+
+/// The jobs of some time.
+#[derive(Clone, Copy)]
+struct Ran {
+    jobs: u32,
+    took: Duration,
+}
+
+impl Ran {
+    /// Jobs a second.
+    fn throughput(self) -> f64 {
+        f64::from(self.jobs) / self.took.as_secs_f64()
+    }
+
+    /// Both, if the other ran afterwards.
+    fn then(self, other: Self) -> Self {
+        Self { jobs: self.jobs + other.jobs, took: self.took + other.took }
+    }
+
+    /// Both, if the other ran at the same time.
+    fn beside(self, other: Self) -> Self {
+        Self { jobs: self.jobs + other.jobs, took: self.took.max(other.took) }
+    }
+}
 
 /// What runs jobs.
 enum Runner<'a> {
@@ -47,13 +73,12 @@ enum Kind {
 }
 
 impl Runner<'_> {
-    /// Returns how many jobs a second it runs.
-    fn throughput(&self, runtime: &Runtime) -> f64 {
-        let took = match self {
+    /// Runs jobs for a turn.
+    fn turn(&self, runtime: &Runtime) -> Ran {
+        match self {
             Self::Slots { image, kind, count } => on_slots(image, *kind, *count),
             Self::Workers { pool, count } => runtime.block_on(through_pool(pool, *count)),
-        };
-        JOBS as f64 / took.as_secs_f64()
+        }
     }
 }
 
@@ -62,55 +87,58 @@ fn clock() -> Instant {
     Instant::now()
 }
 
-fn on_slots(image: &Image, kind: Kind, count: usize) -> Duration {
+fn on_slots(image: &Image, kind: Kind, count: usize) -> Ran {
     let program = Program { source: "x = 1".to_owned(), ..Program::default() };
-    let ready = Barrier::new(count + 1);
-    let run = |slot: &mut Interpreter, jobs: usize| {
-        for _ in 0..jobs {
-            turn(slot, &program);
-            slot.reset().expect("there is memory");
-            if kind == Kind::CompilesAhead {
-                slot.compile_ahead().expect("there is memory");
-            }
+    let ready = Barrier::new(count);
+    let run_one = |slot: &mut Interpreter| {
+        run(slot, &program);
+        slot.reset().expect("there is memory");
+        if kind == Kind::CompilesAhead {
+            slot.compile_ahead().expect("there is memory");
         }
     };
-    thread::scope(|scope| {
-        let slot = || {
-            let mut slot = image.start().expect("there is memory");
-            run(&mut slot, WARM_UP);
-            ready.wait();
-            run(&mut slot, JOBS / count);
-        };
-        let threads: Vec<_> = (0..count).map(|_| scope.spawn(slot)).collect();
+    let work = || {
+        let mut slot = image.start().expect("there is memory");
+        (0..WARM_UP).for_each(|_| run_one(&mut slot));
         ready.wait();
         let began = clock();
-        threads.into_iter().for_each(|thread| thread.join().expect("no slot fails"));
-        began.elapsed()
+        let mut jobs = 0;
+        while began.elapsed() < TURN {
+            run_one(&mut slot);
+            jobs += 1;
+        }
+        Ran { jobs, took: began.elapsed() }
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
+        let slots = threads.into_iter().map(|thread| thread.join().expect("no slot fails"));
+        slots.reduce(Ran::beside).expect("there is a slot")
     })
 }
 
-fn turn(slot: &mut Interpreter, program: &Program) {
+fn run(slot: &mut Interpreter, program: &Program) {
     let limits = Limits::default();
     let (outcome, afterwards) =
         slot.run(program, &limits, &Arc::default(), &StopHandle::default(), true);
     assert!(outcome.is_success() && afterwards == Afterwards::Usable, "{outcome:?}");
 }
 
-async fn through_pool(pool: &Hatchery, workers: usize) -> Duration {
+async fn through_pool(pool: &Hatchery, workers: usize) -> Ran {
     let began = clock();
-    let mut tickets = VecDeque::new();
-    for _ in 0..JOBS {
+    let (mut tickets, mut jobs) = (VecDeque::new(), 0);
+    while began.elapsed() < TURN {
         if tickets.len() == AT_ONCE * workers
             && let Some(first) = tickets.pop_front()
         {
             succeeds(first).await;
         }
         tickets.push_back(pool.submit(Job::code("x = 1")).await.expect("the job is admitted"));
+        jobs += 1;
     }
     for ticket in tickets {
         succeeds(ticket).await;
     }
-    began.elapsed()
+    Ran { jobs, took: began.elapsed() }
 }
 
 async fn succeeds(ticket: Ticket) {
@@ -123,25 +151,23 @@ async fn pool(workers: usize) -> Hatchery {
     builder.start().await.expect("the build is available")
 }
 
-fn sorted(mut values: Vec<f64>) -> Vec<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    values
-}
+/// What one of them and two have run, in each round.
+type Rounds = Vec<[Ran; 2]>;
 
-/// The throughput of one runner of a sort and of two, in each round.
-type Rounds = Vec<[f64; 2]>;
-
-/// Prints the medians of one and two, and returns them.
+/// Prints how many jobs a second one and two have run, and returns that.
 fn print(name: &str, rounds: &Rounds) -> [f64; 2] {
-    let median = |count: usize| {
-        let values = sorted(rounds.iter().map(|round| round[count]).collect());
-        values[values.len() / 2]
+    let all = |count: usize| {
+        let turns = rounds.iter().map(|round| round[count]);
+        turns.reduce(Ran::then).expect("there are rounds").throughput()
     };
-    let (one, two) = (median(0), median(1));
-    let ratios = sorted(rounds.iter().map(|[one, two]| two / one).collect());
-    let (least, most) = (ratios[0], ratios[ratios.len() - 1]);
+    let (one, two) = (all(0), all(1));
+    let mut ratios: Vec<_> =
+        rounds.iter().map(|[one, two]| two.throughput() / one.throughput()).collect();
+    ratios.sort_unstable_by(f64::total_cmp);
+    let (least, median, most) = (ratios[0], ratios[ratios.len() / 2], ratios[ratios.len() - 1]);
     println!(
-        "{name}: one {one:.0}/s, two {two:.0}/s, {:.2} times as many ({least:.2} to {most:.2})",
+        "{name}: one {one:.0}/s, two {two:.0}/s, {:.2} times as many (rounds: median {median:.2}, \
+         {least:.2} to {most:.2})",
         two / one,
     );
     [one, two]
@@ -164,9 +190,9 @@ fn main() {
     let mut rounds: [Rounds; 3] = Default::default();
     for round in 0..=ROUNDS {
         for (runners, rounds) in runners.iter().zip(&mut rounds) {
-            let throughputs = runners.each_ref().map(|runner| runner.throughput(&runtime));
+            let ran = runners.each_ref().map(|runner| runner.turn(&runtime));
             if round > 0 {
-                rounds.push(throughputs);
+                rounds.push(ran);
             }
         }
     }
