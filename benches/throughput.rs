@@ -1,5 +1,6 @@
 //! How many fresh jobs `x = 1` a second do one worker and two run, with numpy and pandas imported,
-//! and how many slots of the engine alone? They take turns in one process, so that a busy minute of
+//! and how many slots of the engine alone? And how much more do two loops on two threads count than
+//! one does, which no program can surpass? They take turns in one process, so that a busy minute of
 //! the machine meets all of them. Each runs for as long as the others, and the jobs of all its turns
 //! are counted: virtual CPUs may change their speed from one turn to the next, and medians of such
 //! turns depend on which speed is more frequent.
@@ -7,6 +8,7 @@
 //! Doesn't measure: starting workers and slots, and programs that take long.
 
 use std::collections::VecDeque;
+use std::hint::black_box;
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,6 +26,9 @@ const ROUNDS: usize = 15;
 
 /// How long each of them runs in a round. What it began before the end counts.
 const TURN: Duration = Duration::from_millis(300);
+
+/// What a loop counts up to.
+const COUNTED: u32 = 60_000;
 
 /// The jobs that each slot runs before those that count.
 const WARM_UP: usize = 100;
@@ -57,6 +62,8 @@ impl Ran {
 
 /// What runs jobs.
 enum Runner<'a> {
+    /// Threads that only count, which shows how many CPUs there really are.
+    Loops { count: usize },
     /// Slots of the engine alone, each on its own thread.
     Slots { image: &'a Image, kind: Kind, count: usize },
     /// The workers of a pool, behind its scheduler.
@@ -76,6 +83,7 @@ impl Runner<'_> {
     /// Runs jobs for a turn.
     fn turn(&self, runtime: &Runtime) -> Ran {
         match self {
+            Self::Loops { count } => on_threads(*count, || (), |()| count_up()),
             Self::Slots { image, kind, count } => on_slots(image, *kind, *count),
             Self::Workers { pool, count } => runtime.block_on(through_pool(pool, *count)),
         }
@@ -89,7 +97,6 @@ fn clock() -> Instant {
 
 fn on_slots(image: &Image, kind: Kind, count: usize) -> Ran {
     let program = Program { source: "x = 1".to_owned(), ..Program::default() };
-    let ready = Barrier::new(count);
     let run_one = |slot: &mut Interpreter| {
         run(slot, &program);
         slot.reset().expect("there is memory");
@@ -97,23 +104,40 @@ fn on_slots(image: &Image, kind: Kind, count: usize) -> Ran {
             slot.compile_ahead().expect("there is memory");
         }
     };
-    let work = || {
+    let start = || {
         let mut slot = image.start().expect("there is memory");
         (0..WARM_UP).for_each(|_| run_one(&mut slot));
+        slot
+    };
+    on_threads(count, start, run_one)
+}
+
+/// Runs jobs on each of `count` threads, which begin together when each has what it `start`s.
+fn on_threads<T>(count: usize, start: impl Fn() -> T + Sync, run: impl Fn(&mut T) + Sync) -> Ran {
+    let ready = Barrier::new(count);
+    let work = || {
+        let mut state = start();
         ready.wait();
         let began = clock();
         let mut jobs = 0;
         while began.elapsed() < TURN {
-            run_one(&mut slot);
+            run(&mut state);
             jobs += 1;
         }
         Ran { jobs, took: began.elapsed() }
     };
     thread::scope(|scope| {
         let threads: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
-        let slots = threads.into_iter().map(|thread| thread.join().expect("no slot fails"));
-        slots.reduce(Ran::beside).expect("there is a slot")
+        let ran = threads.into_iter().map(|thread| thread.join().expect("no thread fails"));
+        ran.reduce(Ran::beside).expect("there is a thread")
     })
+}
+
+/// Takes as long as a job, some 30 µs, and needs no memory.
+fn count_up() {
+    (0..COUNTED).for_each(|number| {
+        black_box(number);
+    });
 }
 
 fn run(slot: &mut Interpreter, program: &Program) {
@@ -185,9 +209,10 @@ fn main() {
         let pool = runtime.block_on(pool(count));
         Runner::Workers { pool, count }
     });
-    let names = ["slots", "slots that compile ahead", "workers"];
-    let runners = [slots(Kind::Plain), slots(Kind::CompilesAhead), workers];
-    let mut rounds: [Rounds; 3] = Default::default();
+    let loops = [1, 2].map(|count| Runner::Loops { count });
+    let names = ["loops", "slots", "slots that compile ahead", "workers"];
+    let runners = [loops, slots(Kind::Plain), slots(Kind::CompilesAhead), workers];
+    let mut rounds: [Rounds; 4] = Default::default();
     for round in 0..=ROUNDS {
         for (runners, rounds) in runners.iter().zip(&mut rounds) {
             let ran = runners.each_ref().map(|runner| runner.turn(&runtime));
@@ -196,8 +221,8 @@ fn main() {
             }
         }
     }
-    let [plain, ahead, workers] = [0, 1, 2].map(|sort| print(names[sort], &rounds[sort]));
-    for (name, slots) in [(names[0], plain), (names[1], ahead)] {
+    let [_, plain, ahead, workers] = [0, 1, 2, 3].map(|sort| print(names[sort], &rounds[sort]));
+    for (name, slots) in [(names[1], plain), (names[2], ahead)] {
         let [one, two] = [0, 1].map(|count| workers[count] / slots[count]);
         println!("workers against {name}: one {one:.2}, two {two:.2} times");
     }

@@ -7,7 +7,9 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::memory::sys::zero_in_children;
+use wiped::zero_in_children;
+
+mod wiped;
 
 /// The process in which something was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

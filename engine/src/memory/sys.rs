@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use rustix::io::Errno;
 use rustix::mm::{
@@ -299,47 +299,6 @@ unsafe fn copy_code(address: usize, len: usize, file: &File, file_offset: u64) -
     // SAFETY: the pages are the caller's, and nobody writes to them from here on.
     unsafe { mprotect(pages, len, MprotectFlags::READ | MprotectFlags::EXEC) }?;
     Ok(())
-}
-
-/// Returns a number of this process that is zero at first, and again in each child that is forked
-/// from it, however that is done. `None` where the system can't set it back, as Linux can from
-/// version 4.14 on. It waits for no other thread, which a child may lack.
-pub(crate) fn zero_in_children() -> Option<&'static AtomicU32> {
-    /// Null at first.
-    static NUMBER: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
-    /// Stands for a number that can't be had.
-    static NONE: AtomicU32 = AtomicU32::new(0);
-    let none = ptr::from_ref(&NONE).cast_mut();
-    let mut number = NUMBER.load(Ordering::Acquire);
-    if number.is_null() {
-        let new = map_zero_in_children().unwrap_or(none);
-        // If another thread was faster, this page is left unused.
-        let was =
-            NUMBER.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire);
-        number = was.map_or_else(|faster| faster, |_| new);
-    }
-    // SAFETY: not null; `NONE` or a page that stays mapped, aligned and readable. In a child as well.
-    (number != none).then(|| unsafe { &*number })
-}
-
-#[cfg(target_os = "linux")]
-fn map_zero_in_children() -> io::Result<*mut AtomicU32> {
-    let (flags, len) = (ProtFlags::READ | ProtFlags::WRITE, size_of::<AtomicU32>());
-    // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
-    let page = unsafe { mmap_anonymous(ptr::null_mut(), len, flags, MapFlags::PRIVATE) }?;
-    // SAFETY: the page was just mapped, and nothing is in it.
-    let advised = unsafe { madvise(page, len, Advice::LinuxWipeOnFork) };
-    if let Err(error) = advised {
-        // SAFETY: as above, and nobody knows of it.
-        let _ = unsafe { munmap(page, len) };
-        return Err(error.into());
-    }
-    Ok(page.cast())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn map_zero_in_children() -> io::Result<*mut AtomicU32> {
-    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// A file, mapped for reading and shared with everybody else who maps it.
