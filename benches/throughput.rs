@@ -1,6 +1,6 @@
 //! How many fresh jobs `x = 1` a second do one worker and two run, with numpy and pandas imported,
 //! and how many slots of the engine alone? And how much more do two loops on two threads count than
-//! one does, which no program can surpass? They take turns in one process, so that a busy minute of
+//! one does, so what is a second CPU worth? They take turns in one process, so that a busy minute of
 //! the machine meets all of them. Each runs for as long as the others, and the jobs of all its turns
 //! are counted: virtual CPUs may change their speed from one turn to the next, and medians of such
 //! turns depend on which speed is more frequent.
@@ -24,7 +24,7 @@ mod support;
 /// How often everything is measured, after one time that doesn't count.
 const ROUNDS: usize = 15;
 
-/// How long each of them runs in a round. What it began before the end counts.
+/// How long each of them runs in a round. Jobs that it began before the end count, with their time.
 const TURN: Duration = Duration::from_millis(300);
 
 /// What a loop counts up to.
@@ -62,7 +62,7 @@ impl Ran {
 
 /// What runs jobs.
 enum Runner<'a> {
-    /// Threads that only count, which shows how many CPUs there really are.
+    /// Threads that only count, which shows what the CPUs are worth.
     Loops { count: usize },
     /// Slots of the engine alone, each on its own thread.
     Slots { image: &'a Image, kind: Kind, count: usize },
@@ -133,7 +133,7 @@ fn on_threads<T>(count: usize, start: impl Fn() -> T + Sync, run: impl Fn(&mut T
     })
 }
 
-/// Takes as long as a job, some 30 µs, and needs no memory.
+/// Takes about as long as a job, some 20 µs, and needs no memory.
 fn count_up() {
     (0..COUNTED).for_each(|number| {
         black_box(number);

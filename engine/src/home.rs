@@ -64,4 +64,12 @@ mod tests {
         assert_eq!((first, first.process()), (second, std::process::id()));
         assert!(first.is_here() && !Home::elsewhere().is_here());
     }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_system_is_asked_once() {
+        let here = Home::here();
+        let known = zero_in_children().map(|known| known.load(Ordering::Relaxed));
+        assert_eq!(known, Some(here.process()));
+    }
 }

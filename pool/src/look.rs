@@ -48,7 +48,16 @@ impl Look {
 
     /// Looks without sleeping, until `find` finds something or the time is over; not at all while
     /// that doesn't pay, but for a try now and then.
-    pub fn until<T>(&self, mut find: impl FnMut() -> Option<T>) -> Option<T> {
+    pub fn until<T>(&self, find: impl FnMut() -> Option<T>) -> Option<T> {
+        self.until_with(find, thread::yield_now)
+    }
+
+    /// `until`, with how other threads go first.
+    fn until_with<T>(
+        &self,
+        mut find: impl FnMut() -> Option<T>,
+        let_others_go: impl Fn(),
+    ) -> Option<T> {
         let mut odds = self.odds();
         if !odds.looks() {
             self.put(odds);
@@ -59,7 +68,7 @@ impl Look {
         loop {
             (0..PAUSES).for_each(|_| hint::spin_loop());
             if took >= self.alone {
-                thread::yield_now();
+                let_others_go();
             }
             let found = find();
             took = began.elapsed();
@@ -82,7 +91,28 @@ impl Look {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    #[test]
+    fn others_go_first_before_each_look_or_after_a_time() {
+        let others_go = |look: Look| {
+            let (mut looks, gone) = (0, Cell::new(0));
+            let third = || {
+                looks += 1;
+                (looks == 3).then_some(())
+            };
+            // So long that no pause of this thread is as long.
+            let look = Look { longest: Duration::from_secs(60), ..look };
+            assert_eq!(look.until_with(third, || gone.set(gone.get() + 1)), Some(()));
+            gone.get()
+        };
+        let look = || Look::new(Duration::ZERO);
+        assert_eq!(others_go(look()), 3);
+        assert_eq!(others_go(look().alone_for(Duration::from_nanos(1))), 2);
+        assert_eq!(others_go(look().alone_for(Duration::from_secs(60))), 0);
+    }
 
     #[test]
     fn a_thread_looks_only_while_that_pays() {
