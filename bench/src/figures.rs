@@ -197,9 +197,18 @@ impl Samples {
         Some(Spread::of(self.cpu.get(&figure)?, LEAST_ROUNDS)?.p50)
     }
 
-    /// Returns the ratio of two medians, if both are known.
+    /// Returns the ratio of two figures, if both are known. Times are compared by their medians. Of
+    /// rates, whose samples take equal times, all jobs count: a shared CPU may change between two
+    /// speeds, and the ratio of medians would depend on which of them is more frequent.
     pub fn ratio(&self, ratio: &Ratio) -> Option<f64> {
-        Some(self.spread(ratio.over)?.p50 / self.spread(ratio.under)?.p50)
+        let value = |figure: Figure| {
+            let spread = self.spread(figure)?;
+            Some(match figure.unit() {
+                Unit::Millis => spread.p50,
+                Unit::Rate => spread.mean,
+            })
+        };
+        Some(value(ratio.over)? / value(ratio.under)?)
     }
 }
 
@@ -234,5 +243,22 @@ mod tests {
         assert_eq!(samples.ratio(&Ratio::ALL[0]), Some(1.5));
         assert_eq!(samples.ratio(&Ratio::ALL[2]), None);
         assert_eq!(Ratio::ALL[0].says("1.5"), "a turn takes 1.5 times as long as a fresh job");
+    }
+
+    #[test]
+    fn times_are_compared_by_medians_and_rates_by_all_jobs() {
+        let mut samples = Samples::default();
+        // Most samples are equal, but one figure found a faster CPU in four of ten rounds.
+        for round in 0..2 * LEAST_ROUNDS {
+            let faster = if round <= LEAST_ROUNDS { 1.0 } else { 2.0 };
+            for figure in [Figure::Turn, Figure::OneWorker] {
+                (0..figure.each_round()).for_each(|_| samples.push(figure, 1.0));
+            }
+            for figure in [Figure::Fresh, Figure::AllCpus] {
+                (0..figure.each_round()).for_each(|_| samples.push(figure, faster));
+            }
+        }
+        assert_eq!(samples.ratio(&Ratio::ALL[0]), Some(1.0));
+        assert_eq!(samples.ratio(&Ratio::ALL[1]), Some(1.4));
     }
 }

@@ -168,7 +168,7 @@ impl Report {
 
     /// Formats the line of a figure, if it is known.
     fn row(&self, figure: Figure) -> Option<[String; 7]> {
-        let Spread { samples, p5, p50, p95, p99 } = self.samples.spread(figure)?;
+        let Spread { samples, mean: _, p5, p50, p95, p99 } = self.samples.spread(figure)?;
         let [half, low, high, tail] = figure.unit().row([p50, p5, p95, p99]);
         let none = || "-".to_owned();
         let tail = if figure.has_tail() { tail } else { none() };

@@ -1,11 +1,14 @@
 //! How samples spread, and how that is written. Pure.
 
-/// Percentiles of samples: each is the least sample that this part of them did not exceed.
+/// The mean of samples, and percentiles: each is the least sample that this part of them did not
+/// exceed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Spread {
     /// The number of samples.
     pub samples: usize,
+    /// Their sum over their number.
+    pub mean: f64,
     /// Of 5 percent.
     pub p5: f64,
     /// The median.
@@ -31,7 +34,8 @@ impl Spread {
         let mut sorted = samples.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
         let at = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1];
-        Some(Self { samples: sorted.len(), p5: at(5), p50: at(50), p95: at(95), p99: at(99) })
+        let mean = samples.iter().sum::<f64>() / samples.len() as f64;
+        Some(Self { samples: sorted.len(), mean, p5: at(5), p50: at(50), p95: at(95), p99: at(99) })
     }
 }
 
@@ -84,10 +88,12 @@ mod tests {
     #[test]
     fn percentiles_are_samples_and_in_order() {
         let samples: Vec<f64> = (1..=1_000).rev().map(f64::from).collect();
-        let spread = Spread::of(&samples, 1_000).unwrap();
-        assert_eq!(spread, Spread { samples: 1_000, p5: 50.0, p50: 500.0, p95: 950.0, p99: 990.0 });
-        let spread = Spread::of(&[3.0, 1.0, 2.0], 3).unwrap();
-        assert_eq!(spread, Spread { samples: 3, p5: 1.0, p50: 2.0, p95: 3.0, p99: 3.0 });
+        let Spread { samples, mean, p5, p50, p95, p99 } = Spread::of(&samples, 1_000).unwrap();
+        assert_eq!((samples, mean), (1_000, 500.5));
+        assert_eq!((p5, p50, p95, p99), (50.0, 500.0, 950.0, 990.0));
+        let Spread { samples, mean, p5, p50, p95, p99 } = Spread::of(&[4.0, 1.0, 2.5], 3).unwrap();
+        assert_eq!((samples, mean), (3, 2.5));
+        assert_eq!((p5, p50, p95, p99), (1.0, 2.5, 4.0, 4.0));
         let spread = Spread::of(&[7.0], 1).unwrap();
         assert_eq!((spread.p5, spread.p50, spread.p99), (7.0, 7.0, 7.0));
     }
