@@ -84,7 +84,8 @@ pub(crate) struct GuestMemory {
 ///  +---- each, at any time ---- revoke ----> revoked (E-2), until dropped
 /// ```
 ///
-/// A `patch` or `restore` that fails leaves the memory in no such state: its interpreter is lost.
+/// A `restore` that fails leaves the memory in no such state: its interpreter is lost. A `patch` or
+/// `snapshot` that fails changes nothing.
 #[derive(Debug)]
 struct MemoryState {
     /// Accessible bytes from the base. Invariant E-1: a multiple of the wasm page and at most

@@ -100,14 +100,19 @@ pub const CALLS: &[Call] = &[
         &[&[equal(3, 0)], &[equal(3, libc::MREMAP_MAYMOVE)]],
     ),
     when(
-        call("madvise", libc::SYS_madvise, "gives pages back, asks for them early, guards stacks"),
-        "`MADV_WILLNEED`, `MADV_POPULATE_WRITE`, `MADV_DONTNEED`, `MADV_FREE`, `MADV_GUARD_INSTALL`, \
-         `MADV_GUARD_REMOVE`",
+        call(
+            "madvise",
+            libc::SYS_madvise,
+            "gives pages back, asks for them early, keeps huge ones out, guards stacks",
+        ),
+        "`MADV_WILLNEED`, `MADV_POPULATE_WRITE`, `MADV_DONTNEED`, `MADV_FREE`, `MADV_NOHUGEPAGE`, \
+         `MADV_GUARD_INSTALL`, `MADV_GUARD_REMOVE`",
         &[
             &[equal(2, libc::MADV_WILLNEED)],
             &[equal(2, libc::MADV_POPULATE_WRITE)],
             &[equal(2, libc::MADV_DONTNEED)],
             &[equal(2, libc::MADV_FREE)],
+            &[equal(2, libc::MADV_NOHUGEPAGE)],
             &[argument(2, Equal(MADV_GUARD_INSTALL))],
             &[argument(2, Equal(MADV_GUARD_REMOVE))],
         ],

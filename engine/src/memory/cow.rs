@@ -91,6 +91,8 @@ pub(super) struct Tracker {
     watch: Option<Option<WriteWatch>>,
     /// All pages are marked, except those written to since.
     is_marked: bool,
+    /// Some pages may be marked, since some were.
+    has_marks: bool,
 }
 
 /// What trackers open, kept by a process that may open nothing more. Both belong to the process that
@@ -122,6 +124,7 @@ impl Tracker {
             touched: None,
             watch: None,
             is_marked: false,
+            has_marks: false,
         };
         let page = rustix::param::page_size() as u64;
         let probe = std::ptr::from_ref(&tracker).addr() as u64 / page * page;
@@ -245,7 +248,10 @@ impl Tracker {
             return None;
         }
         let known = self.touched.take();
-        self.if_valid(known).or_else(|| self.touched_part(reservation, range))
+        let touched = self.if_valid(known).or_else(|| self.touched_part(reservation, range));
+        // What the marks say isn't known any more.
+        self.is_marked = touched.is_some();
+        touched
     }
 
     /// Returns the same as `touched` for a `range` that was marked by `mark_part`.
@@ -311,9 +317,9 @@ impl Tracker {
         let Some(Some(watch)) = &self.watch else { return false };
         let base = reservation.base().addr().get();
         let (start, end) = ((base + range.start) as u64, (base + range.end) as u64);
-        let marked = watch
-            .register(reservation, RESERVED_BYTES)
-            .and_then(|()| self.scan(start, end, WRITTEN, |_| ()));
+        let registered = watch.register(reservation, RESERVED_BYTES);
+        self.has_marks |= registered.is_ok();
+        let marked = registered.and_then(|()| self.scan(start, end, WRITTEN, |_| ()));
         marked
             .inspect_err(|error| {
                 tracing::debug!(%error, "writes can't be watched here");
@@ -327,9 +333,9 @@ impl Tracker {
         self.is_marked
     }
 
-    /// Returns whether `mark` was ever called, and is supported.
+    /// Returns whether pages may be marked: `mark` or `mark_part` was ever called, and is supported.
     pub(super) fn has_marks(&self) -> bool {
-        matches!(self.watch, Some(Some(_)))
+        self.has_marks
     }
 
     /// Keeps what `copied` found last: it is still valid, and from now on only this thread writes.

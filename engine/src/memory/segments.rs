@@ -20,8 +20,16 @@ use crate::home::Home;
 const STORE_PAGES: usize = (64 << 30) / PAGE_BYTES;
 /// Shorter ranges of filled pages are not worth a mapping of their own.
 pub(super) const LEAST_PAGES: usize = 16;
-/// Mappings that one memory may need beyond its image; the system has 65,530 for the process.
+/// Segments of one patch.
 pub(super) const MOST_SEGMENTS: usize = 32;
+/// Mappings that one memory needs at most for segments, about; the system has 65,530 for the process.
+/// Those that were given up stay mapped until the next restore.
+pub(super) const MOST_MAPPED: usize = 256;
+
+/// Returns how many segments a patch may add to the `kept` ones of the `mapped` ones.
+pub(super) fn room_for(kept: usize, mapped: usize) -> usize {
+    MOST_SEGMENTS.saturating_sub(kept).min(MOST_MAPPED.saturating_sub(mapped))
+}
 
 /// The file in memory that holds the segments of all sessions of one image.
 #[derive(Debug)]

@@ -37,7 +37,8 @@ unsafe impl Sync for Reservation {}
 
 impl Reservation {
     /// Reserves `guard` inaccessible bytes followed by `len` bytes that can be made accessible.
-    /// Both are multiples of the page size.
+    /// Both are multiples of the page size. Pages that are neither mapped from a file nor used yet
+    /// appear only where a thread uses them ([`Self::keep_small_pages`]).
     pub(super) fn new(guard: usize, len: usize) -> io::Result<Self> {
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice can't overlap
         // anything, and no access is possible until `make_accessible`.
@@ -51,8 +52,28 @@ impl Reservation {
         }?;
         let start = NonNull::new(start.cast::<u8>())
             .ok_or_else(|| io::Error::other("the kernel mapped address zero"))?;
-        Ok(Self { start, guard, len })
+        let reservation = Self { start, guard, len };
+        reservation.keep_small_pages(0, len);
+        Ok(reservation)
     }
+
+    /// Keeps huge pages out of `[offset, offset + len)`. Where they are on for all memory
+    /// (`/sys/kernel/mm/transparent_hugepage/enabled` is `always`), the kernel turns used and
+    /// unused pages into one behind the back of their thread, whose faults then no longer tell
+    /// that it used another page.
+    #[cfg(target_os = "linux")]
+    fn keep_small_pages(&self, offset: usize, len: usize) {
+        let start = self.base();
+        // SAFETY: as in `protect`; the contents stay what they are.
+        let advised =
+            unsafe { madvise(start.add(offset).as_ptr().cast(), len, Advice::LinuxNoHugepage) };
+        if let Err(error) = advised {
+            tracing::debug!(%error, "this kernel has no huge pages");
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn keep_small_pages(&self, _offset: usize, _len: usize) {}
 
     /// Returns the address of the first byte after the guard.
     pub(super) fn base(&self) -> NonNull<u8> {
@@ -114,6 +135,7 @@ impl Reservation {
                 MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE,
             )
         }?;
+        self.keep_small_pages(offset, len);
         Ok(())
     }
 

@@ -54,16 +54,15 @@ impl GuestMemory {
             assert!(holds, "E-10: page {} changed without being marked", patch.page);
         });
         patches.extend(carried.cloned());
-        patches.sort_by_key(|patch| patch.page);
 
         // Map the new segments in place of the pages that they were made of.
-        for segment in &fresh {
-            self.map_segment(state, segment)?;
-        }
         let has_fresh = !fresh.is_empty();
-        let mut segments = fresh;
+        let map = |segment: &Segment| self.map_segment(state, segment);
+        let (mut segments, not_mapped) = map_or_patch(fresh, image.bytes(), map);
         segments.extend(kept);
         segments.sort_unstable_by_key(|segment| segment.pages().start);
+        patches.extend(not_mapped);
+        patches.sort_unstable_by_key(|patch| patch.page);
 
         // Remember the patch, and mark the pages for the next one.
         state.hold(Arc::new(MemoryPatch { len: state.len, segments, pages: patches }));
@@ -116,7 +115,7 @@ impl GuestMemory {
     ) -> (Vec<Segment>, Vec<PagePatch>) {
         assert!(!state.revoked, "E-2: the memory is read");
         let store = image.segment_store().filter(|_| state.tracker.is_some());
-        let room = store.map_or(0, |_| segments::MOST_SEGMENTS.saturating_sub(kept.len()));
+        let room = store.map_or(0, |_| segments::room_for(kept.len(), state.mapped.len()));
         let image = image.bytes();
         // SAFETY: accessible, and the guest doesn't run; the lock keeps everybody else out.
         unsafe {
@@ -166,6 +165,27 @@ fn filled_ranges(pages: &[(usize, u64)], kept: &[Segment]) -> Vec<Range<usize>> 
     }
     filled.retain(|range| range.len() >= segments::LEAST_PAGES);
     filled
+}
+
+/// Maps segments that were just made. Returns them, and patches for the pages of those that the system
+/// refuses to map, as when the process has too many mappings: they stay copied.
+pub(super) fn map_or_patch(
+    mut fresh: Vec<Segment>,
+    image: &[u8],
+    mut map: impl FnMut(&Segment) -> io::Result<()>,
+) -> (Vec<Segment>, Vec<PagePatch>) {
+    let mut patches = Vec::new();
+    fresh.retain(|segment| {
+        let Err(error) = map(segment) else { return true };
+        tracing::debug!(%error, "a segment isn't mapped");
+        let patch = |(page, now): (usize, &[u8])| {
+            let number = u32::try_from(page).expect("E-1");
+            PagePatch::between(number, base_page(image, &[], page), now, None)
+        };
+        patches.extend(segment.pages().zip(segment.bytes().chunks(PAGE_BYTES)).filter_map(patch));
+        false
+    });
+    (fresh, patches)
 }
 
 /// Returns the mapped segments that the next patch keeps.

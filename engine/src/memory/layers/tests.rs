@@ -14,6 +14,7 @@ use crate::memory::snapshot::Snapshot;
 use crate::memory::sys::FileView;
 
 mod evicted;
+mod mappings;
 mod marking;
 
 const IMAGE_PAGES: usize = 64;
