@@ -154,6 +154,10 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
         let done = Up::Done(done, facts(&interpreter, reset_bytes));
         if goes_on {
             shared.send_quietly(&done);
+            if !shared.runs.lock().goes_on() {
+                // The other run was taken back meanwhile, so nobody may be looking.
+                shared.send(&Up::Alive);
+            }
         } else {
             shared.send(&done);
             if channel.receiver.looking_pays() {

@@ -110,9 +110,13 @@ impl Ticket {
     /// # }
     /// ```
     pub fn events(&self) -> Events {
-        let cursor = Cursor::default();
-        let (transcript, changed) = (Arc::clone(&self.transcript), Arc::clone(self.changed()));
-        Events { transcript, changed, cursor, home: self.scheduler.home() }
+        let (cursor, home) = (Cursor::default(), self.scheduler.home());
+        let changed = match home.is_here() {
+            true => Arc::clone(self.changed()),
+            // Another thread of the parent may hold what the transcript is locked with.
+            false => Arc::default(),
+        };
+        Events { transcript: Arc::clone(&self.transcript), changed, cursor, home }
     }
 
     /// Raises `KeyboardInterrupt` in the program, as Ctrl-C does. The program may catch it and
@@ -185,13 +189,14 @@ impl Ticket {
             Some(outcome) => outcome,
             None if !self.scheduler.home().is_here() => None,
             None => {
-                let looked = match &mut self.open {
-                    Some(open) => ready!(open.poll_look(context, || received(&mut self.reply))),
-                    None => None,
-                };
-                match looked {
-                    Some(outcome) => outcome,
-                    None => ready!(Pin::new(&mut self.reply).poll(context)).ok(),
+                let find = || received(&mut self.reply);
+                match self.open.as_mut().map(|open| open.poll_look(context, find)) {
+                    Some(Poll::Ready(Some(outcome))) => outcome,
+                    // While other tasks go first, the outcome wakes this one as well: one of them may
+                    // block its thread, and an executor within tokio's never lets them go on.
+                    None | Some(Poll::Ready(None) | Poll::Pending) => {
+                        ready!(Pin::new(&mut self.reply).poll(context)).ok()
+                    }
                 }
             }
         };

@@ -36,10 +36,16 @@ fn map_zero_in_children() -> io::Result<*mut AtomicU32> {
     let page = unsafe { mmap_anonymous(ptr::null_mut(), len, flags, MapFlags::PRIVATE) }?;
     // SAFETY: the page was just mapped, and nothing is in it.
     let advised = unsafe { madvise(page, len, Advice::LinuxWipeOnFork) };
+    // SAFETY: as above. No system knows this advice, but some emulators take any and do nothing.
+    let takes_any = unsafe { libc::madvise(page, len, -1) } == 0;
+    let advised = match takes_any {
+        true => Err(io::ErrorKind::Unsupported.into()),
+        false => advised.map_err(io::Error::from),
+    };
     if let Err(error) = advised {
         // SAFETY: as above, and nobody knows of it.
         let _ = unsafe { munmap(page, len) };
-        return Err(error.into());
+        return Err(error);
     }
     Ok(page.cast())
 }

@@ -93,7 +93,7 @@ impl Model {
             self.jobs.insert(id, job);
             self.enqueue(id);
             effects.push(Effect::Recall(id));
-            if run.is_unwanted {
+            if run.is_unwanted || self.is_aborted {
                 let _ = self.settle(id, Settlement::Cancelled, effects);
             }
         }

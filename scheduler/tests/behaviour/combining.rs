@@ -3,9 +3,10 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
+use std::time::Duration;
 
 use engine::{SandboxFailure, Verdict};
 use pool::PoolConfig;
@@ -21,6 +22,15 @@ struct PanickingWaker;
 impl Wake for PanickingWaker {
     fn wake(self: Arc<Self>) {
         panic!("this waker is scripted to panic");
+    }
+}
+
+/// Says when its task is woken.
+struct Tells(mpsc::Sender<()>);
+
+impl Wake for Tells {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.send(());
     }
 }
 
@@ -73,6 +83,30 @@ async fn a_caller_whose_waker_panics_harms_nobody_else() {
     rig.source.open();
     assert!(within(waiting.into_future()).await.is_success());
     assert!(within(running.outcome()).await.is_success());
+    within(rig.scheduler.drain()).await;
+}
+
+#[tokio::test]
+async fn an_executor_on_a_thread_of_tokio_gets_an_outcome() {
+    let rig = rig(1).await;
+    let mut ticket = rig.submit(script("wait")).await;
+    until(&rig.scheduler, |status| status.running == 1).await;
+    let (tell, told) = mpsc::channel();
+    let waker = Waker::from(Arc::new(Tells(tell)));
+    let mut context = Context::from_waker(&waker);
+    let ended = {
+        let mut outcome = pin!(ticket.outcome());
+        assert!(outcome.as_mut().poll(&mut context).is_pending());
+        rig.source.open();
+        loop {
+            // No task of tokio goes on meanwhile, nor is any other one woken by it.
+            told.recv_timeout(Duration::from_secs(60)).expect("its end wakes it");
+            if let Poll::Ready(outcome) = outcome.as_mut().poll(&mut context) {
+                break outcome;
+            }
+        }
+    };
+    assert!(ended.is_success());
     within(rig.scheduler.drain()).await;
 }
 

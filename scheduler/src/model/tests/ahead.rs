@@ -165,3 +165,15 @@ fn a_drain_that_aborts_ends_jobs_ahead_as_well() {
     assert_eq!(stopped, [2, 3, 4, 1, 102]);
     assert_eq!(harness.model.queue_depth(), 0);
 }
+
+#[test]
+fn a_job_that_an_aborted_worker_returns_ends() {
+    let mut harness = busy(SHORT);
+    wait(&mut harness, 1..14, &brief());
+    let _ = next(&mut harness, 101, SHORT);
+    assert_eq!(harness.finish_as(1, 1, report(SHORT)), concluded([went_on(2)]));
+    let _ = harness.send(Event::Draining { until: Some(harness.now) });
+    // It didn't begin job 2, which would run as if nothing had been aborted.
+    assert_eq!(returned(&mut harness, &[2, 3, 4]), [recall(2), settle(2, Settlement::Cancelled)]);
+    assert_eq!(harness.model.queue_depth(), 0);
+}
