@@ -22,8 +22,8 @@ const STORE_PAGES: usize = (64 << 30) / PAGE_BYTES;
 pub(super) const LEAST_PAGES: usize = 16;
 /// Segments of one patch.
 pub(super) const MOST_SEGMENTS: usize = 32;
-/// Mappings that one memory needs at most for segments, about; the system has 65,530 for the process.
-/// Those that were given up stay mapped until the next restore.
+/// Mappings that one memory needs for segments, up to some more; the system has 65,530 for the
+/// process. Segments that were given up stay mapped until the next restore.
 pub(super) const MOST_MAPPED: usize = 256;
 
 /// Returns how many segments a patch may add to the `kept` ones of the `mapped` ones.

@@ -167,8 +167,8 @@ fn filled_ranges(pages: &[(usize, u64)], kept: &[Segment]) -> Vec<Range<usize>> 
     filled
 }
 
-/// Maps segments that were just made. Returns them, and patches for the pages of those that the system
-/// refuses to map, as when the process has too many mappings: they stay copied.
+/// Maps segments that were just made. Returns them, and patches for the pages of those that the
+/// system refuses to map, as when the process has too many mappings: they stay copied.
 pub(super) fn map_or_patch(
     mut fresh: Vec<Segment>,
     image: &[u8],
