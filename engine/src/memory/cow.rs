@@ -249,7 +249,7 @@ impl Tracker {
         }
         let known = self.touched.take();
         let touched = self.if_valid(known).or_else(|| self.touched_part(reservation, range));
-        // What the marks say isn't known any more.
+        // Without an answer, what the marks say isn't known any more.
         self.is_marked = touched.is_some();
         touched
     }

@@ -26,7 +26,7 @@ pub(super) const MOST_SEGMENTS: usize = 32;
 /// process. Segments that were given up stay mapped until the next restore.
 pub(super) const MOST_MAPPED: usize = 256;
 
-/// Returns how many segments a patch may add to the `kept` ones of the `mapped` ones.
+/// Returns how many segments a patch may add that keeps `kept` of the `mapped` ones.
 pub(super) fn room_for(kept: usize, mapped: usize) -> usize {
     MOST_SEGMENTS.saturating_sub(kept).min(MOST_MAPPED.saturating_sub(mapped))
 }
