@@ -81,7 +81,7 @@ struct SchedulerState {
     next_job: u64,
     next_session: u64,
     outbox: Outbox,
-    /// Outcomes to send after the present decision.
+    /// Outcomes to send after the present decision, and refused jobs to drop then.
     answers: Vec<Answer>,
     /// As many clones as there are outcomes that are still to be sent.
     unsent: Arc<()>,
@@ -217,7 +217,7 @@ impl Handler<SchedulerMessage> for SchedulerState {
         let _in_runtime = runtime.enter();
         self.now = self.clock.now();
         self.decide_and_publish(|state| state.receive(message));
-        self.answers = self.outbox.take_due(self.model.all_busy(), self.now);
+        self.answers.extend(self.outbox.take_due(self.model.all_busy(), self.now));
         if self.has_lost_pool {
             return ControlFlow::Break(());
         }

@@ -28,7 +28,7 @@ mod tests;
 /// message, nobody is kept for long, and waking the actor costs little by comparison.
 const SHARE_COUNT: usize = 32;
 
-/// Answers somebody.
+/// What follows a decision, and may run a caller's code: answers somebody, or drops a job.
 pub(crate) type Answer = Box<dyn FnOnce() + Send>;
 
 /// Handles messages.
@@ -233,11 +233,12 @@ impl<M> Inbox<M> {
     }
 }
 
-/// Gives answers to those who wait for them, whatever their wakers do.
+/// Gives answers to those who wait for them, whatever the callers' code does: their wakers, and what
+/// their functions drop.
 pub(crate) fn give(answers: Vec<Answer>) {
     for answer in answers {
         if catch_unwind(AssertUnwindSafe(answer)).is_err() {
-            tracing::error!(parent: None, "waking the receiver of an answer panicked");
+            tracing::error!(parent: None, "code of a caller panicked that was woken, or dropped with a job");
         }
     }
 }

@@ -56,7 +56,7 @@ impl SchedulerState {
         let (decision, effects) = self.model.submit(job, queued, self.now);
         match decision {
             Ok(()) => self.admit(job, live, admitted),
-            Err(refusal) => self.refuse(&live, admitted, refusal),
+            Err(refusal) => self.refuse(live, admitted, refusal),
         }
         self.perform(effects);
     }
@@ -86,7 +86,7 @@ impl SchedulerState {
     }
 
     /// Tells the caller of a refused job why.
-    fn refuse(&mut self, live: &LiveJob, admitted: AdmissionReply, refusal: Refusal) {
+    fn refuse(&mut self, live: Box<LiveJob>, admitted: AdmissionReply, refusal: Refusal) {
         let refusal = match live.session {
             Some(session) => self.with_remembered_reason(session, refusal),
             None => refusal,
@@ -99,6 +99,7 @@ impl SchedulerState {
             message: chain(&refusal).to_string(),
         });
         let _ = admitted.send(Err(refusal));
+        self.answers.push(Box::new(move || drop(live)));
     }
 
     pub(super) fn dispatch(
@@ -318,16 +319,18 @@ impl SchedulerState {
         }
         self.published.metrics.job_ended(&outcome, how);
         self.broadcast(|| DecisionKind::Ended { job, how });
-        if let Some(reply) = live.reply.take() {
-            let unsent = Arc::clone(&self.unsent);
-            let answer = move || {
+        let may_wait = live.session.is_none() && self.model.has_more_short_jobs(&live.tenant);
+        let unsent = Arc::clone(&self.unsent);
+        let answer = move || {
+            if let Some(reply) = live.reply.take() {
                 // Fails if the caller has dropped its ticket.
                 let _ = reply.send(outcome);
-                drop(unsent);
-            };
-            let may_wait = live.session.is_none() && self.model.has_more_short_jobs(&live.tenant);
-            self.outbox.put(Box::new(answer), may_wait, self.now);
-        }
+            }
+            // Not while the scheduler decides: the caller's code runs if its functions own anything.
+            drop(live);
+            drop(unsent);
+        };
+        self.outbox.put(Box::new(answer), may_wait, self.now);
     }
 }
 

@@ -8,11 +8,12 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use engine::{SandboxFailure, Verdict};
-use pool::PoolConfig;
+use engine::{Callee, HostCall, HostFunctions, SandboxFailure, Signature, Verdict};
 use pool::interpreter::fake::FakeSource;
-use scheduler::{Refusal, Scheduler};
+use pool::{PoolConfig, SessionId};
+use scheduler::{JobRequest, Refusal, Scheduler};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
 
 use crate::{config, rig, script, until, within};
 
@@ -31,6 +32,24 @@ struct Tells(mpsc::Sender<()>);
 impl Wake for Tells {
     fn wake(self: Arc<Self>) {
         let _ = self.0.send(());
+    }
+}
+
+/// A host function that panics when it is dropped, after it has told whether the status can be read then.
+struct Asks(Scheduler, Option<oneshot::Sender<bool>>);
+
+impl Callee for Asks {
+    fn call(&self, _call: HostCall) {}
+}
+
+impl Drop for Asks {
+    fn drop(&mut self) {
+        let (scheduler, (tell, told)) = (self.0.clone(), mpsc::channel());
+        // Another thread, so that this one need not wait for ever.
+        thread::spawn(move || tell.send(scheduler.status().running));
+        let is_told = told.recv_timeout(Duration::from_secs(10)).is_ok();
+        let _ = self.1.take().map(|tell| tell.send(is_told));
+        panic!("this function is scripted to panic");
     }
 }
 
@@ -107,6 +126,37 @@ async fn an_executor_on_a_thread_of_tokio_gets_an_outcome() {
         }
     };
     assert!(ended.is_success());
+    within(rig.scheduler.drain()).await;
+}
+
+/// Returns a job with a function that asks the scheduler when it is dropped, and what that has told.
+fn asking(scheduler: &Scheduler) -> (JobRequest, oneshot::Receiver<bool>) {
+    let (tell, told) = oneshot::channel();
+    let function: Arc<dyn Callee> = Arc::new(Asks(scheduler.clone(), Some(tell)));
+    let signature = Signature { name: "ask".to_owned(), ..Signature::default() };
+    let mut request = script("ok");
+    request.program.functions = HostFunctions::new([(signature, function)]).unwrap();
+    (request, told)
+}
+
+#[tokio::test]
+async fn what_a_job_owns_may_use_the_scheduler_and_panic_when_it_is_dropped() {
+    let rig = rig(1).await;
+    let running = rig.submit(script("wait")).await;
+    until(&rig.scheduler, |status| status.running == 1).await;
+
+    let (queued, told) = asking(&rig.scheduler);
+    drop(rig.submit(queued).await);
+    assert_eq!(within(told).await, Ok(true), "a cancelled job");
+
+    let (refused, told) = asking(&rig.scheduler);
+    let refused = JobRequest { session: Some(SessionId(u64::MAX)), ..refused };
+    assert!(rig.scheduler.submit(refused).await.is_err());
+    assert_eq!(within(told).await, Ok(true), "a refused job");
+
+    rig.source.open();
+    assert!(within(running.into_future()).await.is_success());
+    assert!(rig.run(script("ok")).await.is_success());
     within(rig.scheduler.drain()).await;
 }
 
