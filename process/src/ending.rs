@@ -8,8 +8,8 @@ use engine::{Ending, Limits, Program, StopReason};
 use parking_lot::Mutex;
 
 use crate::clock::{after, has_come};
-use crate::message::Word;
 use crate::remote::Worker;
+use crate::runs::End;
 
 /// How long a worker may go on after it was told to stop its run.
 const STOPPING: Duration = Duration::from_secs(2);
@@ -40,12 +40,13 @@ impl EndsRun {
     }
 
     fn tell(&self, reason: StopReason, is_gentle: bool) {
-        // If it can't be told, it has ended.
-        let _ = self.worker.say(&Word::End { run: self.run, reason, is_gentle });
+        self.worker.words.end(End { run: self.run, reason, is_gentle });
     }
 
-    /// Returns why the worker may go on no longer.
+    /// Returns why the worker may go on no longer. To be called now and then while the run goes on: it
+    /// tells the worker what it couldn't be told before.
     pub(crate) fn overdue(&self) -> Option<&'static str> {
+        self.worker.words.say_ends();
         if self.stopping.lock().is_some_and(has_come) {
             self.worker.was_stopped.store(true, Ordering::Relaxed);
             return Some("it went on after it was told to stop");

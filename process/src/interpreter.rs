@@ -21,6 +21,7 @@ use crate::memory::Memory;
 use crate::message::{Done, Facts, Order, Up, Word};
 use crate::remote::{GLANCE, SILENCE, Worker};
 use crate::states;
+use crate::words::Words;
 
 mod ahead;
 
@@ -62,7 +63,7 @@ impl ProcessInterpreter {
             number,
             helper,
             orders: Mutex::new(end.sender),
-            words: Mutex::new(words),
+            words: Words::new(words),
             files,
             states: Mutex::new((asks, states)),
             dropped: Mutex::default(),

@@ -68,12 +68,12 @@ pub(crate) struct Dropped {
 }
 
 impl Dropped {
-    /// Adds a copy of this length. Returns all of them if together they take too much memory to
-    /// wait for the worker's next order.
-    pub(crate) fn add(&mut self, number: u64, bytes: u64) -> Option<Vec<u64>> {
+    /// Adds a copy of this length. Returns whether together they take too much memory to wait for the
+    /// worker's next order.
+    pub(crate) fn add(&mut self, number: u64, bytes: u64) -> bool {
         self.numbers.push(number);
         self.bytes = self.bytes.saturating_add(bytes);
-        (self.bytes > MOST_DROPPED).then(|| self.take())
+        self.bytes > MOST_DROPPED
     }
 
     /// Takes the numbers, for the worker to hear.
@@ -128,12 +128,11 @@ mod tests {
     #[test]
     fn dropped_copies_wait_for_an_order_while_they_take_little() {
         let mut dropped = Dropped::default();
-        assert_eq!(dropped.add(1, 100), None);
-        assert_eq!(dropped.add(2, MOST_DROPPED - 100), None);
+        assert!(!dropped.add(1, 100) && !dropped.add(2, MOST_DROPPED - 100));
         assert_eq!(dropped.take(), [1, 2]);
-        assert_eq!(dropped.add(3, MOST_DROPPED), None, "what was taken counts no longer");
-        assert_eq!(dropped.add(4, 1), Some(vec![3, 4]));
-        assert_eq!(dropped.add(5, u64::MAX), Some(vec![5]));
+        assert!(!dropped.add(3, MOST_DROPPED), "what was taken counts no longer");
+        assert!(dropped.add(4, 1) && dropped.add(5, u64::MAX));
+        assert_eq!(dropped.take(), [3, 4, 5]);
         assert_eq!(dropped.take(), [0; 0]);
     }
 }

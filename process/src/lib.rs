@@ -52,4 +52,5 @@ mod source;
 mod states;
 mod stream;
 mod system;
+mod words;
 mod worker;

@@ -10,10 +10,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use channel::{ChannelConfig, Direction};
-use engine::{
-    Addition, Answer, FolderAnswer, FolderAsk, SentLimits, SentOutcome, SentProgram, StopReason,
-};
+use engine::{Addition, Answer, FolderAnswer, FolderAsk, SentLimits, SentOutcome, SentProgram};
 use serde::{Deserialize, Serialize};
+
+use crate::runs::End;
 
 /// The environment variable that makes a program a helper.
 pub(crate) const MARK: &str = "HATCHERY_HELPER_PROCESS";
@@ -40,7 +40,7 @@ pub(crate) fn words_config() -> ChannelConfig {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Word {
     /// Ends a run, if it still goes on. It may come before the run's order was taken.
-    End { run: u64, reason: StopReason, is_gentle: bool },
+    End(End),
     /// Host functions have answered, and the host has stopped working on calls of these numbers,
     /// which had ended for the program before.
     Answers { run: u64, answers: Vec<Answer>, freed: Vec<u64> },

@@ -19,15 +19,13 @@ use crate::message::{Given, Order, StateAsk, Word};
 use crate::states::{self, Arrived};
 use crate::stream::write;
 use crate::system::wait_readable;
+use crate::words::{SENDING, Words};
 
 /// How often a worker is looked at while nothing comes from it.
 pub(crate) const GLANCE: Duration = Duration::from_millis(500);
 
 /// How long a worker may be silent when it is asked for a sign of life.
 pub(crate) const SILENCE: Duration = Duration::from_secs(3);
-
-/// How long a frame may wait for space in a worker's ring.
-const SENDING: Duration = Duration::from_secs(3);
 
 /// How fast a kept state comes at least, in bytes per second, once the worker has begun.
 const FETCHING: u64 = 64 << 20;
@@ -39,7 +37,7 @@ pub(crate) struct Worker {
     pub(crate) number: u64,
     pub(crate) helper: Arc<HelperHandle>,
     pub(crate) orders: Mutex<Sender>,
-    pub(crate) words: Mutex<Sender>,
+    pub(crate) words: Words,
     pub(crate) files: Descriptors,
     pub(crate) states: Mutex<(UnixStream, Descriptors)>,
     /// Copies that the worker may drop.
@@ -64,8 +62,7 @@ impl Worker {
 
     /// Says something to a run. The error says how the worker has ended.
     pub(crate) fn say(&self, word: &Word) -> Result<(), String> {
-        let sent = self.words.lock().send(word, &[], Some(after(SENDING)));
-        sent.map_err(|error| self.failed(&error))
+        self.words.say(word).map_err(|error| self.failed(&error))
     }
 
     /// Returns how the worker has ended that can't be spoken to. Kills it if it hasn't.
@@ -91,12 +88,14 @@ impl Worker {
     }
 
     /// Has the worker drop a copy of this length: with its next order, or now if the copies that
-    /// wait for that take much memory.
+    /// wait for that take much memory. Never waits: while a copy is fetched, they wait on, and go with
+    /// that one.
     pub(crate) fn forget(&self, number: u64, bytes: u64) {
-        let much = self.dropped.lock().add(number, bytes);
-        if let Some(numbers) = much {
+        let are_many = self.dropped.lock().add(number, bytes);
+        if are_many && let Some(mut states) = self.states.try_lock() {
+            let numbers = self.dropped.lock().take();
             // If it can't be told, it has ended.
-            let _ = self.ask(&mut self.states.lock().0, &StateAsk::Forget(numbers));
+            let _ = self.ask(&mut states.0, &StateAsk::Forget(numbers));
         }
     }
 

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 use engine::{Reply, Room, StopHandle, StopReason};
+use serde::{Deserialize, Serialize};
 
 /// What a worker knows of runs.
 #[derive(Default)]
@@ -46,7 +47,7 @@ pub(crate) enum Taken {
 }
 
 /// How a run is to end.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct End {
     pub(crate) run: u64,
     pub(crate) reason: StopReason,

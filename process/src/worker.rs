@@ -296,9 +296,7 @@ impl Shared {
         loop {
             let Ok(frame) = receiver.receive::<Word>(None) else { end(0) };
             match frame.message {
-                Word::End { run, reason, is_gentle } => {
-                    self.end_run(End { run, reason, is_gentle })
-                }
+                Word::End(end) => self.end_run(end),
                 Word::Answers { run, answers, freed } => {
                     for answer in answers {
                         self.answer(run, answer);

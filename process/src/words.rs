@@ -1,0 +1,140 @@
+//! What is said to a worker's runs, from any thread.
+
+use std::time::Duration;
+
+use channel::{Error, Sender};
+use parking_lot::Mutex;
+
+use crate::clock::after;
+use crate::message::Word;
+use crate::runs::End;
+
+/// How long a frame may wait for space in a worker's ring.
+pub(crate) const SENDING: Duration = Duration::from_secs(3);
+
+/// The most bytes that the encoded end of a run takes.
+const END_BYTES: u64 = 32;
+
+/// Says things to the runs of a worker.
+#[derive(Debug)]
+pub(crate) struct Words {
+    sender: Mutex<Sender>,
+    /// How runs are to end that the worker hasn't been told of.
+    ends: Mutex<Vec<End>>,
+}
+
+impl Words {
+    pub(crate) fn new(sender: Sender) -> Self {
+        Self { sender: Mutex::new(sender), ends: Mutex::default() }
+    }
+
+    /// Says something. Waits while the worker doesn't read what it was told before.
+    pub(crate) fn say(&self, word: &Word) -> Result<(), Error> {
+        let said = self.sender.lock().send(word, &[], Some(after(SENDING)));
+        self.say_ends();
+        said
+    }
+
+    /// Has a run end. Never waits, since the scheduler asks for it while it decides: if the worker can't
+    /// be told now, the thread tells it that is saying something else, or the next call of
+    /// [`Self::say_ends`] does.
+    pub(crate) fn end(&self, end: End) {
+        let mut ends = self.ends.lock();
+        match ends.iter_mut().find(|other| other.run == end.run) {
+            // A stop outweighs an interrupt.
+            Some(other) => other.is_gentle &= end.is_gentle,
+            None => ends.push(end),
+        }
+        drop(ends);
+        self.say_ends();
+    }
+
+    /// Tells the worker which runs are to end, as far as it can be told now.
+    pub(crate) fn say_ends(&self) {
+        // Whoever has the sender comes here after that, so nothing is left that a look would miss.
+        while !self.ends.lock().is_empty()
+            && let Some(mut sender) = self.sender.try_lock()
+        {
+            // An error is seen by the thread that waits for the run.
+            if !matches!(sender.would_block(END_BYTES, 0), Ok(false)) {
+                return;
+            }
+            let end = self.ends.lock().pop();
+            if let Some(end) = end {
+                let _ = sender.send(&Word::End(end), &[], Some(after(Duration::ZERO)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use channel::Receiver;
+    use engine::StopReason;
+
+    use super::*;
+    use crate::message::words_config;
+
+    const STOP: End = End { run: 1, reason: StopReason::Cancelled, is_gentle: false };
+    const INTERRUPT: End = End { is_gentle: true, ..STOP };
+
+    fn words() -> (Words, Receiver) {
+        let (end, file) = channel::create(&words_config()).unwrap();
+        let receiver = channel::attach(&file, &words_config()).unwrap().receiver;
+        (Words::new(end.sender), receiver)
+    }
+
+    /// Fills the ring. Returns how many words are in it.
+    fn fill(words: &Words) -> usize {
+        let mut count = 0;
+        while !words.sender.lock().would_block(END_BYTES, 0).unwrap() {
+            words.say(&Word::Ping).unwrap();
+            count += 1;
+        }
+        count
+    }
+
+    fn next(receiver: &mut Receiver) -> Word {
+        receiver.receive(Some(after(Duration::from_secs(60)))).unwrap().message
+    }
+
+    #[test]
+    fn an_end_that_finds_no_room_waits_for_some_and_keeps_nobody() {
+        let (words, mut receiver) = words();
+        let count = fill(&words);
+        words.end(INTERRUPT);
+        words.end(STOP);
+        words.end(INTERRUPT);
+        words.end(End { run: 2, ..INTERRUPT });
+        for _ in 0..count {
+            assert!(matches!(next(&mut receiver), Word::Ping));
+        }
+        words.say_ends();
+        let mut ends = [next(&mut receiver), next(&mut receiver)].map(|word| match word {
+            Word::End(end) => (end.run, end.is_gentle),
+            other => panic!("{other:?}"),
+        });
+        ends.sort_unstable();
+        assert_eq!(ends, [(1, false), (2, true)]);
+        words.say_ends();
+        words.say(&Word::Ping).unwrap();
+        assert!(matches!(next(&mut receiver), Word::Ping), "each end is said once");
+    }
+
+    #[test]
+    fn whoever_says_something_says_the_ends_that_came_meanwhile() {
+        let (words, mut receiver) = words();
+        let somebody = words.sender.lock();
+        words.end(STOP);
+        drop(somebody);
+        words.say(&Word::Ping).unwrap();
+        assert!(matches!(next(&mut receiver), Word::Ping));
+        assert!(matches!(next(&mut receiver), Word::End(End { run: 1, .. })));
+    }
+
+    #[test]
+    fn an_end_fits_into_the_room_that_is_asked_for() {
+        let longest = Word::End(End { run: u64::MAX, ..STOP });
+        assert!(postcard::to_allocvec(&longest).unwrap().len() as u64 <= END_BYTES);
+    }
+}
