@@ -377,12 +377,19 @@ impl SessionCell {
     /// Random numbers drawn from it differ from those of the run, unless the session is
     /// deterministic.
     pub(crate) fn roll_back(&self, worker: WorkerId) {
-        self.update_held(worker, |held| match held {
-            Held::Changing(Some(Rest::Parked(parked))) => {
-                let parked = parked.fork();
-                std::mem::replace(held, Held::Same(Rest::Parked(parked)))
+        let before = match &*self.place.lock() {
+            Place::On { worker: on, held: Held::Changing(Some(Rest::Parked(parked))) }
+                if *on == worker =>
+            {
+                parked.clone()
             }
-            Held::Changing(_) | Held::Same(_) | Held::Changed => Held::Changed,
+            Place::AtRest(_) | Place::On { .. } | Place::Lost(_) => return,
+        };
+        // Not under the lock: a copy that another process keeps is fetched from there.
+        let forked = Held::Same(Rest::Parked(before.fork()));
+        self.update_held(worker, |held| match held {
+            Held::Changing(Some(_)) => std::mem::replace(held, forked),
+            Held::Changing(None) | Held::Same(_) | Held::Changed => forked,
         });
     }
 

@@ -46,10 +46,13 @@ impl EndsRun {
     /// Returns why the worker may go on no longer. To be called now and then while the run goes on: it
     /// tells the worker what it couldn't be told before.
     pub(crate) fn overdue(&self) -> Option<&'static str> {
-        self.worker.words.say_ends();
+        let takes_none = self.worker.words.say_ends();
         if self.stopping.lock().is_some_and(has_come) {
             self.worker.was_stopped.store(true, Ordering::Relaxed);
             return Some("it went on after it was told to stop");
+        }
+        if takes_none {
+            return Some("it didn't take the word that its run is to end");
         }
         let is_late = self.latest.is_some_and(has_come);
         is_late.then_some("it didn't end its run at the limit of wall time")

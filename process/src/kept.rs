@@ -68,11 +68,14 @@ pub(crate) struct Dropped {
 }
 
 impl Dropped {
-    /// Adds a copy of this length. Returns whether together they take too much memory to wait for the
-    /// worker's next order.
-    pub(crate) fn add(&mut self, number: u64, bytes: u64) -> bool {
+    /// Adds a copy of this length.
+    pub(crate) fn add(&mut self, number: u64, bytes: u64) {
         self.numbers.push(number);
         self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// Returns whether together they take too much memory to wait for the worker's next order.
+    pub(crate) fn take_much(&self) -> bool {
         self.bytes > MOST_DROPPED
     }
 
@@ -128,11 +131,15 @@ mod tests {
     #[test]
     fn dropped_copies_wait_for_an_order_while_they_take_little() {
         let mut dropped = Dropped::default();
-        assert!(!dropped.add(1, 100) && !dropped.add(2, MOST_DROPPED - 100));
+        let add = |dropped: &mut Dropped, number, bytes| {
+            dropped.add(number, bytes);
+            dropped.take_much()
+        };
+        assert!(!add(&mut dropped, 1, 100) && !add(&mut dropped, 2, MOST_DROPPED - 100));
         assert_eq!(dropped.take(), [1, 2]);
-        assert!(!dropped.add(3, MOST_DROPPED), "what was taken counts no longer");
-        assert!(dropped.add(4, 1) && dropped.add(5, u64::MAX));
-        assert_eq!(dropped.take(), [3, 4, 5]);
+        assert!(!add(&mut dropped, 3, MOST_DROPPED), "what was taken counts no longer");
+        assert!(add(&mut dropped, 4, 1) && add(&mut dropped, 5, u64::MAX));
+        assert_eq!((dropped.take(), dropped.take_much()), (vec![3, 4, 5], false));
         assert_eq!(dropped.take(), [0; 0]);
     }
 }

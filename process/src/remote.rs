@@ -88,11 +88,19 @@ impl Worker {
     }
 
     /// Has the worker drop a copy of this length: with its next order, or now if the copies that
-    /// wait for that take much memory. Never waits: while a copy is fetched, they wait on, and go with
-    /// that one.
+    /// wait for that take much memory. Never waits: while a copy is being fetched, the worker hears of
+    /// them afterwards.
     pub(crate) fn forget(&self, number: u64, bytes: u64) {
-        let are_many = self.dropped.lock().add(number, bytes);
-        if are_many && let Some(mut states) = self.states.try_lock() {
+        self.dropped.lock().add(number, bytes);
+        self.forget_many();
+    }
+
+    /// Has the worker drop the copies now that wait for its next order, if they take much memory and
+    /// nobody asks for states. Who does calls this afterwards.
+    fn forget_many(&self) {
+        while self.dropped.lock().take_much()
+            && let Some(mut states) = self.states.try_lock()
+        {
             let numbers = self.dropped.lock().take();
             // If it can't be told, it has ended.
             let _ = self.ask(&mut states.0, &StateAsk::Forget(numbers));
@@ -111,6 +119,12 @@ impl Worker {
 
     /// Returns a state of this length that the worker keeps.
     pub(crate) fn fetch(&self, number: u64, bytes: u64) -> Result<Arrived, StartError> {
+        let fetched = self.fetch_now(number, bytes);
+        self.forget_many();
+        fetched
+    }
+
+    fn fetch_now(&self, number: u64, bytes: u64) -> Result<Arrived, StartError> {
         let mut states = self.states.lock();
         let (asks, files) = &mut *states;
         let gone = |how: String| {

@@ -1,11 +1,11 @@
 //! What is said to a worker's runs, from any thread.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use channel::{Error, Sender};
 use parking_lot::Mutex;
 
-use crate::clock::after;
+use crate::clock::{after, has_come};
 use crate::message::Word;
 use crate::runs::End;
 
@@ -19,8 +19,15 @@ const END_BYTES: u64 = 32;
 #[derive(Debug)]
 pub(crate) struct Words {
     sender: Mutex<Sender>,
-    /// How runs are to end that the worker hasn't been told of.
-    ends: Mutex<Vec<End>>,
+    /// Ends that the worker hasn't been told of yet.
+    ends: Mutex<Ends>,
+}
+
+#[derive(Debug, Default)]
+struct Ends {
+    ends: Vec<End>,
+    /// When the worker must have been told of all.
+    until: Option<Instant>,
 }
 
 impl Words {
@@ -35,35 +42,51 @@ impl Words {
         said
     }
 
-    /// Has a run end. Never waits, since the scheduler asks for it while it decides: if the worker can't
-    /// be told now, the thread tells it that is saying something else, or the next call of
-    /// [`Self::say_ends`] does.
+    /// Has a run end. Never waits, since the scheduler asks for it while it decides. If the worker can't
+    /// be told now, it is told later: by the thread that is saying something, or by the next call of
+    /// [`Self::say_ends`].
     pub(crate) fn end(&self, end: End) {
-        let mut ends = self.ends.lock();
-        match ends.iter_mut().find(|other| other.run == end.run) {
-            // A stop outweighs an interrupt.
-            Some(other) => other.is_gentle &= end.is_gentle,
-            None => ends.push(end),
-        }
-        drop(ends);
+        self.ends.lock().add(end);
         self.say_ends();
     }
 
-    /// Tells the worker which runs are to end, as far as it can be told now.
-    pub(crate) fn say_ends(&self) {
-        // Whoever has the sender comes here after that, so nothing is left that a look would miss.
-        while !self.ends.lock().is_empty()
+    /// Tells the worker which runs are to end, as far as it can be told now. Returns whether it could
+    /// not be told for too long.
+    pub(crate) fn say_ends(&self) -> bool {
+        // Whoever has the sender calls this once it has let go of it, so an end that is added meanwhile
+        // isn't forgotten.
+        while !self.ends.lock().ends.is_empty()
             && let Some(mut sender) = self.sender.try_lock()
         {
             // An error is seen by the thread that waits for the run.
             if !matches!(sender.would_block(END_BYTES, 0), Ok(false)) {
-                return;
+                break;
             }
-            let end = self.ends.lock().pop();
+            let end = self.ends.lock().take_one();
             if let Some(end) = end {
                 let _ = sender.send(&Word::End(end), &[], Some(after(Duration::ZERO)));
             }
         }
+        self.ends.lock().until.is_some_and(has_come)
+    }
+}
+
+impl Ends {
+    fn add(&mut self, end: End) {
+        match self.ends.iter_mut().find(|other| other.run == end.run) {
+            // A stop outweighs an interrupt.
+            Some(other) => other.is_gentle &= end.is_gentle,
+            None => self.ends.push(end),
+        }
+        self.until.get_or_insert_with(|| after(SENDING));
+    }
+
+    fn take_one(&mut self) -> Option<End> {
+        let end = self.ends.pop();
+        if self.ends.is_empty() {
+            self.until = None;
+        }
+        end
     }
 }
 
@@ -99,17 +122,20 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_finds_no_room_waits_for_some_and_keeps_nobody() {
+    fn an_end_that_finds_no_room_waits_for_some_and_holds_nobody_up() {
         let (words, mut receiver) = words();
         let count = fill(&words);
         words.end(INTERRUPT);
         words.end(STOP);
         words.end(INTERRUPT);
         words.end(End { run: 2, ..INTERRUPT });
+        assert!(!words.say_ends());
+        words.ends.lock().until = Some(after(Duration::ZERO));
+        assert!(words.say_ends(), "the worker takes nothing");
         for _ in 0..count {
             assert!(matches!(next(&mut receiver), Word::Ping));
         }
-        words.say_ends();
+        assert!(!words.say_ends());
         let mut ends = [next(&mut receiver), next(&mut receiver)].map(|word| match word {
             Word::End(end) => (end.run, end.is_gentle),
             other => panic!("{other:?}"),

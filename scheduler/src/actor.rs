@@ -81,9 +81,9 @@ struct SchedulerState {
     next_job: u64,
     next_session: u64,
     outbox: Outbox,
-    /// Outcomes to send after the present decision, and refused jobs to drop then.
+    /// Outcomes to send after the present decision, and jobs to drop then.
     answers: Vec<Answer>,
-    /// As many clones as there are outcomes that are still to be sent.
+    /// As many clones as there are outcomes that are still to be sent and jobs to be dropped.
     unsent: Arc<()>,
     draining: Vec<oneshot::Sender<()>>,
     /// Why the pool ends, once it does.
@@ -217,7 +217,10 @@ impl Handler<SchedulerMessage> for SchedulerState {
         let _in_runtime = runtime.enter();
         self.now = self.clock.now();
         self.decide_and_publish(|state| state.receive(message));
-        self.answers.extend(self.outbox.take_due(self.model.all_busy(), self.now));
+        // Outcomes first: dropping jobs runs callers' code, which may take long.
+        let mut answers = self.outbox.take_due(self.model.all_busy(), self.now);
+        answers.append(&mut self.answers);
+        self.answers = answers;
         if self.has_lost_pool {
             return ControlFlow::Break(());
         }

@@ -233,12 +233,11 @@ impl<M> Inbox<M> {
     }
 }
 
-/// Gives answers to those who wait for them, whatever the callers' code does: their wakers, and what
-/// their functions drop.
+/// Gives answers to those who wait for them, whatever their wakers do.
 pub(crate) fn give(answers: Vec<Answer>) {
     for answer in answers {
         if catch_unwind(AssertUnwindSafe(answer)).is_err() {
-            tracing::error!(parent: None, "code of a caller panicked that was woken, or dropped with a job");
+            tracing::error!(parent: None, "waking the receiver of an answer panicked");
         }
     }
 }

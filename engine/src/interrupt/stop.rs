@@ -35,8 +35,8 @@ enum Way {
     AtOnce,
 }
 
-/// Ends a run that goes on. Requests come one at a time, and repeat. They must not wait for the run,
-/// since whoever makes them may keep others waiting.
+/// Ends a run that goes on. Requests come one at a time, and repeat. Neither method may wait for the
+/// run: its caller may be holding others up.
 pub trait Ending: Debug + Send + Sync {
     /// Raises `KeyboardInterrupt` in the program, and stops the run after the grace period.
     fn interrupt(&self, reason: StopReason);

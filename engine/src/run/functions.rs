@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Formatter};
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
@@ -120,6 +122,18 @@ struct Layer {
 }
 
 type Entry = (Signature, Arc<dyn Callee>);
+
+impl Drop for Layer {
+    /// Drops one function after another. If what one of them owns panics then, neither the others
+    /// suffer nor the thread, which may be a worker's.
+    fn drop(&mut self) {
+        for (name, entry) in mem::take(&mut self.entries) {
+            if catch_unwind(AssertUnwindSafe(|| drop(entry))).is_err() {
+                tracing::error!(parent: None, function = name, "dropping a host function panicked");
+            }
+        }
+    }
+}
 
 impl Debug for HostFunctions {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
@@ -249,6 +263,8 @@ fn check_name(name: &str) -> Result<(), InvalidFunction> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use crate::run::value::marshal;
 
@@ -269,6 +285,35 @@ mod tests {
 
     fn signature(name: &str, parameters: Vec<Parameter>) -> Signature {
         Signature { name: name.to_owned(), parameters: Some(parameters), ..Signature::default() }
+    }
+
+    /// Counts, and panics when it is dropped.
+    struct Panics(Arc<AtomicUsize>);
+
+    impl Callee for Panics {
+        fn call(&self, _call: HostCall) {}
+    }
+
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            panic!("this function is scripted to panic");
+        }
+    }
+
+    #[test]
+    fn functions_that_panic_when_they_are_dropped_harm_nobody() {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let panics = |name| {
+            let callee: Arc<dyn Callee> = Arc::new(Panics(Arc::clone(&dropped)));
+            (signature(name, Vec::new()), callee)
+        };
+        let session = HostFunctions::new([panics("a"), panics("b")]).unwrap();
+        let job = session.with([panics("b"), panics("c")]).unwrap();
+        drop(session);
+        assert_eq!(dropped.load(Ordering::Relaxed), 0);
+        drop(job);
+        assert_eq!(dropped.load(Ordering::Relaxed), 4);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Concurrent operations on a session's state, and which of them wins.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::*;
 use crate::error::StowError;
@@ -89,6 +89,32 @@ fn a_run_that_is_cut_short_rolls_back_to_the_copy_before_it() {
     assert_eq!((cell.kept_bytes(), cell.at_hand().err()), (0, Some(Away::OnWorker(FIRST))));
     assert_eq!(cell.leave(FIRST, "it died"), Some(8));
     assert_eq!(number(cell.at_hand().unwrap().as_ref()), Some(5));
+}
+
+/// A state of this cell, which nobody may keep locked while it is forked.
+struct Watching(Weak<SessionCell>);
+
+impl ParkedState for Watching {
+    fn bytes(&self) -> u64 {
+        8
+    }
+
+    fn fork(&self) -> Parked {
+        let cell = self.0.upgrade().expect("the test has it");
+        assert!(cell.place.try_lock().is_some(), "others ask where it is");
+        parked(6)
+    }
+}
+
+#[test]
+fn rolling_back_forks_the_copy_while_others_ask_where_the_state_is() {
+    let cell = Arc::new(cell());
+    let _ = cell.claim(FIRST);
+    cell.captured(FIRST, Parked::new(Watching(Arc::downgrade(&cell))));
+    cell.begin_run(FIRST, 100);
+    cell.roll_back(FIRST);
+    assert_eq!(cell.leave(FIRST, "unused"), Some(8));
+    assert_eq!(number(cell.at_hand().unwrap().as_ref()), Some(6));
 }
 
 #[test]

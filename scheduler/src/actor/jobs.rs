@@ -99,7 +99,7 @@ impl SchedulerState {
             message: chain(&refusal).to_string(),
         });
         let _ = admitted.send(Err(refusal));
-        self.answers.push(Box::new(move || drop(live)));
+        self.discard(live);
     }
 
     pub(super) fn dispatch(
@@ -319,18 +319,30 @@ impl SchedulerState {
         }
         self.published.metrics.job_ended(&outcome, how);
         self.broadcast(|| DecisionKind::Ended { job, how });
-        let may_wait = live.session.is_none() && self.model.has_more_short_jobs(&live.tenant);
-        let unsent = Arc::clone(&self.unsent);
-        let answer = move || {
-            if let Some(reply) = live.reply.take() {
+        if let Some(reply) = live.reply.take() {
+            let unsent = Arc::clone(&self.unsent);
+            let answer = move || {
                 // Fails if the caller has dropped its ticket.
                 let _ = reply.send(outcome);
-            }
-            // Not while the scheduler decides: the caller's code runs if its functions own anything.
+                drop(unsent);
+            };
+            let may_wait = live.session.is_none() && self.model.has_more_short_jobs(&live.tenant);
+            self.outbox.put(Box::new(answer), may_wait, self.now);
+        }
+        self.discard(live);
+    }
+
+    /// Drops a job. If it has host functions, after the decision: what they own may read the status,
+    /// which waits for the decision.
+    fn discard(&mut self, live: Box<LiveJob>) {
+        if live.task.program.functions.is_empty() {
+            return;
+        }
+        let unsent = Arc::clone(&self.unsent);
+        self.answers.push(Box::new(move || {
             drop(live);
             drop(unsent);
-        };
-        self.outbox.put(Box::new(answer), may_wait, self.now);
+        }));
     }
 }
 
