@@ -99,6 +99,8 @@ fn serve(
         Err(what) => return write(&mut stream, &HelperEvent::NotLoaded { what }),
     };
     let key = image.info().key.clone();
+    // Not before: loading may take long, and doesn't look whether the other process is still there.
+    system::leave_ending_to_parent();
     let separation = separate();
     let mut forks = Forks {
         image,

@@ -36,6 +36,17 @@ pub(crate) fn end(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
+/// Ignores the signals that ask a process to end, here and in children that are forked from now on.
+///
+/// A terminal sends SIGINT and SIGHUP to all processes of a command, a service manager SIGTERM. They
+/// are for the process that started this one, which may want to finish its jobs first.
+pub(crate) fn leave_ending_to_parent() {
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTERM] {
+        // SAFETY: installs no handler.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
 /// Forks this process, which has one thread.
 pub(crate) fn fork() -> io::Result<Child> {
     // SAFETY: with one thread, no lock is held that the child would wait for.

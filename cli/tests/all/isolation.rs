@@ -1,7 +1,11 @@
 //! Workers in processes of their own, from the command line.
 #![cfg(target_os = "linux")]
 
-use std::process::Output;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::hatchery;
 
@@ -30,6 +34,40 @@ fn a_program_that_fails_there_fails_as_elsewhere() {
     let output = run(&[], &["--isolation", "process", "-c", "1 / 0"]);
     assert_eq!(output.status.code(), Some(1), "{}", error(&output));
     assert!(error(&output).contains("ZeroDivisionError"), "{}", error(&output));
+}
+
+/// Sends a signal to all processes of a command once it has printed a line. Returns all that it prints,
+/// and its exit code.
+fn signalled(arguments: &[&str], input: &str, signal: Signal) -> (String, Option<i32>) {
+    let mut command = hatchery();
+    command.args(arguments).env("HATCHERY_ISOLATION", "process").process_group(0);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    // Open until the end.
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input.as_bytes()).unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut said = String::new();
+    stdout.read_line(&mut said).unwrap();
+    let group = Pid::from_raw(child.id().try_into().unwrap()).unwrap();
+    kill_process_group(group, signal).unwrap();
+    stdout.read_to_string(&mut said).unwrap();
+    (said, child.wait().unwrap().code())
+}
+
+/// A terminal, a service manager and `timeout` signal all processes of a command.
+#[test]
+fn a_signal_to_all_processes_is_for_the_command_alone() {
+    let source = "try:\n    print('on')\n    while True: pass\n\
+                  except KeyboardInterrupt: print('tidied up')";
+    let (said, code) = signalled(&["run", "-c", source], "", Signal::INT);
+    assert_eq!((&*said, code), ("on\ntidied up\n", Some(0)));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("work.session");
+    let prompt = ["repl", "--session", file.to_str().unwrap()];
+    for (input, says) in [("x = 1\nprint('on')\n", "on\n"), ("print(x)\n", "1\n")] {
+        let (said, code) = signalled(&prompt, input, Signal::TERM);
+        assert_eq!((&*said, code), (says, Some(143)));
+    }
 }
 
 #[test]

@@ -97,7 +97,7 @@ pub(crate) const WAYS: &[(&str, &str)] = &[
     ("abort", "SIGABRT"),
     ("bus", "SIGBUS"),
     ("kill", "SIGKILL"),
-    ("term", "SIGTERM"),
+    ("usr1", "signal 10"),
     ("xfsz", "SIGXFSZ"),
     ("sys", "SIGSYS (getppid)"),
     ("overflow", "SIGABRT"),
@@ -132,7 +132,7 @@ fn die(how: &str) -> String {
                 std::ptr::with_exposed_provenance::<u8>(page as usize).read_volatile();
             }
             "kill" => signal(libc::SIGKILL),
-            "term" => signal(libc::SIGTERM),
+            "usr1" => signal(libc::SIGUSR1),
             "xfsz" => {
                 let file = raw(libc::SYS_memfd_create, [c"a".as_ptr().addr() as i64, 1]);
                 raw(libc::SYS_ftruncate, [file, 1 << 40]);
