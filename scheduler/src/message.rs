@@ -110,7 +110,8 @@ impl Mailbox {
 
     /// Sends a message that another thread decides on, for callers that expect nothing to happen
     /// here. Tickets may be dropped under locks that dropping a job's host functions takes, and a job
-    /// that ends is dropped on the thread that decides. Does nothing if the scheduler has ended or is another process's.
+    /// that ends is dropped on the thread that decides. Does nothing if the scheduler has ended or is
+    /// another process's.
     pub(crate) fn leave(&self, message: SchedulerMessage) {
         self.combiner.post(message);
     }

@@ -14,8 +14,8 @@ use crate::status::Phase;
 /// The reason that ractor gives for a cancelled task, which only the end of its runtime causes.
 const CANCELLED: &str = "actor_task_cancelled";
 
-/// Clones of [`SchedulerState::unsent`] besides those for outcomes and jobs, when the scheduler ends: its own
-/// and that of the task that waits for the others.
+/// Clones of [`SchedulerState::unsent`] besides those for outcomes and jobs, when the scheduler ends:
+/// its own and that of the task that waits for the others.
 const OWN_COUNT: usize = 2;
 
 impl SchedulerState {
