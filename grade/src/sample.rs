@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use serde_json::{Map, Value};
+
 use crate::error::{GradeError, InvalidLine};
-use crate::lines;
-use crate::task::Task;
-use crate::task::forms::{first_text, id};
+use crate::lines::{self, Lines};
+use crate::task::{Suite, Task, forms};
 
 /// One answer to a task.
 #[derive(Debug, Clone)]
@@ -21,50 +22,48 @@ pub struct Sample {
 }
 
 /// Reads samples from a file of JSON lines, which may be compressed by gzip. A `solution`, `program` or
-/// `code` is a program; a `completion` follows the prompt of its task.
+/// `code` is a program; a `completion` follows the prompt of its task. A line that can't be used, or is
+/// no sample of one of the tasks, costs no other.
 ///
 /// # Errors
-/// The file can't be read, or a line is no sample of one of the tasks.
-pub fn read_samples(path: &Path, tasks: &[Task]) -> Result<Vec<Sample>, GradeError> {
-    read(path, tasks, |_| None)
-}
-
-/// Reads the samples that stand in the file of the tasks themselves: the program of each, or else its
-/// own solution, to see whether a set of tasks is right.
-///
-/// # Errors
-/// As [`read_samples`], and also if a task has neither.
-pub fn read_own_samples(path: &Path, tasks: &[Task]) -> Result<Vec<Sample>, GradeError> {
-    read(path, tasks, |task| task.solution.clone())
-}
-
-/// Reads samples. `default` gives the code of a line that has none.
-fn read(
-    path: &Path,
-    tasks: &[Task],
-    default: impl Fn(&Task) -> Option<String>,
-) -> Result<Vec<Sample>, GradeError> {
+/// The file can't be read, or has no sample.
+pub fn read_samples(path: &Path, tasks: &[Task]) -> Result<Lines<Sample>, GradeError> {
     let places: HashMap<&str, usize> =
         tasks.iter().enumerate().map(|(place, task)| (task.id.as_str(), place)).collect();
     let mut counts = vec![0; tasks.len()];
-    let mut samples = Vec::new();
-    for (line, object) in lines::read(path)? {
-        let invalid = |problem| GradeError::Line { path: path.to_owned(), line, problem };
-        let id = id(&object).unwrap_or_else(|| format!("line {line}"));
-        let Some(&task) = places.get(id.as_str()) else {
-            return Err(invalid(InvalidLine::UnknownTask(id)));
+    let parse = |_, object: Map<String, Value>| {
+        let id = forms::id(&object).ok_or(InvalidLine::Field("task_id", "a text or a number"))?;
+        let Some(&place) = places.get(id.as_str()) else {
+            return Err(InvalidLine::UnknownTask(id));
         };
-        let completion = first_text(&object, &["completion"]);
-        let code = match first_text(&object, &["program", "solution", "code"]) {
-            Some(program) if completion.is_none() => program.to_owned(),
-            _ => match completion {
-                Some(completion) => format!("{}{completion}", tasks[task].prompt),
-                None => default(&tasks[task])
-                    .ok_or_else(|| invalid(InvalidLine::Field("completion", "a text")))?,
-            },
-        };
-        samples.push(Sample { task, number: counts[task], code });
-        counts[task] += 1;
+        let task = &tasks[place];
+        let code = forms::program(&object, &task.prompt).ok_or(InvalidLine::NoProgram)?;
+        counts[place] += 1;
+        Ok(Sample::new(tasks, place, counts[place] - 1, &code))
+    };
+    lines::read(path, parse)?.any(path)
+}
+
+/// Returns the samples that stand in the file of the tasks themselves: the program of each, or else its
+/// own solution, to see whether a set of tasks is right.
+///
+/// # Errors
+/// No task has either.
+pub fn own_samples(tasks: &[Task]) -> Result<Vec<Sample>, GradeError> {
+    let code = |task: &Task| task.sample.clone().or_else(|| task.solution.clone());
+    let with_code = |(place, task)| Some(Sample::new(tasks, place, 0, &code(task)?));
+    let samples: Vec<Sample> = tasks.iter().enumerate().filter_map(with_code).collect();
+    let is_usable = |sample: &Sample| !matches!(tasks[sample.task].suite, Suite::Unusable(_));
+    match samples.iter().any(is_usable) {
+        true => Ok(samples),
+        false => Err(GradeError::NoSamples),
     }
-    Ok(samples)
+}
+
+impl Sample {
+    fn new(tasks: &[Task], task: usize, number: u64, code: &str) -> Self {
+        // A byte-order mark is no part of a program.
+        let code = code.strip_prefix('\u{feff}').unwrap_or(code);
+        Self { task, number, code: format!("{}{code}", tasks[task].prelude) }
+    }
 }

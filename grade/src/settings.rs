@@ -9,10 +9,8 @@ use hatchery::Limits;
 const WALL_FACTOR: u32 = 10;
 const LEAST_WALL: Duration = Duration::from_secs(20);
 
-/// Requests and answers between a judge and a candidate, and calls of them: enough for 100,000 inputs,
-/// and for arguments and values of megabytes.
-const MOST_CALLS: u64 = 1_000_000;
-const MOST_MESSAGE_BYTES: usize = 16 << 20;
+/// Calls between a judge and a candidate: more than they can make within any CPU time.
+const MOST_CALLS: u64 = u64::MAX;
 
 /// What samples may use, and how they are graded.
 #[derive(Debug, Clone)]
@@ -24,6 +22,11 @@ pub struct Settings {
     pub wall_time: Option<Duration>,
     /// Memory of each sample's interpreter, in bytes. Default: 1 GiB.
     pub memory_bytes: usize,
+    /// What one value that a test and its sample exchange may take, as JSON, in bytes. Default: 64 MiB.
+    pub value_bytes: usize,
+    /// Limits on output, of which the default is 16 MiB, on files and on calls of the host. The other ones
+    /// have no effect.
+    pub limits: Limits,
     /// Whether tests that need it run beside their candidate, unguarded. Default: no.
     pub allow_shared: bool,
     /// Whether the tasks' own solutions are graded first, to find out how their tests can run and
@@ -39,6 +42,8 @@ impl Default for Settings {
             cpu_time: Duration::from_secs(10),
             wall_time: None,
             memory_bytes: 1 << 30,
+            value_bytes: 64 << 20,
+            limits: Limits { output_bytes: 16 << 20, ..Limits::default() },
             allow_shared: false,
             check_solutions: true,
             at_once: 1,
@@ -56,8 +61,13 @@ impl Settings {
             grace: Duration::from_millis(200),
             memory_bytes: self.memory_bytes,
             function_calls: MOST_CALLS,
-            function_argument_bytes: MOST_MESSAGE_BYTES,
-            function_result_bytes: MOST_MESSAGE_BYTES,
+            function_argument_bytes: self.value_bytes,
+            function_result_bytes: self.value_bytes,
+            output_bytes: self.limits.output_bytes,
+            file_bytes: self.limits.file_bytes,
+            file_count: self.limits.file_count,
+            open_files: self.limits.open_files,
+            host_calls: self.limits.host_calls,
             ..Limits::default()
         }
     }

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::{GradeError, InvalidLine};
-use crate::lines;
+use crate::lines::{self, Lines};
 
+mod cases;
 pub(crate) mod forms;
 
 /// A task with its tests.
@@ -18,10 +19,14 @@ pub struct Task {
     pub id: String,
     /// What stands before a sample's `completion`; empty if a completion is a program.
     pub prompt: String,
+    /// What stands before each program: imports that its data set makes for it.
+    pub prelude: String,
     /// The function that is asked for, if the task names it.
     pub entry_point: Option<String>,
     /// A program that solves it, if the task has one.
     pub solution: Option<String>,
+    /// The sample that stands in the task's own line.
+    pub sample: Option<String>,
     /// Code that the tests may use: the solution, or else the prompt.
     pub helpers: String,
     /// Its tests.
@@ -51,6 +56,16 @@ pub enum Suite {
         /// By how much floats may differ; 0 means `1e-6` where the solution returns floats.
         tolerance: f64,
     },
+    /// Arguments with what must be returned for them, by a function or by a method of `Solution`.
+    Pairs {
+        /// Lists of arguments.
+        inputs: Vec<Value>,
+        /// What must be returned.
+        outputs: Vec<Value>,
+        /// Whether outputs may stand in a list, and objects with numbers as keys are dictionaries with
+        /// such keys, as in APPS.
+        is_apps: bool,
+    },
     /// Programs that read standard input and write standard output.
     Stdio {
         /// What is read and what should be written.
@@ -58,6 +73,8 @@ pub enum Suite {
         /// How the output is compared.
         checker: Checker,
     },
+    /// None: the task's line can't be used, for this reason.
+    Unusable(String),
 }
 
 /// One run of a program with standard input.
@@ -76,6 +93,8 @@ pub struct Case {
 pub enum Checker {
     /// It must be the same, but for white space at the end.
     Exact,
+    /// The lines must be the same, but for white space around them, or have the same numbers.
+    Lines,
     /// The words must be the same, whatever white space is between them.
     Tokens,
     /// The words must be the same, or numbers that differ by at most this, absolutely or relatively.
@@ -86,20 +105,25 @@ pub enum Checker {
 
 /// Reads tasks, of any form, from a file of JSON lines, which may be compressed by gzip.
 ///
+/// A line that can't be used costs no other; if it has an id, it also is a task, whose samples can't be
+/// graded.
+///
 /// # Errors
-/// The file can't be read, a line is no task, or two have the same id.
-pub fn read_tasks(path: &Path, options: TaskOptions) -> Result<Vec<Task>, GradeError> {
+/// The file can't be read, or has no task.
+pub fn read_tasks(path: &Path, options: TaskOptions) -> Result<Lines<Task>, GradeError> {
     let mut seen = HashSet::new();
-    let mut tasks = Vec::new();
-    for (line, object) in lines::read(path)? {
-        let invalid = |problem| GradeError::Line { path: path.to_owned(), line, problem };
-        let task = forms::task(&object, line, options).map_err(invalid)?;
-        if !seen.insert(task.id.clone()) {
-            return Err(invalid(InvalidLine::TwoTasks(task.id)));
+    let mut unusable = Vec::new();
+    let parse = |line: usize, object: Map<String, Value>| {
+        let id = forms::id(&object).unwrap_or_else(|| format!("line {line}"));
+        if !seen.insert(id.clone()) {
+            return Err(InvalidLine::TwoTasks(id));
         }
-        tasks.push(task);
-    }
-    Ok(tasks)
+        forms::task(&object, id.clone(), options)
+            .inspect_err(|problem| unusable.push(forms::unusable(id, problem)))
+    };
+    let mut lines = lines::read(path, parse)?.any(path)?;
+    lines.read.append(&mut unusable);
+    Ok(lines)
 }
 
 /// What of a task is used.

@@ -11,8 +11,13 @@ pub enum Verdict {
     Passed,
     /// Some tests didn't.
     Failed,
-    /// It couldn't be tested: its code raises, or the task can't be graded; the message says which.
+    /// Its tests can't be decided with the candidate kept apart; the message says why. It counts neither
+    /// for nor against.
+    Undecided,
+    /// Its code can't be run, so it wasn't tested.
     Error,
+    /// Its task can't be graded, whatever the sample is. It counts neither for nor against.
+    TaskError,
     /// It reached a limit.
     Limit,
     /// The sandbox failed, each time that it was tried; nothing is known of the sample.
@@ -21,15 +26,24 @@ pub enum Verdict {
 
 impl Verdict {
     /// All verdicts, the best first.
-    pub const ALL: [Self; 5] =
-        [Self::Passed, Self::Failed, Self::Error, Self::Limit, Self::Sandbox];
+    pub const ALL: [Self; 7] = [
+        Self::Passed,
+        Self::Failed,
+        Self::Undecided,
+        Self::Error,
+        Self::TaskError,
+        Self::Limit,
+        Self::Sandbox,
+    ];
 
     /// Returns its name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Passed => "passed",
             Self::Failed => "failed",
+            Self::Undecided => "undecided",
             Self::Error => "error",
+            Self::TaskError => "task_error",
             Self::Limit => "limit",
             Self::Sandbox => "sandbox",
         }
@@ -85,12 +99,13 @@ impl Graded {
         self.verdict == Verdict::Passed
     }
 
-    /// Returns the part of the tests that passed, from 0 to 1.
-    pub fn credit(&self) -> f64 {
+    /// Returns the part of the tests that passed, from 0 to 1; `None` if that is undecided.
+    pub fn credit(&self) -> Option<f64> {
         match (self.verdict, self.tests_total) {
-            (Verdict::Passed, _) => 1.0,
-            (_, 0) => 0.0,
-            (_, total) => self.tests_passed as f64 / total as f64,
+            (Verdict::Undecided | Verdict::TaskError, _) => None,
+            (Verdict::Passed, _) => Some(1.0),
+            (_, 0) => Some(0.0),
+            (_, total) => Some(self.tests_passed as f64 / total as f64),
         }
     }
 }

@@ -7,15 +7,15 @@ use bytesize::ByteSize;
 use clap::Args;
 
 use super::image::ImageArguments;
-use super::limits::{parse_memory, parse_time};
+use super::limits::{FileLimits, parse_memory, parse_time};
 
 /// More samples at once than any machine has CPUs for.
 const MOST_AT_ONCE: usize = 4096;
 
 #[derive(Debug, Args)]
 pub(crate) struct GradeArguments {
-    /// Tasks: a file of JSON lines, as of human-eval, MBPP, EvalPlus or BigCodeBench, or plain ones. It
-    /// may be compressed by gzip.
+    /// Tasks: a file of JSON lines, as of human-eval, MBPP, EvalPlus, BigCodeBench, APPS, TACO,
+    /// LiveCodeBench or CodeContests, or plain ones. It may be compressed by gzip.
     #[arg(value_name = "TASKS", required_unless_present = "compare", conflicts_with = "compare")]
     pub(crate) tasks: Option<PathBuf>,
 
@@ -62,12 +62,25 @@ pub(crate) struct GradeArguments {
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
     pub(crate) memory: ByteSize,
 
-    /// Samples that are graded at once. Default: the number of CPUs.
+    /// What one value that a sample and its tests exchange may take, as JSON.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    pub(crate) value_bytes: ByteSize,
+
+    /// What a program may write for one case.
+    #[arg(long, value_name = "SIZE", default_value = "16MiB")]
+    pub(crate) output: ByteSize,
+
+    /// Number of workers, at least 2: a sample and its tests run in a worker each, so half as many
+    /// samples are graded at once. Default: two for each CPU.
+    #[arg(long, value_name = "N", value_parser = parse_workers, conflicts_with = "at_once")]
+    pub(crate) workers: Option<usize>,
+
+    /// Samples that are graded at once, with two workers each. Default: the number of CPUs.
     #[arg(long, value_name = "N", value_parser = parse_at_once)]
     pub(crate) at_once: Option<usize>,
 
     /// Run tests that need the candidate's own interpreter there, where a candidate can reach them. The
-    /// results say `"guarded": false`. Without this such samples end with the verdict `error`.
+    /// results say `"guarded": false`. Without this such samples are `undecided`.
     #[arg(long)]
     pub(crate) allow_shared: bool,
 
@@ -80,7 +93,17 @@ pub(crate) struct GradeArguments {
     pub(crate) challenge: bool,
 
     #[command(flatten)]
+    pub(crate) files: FileLimits,
+
+    #[command(flatten)]
     pub(crate) image: ImageArguments,
+}
+
+fn parse_workers(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (2..=2 * MOST_AT_ONCE).contains(count));
+    count.ok_or_else(|| {
+        format!("give 2 to {}: a sample and its tests run in a worker each", 2 * MOST_AT_ONCE)
+    })
 }
 
 fn parse_at_once(text: &str) -> Result<usize, String> {

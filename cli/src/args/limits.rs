@@ -6,6 +6,40 @@ use bytesize::ByteSize;
 use clap::Args;
 use hatchery::Limits;
 
+/// Limits on a program's files and on its calls of the host.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+pub(crate) struct FileLimits {
+    /// Total size of the program's files.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", allow_hyphen_values = true)]
+    pub(crate) file_bytes: ByteSize,
+
+    /// Number of the program's files and folders.
+    #[arg(long, value_name = "N", default_value_t = 10_000, allow_hyphen_values = true)]
+    pub(crate) file_count: u64,
+
+    /// Number of files open at once.
+    #[arg(long, value_name = "N", default_value_t = 256, allow_hyphen_values = true)]
+    pub(crate) open_files: u64,
+
+    /// Number of calls from the program to the host, such as reads, writes and clock readings.
+    #[arg(long, value_name = "N", default_value_t = 100_000_000, allow_hyphen_values = true)]
+    pub(crate) host_calls: u64,
+}
+
+impl FileLimits {
+    /// Sets these limits, and leaves the others as they are.
+    pub(crate) fn set(&self, limits: Limits) -> Limits {
+        Limits {
+            file_bytes: self.file_bytes.as_u64(),
+            file_count: self.file_count,
+            open_files: self.open_files,
+            host_calls: self.host_calls,
+            ..limits
+        }
+    }
+}
+
 /// Limits on what a program may use.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
@@ -38,21 +72,8 @@ pub(crate) struct LimitArguments {
     #[arg(long)]
     pub(crate) stop_at_output_limit: bool,
 
-    /// Total size of the program's files.
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", allow_hyphen_values = true)]
-    pub(crate) file_bytes: ByteSize,
-
-    /// Number of the program's files and folders.
-    #[arg(long, value_name = "N", default_value_t = 10_000, allow_hyphen_values = true)]
-    pub(crate) file_count: u64,
-
-    /// Number of files open at once.
-    #[arg(long, value_name = "N", default_value_t = 256, allow_hyphen_values = true)]
-    pub(crate) open_files: u64,
-
-    /// Number of calls from the program to the host, such as reads, writes and clock readings.
-    #[arg(long, value_name = "N", default_value_t = 100_000_000, allow_hyphen_values = true)]
-    pub(crate) host_calls: u64,
+    #[command(flatten)]
+    pub(crate) files: FileLimits,
 
     /// Size of the program's source.
     #[arg(long, value_name = "SIZE", default_value = "1MiB", allow_hyphen_values = true)]
@@ -75,23 +96,19 @@ pub(crate) struct LimitArguments {
 impl LimitArguments {
     pub(crate) fn limits(&self) -> Limits {
         let bytes = |size: ByteSize| usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
-        Limits {
+        self.files.set(Limits {
             wall_time: self.timeout,
             cpu_time: self.cpu_time,
             grace: self.grace,
             memory_bytes: bytes(self.memory),
             output_bytes: bytes(self.output),
             stop_at_output_limit: self.stop_at_output_limit,
-            file_bytes: self.file_bytes.as_u64(),
-            file_count: self.file_count,
-            open_files: self.open_files,
-            host_calls: self.host_calls,
             source_bytes: bytes(self.source),
             result_bytes: bytes(self.result),
             display_bytes: bytes(self.display_bytes),
             display_count: self.display_count,
             ..Limits::default()
-        }
+        })
     }
 }
 

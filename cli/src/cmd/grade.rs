@@ -4,11 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
+use bytesize::ByteSize;
 use grade::{
     Comparison, Earlier, GradeError, Graded, Grader, Report, ResultsFile, Settings, TaskOptions,
-    grade_all, read_own_samples, read_results, read_samples, read_tasks,
+    grade_all, own_samples, read_results, read_samples, read_tasks,
 };
-use hatchery::Hatchery;
+use hatchery::error::chain;
+use hatchery::{Hatchery, Limits};
 use serde::Serialize;
 
 use crate::args::GradeArguments;
@@ -17,18 +19,26 @@ use crate::threads::cpus;
 use crate::{progress, signals, terminal};
 
 /// Modules that most samples and tests import, so that they are imported once for all.
-const PRELOAD: [&str; 14] = [
+const PRELOAD: [&str; 22] = [
     "ast",
+    "bisect",
     "collections",
+    "contextlib",
     "copy",
+    "datetime",
+    "decimal",
     "fractions",
     "functools",
     "heapq",
+    "importlib",
+    "inspect",
     "itertools",
     "json",
     "math",
+    "operator",
     "random",
     "re",
+    "statistics",
     "string",
     "typing",
     "unittest",
@@ -43,11 +53,16 @@ pub(crate) async fn run(arguments: GradeArguments) -> anyhow::Result<Exit> {
     };
     let options = TaskOptions::default().challenge(arguments.challenge);
     let tasks = read_tasks(tasks_file, options).map_err(usage)?;
-    let samples = match &arguments.samples {
-        Some(file) => read_samples(file, &tasks),
-        None => read_own_samples(tasks_file, &tasks),
+    let (samples, bad_samples) = match &arguments.samples {
+        Some(file) => {
+            let lines = read_samples(file, &tasks.read).map_err(usage)?;
+            (lines.read, lines.bad)
+        }
+        None => (own_samples(&tasks.read).map_err(usage)?, Vec::new()),
     };
-    let samples = samples.map_err(usage)?;
+    let bad: Vec<String> =
+        tasks.bad.iter().chain(&bad_samples).map(|error| chain(error).to_string()).collect();
+    bad.iter().for_each(terminal::error);
     let (out, earlier) = match &arguments.out {
         None => (None, Earlier::default()),
         Some(path) if arguments.resume => {
@@ -59,10 +74,17 @@ pub(crate) async fn run(arguments: GradeArguments) -> anyhow::Result<Exit> {
     let settings = Settings {
         cpu_time: arguments.cpu_time,
         wall_time: arguments.timeout,
-        memory_bytes: usize::try_from(arguments.memory.as_u64()).unwrap_or(usize::MAX),
+        memory_bytes: bytes(arguments.memory),
+        value_bytes: bytes(arguments.value_bytes),
+        limits: arguments
+            .files
+            .set(Limits { output_bytes: bytes(arguments.output), ..Limits::default() }),
         allow_shared: arguments.allow_shared,
         check_solutions: !arguments.no_solutions,
-        at_once: arguments.at_once.unwrap_or_else(cpus),
+        at_once: match (arguments.workers, arguments.at_once) {
+            (Some(workers), _) => workers / 2,
+            (None, at_once) => at_once.unwrap_or_else(cpus),
+        },
     };
     let builder = Hatchery::builder().preload(PRELOAD).progress(progress::sink());
     let builder = arguments.image.apply(builder)?;
@@ -71,7 +93,7 @@ pub(crate) async fn run(arguments: GradeArguments) -> anyhow::Result<Exit> {
     let mut interrupts = signals::interrupts(1)?;
     let mut kept = 0;
     let tell = |_: &Graded, is_new: bool| kept += usize::from(!is_new);
-    let grading = grade_all(grader, tasks.into(), samples, out, earlier, tell);
+    let grading = grade_all(grader, tasks.read.into(), samples, out, earlier, tell);
     let results = tokio::select! {
         results = grading => results?,
         exit = interrupts.first() => {
@@ -94,7 +116,17 @@ pub(crate) async fn run(arguments: GradeArguments) -> anyhow::Result<Exit> {
     if let Some(path) = &arguments.html {
         write(path, &report.html(&title, &results))?;
     }
+    if !bad.is_empty() {
+        let count = bad.len();
+        let lines = if count == 1 { "line was" } else { "lines were" };
+        terminal::error(format_args!("{count} {lines} left out, for the reasons above"));
+        return Ok(Exit::Usage);
+    }
     Ok(if results.iter().all(Graded::passed) { Exit::Success } else { Exit::Failed })
+}
+
+fn bytes(size: ByteSize) -> usize {
+    usize::try_from(size.as_u64()).unwrap_or(usize::MAX)
 }
 
 fn compare(files: &[std::path::PathBuf], arguments: &GradeArguments) -> anyhow::Result<Exit> {

@@ -51,6 +51,32 @@ fn grading_exits_with_what_became_of_the_samples() {
 }
 
 #[test]
+fn a_bad_line_costs_that_line_and_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = json!({ "task_id": "t", "tests": "assert f(1) == 2", "solution": RIGHT });
+    let bad = json!({ "task_id": "u", "input_output": { "fn_name": "f", "inputs": [1], "outputs": [1] } });
+    let tasks = write(&folder, "tasks", &[bad, good]);
+    let output = run(&["--quiet", "grade", &tasks, "--workers", "2"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(
+        text(&output.stdout).starts_with("2 tasks, 2 samples\n1 passed, 1 task_error\n"),
+        "{output:?}"
+    );
+    let told = text(&output.stderr);
+    assert!(
+        told.contains("line 1 of") && told.contains("`inputs` is missing or isn't"),
+        "{output:?}"
+    );
+    assert!(told.contains("1 line was left out"), "{output:?}");
+    let refused = run(&["grade", &tasks, "--workers", "1"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(
+        text(&refused.stderr).contains("a sample and its tests run in a worker each"),
+        "{refused:?}"
+    );
+}
+
+#[test]
 fn a_program_beside_its_tests_is_a_sample() {
     let folder = tempfile::tempdir().unwrap();
     let task = json!({ "tests": ["assert f(1) == 2"], "program": RIGHT });
@@ -76,7 +102,8 @@ fn lines_that_are_no_tasks_and_no_samples_are_named() {
     for (lines, message) in [
         (json!({ "task_id": "u", "solution": "" }), "line 1 of"),
         (json!({ "task_id": "u", "solution": "" }), "there is no task `u`"),
-        (json!({ "task_id": "t" }), "`completion` is missing or isn't a text"),
+        (json!({ "task_id": "t" }), "it has no program"),
+        (json!({ "solution": RIGHT }), "`task_id` is missing"),
     ] {
         let samples = write(&folder, "samples", &[lines]);
         let output = run(&["grade", &tasks, &samples]);
@@ -91,6 +118,20 @@ fn lines_that_are_no_tasks_and_no_samples_are_named() {
     ] {
         let tasks = write(&folder, "tasks", &[task]);
         let output = run(&["grade", &tasks]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(text(&output.stderr).contains(message), "{message}: {output:?}");
+    }
+    let empty = write(&folder, "empty", &[]);
+    for (arguments, message) in [
+        (vec![&empty], "is empty; give a file of JSON lines"),
+        (vec![&tasks, &empty], "is empty"),
+        (vec![&tasks], "the tasks have no solutions: give SAMPLES"),
+    ] {
+        let output = run(&[
+            &["grade"],
+            arguments.iter().map(|name| name.as_str()).collect::<Vec<_>>().as_slice(),
+        ]
+        .concat());
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         assert!(text(&output.stderr).contains(message), "{message}: {output:?}");
     }

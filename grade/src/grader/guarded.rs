@@ -26,7 +26,7 @@ pub(crate) async fn run(
     pool: &Hatchery,
     task: &Task,
     code: &str,
-    in_place: bool,
+    kinds: Option<&[String]>,
     limits: Limits,
 ) -> Result<Trial, GradeError> {
     let link = Link::new();
@@ -41,7 +41,7 @@ pub(crate) async fn run(
         .idempotent(false);
     let judge = Job::code(guest::JUDGE)
         .named("judge")
-        .variable("hatchery_task", message(task, in_place))
+        .variable("hatchery_task", message(task, code, kinds))
         .function(link.ask())
         .limits(tests)
         .idempotent(false);
@@ -71,7 +71,8 @@ pub(crate) async fn run(
                     candidate.outcome().await
                 }
             };
-            Trial { cpu_ms: cpu_ms(&outcome), ..of_judge(&judged).blaming(&outcome) }
+            let trial = of_judge(&judged).blaming(&outcome).blaming_tests(&judged);
+            Trial { cpu_ms: cpu_ms(&outcome), ..trial }
         }
     };
     Ok(Trial { tests_cpu_ms, ..trial })
@@ -94,15 +95,33 @@ fn of_judge(judged: &Outcome) -> Trial {
     match &judged.verdict {
         End::Completed { .. } => match report(judged) {
             Some(report) => Trial::reported(report),
-            None => Trial::error("the tests gave no report".to_owned()),
+            None => Trial::of_task("the tests gave no report"),
         },
         End::Limit(hit) => Trial {
             limit: Some(format!("tests_{}", hit.limit.name())),
             ..Trial::new(Verdict::Limit, format!("its tests took too much: {hit}"))
         },
         End::SandboxFailed(_) => Trial::ended(judged),
-        _ => Trial::error(format!("its tests ended early: {}", Trial::ended(judged).message)),
+        _ => Trial::of_task(format!("its tests ended early: {}", Trial::ended(judged).message)),
     }
+}
+
+/// Looks at the tests of a task, without a candidate; returns why they can't be run, if they can't.
+pub(super) async fn problem(
+    pool: &Hatchery,
+    task: &Task,
+    limits: Limits,
+) -> Result<Option<String>, GradeError> {
+    let check = Job::code(guest::CHECK)
+        .named("check")
+        .variable("hatchery_task", message(task, ""))
+        .limits(limits);
+    let checked = pool.run(check).await?;
+    // What else may go wrong does so again when the tests run.
+    Ok(match checked.verdict {
+        End::Completed { value: Some(Value::String(problem)), .. } => Some(problem),
+        _ => None,
+    })
 }
 
 fn report(judged: &Outcome) -> Option<Report> {
@@ -113,14 +132,20 @@ fn report(judged: &Outcome) -> Option<Report> {
 }
 
 /// Returns what the judge is told of a task, as text.
-pub(super) fn message(task: &Task, in_place: bool) -> String {
+pub(super) fn message(task: &Task, code: &str, kinds: Option<&[String]>) -> String {
     let no_tests = Vec::new();
     let (tests, setup, check, calls) = match &task.suite {
         Suite::Code { tests, setup, check } => (tests, setup.as_str(), check.as_deref(), None),
         Suite::Calls { inputs, tolerance } => {
-            (&no_tests, "", None, Some(json!({ "inputs": inputs, "atol": tolerance })))
+            let calls =
+                json!({ "inputs": inputs, "atol": tolerance, "outputs": null, "is_apps": false });
+            (&no_tests, "", None, Some(calls))
         }
-        Suite::Stdio { .. } => (&no_tests, "", None, None),
+        Suite::Pairs { inputs, outputs, is_apps } => {
+            let calls = json!({ "inputs": inputs, "outputs": outputs, "is_apps": is_apps });
+            (&no_tests, "", None, Some(calls))
+        }
+        Suite::Stdio { .. } | Suite::Unusable(_) => (&no_tests, "", None, None),
     };
     json!({
         "tests": tests,
@@ -129,8 +154,9 @@ pub(super) fn message(task: &Task, in_place: bool) -> String {
         "calls": calls,
         "entry_point": task.entry_point,
         "helpers": task.helpers,
+        "kinds": kinds,
         "has_solution": task.solution.is_some(),
-        "in_place": in_place,
+        "completes": !task.prompt.is_empty() && code.starts_with(&task.prompt),
     })
     .to_string()
 }

@@ -69,7 +69,7 @@ async fn turns(
     let token = token()?;
     let tests = Job::code(guest::SHARED_TEST)
         .limits(left)
-        .variable("hatchery_task", guarded::message(task, true))
+        .variable("hatchery_task", guarded::message(task, code, None))
         .variable("hatchery_token", token.as_str());
     let tested = session.run(tests).await?;
     let trial = match tested.passed() {

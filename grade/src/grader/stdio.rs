@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hatchery::{Hatchery, Job, Limits, Outcome, Verdict as End};
+use hatchery::{Hatchery, Job, LimitKind, Limits, Outcome, Verdict as End};
 use serde_json::json;
 
 use super::guarded::TESTS_CPU;
@@ -17,9 +17,6 @@ use crate::verdict::{Failure, Verdict};
 /// Failures that are kept.
 const MOST_FAILURES: usize = 20;
 
-/// What a program may write for one case.
-const OUTPUT_BYTES: usize = 16 << 20;
-
 /// Runs a program on all cases. Its CPU time is for all of them together.
 pub(crate) async fn run(
     pool: &Hatchery,
@@ -32,7 +29,7 @@ pub(crate) async fn run(
     trial.total = cases.len() as u64;
     let mut left = limits.cpu_time.unwrap_or(Duration::MAX);
     for (place, case) in cases.iter().enumerate() {
-        let limits = Limits { cpu_time: Some(left), output_bytes: OUTPUT_BYTES, ..limits.clone() };
+        let limits = Limits { cpu_time: Some(left), ..limits.clone() };
         let job = Job::code(code).stdin(case.stdin.as_bytes());
         let job = job.limits(limits.clone()).idempotent(false);
         let outcome = pool.run(job).await?;
@@ -41,7 +38,7 @@ pub(crate) async fn run(
         let problem = match outcome.is_success() && !outcome.output_truncated {
             true => wrong(pool, checker, case, &outcome, limits, &mut trial).await?,
             false => {
-                let ended = ended(&outcome);
+                let ended = ended(&outcome, &limits);
                 if matches!(ended.verdict, Verdict::Limit | Verdict::Sandbox) {
                     let spent = (trial.cpu_ms, trial.tests_cpu_ms);
                     let ended = ended.with_counts_of(&trial);
@@ -67,12 +64,14 @@ pub(crate) async fn run(
     Ok(trial)
 }
 
-fn ended(outcome: &Outcome) -> Trial {
+fn ended(outcome: &Outcome, limits: &Limits) -> Trial {
     if outcome.is_success() {
-        return Trial {
-            limit: Some("output".to_owned()),
-            ..Trial::new(Verdict::Limit, format!("it wrote more than {OUTPUT_BYTES} bytes"))
-        };
+        let kind = LimitKind::Output;
+        let (name, allowed) = (kind.name(), kind.amount(limits.output_bytes as u64));
+        let raised_by = kind.raised_by().unwrap_or_default();
+        let message =
+            format!("it wrote more than the {name} limit of {allowed}; {raised_by} raises it");
+        return Trial { limit: Some(name.to_owned()), ..Trial::new(Verdict::Limit, message) };
     }
     Trial::ended(outcome).blaming(outcome)
 }

@@ -1,7 +1,9 @@
 //! One try at a sample: what its interpreters and its tests report, as a verdict.
 
+use std::fmt::Display;
+
 use hatchery::error::chain;
-use hatchery::{LimitKind, Outcome, Verdict as End};
+use hatchery::{LimitHit, LimitKind, Outcome, Verdict as End};
 use serde::Deserialize;
 
 use crate::verdict::{Failure, Graded, Verdict};
@@ -18,6 +20,10 @@ pub(crate) struct Report {
     /// Why they say nothing about the candidate.
     problem: Option<String>,
     failures: Vec<(String, String)>,
+    /// Why a failure, or a pass, may not be the candidate's.
+    undecided: Option<String>,
+    /// Kinds of objects of the candidate whose attributes the tests use.
+    kinds: Vec<String>,
     /// Why the candidate's code can't be run.
     load: Option<String>,
     /// That the candidate's interpreter ended before the first test.
@@ -33,6 +39,8 @@ pub(crate) struct Trial {
     pub(crate) passed: u64,
     pub(crate) total: u64,
     pub(crate) failures: Vec<Failure>,
+    /// Kinds of objects of the candidate whose attributes the tests used.
+    pub(crate) kinds: Vec<String>,
     pub(crate) cpu_ms: f64,
     pub(crate) tests_cpu_ms: f64,
 }
@@ -46,6 +54,7 @@ impl Trial {
             passed: 0,
             total: 0,
             failures: Vec::new(),
+            kinds: Vec::new(),
             cpu_ms: 0.0,
             tests_cpu_ms: 0.0,
         }
@@ -53,6 +62,11 @@ impl Trial {
 
     pub(crate) fn error(message: String) -> Self {
         Self::new(Verdict::Error, message)
+    }
+
+    /// Returns the trial of a sample whose task can't be graded.
+    pub(crate) fn of_task(problem: impl Display) -> Self {
+        Self::new(Verdict::TaskError, format!("its task can't be graded: {problem}"))
     }
 
     /// Returns the trial of a candidate whose interpreter ended by itself, in place of an answer.
@@ -77,7 +91,8 @@ impl Trial {
 
     /// Returns the trial that the tests report.
     pub(crate) fn reported(report: Report) -> Self {
-        let Report { total, passed, complete, problem, failures, load, gone } = report;
+        let Report { total, passed, complete, problem, failures, undecided, kinds, load, gone } =
+            report;
         if let Some(load) = load {
             return Self::error(format!("its code can't be run: {load}"));
         }
@@ -85,18 +100,22 @@ impl Trial {
             return Self::new(Verdict::Failed, gone);
         }
         if let Some(problem) = problem {
-            return Self::error(problem);
+            return Self::of_task(problem);
         }
         if total == 0 {
-            return Self::error("the task has no tests".to_owned());
+            return Self::of_task("it has no tests");
         }
-        let is_right = complete && passed == total;
-        let verdict = if is_right { Verdict::Passed } else { Verdict::Failed };
+        let verdict = match undecided {
+            Some(_) => Verdict::Undecided,
+            None if complete && passed == total => Verdict::Passed,
+            None => Verdict::Failed,
+        };
         let failures: Vec<Failure> =
             failures.into_iter().map(|(test, message)| Failure { test, message }).collect();
         let first = failures.first();
-        let message = first.map(|first| format!("{}: {}", first.test, first.message));
-        Self { passed, total, failures, ..Self::new(verdict, message.unwrap_or_default()) }
+        let failure = || first.map(|first| format!("{}: {}", first.test, first.message));
+        let message = undecided.or_else(failure);
+        Self { passed, total, failures, kinds, ..Self::new(verdict, message.unwrap_or_default()) }
     }
 
     /// Returns the trial with the counts of the tests, which ended early.
@@ -105,14 +124,24 @@ impl Trial {
     }
 
     /// Returns the trial as one that a limit ended, if the candidate failed because it was refused
-    /// memory.
-    pub(crate) fn blaming(mut self, outcome: &Outcome) -> Self {
-        let is_memory = |kind| matches!(kind, LimitKind::Memory | LimitKind::PoolMemory);
-        let hit = outcome.limits_met.iter().find(|hit| is_memory(hit.limit));
-        if let (Some(hit), Verdict::Failed | Verdict::Error) = (hit, self.verdict) {
+    /// something.
+    pub(crate) fn blaming(self, outcome: &Outcome) -> Self {
+        self.blaming_limits("", outcome)
+    }
+
+    /// Returns the trial as one that a limit of the tests ended, if they were refused something.
+    pub(crate) fn blaming_tests(self, judged: &Outcome) -> Self {
+        self.blaming_limits("tests_", judged)
+    }
+
+    fn blaming_limits(mut self, whose: &str, outcome: &Outcome) -> Self {
+        let hit = outcome.limits_met.iter().find(|hit| is_refusal(hit.limit));
+        if let (Some(hit), Verdict::Failed | Verdict::Undecided | Verdict::Error) =
+            (hit, self.verdict)
+        {
             self.verdict = Verdict::Limit;
-            self.limit = Some(hit.limit.name().to_owned());
-            self.message = hit.refusal();
+            self.limit = Some(format!("{whose}{}", hit.limit.name()));
+            self.message = refused(hit);
         }
         self
     }
@@ -146,6 +175,33 @@ impl Trial {
             tests_cpu_ms: self.tests_cpu_ms,
             digest,
         }
+    }
+}
+
+/// Returns whether a program that meets this limit is refused what it asks for, and may fail for that
+/// alone.
+fn is_refusal(kind: LimitKind) -> bool {
+    !matches!(
+        kind,
+        LimitKind::Output
+            | LimitKind::DisplayBytes
+            | LimitKind::DisplayCount
+            | LimitKind::Result
+            | LimitKind::ResultData
+    )
+}
+
+/// Returns what was refused, and the option that raises the limit.
+fn refused(hit: &LimitHit) -> String {
+    match hit.limit {
+        LimitKind::FunctionArguments | LimitKind::FunctionResults => {
+            let [used, allowed] = [hit.used, hit.allowed].map(|bytes| hit.limit.amount(bytes));
+            format!(
+                "a value of {used} can't pass between the sample and its tests: the limit is \
+                 {allowed}; `--value-bytes` (`Settings::value_bytes`) raises it"
+            )
+        }
+        _ => hit.refusal(),
     }
 }
 

@@ -5,183 +5,151 @@ judge makes of its answers.
 """
 
 import builtins
-import sys
-import types
-
-# Objects that the judge may refer to.
-_MOST_OBJECTS = 100_000
 
 
 class _Ended(BaseException):
     """The judge has no more requests."""
 
 
-class _Server:
-    def __init__(self, exchange):
-        self._exchange = exchange
-        self._objects = []
-        self._numbers = {}
+class _Server(Peer):
+    fatal = (KeyboardInterrupt, _Ended)
 
-    def load(self, code, name):
-        """Runs the candidate's code as a module; returns the answer to the first request."""
-        self.module = sys.modules[name] = types.ModuleType(name)
-        try:
-            exec(compile(code, f"<{name}>", "exec"), self.module.__dict__)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            return self._raised(error)
-        return ["ready"]
+    def __init__(self, exchange, code, name):
+        super().__init__(exchange, 1)
+        self._code, self._name = code, name
+        self._tasks, self._loop = {}, None
 
-    def serve(self, loaded):
+    def serve(self):
         """Answers requests until there are no more."""
-        self._exchange(None)
-        answer = loaded
+        answer = None
         while True:
-            request = self._exchange(answer)
-            answer = self._answer(request)
+            head = self.read(self._exchange(answer))
+            answer = self.answer_to(head)
 
-    def _answer(self, request):
-        try:
-            return self._perform(*request)
-        except (KeyboardInterrupt, _Ended):
-            raise
-        except BaseException as error:
-            return self._raised(error)
+    def perform(self, operation, *rest):
+        own = getattr(self, f"_do_{operation}", None)
+        return super().perform(operation, *rest) if own is None else own(*rest)
 
-    def _perform(self, operation, *rest):
-        if operation == "call":
-            return self._call(*rest)
-        if operation == "name":
-            return self._name(*rest)
-        target, *rest = (self._unpack(item) for item in rest)
-        return ["value", self._pack(_OPERATIONS[operation](target, *rest))]
+    def _do_begin(self, has_files, imports):
+        """Runs the candidate's code as a module."""
+        self.surroundings = Surroundings(False, has_files)
+        module = sys.modules[self._name] = types.ModuleType(self._name)
+        code = compile(self._code, f"<{self._name}>", "exec")
+        exec(code, module.__dict__)
+        # Natively a candidate and its tests are one module, which has what either imports.
+        missing = _names(code) - set(vars(module)) - set(dir(builtins))
+        for name, statement in imports:
+            if name in missing:
+                try:
+                    exec(statement, module.__dict__)
+                except ImportError:
+                    pass
 
-    def _name(self, name):
-        scope = vars(self.module)
-        if name not in scope:
-            return ["missing"]
-        return ["value", self._pack(scope[name])]
+    def _do_attributes(self, target):
+        """Returns the attributes of an object."""
+        found = dict(getattr(target, "__dict__", {}))
+        for kind in type(target).__mro__:
+            names = vars(kind).get("__slots__", ())
+            for name in (names,) if isinstance(names, str) else names:
+                if hasattr(target, name) and not name.startswith("__"):
+                    found[name] = getattr(target, name)
+        return found
 
-    def _call(self, target, args, keywords, in_place):
-        given = [self._unpack(item) for item in args]
-        named = {name: self._unpack(item) for name, item in keywords}
-        called = self._unpack(target)
-        value = called(*given, **named)
-        is_made = isinstance(called, type) and called.__module__ == self.module.__name__
-        # What a class of the candidate makes stays here even if it is a list: it has methods.
-        value = self._opaque(value) if is_made and _may_change(value) else self._pack(value)
-        if not in_place:
-            return ["value", value]
-        return ["value", value, [self._pack(item) for item in given]]
+    def _do_name(self, name):
+        scope = vars(sys.modules[self._name])
+        return (scope[name],) if name in scope else ()
 
-    def _pack(self, value):
-        is_known = id(value) in self._numbers and _may_change(value)
-        return self._opaque(value) if is_known else pack(value, self._opaque)
+    # Coroutines run in a loop of this side, a little at a time.
 
-    def _opaque(self, value):
-        number = self._numbers.get(id(value))
-        if number is None:
-            if len(self._objects) >= _MOST_OBJECTS:
-                raise MemoryError(f"tests hold at most {_MOST_OBJECTS} objects of a candidate")
-            number = self._numbers[id(value)] = len(self._objects)
-            self._objects.append(value)
-        kind = "class" if isinstance(value, type) else "object"
-        return {"ref": [number, kind, type(value).__name__[:100]]}
+    def _do_await(self, target):
+        import asyncio
 
-    def _unpack(self, packed):
-        return unpack(packed, self._resolve)
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        task = self._tasks.get(id(target))
+        if task is None:
+            task = self._tasks[id(target)] = self._loop.create_task(_until_done(target))
+        if self._loop.is_running():
+            raise Refused("the candidate calls a function of the tests that awaits the candidate")
+        self._loop.run_until_complete(asyncio.wait([task], timeout=0.002))
+        if not task.done():
+            return (False, None)
+        del self._tasks[id(target)]
+        return (True, task.result())
 
-    def _resolve(self, name, content):
-        if name == "ref":
-            return self._objects[content]
+    def _do_cancel(self, target):
+        import asyncio
+
+        task = self._tasks.pop(id(target), None)
+        if task is not None:
+            task.cancel()
+            self._loop.run_until_complete(asyncio.wait([task], timeout=1))
+
+    def _do_anext(self, target):
+        async def following():
+            try:
+                return (True, await anext(target))
+            except StopAsyncIteration:
+                return (False, None)
+
+        return following()
+
+    def given(self, value):
+        if type(value) is types.ModuleType and sys.modules.get(value.__name__) is value and value.__name__ not in _OWN:
+            return ("module", value.__name__)
+        return super().given(value)
+
+    def resolve(self, name, parts):
+        if name == "global":
+            module, qualname = parts
+            found = __import__(module, fromlist=["x"])
+            for part in filter(None, qualname.split(".")):
+                found = getattr(found, part)
+            return found
         if name == "function":
-            return _Function(self, content)
-        raise Malformed(name)
+            return self._function(*parts)
+        return super().resolve(name, parts)
 
-    def call_back(self, number, args, keywords):
-        """Calls a function of the tests."""
-        packed = [[name, self._pack(item)] for name, item in keywords.items()]
-        request = self._exchange(["callback", number, [self._pack(item) for item in args], packed])
-        while request[0] != "result":
-            request = self._exchange(self._answer(request))
-        _, is_success, content = request
-        if is_success:
-            return self._unpack(content)
-        names, args = content
-        raise _exception(names, args)
-
-    def _raised(self, error):
-        names = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
-        try:
-            args = [pack(item) for item in error.args]
-            if len(to_text(args)) > 10_000:
-                raise NotPlain("it is long")
-        except Exception:
-            args = [str(error)[:1000]]
-        return ["raise", type(error).__name__[:100], names, args]
+    def _function(self, number, names, is_async):
+        """Returns a function for one of the tests."""
+        known = self._stand_ins.get(number)
+        if known is not None:
+            return known
+        target = Theirs(number)
+        if is_async:
+            async def stand_in(*args, **keywords):
+                return await self.ask("call", target, args, keywords)
+        else:
+            def stand_in(*args, **keywords):
+                return self.ask("call", target, args, keywords)
+        stand_in.__name__, stand_in.__qualname__, stand_in.__module__, stand_in.__doc__ = names
+        self._theirs[stand_in], self._stand_ins[number] = number, stand_in
+        return stand_in
 
 
-def _may_change(value):
-    return isinstance(value, (list, dict, set))
+def _names(code):
+    """Returns the names that code uses."""
+    inner = [_names(part) for part in code.co_consts if isinstance(part, types.CodeType)]
+    return set(code.co_names).union(*inner)
 
 
-def _exception(names, args):
-    kind = getattr(builtins, names[0], None) if names else None
-    if not (isinstance(kind, type) and issubclass(kind, Exception)):
-        kind = Exception
-    return kind(*(unpack(item) for item in args))
-
-
-class _Function:
-    """A function of the tests, as an argument."""
-
-    def __init__(self, server, number):
-        self._server, self._number = server, number
-
-    def __call__(self, *args, **keywords):
-        return self._server.call_back(self._number, args, keywords)
-
-
-def _next(target):
-    try:
-        return [next(target)]
-    except StopIteration:
-        return []
-
-
-_OPERATIONS = {
-    "get": getattr,
-    "set": setattr,
-    "delete": delattr,
-    "length": len,
-    "truth": bool,
-    "item": lambda target, key: target[key],
-    "set_item": lambda target, key, value: target.__setitem__(key, value),
-    "delete_item": lambda target, key: target.__delitem__(key),
-    "iterate": iter,
-    "next": _next,
-    "text": str,
-    "repr": repr,
-    "enter": lambda target: target.__enter__(),
-    "leave": lambda target: target.__exit__(None, None, None),
-}
+async def _until_done(target):
+    return await target
 
 
 def _exchange(answer):
     """Gives an answer to the judge, and returns its next request."""
     from hatchery import host
 
-    text = host.hatchery_grade_next(answer=None if answer is None else to_text(answer))
+    text = host.hatchery_grade_next(answer=answer)
     if text is None:
         raise _Ended
-    return from_text(text)
+    return text
 
 
-def serve_candidate(code, name="solution"):
+def serve_candidate(code, name="solution", exchange=_exchange):
     """Serves until the judge has no more requests."""
-    server = _Server(_exchange)
     try:
-        server.serve(server.load(code, name))
+        _Server(exchange, code, name).serve()
     except _Ended:
         pass

@@ -1,33 +1,29 @@
 """The judge's side: stand-ins for what the candidate defines, in an interpreter where none of its code
 runs.
 
-A stand-in sends plain data to the candidate's interpreter and builds the answer of types from
-`values.py` alone. What isn't plain stays there, and is an `Opaque` here: it can be called, iterated
-and indexed, all of which gives plain data again. It can't be compared, ordered or calculated with,
-since then the candidate would decide what its own answer is worth.
+What isn't plain data stays with the candidate. It can be called, iterated and asked for attributes,
+all of which gives plain data or other stand-ins. It can't be compared or calculated with unless the
+tests made it themselves, since the candidate would decide what its own answer is worth: such tests are
+undecided, and so is whatever else the two interpreters can't do as one.
 """
 
-import builtins
-import functools
-import types
+import ast
 
-_EXCEPTIONS = {
-    name: kind
-    for name, kind in vars(builtins).items()
-    if isinstance(kind, type) and issubclass(kind, Exception)
-}
-# Tests may expect that a function leaves the program.
-_EXCEPTIONS["SystemExit"] = SystemExit
-# These would end a `map`, a `zip` or a loop of the tests as if nothing were left to check.
-del _EXCEPTIONS["StopIteration"], _EXCEPTIONS["StopAsyncIteration"]
-_FUNCTIONS = (
-    types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodDescriptorType,
-    types.WrapperDescriptorType, types.MethodWrapperType, functools.partial,
+# Exceptions that would end a `map`, a `zip` or a loop of the tests as if nothing were left to check.
+_ENDINGS = (StopIteration, StopAsyncIteration)
+# Modules whose exceptions and classes mean something to the tests themselves.
+_JUDGING = ("unittest", "pytest", "_pytest", "doctest")
+_FILES = ("StringIO", "BytesIO", "TextIOWrapper", "BufferedReader", "BufferedWriter", "BufferedRandom", "FileIO")
+_FILE_NAMES = (
+    "read", "readline", "readlines", "write", "writelines", "seek", "tell", "close", "flush", "truncate",
+    "getvalue", "closed", "mode", "name", "encoding",
 )
-# What functions may change of their arguments.
-_CHANGEABLE = (list, bytearray, dict, set)
-# Attributes of functions and classes that tests read.
-_READABLE = ("__name__", "__doc__", "__qualname__")
+
+
+# Attributes of functions and classes that tell nothing of an answer.
+_READABLE = ("__name__", "__doc__", "__qualname__", "__module__", "__annotations__", "__dict__")
+# What tests with files have in their source.
+_FILE_WORDS = ("open", "os", "tempfile", "athlib", "shutil", "sqlite3", "zipfile", "csv", "json", "file", "glob")
 
 
 class CandidateGone(BaseException):
@@ -38,314 +34,325 @@ class CandidateExit(BaseException):
     """The candidate raised what no test expects: neither an `Exception` nor a `SystemExit`."""
 
 
-class NotForwarded(BaseException):
-    """An operation on an object of the candidate that the tests can't have. No `except Exception` of
-    tests catches it."""
-
-
-class NotGiven(BaseException):
-    """An object of the tests that the candidate can't be given. No `except Exception` of tests catches
-    it."""
-
-
-class Link:
+class Link(Peer):
     """The exchange with the candidate."""
 
-    def __init__(self, exchange, in_place):
-        self._exchange = exchange
-        self.in_place = in_place
-        self._functions = {}
-        self._count = 0
+    fatal = (KeyboardInterrupt, CandidateGone)
+
+    def __init__(self, exchange, task):
+        super().__init__(exchange, 2)
+        self._task = task
+        # Why nothing that has happened since can be told from a limit of this exchange.
+        self.doubt = None
         # Whether the candidate has sent anything but values, so that it can't pass.
         self.is_broken = False
-        # Objects whose attributes tests may use: instances of classes that the task asks for.
-        self._instances = set()
+        # Whether a test had failed before there was a doubt.
+        self._has_failed = False
+        # Classes that the task asks for, and what the tests have made of them, with the arguments.
+        self._requested, self._made = set(), {}
+        # Kinds of other objects whose attributes the tests use; and those whose attributes they may use,
+        # if the task's own solution has shown that.
+        self.used, self._usable = set(), task["kinds"]
 
     def begin(self):
-        """Waits until the candidate's code has run.
+        """Has the candidate's code run.
 
         Returns:
             `None`, or what it raised.
         """
-        answer = self._sent(["begin"])
-        if answer[0] == "ready":
-            return None
-        _, name, _, args = answer
-        detail = ", ".join(str(item) for item in args) if type(args) is list else ""
-        return f"{name}: {detail}" if detail else str(name)
+        sources = "\n".join([self._task["setup"], *self._task["tests"]])
+        has_files = any(word in sources for word in _FILE_WORDS)
+        try:
+            self.ask("begin", has_files, tuple(_imports(sources)))
+            self.surroundings = Surroundings(True, has_files)
+            if "patch" in sources:
+                self.surroundings.watch_patches(self._owner)
+        except (Exception, SystemExit, CandidateExit) as error:
+            if isinstance(error, CandidateExit):
+                return str(error)
+            return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+    def _owner(self, target):
+        if type(target) is types.ModuleType or isinstance(target, types.ModuleType):
+            return "solution" if target.__name__ in _OWN else target
+        is_here = isinstance(target, type) and type(target) is not StandInClass
+        return target if is_here and resolved(target.__module__, target.__qualname__) is target else None
 
     def name(self, name, may_be_class=True):
         """Returns what the candidate calls this, in a list; an empty one if there is no such name.
 
         Args:
-            may_be_class: Whether the tests may use attributes of the instances, if it is a class.
+            may_be_class: Whether the task asks for a class, if it is one.
         """
-        answer = self._sent(["name", name])
-        if answer[0] == "missing":
-            return []
-        return [self._value(answer, lambda kind: may_be_class and kind == "class")]
+        found = list(self.ask("name", name))
+        if found and may_be_class and type(found[0]) is StandInClass:
+            self._requested.add(found[0])
+        return found
+
+    def watch(self, report):
+        """Notes which tests failed before there was a doubt."""
+        put, interrupt = report.put, report.interrupt
+
+        def watched(note):
+            def noting(name, failure):
+                self._has_failed |= bool(failure) and self.doubt is None
+                note(name, failure)
+
+            return noting
+
+        report.put, report.interrupt = watched(put), watched(interrupt)
+
+    def undecided(self):
+        """Returns why the tests decide nothing; `None` if they do."""
+        return None if self._has_failed else self.doubt
+
+    def refuse(self, reason):
+        self.doubt = self.doubt or reason
+        raise Refused(reason)
+
+    def read(self, text):
+        try:
+            head = super().read(text)
+        except Malformed:
+            self.is_broken = True
+            raise
+        except Refused as error:
+            self.refuse(str(error))
+        if Disorder.seen:
+            self.doubt = self.doubt or "a set has another order in the tests than in the candidate's interpreter"
+        return head
+
+    def answer_to(self, head):
+        try:
+            return super().answer_to(head)
+        except Malformed:
+            self.is_broken = True
+            raise
+
+    # Objects of the candidate.
+
+    def local_class(self, module, qualname):
+        if module.partition(".")[0] in _JUDGING:
+            return None
+        return super().local_class(module, qualname)
+
+    def resolve(self, name, parts):
+        if name != "module":
+            return super().resolve(name, parts)
+        (module,) = parts
+        if type(module) is not str or not all(part.isidentifier() for part in module.split(".")):
+            raise Malformed("the candidate sent what is no module")
+        try:
+            __import__(module)
+        except ImportError:
+            self.refuse(f"the tests can't have the candidate's module `{module}`")
+        return sys.modules[module]
+
+    def exception(self, kind, args):
+        if issubclass(kind, (Exception, SystemExit)) and not issubclass(kind, _ENDINGS):
+            return super().exception(kind, args)
+        return CandidateExit(f"it raised {kind.__name__}: {args}"[:1000])
 
     def call(self, target, args, keywords):
-        """Calls an object of the candidate."""
-        before = self._functions
-        self._functions = dict(before)
-        try:
-            packed = [self._pack(item) for item in args]
-            named = [[name, self._pack(item)] for name, item in keywords.items()]
-            request = ["call", _ref(target), packed, named, self.in_place]
-            is_owner = target._hatchery_is_class or target._hatchery_number in self._instances
-            answer = self._sent(request)
-            value = self._value(answer, lambda kind: is_owner)
-            if self.in_place and len(answer) == 3:
-                for item, sent, received in zip(args, packed, answer[2]):
-                    if sent != received and type(item) in _CHANGEABLE:
-                        _replace(item, unpack(received, self._resolver(lambda kind: is_owner)))
-            return value
-        finally:
-            self._functions = before
+        made = self.ask("call", target, args, keywords)
+        if type(target) is StandInClass and target in self._requested and type(made) is target:
+            self._made[self.number_of(made)] = (args, keywords)
+        return made
 
-    def ask(self, operation, target, *rest):
-        """Performs an operation on an object of the candidate."""
-        request = [operation, _ref(target), *(self._pack(item) for item in rest)]
-        is_instance = target._hatchery_number in self._instances
-        return self._value(self._sent(request), lambda kind: is_instance)
+    def get(self, target, name):
+        self._check_kind(target, name)
+        return super().get(target, name)
 
-    def allows_attributes(self, target):
-        return target._hatchery_is_class or target._hatchery_number in self._instances
+    def set(self, target, name, value):
+        self._check_kind(target, name)
+        super().set(target, name, value)
 
-    def _sent(self, request):
-        try:
-            return self._exchanged(request)
-        except Malformed:
-            self.is_broken = True
-            raise
-
-    def _exchanged(self, request):
-        answer = self._checked(from_text(self._exchange(to_text(request))))
-        while answer[0] == "callback":
-            answer = self._checked(from_text(self._exchange(to_text(self._called_back(*answer[1:])))))
-        return answer
-
-    def _checked(self, answer):
-        if type(answer) is not list or not answer or answer[0] not in _FORMS:
-            raise Malformed("the candidate sent what is no answer")
-        if len(answer) not in _FORMS[answer[0]]:
-            raise Malformed("the candidate sent what is no answer")
-        return answer
-
-    def _called_back(self, number, args, keywords):
-        """Calls a function of the tests for the candidate."""
-        if type(number) is not int or number not in self._functions:
-            raise Malformed("the candidate called what it wasn't given")
-        function = self._functions[number]
-        given = unpack(args, self._resolver(lambda kind: False))
-        named = {name: unpack(item, self._resolver(lambda kind: False)) for name, item in keywords}
-        try:
-            return ["result", True, self._pack(function(*given, **named))]
-        except (Exception, NotForwarded, NotGiven) as error:
-            names = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
-            return ["result", False, [names, [str(error)]]]
-
-    def _value(self, answer, is_owned):
-        try:
-            if answer[0] == "value":
-                return unpack(answer[1], self._resolver(is_owned))
-            if answer[0] != "raise":
-                raise Malformed("the candidate sent what is no answer")
-            error = _exception(answer)
-        except Malformed:
-            self.is_broken = True
-            raise
-        raise error
-
-    def _resolver(self, is_owned):
-        def resolve(name, content):
-            if name != "ref" or type(content) is not list or len(content) != 3:
-                raise Malformed("the candidate sent what is no value")
-            number, kind, text = content
-            if type(number) is not int or type(kind) is not str or type(text) is not str:
-                raise Malformed("the candidate sent what is no value")
-            if kind != "class" and is_owned(kind):
-                self._instances.add(number)
-            return Opaque(self, number, kind == "class" and is_owned(kind), text)
-
-        return resolve
-
-    def _pack(self, value):
-        try:
-            return pack(value, self._opaque)
-        except NotPlain as error:
-            raise NotGiven(str(error)) from None
-
-    def _opaque(self, value):
-        if type(value) is Opaque:
-            return _ref(value)
-        if isinstance(value, _FUNCTIONS):
-            self._count += 1
-            self._functions[self._count] = value
-            return {"function": self._count}
-        raise NotPlain(f"an object of the type `{type(value).__name__}` can't be given to a candidate")
-
-
-_FORMS = {"ready": (1,), "missing": (1,), "value": (2, 3), "raise": (4,), "callback": (4,)}
-
-
-def _ref(target):
-    return {"ref": target._hatchery_number}
-
-
-def _exception(answer):
-    """Returns the exception that an answer tells of: of a built-in type."""
-    _, name, names, args = answer
-    if type(names) is not list or type(args) is not list:
-        raise Malformed("the candidate sent what is no exception")
-    args = [unpack(item) for item in args]
-    for known in names:
-        kind = _EXCEPTIONS.get(known) if type(known) is str else None
-        if kind is not None:
-            try:
-                return kind(*args)
-            except TypeError:
-                continue  # it needs other arguments
-    return CandidateExit(f"it raised {name}: {args}"[:1000])
-
-
-def _replace(item, received):
-    """Makes an argument what the candidate left of it."""
-    if type(item) is not type(received):
-        raise Malformed("the candidate changed the type of an argument")
-    if type(item) in (list, bytearray):
-        item[:] = received
-    else:
-        item.clear()
-        item.update(received)
-
-
-class Opaque:
-    """An object of the candidate."""
-
-    __slots__ = ("_hatchery_link", "_hatchery_number", "_hatchery_is_class", "_hatchery_kind")
-    __hash__ = None
-
-    def __init__(self, link, number, is_class, kind):
-        put = object.__setattr__
-        put(self, "_hatchery_link", link)
-        put(self, "_hatchery_number", number)
-        put(self, "_hatchery_is_class", is_class)
-        put(self, "_hatchery_kind", kind)
-
-    def __call__(self, *args, **keywords):
-        return self._hatchery_link.call(self, args, keywords)
-
-    def __getattr__(self, name):
-        self._hatchery_check(name)
-        return self._hatchery_link.ask("get", self, name)
-
-    def __setattr__(self, name, value):
-        self._hatchery_check(name)
-        self._hatchery_link.ask("set", self, name, value)
-
-    def __delattr__(self, name):
-        self._hatchery_check(name)
-        self._hatchery_link.ask("delete", self, name)
-
-    def _hatchery_check(self, name):
-        if name in _READABLE:
+    def _check_kind(self, target, name):
+        kind = target if type(target) is StandInClass else type(target)
+        if kind in self._requested or issubclass(kind, BaseException) or name in _READABLE:
             return
-        if name.startswith("__") or not self._hatchery_link.allows_attributes(self):
-            kind = self._hatchery_kind
-            raise AttributeError(f"an object of the candidate, of its type `{kind}`, gives no `{name}`")
+        module, qualname = kind._hatchery_names
+        known = "its own" if module in _OWN else f"{module}.{qualname}"
+        if self._usable is not None and known not in self._usable:
+            self.refuse(
+                f"the tests use `{name}` of an object of the candidate, of its type `{kind.__name__}`, and the "
+                "task's own solution gives them no such object"
+            )
+        self.used.add(known)
 
-    def __len__(self):
-        return _length(self._hatchery_link.ask("length", self))
+    def use(self, name, target, *args):
+        plain = name.strip("_")
+        if plain in ("eq", "ne"):
+            same = self._are_equal(target, *args)
+            return same if plain == "eq" or same is NotImplemented else not same
+        if plain in _ORDER and not all(map(self._is_made, (target, *args))):
+            self._refuse_use(name, target)
+        if plain in _BINARY:
+            return self._calculated(name, target, *args)
+        if plain in (*_UNARY, "hash") and not self._is_made(target):
+            self._refuse_use(name, target)
+        if plain == "contains" and type(target) not in self._requested:
+            return any(item is args[0] or item == args[0] for item in target)
+        return super().use(name, target, *args)
 
-    def __bool__(self):
-        answer = self._hatchery_link.ask("truth", self)
-        if type(answer) is not bool:
-            raise Malformed("the candidate sent what is no truth")
-        return answer
-
-    def __getitem__(self, key):
-        return self._hatchery_link.ask("item", self, key)
-
-    def __setitem__(self, key, value):
-        self._hatchery_link.ask("set_item", self, key, value)
-
-    def __delitem__(self, key):
-        self._hatchery_link.ask("delete_item", self, key)
-
-    def __iter__(self):
-        return _items_of(self._hatchery_link, self._hatchery_link.ask("iterate", self))
-
-    def __next__(self):
-        return _next_of(self._hatchery_link, self)
-
-    def __str__(self):
-        return _text_of(self._hatchery_link.ask("text", self))
-
-    def __repr__(self):
-        return _text_of(self._hatchery_link.ask("repr", self))
-
-    def __enter__(self):
-        return self._hatchery_link.ask("enter", self)
-
-    def __exit__(self, *_):
-        self._hatchery_link.ask("leave", self)
-
-
-def _refuse(operation):
-    def refuse(self, *_):
-        raise NotForwarded(
-            f"an object of the candidate, of its type `{self._hatchery_kind}`, can't be used with "
-            f"`{operation}`: the candidate would decide what its own answer is worth"
+    def _refuse_use(self, name, target):
+        self.refuse(
+            f"the tests use `{name}` of an object that the candidate made, of its type "
+            f"`{type(target).__name__}`, which would decide what its own answer is worth"
         )
 
-    return refuse
+    def _is_made(self, value):
+        return self.number_of(value) in self._made
 
+    def _calculated(self, name, *operands):
+        """Calculates with what the tests made. With numbers of the tests the result must be an object
+        again: `length(v) - 5` may be no number if `length` returned `v`."""
+        stand_ins = [one for one in operands if self.number_of(one) is not None]
+        if not any(map(self._is_made, stand_ins)) or any(type(one) not in self._requested for one in stand_ins):
+            self._refuse_use(name, operands[0])
+        result = super().use(name, *operands)
+        is_plain = self.number_of(result) is None and result is not NotImplemented
+        if is_plain and len(stand_ins) < len(operands):
+            self._refuse_use(name, operands[0])
+        return result
 
-for _name in (
-    "eq ne lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod divmod "
-    "rdivmod pow rpow matmul rmatmul and rand or ror xor rxor lshift rlshift rshift rrshift neg pos abs "
-    "invert int float complex index round trunc floor ceil bytes format contains hash fspath reversed "
-    "instancecheck subclasscheck iadd isub imul length_hint"
-).split():
-    if f"__{_name}__" not in ("__hash__", "__length_hint__"):
-        setattr(Opaque, f"__{_name}__", _refuse(f"__{_name}__"))
-del Opaque.__contains__  # `in` looks through the items, here
+    def _are_equal(self, one, other):
+        """Returns whether two objects are equal, if their attributes say the same as they do.
 
+        Attributes are believed if those of an object that the tests made have all that it was made of.
+        """
+        if one is other:
+            return True
+        if type(one)._hatchery_plain is not None:
+            others = self.ask("plain", other) if getattr(type(other), "_hatchery_plain", None) else other
+            return self.ask("plain", one) == others
+        if type(one) is not type(other) or type(one) not in self._requested:
+            self._refuse_use("__eq__", one)
+        said = self.ask("special", one, "__eq__", other)
+        attributes = [self.ask("attributes", it) for it in (one, other)]
+        if any(type(it) is not dict for it in attributes):
+            self._refuse_use("__eq__", one)
+        is_same = _are_plainly_equal(*attributes)
+        anchors = [self._is_anchored(it, has) for it, has in zip((one, other), attributes)]
+        if type(said) is not bool or said is not is_same or said and not any(anchors):
+            self._refuse_use("__eq__", one)
+        return said
 
-def _length(answer):
-    if type(answer) is not int:
-        raise Malformed("the candidate sent what is no length")
-    return answer
+    def _is_anchored(self, value, attributes):
+        args, keywords = self._made.get(self.number_of(value), ((), {}))
+        given = [*args, *keywords.values()]
+        values = list(attributes.values())
+        return bool(given) and all(any(_are_plainly_equal(it, has) for has in values) for it in given)
 
+    # Objects of the tests.
 
-def _text_of(answer):
-    if type(answer) is not str:
-        raise Malformed("the candidate sent what is no text")
-    return answer
+    def given(self, value):
+        kind = type(value)
+        name, module = getattr(value, "__qualname__", None), getattr(value, "__module__", None)
+        if isinstance(value, (type, *_FUNCTION_TYPES)) and type(name) is type(module) is str:
+            if resolved(module, name) is value:
+                return ("global", module, name)
+        if kind is types.ModuleType and sys.modules.get(value.__name__) is value and value.__name__ not in _OWN:
+            return ("global", value.__name__, "")
+        if isinstance(value, _FUNCTION_TYPES):
+            names = (value.__name__, name, module, value.__doc__)
+            names = tuple(it if type(it) is str else None for it in names)
+            return ("function", self.number(value), names, bool(getattr(value, "__code__", None) and value.__code__.co_flags & 0x80))
+        if kind is types.CoroutineType or self._is_usable(value) or isinstance(value, BaseException):
+            return super().given(value)
+        self.refuse(f"an object of the type `{kind.__name__}` can't be given to a candidate")
 
+    def _is_usable(self, value):
+        """Returns whether the candidate may use an object: one of a class of the tests, a mock, a file,
+        an iterator."""
+        kind = value if isinstance(value, type) else type(value)
+        return (
+            _is_of_tests(kind) or _is_mock(kind) or kind.__module__ == "_io" and kind.__name__ in _FILES
+            or kind.__module__ in ("builtins", "itertools", "functools")
+            and (hasattr(kind, "__next__") or kind.__name__ in ("partial", "_lru_cache_wrapper"))
+        )
 
-def _next_of(link, iterator):
-    items = link.ask("next", iterator)
-    if type(items) is not list or len(items) > 1:
-        raise Malformed("the candidate sent what is no item")
-    if not items:
-        raise StopIteration
-    return items[0]
+    def _may_read(self, target, name):
+        if type(name) is not str or name.startswith("_") and name not in ("__name__", "__doc__", "__qualname__"):
+            return False
+        kind = type(target)
+        if _is_mock(kind):
+            return not hasattr(kind, name)
+        if kind.__module__ == "_io":
+            return name in _FILE_NAMES
+        return _is_of_tests(kind) or isinstance(target, type) and _is_of_tests(target) or isinstance(target, BaseException)
 
+    def perform(self, operation, target, *rest):
+        is_function = isinstance(target, _FUNCTION_TYPES)
+        if operation == "await" and type(target) is types.CoroutineType:
+            return self._driven(target)
+        if operation == "call" and (is_function or self._is_usable(target)):
+            value = super().perform(operation, target, *rest)
+            return value
+        if operation == "get" and (self._may_read(target, *rest) or is_function and rest[0] in ("__wrapped__", "__dict__")):
+            return super().perform(operation, target, *rest)
+        if operation == "set" and _is_of_tests(type(target)) and self._may_read(target, rest[0]):
+            return super().perform(operation, target, *rest)
+        if operation == "signature" and (is_function or self._is_usable(target)):
+            return super().perform(operation, target)
+        if operation == "get" and _is_mock(type(target)) and str(rest[0]).startswith("__"):
+            raise AttributeError(rest[0])
+        if operation in ("special", "resume", "iterate", "length", "item", "repr") and self._is_usable(target):
+            if operation == "special" and rest[0] not in _SPECIAL:
+                raise Malformed("the candidate asked for what there isn't")
+            return super().perform(operation, target, *rest)
+        used = rest[0] if rest and type(rest[0]) is str else operation
+        self.refuse(f"the candidate uses `{used}` of an object of the tests, of the type `{type(target).__name__}`")
 
-def _items_of(link, iterator):
-    if type(iterator) is not Opaque:
-        yield from iterator
+    def _driven(self, coroutine):
+        try:
+            coroutine.send(None)
+        except StopIteration as stop:
+            return (True, stop.value)
+        self.refuse("an `async` function of the tests waits for something while the candidate calls it")
+
+def _imports(source):
+    """Returns what tests import: names, and statements that import each."""
+    try:
+        nodes = ast.parse(source).body
+    except SyntaxError:
         return
-    while True:
-        items = link.ask("next", iterator)
-        if type(items) is not list or len(items) > 1:
-            raise Malformed("the candidate sent what is no item")
-        if not items:
-            return
-        yield items[0]
+    for node in nodes:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                name = alias.asname or alias.name.split(".")[0]
+                node.names = [alias]
+                yield name, ast.unparse(node)
+
+
+def _is_of_tests(kind):
+    return kind.__module__ in ("tests", "__main__") and resolved(kind.__module__, kind.__qualname__) is None
+
+
+def _is_mock(kind):
+    return any(base.__module__ == "unittest.mock" for base in kind.__mro__)
+
+
+def _are_plainly_equal(one, other):
+    """Compares values in which no stand-in decides; one makes them unequal unless both are the same."""
+    pairs = [(one, other)]
+    while pairs:
+        one, other = pairs.pop()
+        if one is other:
+            continue
+        if type(type(one)) is StandInClass or type(one) is not type(other):
+            return False
+        if isinstance(one, (list, tuple)):
+            if len(one) != len(other):
+                return False
+            pairs += zip(one, other)
+        elif isinstance(one, dict):
+            if one.keys() != other.keys():
+                return False
+            pairs += ((one[key], other[key]) for key in one)
+        elif not bool(one == other):
+            return False
+    return True
 
 
 def exchange_by_host(text):

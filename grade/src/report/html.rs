@@ -9,10 +9,10 @@ const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;mar
 padding:0 1rem;color:#222;background:#fff}h1{font-size:1.4rem}table{border-collapse:collapse;\
 width:100%;margin:1rem 0}th,td{text-align:left;padding:.25rem .6rem;border-bottom:1px solid #ddd;\
 vertical-align:top}td.number,th.number{text-align:right;font-variant-numeric:tabular-nums}\
-.passed{color:#176b2c}.failed,.error{color:#a11616}.limit{color:#8a5a00}.sandbox{color:#6b2fa0}\
+.passed{color:#176b2c}.failed,.error,.task_error{color:#a11616}.limit,.undecided{color:#8a5a00}.sandbox{color:#6b2fa0}\
 pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:0;font-size:.85em}\
 @media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}th,td{border-color:#444}\
-.passed{color:#6fce87}.failed,.error{color:#ff8f8f}.limit{color:#e5b45e}.sandbox{color:#c79df2}}";
+.passed{color:#6fce87}.failed,.error,.task_error{color:#ff8f8f}.limit,.undecided{color:#e5b45e}.sandbox{color:#c79df2}}";
 
 /// Returns the page.
 pub(super) fn page(report: &Report, title: &str, results: &[Graded]) -> String {

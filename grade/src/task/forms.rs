@@ -2,44 +2,47 @@
 
 use serde_json::{Map, Value};
 
-use super::{Case, Checker, Suite, Task, TaskOptions};
+use super::{Case, Checker, Suite, Task, TaskOptions, cases};
 use crate::error::InvalidLine;
 
 type Object = Map<String, Value>;
 
 /// Returns the task of a line.
-pub(crate) fn task(
-    object: &Object,
-    line: usize,
-    options: TaskOptions,
-) -> Result<Task, InvalidLine> {
-    let id = id(object).unwrap_or_else(|| format!("line {line}"));
+pub(crate) fn task(object: &Object, id: String, options: TaskOptions) -> Result<Task, InvalidLine> {
     let has = |name: &str| object.contains_key(name);
-    if has("base_input") {
-        return evalplus(object, id);
-    }
-    if has("test_list") {
-        return mbpp(object, id, options);
-    }
-    if has("complete_prompt") {
-        return bigcodebench(object, id);
-    }
-    if has("test") && has("prompt") {
-        return human_eval(object, id);
-    }
-    if has("tests") || has("input_output") {
-        return plain(object, id);
-    }
-    Err(InvalidLine::NoTask)
+    let task = if has("base_input") {
+        evalplus(object, id)
+    } else if has("test_list") {
+        mbpp(object, id, options)
+    } else if has("complete_prompt") {
+        bigcodebench(object, id)
+    } else if has("test") && has("prompt") {
+        human_eval(object, id)
+    } else if has("tests") || has("test") {
+        plain(object, id)
+    } else if has("public_test_cases") || has("public_tests") || has("input_output") {
+        of_cases(object, id)
+    } else {
+        Err(InvalidLine::NoTask)
+    }?;
+    Ok(Task { sample: program(object, &task.prompt), ..task })
 }
 
 /// Returns the id of a line: a text, or a number as text.
 pub(crate) fn id(object: &Object) -> Option<String> {
-    match object.get("task_id").or_else(|| object.get("id"))? {
+    let names = ["task_id", "id", "question_id", "problem_id"];
+    match names.iter().find_map(|name| object.get(*name))? {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
         _ => None,
     }
+}
+
+/// Returns the program of a sample: a `completion` follows the prompt, the others are whole.
+pub(crate) fn program(object: &Object, prompt: &str) -> Option<String> {
+    let completion = first_text(object, &["completion"]).map(|text| format!("{prompt}{text}"));
+    let whole = || first_text(object, &["program", "solution", "code"]).map(str::to_owned);
+    completion.or_else(whole)
 }
 
 /// Returns the first of these fields that is a text.
@@ -97,6 +100,7 @@ fn evalplus(object: &Object, id: String) -> Result<Task, InvalidLine> {
         return Err(InvalidLine::Field("base_input", "a list of lists"));
     }
     text(object, "canonical_solution")?;
+    text(object, "entry_point")?;
     let tolerance = object.get("atol").and_then(Value::as_f64).unwrap_or(0.0);
     completed(object, id, prompt, Suite::Calls { inputs, tolerance })
 }
@@ -111,14 +115,46 @@ fn completed(
     let canonical = object.get("canonical_solution").and_then(Value::as_str);
     let solution = canonical.map(|canonical| format!("{prompt}{canonical}"));
     Ok(Task {
-        id,
-        entry_point: Some(text(object, "entry_point")?),
+        entry_point: first_text(object, &["entry_point"]).map(str::to_owned),
         helpers: solution.clone().unwrap_or_else(|| prompt.clone()),
         prompt,
         solution,
+        ..bare(id, suite)
+    })
+}
+
+/// Returns a task whose line can't be used, with a sample that shows it.
+pub(super) fn unusable(id: String, problem: &InvalidLine) -> Task {
+    Task { sample: Some(String::new()), ..bare(id, Suite::Unusable(problem.to_string())) }
+}
+
+/// Returns a task that has nothing but its tests.
+fn bare(id: String, suite: Suite) -> Task {
+    Task {
+        id,
+        prompt: String::new(),
+        prelude: String::new(),
+        entry_point: None,
+        solution: None,
+        sample: None,
+        helpers: String::new(),
         suite,
         in_place: false,
-    })
+    }
+}
+
+/// Returns a task of a data set that has cases.
+fn of_cases(object: &Object, id: String) -> Result<Task, InvalidLine> {
+    let cases = cases::read(object)?;
+    let suite = match cases.suite {
+        Suite::Stdio { cases, checker: own } => {
+            let checker = checker(object)?.unwrap_or(own);
+            Suite::Stdio { cases, checker }
+        }
+        suite => suite,
+    };
+    let prelude = cases.prelude.to_owned();
+    Ok(Task { entry_point: cases.function, prelude, ..bare(id, suite) })
 }
 
 fn mbpp(object: &Object, id: String, options: TaskOptions) -> Result<Task, InvalidLine> {
@@ -130,47 +166,37 @@ fn mbpp(object: &Object, id: String, options: TaskOptions) -> Result<Task, Inval
     setup.extend(first_text(object, &["test_setup_code"]).map(str::to_owned));
     let solution = first_text(object, &["code"]).map(str::to_owned);
     Ok(Task {
-        id,
-        prompt: String::new(),
-        entry_point: None,
         helpers: solution.clone().unwrap_or_default(),
         solution,
-        suite: Suite::Code { tests, setup: setup.join("\n"), check: None },
-        in_place: false,
+        ..bare(id, Suite::Code { tests, setup: setup.join("\n"), check: None })
     })
 }
 
 fn plain(object: &Object, id: String) -> Result<Task, InvalidLine> {
-    let solution = first_text(object, &["solution", "canonical_solution"]).map(str::to_owned);
+    let solution =
+        first_text(object, &["solution", "canonical_solution", "solution_code"]).map(str::to_owned);
     Ok(Task {
-        id,
-        prompt: String::new(),
         entry_point: first_text(object, &["entry_point"]).map(str::to_owned),
         helpers: solution.clone().unwrap_or_default(),
         solution,
-        suite: plain_suite(object)?,
         in_place: object.get("in_place").and_then(Value::as_bool).unwrap_or(false),
+        ..bare(id, plain_suite(object)?)
     })
 }
 
 fn plain_suite(object: &Object) -> Result<Suite, InvalidLine> {
     let wrong = InvalidLine::Field("tests", "a text, a list of texts, or a list of cases");
     let setup = first_text(object, &["setup"]).unwrap_or_default().to_owned();
-    let items = match object.get("tests") {
-        None => {
-            let wrong = "an object with `inputs` and `outputs`, lists of texts of one length";
-            let cases = apps_cases(object).ok_or(InvalidLine::Field("input_output", wrong))?;
-            return Ok(Suite::Stdio { cases, checker: checker(object)? });
-        }
+    let items = match object.get("tests").or_else(|| object.get("test")) {
         Some(Value::String(text)) => {
             return Ok(Suite::Code { tests: vec![text.clone()], setup, check: None });
         }
         Some(Value::Array(items)) if !items.is_empty() => items,
-        Some(_) => return Err(wrong),
+        _ => return Err(wrong),
     };
     if items.iter().all(Value::is_object) {
         let cases = items.iter().map(case).collect::<Option<_>>().ok_or(wrong)?;
-        return Ok(Suite::Stdio { cases, checker: checker(object)? });
+        return Ok(Suite::Stdio { cases, checker: checker(object)?.unwrap_or(Checker::Tokens) });
     }
     Ok(Suite::Code { tests: all_texts(items).ok_or(wrong)?, setup, check: None })
 }
@@ -183,37 +209,23 @@ fn case(item: &Value) -> Option<Case> {
     })
 }
 
-/// Returns the cases of APPS's `input_output`: an object, or one as text.
-fn apps_cases(object: &Object) -> Option<Vec<Case>> {
-    let parsed: Value = match object.get("input_output")? {
-        Value::String(text) => serde_json::from_str(text).ok()?,
-        other => other.clone(),
-    };
-    let list = |name: &str| parsed.get(name)?.as_array();
-    let (inputs, outputs) = (list("inputs")?, list("outputs")?);
-    if inputs.len() != outputs.len() || inputs.is_empty() {
-        return None;
-    }
-    let cases = inputs.iter().zip(outputs).map(|(stdin, stdout)| {
-        Some(Case { stdin: stdin.as_str()?.to_owned(), stdout: stdout.as_str()?.to_owned() })
-    });
-    cases.collect()
-}
-
-fn checker(object: &Object) -> Result<Checker, InvalidLine> {
-    match object.get("checker") {
-        None | Some(Value::Null) => Ok(Checker::Tokens),
-        Some(Value::String(name)) if name == "exact" => Ok(Checker::Exact),
-        Some(Value::String(name)) if name == "tokens" => Ok(Checker::Tokens),
+/// Returns the checker that a task names, if it does.
+fn checker(object: &Object) -> Result<Option<Checker>, InvalidLine> {
+    let checker = match object.get("checker") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(name)) if name == "exact" => Checker::Exact,
+        Some(Value::String(name)) if name == "lines" => Checker::Lines,
+        Some(Value::String(name)) if name == "tokens" => Checker::Tokens,
         Some(Value::Object(given)) => {
             let tolerance = given.get("floats").and_then(Value::as_f64);
             let program = given.get("program").and_then(Value::as_str);
             match (tolerance, program) {
-                (Some(tolerance), None) if tolerance >= 0.0 => Ok(Checker::Floats(tolerance)),
-                (None, Some(source)) => Ok(Checker::Program(source.to_owned())),
-                _ => Err(InvalidLine::Checker),
+                (Some(tolerance), None) if tolerance >= 0.0 => Checker::Floats(tolerance),
+                (None, Some(source)) => Checker::Program(source.to_owned()),
+                _ => return Err(InvalidLine::Checker),
             }
         }
-        Some(_) => Err(InvalidLine::Checker),
-    }
+        Some(_) => return Err(InvalidLine::Checker),
+    };
+    Ok(Some(checker))
 }

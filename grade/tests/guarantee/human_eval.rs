@@ -75,7 +75,7 @@ async fn human_evals_own_solutions_pass_and_wrong_ones_fail() {
     let Some(path) = problems() else { return };
     let settings = Settings { cpu_time: CPU_TIME, at_once: 4, ..settings() };
     let grader = grader(settings).await;
-    let tasks = read_tasks(&path, TaskOptions::default()).unwrap();
+    let tasks = read_tasks(&path, TaskOptions::default()).unwrap().read;
     let samples = samples(&tasks);
     let results = grade_tasks(&grader, tasks, &samples).await;
     check(&results);

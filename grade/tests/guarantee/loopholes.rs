@@ -49,7 +49,8 @@ async fn nothing_else_is_tested_in_the_place_of_a_candidate() {
         (&raised, "def f(): raise KeyError(1 << 20_000)", false),
         (&loops, "def f(x): raise StopIteration", false),
         (&loops, "def f(x): return x", true),
-        (&hidden, "def f(x): return 2", false),
+        (&hidden, "def f(x): return 2", true),
+        (&hidden, "def f(x): return 3", false),
         (&some, "def f(x): return 2", true),
         (&refused, "def f(): return object()", false),
         (&refused, "def f(): raise TypeError", true),
@@ -59,23 +60,6 @@ async fn nothing_else_is_tested_in_the_place_of_a_candidate() {
         assert_eq!(graded.passed(), is_right, "{task} with {program}: {graded:?}");
         let verdict = if is_right { Verdict::Passed } else { Verdict::Failed };
         assert_eq!(graded.verdict, verdict, "{task} with {program}: {graded:?}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn tests_that_test_nothing_cannot_be_graded() {
-    let grader = grader(settings()).await;
-    let case = "import unittest\nclass TestCases(unittest.TestCase):\n";
-    let awaited = format!("{case}    async def test_f(self):\n        assert f(1) == 2");
-    for (tests, solution, message) in [
-        ("def test_f():\n    yield\n    assert f(1) == 2", None, "`test_f` is `async`"),
-        ("async def test_f():\n    assert f(1) == 2", None, "`test_f` is `async`"),
-        (awaited.as_str(), None, "`TestCases.test_f` is `async`"),
-        ("assert 1 + 1 == 2", Some("def f(x): return 2"), "the tests use nothing"),
-    ] {
-        let graded = grade_one(&grader, plain(tests, solution), "def f(x): return 2").await;
-        assert_eq!(graded.verdict, Verdict::Error, "{tests}: {graded:?}");
-        assert!(graded.message.contains(message), "{tests}: {graded:?}");
     }
 }
 

