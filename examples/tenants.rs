@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 
     for question in ["6 * 7", "sum(range(10))"] {
-        let job = Job::code(question).tenant("notebook").deadline(Duration::from_secs(5));
+        let job = Job::code(question).tenant("notebook").deadline(Duration::from_secs(60));
         let outcome = pool.run(job).await?;
         let Verdict::Completed { value: Some(value), .. } = outcome.verdict else {
             return Err(format!("{question} ended as {:?}", outcome.verdict).into());
@@ -64,7 +64,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let count = tickets.len();
     // Jobs that aren't finished by then are stopped.
-    pool.drain_for(Duration::from_secs(20)).await;
+    pool.drain_for(Duration::from_secs(120)).await;
     for ticket in tickets {
         if !ticket.await.is_success() {
             return Err("a job of the batch did not finish".into());

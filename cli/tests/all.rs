@@ -151,11 +151,15 @@ mod surroundings;
 #[path = "all/watching.rs"]
 mod watching;
 
+/// Settings with which another load on the machine changes no verdict.
+const CALM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/calm.toml");
+
 fn hatchery() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hatchery"));
     command.stdin(Stdio::null()).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     // Cells of earlier tests aren't taken over.
     command.env("HATCHERY_NOTEBOOK_STATES", "");
+    command.env("HATCHERY_CONFIG", CALM);
     command
 }
 

@@ -1,6 +1,8 @@
-//! Worker processes that are killed at random moments, under jobs and sessions: the embedding process
-//! lives on, each job ends exactly once and as it must, each death is noticed in time and has its
-//! cause in the outcome, and nothing is left. In its own process, since it counts what that has.
+//! All processes of a pool but the embedding one are killed at random moments, under jobs and sessions:
+//! workers, the helper that forks them, also while it starts, and the first process of their namespace.
+//! The embedding process lives on, each job ends exactly once and as it must, each death is noticed in
+//! time and has its cause in the outcome, and nothing is left. In its own process, since it counts what
+//! that has.
 //!
 //! `HATCHERY_KILLS=1000` is the size for the record. Faults that are sent from outside change
 //! nothing, so `SIGSEGV` must be without effect; real ones are in `process/tests/compromised`.
@@ -21,7 +23,7 @@ use hatchery::{Hatchery, Helper, Isolation, Job, JobId, Outcome, SandboxFailure,
 use rustix::process::{Pid, Signal, kill_process};
 
 use dice::Dice;
-use processes::children;
+use processes::{children, family};
 
 #[path = "../../tests/support/dice.rs"]
 mod dice;
@@ -49,6 +51,13 @@ const SIGNALS: [(Signal, Option<&str>); 4] = [
     (Signal::SEGV, None),
     (Signal::STOP, Some("no sign of life")),
 ];
+
+/// A helper or the first process of its namespace is killed at random moments this far apart, in
+/// milliseconds. It starts within a third of that.
+const APART: u64 = 1_000;
+
+/// Pools that are started while a process of theirs is killed, for each ten signals.
+const STARTS: u64 = 2;
 
 /// What callers and the killer count.
 #[derive(Debug, Default)]
@@ -80,6 +89,12 @@ impl Counts {
     }
 }
 
+/// Returns an error with its causes.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
 /// Returns whether a failure is that of a worker that was killed, with its cause.
 fn is_death(outcome: &Outcome) -> bool {
     let Verdict::SandboxFailed(failure) = &outcome.verdict else { return false };
@@ -89,15 +104,11 @@ fn is_death(outcome: &Outcome) -> bool {
         | SandboxFailure::SessionLost(cause) => cause,
         _ => return false,
     };
-    let mut said = cause.to_string();
-    let mut source = std::error::Error::source(cause);
-    while let Some(cause) = source {
-        said = format!("{said}: {cause}");
-        source = cause.source();
-    }
+    let said = chain(cause);
     let causes = SIGNALS.iter().filter_map(|(_, cause)| *cause);
     let is_known = causes
         .chain(["the process that kept this state has ended"])
+        .chain(["the process that kept its state has ended"])
         .any(|cause| said.contains(cause));
     assert!(is_known, "a death without its cause: {failure}: {said}");
     true
@@ -220,35 +231,76 @@ async fn left_open() -> (usize, usize) {
     found
 }
 
-/// Sends signals to random workers, and returns how many of each, with the longest time until one of
-/// them was gone.
-async fn kill_workers(helper: u32, kills: u64) -> ([u64; SIGNALS.len()], Duration) {
-    let (mut dice, mut sent, mut slowest) = (Dice(0xdead), [0; SIGNALS.len()], Duration::ZERO);
-    let mut dying: Vec<(u32, usize, Instant)> = Vec::new();
+/// Sends a signal to a process, which may have ended meanwhile. Returns whether it hadn't.
+fn send(process: u32, signal: Signal) -> bool {
+    kill_process(Pid::from_raw(process.cast_signed()).unwrap(), signal).is_ok()
+}
+
+fn is_alive(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/stat"));
+    status.is_ok_and(|status| !status.rsplit(')').next().unwrap().trim().starts_with('Z'))
+}
+
+/// What a killer has sent.
+#[derive(Debug, Default)]
+struct Sent {
+    /// To workers, by signal.
+    workers: [u64; SIGNALS.len()],
+    helpers: u64,
+    /// To the first process of a namespace.
+    keepers: u64,
+    /// The longest time until one of them was gone.
+    slowest: Duration,
+}
+
+/// Sends signals to random processes: this many deadly ones to workers.
+async fn kill(kills: u64, dice: &mut Dice, sent: &mut Sent) {
+    let mut dying: Vec<(u32, Signal, Instant)> = Vec::new();
+    let mut next_helper = Instant::now();
     // A signal of which no worker dies is sent as well, and isn't counted.
-    let deadly = |sent: &[u64]| -> u64 {
-        std::iter::zip(SIGNALS, sent).map(|((_, cause), sent)| cause.map_or(0, |_| *sent)).sum()
+    let deadly = |sent: &Sent| -> u64 {
+        let counts = std::iter::zip(SIGNALS, sent.workers);
+        counts.map(|((_, cause), sent)| cause.map_or(0, |_| sent)).sum()
     };
-    while deadly(&sent) < kills || !dying.is_empty() {
-        assert!(!children(std::process::id()).is_empty(), "the helper has ended");
+    let most = deadly(sent) + kills;
+    while deadly(sent) < most || !dying.is_empty() {
         let pause = Duration::from_micros(500 + dice.below(15_000));
         tokio::time::sleep(pause).await;
-        let workers = children(helper);
-        dying.retain(|(worker, signal, since)| {
-            let waited = since.elapsed();
-            let is_gone = !workers.contains(worker);
-            if is_gone {
-                slowest = slowest.max(waited);
+        dying.retain(|(process, signal, since)| {
+            let (waited, is_alive) = (since.elapsed(), is_alive(*process));
+            if !is_alive {
+                sent.slowest = sent.slowest.max(waited);
             }
-            assert!(is_gone || waited < GRACE, "{worker} outlived {:?}", SIGNALS[*signal].0);
-            !is_gone
+            assert!(!is_alive || waited < GRACE, "{process} outlived {signal:?}");
+            is_alive
         });
+        // There is none for a moment, between two.
+        let Some(helper) = children(std::process::id()).first().copied() else { continue };
+        let (workers, keeper) = family(helper);
+        if Instant::now() >= next_helper && deadly(sent) < most {
+            next_helper = Instant::now() + Duration::from_millis(dice.below(APART));
+            let signal = [Signal::KILL, Signal::ABORT][dice.below(2) as usize];
+            let victim = match keeper {
+                Some(keeper) if dice.below(2) == 0 => {
+                    sent.keepers += 1;
+                    keeper
+                }
+                _ => {
+                    sent.helpers += 1;
+                    helper
+                }
+            };
+            if send(victim, signal) {
+                dying.push((victim, signal, Instant::now()));
+            }
+            continue;
+        }
         // One always works, so that jobs go on.
         let others: Vec<u32> = workers
             .into_iter()
             .filter(|one| dying.iter().all(|(dying, ..)| dying != one))
             .collect();
-        if deadly(&sent) == kills || others.len() < 2 {
+        if deadly(sent) == most || others.len() < 2 {
             continue;
         }
         let worker = others[dice.below(others.len() as u64) as usize];
@@ -258,22 +310,23 @@ async fn kill_workers(helper: u32, kills: u64) -> ([u64; SIGNALS.len()], Duratio
             5..10 => 1,
             _ => 0,
         };
-        let pid = Pid::from_raw(worker.cast_signed()).unwrap();
-        // It may have ended by itself meanwhile.
-        if kill_process(pid, SIGNALS[signal].0).is_ok() {
-            sent[signal] += 1;
+        if send(worker, SIGNALS[signal].0) {
+            sent.workers[signal] += 1;
             if SIGNALS[signal].1.is_some() {
-                dying.push((worker, signal, Instant::now()));
+                dying.push((worker, SIGNALS[signal].0, Instant::now()));
             }
         }
     }
-    (sent, slowest)
+}
+
+/// Returns a pool's builder with this helper.
+fn builder(helper: impl Into<std::path::PathBuf>) -> hatchery::Builder {
+    let isolation = Isolation::Process { helper: Helper::Program(helper.into()) };
+    Hatchery::builder().isolation(isolation).workers(WORKERS)
 }
 
 async fn start() -> Hatchery {
-    let helper = Helper::Program(env!("CARGO_BIN_EXE_hatchery").into());
-    let isolation = Isolation::Process { helper };
-    let pool = Hatchery::builder().isolation(isolation).workers(WORKERS).start().await.unwrap();
+    let pool = builder(env!("CARGO_BIN_EXE_hatchery")).start().await.unwrap();
     let jobs: Vec<_> = (0..WORKERS).map(|_| pool.run(Job::code("sum(range(10**6))"))).collect();
     for job in jobs {
         assert!(job.await.unwrap().is_success());
@@ -281,17 +334,38 @@ async fn start() -> Hatchery {
     pool
 }
 
+/// The size of a test by default, or as it was asked for.
+fn kills() -> u64 {
+    std::env::var("HATCHERY_KILLS").map_or(KILLS, |text| text.parse().unwrap())
+}
+
+/// Waits until this process has no helper.
+async fn is_alone() {
+    let dropped = Instant::now();
+    while !children(std::process::id()).is_empty() {
+        assert!(dropped.elapsed() < GRACE, "the helper is left");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// One test after the other, since each looks at the processes of all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn workers_are_killed_and_nothing_is_lost_wrong_or_left() {
-    let kills = std::env::var("HATCHERY_KILLS").map_or(KILLS, |text| text.parse().unwrap());
+async fn processes_are_killed_and_nothing_is_lost_wrong_or_left() {
     // What the first pool leaves open belongs to the process.
     let first = start().await;
     first.drain().await;
     drop(first);
     let before = left_open().await;
+    under_jobs(kills()).await;
+    while_they_start(kills() * STARTS / 10).await;
+    for_good().await;
+    is_alone().await;
+    assert_eq!(left_open().await, before);
+}
+
+async fn under_jobs(kills: u64) {
     let pool = start().await;
-    let helper = children(std::process::id())[0];
-    let of_helper = descriptors(helper);
+    let of_helper = descriptors(children(std::process::id())[0]);
     let counts = Arc::<Counts>::default();
     let mut callers = tokio::task::JoinSet::new();
     for caller in 0..CALLERS {
@@ -300,8 +374,8 @@ async fn workers_are_killed_and_nothing_is_lost_wrong_or_left() {
     for number in 0..SESSIONS {
         callers.spawn(converse(pool.clone(), Arc::clone(&counts), number));
     }
-    let began = Instant::now();
-    let (mut sent, slowest) = kill_workers(helper, kills.div_ceil(2)).await;
+    let (began, mut dice, mut sent) = (Instant::now(), Dice(0xdead), Sent::default());
+    kill(kills.div_ceil(2), &mut dice, &mut sent).await;
     counts.is_over.store(true, Ordering::Relaxed);
     while let Some(ended) = callers.join_next().await {
         ended.unwrap();
@@ -311,40 +385,81 @@ async fn workers_are_killed_and_nothing_is_lost_wrong_or_left() {
     for caller in 0..2 {
         callers.spawn(crowd(pool.clone(), Arc::clone(&counts), caller));
     }
-    let (more, slowest_in_crowd) = kill_workers(helper, kills / 2).await;
+    kill(kills / 2, &mut dice, &mut sent).await;
     counts.is_over.store(true, Ordering::Relaxed);
     while let Some(ended) = callers.join_next().await {
         ended.unwrap();
     }
-    sent.iter_mut().zip(more).for_each(|(sent, more)| *sent += more);
-    let slowest = slowest.max(slowest_in_crowd);
     let in_crowds = counts.right.load(Ordering::Relaxed) - right_before;
     let took = began.elapsed();
     let failures: u64 = pool.status().workers.iter().map(|worker| worker.failures).sum();
     let Counts { right, died, turns, restored, lost_sessions, .. } = &*counts;
-    println!(
-        "{kills} signals in {took:.1?}: {:?}",
-        std::iter::zip(SIGNALS.map(|it| it.0), sent).collect::<Vec<_>>()
-    );
+    println!("signals in {took:.1?}: {sent:?}");
     assert!(in_crowds > 0);
     println!(
         "{right:?} jobs ({in_crowds} of them in crowds) and {turns:?} turns right, {died:?} reported to have died, {restored:?} turns undone, {lost_sessions:?} sessions lost"
     );
-    println!(
-        "the slowest death was gone after {slowest:.1?}; {failures} failures of the workers at the end"
-    );
+    println!("{failures} failures of the workers at the end");
     assert!(right.load(Ordering::Relaxed) > 0 && turns.load(Ordering::Relaxed) > 0);
+    assert!(sent.helpers > 0);
     assert!(pool.run(Job::code("assert sum(range(10)) == 45")).await.unwrap().is_success());
-    assert_eq!(descriptors(helper), of_helper);
-    assert_eq!(children(std::process::id()).len(), 1, "one helper");
+    let helpers = children(std::process::id());
+    assert_eq!((helpers.len(), descriptors(helpers[0])), (1, of_helper), "one helper");
     pool.drain().await;
     drop(pool);
     // The helper is killed by whichever thread drops the last handle.
     let dropped = Instant::now();
-    while !children(std::process::id()).is_empty() {
-        assert!(dropped.elapsed() < GRACE, "the helper is left");
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    is_alone().await;
     println!("the helper was gone after {:.1?}", dropped.elapsed());
-    assert_eq!(left_open().await, before);
+}
+
+/// Kills one process of each pool while that starts, which it does nevertheless.
+async fn while_they_start(pools: u64) {
+    let mut dice = Dice(0x57a27);
+    for _ in 0..pools {
+        let starting = tokio::spawn(builder(env!("CARGO_BIN_EXE_hatchery")).start());
+        tokio::time::sleep(Duration::from_millis(dice.below(APART / 2))).await;
+        if let Some(helper) = children(std::process::id()).first() {
+            let (mut all, keeper) = family(*helper);
+            all.extend(keeper);
+            all.push(*helper);
+            send(all[dice.below(all.len() as u64) as usize], Signal::KILL);
+        }
+        let pool = starting.await.unwrap().unwrap_or_else(|error| panic!("{}", chain(&error)));
+        let outcome = pool.run(Job::code("6 * 7").idempotent(true)).await.unwrap();
+        assert!(outcome.is_success(), "{:?}", outcome.verdict);
+        drop(pool);
+        is_alone().await;
+    }
+}
+
+/// Kills a helper that can't be started again: jobs end with the reason, and others are refused.
+async fn for_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let helper = folder.path().join("helper");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_hatchery"), &helper).unwrap();
+    let pool = builder(&helper).start().await.unwrap();
+    fs::remove_file(&helper).unwrap();
+    send(children(std::process::id())[0], Signal::KILL);
+    let mut tickets = Vec::new();
+    for number in 0..400 {
+        tickets.push(pool.submit(Job::code(number.to_string())).await.unwrap());
+    }
+    let mut failed = 0;
+    for ticket in tickets {
+        let ended = tokio::time::timeout(PATIENCE, ticket.into_future()).await;
+        match ended.expect("a job hangs").verdict {
+            Verdict::Completed { .. } => {}
+            Verdict::SandboxFailed(failure) => {
+                failed += 1;
+                let said = chain(&failure);
+                let is_known = ["SIGKILL", "can't start"].iter().any(|cause| said.contains(cause));
+                assert!(is_known, "no reason: {said}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(failed > 0);
+    let refused = pool.run(Job::code("1")).await.expect_err("nothing can run");
+    assert!(chain(&refused).contains("can't start"), "{}", chain(&refused));
 }

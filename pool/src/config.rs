@@ -16,11 +16,11 @@ pub struct PoolConfig {
     ///
     /// Default: 10 s.
     pub longest_back_off: Duration,
-    /// A place is given up after this many consecutive workers failed to start in it and none ever
-    /// started. Places that once worked are retried forever, every `longest_back_off`.
+    /// A place is given up after this many consecutive workers failed to start in it. Its owner may
+    /// ask for another worker later.
     ///
-    /// Default: 5. With 1 a place is given up at its first failure; with a large number it never
-    /// is.
+    /// Default: 8, some 6 s. With 1 a place is given up at its first failure; with a large number it
+    /// never is.
     pub most_failures: u32,
     /// The folder on whose disk sessions are spilled, in an unnamed file.
     ///
@@ -42,7 +42,7 @@ impl Default for PoolConfig {
         Self {
             first_back_off: Duration::from_millis(100),
             longest_back_off: Duration::from_secs(10),
-            most_failures: 5,
+            most_failures: 8,
             spill_dir: None,
             rollback_bytes: 128 << 20,
         }

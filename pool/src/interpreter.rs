@@ -156,6 +156,11 @@ pub trait Interpreter {
     /// The state can't be attached.
     fn attach(&mut self, parked: &Parked) -> Result<(), StartError>;
 
+    /// Returns whether its process has ended, so that nothing can run on it any more. Cheap.
+    fn has_ended(&self) -> bool {
+        false
+    }
+
     /// Returns its private memory, in bytes. For a real interpreter these are the pages by which
     /// its guest memory has grown beyond the image, and the pages of the image that it had copied
     /// when it was last reset, parked or attached. Runs since then may have copied more, up to the

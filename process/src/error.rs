@@ -35,6 +35,12 @@ pub enum ProcessError {
         /// The helper's error.
         what: String,
     },
+    /// The helper has ended, and its workers with it. Another one is started.
+    #[error("the helper for worker processes has ended: {how}")]
+    HelperEnded {
+        /// How it has ended.
+        how: String,
+    },
     /// The first worker doesn't start.
     #[error("the first worker process doesn't start")]
     Worker(#[source] StartError),

@@ -25,6 +25,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use crate::clock::{after, has_come};
 use files::{Claim, Files};
 use place::{Place, Version};
@@ -61,6 +63,8 @@ pub(crate) struct WorkerGroups {
     version: Version,
     folder: PathBuf,
     bounds: Bounds,
+    /// Groups of workers that had been killed and were about to end.
+    left: Mutex<Vec<PathBuf>>,
     /// Whoever has none may remove the folder.
     _claim: Claim,
 }
@@ -75,7 +79,8 @@ impl WorkerGroups {
             format!("no group can be made in {}: {error}", shown(&place.folder))
         })?;
         let version = place.version;
-        let groups = Self { files, version, folder, bounds, _claim: claim };
+        let left = Mutex::default();
+        let groups = Self { files, version, folder, bounds, left, _claim: claim };
         groups.bound(&groups.folder).and_then(|()| groups.divide()).map_err(|error| {
             format!("the group {} can't be limited: {error}", shown(&groups.folder))
         })?;
@@ -89,6 +94,8 @@ impl WorkerGroups {
 
     /// Makes the group of a worker.
     pub(crate) fn make(self: &Arc<Self>, worker: u64) -> io::Result<WorkerGroup> {
+        let is_busy = |error: io::Error| error.kind() == io::ErrorKind::ResourceBusy;
+        self.left.lock().retain(|group| self.files.remove(group).is_err_and(is_busy));
         let folder = self.folder.join(format!("worker-{worker}"));
         self.files.make(&folder)?;
         // From here on it is removed if it can't be used.
@@ -178,9 +185,10 @@ impl WorkerGroup {
 
 impl Drop for WorkerGroup {
     fn drop(&mut self) {
-        // What isn't empty yet is removed with the folder.
+        // What isn't empty yet is removed later: after the end of a helper, its workers end.
         if let Err(error) = self.groups.files.remove(&self.folder) {
             tracing::debug!(group = %self.folder.display(), %error, "a control group is left for later");
+            self.groups.left.lock().push(std::mem::take(&mut self.folder));
         }
     }
 }

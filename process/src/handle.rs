@@ -1,18 +1,21 @@
-//! The helper from outside: it is started once, and forks workers on request.
+//! A helper from outside: it forks workers on request, until it ends.
 
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
 use channel::{Descriptors, End, Sender};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::clock::after;
 use crate::copies::Copies;
 use crate::error::ProcessError;
 use crate::groups::{WorkerGroup, WorkerGroups};
@@ -20,35 +23,93 @@ use crate::helper::Helper;
 use crate::life::Life;
 use crate::message::{HelperEvent, HelperOrder, MARK, orders_config, words_config};
 use crate::stream::{read, write};
+use crate::system::{self, wait_readable};
 
 /// How long a helper may take to load a build and its image, which are in the cache by then.
 const LOADING: Duration = Duration::from_secs(60);
+
+/// How long a helper may take to fork a worker.
+const FORKING: Duration = Duration::from_secs(10);
+
+/// How long a helper that can't fork, or says nothing, is given to end. It then was about to: once the
+/// first process of its namespace has ended, it can fork no more, and ends a moment later.
+const ENDING: Duration = Duration::from_millis(500);
+
+/// What every helper of a pool is started with.
+#[derive(Debug)]
+pub(crate) struct Recipe {
+    pub(crate) helper: Helper,
+    /// What it loads.
+    pub(crate) load: Vec<u8>,
+    /// The key of the image that it has then.
+    pub(crate) key: String,
+    /// Where its workers get control groups.
+    pub(crate) groups: Option<Arc<WorkerGroups>>,
+    /// The most private memory of a worker.
+    pub(crate) private_bytes: u64,
+    pub(crate) copies: Copies,
+}
 
 /// A running helper. It ends, with all its workers, when this is dropped.
 #[derive(Debug)]
 pub(crate) struct HelperHandle {
     asks: Mutex<Asks>,
-    known: Arc<Mutex<Known>>,
-    copies: Copies,
-    groups: Option<Arc<WorkerGroups>>,
-    helper: HelperProcess,
+    shared: Arc<Shared>,
+    recipe: Arc<Recipe>,
+}
+
+/// What the thread that listens to the helper has of it.
+#[derive(Debug)]
+struct Shared {
+    known: Mutex<Known>,
+    ended: Condvar,
+    process: HelperProcess,
 }
 
 /// The helper's process, which is killed when this is dropped.
 #[derive(Debug)]
-struct HelperProcess(Child);
+struct HelperProcess {
+    child: Mutex<Child>,
+    /// Readable once it has ended.
+    pidfd: OwnedFd,
+}
 
 impl HelperProcess {
-    fn end(&mut self) {
+    fn spawn(command: &mut Command) -> io::Result<Self> {
+        let mut child = command.spawn()?;
+        match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+            Ok(pidfd) => Ok(Self { child: Mutex::new(child), pidfd }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error.into())
+            }
+        }
+    }
+
+    fn kill(&self) {
         // It may have ended before.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.lock().kill();
+    }
+
+    /// Ends it, if it hasn't ended, and says how it did.
+    fn end(&self) -> String {
+        self.kill();
+        let ended = self.child.lock().wait();
+        ended.map_or_else(|error| error.to_string(), |status| system::how(status.into_raw()))
+    }
+
+    /// Returns how a signal has ended it, or is about to; `None` if it goes on or exits by itself.
+    fn killed(&self) -> Option<String> {
+        let [has_ended] = wait_readable([self.pidfd.as_fd()], Some(ENDING)).ok()?;
+        let status = self.child.lock().try_wait().ok().flatten().filter(|_| has_ended)?;
+        status.signal().map(|_| system::how(status.into_raw()))
     }
 }
 
 impl Drop for HelperProcess {
     fn drop(&mut self) {
-        self.end();
+        let _ = self.end();
     }
 }
 
@@ -56,7 +117,6 @@ impl Drop for HelperProcess {
 struct Asks {
     stream: UnixStream,
     files: Descriptors,
-    last: u64,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +124,11 @@ struct Known {
     workers: HashMap<u64, KnownWorker>,
     /// Who waits for a fork.
     forks: HashMap<u64, SyncSender<Result<(), String>>>,
+    has_forked: bool,
+    /// Why the helper ends, if it has said so.
+    why: Option<String>,
+    /// How it has ended.
+    how: Option<String>,
 }
 
 #[derive(Debug)]
@@ -85,15 +150,13 @@ pub(crate) struct Born {
 }
 
 impl HelperHandle {
-    /// Starts the helper, which loads what `load` says. Its workers get control groups in `groups`, and
-    /// may each have this much private memory. Returns it with the key of its image. Blocks.
+    /// Starts a helper. Blocks. Once it has ended by itself after it had forked a worker, `ended` is told
+    /// how. One that forks none isn't missed at once, so that helpers don't start and end without end.
     pub(crate) fn start(
-        helper: &Helper,
-        load: Vec<u8>,
-        groups: Option<Arc<WorkerGroups>>,
-        private_bytes: u64,
-    ) -> Result<(Self, String), ProcessError> {
-        let program = helper.path()?;
+        recipe: &Arc<Recipe>,
+        ended: impl FnOnce(&str) + Send + 'static,
+    ) -> Result<Self, ProcessError> {
+        let program = recipe.helper.path()?;
         let no_helper = || ProcessError::NoHelper { path: program.clone() };
         // A helper has no helpers: this is a program that was started as one and didn't become it.
         if std::env::var_os(MARK).is_some() {
@@ -105,37 +168,40 @@ impl HelperHandle {
         let mut command = Command::new(&program);
         command.env(MARK, "1");
         command.stdin(Stdio::from(OwnedFd::from(its_stream))).stdout(Stdio::from(its_files));
-        let helper = command
-            .spawn()
+        let process = HelperProcess::spawn(&mut command)
             .map_err(|cause| ProcessError::Start { path: program.clone(), cause })?;
         // This process keeps no copy of the helper's ends.
         drop(command);
-        let helper = HelperProcess(helper);
         stream.set_read_timeout(Some(LOADING))?;
-        let load = HelperOrder::Load { what: load, private_bytes };
-        write(&mut stream, &load).map_err(|_| no_helper())?;
-        let told = read(&mut stream).ok().flatten().ok_or_else(no_helper)?;
-        let key = match told {
-            HelperEvent::Loaded { key } => key,
-            HelperEvent::NotLoaded { what } => return Err(ProcessError::Load { what }),
-            _ => return Err(no_helper()),
-        };
-        stream.set_read_timeout(None)?;
-        let known = Arc::<Mutex<Known>>::default();
-        let (mut told, its_known) = (stream.try_clone()?, Arc::clone(&known));
-        thread::Builder::new().name("hatchery-helper".to_owned()).spawn(move || {
-            while let Ok(Some(word)) = read(&mut told) {
-                its_known.lock().learn(word);
+        let Recipe { load, private_bytes, .. } = &**recipe;
+        let load = HelperOrder::Load { what: load.clone(), private_bytes: *private_bytes };
+        let key = match write(&mut stream, &load).and_then(|()| read(&mut stream)) {
+            Ok(Some(HelperEvent::Loaded { key })) => key,
+            Ok(Some(HelperEvent::NotLoaded { what })) => return Err(ProcessError::Load { what }),
+            _ => {
+                let how = process.killed().map(|how| ProcessError::HelperEnded { how });
+                return Err(how.unwrap_or_else(no_helper));
             }
-            its_known.lock().all_ended();
+        };
+        if key != recipe.key {
+            let what = "it has another image: its packages have changed meanwhile".to_owned();
+            return Err(ProcessError::Load { what });
+        }
+        stream.set_read_timeout(None)?;
+        let known = Mutex::default();
+        let shared = Arc::new(Shared { known, ended: Condvar::new(), process });
+        let (mut told, listens) = (stream.try_clone()?, Arc::clone(&shared));
+        thread::Builder::new().name("hatchery-helper".to_owned()).spawn(move || {
+            if let Some(how) = listens.listen(&mut told) {
+                ended(&how);
+            }
         })?;
-        let asks = Mutex::new(Asks { stream, files, last: 0 });
-        let copies = Copies::start()?;
-        Ok((Self { asks, known, copies, groups, helper }, key))
+        let asks = Mutex::new(Asks { stream, files });
+        Ok(Self { asks, shared, recipe: Arc::clone(recipe) })
     }
 
-    /// Forks a worker. Blocks for milliseconds.
-    pub(crate) fn fork(&self) -> io::Result<Born> {
+    /// Forks the worker of this number, which no other one has had. Blocks for milliseconds.
+    pub(crate) fn fork(&self, number: u64) -> Result<Born, ProcessError> {
         let (end, ring) = channel::create(&orders_config())?;
         let (words, word_ring) = channel::create(&words_config())?;
         let (files, its_files) = Descriptors::pair()?;
@@ -145,31 +211,44 @@ impl HelperHandle {
         states.set_nonblocking(true)?;
         asks.set_nonblocking(true)?;
         let life = Arc::new(Life::new([end.closer.clone(), words.closer]));
-        let (number, forked) = {
-            let mut to_helper = self.asks.lock();
-            to_helper.last += 1;
-            let number = to_helper.last;
-            let group = self.groups.as_ref().map(|groups| groups.make(number)).transpose()?;
-            let entrance = group.as_ref().map(WorkerGroup::entrance).transpose()?;
-            let forked = self.known.lock().expect(number, &life, group);
-            let rings = [ring.as_fd(), word_ring.as_fd()];
-            let sockets = [its_files.as_fd(), its_asks.as_fd(), its_states.as_fd()];
-            let entrance = entrance.as_ref().map(AsFd::as_fd);
-            let sent: Vec<_> = rings.into_iter().chain(sockets).chain(entrance).collect();
-            to_helper.files.send(&sent).map_err(io::Error::other)?;
-            write(&mut to_helper.stream, &HelperOrder::Fork(number))?;
-            (number, forked)
-        };
-        match forked.recv() {
-            Ok(Ok(())) => Ok(Born { number, end, words: words.sender, files, asks, states, life }),
-            Ok(Err(what)) => Err(io::Error::other(what)),
-            Err(_) => Err(io::Error::other("the helper for worker processes has ended")),
+        let group = self.recipe.groups.as_ref().map(|groups| groups.make(number)).transpose()?;
+        let entrance = group.as_ref().map(WorkerGroup::entrance).transpose()?;
+        let forked = self.shared.known.lock().expect(number, &life, group)?;
+        let rings = [ring.as_fd(), word_ring.as_fd()];
+        let sockets = [its_files.as_fd(), its_asks.as_fd(), its_states.as_fd()];
+        let entrance = entrance.as_ref().map(AsFd::as_fd);
+        let sent: Vec<_> = rings.into_iter().chain(sockets).chain(entrance).collect();
+        let answer =
+            self.ask(&sent, number).map_err(|error| error.to_string()).and_then(|()| match forked
+                .recv_timeout(FORKING)
+            {
+                Ok(forked) => forked,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.shared.process.kill();
+                    Err(format!("it forked no worker in {} s", FORKING.as_secs()))
+                }
+                Err(RecvTimeoutError::Disconnected) => Err("it has ended".to_owned()),
+            });
+        match answer {
+            Ok(()) => Ok(Born { number, end, words: words.sender, files, asks, states, life }),
+            Err(why) => Err(self.shared.not_forked(number, why)),
         }
+    }
+
+    fn ask(&self, files: &[std::os::fd::BorrowedFd<'_>], number: u64) -> io::Result<()> {
+        let mut asks = self.asks.lock();
+        asks.files.send(files).map_err(io::Error::other)?;
+        write(&mut asks.stream, &HelperOrder::Fork(number))
+    }
+
+    /// Returns whether it forks no more workers.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.shared.known.lock().how.is_some()
     }
 
     /// Returns what moves copies of states out of the workers.
     pub(crate) fn copies(&self) -> &Copies {
-        &self.copies
+        &self.recipe.copies
     }
 
     /// Kills a worker.
@@ -181,10 +260,47 @@ impl HelperHandle {
 
 impl Drop for HelperHandle {
     fn drop(&mut self) {
+        self.shared.known.lock().has_forked = false;
         let _ = self.asks.lock().stream.shutdown(std::net::Shutdown::Both);
         // All workers end with it, and then their groups can go.
-        self.helper.end();
-        self.known.lock().workers.clear();
+        self.shared.process.end();
+        self.shared.known.lock().workers.clear();
+    }
+}
+
+impl Shared {
+    /// Learns what the helper says until it has ended. Returns how, if it had forked a worker and wasn't
+    /// dropped.
+    fn listen(&self, told: &mut UnixStream) -> Option<String> {
+        // Its end of the stream may outlive it, in a worker that has just been forked.
+        while let Ok([says, has_ended]) =
+            wait_readable([told.as_fd(), self.process.pidfd.as_fd()], None)
+        {
+            if says {
+                let Ok(Some(word)) = read(told) else { break };
+                self.known.lock().learn(word);
+            } else if has_ended {
+                break;
+            }
+        }
+        let how = self.process.end();
+        let mut known = self.known.lock();
+        known.all_ended(how);
+        self.ended.notify_all();
+        known.how.clone().filter(|_| known.has_forked)
+    }
+
+    /// Forgets a worker that wasn't forked. Returns why, which is the helper's end if it is ending.
+    fn not_forked(&self, number: u64, why: String) -> ProcessError {
+        let mut known = self.known.lock();
+        known.workers.remove(&number);
+        known.forks.remove(&number);
+        let until = after(ENDING);
+        while known.how.is_none() && !self.ended.wait_until(&mut known, until).timed_out() {}
+        match known.how.clone() {
+            Some(how) => ProcessError::HelperEnded { how },
+            None => ProcessError::System(io::Error::other(why)),
+        }
     }
 }
 
@@ -194,16 +310,22 @@ impl Known {
         number: u64,
         life: &Arc<Life>,
         group: Option<WorkerGroup>,
-    ) -> Receiver<Result<(), String>> {
+    ) -> Result<Receiver<Result<(), String>>, ProcessError> {
+        if let Some(how) = self.how.clone() {
+            return Err(ProcessError::HelperEnded { how });
+        }
         let (sender, forked) = sync_channel(1);
         self.workers.insert(number, KnownWorker { life: Arc::downgrade(life), group });
         self.forks.insert(number, sender);
-        forked
+        Ok(forked)
     }
 
     fn learn(&mut self, word: HelperEvent) {
         match word {
-            HelperEvent::Forked { worker, .. } => self.forked(worker, Ok(())),
+            HelperEvent::Forked { worker } => {
+                self.has_forked = true;
+                self.forked(worker, Ok(()));
+            }
             HelperEvent::NotForked { worker, what } => {
                 self.workers.remove(&worker);
                 self.forked(worker, Err(what));
@@ -217,6 +339,7 @@ impl Known {
                     }
                 }
             }
+            HelperEvent::Ends { why } => self.why = Some(why),
             HelperEvent::Loaded { .. } | HelperEvent::NotLoaded { .. } => {}
         }
     }
@@ -228,11 +351,14 @@ impl Known {
         }
     }
 
-    fn all_ended(&mut self) {
+    /// Notes how the helper has ended, and with it all workers.
+    fn all_ended(&mut self, how: String) {
+        let how = self.why.take().unwrap_or(how);
         self.forks.clear();
         let workers = std::mem::take(&mut self.workers).into_values();
         for life in workers.filter_map(|worker| worker.life.upgrade()) {
-            life.end("the helper that forked it has ended".to_owned());
+            life.end(format!("the helper that forked it has ended: {how}"));
         }
+        self.how = Some(how);
     }
 }

@@ -218,7 +218,9 @@ impl Forks {
         while let Some((pid, how)) = system::reap() {
             if keeper == Some(pid.cast_unsigned()) {
                 // All workers end with it, and none can be forked any more.
-                return Err(io::Error::other(format!("the init of the workers has ended: {how}")));
+                let why = format!("the first process of its workers' namespace has ended: {how}");
+                write(stream, &HelperEvent::Ends { why: why.clone() })?;
+                return Err(io::Error::other(why));
             }
             if let Some(Forked { number, refused }) = self.workers.remove(&pid) {
                 let how = match RefusedCall::read(refused.get()) {

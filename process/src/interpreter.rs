@@ -116,10 +116,6 @@ impl ProcessInterpreter {
         &self.report
     }
 
-    pub(crate) fn is_alive(&self) -> bool {
-        !self.worker.life.has_ended()
-    }
-
     /// Gives an order that isn't a run, and waits until it was carried out.
     fn order(&mut self, order: Order) -> Result<Done, StartError> {
         let done = self
@@ -425,6 +421,10 @@ impl Interpreter for ProcessInterpreter {
         let sent = states::send(&self.worker.files, state, |mount| Some(number_of(folders, mount)));
         sent.map_err(|error| self.failed(Err(self.worker.failed(&error))))?;
         self.well(Order::Attach)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.worker.life.has_ended()
     }
 
     fn memory_bytes(&self) -> u64 {

@@ -18,7 +18,8 @@
 //!
 //! - `source.rs`, `interpreter.rs`: the pool's seam, in the embedding process; `remote.rs`, `kept.rs`: a
 //!   worker and the states that it keeps, from there; `copies.rs`: moving these out of it.
-//! - `handle.rs`, `helper.rs`: the helper, from outside and inside.
+//! - `handle.rs`, `helper.rs`: a helper, from outside and inside; `helpers.rs`: the next one, once it has
+//!   ended.
 //! - `worker.rs`, `runs.rs`: a worker process, and its present run; `memory.rs`: what the kernel says of its memory.
 //! - `groups.rs`: a control group for each worker, where one was delegated.
 //! - `back_door.rs`: code of a test in a worker, in no release.
@@ -41,6 +42,7 @@ mod error;
 mod groups;
 mod handle;
 mod helper;
+mod helpers;
 mod interpreter;
 mod kept;
 mod life;

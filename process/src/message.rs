@@ -193,6 +193,10 @@ pub(crate) enum HelperEvent {
         worker: u64,
         how: String,
     },
+    /// It ends, with all its workers.
+    Ends {
+        why: String,
+    },
 }
 
 #[cfg(test)]

@@ -6,10 +6,12 @@ use engine::{Cause, Image, StartError};
 use parking_lot::Mutex;
 use pool::{Interpreter, InterpreterSource, IsolationStatus, MissingLayer, Packed, Parked};
 
+use crate::copies::Copies;
 use crate::error::ProcessError;
 use crate::groups::{Bounds, Kernel, WorkerGroups};
-use crate::handle::HelperHandle;
+use crate::handle::Recipe;
 use crate::helper::Helper;
+use crate::helpers::{ATTEMPTS, Helpers};
 use crate::interpreter::ProcessInterpreter;
 use crate::kept::settled;
 use crate::worker;
@@ -27,7 +29,7 @@ const ROOM: u64 = 16 << 30;
 pub struct ProcessSource {
     /// The same image as the helper's, by which states are checked.
     image: Image,
-    helper: Arc<HelperHandle>,
+    helpers: Helpers,
     /// The first worker, which showed what the system offers; it waits to be used.
     first: Mutex<Option<ProcessInterpreter>>,
     /// Whether no worker may lack a layer of the wall, not even a later one.
@@ -55,20 +57,22 @@ impl ProcessSource {
     ) -> Result<Self, ProcessError> {
         let bounds = Bounds { memory_bytes, threads: worker::THREADS };
         let groups = WorkerGroups::new(Arc::new(Kernel), bounds).map(Arc::new);
-        let private_bytes = memory_bytes.saturating_add(ROOM);
-        let (helper, key) =
-            HelperHandle::start(helper, load, groups.as_ref().ok().cloned(), private_bytes)?;
-        if key != image.info().key {
-            let what = "it has another image: its packages have changed meanwhile".to_owned();
-            return Err(ProcessError::Load { what });
-        }
+        let recipe = Recipe {
+            helper: helper.clone(),
+            load,
+            key: image.info().key.clone(),
+            groups: groups.as_ref().ok().cloned(),
+            private_bytes: memory_bytes.saturating_add(ROOM),
+            copies: Copies::start()?,
+        };
+        let helpers = Helpers::start(recipe)?;
         let cgroup = groups.map(|groups| groups.folder().display().to_string());
         if let Err(reason) = &cgroup {
             tracing::info!(reason, "worker processes have no control groups");
         }
         let isolation = Mutex::new(IsolationStatus::of_processes(Vec::new(), cgroup));
-        let (image, helper) = (image.clone(), Arc::new(helper));
-        let source = Self { image, helper, first: Mutex::default(), is_strict, isolation };
+        let (image, first) = (image.clone(), Mutex::default());
+        let source = Self { image, helpers, first, is_strict, isolation };
         match source.fork() {
             Ok(first) => *source.first.lock() = Some(first),
             Err(Failure::Missing(missing)) => return Err(ProcessError::Missing { missing }),
@@ -77,11 +81,27 @@ impl ProcessSource {
         Ok(source)
     }
 
-    /// Starts a worker, and notes what the system doesn't do to confine it.
+    /// Starts a worker. One that can't be forked or ends while it starts may have been killed, with its
+    /// helper or alone. A job may wait for it, so others are tried at once.
     fn fork(&self) -> Result<ProcessInterpreter, Failure> {
-        let born = self.helper.fork();
-        let born = born.map_err(|error| StartError::Process(Cause::new(error)))?;
-        let worker = ProcessInterpreter::start(&self.image, Arc::clone(&self.helper), born)?;
+        let mut attempt = 1;
+        loop {
+            match self.fork_once() {
+                Err(Failure::Start(error)) if attempt < ATTEMPTS => {
+                    let error = engine::chain(&error);
+                    tracing::debug!(%error, attempt, "a worker process didn't start");
+                    attempt += 1;
+                }
+                forked => return forked,
+            }
+        }
+    }
+
+    /// Starts a worker, and notes what the system doesn't do to confine it.
+    fn fork_once(&self) -> Result<ProcessInterpreter, Failure> {
+        let forked = self.helpers.fork();
+        let (helper, born) = forked.map_err(|error| StartError::Process(Cause::new(error)))?;
+        let worker = ProcessInterpreter::start(&self.image, helper, born)?;
         let missing = worker.report().missing();
         let missing: Vec<_> = missing.map(|(layer, why)| MissingLayer::new(layer, why)).collect();
         let mut isolation = self.isolation.lock();
@@ -125,7 +145,7 @@ impl From<Failure> for StartError {
 
 impl InterpreterSource for ProcessSource {
     fn start(&self) -> Result<Box<dyn Interpreter>, StartError> {
-        let first = self.first.lock().take().filter(ProcessInterpreter::is_alive);
+        let first = self.first.lock().take().filter(|first| !first.has_ended());
         Ok(Box::new(first.map_or_else(|| self.fork(), Ok)?))
     }
 

@@ -71,7 +71,8 @@ pub(crate) fn reap() -> Option<(Pid, String)> {
     (child > 0).then(|| (child, how(status)))
 }
 
-fn how(status: libc::c_int) -> String {
+/// Says how a process with this status has ended.
+pub(crate) fn how(status: libc::c_int) -> String {
     if !libc::WIFSIGNALED(status) {
         return format!("it exited with code {}", libc::WEXITSTATUS(status));
     }

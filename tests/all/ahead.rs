@@ -7,7 +7,7 @@ use hatchery::{Hatchery, HostError, HostFunction, Job, Ticket, Verdict};
 use serde_json::json;
 
 use crate::dice::Dice;
-use crate::support::{value, with_own_pool};
+use crate::support::{builder, value, with_own_pool};
 
 /// The jobs of the random crowd, and how many of them are in the pool at once.
 const JOBS: u64 = 8_000;
@@ -86,7 +86,7 @@ impl Kind {
 
 #[test]
 fn each_job_of_a_crowd_has_its_own_outcome_whatever_the_others_do() {
-    with_own_pool(Hatchery::builder(), |pool| async move {
+    with_own_pool(builder(), |pool| async move {
         run_short_ones(&pool).await;
         let (mut dice, mut waiting) = (Dice(0xc20d), VecDeque::new());
         for number in 0..JOBS {
@@ -121,7 +121,7 @@ fn each_job_of_a_crowd_has_its_own_outcome_whatever_the_others_do() {
 
 #[test]
 fn a_short_job_never_waits_behind_a_long_one() {
-    with_own_pool(Hatchery::builder(), |pool| async move {
+    with_own_pool(builder(), |pool| async move {
         for round in 0..10 {
             run_short_ones(&pool).await;
             // The place of the long one differs, in the queue and on its worker.

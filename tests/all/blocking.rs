@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use hatchery::{Hatchery, HostError, HostFunction, Job, LimitKind, Limits, Outcome};
+use hatchery::{HostError, HostFunction, Job, LimitKind, Limits, Outcome};
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::support::{Shared, value};
+use crate::support::{Shared, builder, calm, value};
 
 #[derive(serde::Deserialize)]
 struct Block {
@@ -79,7 +79,7 @@ static POOL: LazyLock<Shared> = LazyLock::new(|| {
         })
         .no_parameters(),
     ];
-    let builder = Hatchery::builder().preload(["asyncio"]);
+    let builder = builder().preload(["asyncio"]);
     Shared::start(functions.into_iter().fold(builder, hatchery::Builder::function))
 });
 
@@ -95,7 +95,7 @@ fn job(source: &str) -> Job {
 /// A closure that has started can't be ended, so it counts until it ends by itself.
 #[test]
 fn an_abandoned_closure_is_in_flight_until_it_ends() {
-    let limits = Limits { functions_in_flight: 1, ..Limits::default() };
+    let limits = Limits { functions_in_flight: 1, ..calm() };
     for (key, attempt) in [
         ("cancelled", "await asyncio.wait_for(host.block.aio(key), 0.02)"),
         ("out of the host's time", "await host.block_shortly.aio(key)"),
@@ -143,7 +143,7 @@ fn an_abandoned_future_makes_room() {
                   \x20  except TimeoutError: pass\n\
                   \x20 return await host.answer.aio()\n\
                   asyncio.run(main())";
-    let limits = Limits { functions_in_flight: 1, ..Limits::default() };
+    let limits = Limits { functions_in_flight: 1, ..calm() };
     // On a busy machine the dropped one may still be in the way, so the best of three counts.
     assert!((0..3).any(|_| {
         let outcome = run(job(source).limits(limits.clone()));
@@ -166,7 +166,7 @@ fn a_run_ends_without_waiting_for_abandoned_closures() {
     assert_eq!(value(&run(job(&source))), json!("over"));
     assert_eq!(running_and_most(key), (1, 1));
     // It delays no other run.
-    let limits = Limits { functions_in_flight: 1, ..Limits::default() };
+    let limits = Limits { functions_in_flight: 1, ..calm() };
     assert_eq!(value(&run(job("host.answer()").limits(limits))), json!(42));
     POOL.with(|_| open(key));
 }

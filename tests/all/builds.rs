@@ -13,7 +13,7 @@ use hatchery::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Shared, exception, other_builds, value};
+use crate::support::{Shared, calm, exception, other_builds, value};
 
 /// A feature, and what shows that a build serves it.
 type Feature = (&'static str, fn(&'static Shared));
@@ -56,7 +56,7 @@ fn run(shared: &'static Shared, job: Job) -> Outcome {
 
 fn short() -> Limits {
     let wall_time = Duration::from_millis(300);
-    Limits { wall_time, grace: Duration::from_millis(100), ..Limits::default() }
+    Limits { wall_time, grace: Duration::from_millis(100), ..calm() }
 }
 
 async fn ask(session: &Session, source: &str) -> Value {
@@ -238,7 +238,7 @@ fn limits_met(shared: &'static Shared) {
         output_bytes: 1000,
         file_bytes: 1 << 20,
         open_files: 16,
-        ..Limits::default()
+        ..calm()
     };
     for (source, raised, limit) in [
         ("bytearray(1 << 29)", Some("MemoryError"), LimitKind::Memory),
@@ -259,10 +259,10 @@ fn limits_met(shared: &'static Shared) {
 }
 
 fn limits(shared: &'static Shared) {
-    let computing = Limits { cpu_time: Some(Duration::from_millis(300)), ..Limits::default() };
-    let calling = Limits { host_calls: 1000, ..Limits::default() };
-    let printing = Limits { output_bytes: 1000, stop_at_output_limit: true, ..Limits::default() };
-    let long = Limits { source_bytes: 10, ..Limits::default() };
+    let computing = Limits { cpu_time: Some(Duration::from_millis(300)), ..calm() };
+    let calling = Limits { host_calls: 1000, ..calm() };
+    let printing = Limits { output_bytes: 1000, stop_at_output_limit: true, ..calm() };
+    let long = Limits { source_bytes: 10, ..calm() };
     for (source, limits, limit) in [
         ("while True: pass", short(), LimitKind::Wall),
         ("sum(range(10**18))", short(), LimitKind::Wall),

@@ -6,7 +6,7 @@ use hatchery::event::{Event, EventKind, Stream};
 use hatchery::files::ChangeKind;
 use hatchery::{Job, Limits, Ticket};
 
-use crate::support::with_pool;
+use crate::support::{calm, with_pool};
 
 /// Returns every event; consecutive pieces of one stream are joined.
 async fn all_events(ticket: &Ticket) -> Vec<EventKind> {
@@ -81,11 +81,8 @@ fn a_job_that_never_ran_has_only_its_end() {
 #[expect(clippy::disallowed_methods, reason = "a slow reader is what is tested")]
 fn a_million_lines_reach_a_slow_reader_in_order() {
     with_pool(|pool| async {
-        let limits = Limits {
-            wall_time: Duration::from_secs(100),
-            output_bytes: 16 << 20,
-            ..Limits::default()
-        };
+        let limits =
+            Limits { wall_time: Duration::from_secs(100), output_bytes: 16 << 20, ..calm() };
         let source = "for line in range(1_000_000): print(line)";
         let mut ticket = pool.submit(Job::code(source).limits(limits)).await.unwrap();
         let mut events = ticket.events();
@@ -119,7 +116,7 @@ fn a_million_lines_reach_a_slow_reader_in_order() {
 #[test]
 fn what_is_below_the_cap_is_never_lost() {
     with_pool(|pool| async {
-        let limits = Limits { output_bytes: 100_000, ..Limits::default() };
+        let limits = Limits { output_bytes: 100_000, ..calm() };
         let source = "for line in range(100_000): print(line)";
         let mut ticket = pool.submit(Job::code(source).limits(limits)).await.unwrap();
         let mut text = Vec::new();

@@ -4,7 +4,7 @@ use hatchery::files::ChangeKind;
 use hatchery::{Error, Job, LimitKind, Limits, Outcome, Refusal, SandboxFailure, Verdict};
 use serde_json::json;
 
-use crate::support::{exception, run_job, value, with_pool};
+use crate::support::{calm, exception, run_job, value, with_pool};
 
 fn told(outcome: &Outcome) -> Vec<(&str, ChangeKind, &[u8])> {
     let files = outcome.files.iter();
@@ -173,7 +173,7 @@ fn a_mounted_folder_is_read_only() {
 
 #[test]
 fn a_job_whose_inputs_cannot_be_placed_does_not_run() {
-    let limits = Limits { file_bytes: 10, ..Limits::default() };
+    let limits = Limits { file_bytes: 10, ..calm() };
     let outcome = run_job(Job::code("1").input("a", vec![0; 11]).unwrap().limits(limits));
     let Verdict::Limit(hit) = outcome.verdict else { panic!("{outcome:?}") };
     assert_eq!((hit.limit, hit.allowed, hit.used), (LimitKind::FileBytes, 10, 11));
@@ -196,7 +196,7 @@ fn a_job_whose_inputs_cannot_be_placed_does_not_run() {
 /// Each name counts as a file to whoever takes the workspace away.
 #[test]
 fn hard_links_are_charged_for_each_name() {
-    let limits = Limits { file_bytes: 1 << 20, ..Limits::default() };
+    let limits = Limits { file_bytes: 1 << 20, ..calm() };
     let source = "import os\nopen('f', 'wb').truncate(400 << 10); os.link('f', 'g')\n\
                   try: os.link('f', 'h')\nexcept OSError as error: print(error.errno)\n\
                   os.remove('g'); os.link('f', 'h'); os.remove('f'); os.remove('h')\n\
@@ -211,7 +211,7 @@ fn hard_links_are_charged_for_each_name() {
 fn unreachable_files_are_dropped_after_an_undo() {
     with_pool(|pool| async {
         let session = pool.session("nameless").await.unwrap();
-        let limits = Limits { file_bytes: 1 << 20, ..Limits::default() };
+        let limits = Limits { file_bytes: 1 << 20, ..calm() };
         let run = |source: &'static str| session.run(Job::code(source).limits(limits.clone()));
         for _ in 0..3 {
             let open = "import os\nf = open('a', 'wb'); f.truncate(900 << 10); os.unlink('a')";
@@ -226,8 +226,7 @@ fn unreachable_files_are_dropped_after_an_undo() {
 
 #[test]
 fn each_limit_on_files_is_named() {
-    let limits =
-        Limits { file_bytes: 1 << 20, file_count: 10, open_files: 10, ..Limits::default() };
+    let limits = Limits { file_bytes: 1 << 20, file_count: 10, open_files: 10, ..calm() };
     for (source, kind, used) in [
         ("open('f', 'wb').write(bytes(1 << 21))", LimitKind::FileBytes, 1 << 21),
         ("import os\nfor i in range(99): os.mkdir(str(i))", LimitKind::FileCount, 11),

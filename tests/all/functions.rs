@@ -6,12 +6,10 @@ use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use hatchery::recording::Recording;
-use hatchery::{
-    Deterministic, Hatchery, HostError, HostFunction, Job, LimitKind, Limits, Outcome, Verdict,
-};
+use hatchery::{Deterministic, HostError, HostFunction, Job, LimitKind, Limits, Outcome, Verdict};
 use serde_json::{Value, json};
 
-use crate::support::{Shared, exception, run, run_job, value};
+use crate::support::{Shared, builder, calm, exception, run, run_job, value};
 
 #[derive(serde::Deserialize)]
 struct Price {
@@ -113,7 +111,7 @@ fn functions() -> [HostFunction; 9] {
 }
 
 static POOL: LazyLock<Shared> = LazyLock::new(|| {
-    let builder = Hatchery::builder().preload(["asyncio"]);
+    let builder = builder().preload(["asyncio"]);
     Shared::start(functions().into_iter().fold(builder, hatchery::Builder::function))
 });
 
@@ -279,7 +277,7 @@ fn calls_beyond_a_limit_are_refused() {
         function_argument_bytes: 1000,
         function_result_bytes: 1000,
         functions_in_flight: 2,
-        ..Limits::default()
+        ..calm()
     };
     let three = "async def f(): await asyncio.gather(*[host.forever.aio() for _ in range(3)])\n\
                  asyncio.run(f())";
@@ -328,7 +326,7 @@ fn standard_input_can_come_from_a_function() {
     POOL.with(|pool| async move {
         let session = pool.session("reads lines").await.unwrap();
         let reads = |source: &str| {
-            let limits = Limits { wall_time: Duration::from_millis(200), ..Limits::default() };
+            let limits = Limits { wall_time: Duration::from_millis(200), ..calm() };
             Job::code(source).stdin_from("line").limits(limits)
         };
         let outcome = session.run(reads("input('? ')")).await.unwrap();
@@ -361,7 +359,7 @@ fn a_run_that_ends_drops_its_calls() {
             let limits = Limits {
                 wall_time: Duration::from_secs(1),
                 grace: Duration::from_millis(300),
-                ..Limits::default()
+                ..calm()
             };
             let outcome = pool.run(job(source).limits(limits)).await.unwrap();
             assert_eq!(outcome.is_success(), key == "left", "{key}: {outcome:?}");

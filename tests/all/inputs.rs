@@ -12,7 +12,7 @@ use hatchery::{
 };
 use serde_json::{Value as Json, json};
 
-use crate::support::{exception, run_job, value, with_pool, with_preloaded_pool};
+use crate::support::{calm, exception, run_job, value, with_pool, with_preloaded_pool};
 
 fn run_preloaded(job: Job) -> Outcome {
     with_preloaded_pool(|pool| async { pool.run(job).await.unwrap() })
@@ -104,7 +104,7 @@ fn values_without_a_raw_form_have_no_data() {
 
 #[test]
 fn data_that_is_too_large_is_left_out_and_reported() {
-    let limits = Limits { result_data_bytes: 1000, ..Limits::default() };
+    let limits = Limits { result_data_bytes: 1000, ..calm() };
     let outcome = run_job(Job::code("bytes(1001)").limits(limits.clone()));
     assert!(matches!(&outcome.verdict, Verdict::Completed { data: None, repr: Some(_), .. }));
     let [hit] = outcome.limits_met[..] else { panic!("{outcome:?}") };
@@ -268,7 +268,7 @@ fn a_tool_call_runs_and_its_result_matches_the_schema() {
         check(&tool::refusal(&Problem::new(kind, "why")), &schema, "result");
     }
     let long = json!({"code": "while True: pass", "timeout": 3600});
-    let limits = Limits { wall_time: Duration::from_millis(500), ..Limits::default() };
+    let limits = Limits { wall_time: Duration::from_millis(500), ..calm() };
     let outcome = run_job(Job::from_tool_call(&long).unwrap().limits(limits));
     assert!(outcome.is_timeout());
 }

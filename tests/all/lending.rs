@@ -5,10 +5,10 @@ use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use hatchery::error::InvalidFunction;
-use hatchery::{Error, Hatchery, HostError, HostFunction, Job, Outcome};
+use hatchery::{Error, HostError, HostFunction, Job, Outcome};
 use serde_json::{Value, json};
 
-use crate::support::{Shared, exception, value};
+use crate::support::{Shared, builder, exception, value};
 
 /// A function that answers with a text.
 fn says(name: &str, answer: &'static str) -> HostFunction {
@@ -17,7 +17,7 @@ fn says(name: &str, answer: &'static str) -> HostFunction {
 
 /// A pool that lends `whose` and `common`.
 static POOL: LazyLock<Shared> = LazyLock::new(|| {
-    let builder = Hatchery::builder();
+    let builder = builder();
     Shared::start(builder.function(says("whose", "the pool's")).function(says("common", "all")))
 });
 
@@ -69,7 +69,7 @@ fn the_jobs_function_comes_before_the_sessions_and_that_before_the_pools() {
 fn a_later_job_on_the_same_worker_neither_sees_nor_calls_the_functions_of_an_earlier_one() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let pool = Hatchery::builder().workers(1).start().await.unwrap();
+        let pool = builder().workers(1).start().await.unwrap();
         let other = pool.session("another's").await.unwrap();
         let theirs = |code: &str| Job::code(code).tenant("theirs");
         other.run(theirs("from hatchery import host")).await.unwrap();

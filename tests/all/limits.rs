@@ -5,7 +5,7 @@ use std::time::Duration;
 use hatchery::{Job, LimitHit, LimitKind, Limits, Outcome, Verdict};
 use serde_json::json;
 
-use crate::support::{exception, run, run_job, value, with_pool};
+use crate::support::{calm, exception, run, run_job, value, with_pool};
 
 fn limit_of(outcome: &Outcome) -> LimitKind {
     match &outcome.verdict {
@@ -34,12 +34,12 @@ fn endless_programs_end_at_the_wall_limit_and_the_next_job_runs() {
         let limits = Limits {
             wall_time: Duration::from_millis(300),
             grace: Duration::from_millis(100),
-            ..Limits::default()
+            ..calm()
         };
         let outcome = run_job(Job::code(source).limits(limits));
         assert_eq!(limit_of(&outcome), LimitKind::Wall, "{source}");
         assert!(outcome.is_timeout(), "{source}");
-        let over = outcome.usage.wall.saturating_sub(Duration::from_millis(300));
+        let over = outcome.usage.cpu.saturating_sub(Duration::from_millis(300));
         assert!(over < Duration::from_secs(1), "{source}: {over:?} late");
         assert_eq!(value(&run("1 + 1")), json!(2), "after {source}");
     }
@@ -57,7 +57,7 @@ fn memory_that_grows_in_turns_or_between_holes_ends_at_its_limit() {
          size += size // 100",
     ] {
         let cpu_time = Some(Duration::from_secs(8));
-        let limits = Limits { memory_bytes: 512 << 20, cpu_time, ..Limits::default() };
+        let limits = Limits { memory_bytes: 512 << 20, cpu_time, ..calm() };
         let outcome = run_job(Job::code(source).limits(limits));
         assert_eq!(exception(&outcome).type_name, "MemoryError", "{source}");
         let is_memory = |hit: &LimitHit| hit.limit == LimitKind::Memory;
@@ -134,7 +134,7 @@ fn a_file_can_be_written_over_and_over() {
 
 #[test]
 fn a_flood_of_output_is_cut_and_the_program_continues() {
-    let limits = Limits { output_bytes: 1000, ..Limits::default() };
+    let limits = Limits { output_bytes: 1000, ..calm() };
     let source = "for _ in range(1000): print('x' * 99)\nprint('end')\n7";
     let outcome = run_job(Job::code(source).limits(limits));
     assert_eq!(value(&outcome), json!(7));
@@ -147,7 +147,7 @@ fn a_flood_of_output_is_cut_and_the_program_continues() {
 
 #[test]
 fn a_flood_of_output_is_a_limit_if_the_job_asks_for_that() {
-    let limits = Limits { output_bytes: 1000, stop_at_output_limit: true, ..Limits::default() };
+    let limits = Limits { output_bytes: 1000, stop_at_output_limit: true, ..calm() };
     for source in ["while True: print('x' * 99)", "import sys\nwhile True: sys.stderr.write('x')"] {
         let outcome = run_job(Job::code(source).limits(limits.clone()));
         assert_eq!(limit_of(&outcome), LimitKind::Output, "{source}");
@@ -170,9 +170,33 @@ fn cpu_time_is_what_the_guest_computes() {
     assert!(outcome.is_timeout());
 }
 
+/// Through the door a program can say that it is over, as its agent does, and post a reply.
+#[test]
+fn time_counts_until_the_program_returns_whatever_it_says() {
+    let computes = "for _ in range(10**7): pass";
+    let honest = run(computes).usage;
+    let exited = r#"b'\x02\x29\0\0\0{"kind":"exited","code":7,"message":null}'"#;
+    for frame in [r"b'\x05'", exited] {
+        let source = format!("import _host\n_host.call({frame})\n{computes}\n_host.call({frame})");
+        let outcome = run(&source);
+        assert!(outcome.is_success(), "{outcome:?}");
+        let took = outcome.usage.cpu;
+        assert!(took > honest.cpu / 2, "{frame}: {took:?} of {:?}", honest.cpu);
+        let calm = Limits { grace: Duration::from_secs(60), ..calm() };
+        let short = Duration::from_millis(50);
+        for (limits, kind) in [
+            (Limits { cpu_time: Some(short), ..calm.clone() }, LimitKind::Cpu),
+            (Limits { wall_time: short, ..calm }, LimitKind::Wall),
+        ] {
+            let outcome = run_job(Job::code(&source).limits(limits));
+            assert_eq!(limit_of(&outcome), kind, "{frame}");
+        }
+    }
+}
+
 #[test]
 fn host_calls_are_counted_and_limited() {
-    let limits = Limits { host_calls: 1000, ..Limits::default() };
+    let limits = Limits { host_calls: 1000, ..calm() };
     let outcome = run_job(Job::code("import time\nwhile True: time.time()").limits(limits));
     let Verdict::Limit(hit) = &outcome.verdict else { panic!("{outcome:?}") };
     assert_eq!((hit.limit, hit.allowed), (LimitKind::HostCalls, 1000));
@@ -194,7 +218,7 @@ fn characters_are_whole_however_they_are_written_and_cut() {
         }
         assert_eq!(text, "aä€😀");
     });
-    let limits = Limits { output_bytes: 4, ..Limits::default() };
+    let limits = Limits { output_bytes: 4, ..calm() };
     let outcome = run_job(Job::code("print('aa€')").limits(limits));
     assert_eq!(outcome.stdout, b"aa");
     let outcome = run("import os; os.write(1, b'a\\xff\\xe2\\x82b')");
@@ -203,7 +227,7 @@ fn characters_are_whole_however_they_are_written_and_cut() {
 
 #[test]
 fn a_source_that_is_too_large_never_runs() {
-    let limits = Limits { source_bytes: 100, ..Limits::default() };
+    let limits = Limits { source_bytes: 100, ..calm() };
     let outcome = run_job(Job::code(format!("print(1) #{}", "x".repeat(200))).limits(limits));
     assert_eq!(limit_of(&outcome), LimitKind::Source);
     assert_eq!(outcome.stdout, b"");
@@ -211,7 +235,7 @@ fn a_source_that_is_too_large_never_runs() {
 
 #[test]
 fn memory_beyond_the_limit_is_a_memory_error() {
-    let limits = Limits { memory_bytes: 128 << 20, ..Limits::default() };
+    let limits = Limits { memory_bytes: 128 << 20, ..calm() };
     for bomb in
         ["bytearray(1 << 29)", "[0] * (1 << 28)", "x = []\nwhile True: x.append(bytes(1 << 20))"]
     {

@@ -14,11 +14,11 @@ use hatchery::{Builder, Destination, Error, Hatchery, Helper, Isolation, Job, Ou
 use serde_json::json;
 
 use crate::found;
-use crate::support::{exception, value};
+use crate::support::{self, exception, value};
 
 /// A pool on threads, wherever the environment wants it: worker processes have no network.
 fn builder() -> Builder {
-    Hatchery::builder().isolation(Isolation::Threads)
+    support::builder().isolation(Isolation::Threads)
 }
 
 /// The builds that have sockets and are here.

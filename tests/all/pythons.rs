@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 
 use crate::found;
-use crate::support::{Shared, value};
+use crate::support::{Shared, builder, value};
 
 /// The builds beside the default one that are here, with their names and the minor versions.
 static OTHERS: LazyLock<Vec<(&str, PathBuf, u32)>> = LazyLock::new(|| {
@@ -28,7 +28,7 @@ static OTHERS: LazyLock<Vec<(&str, PathBuf, u32)>> = LazyLock::new(|| {
 });
 
 /// A pool of two workers with every build.
-static ALL: LazyLock<Shared> = LazyLock::new(|| Shared::start(with_all(Hatchery::builder())));
+static ALL: LazyLock<Shared> = LazyLock::new(|| Shared::start(with_all(builder())));
 
 const VERSION: &str = "import sys; sys.version_info[1]";
 
@@ -219,7 +219,7 @@ fn a_saved_session_is_revived_on_its_build_and_nowhere_else() {
 /// A session of the idle build costs the busy one nothing but its worker.
 #[test]
 fn states_of_all_builds_are_spilled_and_come_back() {
-    let builder = Hatchery::builder().sessions(SessionsConfig {
+    let builder = builder().sessions(SessionsConfig {
         park_after: Duration::ZERO,
         spill_after: Duration::ZERO,
         ..SessionsConfig::default()
@@ -246,7 +246,7 @@ fn states_of_all_builds_are_spilled_and_come_back() {
 fn names_are_checked_at_the_start() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let start = |builder: Builder| runtime.block_on(builder.start()).unwrap_err();
-    let builder = || Hatchery::builder().workers(1);
+    let builder = || builder().workers(1);
     for name in ["", "default", "a b", "a/b"] {
         let error = invalid(start(builder().python_named(name, "x.wasm")));
         assert_eq!(error, InvalidPython::Name { name: name.to_owned() });
@@ -265,7 +265,7 @@ fn what_an_image_needs_is_there_in_every_build_or_the_start_fails() {
     let package = folder.path().join("site");
     std::fs::create_dir(&package).unwrap();
     std::fs::write(package.join("added.py"), "import sys\nhere = sys.version_info[1]\n").unwrap();
-    let builder = || Hatchery::builder().python_named("3.12", found::wasi());
+    let builder = || builder().python_named("3.12", found::wasi());
     let preloaded = builder().package(&package).preload(["added"]).setup("y = 3", "setup.py");
     let shared = Box::leak(Box::new(Shared::start(preloaded)));
     shared.with(|pool| async move {
@@ -290,7 +290,7 @@ fn what_an_image_needs_is_there_in_every_build_or_the_start_fails() {
     let text = chain(&error).to_string();
     assert!(text.contains("wants Python cp315, and the build's is 3.12"), "{text}");
     let wheel = wheel_of(folder.path(), "cp312");
-    let alone = Hatchery::builder().python(found::wasi()).package(&wheel).load_image();
+    let alone = builder().python(found::wasi()).package(&wheel).load_image();
     assert_eq!(runtime.block_on(alone).unwrap().packages[0].name, "thing");
 }
 

@@ -7,7 +7,7 @@ use hatchery::outcome::{MimeBundle, MimeData};
 use hatchery::{Exception, Job, LimitKind, Limits, Outcome, Verdict};
 use serde_json::json;
 
-use crate::support::{exception, run, run_job, with_pool, with_preloaded_pool};
+use crate::support::{calm, exception, run, run_job, with_pool, with_preloaded_pool};
 
 #[track_caller]
 fn bundle(outcome: &Outcome) -> &MimeBundle {
@@ -54,7 +54,7 @@ fn the_last_expression_has_all_its_representations() {
         assert!(bundle_of(plain).is_empty(), "{plain}");
     }
     let large = "class A:\n    def _repr_html_(self): return 'x' * 2000\nA()";
-    let limits = Limits { result_bytes: 1000, ..Limits::default() };
+    let limits = Limits { result_bytes: 1000, ..calm() };
     let outcome = run_job(Job::code(large).limits(limits));
     assert!(self::bundle(&outcome).is_empty());
     assert_eq!(left_out(&outcome), [(LimitKind::Result, 1000, 2009)]);
@@ -113,7 +113,7 @@ fn displays_come_in_order() {
 
 #[test]
 fn displays_beyond_their_limits_are_dropped_and_the_program_continues() {
-    let limits = Limits { display_count: 2, display_bytes: 1000, ..Limits::default() };
+    let limits = Limits { display_count: 2, display_bytes: 1000, ..calm() };
     let shown = |source: &str| {
         let outcome = run_job(Job::code(source).limits(limits.clone()));
         assert!(outcome.is_success(), "{outcome:?}");

@@ -11,7 +11,7 @@ use hatchery::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{value, with_own_pool};
+use crate::support::{builder, calm, value, with_own_pool};
 
 async fn until(pool: &Hatchery, condition: impl Fn(&Status) -> bool) {
     while !condition(&pool.status()) {
@@ -57,7 +57,7 @@ async fn find<T>(decisions: &mut Decisions, picks: impl Fn(&DecisionKind) -> Opt
 
 #[test]
 fn a_deadline_ends_running_and_waiting_jobs_and_costs_no_session() {
-    with_own_pool(Hatchery::builder(), |pool| async move {
+    with_own_pool(builder(), |pool| async move {
         // Each is far longer than the scheduler would expect from the ones before.
         let due = Duration::from_millis(300);
         is_due(&pool.run(endless().deadline(due)).await.unwrap());
@@ -89,7 +89,7 @@ fn a_deadline_ends_running_and_waiting_jobs_and_costs_no_session() {
 #[test]
 fn a_capped_tenant_leaves_the_other_workers_to_others() {
     let capped = TenantConfig { concurrent: 1, queued_count: 2, ..TenantConfig::default() };
-    with_own_pool(Hatchery::builder().tenant("capped", capped), |pool| async move {
+    with_own_pool(builder().tenant("capped", capped), |pool| async move {
         let mut running = pool.submit(endless().tenant("capped")).await.unwrap();
         assert!(running.next_output().await.is_some());
         let first = pool.submit(Job::code("1").tenant("capped")).await.unwrap();
@@ -125,7 +125,7 @@ fn a_capped_tenant_leaves_the_other_workers_to_others() {
 
 #[test]
 fn draining_for_a_time_finishes_what_it_can_and_stops_the_rest() {
-    with_own_pool(Hatchery::builder(), |pool| async move {
+    with_own_pool(builder(), |pool| async move {
         let session = pool.session("s").await.unwrap();
         ask(&session, "x = 1\nx").await;
         let mut quick = Vec::new();
@@ -150,7 +150,7 @@ fn draining_for_a_time_finishes_what_it_can_and_stops_the_rest() {
 
 #[test]
 fn every_decision_about_a_job_is_reported() {
-    with_own_pool(Hatchery::builder(), |pool| async move {
+    with_own_pool(builder(), |pool| async move {
         let mut decisions = pool.decisions();
         let ticket = pool.submit(Job::code("1 / 0").tenant("t")).await.unwrap();
         let id = ticket.job_id();
@@ -189,7 +189,7 @@ fn a_spilled_session_continues_where_it_was() {
         spill_after: Duration::from_millis(50),
         ..SessionsConfig::default()
     };
-    with_own_pool(Hatchery::builder().sessions(sessions), |pool| async move {
+    with_own_pool(builder().sessions(sessions), |pool| async move {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("given.txt"), "given").unwrap();
         let mut decisions = pool.decisions();
@@ -234,7 +234,7 @@ fn a_spilled_session_continues_where_it_was() {
 /// Returns the memory that an idle pool takes here, in bytes.
 fn bytes_at_rest() -> u64 {
     let (sender, receiver) = std::sync::mpsc::channel();
-    with_own_pool(Hatchery::builder(), |pool| async move {
+    with_own_pool(builder(), |pool| async move {
         let both = tokio::join!(pool.run(Job::code("1")), pool.run(Job::code("1")));
         assert!(both.0.is_ok() && both.1.is_ok());
         until(&pool, |status| status.running == 0 && status.memory.in_flight_bytes == 0).await;
@@ -249,9 +249,9 @@ fn sessions_beyond_the_memory_limit_are_spilled_or_refused() {
     // They are random, so compressing them gains nothing.
     const FILL: &str = "import os\nkept = os.urandom(16 << 20)\nkept[0]";
     // Everything that these limits allow is reserved for a running job.
-    let small = Limits { memory_bytes: 80 << 20, file_bytes: 4 << 20, ..Limits::default() };
+    let small = Limits { memory_bytes: 80 << 20, file_bytes: 4 << 20, ..calm() };
     let limit = bytes_at_rest() + (224 << 20);
-    let builder = Hatchery::builder().limits(small.clone()).memory_limit_bytes(limit);
+    let builder = builder().limits(small.clone()).memory_limit_bytes(limit);
     with_own_pool(builder, |pool| async move {
         let mut open: Vec<(Session, Value)> = Vec::new();
         for number in 0..SESSIONS {
@@ -309,7 +309,7 @@ fn sessions_beyond_the_memory_limit_are_spilled_or_refused() {
 
 #[test]
 fn a_failure_that_no_other_interpreter_would_avoid_is_not_retried_and_renews_none() {
-    with_own_pool(Hatchery::builder(), |pool| async move {
+    with_own_pool(builder(), |pool| async move {
         let session = pool.session("in its way").await.unwrap();
         assert!(session.run(Job::code("open('a', 'w')")).await.unwrap().is_success());
         let job = Job::code("1").input("a/b", "").unwrap();
@@ -324,7 +324,7 @@ fn a_failure_that_no_other_interpreter_would_avoid_is_not_retried_and_renews_non
 
 #[test]
 fn instances_that_have_served_their_runs_are_replaced_unnoticed() {
-    let builder = Hatchery::builder().workers(1).runs_per_instance(3);
+    let builder = builder().workers(1).runs_per_instance(3);
     with_own_pool(builder, |pool| async move {
         let session = pool.session("long").await.unwrap();
         assert!(session.run(Job::code("count = 0")).await.unwrap().is_success());

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use hatchery::{Error, Hatchery, Job, Limits, Outcome, Refusal, Session, Verdict};
+use hatchery::{Error, Job, Limits, Outcome, Refusal, Session, Verdict};
 use serde_json::json;
 
-use crate::support::{exception, value, with_pool};
+use crate::support::{builder, calm, exception, value, with_pool};
 
 #[test]
 fn a_session_keeps_its_variables_and_its_files() {
@@ -193,7 +193,7 @@ fn a_turn_that_is_stopped_by_force_is_undone_and_costs_no_session() {
     let limits = Limits {
         wall_time: Duration::from_millis(300),
         grace: Duration::from_millis(100),
-        ..Limits::default()
+        ..calm()
     };
     let ends = [
         "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
@@ -241,7 +241,7 @@ fn a_session_that_rolls_back_draws_different_random_numbers() {
 fn without_copies_a_session_is_lost_when_its_turn_is_stopped_by_force() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let pool = Hatchery::builder().workers(1).rollback_bytes(0).start().await.unwrap();
+        let pool = builder().workers(1).rollback_bytes(0).start().await.unwrap();
         let session = pool.session("ends").await.unwrap();
         session.run(Job::code("x = 1")).await.unwrap();
         let ended = session.run(Job::code("import os; os._exit(3)")).await.unwrap();
@@ -260,7 +260,7 @@ fn an_interrupt_ends_a_sleep_that_begins_after_it() {
     with_pool(|pool| async {
         let session = pool.session("sleeps").await.unwrap();
         let source = "import time\nprint('begun')\nlist(map(time.sleep, [0] * 200_000 + [10**6]))";
-        let limits = Limits { grace: Duration::from_secs(60), ..Limits::default() };
+        let limits = Limits { grace: Duration::from_secs(60), ..calm() };
         let mut ticket = session.submit(Job::code(source).limits(limits)).await.unwrap();
         assert!(ticket.next_output().await.is_some());
         ticket.interrupt();
@@ -273,7 +273,7 @@ fn an_interrupt_ends_a_sleep_that_begins_after_it() {
 fn a_session_without_memory_says_so_and_is_not_blamed_on_the_sandbox() {
     with_pool(|pool| async {
         let session = pool.session("full").await.unwrap();
-        let limits = Limits { memory_bytes: 128 << 20, ..Limits::default() };
+        let limits = Limits { memory_bytes: 128 << 20, ..calm() };
         let fill = "kept = []\nsize = 1 << 20\nwhile size:\n    try: kept.append(bytes(size))\n\
                     \x20   except MemoryError: size >>= 1";
         // The build's own C code may crash without memory; that also ends the program.

@@ -5,10 +5,22 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+pub(crate) use calm::calm;
 use hatchery::{Builder, Exception, Hatchery, Job, Outcome, Verdict};
 use serde_json::Value;
 
 use crate::found;
+
+#[path = "../support/calm.rs"]
+mod calm;
+
+/// How long a test may take before it counts as one that hangs.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Returns a builder of pools on which a busy machine changes no verdict.
+pub(crate) fn builder() -> Builder {
+    Hatchery::builder().limits(calm())
+}
 
 /// A pool and the runtime that it runs on.
 pub(crate) struct Shared {
@@ -30,20 +42,20 @@ impl Shared {
         test: impl FnOnce(&'static Hatchery) -> F,
     ) -> T {
         let limited = async {
-            let test = tokio::time::timeout(Duration::from_secs(120), test(&self.hatchery));
+            let test = tokio::time::timeout(PATIENCE, test(&self.hatchery));
             test.await.expect("the test ends in time")
         };
         self.runtime.block_on(limited)
     }
 }
 
-static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared::start(Hatchery::builder()));
+static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared::start(builder()));
 static PRELOADED: LazyLock<Shared> =
-    LazyLock::new(|| Shared::start(Hatchery::builder().preload(["numpy", "pandas", "matplotlib"])));
+    LazyLock::new(|| Shared::start(builder().preload(["numpy", "pandas", "matplotlib"])));
 
 /// Pools on the builds beside the default one that are here, with their names.
 static OTHERS: LazyLock<Vec<(&str, Shared)>> = LazyLock::new(|| {
-    let start = |path: PathBuf| Shared::start(Hatchery::builder().python(path));
+    let start = |path: PathBuf| Shared::start(builder().python(path));
     found::others().into_iter().map(|(name, path)| (name, start(path))).collect()
 });
 
@@ -72,9 +84,7 @@ pub(crate) fn with_own_pool<F: Future<Output = ()>>(
     let runtime = tokio::runtime::Runtime::new().expect("the runtime starts");
     runtime.block_on(async {
         let pool = builder.workers(2).start().await.expect("the build is available");
-        tokio::time::timeout(Duration::from_secs(60), test(pool))
-            .await
-            .expect("the test ends in time");
+        tokio::time::timeout(PATIENCE, test(pool)).await.expect("the test ends in time");
     });
 }
 

@@ -14,8 +14,11 @@ use std::time::Duration;
 
 use hatchery::{Builder, Hatchery, Job, LimitKind, Limits, Outcome, Verdict};
 
+use calm::calm;
 use needs::{Build, Need};
 
+#[path = "../support/calm.rs"]
+mod calm;
 mod door;
 mod files;
 #[path = "../../engine/tests/builds/found.rs"]
@@ -100,7 +103,7 @@ struct Suite {
 impl Suite {
     fn start(name: &'static str, builder: Builder, default: Option<&Build>) -> Self {
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let pool = runtime.block_on(builder.workers(2).start()).unwrap();
+        let pool = runtime.block_on(builder.workers(2).limits(calm()).start()).unwrap();
         let build = runtime.block_on(Build::ask(&pool, &sources(), default));
         let outcome = runtime.block_on(pool.run(Job::code(SURROUNDINGS))).unwrap();
         let surroundings = seen(&outcome).unwrap_or_else(|| panic!("{outcome:?}"));
@@ -120,14 +123,13 @@ static SUITES: LazyLock<Vec<Suite>> = LazyLock::new(|| {
 
 fn limits() -> Limits {
     Limits {
-        wall_time: Duration::from_secs(20),
         grace: Duration::from_millis(50),
         memory_bytes: 256 << 20,
         output_bytes: 64 << 10,
         file_bytes: 16 << 20,
         file_count: 1000,
         open_files: 64,
-        ..Limits::default()
+        ..calm()
     }
 }
 

@@ -28,7 +28,7 @@ fn limits(wall: Duration) -> Limits {
 fn assert_stopped(source: &str, outcome: &Outcome) {
     let Verdict::Limit(hit) = &outcome.verdict else { panic!("{source}: {:?}", outcome.verdict) };
     assert_eq!(hit.limit, LimitKind::Wall, "{source}");
-    assert!(outcome.usage.wall < SOON, "{source} took {:?}", outcome.usage.wall);
+    assert!(outcome.usage.cpu < SOON, "{source} took {:?}", outcome.usage.cpu);
 }
 
 async fn pool() -> Hatchery {

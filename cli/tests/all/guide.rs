@@ -260,6 +260,7 @@ impl Place {
             .env("PYTHONPATH", root().join("python/src"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("HATCHERY_CACHE_BOUND", "1TiB")
+            .env("HATCHERY_CONFIG", crate::CALM)
             .env("HATCHERY_NOTEBOOK_STATES", self.tools.path().join("states"))
             .stdin(Stdio::null());
         if let Some(cache) = &self.cache {

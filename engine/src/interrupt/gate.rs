@@ -81,7 +81,8 @@ impl InterruptHandle {
 pub(crate) struct Asked {
     /// By a hard stop.
     pub(crate) stop: Option<StopReason>,
-    /// By an interrupt that the program has noticed.
+    /// By an interrupt: from a caller, if the program has noticed it; by a limit in any case, since a
+    /// program can say that it is over, and go on.
     pub(crate) interrupt: Option<StopReason>,
 }
 
@@ -207,8 +208,11 @@ impl Gate {
         state.side = Side::Host;
         state.in_program = false;
         self.settle(&mut state, true);
-        let noticed = |(reason, raised)| (raised == Raised::Noticed).then_some(reason);
-        Asked { stop: state.stop, interrupt: state.interrupt.and_then(noticed) }
+        let counts = |(reason, raised): &(StopReason, Raised)| {
+            reason.is_limit() || *raised == Raised::Noticed
+        };
+        let interrupt = state.interrupt.filter(counts).map(|(reason, _)| reason);
+        Asked { stop: state.stop, interrupt }
     }
 
     /// Says that the program's own code begins: it can be interrupted from now on. On the host's
@@ -605,5 +609,22 @@ mod tests {
         assert_eq!(gate.end(), Asked { stop: None, interrupt: None });
         assert!(!handle.interrupt(run, StopReason::Interrupted));
         assert!(!handle.remind(run));
+    }
+
+    #[test]
+    fn a_limit_counts_although_the_program_says_that_it_is_over() {
+        for (reason, interrupt) in [
+            (StopReason::CpuTime, Some(StopReason::CpuTime)),
+            (StopReason::Output, Some(StopReason::Output)),
+            (StopReason::Cancelled, None),
+        ] {
+            let gate = gate();
+            let handle = InterruptHandle::new(Arc::clone(&gate));
+            let run = gate.begin();
+            gate.begin_program();
+            gate.end_program();
+            assert!(handle.interrupt(run, reason));
+            assert_eq!(gate.end(), Asked { stop: None, interrupt });
+        }
     }
 }

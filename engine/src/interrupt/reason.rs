@@ -16,3 +16,13 @@ pub enum StopReason {
     /// The caller no longer wants its outcome.
     Cancelled,
 }
+
+impl StopReason {
+    /// Returns whether a limit was reached.
+    pub(crate) fn is_limit(self) -> bool {
+        match self {
+            Self::WallTime | Self::CpuTime | Self::Output | Self::HostCalls => true,
+            Self::Interrupted | Self::Cancelled => false,
+        }
+    }
+}

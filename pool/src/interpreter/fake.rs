@@ -99,6 +99,8 @@ struct State {
     running: Vec<JobId>,
     /// `None`: one.
     tasks_at_once: Option<usize>,
+    /// The processes of the first interpreters, this many, have ended.
+    ended: u64,
 }
 
 /// The gate of the next `count` calls of a step, scripted after this many releases.
@@ -180,6 +182,11 @@ impl FakeSource {
     /// Gives interpreters so much work ahead that a session is parked for it.
     pub fn give_much_work(&self) {
         self.shared.state.lock().has_much_work = true;
+    }
+
+    /// Ends the processes of all interpreters that there are. What they run fails.
+    pub fn end_processes(&self) {
+        self.shared.state.lock().ended = self.starts();
     }
 
     /// Returns how many interpreters have been started so far.
@@ -268,11 +275,11 @@ impl Shared {
 
 impl InterpreterSource for FakeSource {
     fn start(&self) -> Result<Box<dyn Interpreter>, StartError> {
-        self.shared.starts.fetch_add(1, Ordering::SeqCst);
+        let number = self.shared.starts.fetch_add(1, Ordering::SeqCst) + 1;
         self.shared.wait_until(|state| !state.starts_held);
         self.shared.pass(Step::Start, None)?;
         let state = FakeState::default();
-        Ok(Box::new(FakeInterpreter { shared: Arc::clone(&self.shared), state }))
+        Ok(Box::new(FakeInterpreter { shared: Arc::clone(&self.shared), number, state }))
     }
 
     fn tasks_at_once(&self) -> usize {
@@ -317,6 +324,8 @@ fn state_of(parked: &Parked) -> FakeState {
 
 struct FakeInterpreter {
     shared: Arc<Shared>,
+    /// How many had been started with it.
+    number: u64,
     state: FakeState,
 }
 
@@ -385,6 +394,10 @@ impl FakeInterpreter {
         }
         if task.stop.requested().is_some() {
             return (Verdict::Cancelled, Afterwards::Lost);
+        }
+        if self.has_ended() {
+            let failure = SandboxFailure::WorkerDied("scripted to end".into());
+            return (Verdict::SandboxFailed(failure), Afterwards::Lost);
         }
         if passed.is_err() || script.traps {
             let failure = SandboxFailure::Trap("scripted to fail".into());
@@ -472,6 +485,10 @@ impl Interpreter for FakeInterpreter {
         self.shared.pass(Step::Attach, None)?;
         self.state = state_of(parked);
         Ok(())
+    }
+
+    fn has_ended(&self) -> bool {
+        self.number <= self.shared.state.lock().ended
     }
 
     fn memory_bytes(&self) -> u64 {

@@ -17,6 +17,7 @@ use crate::worker::seat::Seat;
 use crate::worker::state::GoneReason;
 
 mod builds;
+mod ended;
 mod faults;
 mod offers;
 mod stowing;

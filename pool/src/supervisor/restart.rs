@@ -9,8 +9,6 @@ use crate::config::PoolConfig;
 pub(crate) struct History {
     /// Consecutive workers that died before they had an interpreter.
     failures: u32,
-    /// A worker in this place once had an interpreter, so the machine can run one.
-    was_healthy: bool,
 }
 
 /// What happens to a worker's place.
@@ -26,15 +24,15 @@ pub(super) enum Decision {
 impl History {
     /// Records that a worker died. A worker that had an interpreter is replaced at once: what it
     /// ran may have killed it, which says nothing about the next worker. So is the first that had
-    /// none; after that the delay doubles each time. A place where no worker ever started is
-    /// eventually given up; one that worked never is.
+    /// none; after that the delay doubles each time, and in the end the place is given up, so that jobs
+    /// are refused instead of waiting without end.
     pub(super) fn died(&mut self, had_interpreter: bool, config: &PoolConfig) -> Decision {
         if had_interpreter {
-            *self = Self { failures: 0, was_healthy: true };
+            self.failures = 0;
             return Decision::ReplaceAfter(Duration::ZERO);
         }
         self.failures = self.failures.saturating_add(1);
-        if self.failures >= config.most_failures && !self.was_healthy {
+        if self.failures >= config.most_failures {
             return Decision::Leave;
         }
         let delay = match self.failures {
@@ -74,14 +72,17 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_once_worked_is_never_given_up() {
+    fn a_place_that_once_worked_is_given_up_as_well() {
         let mut history = History::default();
         assert_eq!(history.died(true, &config()), after(0));
-        for _ in 0..100 {
-            assert_ne!(history.died(false, &config()), Decision::Leave);
-        }
-        assert_eq!(history.died(false, &config()), after(300));
+        let decisions: Vec<_> = (0..5).map(|_| history.died(false, &config())).collect();
+        assert_eq!(decisions, [after(0), after(100), after(200), after(300), after(300)]);
+        // A worker that starts ends the series.
         assert_eq!(history.died(true, &config()), after(0));
         assert_eq!(history.died(false, &config()), after(0));
+        for _ in 0..4 {
+            assert_ne!(history.died(false, &config()), Decision::Leave);
+        }
+        assert_eq!(history.died(false, &config()), Decision::Leave);
     }
 }

@@ -338,6 +338,7 @@ impl<'a> Slot<'a> {
     }
 
     fn make_pristine(&mut self) -> Result<(), StartError> {
+        self.drop_ended();
         if self.is_pristine {
             return Ok(());
         }
@@ -351,6 +352,19 @@ impl<'a> Slot<'a> {
         self.interpreter()?;
         self.is_pristine = true;
         Ok(())
+    }
+
+    /// Returns whether the interpreter's process has ended, with whatever state it had.
+    fn has_ended(&self) -> bool {
+        self.interpreter.as_ref().is_some_and(|interpreter| interpreter.has_ended())
+    }
+
+    /// Drops an interpreter whose process has ended since it was last used: the next program isn't to
+    /// find that out.
+    fn drop_ended(&mut self) {
+        if self.has_ended() {
+            (self.interpreter, self.is_pristine) = (None, false);
+        }
     }
 
     /// Returns whether the session that is here should be parked, which its copy makes cheap, so

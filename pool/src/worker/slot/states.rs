@@ -17,7 +17,14 @@ impl Slot<'_> {
         session: &Arc<SessionCell>,
     ) -> Result<(), SandboxFailure> {
         self.vacate_for(session);
-        let claim = session.claim(self.worker());
+        let mut claim = session.claim(self.worker());
+        if matches!(claim, Claim::AlreadyHere) && self.has_ended() {
+            // Its process died between two turns: the session goes on from the copy of its state.
+            let ended = "the process that kept its state has ended";
+            let reason = self.not_copied.take().map(|error| Cause::because(ended, error));
+            self.desk.give_up_session(session, reason.unwrap_or_else(|| ended.into()));
+            claim = session.claim(self.worker());
+        }
         // From here on a panic gives the session back.
         self.session = Some(Arc::clone(session));
         self.change_to(session.build());
@@ -43,6 +50,7 @@ impl Slot<'_> {
     }
 
     fn attach_parked(&mut self, parked: &Parked) -> Result<(), SandboxFailure> {
+        self.drop_ended();
         self.is_pristine = false;
         let attached = self.interpreter().and_then(|interpreter| interpreter.attach(parked));
         attached.map_err(failed_start)
