@@ -32,7 +32,8 @@ LIMITS = """\
   asyncio works, on one thread.
 - Pointers have 32 bits: a program has at most 4 GiB of memory, and NumPy's default integers have
   32 bits.
-- The devices are `/dev/null`, `/dev/zero`, `/dev/random` and `/dev/urandom`.
+- The devices are `/dev/null`, `/dev/zero`, `/dev/random`, `/dev/urandom`, `/dev/stdin`,
+  `/dev/stdout`, `/dev/stderr` and `/dev/fd/0` to `/dev/fd/2`.
   Random bytes come from the system, or from the seed in a deterministic job.
 - All files belong to user 0, as whom the program runs: `os.getuid()` is 0.
   Files have no permissions, and `sys.executable` is empty.
@@ -40,7 +41,8 @@ LIMITS = """\
   writes, and a commit waits for readers. There is no write-ahead log (`journal_mode=wal`), since it
   needs shared memory. Waiting for a lock is futile if the same thread would have to release it;
   `timeout=0` avoids the wait.
-- Descriptors can't be duplicated: `os.dup` and `os.dup2` raise `OSError`. pytest captures output
+- Descriptors can't be duplicated: `os.dup` and `os.dup2` raise `OSError`.
+  [The page of limits](guide/limits.md#files-and-the-system) lists all such functions. pytest captures output
   through `sys.stdout` and `sys.stderr`, but not what `os.write` sends past them.
 - An array that grows is copied if there is no room behind it. Other systems remap the pages of a
   large array instead, which WebAssembly can't: two arrays that alternately grow by 1 MB take 9 s to

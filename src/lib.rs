@@ -239,7 +239,7 @@ pub mod files {
     pub use crate::displays::{display_files, display_forms};
     pub use crate::output::OutputFolder;
     #[doc(inline)]
-    pub use engine::{ChangeKind, ChangedFile, FolderDigests, Workspace, check_path};
+    pub use engine::{ChangeKind, ChangedFile, FolderDigests, LeftOutFiles, Workspace, check_path};
 }
 
 /// The parts of an [`Outcome`].

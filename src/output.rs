@@ -6,12 +6,14 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use engine::{ChangeKind, ChangedFile, check_path};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use replace::UNFINISHED_PREFIX;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 /// A folder of the host that receives what programs made.
@@ -75,11 +77,12 @@ impl OutputFolder {
         there.filter_map(problem).collect()
     }
 
-    /// Writes a file. An existing one is overwritten, or the error is `AlreadyExists`.
+    /// Writes a file. An existing one is replaced, or the error is `AlreadyExists`. It has its name
+    /// only once all of it is written.
     ///
     /// # Errors
-    /// The file exists and isn't to be overwritten, or can't be: it isn't a regular file, or a link
-    /// is on its path.
+    /// The file exists and isn't to be replaced, or can't be: it isn't a regular file, or a link is
+    /// on its path. Or the disk is full.
     pub fn write(&self, file: &ChangedFile, overwrites: bool) -> io::Result<()> {
         let ChangedFile { path, contents, .. } = file;
         // Names from the guest follow the rule for input files: plain and relative.
@@ -92,20 +95,52 @@ impl OutputFolder {
         for part in folders.into_iter().flat_map(|folders| folders.split('/')) {
             folder = folder_in(&folder, part)?;
         }
-        // Non-blocking: an existing pipe may have no reader.
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK;
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let flags = if overwrites { flags } else { flags | OFlags::EXCL };
-        let mode = Mode::from_raw_mode(0o666);
-        let opened = rustix::fs::openat(&folder, name, flags, mode);
-        let mut file = File::from(opened.map_err(|errno| explained(&folder, name, errno))?);
-        if !file.metadata()?.is_file() {
+        put(&folder, name, overwrites, |file| file.write_all(contents))
+    }
+}
+
+/// Creates a file that `write` fills, then gives it its name.
+fn put(
+    folder: &OwnedFd,
+    name: &str,
+    overwrites: bool,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
+    let before = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Some(stat.st_mode),
+        Err(Errno::NOENT) => None,
+        Err(errno) => return Err(errno.into()),
+    };
+    match before.map(FileType::from_raw_mode) {
+        None => {}
+        Some(_) if !overwrites => return Err(Errno::EXIST.into()),
+        Some(FileType::RegularFile) => {}
+        Some(FileType::Symlink) => return Err(explained(folder, name, Errno::LOOP)),
+        Some(_) => {
             return Err(io::Error::other("something that is not a regular file is in its place"));
         }
-        // Truncated only now: anything but a regular file isn't ours to change.
-        file.set_len(0)?;
-        file.write_all(contents)
     }
+    let unfinished = format!("{UNFINISHED_PREFIX}{:016x}", RandomState::new().hash_one(name));
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o666);
+    let mut file = File::from(rustix::fs::openat(folder, &*unfinished, flags, mode)?);
+    let finish = |file: &mut File| -> io::Result<()> {
+        if let Some(mode) = before {
+            rustix::fs::fchmod(&*file, Mode::from_raw_mode(mode))?;
+        }
+        write(file)?;
+        let flags = if overwrites { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        match rustix::fs::renameat_with(folder, &*unfinished, folder, name, flags) {
+            // Some file systems know no flags.
+            Err(Errno::INVAL) => rustix::fs::renameat(folder, &*unfinished, folder, name)?,
+            renamed => renamed?,
+        }
+        Ok(())
+    };
+    finish(&mut file).inspect_err(|_| {
+        // The first error tells more than one of removing it.
+        let _ = rustix::fs::unlinkat(folder, &*unfinished, AtFlags::empty());
+    })
 }
 
 fn folder_in(parent: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
@@ -132,7 +167,7 @@ fn explained(parent: &OwnedFd, name: &str, errno: Errno) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn file(path: &str, contents: &str) -> ChangedFile {
         ChangedFile::new(path, ChangeKind::Created, contents)
@@ -187,6 +222,28 @@ mod tests {
         assert!(folder.keep(&[file("x", "1")]).is_empty());
         assert!(base.path().join("real/x").exists());
         assert!(OutputFolder::open(Path::new("/dev/null/x")).is_err());
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_written_leaves_what_was_there() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = OutputFolder::open(base.path()).unwrap();
+        let full = |file: &mut File| -> io::Result<()> {
+            file.write_all(b"half")?;
+            Err(Errno::NOSPC.into())
+        };
+        assert!(put(&folder.handle, "new", true, full).is_err());
+        assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
+        folder.write(&file("old", "whole"), false).unwrap();
+        fs::set_permissions(base.path().join("old"), fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(put(&folder.handle, "old", true, full).is_err());
+        let again = folder.write(&file("old", "new"), false).unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(base.path().join("old")).unwrap(), "whole");
+        folder.write(&file("old", "new"), true).unwrap();
+        assert_eq!(fs::read_to_string(base.path().join("old")).unwrap(), "new");
+        let mode = fs::metadata(base.path().join("old")).unwrap().permissions().mode();
+        assert_eq!((fs::read_dir(base.path()).unwrap().count(), mode & 0o777), (1, 0o640));
     }
 
     #[test]

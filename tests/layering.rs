@@ -17,7 +17,7 @@ const ALLOWED: [(&str, &[&str]); 19] = [
     ("pool", &["channel", "crossbeam-channel", "dashmap", "engine", "ractor", "tokio"]),
     ("process", &["channel", "confine", "engine", "pool"]),
     ("scheduler", &["engine", "pool", "ractor", "tokio"]),
-    (".", &["engine", "pool", "process", "scheduler", "tokio", "wire"]),
+    (".", &["engine", "pool", "process", "replace", "scheduler", "tokio", "wire"]),
     ("batch", &["hatchery", "replace", "tokio"]),
     ("bench", &["hatchery", "tokio"]),
     ("grade", &["hatchery", "tokio"]),

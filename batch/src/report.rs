@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hatchery::Outcome;
-use hatchery::files::{ChangeKind, ChangedFile, OutputFolder, display_files};
+use hatchery::files::{ChangeKind, ChangedFile, LeftOutFiles, OutputFolder, display_files};
 use hatchery::wire::ProblemKind;
 use serde_json::{Value, json};
 use tokio::task::JoinError;
@@ -73,6 +73,9 @@ impl Report {
     /// written.
     async fn keep(self, outcome: Outcome, result: &mut Value) -> Result<Option<String>, JoinError> {
         let Kept { files, displays } = self.kept;
+        if files.is_some() && outcome.left_out_files != LeftOutFiles::default() {
+            result["left_out_files"] = json!(outcome.left_out_files);
+        }
         let shown = displays.map(|root| ("displays_dir", root, display_files(&outcome)));
         let made = files.map(|root| ("output_dir", root, outcome.files));
         let mut problems = Vec::new();
@@ -185,10 +188,12 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let root = Some(Arc::new(OutputFolder::open(base.path()).unwrap()));
         let kept = Kept { files: root.clone(), displays: root };
-        let outcome = Outcome::not_run(Verdict::Cancelled);
+        let mut outcome = Outcome::not_run(Verdict::Cancelled);
+        outcome.left_out_files.undone = 2;
         let Ran { result, ending, .. } = report(kept).of(Ok((outcome, None))).await.unwrap();
         assert_eq!(ending, Ending::Cancelled);
         assert_eq!((&result["output_dir"], &result["displays_dir"]), (&Value::Null, &Value::Null));
+        assert_eq!(result["left_out_files"], json!({ "undone": 2, "links": 0 }));
         assert!(!base.path().join("a").exists());
         assert!(result["error"].get("reason").is_none());
     }

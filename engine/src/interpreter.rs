@@ -278,6 +278,7 @@ impl Interpreter {
         limits_met.extend(left_out.map(|(limit, bytes)| hit(limit, limits, bytes)));
         let outcome = Outcome {
             files: effects.files,
+            left_out_files: effects.left_out_files,
             limits_met,
             interrupted_at,
             recording: turn.calls.recording,

@@ -33,7 +33,7 @@ pub use error::{
     CacheError, EngineError, ImageError, ModuleError, PackageError, PythonError, SessionError,
     StartError,
 };
-pub use files::changes::{ChangeKind, ChangedFile};
+pub use files::changes::{ChangeKind, ChangedFile, LeftOutFiles};
 pub use files::digest::FolderDigests;
 pub use files::mount::{
     FolderAnswer, FolderAsk, FolderIdentity, FolderServer, InvalidMount, LentFolder, Mount,

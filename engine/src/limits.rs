@@ -31,8 +31,8 @@ pub struct Limits {
     /// pandas). Default: 1 GiB; at most 4 GiB can be addressed. Below 32 MiB CPython may fail
     /// while it starts.
     pub memory_bytes: usize,
-    /// Standard output and standard error together. Default: 512 KiB. Further output is dropped,
-    /// and the outcome says so.
+    /// Standard output, and as much standard error. Default: 512 KiB. What a stream writes beyond
+    /// that is dropped, and the outcome says so.
     pub output_bytes: usize,
     /// Whether reaching `output_bytes` ends the program. Default: no, it goes on.
     pub stop_at_output_limit: bool,

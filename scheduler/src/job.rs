@@ -145,7 +145,12 @@ impl JobRequest {
             tenant: self.tenant.clone().unwrap_or_else(|| DEFAULT_TENANT.clone()),
             priority: self.priority,
             deadline: self.deadline,
-            output_bytes: self.limits.output_bytes.saturating_add(self.limits.display_bytes),
+            // Each of the two streams may write as much.
+            output_bytes: self
+                .limits
+                .output_bytes
+                .saturating_mul(2)
+                .saturating_add(self.limits.display_bytes),
             growth: Growth::of(&self.limits),
             is_idempotent: self.idempotent.unwrap_or(self.session.is_none() && !has_functions),
             may_go_ahead: self.may_go_ahead(),

@@ -4,7 +4,7 @@ use hatchery::files::ChangeKind;
 use hatchery::{Error, Job, LimitKind, Limits, Outcome, Refusal, SandboxFailure, Verdict};
 use serde_json::json;
 
-use crate::support::{calm, exception, run_job, value, with_pool};
+use crate::support::{calm, exception, run_job, value, with_pool, with_preloaded_pool};
 
 fn told(outcome: &Outcome) -> Vec<(&str, ChangeKind, &[u8])> {
     let files = outcome.files.iter();
@@ -132,6 +132,26 @@ fn a_read_only_job_changes_nothing() {
     }
     let job = Job::code("open('given').read()").input("given", "g").unwrap().read_only();
     assert_eq!(value(&run_job(job)), json!("g"));
+}
+
+#[test]
+fn matplotlib_and_seaborn_need_no_folder_to_write_to() {
+    let source = "import seaborn, matplotlib.pyplot as plt\nplt.plot([1]); plt.gcf()";
+    let job = Job::code(source).read_only();
+    let outcome = with_preloaded_pool(|pool| async { pool.run(job).await.unwrap() });
+    assert!(outcome.is_success() && outcome.stderr.is_empty(), "{outcome:?}");
+}
+
+#[test]
+fn what_is_left_out_of_the_files_is_counted() {
+    let source = "import os\nopen('a', 'w').write('1')\nopen('given', 'a').write('2')\n\
+                  os.symlink('a', 'link')";
+    let run = |source: String| run_job(Job::code(source).input("given", "g").unwrap());
+    let kept = run(source.to_owned());
+    assert_eq!((kept.left_out_files.undone, kept.left_out_files.links), (0, 1));
+    let failed = run(format!("{source}\n1 / 0"));
+    assert_eq!((failed.left_out_files.undone, failed.left_out_files.links), (2, 0));
+    assert_eq!(run("1".to_owned()).left_out_files, Default::default());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What a job is given, prints and leaves behind.
 
-use hatchery::{Job, Verdict};
+use hatchery::{Job, Limits, Verdict};
 use serde_json::json;
 
 use crate::support::{exception, run, run_job, value, with_pool};
@@ -84,8 +84,36 @@ fn argv_environment_stdin_and_name_reach_the_program() {
     let source = "import os, sys\n[sys.argv, os.environ['MODE'], sys.stdin.readlines(), __file__]";
     let job =
         Job::code(source).named("tool.py").args(["--x", "ä"]).env("MODE", "test").stdin("one\ntwo");
-    let expected = json!([["tool.py", "--x", "ä"], "test", ["one\n", "two"], "tool.py"]);
+    let expected = json!([["tool.py", "--x", "ä"], "test", ["one\n", "two"], "/workspace/tool.py"]);
     assert_eq!(value(&run_job(job)), expected);
+}
+
+#[test]
+fn standard_input_keeps_its_line_ends_and_has_a_device() {
+    let source = "import sys\n[input(), sys.stdin.readline(), open('/dev/stdin').read()]";
+    let read = value(&run_job(Job::code(source).stdin("a\r\nb\rc\r\n")));
+    assert_eq!(read, json!(["a\r", "b\rc\r\n", ""]));
+    let sum = Job::code("sum(map(int, open('/dev/stdin').read().split()))").stdin("1 2\n");
+    assert_eq!(value(&run_job(sum)), json!(3));
+    // Unbuffered readers share the position, as with a pipe.
+    let source = "import os\n[os.read(0, 2), open('/dev/fd/0', 'rb').read()] == [b'ab', b'cd']";
+    assert_eq!(value(&run_job(Job::code(source).stdin("abcd"))), json!(true));
+}
+
+#[test]
+fn a_byte_order_mark_may_begin_a_program() {
+    for source in ["\u{feff}x = 1\nx", "\u{feff}1"] {
+        assert_eq!(value(&run(source)), json!(1));
+    }
+}
+
+#[test]
+fn a_flood_on_one_stream_leaves_the_other_its_share() {
+    let source = "import sys\nsys.stderr.write('e' * 100)\nprint(42)";
+    let limits = Limits { output_bytes: 10, ..Limits::default() };
+    let outcome = run_job(Job::code(source).limits(limits));
+    assert_eq!((outcome.stdout_text().as_str(), outcome.stderr.len()), ("42\n", 10));
+    assert!(outcome.output_truncated && outcome.is_success());
 }
 
 #[test]

@@ -103,6 +103,25 @@ fn damage_to_its_environment_costs_a_job_no_session() {
     });
 }
 
+#[test]
+fn what_a_turn_sets_of_its_surroundings_stays() {
+    with_pool(|pool| async {
+        let session = pool.session("settings").await.unwrap();
+        let source = "import io, os, sys\nsys.argv = ['x', '-n']\nos.environ['SET'] = '1'\n\
+                      sys.stdin = io.StringIO('a\\nb\\n')\ninput()";
+        session.run(Job::code(source).named("<input-1>")).await.unwrap();
+        let seen = "[sys.argv, os.environ.get('SET'), input()]";
+        let kept = session.run(Job::code(seen).named("<input-2>")).await.unwrap();
+        assert_eq!(value(&kept), json!([["x", "-n"], "1", "b"]));
+        let given = Job::code(seen).args(["y"]).env("SET", "2").stdin("own\n");
+        let given = session.run(given).await.unwrap();
+        assert_eq!(value(&given), json!([["", "y"], "2", "own"]));
+        let after = session.run(Job::code("[sys.argv, os.environ['SET']]")).await.unwrap();
+        assert_eq!(value(&after), json!([[""], "1"]));
+        session.close();
+    });
+}
+
 /// Interrupts a turn when it has printed.
 async fn interrupted(session: &Session, source: &str) -> Outcome {
     let mut ticket = session.submit(Job::code(source)).await.expect("the job is admitted");

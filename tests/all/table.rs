@@ -21,6 +21,7 @@ mod numbers;
 mod objects;
 mod output;
 mod science;
+mod surroundings;
 mod syntax;
 mod text;
 mod texts;
@@ -36,6 +37,7 @@ fn rows() -> Vec<Row> {
         output::rows(),
         builtins::rows(),
         chains::rows(),
+        surroundings::rows(),
         syntax::rows(),
         science::rows(),
     ];

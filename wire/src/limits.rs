@@ -33,7 +33,7 @@ pub struct Limits {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = LEAST_MEMORY, "maximum" = MOST_MEMORY))]
     pub memory: Option<u64>,
-    /// Bytes of standard output and standard error together; the rest is dropped.
+    /// Bytes of standard output, and as many of standard error; the rest is dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<u64>,
     /// Whether a program that reaches the limit on output is ended.

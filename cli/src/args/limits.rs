@@ -64,7 +64,7 @@ pub(crate) struct LimitArguments {
         allow_hyphen_values = true)]
     pub(crate) memory: ByteSize,
 
-    /// Size of standard output and standard error together; the rest is dropped.
+    /// Size of standard output, and of standard error; what exceeds it is dropped.
     #[arg(long, value_name = "SIZE", default_value = "512KiB", allow_hyphen_values = true)]
     pub(crate) output: ByteSize,
 

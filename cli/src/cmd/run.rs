@@ -93,6 +93,7 @@ fn keep_files(outcome: &Outcome, output: Option<&OutputFolder>, arguments: &RunA
         }
         return true;
     };
+    output::mention_left_out(outcome.left_out_files);
     keep(&outcome.files, folder)
 }
 

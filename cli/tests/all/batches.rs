@@ -287,6 +287,24 @@ fn a_run_follows_no_link_in_its_output_folder() {
 }
 
 #[test]
+fn a_run_says_which_files_it_does_not_keep() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let said = |code: &str| text(&run(&["run", "-c", code, "--output-dir", path]).stderr);
+    let code = "import os; open('f', 'w').write('x'); os.symlink('f', 'l')";
+    let kept = said(code);
+    assert!(kept.contains("1 symbolic link is not kept"), "{kept}");
+    let failed = said(&format!("{code}; open('g', 'w').write('y'); 1 / 0"));
+    assert!(
+        failed.contains("the program failed, so 2 files are not kept; `--keep-files`"),
+        "{failed}"
+    );
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    let nothing = said("1 / 0");
+    assert!(!nothing.contains("not kept"), "{nothing}");
+}
+
+#[test]
 fn a_tool_is_given_files_and_keeps_those_of_its_program() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();

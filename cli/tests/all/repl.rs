@@ -95,6 +95,19 @@ fn an_input_that_is_stopped_by_force_is_undone() {
 }
 
 #[test]
+fn what_an_input_sets_stays() {
+    assert_eq!(printed("import sys\nsys.argv\nsys.argv = [1, 2]\nsys.argv"), "['']\n[1, 2]\n");
+    assert_eq!(printed("import os\nos.environ['A'] = '1'\nos.environ['A']"), "'1'\n");
+    let input = "import io, sys\nsys.stdin = io.StringIO('a\\nb\\n')\ninput()\ninput()";
+    assert_eq!(printed(input), "'a'\n'b'\n");
+    let input =
+        "import sys\nsys.excepthook = lambda kind, error, trace: print('hook', error)\n1 / 0\n2";
+    let output = typed(input);
+    assert_eq!(text(&output.stdout), "hook division by zero\n2\n", "{output:?}");
+    assert!(!text(&output.stderr).contains("Traceback"), "{output:?}");
+}
+
+#[test]
 fn a_program_that_leaves_ends_the_prompt() {
     let output = typed("import sys\nsys.exit(7)\nprint('not reached')");
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(7), String::new()));

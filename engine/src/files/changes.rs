@@ -30,6 +30,16 @@ pub enum ChangeKind {
     Deleted,
 }
 
+/// What a run left in its workspace that its outcome doesn't have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub struct LeftOutFiles {
+    /// Files that the run created or modified, and that were undone because it failed.
+    pub undone: u64,
+    /// New symbolic links.
+    pub links: u64,
+}
+
 impl ChangedFile {
     /// Creates a change of the file at `path`, relative to the workspace.
     pub fn new(path: impl Into<String>, kind: ChangeKind, contents: impl Into<Vec<u8>>) -> Self {
@@ -44,9 +54,9 @@ pub(crate) fn changes(before: &Tree, after: &Tree, folder: NodeId) -> Vec<Change
     if before.version() == after.version() {
         return Vec::new();
     }
-    let (mut old, new) = (files(before, folder), files(after, folder));
+    let mut old = files(before, folder);
     let mut changes = Vec::new();
-    for (path, contents) in new {
+    for (path, contents) in files(after, folder) {
         let kind = match old.remove(&path) {
             None => ChangeKind::Created,
             Some(before) if before.is_same(contents) => continue,
@@ -63,21 +73,63 @@ pub(crate) fn changes(before: &Tree, after: &Tree, folder: NodeId) -> Vec<Change
     changes
 }
 
+/// Counts what `changes` leaves out, or, if they are undone, what it would have had.
+pub(crate) fn left_out(
+    before: &Tree,
+    after: &Tree,
+    folder: NodeId,
+    are_undone: bool,
+) -> LeftOutFiles {
+    if before.version() == after.version() {
+        return LeftOutFiles::default();
+    }
+    if are_undone {
+        let old = files(before, folder);
+        let is_old = |(path, contents): &(String, &Contents)| {
+            old.get(path).is_some_and(|before| before.is_same(contents))
+        };
+        let undone = files(after, folder).into_iter().filter(|file| !is_old(file)).count();
+        return LeftOutFiles { undone: undone as u64, links: 0 };
+    }
+    let old = found(before, folder, link);
+    let links = found(after, folder, link).into_iter();
+    let links = links.filter(|(path, target)| old.get(path) != Some(target)).count();
+    LeftOutFiles { undone: 0, links: links as u64 }
+}
+
 /// Returns each file below `folder`, by its path relative to the folder.
 pub(super) fn files(tree: &Tree, folder: NodeId) -> BTreeMap<String, &Contents> {
-    let mut files = BTreeMap::new();
+    found(tree, folder, |kind| match kind {
+        Kind::File(contents) => Some(contents),
+        _ => None,
+    })
+}
+
+fn link(kind: &Kind) -> Option<&str> {
+    match kind {
+        Kind::Link(target) => Some(target),
+        _ => None,
+    }
+}
+
+/// Returns what `pick` takes of the nodes below `folder`, by their paths relative to the folder.
+fn found<'t, T>(
+    tree: &'t Tree,
+    folder: NodeId,
+    pick: impl Fn(&'t Kind) -> Option<T>,
+) -> BTreeMap<String, T> {
+    let mut all = BTreeMap::new();
     let mut pending = vec![(String::new(), folder)];
     while let Some((path, folder)) = pending.pop() {
         let Ok(entries) = tree.entries(folder) else { continue };
         for (name, id) in entries {
             let path = if path.is_empty() { name.to_string() } else { format!("{path}/{name}") };
             match tree.node(*id).map(|node| &node.kind) {
-                Ok(Kind::File(contents)) => drop(files.insert(path, contents)),
                 Ok(Kind::Folder { .. }) => pending.push((path, *id)),
-                Ok(Kind::Fixed(_) | Kind::Device(_) | Kind::Link(_) | Kind::Mount { .. })
-                | Err(_) => {}
+                Ok(kind) => all.extend(pick(kind).map(|picked| (path, picked))),
+                Err(_) => {}
             }
         }
     }
-    files
+    all
 }

@@ -2,7 +2,7 @@
 
 use crate::errno::Errno;
 
-/// A device of the guest. Every device discards what is written to it.
+/// A device of the guest. Every device but the streams discards what is written to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Device {
     /// Reads as empty.
@@ -13,6 +13,12 @@ pub(crate) enum Device {
     Random,
     /// The channel of a command build's agent (`host/door/device.rs`); here it reads as empty.
     Door,
+    /// Opening it opens standard input; the position is shared, as with a pipe.
+    Stdin,
+    /// Opening it opens standard output.
+    Stdout,
+    /// Opening it opens standard error.
+    Stderr,
 }
 
 impl Device {
@@ -23,7 +29,7 @@ impl Device {
         random: impl FnOnce(&mut [u8]) -> Result<(), Errno>,
     ) -> Result<usize, Errno> {
         match self {
-            Self::Null | Self::Door => return Ok(0),
+            Self::Null | Self::Door | Self::Stdin | Self::Stdout | Self::Stderr => return Ok(0),
             Self::Zero => buffer.fill(0),
             Self::Random => random(buffer)?,
         }

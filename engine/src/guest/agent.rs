@@ -48,8 +48,13 @@ impl Moment {
 /// Tells the agent that integers of any size are accepted; `hatchery/_wire.py` has the same value.
 const TAKES_ALL_INTEGERS: i64 = 8;
 
-fn integers() -> i64 {
-    if *number::ARE_ALL_EXACT { TAKES_ALL_INTEGERS } else { 0 }
+/// Tells the agent that the program's standard input isn't empty; `hatchery/_wire.py` has the same
+/// value.
+const HAS_STDIN: i64 = 16;
+
+fn flags(program: &Program) -> i64 {
+    let integers = if *number::ARE_ALL_EXACT { TAKES_ALL_INTEGERS } else { 0 };
+    if program.stdin.is_empty() { integers } else { integers | HAS_STDIN }
 }
 
 /// Encodes the request to prepare an interpreter for an image.
@@ -104,7 +109,7 @@ pub(crate) fn request(
     });
     Value::Tuple(vec![
         program.source.as_str().into(),
-        Value::Int(moment.number() | integers()),
+        Value::Int(moment.number() | flags(program)),
         limits.result_bytes.into(),
         limits.result_data_bytes.into(),
         around.into(),

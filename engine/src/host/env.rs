@@ -9,7 +9,7 @@ use wasmer::{RuntimeError, TypedFunction};
 use super::door::{Answer, Door};
 use super::wasi::{ExceededLimit, Wasi};
 use crate::errno::Errno;
-use crate::files::changes::ChangedFile;
+use crate::files::changes::{ChangedFile, LeftOutFiles};
 use crate::interrupt::gate::Passage;
 use crate::interrupt::reason::StopReason;
 use crate::interrupt::watchdog::{Asker, Pause};
@@ -38,6 +38,7 @@ impl RunSetup<'_> {
 pub(crate) struct RunEffects {
     /// Files of the workspace that the run changed and kept, sorted by path.
     pub(crate) files: Vec<ChangedFile>,
+    pub(crate) left_out_files: LeftOutFiles,
     pub(crate) host_calls: u64,
     pub(crate) file_growth_bytes: u64,
     pub(crate) network_bytes: u64,

@@ -27,11 +27,17 @@ const MATPLOTLIB_DATA_FOLDER: &str = "/usr/local/share/mpl-data";
 const WRITABLE: [&str; 3] = ["/workspace", "/tmp", "/home"];
 
 /// Devices that Unix programs expect.
-const DEVICES: [(&str, Device); 4] = [
+const DEVICES: [(&str, Device); 10] = [
     ("/dev/null", Device::Null),
     ("/dev/zero", Device::Zero),
     ("/dev/random", Device::Random),
     ("/dev/urandom", Device::Random),
+    ("/dev/stdin", Device::Stdin),
+    ("/dev/stdout", Device::Stdout),
+    ("/dev/stderr", Device::Stderr),
+    ("/dev/fd/0", Device::Stdin),
+    ("/dev/fd/1", Device::Stdout),
+    ("/dev/fd/2", Device::Stderr),
 ];
 
 /// The files that every guest of a build starts with. Clones share them.

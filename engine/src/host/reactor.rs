@@ -16,7 +16,7 @@ use crate::build::module::imports::{self, HOST, HOST_CALL, WASI};
 use crate::build::module::shape::Shape;
 use crate::errno::Errno;
 use crate::error::StartError;
-use crate::files::changes::changes;
+use crate::files::changes::{LeftOutFiles, changes, left_out};
 use crate::files::quota::FileQuota;
 use crate::files::tree::Tree;
 use crate::places::{BESIDE_FOLDER, SCRIPT_FOLDER};
@@ -129,6 +129,9 @@ impl GuestHost for ReactorHost {
         let (before, given) = (self.before.take(), self.given.take());
         let growth = |given: &Tree| wasi.tree.peak_bytes().saturating_sub(given.file_bytes());
         let file_growth_bytes = given.as_ref().map_or(0, growth);
+        let left_out_files = given.as_ref().map_or_else(LeftOutFiles::default, |given| {
+            left_out(given, &wasi.tree, workspace, !commits)
+        });
         let files = match (commits, before, given) {
             (true, _, Some(given)) => changes(&given, &wasi.tree, workspace),
             (false, Some(before), _) => {
@@ -140,6 +143,7 @@ impl GuestHost for ReactorHost {
         };
         RunEffects {
             files,
+            left_out_files,
             host_calls: calls,
             file_growth_bytes,
             network_bytes: network.used_bytes(),

@@ -47,7 +47,7 @@ mod tests;
 pub(crate) mod workdir;
 
 /// The environment that CPython needs; each run adds its own variables.
-pub(crate) const BASE_ENVIRONMENT: [(&str, &str); 5] = [
+pub(crate) const BASE_ENVIRONMENT: [(&str, &str); 6] = [
     ("HOME", "/home"),
     ("TMPDIR", "/tmp"),
     // Time zones come from the tzdata package, not from files of the system.
@@ -55,6 +55,8 @@ pub(crate) const BASE_ENVIRONMENT: [(&str, &str); 5] = [
     ("PYTHONDONTWRITEBYTECODE", "1"),
     // There is no display; this spares matplotlib the search for one.
     ("MPLBACKEND", "Agg"),
+    // A folder that is always there: matplotlib wants one, also where nothing can be written.
+    ("MPLCONFIGDIR", "/home"),
 ];
 
 /// The name of the program in `argv`; the agent sets each run's own.
@@ -374,7 +376,7 @@ impl Wasi {
     }
 }
 
-fn environment() -> [String; 5] {
+fn environment() -> [String; BASE_ENVIRONMENT.len()] {
     BASE_ENVIRONMENT.map(|(name, value)| format!("{name}={value}"))
 }
 

@@ -9,7 +9,7 @@ pub use exception::{Exception, StackFrame, SyntaxPosition};
 pub use mime::{MimeBundle, MimeData};
 
 use crate::cause::Cause;
-use crate::files::changes::ChangedFile;
+use crate::files::changes::{ChangedFile, LeftOutFiles};
 use crate::limits::LimitHit;
 use crate::run::transcript::{Stream, Transcript};
 use crate::run::value::Value;
@@ -36,6 +36,8 @@ pub struct Outcome {
     /// Files in the workspace that the run created, modified or deleted, sorted by path. Empty if
     /// the run failed and its job doesn't keep files, since its changes are then undone.
     pub files: Vec<ChangedFile>,
+    /// What the run left in its workspace that isn't in `files`.
+    pub left_out_files: LeftOutFiles,
     /// Limits that the program hit without ending: refused memory and files, dropped output and
     /// displays.
     pub limits_met: Vec<LimitHit>,
@@ -66,6 +68,7 @@ impl Outcome {
             output_truncated: false,
             displays: Vec::new(),
             files: Vec::new(),
+            left_out_files: LeftOutFiles::default(),
             limits_met: Vec::new(),
             interrupted_at: None,
             session_restored: false,

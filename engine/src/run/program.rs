@@ -26,14 +26,16 @@ pub struct Program {
     pub entry: Entry,
     /// Variables in its main module. In a session they stay.
     pub variables: Variables,
-    /// The name in tracebacks and `__file__`. Without one, tracebacks say `<job>` and there is no
-    /// `__file__`.
+    /// The name in tracebacks and `sys.argv[0]`; `__file__` is its path in the workspace. Without
+    /// one, tracebacks say `<job>` and there is no `__file__`, and neither for names such as `<x>`.
     pub filename: Option<String>,
-    /// `sys.argv[1:]`.
+    /// `sys.argv[1:]`. In a session `sys.argv` stays as it is until a job is given others.
     pub args: Vec<String>,
-    /// The environment, in addition to the few variables that CPython itself needs.
+    /// The environment, in addition to the few variables that CPython itself needs and, in a
+    /// session, to those that earlier jobs set.
     pub env: BTreeMap<String, String>,
-    /// Standard input; it ends after these bytes.
+    /// Standard input; it ends after these bytes. If empty, a session keeps the `sys.stdin` that an
+    /// earlier job set.
     pub stdin: Vec<u8>,
     /// The host function that provides standard input instead of these bytes: it returns a text
     /// each time the program reads on, an empty text at the end, or `None`, which raises

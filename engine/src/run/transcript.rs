@@ -41,8 +41,10 @@ struct TranscriptState {
     entries: Vec<Entry>,
     /// The entries and bytes before these belong to attempts at which the sandbox failed.
     try_begins: (usize, usize),
-    cap: usize,
+    /// How much each stream may still add, by its number: neither takes the other's share.
+    room: [usize; 2],
     written: u64,
+    is_truncated: bool,
     displays: DisplayRoom,
     calls: usize,
     closed: bool,
@@ -202,25 +204,25 @@ impl Transcript {
     /// Sets the caps on output and displays. Called before each run.
     pub fn begin(&self, limits: &Limits) {
         let mut state = self.state.lock();
-        state.cap = state.bytes.len().saturating_add(limits.output_bytes);
+        state.room = [limits.output_bytes; 2];
         state.displays.most_bytes = limits.display_bytes;
         state.displays.most = limits.display_count;
         self.note(state, What::Plain(&EventKind::Started));
     }
 
-    /// Appends output; bytes beyond the cap are counted and dropped.
+    /// Appends output; bytes beyond the stream's cap are counted and dropped.
     pub(crate) fn append(&self, stream: Stream, bytes: &[u8]) {
         let mut state = self.state.lock();
         if let Some(copier) = &state.copier {
             copier.wrote(stream, bytes);
         }
         state.written += bytes.len() as u64;
-        let room = state.cap.saturating_sub(state.bytes.len());
+        let room = state.room[stream as usize];
         // Never splits a character, and never appends after a cut.
         let kept = if bytes.len() <= room { bytes.len() } else { whole_characters(&bytes[..room]) };
-        if kept < bytes.len() {
-            state.cap = state.bytes.len() + kept;
-        }
+        let is_cut = kept < bytes.len();
+        state.is_truncated |= is_cut;
+        state.room[stream as usize] = if is_cut { 0 } else { room - kept };
         if kept == 0 || state.closed {
             return;
         }
@@ -285,6 +287,7 @@ impl Transcript {
         state.push(What::Plain(&EventKind::Retried));
         state.try_begins = (state.entries.len(), state.bytes.len());
         state.written = 0;
+        state.is_truncated = false;
         state.displays = DisplayRoom::default();
         state.calls = 0;
         self.wake(state);
@@ -387,8 +390,7 @@ impl Transcript {
 
     /// Returns whether output was dropped.
     pub fn is_truncated(&self) -> bool {
-        let state = self.state.lock();
-        state.written > (state.bytes.len() - state.try_begins.1) as u64
+        self.state.lock().is_truncated
     }
 }
 

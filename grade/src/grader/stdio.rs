@@ -17,6 +17,9 @@ use crate::verdict::{Failure, Verdict};
 /// Failures that are kept.
 const MOST_FAILURES: usize = 20;
 
+/// The file of a program, which its `__file__` names.
+const FILE: &str = "main.py";
+
 /// Runs a program on all cases. Its CPU time is for all of them together.
 pub(crate) async fn run(
     pool: &Hatchery,
@@ -30,7 +33,12 @@ pub(crate) async fn run(
     let mut left = limits.cpu_time.unwrap_or(Duration::MAX);
     for (place, case) in cases.iter().enumerate() {
         let limits = Limits { cpu_time: Some(left), ..limits.clone() };
-        let job = Job::code(code).stdin(case.stdin.as_bytes());
+        // A judge runs a file, too.
+        let job = Job::code(code)
+            .named(FILE)
+            .input(FILE, code)
+            .expect("the path is plain")
+            .stdin(case.stdin.as_bytes());
         let job = job.limits(limits.clone()).idempotent(false);
         let outcome = pool.run(job).await?;
         trial.cpu_ms += cpu_ms(&outcome);

@@ -34,7 +34,8 @@ class _Server(Peer):
         """Runs the candidate's code as a module."""
         self.surroundings = Surroundings(False, has_files)
         module = sys.modules[self._name] = types.ModuleType(self._name)
-        code = compile(self._code, f"<{self._name}>", "exec")
+        module.__file__ = f"/workspace/{self._name}.py"
+        code = compile(self._code.removeprefix("\ufeff"), f"<{self._name}>", "exec")
         exec(code, module.__dict__)
         # Natively a candidate and its tests are one module, which has what either imports.
         missing = _names(code) - set(vars(module)) - set(dir(builtins))

@@ -6,4 +6,5 @@ def load(code):
     import types
 
     module = sys.modules["solution"] = types.ModuleType("solution")
-    exec(compile(code, "<solution>", "exec"), module.__dict__)
+    module.__file__ = "/workspace/solution.py"
+    exec(compile(code.removeprefix("\ufeff"), "<solution>", "exec"), module.__dict__)

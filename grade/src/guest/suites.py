@@ -72,6 +72,7 @@ class Suite:
         self.uses_of_sites = 0
         self.report = Report()
         self._module = sys.modules["tests"] = types.ModuleType("tests")
+        self._module.__file__ = "/workspace/tests.py"
         self._scope = self._module.__dict__
         # Test functions that the source of the tests has called itself.
         self._done = set()

@@ -44,6 +44,37 @@ async fn every_test_counts_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn programs_are_judged_as_files_on_linux() {
+    let grader = grader(settings()).await;
+    let task = json!({ "task_id": "t", "tests": [{ "stdin": "1 2\r\n", "stdout": "3" }] });
+    for (program, verdict) in [
+        ("\u{feff}print(sum(map(int, open('/dev/stdin').read().split())))", Verdict::Passed),
+        (
+            "import sys\nassert 'r' in sys.stdin.mode and input() == '1 2\\r'\nprint(3)",
+            Verdict::Passed,
+        ),
+        (
+            "import os\nassert os.listdir(os.path.dirname(__file__)) == ['main.py']\nprint(3)",
+            Verdict::Passed,
+        ),
+        (
+            "import os\nos.makedirs(os.path.dirname('a.txt'), exist_ok=True)\nprint(3)",
+            Verdict::Failed,
+        ),
+    ] {
+        let graded = grade_one(&grader, task.clone(), program).await;
+        assert_eq!(graded.verdict, verdict, "{program}: {graded:?}");
+    }
+    let task = json!({
+        "task_id": "t", "entry_point": "f",
+        "tests": "import os\nassert os.path.dirname(__file__) == '/workspace' == f()",
+    });
+    let program = "\u{feff}import os\ndef f(): return os.path.dirname(__file__)";
+    let graded = grade_one(&grader, task, program).await;
+    assert_eq!(graded.verdict, Verdict::Passed, "{graded:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn verdicts_say_what_happened() {
     let grader = grader(settings()).await;
     let task = json!({ "task_id": "t", "tests": "assert f(1) == 2", "entry_point": "f" });

@@ -90,7 +90,6 @@ class InteractiveShell:
         self.last = {"_": "", "__": "", "___": ""}
         # The result of the running cell, whether to suppress its display, and whether to record it.
         self.result, self.is_quiet, self.stores_history = None, False, True
-        self.environment = dict(os.environ)
         self.hidden = {}
         self.line_magics, self.cell_magics = magics.line_magics(self), magics.cell_magics(self)
         self.begin()
@@ -127,7 +126,6 @@ class InteractiveShell:
         """Runs a cell, given its source as written. A silent one shows no result, and as in IPython
         only functions registered for `pre_execute` and `post_execute` learn of it."""
         source, is_quiet = translate(written)
-        self.put_environment_back()
         self.stores_history = stores_history
         if stores_history:
             self.remember_source(written, number)
@@ -151,7 +149,6 @@ class InteractiveShell:
                 showing.flush_figures()
                 if not is_silent:
                     self.events.trigger("post_run_cell", result)
-            self.environment = dict(os.environ)
 
     def run_source(self, source, filename="<cell>"):
         tree = parse(source, filename)
@@ -176,13 +173,6 @@ class InteractiveShell:
             traceback.print_exc()
         result.result = self.result
         return result
-
-    def put_environment_back(self):
-        """Restores the environment variables: each job resets them, but the cells of a notebook are
-        one program."""
-        if os.environ != self.environment:
-            os.environ.clear()
-            os.environ.update(self.environment)
 
     # History and results.
 

@@ -31,7 +31,7 @@ class Limits:
     memory: int | None = None
     """Memory, CPython's own included: 32 MiB to 4 GiB. Default: 1 GiB."""
     output: int | None = None
-    """Standard output and standard error together; the rest is dropped. Default: 512 KiB."""
+    """Standard output, and as much standard error; the rest is dropped. Default: 512 KiB."""
     stop_at_output_limit: bool | None = None
     """Whether a program that reaches the limit on output is ended. Default: no."""
     file_bytes: int | None = None

@@ -39,6 +39,9 @@ const IGNORED: &str = "IGNORE_THIS_FILE";
 /// The file that pytest runs.
 const TEST_FILE: &str = "test_submission.py";
 
+/// The file of a program, which its `__file__` names.
+const PROGRAM_FILE: &str = "main.py";
+
 /// Runs pytest as `pytest FILE ARGS` does.
 const PYTEST: &str = "\
 import sys, pytest
@@ -86,7 +89,11 @@ impl RunCode {
     fn program(&self) -> Result<wire::Job, Problem> {
         let mut files = inputs(&self.files)?;
         let (code, args) = match self.language.as_str() {
-            "python" => (self.code.clone(), Vec::new()),
+            "python" => {
+                let code = Contents::Text(self.code.clone());
+                files.entry(PROGRAM_FILE.to_owned()).or_insert(code);
+                (self.code.clone(), Vec::new())
+            }
             "pytest" => {
                 files.insert(TEST_FILE.to_owned(), Contents::Text(self.code.clone()));
                 let args = [TEST_FILE.to_owned()].into_iter().chain(self.args.iter().cloned());
@@ -166,7 +173,10 @@ async fn run_code(State(service): State<Service>, sent: Sent) -> Response {
 
 async fn ended(service: &Service, caller: &Caller, request: &RunCode) -> Result<Outcome, Problem> {
     // Files are fetched from failed programs, too.
-    let job: Job = caller.job(request.program()?)?.keep_files();
+    let mut job: Job = caller.job(request.program()?)?.keep_files();
+    if request.language == "python" {
+        job = job.named(format!("/workspace/{PROGRAM_FILE}"));
+    }
     let outcome = run(service, caller, &job, request.patience()).await?.outcome;
     match &outcome.verdict {
         Verdict::Limit(hit) if hit.limit == LimitKind::Source => {

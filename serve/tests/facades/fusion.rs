@@ -44,6 +44,24 @@ fn programs_end_as_graders_expect() {
 }
 
 #[test]
+fn each_stream_has_a_limit_of_its_own() {
+    let code = "import sys\nsys.stderr.write('e' * 600000)\nprint(42)";
+    let answer = run(code, json!({}));
+    assert_eq!(ending(&answer), json!(["Success", "Finished", 0, "42\n"]));
+    assert_eq!(answer["run_result"]["stderr"].as_str().unwrap().len(), 512 << 10);
+}
+
+#[test]
+fn a_program_is_a_file_and_has_its_own_input() {
+    let code = "\u{feff}import os, sys\nhere = os.path.dirname(__file__)\n\
+                print(__file__, sys.argv, sys.stdin.name, sys.stdin.mode, os.listdir(here))\n\
+                print(open(__file__).read()[1:7], repr(open('/dev/stdin').read()))";
+    let seen = "/workspace/main.py ['/workspace/main.py'] <stdin> r ['main.py']\nimport 'a\\nb'\n";
+    let answer = run(code, json!({ "stdin": "a\r\nb" }));
+    assert_eq!(ending(&answer), json!(["Success", "Finished", 0, seen]), "{answer}");
+}
+
+#[test]
 fn memory_is_limited_and_never_raised() {
     let code = "print(len(bytearray(200 << 20)) >> 20)";
     let tight = run(code, json!({ "memory_limit_MB": 128 }));

@@ -29,7 +29,7 @@ fn the_runtime_can_be_asked_for_by_its_version() {
 fn output_is_in_order_and_files_are_there() {
     let code = "
 import sys, part
-print(part.NAME, flush=True)
+print(part.NAME if open(__file__).readline() == '\\n' else __file__, flush=True)
 print('error', file=sys.stderr, flush=True)
 print(sys.argv[1:], input())
 print(open('raw.bin', 'rb').read(), open('hex.bin', 'rb').read())

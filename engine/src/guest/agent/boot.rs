@@ -7,31 +7,37 @@ use super::wire::Frame;
 use crate::places::{DOOR_PATH, WORKSPACE};
 
 /// The modules of the agent package, each after those that it imports.
-pub(super) const FILES: [(&str, &str); 15] = [
+pub(super) const FILES: [(&str, &str); 19] = [
     ("__init__", include_str!("hatchery/__init__.py")),
     ("_wire", include_str!("hatchery/_wire.py")),
     ("_streams", include_str!("hatchery/_streams.py")),
     ("_packages", include_str!("hatchery/_packages.py")),
+    ("_locks", include_str!("hatchery/_locks.py")),
     ("_describe", include_str!("hatchery/_describe.py")),
+    ("_frames", include_str!("hatchery/_frames.py")),
     ("_compile", include_str!("hatchery/_compile.py")),
     ("_values", include_str!("hatchery/_values.py")),
     ("_display", include_str!("hatchery/_display.py")),
     ("_host", include_str!("hatchery/_host.py")),
+    ("_surroundings", include_str!("hatchery/_surroundings.py")),
     ("_image", include_str!("hatchery/_image.py")),
     ("_warnings", include_str!("hatchery/_warnings.py")),
     ("_late", include_str!("hatchery/_late.py")),
+    ("_dates", include_str!("hatchery/_dates.py")),
+    ("_paths", include_str!("hatchery/_paths.py")),
     ("_system", include_str!("hatchery/_system.py")),
-    ("_locks", include_str!("hatchery/_locks.py")),
     ("_agent", include_str!("hatchery/_agent.py")),
 ];
 
 /// Modules that run only when a program first needs them.
-pub(super) const LATE_FILES: [(&str, &str); 7] = [
+pub(super) const LATE_FILES: [(&str, &str); 9] = [
     ("_stdin", include_str!("hatchery/_stdin.py")),
     ("_loop", include_str!("hatchery/_loop.py")),
     ("_network", include_str!("hatchery/_network.py")),
     ("_archives", include_str!("hatchery/_archives.py")),
     ("_threads", include_str!("hatchery/_threads.py")),
+    ("_hashes", include_str!("hatchery/_hashes.py")),
+    ("_arrays", include_str!("hatchery/_arrays.py")),
     ("_jpeg", include_str!("hatchery/_jpeg.py")),
     ("_pytest", include_str!("hatchery/_pytest.py")),
 ];

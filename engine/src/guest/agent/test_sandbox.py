@@ -112,6 +112,15 @@ type(socket.__spec__.loader) is type(urllib.__spec__.loader) or exit(8)
             adapt(own)
             self.assertEqual(own.__dict__, names)
 
+    def test_matplotlib_does_not_complain_of_its_fonts(self):
+        import logging
+
+        _threads.adapt_matplotlib(types.SimpleNamespace(rcParams={}))
+        with self.assertLogs("matplotlib.font_manager") as logs:
+            for message in ("Could not save font_manager cache %s", "another"):
+                logging.getLogger("matplotlib.font_manager").warning(message, *["e"] * message.count("%"))
+        self.assertEqual(len(logs.records), 1)
+
     def test_progress_bars_start_no_thread(self):
         module = types.SimpleNamespace(tqdm=types.SimpleNamespace(monitor_interval=10))
         _threads.adapt_tqdm(module)

@@ -49,7 +49,7 @@ ours = [name for name in sys.modules if name.split('.')[0] == 'hatchery']
 for module in [sys.modules[name] for name in ours]:
     assert not hasattr(module, '__file__') and module.__package__ == 'hatchery', module
     assert module.__spec__.name == module.__name__, module
-assert len(ours) == 16 and hatchery.__path__ == [], ours
+assert len(ours) == 20 and hatchery.__path__ == [], ours
 assert wire.reply_frame.__code__.co_filename == '<hatchery/_wire.py>'
 import asyncio
 from hatchery import host
@@ -170,6 +170,7 @@ fn the_agent_has_the_same_numbers_for_a_moment() {
     }
     assert_eq!(none.number(), 0);
     assert!(wire.contains(&format!("\nTAKES_ALL_INTEGERS = {TAKES_ALL_INTEGERS}\n")));
+    assert!(wire.contains(&format!("\nHAS_STDIN = {HAS_STDIN}\n")));
     for (name, word) in ["TURN", "COMPILE", "PREPARE"].into_iter().zip(Word::ALL) {
         let word = word.source();
         assert!(wire.contains(&format!("\n{name}_WORD = b\"{word}\"\n")), "{name}");

@@ -7,6 +7,7 @@ use super::descriptors::{Access, Open, host_file, host_folder};
 use super::duplicate::CLOSES_ON_EXEC;
 use super::stat::{Filestat, RIGHT_READ, RIGHT_WRITE};
 use crate::errno::Errno;
+use crate::files::device::Device;
 use crate::files::quota::MOST_PATH_BYTES;
 use crate::files::resolve::{Base, HostPlace, Links, Place, resolve, resolve_parent};
 use crate::files::tree::{Kind, NodeId};
@@ -325,7 +326,12 @@ impl Wasi {
             return Err(Errno::NotFolder);
         }
         if let Some(device) = self.tree.device(node) {
-            return Ok(Open::Device { node, device, access });
+            return Ok(match device {
+                Device::Stdin => Open::Stdin,
+                Device::Stdout => Open::Stdout,
+                Device::Stderr => Open::Stderr,
+                device => Open::Device { node, device, access },
+            });
         }
         if access.write || how & TRUNCATE != 0 {
             self.tree.writable(node)?;

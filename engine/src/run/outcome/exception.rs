@@ -20,7 +20,7 @@ pub struct Exception {
     pub message: String,
     /// The traceback as Python prints it, with the whole chain and without frames of the agent.
     /// Empty for a chained exception or a group's member, whose text is part of the first
-    /// traceback.
+    /// traceback, and if the program's own `sys.excepthook` has reported it.
     #[serde(default)]
     pub traceback: String,
     /// The notes of `add_note`; at most 100.

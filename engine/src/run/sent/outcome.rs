@@ -8,7 +8,7 @@ use super::error::InvalidSent;
 use super::text::Text;
 use super::value::SentValue;
 use crate::cause::{Cause, causes};
-use crate::files::changes::{ChangeKind, ChangedFile};
+use crate::files::changes::{ChangeKind, ChangedFile, LeftOutFiles};
 use crate::files::path::check_path;
 use crate::limits::LimitHit;
 use crate::run::functions::Recording;
@@ -22,6 +22,7 @@ use crate::run::value::Value;
 pub struct SentOutcome {
     verdict: SentVerdict,
     files: Vec<SentChange>,
+    left_out_files: LeftOutFiles,
     limits_met: Vec<LimitHit>,
     interrupted_at: Option<Text<Exception>>,
     recording: Option<Text<Recording>>,
@@ -96,6 +97,7 @@ impl SentOutcome {
         Self {
             verdict: (&outcome.verdict).into(),
             files: outcome.files.iter().map(SentChange::from).collect(),
+            left_out_files: outcome.left_out_files,
             limits_met: outcome.limits_met.clone(),
             interrupted_at: outcome.interrupted_at.clone().map(Text),
             recording: outcome.recording.clone().map(Text),
@@ -120,6 +122,7 @@ impl SentOutcome {
         };
         Ok(Outcome {
             files: files?,
+            left_out_files: self.left_out_files,
             limits_met: self.limits_met,
             interrupted_at: self.interrupted_at.map(|Text(exception)| exception),
             recording: self.recording.map(|Text(recording)| recording),

@@ -34,6 +34,17 @@ fn one_order_across_both_streams() {
 }
 
 #[test]
+fn a_flood_on_one_stream_leaves_the_other_its_share() {
+    let transcript = transcript(4);
+    transcript.append(Stream::Stderr, b"flood");
+    transcript.append(Stream::Stdout, b"42\n");
+    transcript.append(Stream::Stderr, b"x");
+    assert_eq!(transcript.text_of(Stream::Stdout), b"42\n");
+    assert_eq!(transcript.text_of(Stream::Stderr), b"floo");
+    assert_eq!((transcript.written_bytes(), transcript.is_truncated()), (9, true));
+}
+
+#[test]
 fn another_try_begins_with_nothing_and_readers_are_told() {
     let transcript = transcript(3);
     transcript.append(Stream::Stdout, b"abcd");
@@ -114,8 +125,8 @@ fn the_cap_holds_and_everything_is_counted() {
     assert!(!transcript.is_truncated());
     transcript.append(Stream::Stderr, b"cd");
     transcript.append(Stream::Stdout, b"ef");
-    assert_eq!(transcript.text_of(Stream::Stdout), b"ab");
-    assert_eq!(transcript.text_of(Stream::Stderr), b"c");
+    assert_eq!(transcript.text_of(Stream::Stdout), b"abe");
+    assert_eq!(transcript.text_of(Stream::Stderr), b"cd");
     assert_eq!(transcript.written_bytes(), 6);
     assert!(transcript.is_truncated());
 }

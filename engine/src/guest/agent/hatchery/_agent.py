@@ -14,21 +14,22 @@ import builtins
 import gc
 import io
 import linecache
-import os
 import sys
 import weakref
 
 from hatchery._compile import RESULT, awaits, code_of, compile_program, leaves_nothing, read_code
-from hatchery._describe import cut, describe_barely, describe_exception, describe_interrupt
-from hatchery._describe import describe_value, text_of
+from hatchery._describe import attempt_to_write, cut, describe_barely, describe_exception, describe_interrupt
+from hatchery._describe import describe_value, report_by, text_of
+from hatchery._frames import back_of, get_frame
 from hatchery._host import bridge
 from hatchery._display import PLAIN, Displays
 from hatchery._image import fill_holes, prepare, reseed
-from hatchery._streams import clear, flush_files, flush_streams, is_as_opened, new_main
-from hatchery._streams import open_stdin, put_back, reopen_streams, run_exit_functions
+from hatchery._streams import clear, flush_files, flush_streams, new_main, put_back, reopen_streams
+from hatchery._streams import run_exit_functions
+from hatchery._surroundings import Surroundings
 from hatchery._values import data_fields, to_object
-from hatchery._wire import COMPILE_WORD, FETCH, HELLO, LAST, NO_ROOM, NO_VALUE, PREPARE_WORD
-from hatchery._wire import PROGRAM_BEGINS, PROGRAM_OVER, REHEARSE, REPLY, RESEED, TAKES_ALL_INTEGERS
+from hatchery._wire import BYTE_ORDER_MARK, COMPILE_WORD, FETCH, HAS_STDIN, HELLO, LAST, NO_ROOM
+from hatchery._wire import NO_VALUE, PREPARE_WORD, PROGRAM_BEGINS, PROGRAM_OVER, REHEARSE, REPLY, RESEED, TAKES_ALL_INTEGERS
 from hatchery._wire import TURN_WORD, VALUE_IS_NONE, decode_request, encode_json, put_forms
 from hatchery._wire import reply_frame
 
@@ -40,25 +41,17 @@ BEGINNING_BYTES = 4 << 10
 # Whether `create_frames` has something to do.
 LOSES_EXCEPTIONS = sys.version_info < (3, 14)
 
-# The folder of a program's script, if the program came from a file.
-SCRIPT_FOLDER = "/script"
-
 
 class Agent:
     """Runs programs one after another in one `__main__` module."""
 
     def __init__(self, call, environment):
         self._call = call
-        self._environment = environment
-        self._base_environment = dict(environment)
-        self._base_variables = variables_of(environment)
+        self._surroundings = Surroundings(environment)
+        self._excepthook = sys.excepthook
         self._recursion_limit = sys.getrecursionlimit()
-        self._turns = 0
         # `sys.stdout` and `sys.stderr` as the last program left them, if it replaced them.
         self._replaced = {}
-        # Standard input as it was opened last, and the host's number for its state then; `None` if
-        # it was opened in advance, so that no run has had it.
-        self._stdin = self._stdin_number = None
         # Released when a program has used up all memory, so that some is left to report it.
         self._reserve = bytearray(RESERVE_BYTES)
         # An object created when the run began; and what remains after a run that leaves nothing
@@ -132,6 +125,8 @@ class Agent:
             return reply_frame({"kind": "raised", **describe_barely(error)}, self._encode)
         source, moment, cap, data_bytes, around, code, stdin = request
         del request
+        # As CPython reads a file.
+        source = source.removeprefix(BYTE_ORDER_MARK)
         if moment & REHEARSE and self._filled:
             # What was freed since, also by a collection.
             gc.collect()
@@ -139,7 +134,7 @@ class Agent:
         if moment & RESEED:
             reseed(self._generators)
         self._bridge.begin_turn(not moment & LAST)
-        if self._turns:
+        if self._surroundings.turns:
             reopen_streams()
         sys.modules["__main__"] = self.main
         # The program's replacements are for its runs; the host's flush must not use them in
@@ -163,10 +158,7 @@ class Agent:
             if self._replaced or streams.get("stdout") is not out or streams.get("stderr") is not err:
                 self._take_back(streams, {"stdout": out, "stderr": err})
         if moment & REHEARSE:
-            self._turns = 0
-            # Replace the last run's input now, and not when the next run begins.
-            sys.stdin = self._stdin = open_stdin()
-            self._stdin_number = None
+            self._surroundings.restart()
             self._next_main = new_main()
             linecache.cache.pop("<job>", None)
         return reply if type(reply) is bytes else reply_frame(reply, self._encode, buffers)
@@ -190,16 +182,18 @@ class Agent:
 
     def _run(self, source, code, moment, cap, data_bytes, around, stdin):
         bridge, buffers, is_interrupted = self._bridge, [], False
+        is_process = moment & LAST
         self._displays.begin(cap)
         try:
-            given = None
+            name, args, env, given = around or (None, (), None, None)
             if around:
-                name, args, env, given = around
                 around.clear()
-                filename = self._prepare(stdin, name, args, env, given)
-                del args, env
-            else:
-                filename = self._prepare(stdin)
+            if given is not None:
+                # At a prompt, exceptions are reported as at the end of a process.
+                is_process = is_process or given.get("prompt")
+            filename = self._surroundings.begin(self.main, name, args, env, given)
+            self._surroundings.put_stdin(stdin, moment & HAS_STDIN, given)
+            del args, env
             try:
                 if bridge.loop is not None:
                     bridge.catch_up()
@@ -231,6 +225,8 @@ class Agent:
             self._reserve, buffers = None, ()
             is_interrupted = issubclass(type(error), KeyboardInterrupt)
             reply = {"kind": "raised", **describe_exception(error, cap)}
+            if is_process and sys.__dict__.get("excepthook") is not self._excepthook:
+                reply = self._hooked(error, reply, cap)
         self._displays.finish(is_interrupted)
         if moment & LAST:
             if not moment & REHEARSE:
@@ -298,59 +294,13 @@ class Agent:
                     clear(holder)
             gc.collect()
 
-    def _prepare(self, stdin, filename=None, args=(), env=None, given=None):
-        """Sets up what a process would be started with; returns the program's name."""
-        self._turns += 1
-        if filename is None:
-            name = "<job>" if self._turns == 1 else f"<job {self._turns}>"
-            self.main.__dict__.pop("__file__", None)
-        else:
-            name = self.main.__file__ = filename
-        sys.argv = [filename or "", *args]
-        os.environ = self._environment
-        variables = getattr(self._environment, "_data", None)
-        is_as_it_was = type(variables) is dict and variables == self._base_variables
-        if env or not is_as_it_was:
-            os.environ.clear()
-            os.environ.update(self._base_environment)
-            os.environ.update(env or {})
-        self._put_stdin(stdin)
-        if given is not None:
-            self._place(given)
-        return name
-
-    def _put_stdin(self, number):
-        """Sets standard input, at its beginning.
-
-        A reader that saw the end of the last run's input would stay there, so it is opened anew
-        unless the host's number says that nothing was read since. Opening writes to new pages.
-        """
-        if self._stdin is None or self._stdin_number is not None:
-            is_unread = number and number == self._stdin_number
-            if not is_unread or not is_as_opened(self._stdin):
-                self._stdin = open_stdin()
-        if self._stdin_number != number:
-            self._stdin_number = number
-        if sys.__dict__.get("stdin") is not self._stdin:
-            sys.stdin = self._stdin
-
-    def _place(self, given):
-        """Sets the program's script folder, working directory and standard input."""
-        script = given.get("script")
-        if script is not None:
-            self.main.__file__ = f"{SCRIPT_FOLDER}/{script}"
-            if sys.path[:1] != [SCRIPT_FOLDER]:
-                sys.path.insert(0, SCRIPT_FOLDER)
-            # In a session, it may now be another script's folder.
-            for path in list(sys.path_importer_cache):
-                if f"{path}/".startswith(f"{SCRIPT_FOLDER}/"):
-                    del sys.path_importer_cache[path]
-        if "workdir" in given:
-            os.chdir(given["workdir"])
-        if "stdin" in given:
-            from hatchery._stdin import open_lines
-
-            sys.stdin = open_lines(self._bridge.call, given["stdin"])
+    def _hooked(self, error, reply, cap):
+        """Reports an exception by `sys.excepthook` of the program, as CPython does at its end."""
+        ended = report_by(sys.__dict__.get("excepthook"), error)
+        if ended is None:
+            # The hook has reported it.
+            return reply | {"traceback": ""}
+        return self._exited(ended, cap) if issubclass(type(ended), SystemExit) else reply
 
     def _execute_with(self, given, source, code, filename):
         """Like `_execute`, with the optional fields of the request."""
@@ -427,10 +377,7 @@ class Agent:
             code = code & 0xFF if -(1 << 63) <= code < 1 << 63 else 0xFF
             return {"kind": "exited", "code": code, "message": None}
         message = cut(text_of(code), cap)
-        try:
-            sys.stderr.write(message + "\n")
-        except BaseException:
-            pass
+        attempt_to_write(message + "\n")
         return {"kind": "exited", "code": 1, "message": message}
 
 
@@ -464,14 +411,9 @@ def create_frames():
     object can't be created for want of memory (python/cpython#131173).
     """
     if LOSES_EXCEPTIONS:
-        frame = sys._getframe(1)
+        frame = get_frame(1)
         while frame:
-            frame = frame.f_back
-
-
-def variables_of(environment):
-    """Returns the variables as the environment stores them, without decoding them."""
-    return dict(getattr(environment, "_data", environment))
+            frame = back_of(frame)
 
 
 def has_room(size):

@@ -14,7 +14,7 @@ import re
 import types
 from sys import audit
 
-from hatchery._wire import decode_request, encode_request
+from hatchery._wire import BYTE_ORDER_MARK, decode_request, encode_request
 
 # Compiler flags of every `from __future__ import …`.
 FUTURE_FLAGS = 0
@@ -79,7 +79,7 @@ def code_of(source, is_expression):
     # The interpreter is reset after this.
     warnings.simplefilter("error")
     try:
-        parts = parts_of(source, is_expression)
+        parts = parts_of(source.removeprefix(BYTE_ORDER_MARK), is_expression)
         code = encode_request(parts)
         return code if reads_back(parts, decode_request(code)) else b""
     except (SyntaxError, ValueError, RecursionError, MemoryError, Warning):

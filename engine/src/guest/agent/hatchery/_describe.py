@@ -170,9 +170,7 @@ def describe_barely(error, cap=0):
 def describe_as_it_says(error, cap):
     """Describes an exception completely, without the agent's own frames."""
     name = name_of(type(error))
-    trace = trace_of(error)
-    while trace is not None and is_ours(trace.tb_frame.f_code):
-        trace = trace.tb_next
+    trace = programs_trace(error)
     details = {}
     try:
         left_out = shorten(trace)
@@ -201,6 +199,40 @@ def describe_as_it_says(error, cap):
         "traceback": cut(text, cap),
         **details,
     }
+
+
+def programs_trace(error):
+    """Returns an exception's traceback without the agent's frames at its beginning."""
+    trace = trace_of(error)
+    while trace is not None and is_ours(trace.tb_frame.f_code):
+        trace = trace.tb_next
+    return trace
+
+
+def report_by(hook, error):
+    """Reports an exception that nothing has caught by the program's `sys.excepthook`.
+
+    Returns what that raises, or `None`.
+    """
+    trace = programs_trace(error)
+    BaseException.with_traceback(error, trace)
+    try:
+        hook(type(error), error, trace)
+        return None
+    except BaseException as failure:
+        if not issubclass(type(failure), SystemExit):
+            lines = traceback.format_exception(type(failure), failure, programs_trace(failure))
+            text = "".join(lines)
+            # The caller shows the other one.
+            attempt_to_write(f"Error in sys.excepthook:\n{text}\nOriginal exception was:\n")
+        return failure
+
+
+def attempt_to_write(text):
+    try:
+        sys.stderr.write(text)
+    except BaseException:
+        pass
 
 
 def name_of(kind):

@@ -12,7 +12,7 @@ import types
 import weakref
 
 import hatchery
-from hatchery._describe import cut, repr_of, text_of
+from hatchery._describe import attempt_to_write, cut, repr_of, text_of
 from hatchery._wire import display_frame
 
 # Exact types that have no rich form, so that none is looked up.
@@ -49,8 +49,9 @@ class Displays:
         self._call = call
         self._encode = encode
         self._cap = 0
-        # Figures shown in their present state; those that are `stale` have changed since.
-        self._shown = weakref.WeakSet()
+        # The figures that were shown, with hashes of their pictures. Those that are `stale` have
+        # changed since, or were written to a file.
+        self._shown = weakref.WeakKeyDictionary()
 
     def install(self):
         """Provides `display` to programs, and makes matplotlib show its figures here."""
@@ -110,7 +111,7 @@ class Displays:
         forms = forms_of(value, self._encode)
         figure = is_figure(value) and attempt(png_of, value)
         if figure:
-            attempt(self._shown.add, value)
+            attempt(self._shown.__setitem__, value, hash(figure))
             # A subclass may provide its own picture.
             if not has_form(forms, "image/png"):
                 forms.append(("image/png", figure))
@@ -126,15 +127,24 @@ class Displays:
             pass  # the host has no room for it, and reports that in the outcome
 
     def _show_window(self, manager):
-        """Replaces `show` of a matplotlib window: shows its figure and closes it."""
+        """Replaces `show` of a matplotlib window: shows its figure, unless it was shown as it is.
+
+        It stays open, as with the backend Agg elsewhere, so that the program can go on with it. In
+        a notebook it is closed.
+        """
         self._show_figure(manager.canvas.figure)
-        sys.modules["matplotlib._pylab_helpers"].Gcf.destroy(manager)
+        if figure_showers:
+            sys.modules["matplotlib._pylab_helpers"].Gcf.destroy(manager)
 
     def _show_figure(self, figure):
+        if figure in self._shown and not figure.stale:
+            return
         if figure_showers:
             return figure_showers[-1](figure)
-        plain = cut(repr_of(figure), self._cap)
-        self._send([("text/plain", plain), ("image/png", png_of(figure))])
+        picture = png_of(figure)
+        if self._shown.get(figure) != hash(picture):
+            self._shown[figure] = hash(picture)
+            self._send([("text/plain", cut(repr_of(figure), self._cap)), ("image/png", picture)])
 
     def finish(self, is_interrupted):
         """Shows the figures that are still open at the program's end, and closes them.
@@ -147,7 +157,7 @@ class Displays:
         for manager in managers:
             try:
                 figure = manager.canvas.figure
-                if not is_interrupted and (figure not in self._shown or figure.stale):
+                if not is_interrupted:
                     self._show_figure(figure)
             except KeyboardInterrupt:
                 raise
@@ -263,10 +273,7 @@ def open_windows():
 
 
 def complain(error):
-    try:
-        sys.stderr.write(f"a figure can't be shown: {type(error).__name__}: {text_of(error)}\n")
-    except BaseException:
-        pass
+    attempt_to_write(f"a figure can't be shown: {type(error).__name__}: {text_of(error)}\n")
 
 
 class FigureFinder:

@@ -7,6 +7,7 @@ import types
 
 from hatchery._compile import leaves_nothing, parts_of
 from hatchery._describe import describe_exception
+from hatchery._frames import back_of, get_frame
 from hatchery._host import Bridge
 from hatchery._streams import LoggingEnd, ease_logging, flush_streams, is_as_opened, new_main
 from hatchery._streams import reopen_streams, run_exit_functions, run_functions
@@ -105,10 +106,10 @@ def gather_code(agent, code):
     fewer pages must be restored before the next run.
     """
     executed = dict.fromkeys(function.__code__ for function in UNREHEARSED)
-    caller = sys._getframe(1)
+    caller = get_frame(1)
     while caller is not None:
         executed[caller.f_code] = None
-        caller = caller.f_back
+        caller = back_of(caller)
     if type(agent._call) is types.FunctionType:
         executed[agent._call.__code__] = None
     before = sys.getprofile()

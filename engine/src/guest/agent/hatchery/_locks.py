@@ -65,14 +65,20 @@ def start_thread(*args, **kwargs):
 
 def replace(kind, methods):
     """Replaces methods of a type that can't be changed."""
+    for method, names in methods:
+        method.__qualname__ = f"{kind.__name__}.{names[0]}"
+        method.__doc__ = kind.__dict__[names[0]].__doc__
+        put(kind, dict.fromkeys(names, method))
+
+
+def put(kind, attributes):
+    """Sets attributes of a type that can't be changed."""
     import gc
 
     [namespace] = gc.get_referents(kind.__dict__)
-    for method, names in methods:
-        method.__qualname__ = f"{kind.__name__}.{names[0]}"
-        method.__doc__ = namespace[names[0]].__doc__
-        for name in names:
-            namespace[name] = method
+    namespace.update(attributes)
+    # CPython caches the attributes of types; the function has this name from 3.13 on.
+    getattr(sys, "_clear_internal_caches", getattr(sys, "_clear_type_cache", None))()
 
 
 def install():
@@ -89,8 +95,6 @@ def install():
     # `threading`, which is imported later, takes them from here.
     for name in ("start_new_thread", "start_new", "start_joinable_thread"):
         setattr(_thread, name, start_thread)
-    # CPython caches the methods of types; the function has this name from 3.13 on.
-    getattr(sys, "_clear_internal_caches", sys._clear_type_cache)()
 
 
 if sys.platform == "wasi" and not hatchery._has_threads:

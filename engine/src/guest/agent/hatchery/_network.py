@@ -6,6 +6,8 @@ what is refused says more.
 
 import errno
 
+from hatchery import _system
+
 NO_NETWORK = (
     "the sandbox has no network: give the program its data as files (--input, --mount), or a host"
     " function that fetches it"
@@ -18,6 +20,7 @@ def adapt_socket(module):
     """Makes the module `socket` refuse names and connections with our message."""
     if not hasattr(module, "_socket"):
         return  # the program's own module
+    _system.adapt(module)
     if hasattr(module._socket, "socketpair"):
         return explain_refusals(module)
 
@@ -57,20 +60,4 @@ def explain_refusals(module):
     module._socket.getaddrinfo = look_up_or_explain
 
 
-def adapt_urllib(module):
-    """Makes `urllib.request` fail for TLS addresses as it does for others."""
-    handler = getattr(module, "UnknownHandler", None)
-    if handler is None:
-        return
-
-    unknown_open = handler.unknown_open
-
-    def refuse(self, request):
-        if request.type == "https":
-            raise module.URLError(OSError(errno.ENETUNREACH, NO_NETWORK))
-        return unknown_open(self, request)
-
-    handler.unknown_open = refuse
-
-
-ADAPT = {"socket": adapt_socket, "urllib.request": adapt_urllib}
+ADAPT = {"socket": adapt_socket}

@@ -43,11 +43,6 @@ _OF_THE_NETWORK = frozenset(
 )
 # Parts of CPython's source that the documentation of its library doesn't cover.
 _OF_CPYTHON = ("test", "_testcapi", "_testinternalcapi", "_testlimitedcapi", "_testbuffer", "_xxtestfuzz")
-# Functions of `os` that start processes and wait for them.
-_OF_PROCESSES = frozenset(
-    "WNOHANG execl execle execlp execv execve execvp fork forkpty kill killpg pidfd_open pipe posix_spawn"
-    " spawnl spawnv spawnve system wait waitpid".split()
-)
 # Where the build keeps the files of its packages.
 _LIBRARY = "/usr/local/lib/python315.zip/"
 _MOST_PATH = 400
@@ -136,17 +131,11 @@ def _quoted(text):
 
 def _advice_on_attempt(error):
     """Explains errors about what this build lacks, if CPython doesn't give the reason."""
-    kind, reason = type(error), ""
-    if kind is AttributeError and error.obj is not None:
-        modules, module = sys.modules, error.obj
-        if module is modules.get("os") or module is modules.get("posix"):
-            reason = _NO_PROCESSES if error.name in _OF_PROCESSES else ""
-        elif module is modules.get("http.client") and error.name == "HTTPSConnection":
-            reason = _NO_NETWORK
-    elif kind is OSError and error.strerror == "wasi does not support processes.":
+    reason = ""
+    if type(error) is OSError and error.strerror == "wasi does not support processes.":
         reason = _NO_PROCESSES
-    elif kind is NotImplementedError and "build lacks multiprocessing" in str(error):
-        reason = _NO_PROCESSES
+    elif type(error) is OSError and error.args[:1] == ("mmap is unavailable on wasm32-wasi",):
+        reason = "the sandbox maps no files into memory: read them, as np.fromfile and np.load do by default"
     return reason and f"{reason[0].upper()}{reason[1:]}."
 
 

@@ -2,6 +2,8 @@
 
 import io
 
+from hatchery._streams import text_stream
+
 
 class Lines(io.RawIOBase):
     """Asks the host for a line when nothing is left to read.
@@ -9,8 +11,7 @@ class Lines(io.RawIOBase):
     An empty line means end of file, after which more can follow. `None` means Ctrl-C.
     """
 
-    name = "<stdin>"
-    mode = "r"
+    mode = "rb"
 
     def __init__(self, call, function):
         self._call = call
@@ -33,5 +34,4 @@ class Lines(io.RawIOBase):
 
 def open_lines(call, function):
     """Opens a text stream that reads from a function of the host."""
-    lines = io.BufferedReader(Lines(call, function))
-    return io.TextIOWrapper(lines, encoding="utf-8", errors="surrogateescape")
+    return text_stream(io.BufferedReader(Lines(call, function)), "stdin")

@@ -32,8 +32,7 @@ def open_streams():
     """
     for descriptor, name, errors in ((1, "stdout", "surrogateescape"), (2, "stderr", "backslashreplace")):
         raw = io.FileIO(descriptor, "w", closefd=False)
-        stream = io.TextIOWrapper(raw, "utf-8", errors, newline="\n", write_through=True)
-        stream.mode = "w"
+        stream = text_stream(raw, name, errors, write_through=True)
         OPENED[name] = stream
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
@@ -42,14 +41,18 @@ def open_streams():
 def open_stdin():
     """Opens standard input at its beginning."""
     try:
-        return io.TextIOWrapper(
-            io.BufferedReader(io.FileIO(0, "r", closefd=False)),
-            encoding="utf-8",
-            errors="surrogateescape",
-        )
+        return text_stream(io.BufferedReader(io.FileIO(0, "r", closefd=False)), "stdin")
     except OSError:
         # An earlier run closed the descriptor; CPython has no standard input then either.
         return None
+
+
+def text_stream(file, name, errors="surrogateescape", write_through=False):
+    """Returns a standard stream as CPython opens it on Linux: it leaves line ends as they are."""
+    getattr(file, "raw", file).name = f"<{name}>"
+    stream = io.TextIOWrapper(file, "utf-8", errors, newline="\n", write_through=write_through)
+    stream.mode = "r" if name == "stdin" else "w"
+    return stream
 
 
 def is_as_opened(stdin):

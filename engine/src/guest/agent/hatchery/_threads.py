@@ -1,4 +1,7 @@
-"""Adapts libraries that would start a thread and warn in each program that they can't."""
+"""Adapts libraries that would warn in each program of what they can't do here."""
+
+# What matplotlib warns of where nothing can be written.
+UNSAVED = "Could not save font_manager cache"
 
 
 def adapt_tqdm(module):
@@ -8,4 +11,13 @@ def adapt_tqdm(module):
         bar.monitor_interval = 0
 
 
-ADAPT = {"tqdm.std": adapt_tqdm}
+def adapt_matplotlib(module):
+    """Lets it keep its list of fonts in memory, as in a job that may change no files."""
+    if hasattr(module, "rcParams"):
+        import logging
+
+        fonts = logging.getLogger("matplotlib.font_manager")
+        fonts.addFilter(lambda record: not str(record.msg).startswith(UNSAVED))
+
+
+ADAPT = {"tqdm.std": adapt_tqdm, "matplotlib": adapt_matplotlib}

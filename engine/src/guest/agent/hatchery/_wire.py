@@ -30,12 +30,17 @@ TURN_WORD = b"turn"
 COMPILE_WORD = b"compile"
 PREPARE_WORD = b"prepare"
 
+# What the text of a program can begin with, as that of any file.
+BYTE_ORDER_MARK = "\ufeff"
+
 # The flags of a run's moment; `engine/src/guest/agent.rs` has the same values.
 LAST = 1
 RESEED = 2
 REHEARSE = 4
 # Sent with them: the host takes integers of any size (`engine/src/run/value/number.rs`).
 TAKES_ALL_INTEGERS = 8
+# The program's standard input isn't empty.
+HAS_STDIN = 16
 
 
 def _refuse(value):

@@ -1,0 +1,228 @@
+"""Tests what the agent gives programs in place of what the build lacks or does differently."""
+
+import hashlib
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from hatchery import _dates, _hashes, _system
+
+# A date in each season, with one digit and with two.
+DATES = ((2024, 1, 2, 3, 4, 5, 1, 2, 0), (1999, 12, 31, 23, 59, 59, 4, 365, 0), (2021, 1, 1, 0, 9, 1, 4, 1, 0))
+
+
+class SystemTest(unittest.TestCase):
+    maxDiff = None
+
+    def alone(self, install, source, before=""):
+        """Returns what a program prints in a process of its own after an adaptation."""
+        before += f"from hatchery import {install}; {install}.install()\n"
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-B", "-c", f"import os, sys; sys.path.insert(0, {os.getcwd()!r})\n"
+                       f"{before}os.chdir({folder!r})\n{source}"]
+            report = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual("", report.stderr)
+        return report.stdout
+
+    @unittest.skipUnless(sys.platform == "linux", "the C library is the model")
+    def test_dates_are_written_as_glibc_does(self):
+        strftime = _dates.formatter(time.strftime)
+        kinds = "aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyYZ%Qfv\u00e9 "
+        parts = itertools.product(("", "-", "_", "0", "^", "#", "^-", "_^"), ("", "1", "5", "12"), ("", "E", "O"), kinds)
+        for flags, width, modifier, kind in parts:
+            directive = f"%{flags}{width}{modifier}{kind}"
+            if "#" in flags and modifier:
+                continue  # an error of glibc makes it write the directive in upper case
+            for date in DATES:
+                self.assertEqual(strftime(f"a{directive}b", date), time.strftime(f"a{directive}b", date), directive)
+        for text in ("100%", "%", "%-", "%5", "", "50%% %P", "%E", "%z %%z"):
+            self.assertEqual(strftime(text, DATES[0]), time.strftime(text, DATES[0]), text)
+        self.assertEqual(strftime("%l"), time.strftime("%l"))
+        self.assertRaises(TypeError, strftime, 1)
+
+    @unittest.skipUnless(hasattr(hashlib, "scrypt"), "OpenSSL is the model")
+    def test_keys_are_derived_as_openssl_does(self):
+        pbkdf2_hmac, scrypt = _hashes.functions_for(hashlib.new)
+        for given in (
+            ("sha256", b"password", b"salt", 1000), ("sha1", b"p" * 100, b"", 3, 50),
+            ("md5", bytearray(b"x"), b"s" * 80, 2, 1), ("sha512", b"", b"", 1, 200),
+        ):
+            self.assertEqual(pbkdf2_hmac(*given), hashlib.pbkdf2_hmac(*given))
+        for given in ({"n": 16, "r": 8, "p": 1}, {"n": 64, "r": 3, "p": 4, "dklen": 31}, {"n": 2, "r": 1, "p": 1}):
+            self.assertEqual(scrypt(b"p", salt=b"NaCl", **given), hashlib.scrypt(b"p", salt=b"NaCl", **given))
+        for changes in ({"n": 15}, {"n": 1}, {"n": 1 << 20}, {"maxmem": -1}, {"dklen": 0}):
+            for function in (scrypt, hashlib.scrypt):
+                self.assertRaises(ValueError, function, b"p", **({"salt": b"s", "n": 4, "r": 8, "p": 1} | changes))
+        for given in (("sha256", "text", b"", 1), ("sha256", b"", b"", 0), ("nothing", b"", b"", 1)):
+            for function in (pbkdf2_hmac, hashlib.pbkdf2_hmac):
+                self.assertRaises((TypeError, ValueError), function, *given)
+
+    def test_the_empty_path_names_nothing(self):
+        # Like the build's C library.
+        lenient = """
+import functools, io, os
+from hatchery import _paths
+def lenient(function):
+    of = lambda path: path if path not in ("", b"") else "."
+    call = lambda *args, **options: function(*map(of, args), **{name: of(value) for name, value in options.items()})
+    for ability in _paths.ABILITIES:
+        if function in getattr(os, ability):
+            getattr(os, ability).add(functools.wraps(function)(call))
+    return functools.wraps(function)(call)
+for name in _paths.PATHS:
+    setattr(os, name, lenient(getattr(os, name)))
+io.open = lenient(io.open)
+"""
+        seen = self.alone("_paths", before=lenient, source="""
+import errno, io, pathlib, shutil
+for call in (
+    open, io.open, os.stat, os.lstat, os.listdir, os.scandir, os.mkdir, os.makedirs, os.rmdir, os.remove,
+    os.unlink, os.chdir, os.readlink, os.utime, shutil.rmtree, lambda path: os.open(path, 0),
+    lambda path: os.rename(path, "x"), lambda path: os.replace("x", path), lambda path: shutil.copy(path, "x"),
+    lambda path: os.stat(path=path), lambda path: os.makedirs(path, exist_ok=True),
+    lambda path: os.truncate(path, 0), lambda path: os.symlink(path, "x"),
+):
+    for path in ("", b""):
+        try:
+            call(path)
+        except FileNotFoundError as error:
+            named = {error.filename, error.filename2} & {"", b""}
+            assert error.errno == errno.ENOENT and named, (call, error)
+        else:
+            print(call, path)
+assert not os.access("", os.F_OK) and os.access(".", os.F_OK) and not os.path.exists("")
+assert os.stat in os.supports_follow_symlinks and shutil.rmtree.avoids_symlink_attacks
+class Opener:
+    open = open
+Opener().open("file", "w").close()
+assert os.listdir(".") == ["file"] and os.stat(pathlib.Path(""))
+try:
+    os.rename("", "x")
+except OSError as error:
+    print(error.filename, error.filename2)
+""")
+        self.assertEqual(seen, " x\n")
+
+    def test_what_the_build_lacks_answers_or_says_why(self):
+        absent = {
+            "os": "system fork getppid geteuid getlogin pipe dup kill waitpid nice getloadavg sched_getaffinity chown"
+            " statvfs get_terminal_size umask WNOHANG register_at_fork",
+            "time": "thread_time tzset", "signal": "SIGALRM alarm setitimer getitimer", "_thread": "get_native_id",
+        }
+        # As in the build; these are imported again with what they find.
+        before = "".join(
+            f"import {module}\nfor name in {names.split()}: vars({module}).pop(name, None)\n"
+            for module, names in absent.items()
+        ) + "sys.modules['ssl'] = None\nfor name in 'threading', 'shutil': sys.modules.pop(name, None)\n"
+        seen = self.alone("_system", before=f"{before}import hatchery._late; hatchery._late.install({{}})\n", source="""
+import asyncio, errno, ftplib, http.client, imaplib, poplib, shutil, signal, smtplib, socket, threading, time
+import urllib.request
+from unittest import mock
+for name in (
+    "os.system os.fork os.geteuid os.getppid os.getlogin os.pipe os.kill os.waitpid os.statvfs shutil.disk_usage"
+    " signal.alarm signal.setitimer time.thread_time threading.get_native_id os.get_terminal_size os.nice"
+    " os.sched_getaffinity os.getloadavg http.client.HTTPSConnection smtplib.SMTP_SSL socket.getservbyname"
+).split():
+    with mock.patch(name):
+        pass
+assert (os.geteuid(), os.getppid(), os.umask(0), os.umask(0o22), os.WNOHANG) == (0, 1, 0o22, 0, 1)
+assert os.sched_getaffinity(0) == {0} and len(os.getloadavg()) == 3 and os.nice(3) + os.nice(-1) == 5
+assert threading.get_native_id() == os.getpid() and time.thread_time() >= 0
+assert shutil.disk_usage("/").total > 0 and os.statvfs(".").f_files > 0
+assert shutil.get_terminal_size() == (80, 24) and socket.getservbyname("https") == 443
+assert signal.alarm(0) == 0 and signal.setitimer(signal.ITIMER_REAL, 0) == (0.0, 0.0) == signal.getitimer(0)
+assert os.kill(os.getpid(), 0) is None and os.chown(".", -1, 0) is None and signal.SIGALRM == 14
+class Interrupted(Exception):
+    pass
+def handler(*args):
+    raise Interrupted
+signal.signal(signal.SIGINT, handler)
+for call, kind, code in [
+    (lambda: os.system("ls"), OSError, errno.ENOSYS), (os.fork, OSError, errno.ENOSYS),
+    (os.pipe, OSError, errno.ENOSYS), (lambda: signal.alarm(1), OSError, errno.ENOSYS),
+    (lambda: signal.setitimer(signal.ITIMER_REAL, 0.5, 1), OSError, errno.ENOSYS),
+    (os.get_terminal_size, OSError, errno.ENOTTY), (lambda: os.chown(".", 1000, -1), PermissionError, errno.EPERM),
+    (lambda: os.kill(os.getpid() + 1, 0), ProcessLookupError, errno.ESRCH),
+    (lambda: os.waitpid(-1, os.WNOHANG), ChildProcessError, errno.ECHILD),
+    (lambda: os.kill(os.getpid(), signal.SIGINT), Interrupted, None),
+    (lambda: os.statvfs("/nothing"), FileNotFoundError, errno.ENOENT),
+    (http.client.HTTPSConnection("h", context=None).connect, OSError, errno.ENETUNREACH),
+    (lambda: smtplib.SMTP_SSL("h"), OSError, errno.ENETUNREACH), (lambda: ftplib.FTP_TLS("h"), OSError, errno.ENETUNREACH),
+    (lambda: imaplib.IMAP4_SSL("h"), OSError, errno.ENETUNREACH), (lambda: poplib.POP3_SSL("h"), OSError, errno.ENETUNREACH),
+]:
+    try:
+        print(call, call())
+    except kind as error:
+        assert getattr(error, "errno", None) == code, error
+import concurrent.futures, multiprocessing
+for call in multiprocessing.Pool, multiprocessing.Process(target=print).start, multiprocessing.Queue, multiprocessing.Lock, \
+        multiprocessing.Manager, concurrent.futures.ProcessPoolExecutor:
+    try:
+        print(call, call())
+    except OSError as error:
+        assert "no processes" in str(error) and "several jobs" in str(error)
+assert http.client.HTTPSConnection("h").port == 443 and urllib.request.HTTPSHandler
+os.environ["TZ"] = "Europe/Berlin"
+try:
+    time.tzset()
+except OSError as error:
+    print(error)
+""")
+        self.assertRegex(seen, "zoneinfo")
+
+    def test_the_guide_names_what_can_not_work(self):
+        guide = os.path.join(os.path.dirname(__file__), *[".."] * 4, "docs/guide/limits.md")
+        with open(guide) as file:
+            text = file.read()
+        for names in (names for reasons in _system.REFUSED.values() for names in reasons.values()):
+            for name in names.split():
+                self.assertRegex(text, rf"[`.]{name}`")
+
+    def test_no_frame_of_ours_is_seen(self):
+        agent = "<hatchery/_agent.py>"
+        source = f"""
+import inspect, logging, traceback, types, io, contextlib
+program = '''
+import inspect, logging, sys, traceback, io
+def f():
+    here = sys._getframe()
+    seen = [here.f_lineno, here.f_back.f_lineno, here.f_back.f_back, sys._getframe(1) is here.f_back]
+    try:
+        sys._getframe(2)
+    except ValueError as error:
+        seen.append(str(error))
+    out = io.StringIO()
+    traceback.print_stack(file=out)
+    return seen, [frame.filename for frame in inspect.stack()], out.getvalue().count("File")
+print(f())
+def through():
+    raise KeyError
+try:
+    ours(through)
+except KeyError:
+    print([frame.name for frame in traceback.extract_tb(sys.exc_info()[2])], traceback.format_exc().count("File"))
+print(inspect.currentframe().f_back)
+'''
+names = {{"code": compile(program, "job", "exec"), "run": None}}
+exec(compile('''
+class Agent:
+    def turn(self):
+        exec(code, {{"ours": lambda call: call()}})
+''', {agent!r}, "exec"), names)
+names["Agent"]().turn()
+"""
+        # Our files are those of this folder when the package is imported from it.
+        source = f"from hatchery import _describe; _describe.OUR_FILES = '<hatchery/'\n{source}"
+        self.assertEqual(self.alone("_frames", source).splitlines(), [
+            "([5, 13, None, True, 'call stack is not deep enough'], ['job', 'job'], 2)",
+            "['<module>', 'through'] 2",
+            "None",
+        ])
+
+
+if __name__ == "__main__":
+    unittest.main()

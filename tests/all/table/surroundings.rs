@@ -1,0 +1,199 @@
+//! What programs find around them as on Linux: streams, paths, callers, dates, functions of the
+//! system.
+
+use serde_json::json;
+
+use super::dsl::{Row, completes, ends, exits, gives_none, raises, shows};
+use crate::needs::Need;
+
+pub(super) fn rows() -> Vec<Row> {
+    vec![
+        completes(
+            "
+            import sys
+            streams = sys.stdin, sys.stdout, sys.stderr
+            [[s.name, s.mode, s.buffer.name, s.fileno()] for s in streams]
+            ",
+            json!([
+                ["<stdin>", "r", "<stdin>", 0],
+                ["<stdout>", "w", "<stdout>", 1],
+                ["<stderr>", "w", "<stderr>", 2]
+            ]),
+            "[['<stdin>', 'r', '<stdin>', 0], ['<stdout>', 'w', '<stdout>', 1], ['<stderr>', 'w', '<stderr>', 2]]",
+        ),
+        shows("import sys\nsys.stdin", "<_io.TextIOWrapper name='<stdin>' mode='r' encoding='utf-8'>"),
+        gives_none(
+            "
+            with open('/dev/stdout', 'w') as out, open('/dev/stderr', 'a') as err:
+                out.write('a')
+                err.write('b')
+            print(open('/dev/fd/1', 'wb', 0).write(b'c'))
+            ",
+        )
+        .stdout("ac1\n")
+        .stderr("b")
+        .needs(Need::Default),
+        completes("open('/dev/stdin').read(), open('/dev/fd/0').read()", json!(["", ""]), "('', '')")
+            .needs(Need::Default),
+        raises(
+            "import os\nos.makedirs(os.path.dirname('report.txt'), exist_ok=True)",
+            "FileNotFoundError",
+            "[Errno 44] No such file or directory: ''",
+        )
+        .needs(Need::Default),
+        raises("open('', 'w')", "FileNotFoundError", "[Errno 44] No such file or directory: ''"),
+        completes(
+            "
+            import os, pathlib, shutil, tempfile
+            def fails(call, *arguments):
+                try:
+                    call(*arguments)
+                except FileNotFoundError:
+                    return True
+            [
+                [fails(call, '') for call in (os.stat, os.lstat, os.listdir, os.scandir, os.mkdir,
+                                              os.makedirs, os.chdir, os.rmdir, os.remove, shutil.rmtree)],
+                [fails(call, '', 'x') for call in (os.rename, os.replace, shutil.copy, shutil.move)],
+                os.path.exists(''), os.path.isdir(''), os.access('', os.F_OK), fails(os.stat, b''),
+                pathlib.Path('').exists(), os.path.realpath('') == os.getcwd(),
+                os.path.dirname(tempfile.mkdtemp(dir='.')) == os.getcwd(),
+            ]
+            ",
+            json!([
+                [true, true, true, true, true, true, true, true, true, true],
+                [true, true, true, true], false, false, false, true, true, true, true
+            ]),
+            "[[True, True, True, True, True, True, True, True, True, True], [True, True, True, True], \
+             False, False, False, True, True, True, True]",
+        ),
+        completes(
+            "
+            import inspect, sys, traceback
+            def f():
+                try:
+                    sys._getframe(2)
+                except ValueError as error:
+                    deep = str(error)
+                return [deep, sys._getframe().f_back.f_back, len(inspect.stack()), len(traceback.extract_stack())]
+            f()
+            ",
+            json!(["call stack is not deep enough", null, 2, 2]),
+            "['call stack is not deep enough', None, 2, 2]",
+        ),
+        ends(
+            "
+            import logging, traceback
+            logging.basicConfig(format='%(filename)s:%(lineno)d %(message)s')
+            logging.warning('w')
+            traceback.print_stack()
+            try:
+                open('')
+            except OSError:
+                traceback.print_exc()
+            ",
+        )
+        .stderr(
+            "
+            <job>:3 w
+              File \"<job>\", line 4, in <module>
+                traceback.print_stack()
+            Traceback (most recent call last):
+              File \"<job>\", line 6, in <module>
+                open('')
+                ~~~~^^^^
+            FileNotFoundError: [Errno 44] No such file or directory: ''
+            ",
+        )
+        .needs(Need::Default),
+        completes(
+            "
+            import datetime, time
+            d = datetime.datetime(2024, 1, 2, 3, 4)
+            [d.strftime('%I:%M %P'), d.strftime('%l:%M'), d.strftime('100%'), d.strftime('%^a %-d|%_m|%5d'),
+             f'{d.date():%e %h %Q}', time.strftime('%k%n%t%G-W%V-%u %#p', d.timetuple()), d.strftime('%s %%P')]
+            ",
+            json!([
+                "03:04 am", " 3:04", "100%", "TUE 2| 1|00002", " 2 Jan %Q", " 3\n\t2024-W01-2 am",
+                "1704164640 %P"
+            ]),
+            "['03:04 am', ' 3:04', '100%', 'TUE 2| 1|00002', ' 2 Jan %Q', ' 3\\n\\t2024-W01-2 am', '1704164640 %P']",
+        ),
+        shows(
+            "
+            import pandas
+            pandas.Series(pandas.to_datetime(['2024-01-02 15:04'])).dt.strftime('%-d %l %P').tolist()
+            ",
+            "['2  3 pm']",
+        )
+        .needs(Need::Default),
+        exits(
+            "
+            import sys
+            def hook(kind, error, trace):
+                print('HOOK', kind.__name__, error, trace.tb_lineno)
+                sys.exit(4)
+            sys.excepthook = hook
+            raise KeyError('k')
+            ",
+            4,
+        )
+        .stdout("HOOK KeyError 'k' 6\n"),
+        raises(
+            "
+            import atexit, sys
+            sys.excepthook = lambda kind, error, trace: print('hook')
+            atexit.register(print, 'exit')
+            raise KeyError('k')
+            ",
+            "KeyError",
+            "'k'",
+        )
+        .traceback("")
+        .stdout("hook\nexit\n"),
+        gives_none(
+            "
+            import sys
+            sys.unraisablehook = lambda raised: print('unraisable', raised.exc_type.__name__)
+            class A:
+                def __del__(self): 1 / 0
+            A()
+            None
+            ",
+        )
+        .stdout("unraisable ZeroDivisionError\n"),
+        completes(
+            "
+            import hashlib
+            [hashlib.pbkdf2_hmac('sha256', b'password', b'salt', 1000).hex()[:16],
+             hashlib.scrypt(b'p', salt=b's', n=16, r=8, p=1).hex()[:16]]
+            ",
+            json!(["632c2812e46d4604", "4efe92b5bba5ee18"]),
+            "['632c2812e46d4604', '4efe92b5bba5ee18']",
+        ),
+        completes(
+            "
+            import numpy as np
+            a = np.arange(3, dtype='float32')
+            a.tofile('a.bin')
+            with open('b.bin', 'wb') as file: a[1:].tofile(file)
+            a.tofile('c.txt', sep=',')
+            with open('a.bin', 'rb') as file: parts = np.fromfile(file, 'f4', 1), np.fromfile(file, 'f4')
+            read = [*parts, np.fromfile('b.bin', 'f4'), np.fromfile('a.bin', 'f4', 1, offset=4),
+                    np.fromfile('c.txt', sep=',')]
+            import os
+            for name in 'a.bin', 'b.bin', 'c.txt': os.remove(name)
+            read[0][0] = 5
+            [part.tolist() for part in read]
+            ",
+            json!([[5.0], [1.0, 2.0], [1.0, 2.0], [1.0], [0.0, 1.0, 2.0]]),
+            "[[5.0], [1.0, 2.0], [1.0, 2.0], [1.0], [0.0, 1.0, 2.0]]",
+        ),
+        raises(
+            "import os\nos.system('ls')",
+            "OSError",
+            "[Errno 52] the sandbox has no processes and no threads: everything runs in one thread; use \
+             asyncio for concurrent waits, and several jobs for parallel computation",
+        )
+        .needs(Need::Default),
+    ]
+}
