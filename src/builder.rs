@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{
-    CacheDir, EngineConfig, ImageError, ImageInfo, ImageSpec, Limits, Network, ProgressSink, Setup,
-    Silent,
+    CacheDir, EngineConfig, ImageError, ImageInfo, ImageSpec, Interface, Limits, Network,
+    ProgressSink, Setup, Silent,
 };
 use pool::{BuildId, PoolConfig};
 use scheduler::{Scheduler, SchedulerConfig, SessionsConfig, TenantConfig, WorkersConfig};
 
 use crate::failure::Error;
 use crate::functions::{HostFunction, Lent};
-use crate::runtime::Hatchery;
+use crate::runtime::{Hatchery, JobDefaults};
 pub use loading::{Isolation, be_helper};
 use loading::{PackageSource, Plan};
 
@@ -30,6 +30,7 @@ pub struct Builder {
     pool: PoolConfig,
     scheduler: SchedulerConfig,
     limits: Limits,
+    interface: Interface,
     image: ImageSpec,
     packages: Vec<PackageSource>,
     /// Builds beside the default one, by name.
@@ -65,6 +66,7 @@ impl Default for Builder {
             pool: PoolConfig::default(),
             scheduler: SchedulerConfig::default(),
             limits: Limits::default(),
+            interface: Interface::default(),
             image: ImageSpec::default(),
             packages: Vec::new(),
             pythons: Vec::new(),
@@ -370,6 +372,13 @@ impl Builder {
         self
     }
 
+    /// Sets whose words messages about jobs use, unless [`Job::interface`](crate::Job::interface) says
+    /// otherwise: what raises a limit, or gives a program the file that it lacks.
+    pub fn interface(mut self, interface: Interface) -> Self {
+        self.interface = interface;
+        self
+    }
+
     /// Adds a host function that every job can call, by `from hatchery import host` in Python. One
     /// for a session or a job alone is given to [`Session::function`](crate::Session::function) or
     /// [`Job::function`](crate::Job::function). If two have the same name, the start fails.
@@ -441,7 +450,7 @@ impl Builder {
     /// that Python doesn't allow, or two have the same.
     pub async fn start(self) -> Result<Hatchery, Error> {
         self.scheduler.validate().map_err(scheduler::SchedulerStartError::from)?;
-        let Self { mut pool, scheduler, limits, network, .. } = self.clone();
+        let Self { mut pool, scheduler, limits, interface, network, .. } = self.clone();
         if pool.spill_dir.is_none() {
             pool.spill_dir =
                 Some(CacheDir::open(self.engine.cache_dir.as_deref())?.root().to_owned());
@@ -449,7 +458,8 @@ impl Builder {
         let functions = Lent::by_pool(self.functions.clone())?;
         let pythons = self.plan().load().await?;
         let scheduler = Scheduler::start(scheduler, pool, pythons.builds().clone()).await?;
-        Ok(Hatchery::new(scheduler, limits, network, functions, pythons))
+        let jobs = JobDefaults { limits, interface };
+        Ok(Hatchery::new(scheduler, jobs, network, functions, pythons))
     }
 
     /// Finds or builds the image of the default build, and starts no pool.

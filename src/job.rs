@@ -9,7 +9,7 @@ use pool::BuildId;
 use scheduler::{JobRequest, Priority};
 
 use engine::{
-    Call, Deterministic, Entry, FolderDigests, InputFile, InvalidProgram, Limits, Mount,
+    Call, Deterministic, Entry, FolderDigests, InputFile, Interface, InvalidProgram, Limits, Mount,
     MountedFolder, Network, Program, Recording, Script, Value,
 };
 
@@ -138,6 +138,13 @@ impl Job {
     /// Returns the source that the job runs.
     pub fn source(&self) -> &str {
         &self.program.source
+    }
+
+    /// Sets whose words messages about this job use, in place of those of
+    /// [`Builder::interface`](crate::Builder::interface).
+    pub fn interface(mut self, interface: Interface) -> Self {
+        self.program.interface = Some(interface);
+        self
     }
 
     /// Sets the name in tracebacks, `__file__` and `sys.argv[0]`.

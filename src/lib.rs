@@ -82,8 +82,8 @@ pub use builder::{Builder, Isolation, be_helper};
 pub use checkpoint::Checkpoint;
 #[doc(inline)]
 pub use engine::{
-    Array, Call, Destination, Deterministic, Exception, HostError, LimitHit, LimitKind, Limits,
-    Outcome, SandboxFailure, Value, Verdict,
+    Array, Call, Destination, Deterministic, Exception, HostError, Interface, LimitHit, LimitKind,
+    Limits, Outcome, SandboxFailure, Value, Verdict,
 };
 pub use failure::Error;
 pub use functions::HostFunction;

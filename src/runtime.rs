@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Image, ImageInfo, Limits, Network, Outcome, PackageInfo, SessionError};
+use engine::{Image, ImageInfo, Interface, Limits, Network, Outcome, PackageInfo, SessionError};
 use pool::{BuildId, JobId, SessionId, WorkerId};
 use scheduler::{Decisions, Explanation, JobRequest, Scheduler, SchedulerStatus, Ticket};
 
@@ -25,21 +25,33 @@ use crate::pythons::Pythons;
 #[derive(Debug, Clone)]
 pub struct Hatchery {
     scheduler: Scheduler,
-    limits: Arc<Limits>,
+    jobs: Arc<JobDefaults>,
     network: Network,
     functions: Lent,
     pythons: Pythons,
 }
 
+/// What jobs have that don't say otherwise.
+#[derive(Debug)]
+pub(crate) struct JobDefaults {
+    pub(crate) limits: Limits,
+    pub(crate) interface: Interface,
+}
+
 impl Hatchery {
     pub(crate) fn new(
         scheduler: Scheduler,
-        limits: Limits,
+        jobs: JobDefaults,
         network: Network,
         functions: Lent,
         pythons: Pythons,
     ) -> Self {
-        Self { scheduler, limits: Arc::new(limits), network, functions, pythons }
+        Self { scheduler, jobs: Arc::new(jobs), network, functions, pythons }
+    }
+
+    /// Returns the limits of jobs that have none of their own.
+    pub fn limits(&self) -> &Limits {
+        &self.jobs.limits
     }
 
     /// Returns a builder that configures a pool.
@@ -376,10 +388,11 @@ impl Hatchery {
         };
         let session_build = session.map(|(_, build)| build);
         let build = self.pythons.of_job(job.wanted_python(), session_build)?;
-        let mut request = job.into_request(&self.limits)?;
+        let mut request = job.into_request(&self.jobs.limits)?;
         request.session = session.map(|(session, _)| session);
         request.build = build;
         request.program.functions = functions;
+        request.program.interface.get_or_insert(self.jobs.interface);
         request.program.network = network;
         Ok(request)
     }

@@ -21,7 +21,7 @@ const ALLOWED: [(&str, &[&str]); 19] = [
     ("batch", &["hatchery", "replace", "tokio"]),
     ("bench", &["hatchery", "tokio"]),
     ("grade", &["hatchery", "tokio"]),
-    ("serve", &["hatchery", "tokio", "wire"]),
+    ("serve", &["hatchery", "notebook", "tokio", "wire"]),
     ("notebook", &["hatchery", "replace", "tokio"]),
     ("kernel", &["hatchery", "notebook", "tokio", "zeromq"]),
     ("monitor", &["hatchery", "serve", "tokio"]),

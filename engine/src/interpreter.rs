@@ -23,7 +23,7 @@ use crate::interpreter::image::own::OwnImage;
 use crate::interpreter::session::{Generators, Life};
 use crate::interrupt::gate::Gate;
 use crate::interrupt::stop::StopHandle;
-use crate::limits::{LimitHit, LimitKind, Limits};
+use crate::limits::{LimitKind, Limits};
 use crate::memory::tunables::InstanceMemory;
 use crate::run::outcome::{Afterwards, Outcome, Usage, Verdict};
 use crate::run::program::{Entry, Program};
@@ -199,11 +199,11 @@ impl Interpreter {
     /// Returns why the program is refused before anything runs, if it is.
     fn refuse(&mut self, program: &Program, limits: &Limits) -> Option<Verdict> {
         if program.source.len() > limits.source_bytes {
-            return Some(Verdict::Limit(LimitHit {
-                limit: LimitKind::Source,
-                allowed: limits.source_bytes as u64,
-                used: program.source.len() as u64,
-            }));
+            return Some(Verdict::Limit(hit(
+                LimitKind::Source,
+                limits,
+                program.source.len() as u64,
+            )));
         }
         let renewed = self.renew().and_then(|()| self.determine(program.deterministic));
         if let Err(failure) = renewed {
@@ -258,7 +258,13 @@ impl Interpreter {
         let RunEffects { host_calls, file_growth_bytes, network_bytes, .. } = effects;
         let usage = Usage { host_calls, file_growth_bytes, network_bytes, ..turn.usage };
         let left_out = judgement.left_out;
-        let (verdict, interrupted_at) = judgement.verdict(limits, &usage);
+        let (mut verdict, interrupted_at) = judgement.verdict(limits, &usage);
+        if let Verdict::Raised(exception) = &mut verdict {
+            let has_input = !program.stdin.is_empty();
+            exception
+                .advice
+                .take_if(|advice| !advice.holds(|path| effects.sought.has_missed(path), has_input));
+        }
         let mut limits_met = effects.refusals;
         limits_met.extend(turn.calls.refusals);
         if let Some(refused) = self.memory.shared().refused() {

@@ -13,6 +13,7 @@
 //! writes or asks for. A guest can only do what its imports do, and those are checked against a
 //! list when a module is loaded.
 
+pub use advice::Interface;
 pub use build::module::key::WASMER_VERSION;
 pub use build::packages::Package;
 pub use build::packages::info::{PackageInfo, PackageOrigin};
@@ -82,6 +83,7 @@ pub use run::value::{
     Array, Column, Element, Frame, InvalidValue, MOST_DIMENSIONS, Value, Variables,
 };
 
+mod advice;
 mod build;
 mod cache;
 mod cause;

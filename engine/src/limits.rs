@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
+use crate::advice::Interface;
+
 /// What one run may use.
 ///
 /// A program that uses up its time, its host calls or (if asked) its output is interrupted, and
@@ -196,37 +198,6 @@ impl LimitKind {
         }
     }
 
-    /// Returns what raises the limit: the command-line option, if there is one, and the field or
-    /// method of this library. `None` for limits that are the same for every program.
-    pub fn raised_by(self) -> Option<&'static str> {
-        match self {
-            Self::Wall => Some("`--timeout` (`Limits::wall_time`)"),
-            Self::Cpu => Some("`--cpu-time` (`Limits::cpu_time`)"),
-            Self::Deadline => Some("a later `deadline` (`Job::deadline`)"),
-            Self::Memory => Some("`--memory` (`Limits::memory_bytes`)"),
-            Self::PoolMemory => {
-                Some("more memory for the pool (`Builder::memory_limit_bytes`, fewer `--workers`)")
-            }
-            Self::Output => Some("`--output` (`Limits::output_bytes`)"),
-            Self::FileBytes => Some("`--file-bytes` (`Limits::file_bytes`)"),
-            Self::FileCount => Some("`--file-count` (`Limits::file_count`)"),
-            Self::OpenFiles => Some("`--open-files` (`Limits::open_files`)"),
-            Self::HostCalls => Some("`--host-calls` (`Limits::host_calls`)"),
-            Self::Threads => Some("`Limits::threads`"),
-            Self::NetworkBytes => Some("`Limits::network_bytes`"),
-            Self::FunctionCalls => Some("`Limits::function_calls`"),
-            Self::FunctionsInFlight => Some("`Limits::functions_in_flight`"),
-            Self::FunctionArguments => Some("`Limits::function_argument_bytes`"),
-            Self::FunctionResults => Some("`Limits::function_result_bytes`"),
-            Self::Source => Some("`--source` (`Limits::source_bytes`)"),
-            Self::Result => Some("`--result` (`Limits::result_bytes`)"),
-            Self::ResultData => Some("`Limits::result_data_bytes`"),
-            Self::DisplayBytes => Some("`--display-bytes` (`Limits::display_bytes`)"),
-            Self::DisplayCount => Some("`--display-count` (`Limits::display_count`)"),
-            Self::NativeExceptions | Self::Stack => None,
-        }
-    }
-
     /// Formats an amount of what it limits with its unit: `1.5 s`, `100.0 MiB`, or a plain number.
     pub fn amount(self, amount: u64) -> String {
         match self {
@@ -266,22 +237,42 @@ pub struct LimitHit {
     pub allowed: u64,
     /// The amount used when the run ended, or the largest one that was refused, in the same unit.
     pub used: u64,
+    /// Whose words say what raises the limit. The scheduler knows it.
+    #[serde(skip)]
+    interface: Interface,
 }
 
 impl LimitHit {
     /// Reports that `used` reached or exceeded `allowed`, both in the unit of the limit.
     pub fn new(limit: LimitKind, allowed: u64, used: u64) -> Self {
-        Self { limit, allowed, used }
+        Self { limit, allowed, used, interface: Interface::default() }
     }
 
     /// Reports a missed deadline: the outcome was due `allowed` after submission, and `used` had
     /// passed.
     pub fn deadline(allowed: Duration, used: Duration) -> Self {
-        Self {
-            limit: LimitKind::Deadline,
-            allowed: milliseconds(allowed),
-            used: milliseconds(used),
-        }
+        Self::new(LimitKind::Deadline, milliseconds(allowed), milliseconds(used))
+    }
+
+    /// Returns the same report in the words of an interface.
+    pub fn worded_for(self, interface: Interface) -> Self {
+        Self { interface, ..self }
+    }
+
+    /// Returns what happened, without advice.
+    pub(crate) fn event(&self) -> String {
+        let Self { limit, allowed, used, .. } = *self;
+        let (name, allowed, used) = (limit.name(), limit.amount(allowed), limit.amount(used));
+        format!("the {name} limit of {allowed} was reached with {used}")
+    }
+
+    /// Returns what raises the limit, as [`LimitKind::raised_by`] does.
+    pub fn raised_by(&self) -> Option<String> {
+        self.limit.raised_by(self.interface)
+    }
+
+    fn advice(&self) -> String {
+        self.raised_by().map_or_else(String::new, |raises| format!("; {raises} raises it"))
     }
 }
 
@@ -292,24 +283,15 @@ pub(crate) fn milliseconds(duration: Duration) -> u64 {
 impl LimitHit {
     /// Returns a message that says what the program was refused, and what raises the limit.
     pub fn refusal(&self) -> String {
-        let Self { limit, allowed, used } = *self;
+        let Self { limit, allowed, used, .. } = *self;
         let (name, allowed, used) = (limit.name(), limit.amount(allowed), limit.amount(used));
-        format!("the program was refused {used}: the {name} limit is {allowed}{}", limit.advice())
-    }
-}
-
-impl LimitKind {
-    fn advice(self) -> String {
-        self.raised_by().map_or_else(String::new, |raises| format!("; {raises} raises it"))
+        format!("the program was refused {used}: the {name} limit is {allowed}{}", self.advice())
     }
 }
 
 impl std::fmt::Display for LimitHit {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { limit, allowed, used } = *self;
-        let (name, allowed, used) = (limit.name(), limit.amount(allowed), limit.amount(used));
-        let advice = limit.advice();
-        write!(formatter, "the {name} limit of {allowed} was reached with {used}{advice}")
+        write!(formatter, "{}{}", self.event(), self.advice())
     }
 }
 
@@ -319,29 +301,18 @@ mod tests {
 
     #[test]
     fn a_limit_says_what_raises_it_and_amounts_have_units() {
-        for (hit, expected) in [
-            (
-                LimitHit { limit: LimitKind::Wall, allowed: 300, used: 1003 },
-                "the wall limit of 300 ms was reached with 1.003 s; `--timeout` \
-                 (`Limits::wall_time`) raises it",
-            ),
-            (
-                LimitHit { limit: LimitKind::Cpu, allowed: 120_000, used: 120_000 },
-                "the cpu limit of 120 s was reached with 120 s; `--cpu-time` (`Limits::cpu_time`) \
-                 raises it",
-            ),
-            (
-                LimitHit { limit: LimitKind::Stack, allowed: 16 << 20, used: 16 << 20 },
-                "the stack limit of 16.0 MiB was reached with 16.0 MiB",
-            ),
-        ] {
-            assert_eq!(hit.to_string(), expected);
-        }
-        let memory = LimitHit { limit: LimitKind::Memory, allowed: 100 << 20, used: 3 << 29 };
+        let wall = LimitHit::new(LimitKind::Wall, 300, 1003);
+        let reached = "the wall limit of 300 ms was reached with 1.003 s";
+        assert_eq!(wall.to_string(), format!("{reached}; `Limits::wall_time` raises it"));
+        let told = wall.worded_for(Interface::CommandLine).to_string();
+        assert_eq!(told, format!("{reached}; `--timeout` raises it"));
+        let stack = LimitHit::new(LimitKind::Stack, 16 << 20, 16 << 20).to_string();
+        assert_eq!(stack, "the stack limit of 16.0 MiB was reached with 16.0 MiB");
+        let memory = LimitHit::new(LimitKind::Memory, 100 << 20, 3 << 29);
         assert_eq!(
-            memory.refusal(),
-            "the program was refused 1.5 GiB: the memory limit is 100.0 MiB; `--memory` \
-             (`Limits::memory_bytes`) raises it"
+            memory.worded_for(Interface::Python).refusal(),
+            "the program was refused 1.5 GiB: the memory limit is 100.0 MiB; `Limits(memory=…)` \
+             raises it"
         );
     }
 }

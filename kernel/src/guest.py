@@ -21,6 +21,10 @@ may_ask = False
 class StdinNotImplementedError(NotImplementedError):
     """The front end takes no input."""
 
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self._hatchery_remedy = "input"
+
 
 def run(written, number, stores_history, is_silent, asks):
     """Runs a cell, given its source as written."""

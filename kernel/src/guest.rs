@@ -1,7 +1,7 @@
 //! What the kernel installs in its sessions besides the notebooks' package, and the jobs that use
 //! it.
 
-use hatchery::{Job, Limits};
+use hatchery::{Interface, Job, Limits};
 use notebook::guest::own_limits;
 use serde_json::{Value, json};
 
@@ -52,5 +52,6 @@ pub(crate) fn cell(source: &str, manner: Manner, limits: &Limits) -> Job {
     // A program may ask for any number of lines.
     let limits = Limits { function_calls: u64::MAX, ..limits.clone() };
     // As in Jupyter, a cell that raises keeps its changes to files.
-    Job::call(&format!("{MODULE}:run"), arguments).limits(limits).keep_files()
+    let job = Job::call(&format!("{MODULE}:run"), arguments).limits(limits);
+    job.interface(Interface::Kernel).keep_files()
 }

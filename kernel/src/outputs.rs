@@ -1,8 +1,8 @@
 //! What a cell's job reports, as messages to those that subscribe.
 
 use hatchery::event::Stream;
-use notebook::{CellEvent, Problem};
-use serde_json::{Map, Value, json};
+use notebook::{CellEvent, Problem, joined};
+use serde_json::{Value, json};
 
 use crate::message::Message;
 use crate::sockets::IoPub;
@@ -164,18 +164,6 @@ fn complete_length(bytes: &[u8]) -> usize {
     bytes.len() - if is_begun { last.len() } else { 0 }
 }
 
-/// Returns the forms of an object as messages have them: texts in one piece.
-fn joined(data: Value) -> Value {
-    let Value::Object(forms) = data else { return data };
-    let joined = forms.into_iter().map(|(name, form)| {
-        let lines = form.as_array().filter(|_| !name.ends_with("json"));
-        let text: Option<String> =
-            lines.and_then(|lines| lines.iter().map(Value::as_str).collect());
-        (name, text.map_or(form, Value::from))
-    });
-    Value::Object(joined.collect::<Map<_, _>>())
-}
-
 /// Returns the content of an error.
 pub(crate) fn error_of(problem: &Problem) -> Value {
     let lines = traceback::colored(&problem.traceback);
@@ -200,22 +188,5 @@ mod tests {
         ] {
             assert_eq!(complete_length(bytes), expected, "{bytes:?}");
         }
-    }
-
-    #[test]
-    fn texts_are_joined_and_json_stays() {
-        let data = json!({
-            "text/plain": ["a\n", "b"],
-            "application/json": ["a", "b"],
-            "application/vnd.plotly.v1+json": { "data": [] },
-            "image/png": "iVBO",
-        });
-        let expected = json!({
-            "text/plain": "a\nb",
-            "application/json": ["a", "b"],
-            "application/vnd.plotly.v1+json": { "data": [] },
-            "image/png": "iVBO",
-        });
-        assert_eq!(joined(data), expected);
     }
 }

@@ -3,6 +3,8 @@
 //! Whatever a run doesn't change stays as it was, byte for byte: unknown fields, their order, and
 //! the spelling of numbers. A run replaces the outputs and execution counts of code cells.
 
+use std::borrow::Cow;
+
 use indexmap::IndexMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -24,6 +26,12 @@ const INJECTED: &str = "injected-parameters";
 
 /// Jupyter's indentation.
 const INDENTATION: &str = " ";
+
+/// Numbers that Python's `json` reads and writes. The longer one comes first.
+const BEYOND_JSON: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
+
+/// What a string begins with that stands for one of them: a character that no text contains.
+const SHIELD: &str = "\u{fdd0}";
 
 /// A notebook.
 ///
@@ -63,6 +71,8 @@ impl Notebook {
     fn parse(text: &str) -> Result<Self, String> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let no_notebook = "it is not a notebook";
+        let shielded = shielded(text);
+        let text = shielded.as_ref();
         let fields: Fields =
             serde_json::from_str(text).map_err(|error| match error.classify() {
                 serde_json::error::Category::Data => no_notebook.to_owned(),
@@ -175,7 +185,44 @@ impl Notebook {
         let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
         self.serialize(&mut serializer).expect("strings and JSON always serialize");
         bytes.push(b'\n');
-        bytes
+        unshielded(bytes)
+    }
+}
+
+/// Returns the text with strings in the places of Python's numbers that JSON lacks, which papermill and
+/// Jupyter read and write.
+fn shielded(text: &str) -> Cow<'_, str> {
+    if !BEYOND_JSON.iter().any(|number| text.contains(number)) {
+        return text.into();
+    }
+    let (mut shielded, mut is_string, mut is_escaped) = (String::new(), false, false);
+    let mut rest = text;
+    while let Some(next) = rest.chars().next() {
+        let number = BEYOND_JSON.iter().find(|number| !is_string && rest.starts_with(**number));
+        if let Some(number) = number {
+            shielded.extend(["\"", SHIELD, number, "\""]);
+            rest = &rest[number.len()..];
+            continue;
+        }
+        is_string ^= next == '"' && !is_escaped;
+        is_escaped = is_string && next == '\\' && !is_escaped;
+        shielded.push(next);
+        rest = &rest[next.len_utf8()..];
+    }
+    shielded.into()
+}
+
+/// Undoes [`shielded`].
+fn unshielded(text: Vec<u8>) -> Vec<u8> {
+    match String::from_utf8(text) {
+        Ok(text) if text.contains(SHIELD) => {
+            let one = |text: String, number: &&str| {
+                text.replace(&format!("\"{SHIELD}{number}\""), number)
+            };
+            BEYOND_JSON.iter().fold(text, one).into_bytes()
+        }
+        Ok(text) => text.into_bytes(),
+        Err(error) => error.into_bytes(),
     }
 }
 
@@ -261,6 +308,18 @@ mod tests {
  "nbformat_minor": 5
 }
 "#;
+
+    #[test]
+    fn numbers_that_json_lacks_are_read_and_written_as_by_python() {
+        let text =
+            WRITTEN.replace("[1e2]", r#"[NaN, -Infinity, {"a\"NaN": Infinity}, "Infinity"]"#);
+        let mut notebook = Notebook::read(&text).unwrap();
+        assert_eq!(String::from_utf8(notebook.write()).unwrap(), text);
+        notebook.inject("x = 1", IndexMap::new());
+        let written = String::from_utf8(notebook.write()).unwrap();
+        assert!(written.contains(r#"{"a\"NaN": Infinity}, "Infinity"]"#), "{written}");
+        assert!(Notebook::read(&text.replace("NaN,", "nan,")).is_err());
+    }
 
     #[test]
     fn what_is_not_run_is_kept_as_it_was() {

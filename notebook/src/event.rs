@@ -144,6 +144,18 @@ pub(crate) fn lines(text: &str) -> Value {
     text.split_inclusive('\n').collect()
 }
 
+/// Returns the forms of an object as messages have them: texts in one piece.
+pub fn joined(data: Value) -> Value {
+    let Value::Object(forms) = data else { return data };
+    let joined = forms.into_iter().map(|(name, form)| {
+        let lines = form.as_array().filter(|_| !name.ends_with("json"));
+        let text: Option<String> =
+            lines.and_then(|lines| lines.iter().map(Value::as_str).collect());
+        (name, text.map_or(form, Value::from))
+    });
+    Value::Object(joined.collect::<Map<_, _>>())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,5 +173,22 @@ mod tests {
         let updated = of(json!({ "kind": "update", "display_id": "a" }));
         assert!(matches!(updated, CellEvent::Update { display_id, .. } if display_id == "a"));
         assert_eq!(CellEvent::of(EventKind::Started), None);
+    }
+
+    #[test]
+    fn texts_are_joined_and_json_stays() {
+        let data = json!({
+            "text/plain": ["a\n", "b"],
+            "application/json": ["a", "b"],
+            "application/vnd.plotly.v1+json": { "data": [] },
+            "image/png": "iVBO",
+        });
+        let expected = json!({
+            "text/plain": "a\nb",
+            "application/json": ["a", "b"],
+            "application/vnd.plotly.v1+json": { "data": [] },
+            "image/png": "iVBO",
+        });
+        assert_eq!(joined(data), expected);
     }
 }

@@ -38,14 +38,14 @@
 
 use std::sync::LazyLock;
 
-use hatchery::{Job, Limits};
+use hatchery::{Job, Limits, wire};
 use serde_json::{Map, Value};
 
 /// The package's name, under which its files import each other.
 const PACKAGE: &str = "hatchery_notebook";
 
 /// The package's files. The first one is the package itself.
-const FILES: [(&str, &str); 16] = [
+const FILES: [(&str, &str); 17] = [
     ("", include_str!("guest/__init__.py")),
     ("capture", include_str!("guest/capture.py")),
     ("errors", include_str!("guest/errors.py")),
@@ -58,6 +58,7 @@ const FILES: [(&str, &str); 16] = [
     ("packages", include_str!("guest/packages.py")),
     ("pretty", include_str!("guest/pretty.py")),
     ("randomness", include_str!("guest/randomness.py")),
+    ("reloading", include_str!("guest/reloading.py")),
     ("shell", include_str!("guest/shell.py")),
     ("showing", include_str!("guest/showing.py")),
     ("timing", include_str!("guest/timing.py")),
@@ -116,6 +117,11 @@ impl<'a> Cell<'a> {
         Self { written, number, is_silent: false, stores_history: true }
     }
 
+    /// Describes the cell after the last one that ran in its session.
+    pub fn next(written: &'a str) -> Self {
+        Self::new(written, 0)
+    }
+
     /// Shows no result, and implies [`without_history`](Self::without_history).
     pub fn silent(self) -> Self {
         Self { is_silent: true, stores_history: false, ..self }
@@ -130,9 +136,17 @@ impl<'a> Cell<'a> {
     /// [`CellEvent::of`](crate::CellEvent::of) reads its events, and
     /// [`Problem::of`](crate::Problem::of) its outcome.
     pub fn job(&self, limits: &Limits) -> Job {
+        call("run_cell", &self.arguments()).limits(limits.clone())
+    }
+
+    /// Returns the same job as a client sends it, to which settings can be added.
+    pub fn wire(&self) -> wire::Job {
+        wire::Job::call(format!("{PACKAGE}:run_cell"), self.arguments().to_vec())
+    }
+
+    fn arguments(&self) -> [Value; 4] {
         let Self { written, number, is_silent, stores_history } = *self;
-        let arguments = [written.into(), number.into(), stores_history.into(), is_silent.into()];
-        call("run_cell", &arguments).limits(limits.clone())
+        [written.into(), number.into(), stores_history.into(), is_silent.into()]
     }
 }
 

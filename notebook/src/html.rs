@@ -78,6 +78,7 @@ impl Part {
         let (state, summary) = match &report.end {
             End::Completed if remarks.is_empty() => ("good", format!("{total} cells completed")),
             End::Completed => ("bad", format!("{total} cells completed, with remarks")),
+            End::Exited { cell } => ("good", format!("exited at cell {cell} of {total}")),
             End::Failed { cell, problem, .. } => {
                 ("bad", format!("cell {cell} of {total} failed: {problem}"))
             }

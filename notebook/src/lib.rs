@@ -9,7 +9,7 @@
 pub use check::{Difference, Unmarked, compare};
 pub use document::{CodeCell, InvalidNotebook, Notebook};
 pub use error::Error;
-pub use event::CellEvent;
+pub use event::{CellEvent, joined};
 pub use interrupts::Interrupts;
 pub use outputs::{Outputs, Update};
 pub use places::{Places, check_place};

@@ -80,8 +80,12 @@ pub fn remarks(outcome: &Outcome) -> Vec<String> {
     if outcome.output_truncated {
         let kept = outcome.stdout.len() + outcome.stderr.len();
         let amount = |bytes| LimitKind::Output.amount(bytes);
+        let hit = outcome.limits_met.iter().find(|hit| hit.limit == LimitKind::Output);
+        let raises = hit.and_then(LimitHit::raised_by);
+        let advice =
+            raises.map_or_else(String::new, |raises| format!("; {raises} raises the limit"));
         remarks.push(format!(
-            "the output was {}, of which {} were kept; `--output` raises the limit",
+            "the output was {}, of which {} were kept{advice}",
             amount(outcome.usage.output_bytes),
             amount(kept as u64)
         ));

@@ -35,6 +35,11 @@ pub struct Report {
 pub enum End {
     /// All cells ran.
     Completed,
+    /// A cell ended the notebook as `sys.exit(0)` does; the cells after it didn't run.
+    Exited {
+        /// The cell, counted from 1.
+        cell: usize,
+    },
     /// A cell failed.
     Failed {
         /// The cell, counted from 1.
@@ -58,6 +63,13 @@ pub enum End {
     NotStarted,
     /// The session couldn't start; the report has the error.
     NoSession,
+}
+
+impl End {
+    /// Returns whether the notebook ended as its author meant it to.
+    pub fn is_success(&self) -> bool {
+        matches!(self, Self::Completed | Self::Exited { .. })
+    }
 }
 
 /// What a later run finds of a notebook that didn't complete.

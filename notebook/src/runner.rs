@@ -37,6 +37,8 @@ mod taking;
 struct CellResult {
     problem: Option<Problem>,
     is_of_sandbox: bool,
+    /// Whether it left as `sys.exit(0)` does, which is an end without an error.
+    is_exit: bool,
     /// Whether a limit ended it.
     is_limit: bool,
     took: Duration,
@@ -139,7 +141,7 @@ impl<'a> Run<'a> {
         let is_written = written.is_some_and(|it| it.map_err(|error| errors.push(error)).is_ok());
         let resumption = if !writes {
             Ok(Resumption::Nothing)
-        } else if end == End::Completed && is_written {
+        } else if end.is_success() && is_written {
             let forgotten = self.task.places.forget();
             forgotten.map(|()| Resumption::Nothing)
         } else {
@@ -147,7 +149,7 @@ impl<'a> Run<'a> {
         };
         let resumption = resumption.unwrap_or_else(|error| {
             errors.push(error);
-            if end == End::Completed && is_written { Resumption::Nothing } else { Resumption::Lost }
+            if end.is_success() && is_written { Resumption::Nothing } else { Resumption::Lost }
         });
         if let Some(shelf) = self.shelf() {
             self.states.finish(shelf).await;
@@ -290,9 +292,16 @@ impl<'a> Run<'a> {
         }
         let is_kept = number <= self.keys.len();
         if let Some(problem) = ran.problem {
-            let CellResult { is_of_sandbox, .. } = ran;
+            let CellResult { is_of_sandbox, is_exit, .. } = ran;
             if self.interrupts.count() > 0 {
                 return Ok(Some(End::Interrupted { cell: number }));
+            }
+            // `os._exit(0)` takes the session with it, which is no end of a notebook.
+            if is_exit && !self.may_raise(number - 1) && self.is_alive().await {
+                self.traces
+                    .files
+                    .extend(ran.files.into_iter().map(|file| (file.path.clone(), file)));
+                return Ok(Some(End::Exited { cell: number }));
             }
             if !self.may_raise(number - 1) || is_of_sandbox || !self.is_alive().await {
                 return Ok(Some(End::Failed { cell: number, problem, is_of_sandbox }));
@@ -398,7 +407,8 @@ impl<'a> Run<'a> {
         self.tell(Progress::CellEnded { number, took, failed });
         let is_of_sandbox = matches!(outcome.verdict, Verdict::SandboxFailed(_));
         let is_limit = matches!(outcome.verdict, Verdict::Limit(_));
-        Ok(CellResult { problem, is_of_sandbox, is_limit, took, files: outcome.files })
+        let is_exit = matches!(outcome.verdict, Verdict::Exited { code: 0, .. });
+        Ok(CellResult { problem, is_of_sandbox, is_exit, is_limit, took, files: outcome.files })
     }
 
     /// Saves the session, as it was before the cell at which the notebook ended or before the last

@@ -11,7 +11,14 @@ FILENAME = "<magic>"
 
 
 class UsageError(Exception):
-    """A magic or part of IPython that isn't available here, or was used wrongly."""
+    """A magic or part of IPython that isn't available here, or was used wrongly.
+
+    The host adds advice on the remedy, as in `engine/src/advice.rs`.
+    """
+
+    def __init__(self, message, remedy=None):
+        super().__init__(message)
+        self._hatchery_remedy = remedy
 
 
 def compiled(source):

@@ -104,6 +104,20 @@ def test_limits_are_another(pool):
         assert outcome.exception.type == "MemoryError"
 
 
+def test_advice_is_in_the_words_of_python(pool):
+    for code, advice in [
+        ("while True: pass", "; `timeout=` raises it"),
+        ("open('a.csv')", 'If `a.csv` is one of yours, `files={"a.csv": …}` gives it a copy.'),
+        ("input()", "`stdin=` gives it some"),
+        ("import nowhere", "`Pool(packages=[…])`"),
+    ]:
+        with pytest.raises((ProgramError, TimeLimitError)) as raised:
+            pool.run(code, timeout=0.5).raise_for_status()
+        assert advice in str(raised.value) and "--" not in str(raised.value), raised.value
+    outcome = pool.run("print('x' * 99)", limits=Limits(output=9))
+    assert outcome.limits_met[0].limit == "output"
+
+
 def test_ours_is_the_third(pool):
     with pytest.raises(InvalidJobError, match="timeout") as raised:
         pool.run("1", timeout=-1)

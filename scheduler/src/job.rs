@@ -181,6 +181,7 @@ impl JobRequest {
             is_read_only: _,
             keeps_files: _,
             deterministic: _,
+            interface: _,
             records_calls: _,
         } = &self.program;
         let asks_nothing = functions.is_empty() && stdin_function.is_none() && replays.is_none();
@@ -261,7 +262,7 @@ impl LiveJob {
     }
 
     /// Adjusts the outcome for the caller: names the deadline if that ended the job, and the pool's
-    /// memory if the job reached limits that were cut to it.
+    /// memory if the job reached limits that were cut to it; advice is in the caller's words.
     pub(crate) fn adjust(&self, outcome: &mut Outcome, now: Duration) {
         if self.cut.is_some() {
             let ended_it = match &mut outcome.verdict {
@@ -279,6 +280,7 @@ impl LiveJob {
         {
             *hit = LimitHit::deadline(deadline, now.saturating_sub(self.submitted));
         }
+        outcome.word_for(self.task.program.interface.unwrap_or_default());
     }
 }
 

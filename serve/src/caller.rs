@@ -1,6 +1,6 @@
 //! Who calls, and what they may ask for.
 
-use hatchery::Job;
+use hatchery::{Interface, Job};
 use wire::{Field, Intake, Problem, ProblemKind};
 
 /// Who calls, as the way in found out.
@@ -9,6 +9,7 @@ pub struct Caller {
     /// Whose jobs and sessions they are; `None` leaves that to each job.
     tenant: Option<String>,
     intake: Intake,
+    interface: Interface,
 }
 
 impl Caller {
@@ -17,25 +18,31 @@ impl Caller {
     /// each job.
     pub fn owner() -> Self {
         // The path would be one of this process, which may run in another folder.
-        Self { tenant: None, intake: Intake::BATCH.without(Field::File) }
+        let intake = Intake::BATCH.without(Field::File);
+        Self { tenant: None, intake, interface: Interface::Json }
     }
 
     /// Returns a caller on behalf of a tenant, who can only lower limits and sees only sessions of
     /// that tenant.
     pub fn of_tenant(tenant: impl Into<String>) -> Self {
         let intake = Intake::BATCH.without(Field::File).without(Field::Tenant).lowering_only();
-        Self { tenant: Some(tenant.into()), intake }
+        Self { tenant: Some(tenant.into()), intake, interface: Interface::Http }
     }
 
     /// Returns a caller of whom nothing is known but that it is on this machine. It can only lower
     /// limits, and sees what all callers of this kind do.
     pub fn of_this_machine() -> Self {
-        Self { tenant: None, intake: Intake::BATCH.without(Field::File).lowering_only() }
+        Self { interface: Interface::Http, ..Self::owner().lowering_only() }
     }
 
     /// Returns the same caller, who can only lower limits.
     pub fn lowering_only(self) -> Self {
         Self { intake: self.intake.lowering_only(), ..self }
+    }
+
+    /// Returns the same caller, who came through this interface.
+    pub fn by(self, interface: Interface) -> Self {
+        Self { interface, ..self }
     }
 
     /// Returns the tenant, if the way in decided on it.
@@ -56,10 +63,16 @@ impl Caller {
         // It names the job for the caller alone.
         job.id = None;
         let job = Job::from_wire(job, &self.intake).map_err(|error| error.problem())?;
-        Ok(match &self.tenant {
+        Ok(self.own(job))
+    }
+
+    /// Makes a job the caller's.
+    pub(crate) fn own(&self, job: Job) -> Job {
+        let job = job.interface(self.interface);
+        match &self.tenant {
             Some(tenant) => job.tenant(tenant.as_str()),
             None => job,
-        })
+        }
     }
 
     /// Returns the name that a session of this caller has in the pool. Two tenants can use the same

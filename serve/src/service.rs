@@ -11,7 +11,7 @@ use std::time::Duration;
 use hatchery::error::Cause;
 use hatchery::files::Workspace;
 use hatchery::python::PackageInfo;
-use hatchery::{Checkpoint, DEFAULT_PYTHON, Error, Hatchery, Job, Session, Ticket};
+use hatchery::{Checkpoint, DEFAULT_PYTHON, Error, Hatchery, Job, Outcome, Session, Ticket};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use wire::{Problem, ProblemKind};
@@ -183,6 +183,18 @@ impl Service {
     pub fn session(&self, caller: &Caller, name: &str) -> Result<Session, Problem> {
         let own = caller.session_name(name)?;
         self.kept.lock().sessions.get(&own).cloned().ok_or_else(|| missing("session", name))
+    }
+
+    /// Returns the job that prepares a session for the cells of a notebook.
+    pub(crate) fn notebook_job(&self, caller: &Caller) -> Job {
+        caller.own(notebook::guest::begin(self.pool.limits()))
+    }
+
+    /// Checks the outcome of [`Self::notebook_job`].
+    pub(crate) fn begun(outcome: &Outcome) -> Result<(), Problem> {
+        let why = notebook::Problem::of(outcome);
+        let message = |why| format!("the session can't be prepared for cells: {why}");
+        why.map_or(Ok(()), |why| Err(Problem::new(ProblemKind::Sandbox, message(why))))
     }
 
     /// Returns the names of the caller's sessions, in order.

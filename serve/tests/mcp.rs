@@ -152,6 +152,21 @@ fn only_its_tenant_and_its_name_open_a_session() {
 }
 
 #[test]
+fn advice_names_the_arguments_of_the_tool() {
+    let server = Server::start();
+    for (code, advice) in [
+        ("open('a.csv')", "the argument `files` gives it a copy"),
+        ("input()", "the argument `stdin` gives it some"),
+        ("while True: pass", "`timeout`, up to the server's `--timeout`, raises it"),
+    ] {
+        let ran = server.call("a", "run_python", &json!({ "code": code, "timeout": 0.5 }));
+        let told = ran["result"].to_string();
+        assert!(text(&ran).contains(advice) && !told.contains("--input"), "{told}");
+        assert!(!told.contains("Limits::") && !told.contains("Job::"), "{told}");
+    }
+}
+
+#[test]
 fn a_call_can_not_raise_the_pools_limits() {
     let server = Server::start();
     let refused = server.call("a", "run_python", &json!({ "code": "1", "limits": {} }));

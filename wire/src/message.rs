@@ -37,6 +37,9 @@ pub enum ClientMessage {
     Hello {
         /// The version of the format: [`VERSION`](crate::VERSION).
         version: u32,
+        /// What the client is, so that messages are in its words. Default: a client of its own kind.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        client: Option<ClientKind>,
     },
     /// Runs a job. Answered by its events, if asked for, and its outcome, or by a refusal.
     Run(Box<Run>),
@@ -129,6 +132,15 @@ pub enum ClientMessage {
     },
 }
 
+/// A client with words of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ClientKind {
+    /// The Python package.
+    Python,
+}
+
 /// A job to run, and what goes with it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -180,6 +192,9 @@ pub enum SessionAction {
         /// The name of the other session.
         to: String,
     },
+    /// Prepares it for the cells of a notebook: they have what IPython gives them, and each is a call
+    /// of `hatchery_notebook:run_cell` with its source and its number.
+    BeginNotebook,
     /// Captures its state.
     Checkpoint {
         /// The name of the checkpoint; an earlier one of this name is dropped.

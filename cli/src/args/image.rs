@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use hatchery::config::{EngineConfig, HostKind};
 use hatchery::error::chain;
-use hatchery::{Builder, DEFAULT_PYTHON, Destination, Helper, Isolation};
+use hatchery::{Builder, DEFAULT_PYTHON, Destination, Helper, Interface, Isolation};
 
 use super::python::{self, PythonArgument};
 
@@ -208,7 +208,7 @@ impl ImageArguments {
 
     /// Makes interpreters of every build start from this image. Reads the setup file.
     pub(crate) fn apply_to_all(&self, builder: Builder) -> anyhow::Result<Builder> {
-        self.add(python::give(&self.python, builder)?)
+        Ok(self.add(python::give(&self.python, builder)?)?.interface(Interface::Batch))
     }
 
     /// Returns the names of the builds of a pool, that of the default one first.
@@ -218,7 +218,7 @@ impl ImageArguments {
     }
 
     fn add(&self, builder: Builder) -> anyhow::Result<Builder> {
-        let builder = builder.host(self.host.into());
+        let builder = builder.host(self.host.into()).interface(Interface::CommandLine);
         let builder = match self.isolation {
             Some(isolation) => builder.isolation(isolation.into()),
             None => builder,

@@ -10,7 +10,7 @@ use grade::{
     grade_all, own_samples, read_results, read_samples, read_tasks,
 };
 use hatchery::error::chain;
-use hatchery::{Hatchery, Limits};
+use hatchery::{Hatchery, Interface, Limits};
 use serde::Serialize;
 
 use crate::args::GradeArguments;
@@ -87,7 +87,7 @@ pub(crate) async fn run(arguments: GradeArguments) -> anyhow::Result<Exit> {
         },
     };
     let builder = Hatchery::builder().preload(PRELOAD).progress(progress::sink());
-    let builder = arguments.image.apply(builder)?;
+    let builder = arguments.image.apply(builder)?.interface(Interface::Grade);
     let grader = Arc::new(Grader::start(builder, settings).await?);
     let pool = grader.pool().clone();
     let mut interrupts = signals::interrupts(1)?;

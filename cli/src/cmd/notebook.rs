@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ::notebook::{Observer, Prefixes, Settings, Task};
 use anyhow::Context;
 use hatchery::cache::CacheDir;
-use hatchery::{Hatchery, Job, Limits};
+use hatchery::{Hatchery, Interface, Job, Limits};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -50,7 +50,7 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
     let files = inputs::read_named(&arguments.input)?;
 
     let builder = Hatchery::builder().limits(limits.clone()).progress(progress::sink());
-    let mut builder = arguments.image.apply(builder)?;
+    let mut builder = arguments.image.apply(builder)?.interface(Interface::Notebook);
     let mut at_once = threads::cpus();
     if let Some(workers) = &arguments.workers {
         at_once = *workers.end();

@@ -15,7 +15,7 @@ use ::notebook::guest::own_limits;
 use anyhow::Context;
 use hatchery::error::chain;
 use hatchery::outcome::MimeBundle;
-use hatchery::{Error, Hatchery, Job, Limits, Outcome, Refusal, Session, Verdict};
+use hatchery::{Error, Hatchery, Interface, Job, Limits, Outcome, Refusal, Session, Verdict};
 
 use self::assistant::Help;
 use self::command::Command;
@@ -72,7 +72,8 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
     let (function, calls) = typed::read_line();
     // One worker for the session and one for the judge: a session with threads can't give way.
     let builder = Hatchery::builder().workers(2).limits(limits.clone()).progress(progress::sink());
-    let hatchery = start_pool(arguments.image.apply(builder.function(function))?).await?;
+    let builder = arguments.image.apply(builder.function(function))?;
+    let hatchery = start_pool(builder.interface(Interface::Prompt)).await?;
     let session = open(&hatchery, kept.as_ref().and_then(SessionFile::existing)).await?;
     let judge = hatchery.session(JUDGE).await?;
     let begun = judge.run(Job::code(guest::begin()).limits(own_limits(&limits))).await?;

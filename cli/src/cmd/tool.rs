@@ -4,7 +4,7 @@ use std::io::Read;
 
 use anyhow::Context;
 use hatchery::wire::{Problem, ProblemKind, to_line};
-use hatchery::{Hatchery, Job, Session};
+use hatchery::{Hatchery, Interface, Job, Session};
 use serde_json::Value;
 
 use super::repl::session_file::SessionFile;
@@ -64,7 +64,8 @@ async fn run_call(arguments: &ToolRunArguments) -> anyhow::Result<(Value, Exit)>
     let output = arguments.output_dir.as_deref().map(output::open).transpose()?;
     let mut kept = arguments.session.as_deref().map(SessionFile::open).transpose()?;
     let builder = Hatchery::builder().workers(1).limits(arguments.limits.limits());
-    let hatchery = start_pool(arguments.image.apply(builder.progress(progress::sink()))?).await?;
+    let builder = arguments.image.apply(builder.progress(progress::sink()))?;
+    let hatchery = start_pool(builder.interface(Interface::Batch)).await?;
     let session = match &kept {
         Some(kept) => Some(session(&hatchery, kept).await?),
         None => None,

@@ -92,7 +92,7 @@ fn what_ipython_adds_works_or_says_why_not() {
     for (number, advice) in [(10, "--package"), (11, "no shell"), (12, "no shell")] {
         let failed = outputs(number);
         assert_eq!(failed[0]["ename"], "UsageError", "{failed}");
-        assert!(failed[0]["evalue"].as_str().unwrap().contains(advice), "{failed}");
+        assert!(failed[0]["traceback"].to_string().contains(advice), "{failed}");
     }
     // The figure, and not what `plot` returns.
     assert_eq!(outputs(13).as_array().unwrap().len(), 1);
@@ -101,6 +101,131 @@ fn what_ipython_adds_works_or_says_why_not() {
     let filled = outputs(16);
     assert!(filled[0]["text"][1].as_str().unwrap().starts_with("Populating the"), "{filled}");
     assert!(filled[1]["data"]["image/png"].is_string(), "{filled}");
+}
+
+#[test]
+fn cells_pasted_with_indentation_or_prompts_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = [
+        "    a = 1\n    a + 2",
+        ">>> for i in range(2):\n...     print(i)\n",
+        "In [1]: def f():\n   ...:     return 7\n\nIn [2]: f()",
+    ];
+    let path = write(folder.path(), "a.ipynb", &sources);
+    let output = run_notebook(&path, &[]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let cells = cells(&folder.path().join("a.executed.ipynb"));
+    let outputs = [result(1, &["3"]), stream(&["0\n", "1\n"]), result(3, &["7"])];
+    for (cell, expected) in cells.iter().zip(outputs) {
+        assert_eq!(cell["outputs"], json!([expected]));
+    }
+}
+
+#[test]
+fn a_display_that_raises_fails_its_cell() {
+    let folder = tempfile::tempdir().unwrap();
+    let classes = "class A:\n def __repr__(self): raise ValueError('a')\n\
+                   class B:\n def __repr__(self): return 'B'\n def _repr_html_(self): 1 / 0";
+    let sources = [
+        classes,
+        "A()",
+        "B()",
+        "display(A())\nprint('after')",
+        "display(A(), B())\nraise KeyError('own')",
+        "import matplotlib.pyplot as plt\nplt.title(r'$\\frac{$');",
+        "'next'",
+    ];
+    let path = write(folder.path(), "a.ipynb", &sources);
+    assert_eq!(run_notebook(&path, &[]).status.code(), Some(1));
+    let output = run_notebook(&path, &["--allow-errors", "--timeout", "2m"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let copy = folder.path().join("a.executed.ipynb");
+    check_schema(&copy);
+    let cells = cells(&copy);
+    let names = |number: usize| -> Vec<String> {
+        let outputs = cells[number - 1]["outputs"].as_array().unwrap().iter();
+        let name = |output: &serde_json::Value| match &output["ename"] {
+            serde_json::Value::Null => output["output_type"].clone(),
+            name => name.clone(),
+        };
+        outputs.map(|output| name(output).as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(2), ["ValueError"]);
+    assert_eq!(names(3), ["execute_result", "ZeroDivisionError"]);
+    assert_eq!(names(4), ["stream", "ValueError"]);
+    let traceback = cells[3]["outputs"][1]["traceback"].to_string();
+    assert!(traceback.contains("In[1]") && !traceback.contains("hatchery"), "{traceback}");
+    // Nothing is lost of a cell that fails in three ways.
+    let told = cells[4]["outputs"].to_string();
+    for error in ["ValueError: a", "ZeroDivisionError: division", "KeyError"] {
+        assert!(told.contains(error), "{error}: {told}");
+    }
+    assert_eq!(cells[4]["outputs"].as_array().unwrap().last().unwrap()["ename"], "KeyError");
+    assert_eq!(names(6).last().unwrap(), "ValueError");
+    assert_eq!(names(7), ["execute_result"]);
+}
+
+#[test]
+fn sys_exit_ends_a_notebook_as_in_papermill() {
+    let folder = tempfile::tempdir().unwrap();
+    for (source, code) in [
+        ("import sys\nsys.exit(0)", 0),
+        ("exit()", 0),
+        ("quit()", 0),
+        ("raise SystemExit", 0),
+        ("exit(3)", 1),
+        ("import os\nos._exit(0)", 1),
+        ("import sys\nsys.exit('why')", 1),
+    ] {
+        let path = write(folder.path(), "a.ipynb", &["1", source, "print('never')"]);
+        let output = run_notebook(&path, &[]);
+        assert_eq!(output.status.code(), Some(code), "{source}: {output:?}");
+        let cells = cells(&folder.path().join("a.executed.ipynb"));
+        assert_eq!(cells[1]["outputs"][0]["ename"], "SystemExit");
+        assert_eq!(cells[2]["outputs"], json!([]));
+        let told = if code == 0 { "exited at cell 2 of 3" } else { "cell 2 of 3 failed" };
+        assert!(text(&output.stderr).contains(told), "{output:?}");
+    }
+    let path = write(folder.path(), "a.ipynb", &["exit()", "'next'"]);
+    assert_eq!(run_notebook(&path, &["--allow-errors"]).status.code(), Some(0));
+    let cells = cells(&folder.path().join("a.executed.ipynb"));
+    assert_eq!(cells[1]["outputs"], json!([result(2, &["'next'"])]));
+}
+
+#[test]
+fn autoreload_takes_changes_of_modules() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = [
+        "%load_ext autoreload\n%autoreload 2",
+        "%%writefile made.py\nclass A:\n    def value(self): return 1\ndef f(): return 1",
+        "import made\nfrom made import A, f\na = A()\nf(), a.value()",
+        "%%writefile made.py\nclass A:\n    def value(self): return f()\ndef f(x=22): return x",
+        "f(), a.value(), isinstance(a, made.A)",
+        "%autoreload 0",
+        "%%writefile made.py\ndef f(): return 333",
+        "f()",
+    ];
+    let path = write(folder.path(), "a.ipynb", &sources);
+    let output = run_notebook(&path, &[]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let cells = cells(&folder.path().join("a.executed.ipynb"));
+    assert_eq!(cells[2]["outputs"], json!([result(3, &["(1, 1)"])]));
+    assert_eq!(cells[4]["outputs"], json!([result(5, &["(22, 22, True)"])]));
+    assert_eq!(cells[7]["outputs"], json!([result(8, &["22"])]));
+}
+
+#[test]
+fn advice_in_a_notebook_names_its_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = ["input()", "open('a.csv')", "%pip install nowhere"];
+    let path = write(folder.path(), "a.ipynb", &sources);
+    let output = run_notebook(&path, &["--allow-errors"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let cells = cells(&folder.path().join("a.executed.ipynb"));
+    for (cell, advice) in cells.iter().zip(["(`--parameter`)", "`--input a.csv`", "`--package`"]) {
+        let traceback = cell["outputs"][0]["traceback"].to_string();
+        assert!(traceback.contains(advice), "{traceback}");
+    }
 }
 
 #[test]

@@ -133,12 +133,12 @@ fn limits_are_set_and_named() {
             ["--source", "10B"],
             "print('long')",
             124,
-            "`--source` (`Limits::source_bytes`) raises it",
+            "limit of 10 B was reached with 13 B; `--source` raises it",
         ),
-        (["--timeout", "200ms"], "while True: pass", 124, "`--timeout` (`Limits::wall_time`)"),
-        (["--result", "1KiB"], "'x' * 2000", 0, "`--result` (`Limits::result_bytes`) raises it"),
-        (["--display-count", "1"], "display(1), display(2)", 0, "`--display-count` ("),
-        (["--display-bytes", "9B"], "display('x' * 99)", 0, "`--display-bytes` ("),
+        (["--timeout", "200ms"], "while True: pass", 124, "; `--timeout` raises it"),
+        (["--result", "1KiB"], "'x' * 2000", 0, "; `--result` raises it"),
+        (["--display-count", "1"], "display(1), display(2)", 0, "; `--display-count` raises it"),
+        (["--display-bytes", "9B"], "display('x' * 99)", 0, "; `--display-bytes` raises it"),
     ] {
         let mut all = vec!["run", "-c", source];
         all.extend(arguments);

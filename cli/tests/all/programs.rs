@@ -83,16 +83,19 @@ fn missing_dependencies_are_noted() {
 #[test]
 fn a_file_that_is_missed_comes_with_the_option_that_gives_it() {
     for (path, expected) in [
-        ("data.csv", "--input data.csv (Job::input)"),
-        ("d/data 1.csv", "--input 'd/data 1.csv=d/data 1.csv' (Job::input)"),
-        ("../data.csv", "--input ../data.csv (Job::input) gives it a copy as data.csv"),
-        ("/srv/d/data.csv", "--mount /srv/d=/srv/d (Job::mount)"),
+        ("data.csv", "`--input data.csv` gives it a copy, `--beside`"),
+        ("d/data 1.csv", "`--input 'd/data 1.csv=d/data 1.csv'` gives"),
+        ("../data.csv", "`--input ../data.csv` gives it a copy as `data.csv`"),
+        ("/srv/d/data.csv", "`--mount /srv/d=/srv/d` gives"),
     ] {
         let output = run(&["run", "-c", &format!("open({path:?})")]);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         let said = text(&output.stderr);
         assert!(said.contains("given") && said.contains(expected), "{said}");
     }
+    let loads = "import numpy as np\nnp.loadtxt('rates.csv')";
+    let said = text(&run(&["run", "-c", loads]).stderr);
+    assert!(said.contains("`--input rates.csv` gives"), "{said}");
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("script.py");
     let data = folder.path().join("data.csv");
@@ -102,6 +105,35 @@ fn a_file_that_is_missed_comes_with_the_option_that_gives_it() {
     std::fs::write(&data, "a\n1\n").unwrap();
     let expected = format!("add `--input {}`, or `--beside`", data.display());
     assert!(said().contains(&expected), "{}", said());
+}
+
+#[test]
+fn advice_is_given_on_what_happened_only() {
+    for source in [
+        "open('nodir/x', 'w')",
+        "import os\nos.path.exists('nodir/x') or open('nodir/x', 'a')",
+        "import os\nos.remove('x')",
+        "import os\nos.path.exists('x') or os.remove('x')",
+        "import os\nos.rename('x', 'y')",
+        "import os\nos.mkdir('x/y')",
+        "raise FileNotFoundError(2, 'no such account', 'savings')",
+        "raise FileNotFoundError('data.csv not found.')",
+        "raise FileNotFoundError",
+        "raise EOFError('Ran out of input')",
+    ] {
+        let output = run(&["run", "-c", source]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let said = text(&output.stderr);
+        assert!(!said.contains("given") && !said.contains("gives"), "{source}: {said}");
+    }
+    let said = text(&run(&["run", "-c", "input()"]).stderr);
+    assert!(said.contains("has no standard input: `--stdin FILE` gives it some."), "{said}");
+    let folder = tempfile::tempdir().unwrap();
+    let line = folder.path().join("line");
+    std::fs::write(&line, "one\n").unwrap();
+    let given = ["run", "--stdin", line.to_str().unwrap(), "-c", "input()\ninput()"];
+    let said = text(&run(&given).stderr);
+    assert!(said.contains("EOFError") && !said.contains("standard input"), "{said}");
 }
 
 #[test]

@@ -32,6 +32,16 @@ fn inputs_see_what_earlier_ones_left() {
 }
 
 #[test]
+fn advice_is_in_the_words_of_the_prompt() {
+    let output = typed("open('a.csv')\nopen('nodir/x', 'w')\nimport nowhere\ninput()");
+    let said = text(&output.stderr);
+    assert!(said.contains("`:put a.csv` gives it a copy"), "{said}");
+    assert!(said.contains("`:put FILE` gives it a module of yours"), "{said}");
+    assert!(said.contains("reads the line that is typed next, and there is none"), "{said}");
+    assert!(!said.contains("--input") && !said.contains("If `nodir/x`"), "{said}");
+}
+
+#[test]
 fn the_last_value_is_the_underscore() {
     let input = "40\n_ + 2\nNone\nx = 1\n:files\nimport json\n[_]\n";
     assert_eq!(printed(input), "40\n42\n[42]\n");

@@ -181,6 +181,28 @@ fn programs_call_functions_of_the_client() {
 }
 
 #[test]
+fn a_session_has_the_cells_of_a_notebook_and_messages_the_words_of_the_client() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.session("a", json!("open"));
+    assert_eq!(client.session("a", json!("begin_notebook"))["type"], "done");
+    let mut cell = |source: &str| {
+        let call = json!({ "function": "hatchery_notebook:run_cell", "args": [source, 0] });
+        let run = json!({ "type": "run", "id": 1, "session": "a", "job": { "call": call } });
+        client.ask(run)["result"].clone()
+    };
+    let shown = cell("    %matplotlib inline\n    6 * 7")["displays"][0].clone();
+    assert_eq!(shown["text/plain"], "42");
+    assert_eq!(cell("Out")["displays"][0]["text/plain"], "{1: 42}");
+    let traceback = |result: Value| result["error"]["traceback"].as_str().unwrap().to_owned();
+    assert!(traceback(cell("open('a.csv')")).contains("the field `files` gives it a copy"));
+    let again = json!({ "type": "hello", "version": 1, "client": "python" });
+    assert_eq!(client.ask(again)["type"], "hello");
+    let of_python = traceback(client.result(None, "open('a.csv')"));
+    assert!(of_python.contains("`files={\"a.csv\": …}` gives it a copy"), "{of_python}");
+}
+
+#[test]
 fn sessions_are_forked_restored_saved_and_revived() {
     let (_child, mut client) = over_stdio();
     let done = |answer: Value| assert_eq!(answer["type"], "done", "{answer}");

@@ -13,6 +13,12 @@ for cell in (
     "% 3",
     "x = y?",
     "x = (\n%time y",
+    # No prompts, and no indentation of the whole.
+    "def f():\n    \'\'\'\n    >>> f()\n    \'\'\'\n",
+    "text = \'\'\'\n>>> x\n... y\n  \n\'\'\'",
+    "...\n... ",
+    "# In [1]: x\nx",
+    "    'x'\nprint(1)",
 ):
     assert translate(cell)[0] == cell, translate(cell)
 
@@ -46,6 +52,23 @@ for cell, python in (
     ("x\n%%html\ny", "x\nget_ipython().run_line_magic('%html', '')\ny"),
 ):
     assert translate(cell)[0] == python, translate(cell)
+
+# Cells that are indented as a whole, and those copied from a terminal with its prompts.
+for cell, python in (
+    ("    a = 1\n    a + 2", "a = 1\na + 2"),
+    ("\n\n  if a:\n      b\n \n  c", "\n\nif a:\n    b\n\nc"),
+    ("\tx\n\t%pwd", "x\nget_ipython().run_line_magic('pwd', '')"),
+    (">>> x = 1\n>>> x + 2\n3", "x = 1\nx + 2\n3"),
+    ("  >>> for i in x:\n  ...     i\n  ...", "for i in x:\n    i\n"),
+    ("# As documented:\n>>> x", "# As documented:\nx"),
+    (">>> %time x\n>>> y?", "get_ipython().run_line_magic('time', 'x')\nget_ipython().run_line_magic('pinfo', 'y')"),
+    (">>> %%html\n... <b>", "get_ipython().run_cell_magic('html', '', '<b>\\n')"),
+    ("In [1]: 7", "7"),
+    ("In [12]: def f():\n    ...:     return 8\n    ...: \n\nIn [13]: f()", "def f():\n    return 8\n\n\nf()"),
+    ("for i in x:\n   ...:     i", "for i in x:\n    i"),
+):
+    assert translate(cell)[0] == python, translate(cell)
+assert translate("%%html\n>>> x")[0] == call_of("run_cell_magic", "html", "", ">>> x\n")
 
 # The bodies of these are translated too, and may be such cells themselves.
 pwd = call_of("run_line_magic", "pwd", "") + "\n"

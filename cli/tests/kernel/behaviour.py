@@ -140,6 +140,9 @@ def questions(manager, client):
     assert said(outputs) == "secret line\n\n", outputs
     reply, _ = run(client, "input()", allow_stdin=False)
     assert reply["ename"] == "StdinNotImplementedError", reply
+    assert "assign the answer in the code" in "".join(reply["traceback"]), reply
+    reply, _ = run(client, "    x = 1\n    open('a.csv')")
+    assert "the kernel's option `--beside`" in "".join(reply["traceback"]), reply
     # Waiting can be interrupted.
     request = client.execute("input('forever')", allow_stdin=True)
     client.get_stdin_msg(timeout=PATIENCE)

@@ -61,7 +61,7 @@ impl Refusals {
             _ => &mut self.open,
         };
         let before = slot.map_or(0, |hit| hit.used);
-        *slot = Some(LimitHit { limit, allowed, used: wanted.max(before) });
+        *slot = Some(LimitHit::new(limit, allowed, wanted.max(before)));
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = LimitHit> {

@@ -160,7 +160,7 @@ impl Tree {
         [(LimitKind::FileBytes, quota.bytes, bytes), (LimitKind::FileCount, quota.count, count)]
             .into_iter()
             .find(|(_, allowed, used)| used > allowed)
-            .map(|(limit, allowed, used)| LimitHit { limit, allowed, used })
+            .map(|(limit, allowed, used)| LimitHit::new(limit, allowed, used))
     }
 
     /// Returns to an earlier state. Node ids are never reused, so descriptors of files that are

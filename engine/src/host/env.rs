@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use wasmer::{RuntimeError, TypedFunction};
 
 use super::door::{Answer, Door};
+use super::wasi::sought::Sought;
 use super::wasi::{ExceededLimit, Wasi};
 use crate::errno::Errno;
 use crate::files::changes::{ChangedFile, LeftOutFiles};
@@ -42,6 +43,8 @@ pub(crate) struct RunEffects {
     pub(crate) host_calls: u64,
     pub(crate) file_growth_bytes: u64,
     pub(crate) network_bytes: u64,
+    /// The paths that the run looked for in vain.
+    pub(crate) sought: Sought,
     /// Limits on files and the network that refused an operation of the run.
     pub(crate) refusals: Vec<LimitHit>,
 }

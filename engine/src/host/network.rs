@@ -136,7 +136,7 @@ impl RunNetwork {
     /// Returns the limit on bytes, if the run was refused some.
     pub(crate) fn refusal(&self) -> Option<LimitHit> {
         let (limit, allowed) = (LimitKind::NetworkBytes, self.most_bytes);
-        self.wanted_bytes.map(|used| LimitHit { limit, allowed, used })
+        self.wanted_bytes.map(|used| LimitHit::new(limit, allowed, used))
     }
 }
 

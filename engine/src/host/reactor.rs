@@ -147,6 +147,7 @@ impl GuestHost for ReactorHost {
             host_calls: calls,
             file_growth_bytes,
             network_bytes: network.used_bytes(),
+            sought: std::mem::take(&mut wasi.sought),
             refusals,
         }
     }

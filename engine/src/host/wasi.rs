@@ -21,6 +21,7 @@ use bytes::{Buffer, GuestBytes};
 use clock::Clock;
 use descriptors::{Descriptors, Open};
 use random::Random;
+use sought::Sought;
 
 pub(crate) mod binding;
 pub(crate) mod bytes;
@@ -41,6 +42,7 @@ mod process;
 pub(crate) mod random;
 pub(crate) mod signal;
 mod socket;
+pub(crate) mod sought;
 mod stat;
 #[cfg(test)]
 mod tests;
@@ -121,6 +123,7 @@ pub(crate) struct Wasi {
     calls: u64,
     most_calls: u64,
     exceeded: Option<ExceededLimit>,
+    pub(crate) sought: Sought,
     pub(crate) network: RunNetwork,
     /// What the function that was called last has to wait for.
     want: Option<Want>,
@@ -217,6 +220,7 @@ impl Wasi {
             calls: 0,
             most_calls: u64::MAX,
             exceeded: None,
+            sought: Sought::default(),
             network: RunNetwork::default(),
             want: None,
             is_asked: false,
@@ -256,6 +260,7 @@ impl Wasi {
         self.most_calls = streams.most_calls;
         self.calls = 0;
         self.exceeded = None;
+        self.sought = Sought::default();
         self.network = match self.clock {
             Clock::Real { .. } => streams.network,
             Clock::Virtual { .. } => RunNetwork::default(),

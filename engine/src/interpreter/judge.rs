@@ -86,7 +86,7 @@ pub(super) fn hit(limit: LimitKind, limits: &Limits, used: u64) -> LimitHit {
         LimitKind::NativeExceptions => u64::from(MOST_THROWS),
         LimitKind::Stack => GUEST_STACK_BYTES as u64,
     };
-    LimitHit { limit, allowed, used }
+    LimitHit::new(limit, allowed, used)
 }
 
 /// Judges the end of a run. The arms are in order of trust: what the host knows comes before what
@@ -151,7 +151,7 @@ fn judge_trap(error: RuntimeError) -> Verdict {
         }
         Some(TrapCode::StackOverflow) => {
             let bytes = GUEST_STACK_BYTES as u64;
-            Verdict::Limit(LimitHit { limit: LimitKind::Stack, allowed: bytes, used: bytes })
+            Verdict::Limit(LimitHit::new(LimitKind::Stack, bytes, bytes))
         }
         // Programs can crash their interpreter, for instance with forged bytecode.
         Some(trap) => {

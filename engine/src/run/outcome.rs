@@ -8,6 +8,7 @@ use crate::run::functions::Recording;
 pub use exception::{Exception, StackFrame, SyntaxPosition};
 pub use mime::{MimeBundle, MimeData};
 
+use crate::advice::Interface;
 use crate::cause::Cause;
 use crate::files::changes::{ChangedFile, LeftOutFiles};
 use crate::limits::LimitHit;
@@ -93,6 +94,16 @@ impl Outcome {
             usage: Usage { output_bytes: transcript.written_bytes(), ..self.usage },
             ..self
         }
+    }
+
+    /// Puts advice into the words of the interface through which the job came.
+    pub fn word_for(&mut self, interface: Interface) {
+        match &mut self.verdict {
+            Verdict::Limit(hit) => *hit = hit.worded_for(interface),
+            Verdict::Raised(exception) => exception.word_for(interface),
+            _ => {}
+        }
+        self.limits_met.iter_mut().for_each(|hit| *hit = hit.worded_for(interface));
     }
 
     /// Returns whether the program ran to its end or left with `sys.exit(0)`, and its changes to

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::advice::Interface;
 use crate::files::mount::Mount;
 use crate::files::path::{InvalidPath, check_path};
 use crate::places::{BESIDE_FOLDER, SCRIPT_FOLDER, SITE, WORKSPACE};
@@ -67,6 +68,8 @@ pub struct Program {
     pub network: Network,
     /// Functions of the host that the program can call.
     pub functions: HostFunctions,
+    /// The interface through which it came; without one, the pool's.
+    pub interface: Option<Interface>,
     /// Whether its outcome includes a recording of its calls.
     pub records_calls: bool,
     /// The recording that answers its calls, instead of the host.

@@ -7,8 +7,8 @@ use std::io::{Cursor, Write};
 use std::path::Path;
 
 use engine::{
-    CacheDir, ImageSpec, Package, PackageError, PackageOrigin, PythonTarget, SessionState, Silent,
-    Verdict,
+    CacheDir, ImageSpec, Interface, Package, PackageError, PackageOrigin, PythonTarget,
+    SessionState, Silent, Verdict,
 };
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -121,25 +121,27 @@ fn packages_can_be_imported_in_the_image_in_jobs_and_in_sessions_that_come_back(
 fn an_import_of_what_is_nowhere_says_what_to_do_and_can_be_caught_as_ever() {
     let mut slot = plain().start().unwrap();
     for (source, expected) in [
-        ("import nowhere.at.all", "`nowhere` is not in this image. Add a pure-Python wheel"),
+        (
+            "import nowhere.at.all",
+            "`nowhere` is not in this image. `Builder::package` adds a pure-Python wheel",
+        ),
         ("import tkinter", "`tkinter` can't be imported here: the sandbox has no screen"),
         (
             "try:\n    import nowhere\nexcept ImportError as e:\n    raise ImportError('get it') from e",
             "`nowhere` is not in this image",
         ),
     ] {
-        let Verdict::Raised(exception) = turn(&mut slot, &program(source)).verdict else {
-            panic!("{source}");
-        };
+        let mut outcome = turn(&mut slot, &program(source));
+        outcome.word_for(Interface::default());
+        let Verdict::Raised(exception) = outcome.verdict else { panic!("{source}") };
         let text = exception.traceback.trim_end();
         assert!(text.lines().last().is_some_and(|line| line.contains(expected)), "{text}");
-        assert!(!exception.message.contains("--package"), "{}", exception.message);
+        assert!(!exception.message.contains("package"), "{}", exception.message);
     }
-    let Verdict::Raised(exception) = turn(&mut slot, &program("import json.nowhere")).verdict
-    else {
-        panic!("there is no such module");
-    };
-    assert!(!exception.traceback.contains("--package"), "{}", exception.traceback);
+    let mut outcome = turn(&mut slot, &program("import json.nowhere"));
+    outcome.word_for(Interface::default());
+    let Verdict::Raised(exception) = outcome.verdict else { panic!("there is no such module") };
+    assert!(!exception.traceback.contains("package adds"), "{}", exception.traceback);
     let caught = "import importlib.util\n\
                   found = importlib.util.find_spec('nowhere') is not None\n\
                   try:\n    import nowhere\n\

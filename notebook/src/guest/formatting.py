@@ -3,9 +3,8 @@
 import inspect
 import io
 import sys
-import traceback
 
-from hatchery_notebook import pretty
+from hatchery_notebook import pretty, showing
 
 # The forms in order of evaluation, and the methods that return them.
 METHODS = {
@@ -190,13 +189,13 @@ def bundle_of(formatter, value, include, exclude):
 
 
 def attempt(function, *arguments):
-    """Calls a function. Prints what it raises, so that the other forms are still made."""
+    """Calls a function. What it raises fails the cell, but the other forms are still made."""
     try:
         return function(*arguments)
     except NotImplementedError:
         return None
-    except Exception:
-        traceback.print_exc()
+    except Exception as error:
+        showing.fail(error)
         return None
 
 

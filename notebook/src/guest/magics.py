@@ -14,7 +14,7 @@ from hatchery_notebook.formatting import FORMATS
 from hatchery_notebook.packages import pip
 
 # Magics that configure what doesn't exist here, or is so anyway.
-SKIPPED = ("autoreload", "autosave", "colors", "gui", "matplotlib", "pdb")
+SKIPPED = ("autosave", "colors", "gui", "matplotlib", "pdb")
 EXTENSIONS = ("autoreload", "storemagic")
 INSTALLERS = ("pip", "conda", "mamba", "uv")
 # The class that a cell magic displays its body with.
@@ -273,6 +273,8 @@ def line_magics(shell):
     """Returns the line magics by name."""
     hidden = shell.hidden
     magics = {
+        "aimport": shell.reloader.aimport,
+        "autoreload": shell.reloader.autoreload,
         "cd": change_folder,
         "config": configure(shell),
         "env": environment,

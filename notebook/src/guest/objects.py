@@ -40,9 +40,7 @@ class DisplayObject:
             with open(self.filename, "rb" if self.is_binary else "r") as file:
                 self.data = file.read()
         elif self.data is None and self.url is not None:
-            raise UsageError(
-                f"`{self.url}` can't be fetched: the sandbox has no network; pass the file with --input"
-            )
+            raise UsageError(f"`{self.url}` can't be fetched: the sandbox has no network", "data")
 
     def form(self):
         """Returns the form to display; `None` for none."""

@@ -4,11 +4,6 @@ import re
 
 from hatchery_notebook.errors import UsageError
 
-PACKAGES = (
-    "packages come from outside the sandbox: use `hatchery notebook run --package WHEEL|DIR`"
-    " or `--requirements FILE`; `hatchery packages` lists those available"
-)
-
 
 def pip(command, line):
     """Prints what `pip` prints about installed packages; otherwise raises with advice."""
@@ -63,7 +58,8 @@ def install(command, line, words):
     names = [word.strip("'\"") for word in words[1:] if not word.startswith("-")]
     reads_files = any(word.startswith(("-r", "-c", "-e", "--req", "--con", "--edit")) for word in words)
     if words[:1] != ["install"] or reads_files or not all(map(is_installed, names or [""])):
-        raise UsageError(f"`{command} {line.strip()}` can't run here: {PACKAGES}")
+        message = f"`{command} {line.strip()}` can't run here: packages come from outside the sandbox"
+        raise UsageError(message, "package")
     for name in names:
         print(f"Requirement already satisfied: {name}")
 

@@ -8,6 +8,7 @@ from hatchery_notebook import inspection, magics, showing
 from hatchery_notebook.errors import UsageError
 from hatchery_notebook.execution import namespace, parse, run_shown
 from hatchery_notebook.formatting import DisplayFormatter, Figures
+from hatchery_notebook.reloading import Reloader
 from hatchery_notebook.translation import translate
 
 EVENTS = ("pre_execute", "pre_run_cell", "post_execute", "post_run_cell", "shell_initialized")
@@ -90,7 +91,7 @@ class InteractiveShell:
         self.last = {"_": "", "__": "", "___": ""}
         # The result of the running cell, whether to suppress its display, and whether to record it.
         self.result, self.is_quiet, self.stores_history = None, False, True
-        self.hidden = {}
+        self.hidden, self.reloader = {}, Reloader()
         self.line_magics, self.cell_magics = magics.line_magics(self), magics.cell_magics(self)
         self.begin()
 
@@ -125,7 +126,9 @@ class InteractiveShell:
     def run_notebook_cell(self, written, number, stores_history=True, is_silent=False):
         """Runs a cell, given its source as written. A silent one shows no result, and as in IPython
         only functions registered for `pre_execute` and `post_execute` learn of it."""
+        number = number or self.execution_count + 1
         source, is_quiet = translate(written)
+        self.reloader.before_cell()
         self.stores_history = stores_history
         if stores_history:
             self.remember_source(written, number)
@@ -141,6 +144,10 @@ class InteractiveShell:
             result.error_in_exec = error
             showing.captures.clear()
             showing.send({}, "failed")
+            if showing.failure is not None:
+                showing.fail(showing.failure)
+            # The cell has its error, so further displays only print theirs.
+            showing.failure = error
             raise
         finally:
             result.result = self.result
@@ -149,6 +156,9 @@ class InteractiveShell:
                 showing.flush_figures()
                 if not is_silent:
                     self.events.trigger("post_run_cell", result)
+            failure, showing.failure = showing.failure, None
+        if failure is not None:
+            raise failure
 
     def run_source(self, source, filename="<cell>"):
         tree = parse(source, filename)

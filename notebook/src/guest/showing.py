@@ -6,15 +6,30 @@ A display is a bundle of an object's forms. The additional form `CONTROL` is for
 import sys
 
 import hatchery
+from hatchery._describe import describe_exception
 
 # `notebook/src/event.rs` defines the same name. Its data is JSON with the fields `kind`,
 # one of `display`, `result`, `update`, `clear` and `failed`; `metadata`, `display_id` and `wait`.
 CONTROL = "application/vnd.hatchery.notebook+json"
 
+# The most bytes of a traceback that is printed.
+MOST_TRACEBACK = 1 << 16
+
 # Capture displays instead of the notebook, innermost last: lists of forms and metadata.
 captures = []
 # The shell's formatter.
 formatter = None
+# What the first display of the running cell raised that did; `None` if there is none.
+failure = None
+
+
+def fail(error):
+    """Makes what a display raised the error of its cell, which runs on."""
+    global failure
+    if failure is None:
+        failure = error
+    else:
+        print(describe_exception(error, MOST_TRACEBACK)["traceback"], end="", file=sys.stderr)
 
 
 def send(forms, kind="display", metadata=None, **control):

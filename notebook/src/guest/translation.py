@@ -5,7 +5,9 @@ A line is translated only where a statement can begin: not inside brackets or st
 a backslash. Lines keep their numbers. `shell.py` has the methods that are called.
 """
 
+import ast
 import re
+import textwrap
 import tokenize
 
 # Cell magics that run their body like the rest of the notebook.
@@ -13,6 +15,10 @@ RUNNERS = ("capture", "time", "timeit")
 # Tokens that belong to no statement.
 BETWEEN = (tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
+# The prompts of Python, of which the second is an expression where the first isn't, and of IPython.
+PYTHON_PROMPT = re.compile(r"[ \t]*>>>(?: |$)", re.MULTILINE)
+PYTHON_PROMPTS = re.compile(r"^[ \t]*(?:>>>|\.\.\.)(?: |$)", re.MULTILINE)
+IPYTHON_PROMPTS = re.compile(r"^(?:(?:\[nav\]|\[ins\])? ?In \[\d+\]:(?: |$)|[ \t]*\.{3,}: ?)", re.MULTILINE)
 CELL_MAGIC = re.compile(r"([ \t\n]*)%%([^\n]*)\n?(.*)", re.DOTALL)
 NAMED = re.compile(r"([^\W\d][^ \t]*)(.*)", re.DOTALL)
 HELP = re.compile(r"(\?{0,2})([^\W\d][\w.\[\]]*)(\?{0,2})")
@@ -22,7 +28,7 @@ ASSIGNED = re.compile(r"([\w \t,.\[\]]*[\w,.\[\]][ \t]*=)\s*([%!].*)", re.DOTALL
 def translate(cell):
     """Returns the cell as Python, and whether it ends with `;`, so that its last value isn't
     displayed."""
-    cell = cell.replace("\r\n", "\n")
+    cell = unprompted(undented(cell.replace("\r\n", "\n")))
     match = CELL_MAGIC.fullmatch(cell)
     name, arguments = named(match[2]) if match else (None, "")
     if name is None:
@@ -33,6 +39,30 @@ def translate(cell):
     if name in RUNNERS:
         body, is_quiet = translate(body)
     return "\n" * match[1].count("\n") + call_of("run_cell_magic", name, arguments, body), is_quiet
+
+
+def undented(cell):
+    """Returns a cell without the indentation that all its lines share."""
+    return textwrap.dedent(cell) if cell.lstrip("\n")[:1] in (" ", "\t") else cell
+
+
+def unprompted(cell):
+    """Returns a cell without the prompts with which it was copied from a terminal."""
+    beginning = cell.lstrip("\n").split("\n", 2)[:2]
+    if any(map(IPYTHON_PROMPTS.match, beginning)):
+        return IPYTHON_PROMPTS.sub("", cell)
+    has_prompts = PYTHON_PROMPT.search(cell) and not CELL_MAGIC.match(cell)
+    if has_prompts and not is_python(translate_lines(cell)[0]):
+        return PYTHON_PROMPTS.sub("", cell)
+    return cell
+
+
+def is_python(source):
+    try:
+        compile(source, "", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except SyntaxError:
+        return False
+    return True
 
 
 def translate_lines(cell):

@@ -132,7 +132,7 @@ class Client:
         self._reader = threading.Thread(target=self._read, name="hatchery-reader", daemon=True)
         _clients.add(self)
         with self._lock:
-            self._write(encode({"type": "hello", "version": VERSION}))
+            self._write(encode({"type": "hello", "version": VERSION, "client": "python"}))
         self._reader.start()
 
     # What others do, in any thread.

@@ -8,7 +8,7 @@ Papermill's command passes no options to engines, so these variables of the envi
 `HATCHERY_PRELOAD` (modules such as `numpy,pandas`), `HATCHERY_SOCKET` (of `hatchery serve --unix`) and
 `HATCHERY_FILES` (patterns such as `*.csv,data/*`: files of the working folder that the notebook gets a
 copy of; none without it). From Python, `execute_notebook(…, engine_name="hatchery", pool=pool,
-files=["*.csv"])` takes the same. Cells are plain Python, without magics.
+files=["*.csv"])` takes the same. Cells have what IPython gives them, as in `hatchery notebook run`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from nbformat.v4 import new_output
 from papermill.engines import Engine
 
 from hatchery_sandbox._events import Display, Event, Output
+from hatchery_sandbox._job import Job
 from hatchery_sandbox._outcome import Outcome
 from hatchery_sandbox._pool import Pool
 from hatchery_sandbox._session import Session
@@ -33,33 +34,8 @@ _MOST_SECONDS = 365 * 86400.0
 """A cell's time unless papermill is given one: it has no limit."""
 
 
-# Notebooks import these names from IPython, which sandboxes don't have. matplotlib asks the module for
-# its version and for the shell, of which there is none: figures are shown without it.
-_PRELUDE = """
-def _hatchery_prelude():
-    import sys, types
-    class Shown:
-        def __init_subclass__(cls):
-            cls.__module__, cls.__qualname__ = "IPython.core.display", cls.__name__
-        def __init__(self, data=None):
-            self.data = data
-        def __repr__(self):
-            return f"<{type(self).__module__}.{type(self).__name__} object>"
-    class HTML(Shown):
-        def _repr_html_(self):
-            return self.data
-    class Markdown(Shown):
-        def _repr_markdown_(self):
-            return self.data
-    names = {"HTML": HTML, "Markdown": Markdown, "display": display, "__path__": []}
-    names |= {"get_ipython": lambda: None, "version_info": (9, 0, 0, "")}
-    for name in ("IPython", "IPython.core", "IPython.core.display", "IPython.display"):
-        module = types.ModuleType(name)
-        vars(module).update(names)
-        sys.modules.setdefault(name, module)
-_hatchery_prelude()
-del _hatchery_prelude
-"""
+_CONTROL = "application/vnd.hatchery.notebook+json"
+"""The form of a display that says what to do with it; `notebook/src/guest/showing.py` describes it."""
 
 
 class CellError(Exception):
@@ -87,13 +63,15 @@ class HatcheryEngine(Engine):
             used = pool or stack.enter_context(_own_pool())
             session = stack.enter_context(used.session())
             copied = _files(_listed("HATCHERY_FILES") if files is None else files)
-            session.run(_PRELUDE, files=copied).raise_for_status()
+            session.run("", files=copied).raise_for_status()
+            session._act("begin_notebook")
+            shown: dict[str, list[Any]] = {}
             streams = {"stdout": stdout_file, "stderr": stderr_file}
             for index, cell in enumerate(nb_man.nb.cells):
                 nb_man.cell_start(cell, index)
                 try:
                     if cell.cell_type == "code" and cell.source.strip():
-                        _Cell(nb_man, cell, streams, log_output).run(session, execution_timeout)
+                        _Cell(nb_man, cell, streams, log_output, shown).run(session, execution_timeout)
                 except CellError as error:
                     nb_man.cell_exception(cell, index, exception=error)
                     break
@@ -116,26 +94,31 @@ class _Cell:
     """Runs one cell and writes what it shows into it, as it happens."""
 
     def __init__(
-        self, nb_man: Any, cell: Any, streams: dict[str, Any], log_output: bool
+        self,
+        nb_man: Any,
+        cell: Any,
+        streams: dict[str, Any],
+        log_output: bool,
+        shown: dict[str, list[Any]],
     ) -> None:
         self._nb_man = nb_man
         self._cell = cell
         self._streams = streams
         self._log_output = log_output
+        # The outputs of all cells that can be updated, by their ids.
+        self._shown = shown
+        self._clears_next = False
         cell.outputs = []
 
     def run(self, session: Session, timeout: float | None) -> None:
         count = sum(1 for cell in self._nb_man.nb.cells if cell.get("execution_count"))
         self._cell.execution_count = count + 1
         outcome = session.run(
-            self._cell.source,
+            Job.call("hatchery_notebook:run_cell", self._cell.source, count + 1),
             on_event=self._happen,
             timeout=_MOST_SECONDS if timeout is None else timeout,
             contents=False,
         )
-        if outcome.bundle or outcome.repr is not None:
-            data = _data({"text/plain": outcome.repr or "", **outcome.bundle})
-            self._show("execute_result", data=data, execution_count=self._cell.execution_count)
         if outcome.passed:
             return
         name, value, traceback = _error(outcome)
@@ -147,7 +130,7 @@ class _Cell:
         if isinstance(event, Output):
             self._write(event.stream, event.text)
         elif isinstance(event, Display):
-            self._show("display_data", data=_data(event.bundle))
+            self._display(dict(event.bundle))
         # Papermill decides how often the notebook is really saved.
         self._nb_man.autosave_cell()
 
@@ -158,14 +141,39 @@ class _Cell:
         if (file := self._streams[stream]) is not None:
             file.write(text)
             file.flush()
+        self._clear_if_due()
         outputs = self._cell.outputs
         if outputs and outputs[-1].output_type == "stream" and outputs[-1].name == stream:
             outputs[-1].text += text
         else:
             self._show("stream", name=stream, text=text)
 
+    def _display(self, bundle: dict[str, str]) -> None:
+        control = json.loads(bundle.pop(_CONTROL, "{}"))
+        kind, key = control.get("kind", "display"), control.get("display_id")
+        fields = {"data": _data(bundle), "metadata": control.get("metadata", {})}
+        if kind == "result":
+            self._show("execute_result", execution_count=self._cell.execution_count, **fields)
+        elif kind == "display":
+            self._show("display_data", **fields)
+            if key is not None:
+                self._shown.setdefault(key, []).append(self._cell.outputs[-1])
+        elif kind == "update":
+            for output in self._shown.get(key, ()):
+                output.update(fields)
+        elif kind == "clear":
+            self._clears_next = True
+            if not control.get("wait"):
+                self._clear_if_due()
+
     def _show(self, kind: str, **fields: Any) -> None:
+        self._clear_if_due()
         self._cell.outputs.append(new_output(kind, **fields))
+
+    def _clear_if_due(self) -> None:
+        if self._clears_next:
+            self._clears_next = False
+            self._cell.outputs.clear()
 
 
 def _own_pool() -> Pool:

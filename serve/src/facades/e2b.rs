@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
-use hatchery::Job;
+use axum::{Extension, Router};
 use hatchery::wire::{self, Problem, ProblemKind};
+use hatchery::{Interface, Job};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -48,6 +48,7 @@ pub fn router(service: Service) -> Router {
         .route("/contexts/{id}/restart", post(restart))
         .merge(files::routes())
         .layer(body_limit())
+        .layer(Extension(Interface::E2b))
         .with_state(Interpreter { service, contexts: Arc::default() })
 }
 
@@ -168,7 +169,7 @@ impl Interpreter {
     async fn enter(
         &self,
         caller: &Caller,
-        mut job: Job,
+        job: Job,
         context: &Context,
     ) -> Result<Option<Cell>, Problem> {
         let place = Arc::clone(&context.room).try_acquire_owned().map_err(|_| {
@@ -176,14 +177,18 @@ impl Interpreter {
             Problem::new(ProblemKind::Refused, message).with_reason("cells")
         })?;
         let ended = context.ended.subscribe();
-        let turn = Arc::clone(&context.turn).lock_owned().await;
+        let mut turn = Arc::clone(&context.turn).lock_owned().await;
         if ended.has_changed().unwrap_or(true) {
             return Ok(None);
         }
-        if turn.is_fresh {
-            job = job.workdir(&context.cwd).map_err(|error| error.problem())?;
-        }
         let session = context.session();
+        if turn.is_fresh {
+            let begin = self.service.notebook_job(caller).workdir(&context.cwd);
+            let begin = begin.map_err(|error| error.problem())?;
+            let begun = submit(&self.service, caller, &begin, Some(&session), PATIENCE).await?;
+            Service::begun(&begun.await)?;
+            turn.is_fresh = false;
+        }
         let ticket = submit(&self.service, caller, &job, Some(&session), PATIENCE).await?;
         Ok(Some(Cell { ticket, turn, place, ended, session }))
     }
@@ -193,9 +198,9 @@ impl Interpreter {
 fn cell(caller: &Caller, request: &Execute) -> Result<Job, Problem> {
     let job = wire::Job {
         env: request.env_vars.clone().unwrap_or_default(),
-        ..wire::Job::code(&request.code)
+        ..notebook::guest::Cell::next(&request.code).wire()
     };
-    Ok(caller.job(job)?.keep_files().prompt())
+    Ok(caller.job(job)?.keep_files())
 }
 
 fn description(context: &Context) -> Value {

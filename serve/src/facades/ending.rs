@@ -1,11 +1,7 @@
 //! How a program ended, and what it showed, in the words of notebooks.
 
 use hatchery::error::chain;
-use hatchery::outcome::{MimeBundle, MimeData};
 use hatchery::{LimitKind, Outcome, Verdict};
-use serde_json::{Map, Value};
-
-use super::request::to_base64;
 
 /// The end of a program that didn't run to its end, as an exception of a notebook.
 pub(super) struct Ending {
@@ -69,30 +65,10 @@ pub(super) fn last_words(outcome: &Outcome) -> String {
     words
 }
 
-/// Returns the last expression in all its forms, `text/plain` among them; `None` if there is none.
-pub(super) fn result(outcome: &Outcome) -> Option<Map<String, Value>> {
-    let Verdict::Completed { repr, bundle, .. } = &outcome.verdict else { return None };
-    let mut result = forms(bundle);
-    if let Some(repr) = repr {
-        result.insert("text/plain".to_owned(), repr.as_str().into());
-    }
-    (!result.is_empty()).then_some(result)
-}
-
-/// Returns the forms of an object as notebooks have them: bytes in base64, JSON as it is.
-pub(super) fn forms(bundle: &MimeBundle) -> Map<String, Value> {
-    let form = |(name, data): (&str, &MimeData)| {
-        let is_json = name == "application/json" || name.ends_with("+json");
-        let json = is_json.then(|| serde_json::from_slice(data.as_bytes()).ok()).flatten();
-        let text = || data.as_text().map_or_else(|| to_base64(data.as_bytes()), str::to_owned);
-        (name.to_owned(), json.unwrap_or_else(|| text().into()))
-    };
-    bundle.iter().map(form).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use hatchery::Exception;
+    use hatchery::outcome::MimeBundle;
 
     use super::*;
 
@@ -115,10 +91,12 @@ mod tests {
         assert_eq!(name(Verdict::Cancelled).as_deref(), Some("KeyboardInterrupt"));
         let exited = Verdict::Exited { code: 0, message: None };
         assert_eq!(name(exited).as_deref(), Some("SystemExit"));
-        let (repr, bundle) = (Some("1".to_owned()), MimeBundle::default());
-        let completed = Verdict::Completed { value: None, repr, bundle, data: None };
-        assert_eq!(name(completed.clone()), None);
-        let result = result(&Outcome::not_run(completed)).unwrap();
-        assert_eq!(Value::Object(result), serde_json::json!({ "text/plain": "1" }));
+        let completed = Verdict::Completed {
+            value: None,
+            repr: None,
+            bundle: MimeBundle::default(),
+            data: None,
+        };
+        assert_eq!(name(completed), None);
     }
 }

@@ -7,14 +7,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::post;
+use axum::{Extension, Router};
 use hatchery::files::ChangeKind;
 use hatchery::wire::{self, Contents, Problem, ProblemKind};
-use hatchery::{Job, LimitKind, Outcome, Verdict};
+use hatchery::{Interface, Job, LimitKind, Outcome, Verdict};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -54,6 +54,7 @@ pub fn router(service: Service) -> Router {
         .route("/run_code", post(run_code))
         .route("/run_jupyter", post(jupyter::run_jupyter))
         .layer(body_limit())
+        .layer(Extension(Interface::SandboxFusion))
         .with_state(service)
 }
 

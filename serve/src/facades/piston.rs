@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use hatchery::wire::{self, Contents, Problem, ProblemKind};
-use hatchery::{Job, LimitKind, Outcome, Verdict};
+use hatchery::{Interface, Job, LimitKind, Outcome, Verdict};
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 
@@ -35,6 +35,7 @@ pub fn router(service: Service) -> Router {
         .route("/api/v2/execute", post(execute))
         .route("/api/v2/runtimes", get(runtimes))
         .layer(body_limit())
+        .layer(Extension(Interface::Piston))
         .with_state(Piston { service, version: Arc::default() })
 }
 

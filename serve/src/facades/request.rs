@@ -8,6 +8,7 @@ use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, StatusCode, header};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use hatchery::Interface;
 use serde::de::DeserializeOwned;
 
 use crate::caller::Caller;
@@ -85,7 +86,9 @@ impl Sent {
 /// The foreign clients say limits that they don't mean as a request for more, such as 1 GiB of
 /// memory for every job, so even an owner only lowers them here.
 fn caller(extensions: &Extensions) -> Caller {
-    extensions.get::<Caller>().cloned().unwrap_or_else(Caller::owner).lowering_only()
+    let caller = extensions.get::<Caller>().cloned().unwrap_or_else(Caller::owner);
+    let interface = extensions.get::<Interface>().copied().unwrap_or(Interface::Http);
+    caller.lowering_only().by(interface)
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

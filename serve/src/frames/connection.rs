@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use hatchery::WorkerId;
 use hatchery::decision::NextDecision;
 use hatchery::error::chain;
+use hatchery::{Interface, WorkerId};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::time::timeout;
-use wire::message::{ClientMessage, Event, RequestId, ServerMessage};
+use wire::message::{ClientKind, ClientMessage, Event, RequestId, ServerMessage};
 use wire::{Problem, ProblemKind, VERSION};
 
 use super::client::{Client, Command};
@@ -88,12 +88,15 @@ impl Client {
         let usage = |text: String| (id.clone(), Problem::new(ProblemKind::Usage, text));
         let message =
             parse(message).map_err(|error| usage(format!("the message is invalid: {error}")))?;
-        if let ClientMessage::Hello { version } = message {
+        if let ClientMessage::Hello { version, client } = message {
             if version != VERSION {
                 return Err(usage(format!(
                     "this server speaks version {VERSION} of the format, not {version}: use a client \
                      of the same release"
                 )));
+            }
+            if client == Some(ClientKind::Python) {
+                self.caller = self.caller.clone().by(Interface::Python);
             }
             *is_greeted = true;
             self.greet().await;

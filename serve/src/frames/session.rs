@@ -62,6 +62,7 @@ async fn perform(
     match action {
         SessionAction::Open => service.open(caller, session, None).await?,
         SessionAction::OpenOn { python } => service.open(caller, session, Some(&python)).await?,
+        SessionAction::BeginNotebook => begin_notebook(&service, caller, session).await?,
         SessionAction::Fork { to } => service.fork(caller, session, &to).await?,
         SessionAction::Checkpoint { checkpoint } => {
             service.checkpoint(caller, session, &checkpoint).await?;
@@ -102,6 +103,11 @@ async fn perform(
         }
     }
     Ok(nothing)
+}
+
+async fn begin_notebook(service: &Service, caller: &Caller, session: &str) -> Result<(), Problem> {
+    let job = service.notebook_job(caller);
+    Service::begun(&service.submit(caller, job, Some(session)).await?.await)
 }
 
 fn folder() -> Result<tempfile::TempDir, Problem> {

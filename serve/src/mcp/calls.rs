@@ -92,10 +92,7 @@ impl Call<'_> {
         });
         let sent = sent.map_err(|error| usage(error.to_string()))?;
         let job = Job::from_wire(sent, &Intake::TOOL).map_err(|error| error.problem())?;
-        Ok(match self.caller.tenant() {
-            Some(tenant) => job.tenant(tenant),
-            None => job,
-        })
+        Ok(self.caller.own(job))
     }
 
     /// Returns the session that a call names, and opens it on this Python build if the name may be

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hatchery::Interface;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, Implementation, ListResourceTemplatesResult,
     ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
@@ -53,7 +54,8 @@ impl Handler {
             parts.extensions.get::<Caller>().cloned()
         };
         let unknown = || ErrorData::invalid_request("nobody has said who calls", None);
-        self.caller.clone().or_else(of_request).ok_or_else(unknown)
+        let caller = self.caller.clone().or_else(of_request).ok_or_else(unknown)?;
+        Ok(caller.by(Interface::Mcp))
     }
 
     /// Waits until the pool has started, unless the client gives up.

@@ -77,6 +77,30 @@ x
 }
 
 #[test]
+fn cells_have_what_ipython_gives_them() {
+    let context = context();
+    assert_eq!(execute(&context, "%matplotlib inline"), [number(1)]);
+    assert_eq!(execute(&context, "6 * 7;"), [number(2)]);
+    let bold = json!({
+        "type": "result", "is_main_result": true, "html": "<b>",
+        "text": "<IPython.core.display.HTML object>",
+    });
+    let code = "from IPython.display import HTML, JSON, Markdown\nHTML('<b>')";
+    assert_eq!(execute(&context, code), [number(3), bold]);
+    assert_eq!(execute(&context, "41")[1], main_text("41"));
+    assert_eq!(execute(&context, "Out[4] + 1, _, In[4]")[1], main_text("(42, 41, '41')"));
+    let shell = execute(&context, "get_ipython().__class__.__name__");
+    assert_eq!(shell[1], main_text("ZMQInteractiveShell"));
+    assert_eq!(execute(&context, "    x = 1\n    x")[1], main_text("1"));
+    let failed = |code: &str| execute(&context, code)[1]["traceback"].as_str().unwrap().to_owned();
+    assert!(failed("!ls").contains("has no shell"));
+    assert!(failed("%pip install nowhere").contains("The server adds packages"));
+    assert!(failed("open('a.csv')").contains("`sandbox.files.write(\"a.csv\", …)`"));
+    assert!(failed("input()").contains("assign the answer in the code"));
+    assert_eq!(execute(&context, "class A:\n def __repr__(self): 1 / 0\nA()")[1]["type"], "error");
+}
+
+#[test]
 fn output_comes_while_the_cell_runs() {
     let context = context();
     // One write, since a line of `print` may come in parts.

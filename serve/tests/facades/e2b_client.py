@@ -52,6 +52,10 @@ with Sandbox.create() as sandbox:
     assert sandbox.run_code(code, envs={"MODE": "test"}).text == "test"
     assert sandbox.run_code(code).text is None
 
+    sandbox.run_code("%matplotlib inline")
+    execution = sandbox.run_code("from IPython.display import Markdown\nMarkdown('*m*')")
+    assert execution.results[0].markdown == "*m*" and execution.results[0].is_main_result
+
     context = sandbox.create_code_context(cwd="/home/user/project")
     assert (context.language, context.cwd) == ("python", "/home/user/project")
     assert sandbox.run_code("import os; os.getcwd()", context=context).text == context.cwd

@@ -164,6 +164,27 @@ fn cells_share_a_session() {
 }
 
 #[test]
+fn cells_have_what_ipython_gives_them() {
+    let cells = [
+        "%matplotlib inline",
+        "from IPython.display import Markdown\nMarkdown('*m*')",
+        "41;",
+        "Out, get_ipython().__class__.__name__",
+        "!ls",
+        "open('a.csv')",
+    ];
+    let answer = Server::shared().post("/run_jupyter", &json!({ "cells": cells })).json();
+    let cells = answer["cells"].as_array().unwrap();
+    assert_eq!(cells[0], json!({ "stdout": "", "stderr": "", "display": [], "error": [] }));
+    assert_eq!(cells[1]["display"][0]["text/markdown"], "*m*");
+    assert_eq!(cells[2]["display"], json!([]));
+    let shown = cells[3]["display"][0]["text/plain"].as_str().unwrap();
+    assert!(shown.contains("Markdown object") && shown.contains("ZMQInteractiveShell"), "{shown}");
+    assert_eq!(cells[4]["error"][0]["ename"], "UsageError");
+    assert!(cells[5]["error"][0]["traceback"].to_string().contains("the request's `files`"));
+}
+
+#[test]
 fn cells_have_a_time_each_and_together() {
     let cells = ["x = 1", "while True: pass", "x"];
     let each = json!({ "cells": cells, "cell_timeout": 0.5 });

@@ -57,4 +57,7 @@ assert answer.cells[1].display == [{"text/plain": "123"}], answer
 assert answer.cells[2].stdout == "123\n" and not answer.cells[2].error
 assert answer.cells[3].error[0]["ename"] == "RuntimeError", answer
 
+answer = run_jupyter(RunJupyterRequest(cells=["%time 1", "Out[1] + 1"]), max_attempts=1)
+assert answer.cells[1].display == [{"text/plain": "2"}], answer
+
 print("all as expected")

@@ -37,6 +37,23 @@ fn an_error_of_the_program_is_a_result() {
 }
 
 #[test]
+fn advice_names_the_fields_of_a_job() {
+    for (code, advice) in [
+        ("open('a.csv')", "If `a.csv` is one of yours, the field `files` gives it a copy."),
+        ("input()", "the field `stdin` gives it some"),
+        ("import nowhere", "The server adds packages with its options"),
+    ] {
+        let result = with(ADA).run("/v1/run", code);
+        let traceback = result["error"]["traceback"].as_str().unwrap();
+        assert!(traceback.contains(advice) && !traceback.contains("--input"), "{traceback}");
+    }
+    let endless = json!({ "code": "while True: pass", "timeout": 0.2 });
+    let message = with(ADA).post("/v1/run", &endless).json()["error"]["message"].clone();
+    let raised = "`timeout`, up to the server's `--timeout`, raises it";
+    assert!(message.as_str().unwrap().contains(raised), "{message}");
+}
+
+#[test]
 fn contents_of_files_come_if_they_are_asked_for() {
     let job = json!({ "code": "open('a.txt', 'w').write(open('b.txt').read())",
                       "files": { "b.txt": "text" } });

@@ -80,7 +80,8 @@ pub(super) fn rows() -> Vec<Row> {
         )
         .ending(
             "FileNotFoundError: [Errno 44] No such file or directory: 'missing'\n\
-             A program sees only the files that it is given. ‹*›--input missing ‹*›\n",
+             A program sees only the files that it is given. If `missing` is one of yours, \
+             `Job::input` gives it a copy, ‹*›\n",
         ),
         raises("raise FloatingPointError('f')", "FloatingPointError", "f"),
         raises("raise GeneratorExit", "GeneratorExit", ""),

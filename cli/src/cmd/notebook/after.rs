@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use ::notebook::html::{Part, page};
-use ::notebook::{Difference, End, Error, Report, Unmarked, compare};
+use ::notebook::{Difference, Error, Report, Unmarked, compare};
 use anyhow::Context;
 use hatchery::Hatchery;
 use replace::{Access, replace};
@@ -42,13 +42,13 @@ impl After {
         Ok(Self { pool, check, patterns: patterns.transpose()?, html, parts: BTreeMap::new() })
     }
 
-    /// Compares the outputs of a notebook that completed; `None` if the user doesn't want that.
+    /// Compares the outputs of a notebook that didn't fail; `None` if the user doesn't want that.
     pub(super) async fn differences(
         &self,
         report: &Report,
     ) -> anyhow::Result<Option<Vec<Difference>>> {
         let Some(unmarked) = self.check else { return Ok(None) };
-        if report.end != End::Completed {
+        if !report.end.is_success() {
             return Ok(Some(Vec::new()));
         }
         let patterns = self.patterns.as_deref();

@@ -56,6 +56,7 @@ impl Board {
     pub(super) fn ended(&self, notebook: usize, report: &Report) {
         let (end, cell) = match &report.end {
             End::Completed => ("completed", None),
+            End::Exited { cell } => ("exited", Some(*cell)),
             End::Failed { cell, .. } => ("failed", Some(*cell)),
             End::Interrupted { cell } => ("interrupted", Some(*cell)),
             End::Broken { cell } => ("broken", Some(*cell)),

@@ -43,10 +43,15 @@ impl Told {
                 return Exit::Interrupted;
             }
             End::NoSession => return of_errors.unwrap_or(Exit::Sandbox),
-            End::Completed if report.is_written || differences.is_some() => {
-                (String::new(), Exit::Success)
+            end if end.is_success() => {
+                let is_told = report.is_written || differences.is_some();
+                let what = match end {
+                    End::Exited { cell } => format!("exited at cell {cell} of {total}"),
+                    _ if is_told => "completed".to_owned(),
+                    _ => "all cells ran".to_owned(),
+                };
+                (what, if is_told { Exit::Success } else { Exit::Sandbox })
             }
-            End::Completed => ("all cells ran".to_owned(), Exit::Sandbox),
             End::Failed { cell, problem, is_of_sandbox } => {
                 let exit = if *is_of_sandbox { Exit::Sandbox } else { Exit::Failed };
                 (format!("cell {cell} of {total} failed: {}", shown(problem)), exit)
@@ -66,14 +71,14 @@ impl Told {
         if exit == Exit::Success
             && let Some(differences) = differences
         {
-            return self.tell_differences(differences, total);
+            return self.tell_differences(differences, &what, total);
         }
         if exit == Exit::Success {
             let errors = match report.allowed_errors {
                 0 => String::new(),
                 errors => format!("{}, ", allowed(errors)),
             };
-            terminal::note(format_args!("{name}: completed, {errors}{outputs}"));
+            terminal::note(format_args!("{name}: {what}, {errors}{outputs}"));
         } else {
             let then = match report.resumption {
                 Resumption::Saved if report.end == End::Completed => {
@@ -92,12 +97,10 @@ impl Told {
     }
 
     /// Tells how the outputs differ from those in the file.
-    fn tell_differences(&self, differences: &[Difference], total: usize) -> Exit {
+    fn tell_differences(&self, differences: &[Difference], what: &str, total: usize) -> Exit {
         let name = &self.name;
         if differences.is_empty() {
-            terminal::note(format_args!(
-                "{name}: completed, with the outputs that are in the file"
-            ));
+            terminal::note(format_args!("{name}: {what}, with the outputs that are in the file"));
             return Exit::Success;
         }
         for difference in differences {

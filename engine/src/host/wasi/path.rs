@@ -60,12 +60,14 @@ impl Wasi {
         len: u32,
         out: u32,
     ) -> Result<(), Errno> {
-        let filestat = match self.place(guest, fd, flags, Buffer { at: path, len })? {
-            Place::Node(node) => Filestat::node(&self.tree, node)?,
-            Place::Host(place) => Filestat::host(&place.mount.stat(&place.path())?),
-            Place::Vacant { .. } => return Err(Errno::NoEntry),
-        };
-        guest.write(out, &filestat.encode())
+        let path = Buffer { at: path, len };
+        let filestat = self.place(guest, fd, flags, path).and_then(|place| match place {
+            Place::Node(node) => Filestat::node(&self.tree, node),
+            Place::Host(place) => Ok(Filestat::host(&place.mount.stat(&place.path())?)),
+            Place::Vacant { .. } => Err(Errno::NoEntry),
+        });
+        self.note_missed(guest, path, filestat.as_ref().err());
+        guest.write(out, &filestat?.encode())
     }
 
     pub(crate) fn path_filestat_set_times(
@@ -149,6 +151,34 @@ impl Wasi {
     }
 
     fn open(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        look: u32,
+        path: Buffer,
+        how: u32,
+        rights: u64,
+        flags: u32,
+    ) -> Result<u32, Errno> {
+        let opened = self.open_at(guest, fd, look, path, how, rights, flags);
+        if how & CREATE == 0 {
+            self.note_missed(guest, path, opened.as_ref().err());
+        } else if opened.is_err() {
+            self.sought.forget(&guest.text(path, MOST_PATH_BYTES)?);
+        }
+        opened
+    }
+
+    /// Notes that a path was to be read, if the reason why it wasn't is that nothing is there.
+    fn note_missed(&mut self, guest: GuestBytes<'_>, path: Buffer, errno: Option<&Errno>) {
+        if errno == Some(&Errno::NoEntry)
+            && let Ok(path) = guest.text(path, MOST_PATH_BYTES)
+        {
+            self.sought.miss(&path);
+        }
+    }
+
+    fn open_at(
         &mut self,
         guest: GuestBytes<'_>,
         fd: u32,
@@ -298,14 +328,17 @@ impl Wasi {
         resolve(&self.tree, base, &path, links).map_err(gone)
     }
 
+    /// Resolves a path of the guest at which something is to be made, moved or removed.
     fn parent(
-        &self,
+        &mut self,
         guest: GuestBytes<'_>,
         fd: u32,
         path: Buffer,
     ) -> Result<(NodeId, std::sync::Arc<str>, bool), Errno> {
         let base = self.open.base(fd)?;
-        resolve_parent(&self.tree, base, &guest.text(path, MOST_PATH_BYTES)?).map_err(gone)
+        let path = guest.text(path, MOST_PATH_BYTES)?;
+        self.sought.forget(&path);
+        resolve_parent(&self.tree, base, &path).map_err(gone)
     }
 
     fn open_node(&mut self, node: NodeId, how: u32, access: Access) -> Result<Open, Errno> {

@@ -372,9 +372,9 @@ impl Calls {
 impl State {
     /// Records a limit that was hit, and returns the error for the program.
     fn refuse(&mut self, limit: LimitKind, allowed: u64, used: u64) -> HostError {
-        let hit = self.met.entry(limit.name()).or_insert(LimitHit { limit, allowed, used });
+        let hit = self.met.entry(limit.name()).or_insert(LimitHit::new(limit, allowed, used));
         hit.used = hit.used.max(used);
-        HostError::new(LIMIT, LimitHit { limit, allowed, used }.to_string())
+        HostError::new(LIMIT, LimitHit::new(limit, allowed, used).event())
     }
 
     fn look_in_recording(&mut self, ticket: Option<u32>) -> Found {

@@ -2,11 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::advice::{Advice, Interface};
+
 /// The most exceptions of a chain and its groups, frames of all of them, and notes of each, that
 /// are described; `agent/hatchery/_describe.py` has the same numbers.
 const MOST_EXCEPTIONS: usize = 50;
 const MOST_FRAMES: usize = 500;
 const MOST_NOTES: usize = 100;
+
+/// The most bytes of advice; names in it are short.
+const MOST_ADVICE_BYTES: usize = 4 << 10;
 
 /// An exception that ended a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +48,9 @@ pub struct Exception {
     /// The position of a `SyntaxError` in the source.
     #[serde(default)]
     pub syntax: Option<Box<SyntaxPosition>>,
+    /// What [`Outcome::word_for`](super::Outcome::word_for) adds to the traceback.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) advice: Option<Advice>,
 }
 
 /// A frame that an exception passed.
@@ -105,12 +113,21 @@ impl Exception {
         }
     }
 
+    /// Adds the advice to the traceback, where a note of the exception would be.
+    pub(super) fn word_for(&mut self, interface: Interface) {
+        if let Some(advice) = self.advice.take() {
+            self.traceback.push_str(&advice.worded_for(interface));
+            self.traceback.push('\n');
+        }
+    }
+
     /// Returns whether an honest agent sends this much: each of the first three texts has at most
     /// `cap` bytes, and so have all others together.
     pub(crate) fn is_within(&self, cap: usize) -> bool {
         let mut sizes = Sizes::default();
         sizes.add_details(self);
         [&self.type_name, &self.message, &self.traceback].iter().all(|text| text.len() <= cap)
+            && self.advice.as_ref().is_none_or(|advice| advice.bytes() <= MOST_ADVICE_BYTES)
             && sizes.bytes <= cap
             && sizes.exceptions <= MOST_EXCEPTIONS
             && sizes.frames <= MOST_FRAMES
@@ -130,6 +147,7 @@ impl Sizes {
     fn add(&mut self, exception: &Exception) {
         self.bytes +=
             exception.type_name.len() + exception.message.len() + exception.traceback.len();
+        self.bytes += exception.advice.as_ref().map_or(0, Advice::bytes);
         self.add_details(exception);
     }
 

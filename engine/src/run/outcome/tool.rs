@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_wall_limit_is_a_timeout_and_no_exception() {
-        let hit = LimitHit { limit: LimitKind::Wall, allowed: 1000, used: 1003 };
+        let hit = LimitHit::new(LimitKind::Wall, 1000, 1003);
         let json = Outcome::not_run(Verdict::Limit(hit)).to_tool_json();
         assert_eq!(json["timed_out"], true);
         assert_eq!(json["exception"], serde_json::Value::Null);
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn every_limit_on_time_is_a_timeout() {
         for limit in [LimitKind::Wall, LimitKind::Cpu, LimitKind::Deadline, LimitKind::HostCalls] {
-            let hit = LimitHit { limit, allowed: 1, used: 2 };
+            let hit = LimitHit::new(limit, 1, 2);
             let outcome = Outcome::not_run(Verdict::Limit(hit));
             assert_eq!(outcome.is_timeout(), limit != LimitKind::HostCalls, "{}", limit.name());
         }

@@ -124,6 +124,8 @@ impl SentProgram {
             // A process that is confined reaches no network, and its pool refuses to grant one.
             network: _,
             functions,
+            // Its pool tells what happened.
+            interface: _,
             records_calls,
             replays,
         } = program;
@@ -206,6 +208,7 @@ impl SentProgram {
             deterministic: rest.deterministic,
             network: Network::default(),
             functions,
+            interface: None,
             records_calls: rest.records_calls,
             replays: rest.replays.map(|Text(recording)| Arc::new(recording)),
         };

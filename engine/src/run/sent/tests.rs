@@ -110,6 +110,8 @@ fn programs_arrive_as_they_were() {
         // Processes have none.
         network: Network::default(),
         functions: HostFunctions::new([(signature, callee)]).unwrap(),
+        // Its pool tells what happened.
+        interface: None,
         records_calls: true,
         replays: Some(Arc::default()),
     };

@@ -39,7 +39,7 @@ pub(super) struct Context {
 pub(super) struct Turn {
     /// The number of cells that were run.
     pub(super) count: u64,
-    /// Whether the next cell begins in `cwd`; later ones begin where the last one ended.
+    /// Whether the session isn't prepared for cells yet, of which the first begins in `cwd`.
     pub(super) is_fresh: bool,
 }
 

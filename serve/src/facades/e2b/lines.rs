@@ -8,12 +8,13 @@ use axum::body::{Body, Bytes};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use futures_util::Stream as Streaming;
-use hatchery::event::{EventKind, Events, Stream};
+use hatchery::event::{Events, Stream};
 use hatchery::{Outcome, Ticket};
-use serde_json::{Map, Value, json};
+use notebook::{CellEvent, joined};
+use serde_json::{Value, json};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, mpsc, oneshot, watch};
 
-use super::super::ending::{failure, forms, result};
+use super::super::ending::failure;
 use super::contexts::Turn;
 
 /// Lines that wait for a slow client. What else it hasn't read yet, the job keeps within its limits.
@@ -91,7 +92,7 @@ fn answer(body: Body) -> Response {
 /// doesn't wait until the client has read everything.
 async fn watch(
     mut ticket: Ticket,
-    mut turn: OwnedMutexGuard<Turn>,
+    _turn: OwnedMutexGuard<Turn>,
     mut ended: watch::Receiver<u64>,
     lines: mpsc::Sender<Bytes>,
     end: oneshot::Sender<End>,
@@ -120,7 +121,6 @@ async fn watch(
             }
         },
     };
-    turn.is_fresh &= outcome.session_restored;
     // The client may be gone.
     let _ = end.send(if is_restarted { End::Restarted } else { End::Itself(Box::new(outcome)) });
 }
@@ -134,27 +134,22 @@ async fn tell(
     let number = json!({ "type": "number_of_executions", "execution_count": count });
     let mut is_there = lines.send(line(&number)).await.is_ok();
     while is_there && let Some(event) = events.next().await {
-        let value = match event.kind {
-            EventKind::Output { stream, bytes } => output(stream, &bytes),
-            EventKind::Display(bundle) => result_line(forms(&bundle), false),
+        let value = match CellEvent::of(event.kind) {
+            Some(CellEvent::Stream { stream, bytes }) => output(stream, &bytes),
+            Some(CellEvent::Display { data, .. }) => result_line(joined(data), false),
+            Some(CellEvent::Result { data, .. }) => result_line(joined(data), true),
             _ => continue,
         };
         is_there = lines.send(line(&value)).await.is_ok();
     }
     let last = match ending.await {
-        Ok(End::Itself(outcome)) => last(&outcome),
+        Ok(End::Itself(outcome)) => {
+            failure(&outcome).map(|ending| error(&ending.name, &ending.value, &ending.traceback))
+        }
         _ => Some(error("ContextRestarting", "Context was restarted", "")),
     };
     if let Some(last) = last {
         let _ = lines.send(line(&last)).await;
-    }
-}
-
-/// The value of a cell, or how it failed.
-fn last(outcome: &Outcome) -> Option<Value> {
-    match failure(outcome) {
-        Some(ending) => Some(error(&ending.name, &ending.value, &ending.traceback)),
-        None => result(outcome).map(|forms| result_line(forms, true)),
     }
 }
 
@@ -178,7 +173,8 @@ fn error(name: &str, value: &str, traceback: &str) -> Value {
     json!({ "type": "error", "name": name, "value": value, "traceback": traceback })
 }
 
-fn result_line(mut forms: Map<String, Value>, is_main: bool) -> Value {
+fn result_line(forms: Value, is_main: bool) -> Value {
+    let Value::Object(mut forms) = forms else { return Value::Null };
     let mut line = json!({ "type": "result", "is_main_result": is_main });
     for (mime_type, member) in MEMBERS {
         if let Some(form) = forms.remove(mime_type) {
@@ -203,8 +199,7 @@ mod tests {
 
     #[test]
     fn results_have_their_forms_by_name() {
-        let forms = [("text/plain", "'a'"), ("text/html", "<b>"), ("text/x", "other")];
-        let forms = forms.into_iter().map(|(name, text)| (name.to_owned(), text.into())).collect();
+        let forms = json!({ "text/plain": "'a'", "text/html": "<b>", "text/x": "other" });
         let expected = json!({
             "type": "result", "is_main_result": true, "text": "a", "html": "<b>",
             "extra": { "text/x": "other" },

@@ -6,14 +6,17 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use hatchery::event::EventKind;
 use hatchery::wire::{self, Problem, ProblemKind};
 use hatchery::{LimitKind, Outcome, Verdict};
+use notebook::guest::Cell;
+use notebook::{CellEvent, joined};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::super::answer::json as json_answer;
-use super::super::ending::{failure, forms, result};
+use super::super::ending::failure;
 use super::super::request::{Sent, from_base64, plain, seconds, to_base64, unguessable};
 use super::super::run::{fault, submit};
 use super::{SPARE, failed, inputs, invalid};
@@ -116,6 +119,10 @@ async fn run_cells(
     let opened = Opened { service, caller, name };
     let mut notebook =
         Notebook { cells: Vec::new(), wall: Duration::ZERO, files: BTreeMap::new(), end: None };
+    if !request.cells.is_empty() {
+        let (job, name) = (service.notebook_job(caller), Some(opened.name.as_str()));
+        Service::begun(&submit(service, caller, &job, name, SPARE).await?.await)?;
+    }
     for cell in &request.cells {
         let left = total.saturating_sub(notebook.wall);
         let limit = match request.cell_timeout > 0.0 {
@@ -125,9 +132,9 @@ async fn run_cells(
         let job = wire::Job {
             files: std::mem::take(&mut files),
             timeout: Some(limit.max(seconds(0.0))),
-            ..wire::Job::code(cell)
+            ..Cell::next(cell).wire()
         };
-        let job = caller.job(job)?.keep_files().prompt();
+        let job = caller.job(job)?.keep_files();
         let mut ticket = match submit(service, caller, &job, Some(&opened.name), SPARE).await {
             Ok(ticket) => ticket,
             Err(problem) if is_gone(&problem) => {
@@ -182,8 +189,13 @@ async fn fetched(
 }
 
 fn cell_result(outcome: &Outcome) -> Value {
-    let displays = outcome.displays.iter().map(forms);
-    let display: Vec<_> = displays.chain(result(outcome)).collect();
+    let shown = outcome.displays.iter().cloned().map(EventKind::Display);
+    let display: Vec<Value> = shown
+        .filter_map(|shown| match CellEvent::of(shown)? {
+            CellEvent::Display { data, .. } | CellEvent::Result { data, .. } => Some(joined(data)),
+            _ => None,
+        })
+        .collect();
     let error = failure(outcome).map(|ending| {
         let lines: Vec<&str> = ending.traceback.lines().collect();
         json!({ "ename": ending.name, "evalue": ending.value, "traceback": lines })

@@ -183,12 +183,11 @@ def describe_as_it_says(error, cap):
         lines = list(told.format())
         if left_out:
             lines.insert(-1, f"  ({left_out} frames in the middle are left out)\n")
-        advice = advice_on(error)
-        if advice:
-            # At the end, where a note of the exception would be.
-            lines.append(f"{advice}\n")
         text = "".join(lines)
         details = details_of(told, cap)
+        advice = advice_on(error)
+        if advice is not None:
+            details["advice"] = advice
     except KeyboardInterrupt:
         raise
     except BaseException as failure:

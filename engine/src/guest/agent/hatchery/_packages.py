@@ -1,16 +1,14 @@
 """Advice on missing modules and files, and on what the sandbox or the build lacks.
 
-Nothing is hooked into imports: `try: import …` and `importlib.util.find_spec` work as usual. The
+Advice is a dictionary of a `text`, a `remedy`, whose words depend on how the user came and so are
+the host's (`engine/src/advice.rs`), and the `path` of a file. Nothing is hooked into imports: `try: import …` and `importlib.util.find_spec` work as usual. The
 advice is given when an exception that the program didn't catch is described.
 """
 
 import sys
 
 # Why some modules can't be imported, by their first names without underscores.
-_NO_NETWORK = (
-    "the sandbox has no network: give the program its data with --input, --mount or --stdin, or have a"
-    " host function fetch it"
-)
+_NO_NETWORK = "the sandbox has no network"
 _NO_NATIVE = "the sandbox loads no native libraries"
 _NO_PROCESSES = (
     "the sandbox has no processes and no threads: everything runs in one thread; use asyncio for"
@@ -18,7 +16,9 @@ _NO_PROCESSES = (
 )
 _NO_SCREEN = "the sandbox has no screen and no terminal"
 _NO_SYSTEM = "the sandbox has no operating system to ask"
-_NO_INSTALLER = "packages are added to the image from outside, with --package or --requirements"
+_NO_INSTALLER = "packages are added to the image from outside"
+# What helps, by the reason.
+_REMEDIES = {_NO_NETWORK: "data", _NO_INSTALLER: "package"}
 _REASONS = {
     **dict.fromkeys(("socket", "ssl", "select"), _NO_NETWORK),
     **dict.fromkeys(("ctypes", "cffi", "cffi_backend"), _NO_NATIVE),
@@ -46,7 +46,7 @@ _OF_CPYTHON = ("test", "_testcapi", "_testinternalcapi", "_testlimitedcapi", "_t
 # Where the build keeps the files of its packages.
 _LIBRARY = "/usr/local/lib/python315.zip/"
 _MOST_PATH = 400
-_PAGE = "docs/python-build.md lists what the build has"
+_PAGE = "The page docs/python-build.md lists what the build has"
 # How Pillow and matplotlib report a missing codec or FreeType.
 _OF_PICTURES = (
     ("ImportError", "cannot import name '_imagingft'"),
@@ -73,7 +73,7 @@ _MOST_CAUSES = 8
 
 
 def advice_on(error):
-    """Returns advice on a missing module, file, network or process; "" if there is none."""
+    """Returns advice on a missing module, file, input, network or process; `None` if there is none."""
     try:
         return (
             _advice_on_import(error)
@@ -83,7 +83,13 @@ def advice_on(error):
         )
     except Exception:
         # The program has changed something that is used here.
-        return ""
+        return None
+
+
+def _because(text, reason):
+    """Returns advice that gives a reason, with the remedy that there is."""
+    sentence = f"{text}{reason}."
+    return {"text": sentence[0].upper() + sentence[1:], "remedy": _REMEDIES.get(reason)}
 
 
 def _advice_on_import(error):
@@ -95,48 +101,56 @@ def _advice_on_import(error):
             break
         # Libraries use their own words: `raise ImportError("Missing optional …") from error`.
         error = BaseException.__dict__["__cause__"].__get__(error)
-    return ""
+    return None
 
 
 def _advice_on_file(error):
-    """Says how to give a program a file that it expects, as if it ran on its user's machine."""
+    """Names the file that a program expects, as if it ran on its user's machine.
+
+    The host gives the advice only if the program looked for that file to read it.
+    """
     if not issubclass(type(error), FileNotFoundError):
-        return ""
+        return None
     path = error.filename
-    if path is None:
+    if path is None and len(error.args) == 1 and type(error.args[0]) is str:
         # NumPy names the file only in its message.
-        path = "FILE"
-    if type(path) is not str or not path or len(path) > _MOST_CHARACTERS or not path.isprintable():
-        return ""
+        path = error.args[0].removesuffix(" not found.")
+    if type(path) is not str or len(path) > _MOST_CHARACTERS or not path.isprintable():
+        return None
     path = path.removeprefix(_WORKSPACE).removeprefix("./")
-    if path.startswith(_OF_THE_GUEST):
-        return ""
-    folder, slash, name = path.rpartition("/")
-    if path.startswith("/"):
-        way = f"--mount {_quoted(f'{folder}={folder}')} (Job::mount) shows it that folder"
-    else:
-        # The copy gets the file's own name, unless another one is given.
-        is_below = slash and ".." not in path.split("/")
-        option = _quoted(f"{path}={path}" if is_below else path)
-        opened = f" as {_quoted(name)}" if slash and not is_below else ""
-        way = f"--input {option} (Job::input) gives it a copy{opened}, --beside (Job::beside) the folder of"
-        way = f"{way} its script or notebook to read"
-    return f"A program sees only the files that it is given. If {_quoted(path)} is one of yours: {way}."
-
-
-def _quoted(text):
-    """Returns the text as a word for a shell."""
-    return text if all(c.isalnum() or c in "_./=-+,:@%" for c in text) else f"'{text}'"
+    return {"remedy": "file", "path": path} if path and not path.startswith(_OF_THE_GUEST) else None
 
 
 def _advice_on_attempt(error):
     """Explains errors about what this build lacks, if CPython doesn't give the reason."""
-    reason = ""
-    if type(error) is OSError and error.strerror == "wasi does not support processes.":
+    kind, reason = type(error), ""
+    remedy = vars(error).get("_hatchery_remedy")
+    if remedy in ("data", "input", "package"):
+        # Of one of our packages.
+        return {"remedy": remedy}
+    if kind is EOFError and _is_of_input(error):
+        return {"remedy": "input"}
+    if kind is OSError and error.strerror == "wasi does not support processes.":
         reason = _NO_PROCESSES
-    elif type(error) is OSError and error.args[:1] == ("mmap is unavailable on wasm32-wasi",):
+    elif kind is OSError and error.args[:1] == ("mmap is unavailable on wasm32-wasi",):
         reason = "the sandbox maps no files into memory: read them, as np.fromfile and np.load do by default"
-    return reason and f"{reason[0].upper()}{reason[1:]}."
+    return _because("", reason) if reason else None
+
+
+def _is_of_input(error):
+    """Whether `input()` or `getpass()` found the end of standard input."""
+    if error.args:
+        return error.args == ("EOF when reading a line",)
+    return _package_of(error) == "getpass"
+
+
+def _package_of(error):
+    """Returns the package or module whose code raised an exception."""
+    trace = BaseException.__dict__["__traceback__"].__get__(error)
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    name = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__"))
+    return name.partition(".")[0]
 
 
 def _advice_on_build(error):
@@ -146,36 +160,31 @@ def _advice_on_build(error):
         path = text if error.filename is None else str(error.filename)
         if path.startswith(_LIBRARY) and len(path) < _MOST_PATH:
             name = path.removeprefix(_LIBRARY)
-            return f"The build leaves `{name}` out: give the program its data with --input. {_PAGE}."
-    elif any(kind == of and text.startswith(beginning) for of, beginning in _OF_PICTURES):
-        return f"{_NO_CODECS}. {_PAGE}."
-    elif kind == "OperationalError" and text == "database is locked":
-        return (
-            "Another connection of this program holds the lock: end its transaction or its query"
-            " first. The sandbox has one thread, so no other thread can."
-        )
-    return ""
+            return {"text": f"The build leaves `{name}` out. {_PAGE}.", "remedy": "data"}
+    elif _package_of(error) in ("PIL", "matplotlib") and any(
+        kind == of and text.startswith(beginning) for of, beginning in _OF_PICTURES
+    ):
+        return {"text": f"{_NO_CODECS}. {_PAGE}."}
+    elif type(error).__module__ == "sqlite3" and text == "database is locked":
+        text = "Another connection of this program holds the lock: end its transaction or its query first."
+        return {"text": f"{text} The sandbox has one thread, so no other thread can."}
+    return None
 
 
 def _advice_on_module(name):
     if type(name) is not str or not name or len(name) > _MOST_CHARACTERS:
-        return ""
+        return None
     top = name.partition(".")[0]
     if top != name and top in sys.modules:
         # The package is here, but has no such module.
-        return ""
+        return None
     reason = _REASONS.get(top.lstrip("_"))
     if reason is not None:
-        return f"`{name}` can't be imported here: {reason}."
+        return _because(f"`{name}` can't be imported here: ", reason)
     if top in sys.stdlib_module_names or top in _OF_CPYTHON:
-        own = "; pass a file of your own with --input" if top == "test" else ""
-        return f"`{name}` is a part of Python that this build leaves out{own}."
+        return {"text": f"`{name}` is a part of Python that this build leaves out."}
     if top in _NATIVE:
-        return f"`{name}` is or needs machine code that this build lacks, and {_NO_NATIVE}."
+        return _because(f"`{name}` is or needs machine code that this build lacks, and ", _NO_NATIVE)
     if top in _OF_THE_NETWORK:
-        return f"`{name}` is not in this image and would be of little use: {_NO_NETWORK}."
-    return (
-        f"`{top}` is not in this image. Add a pure-Python wheel or a folder with --package"
-        " (Builder::package), or name it in --requirements (Builder::requirements); pass a file of your"
-        " own with --input. `hatchery packages` lists what the image has."
-    )
+        return _because(f"`{name}` is not in this image and would be of little use: ", _NO_NETWORK)
+    return {"text": f"`{top}` is not in this image.", "remedy": "package"}
