@@ -145,7 +145,13 @@ impl Error {
             Self::Program(_) | Self::Read { .. } | Self::NotText { .. } | Self::Python(_) => {
                 ProblemKind::Usage
             }
-            Self::Network(_) => ProblemKind::Usage,
+            Self::Network(_) | Self::Function(_) => ProblemKind::Usage,
+            Self::Session(
+                SessionError::NotASession { .. }
+                | SessionError::Damaged { .. }
+                | SessionError::OtherBuild { .. }
+                | SessionError::OtherImage { .. },
+            ) => ProblemKind::Usage,
             Self::Build { source, .. } => source.kind(),
             _ => ProblemKind::Sandbox,
         }

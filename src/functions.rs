@@ -185,6 +185,13 @@ impl HostFunction {
         self
     }
 
+    /// Passes what JSON can't hold, too: its arguments, defaults and results are in the form of
+    /// [`Tagged`](crate::value::Tagged), with bytes in base64.
+    pub fn tagged(mut self) -> Self {
+        self.signature.is_tagged = true;
+        self
+    }
+
     /// Ends calls that take longer, with `TimeoutError` in Python; waiting for a thread counts. A
     /// plain closure that has started runs on unheard. Default: none, so a call may take as long as
     /// its job.

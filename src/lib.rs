@@ -347,10 +347,11 @@ pub mod status {
     };
 }
 
-/// Data frames, and what arrays and columns consist of. [`Value`] and [`Array`] are at the root.
+/// Data frames, what arrays and columns consist of, and the form of other values. [`Value`] and
+/// [`Array`] are at the root.
 pub mod value {
     #[doc(inline)]
-    pub use engine::{Column, Element, Frame};
+    pub use engine::{Column, Element, Frame, Tagged};
 }
 
 /// Jobs as JSON, for everything that takes them from others: the crate `hatchery-wire`, which clients

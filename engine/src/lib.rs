@@ -80,7 +80,7 @@ pub use run::program::{
 pub use run::sent::{Addition, Additions, InvalidSent, Lent, SentLimits, SentOutcome, SentProgram};
 pub use run::transcript::{Chunk, Copier, Cursor, Event, EventKind, Next, Stream, Transcript};
 pub use run::value::{
-    Array, Column, Element, Frame, InvalidValue, MOST_DIMENSIONS, Value, Variables,
+    Array, Column, Element, Frame, InvalidValue, MOST_DIMENSIONS, Tagged, Value, Variables,
 };
 
 mod advice;

@@ -107,3 +107,69 @@ def test_cancelling_a_trio_scope_cancels_its_job():
 def test_without_a_loop_it_says_so():
     with pytest.raises(RuntimeError, match="loop"):
         AsyncPool(workers=1).submit("1").__await__().send(None)
+
+
+LONG = "import time\ntime.sleep(60)"
+
+
+def test_what_is_left_is_cancelled():
+    """A job of which nobody can learn anything any more leaves its worker to others."""
+
+    async def drop(pool):
+        pool.submit(LONG)
+
+    async def leave_stream(pool):
+        async for _ in pool.submit(LONG, events=True).events():
+            break
+
+    async def cancel_stream(pool):
+        async def consume():
+            future = pool.submit(LONG, events=True)
+            async for _ in future.events():
+                pass
+
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(consume(), 0.5)
+
+    async def main():
+        async with AsyncPool(workers=1, timeout=60) as pool:
+            await pool.run("1")
+            for leave in (drop, leave_stream, cancel_stream):
+                await leave(pool)
+                assert (await asyncio.wait_for(pool.run("1"), 20)).value == 1
+            # Not while somebody holds it.
+            future = pool.submit("import time; time.sleep(0.3); 7", events=True)
+            async for _ in future.events():
+                break
+            assert (await future).value == 7
+            tasks = [asyncio.ensure_future(pool.submit(str(n))) for n in range(3)]
+            done, _ = await asyncio.wait(tasks)
+            assert {task.result().value for task in done} == {0, 1, 2}
+
+    asyncio.run(main())
+
+
+def test_what_is_left_under_trio_is_cancelled():
+    trio = pytest.importorskip("trio")
+
+    async def main():
+        async with AsyncPool(workers=1) as pool:
+            pool.submit(LONG)
+            with trio.fail_after(20):
+                assert (await pool.run("1")).value == 1
+
+    trio.run(main)
+
+
+def test_an_async_pool_has_what_a_pool_has():
+    async def main():
+        async with AsyncPool(workers=1, preload=["json"]) as pool:
+            assert await pool.preload() == ["json"] and await pool.pythons()
+            future = pool.submit(LONG)
+            assert await pool.explain(future) is not None
+            future.cancel()
+            assert not pool.is_closed
+            await pool.drain()
+            assert pool.is_closed
+
+    asyncio.run(main())

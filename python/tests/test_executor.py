@@ -113,8 +113,12 @@ def test_exceptions_are_the_programs(executor):
     def returns_set():
         return {1}
 
-    with pytest.raises(UnsupportedValueError, match="returned {1}"):
-        executor.submit(returns_set).result()
+    def returns_iterator():
+        return iter([1])
+
+    assert executor.submit(returns_set).result() == {1}
+    with pytest.raises(UnsupportedValueError, match="type list_iterator"):
+        executor.submit(returns_iterator).result()
 
 
 def test_the_tools_of_the_standard_library_work(executor):

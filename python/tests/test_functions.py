@@ -2,11 +2,13 @@
 
 import asyncio
 import contextvars
+import os
+import sys
 import threading
 
 import pytest
 
-from hatchery_sandbox import HostError, HostFunction, Pool
+from hatchery_sandbox import AsyncPool, HostError, HostFunction, Pool
 
 CALL = "from hatchery import host\n"
 
@@ -70,11 +72,113 @@ def test_programs_learn_only_what_is_for_them(pool, caplog):
     assert "the password is x" in caplog.text
 
 
-def test_results_are_json(pool):
-    functions = {"good": lambda: {"a": [1, None]}, "bad": lambda: object(), "nan": lambda: float("nan")}
-    assert pool.run(CALL + "host.good()", functions=functions).value == {"a": [1, None]}
-    for name in ("bad", "nan"):
-        assert pool.run(CALL + f"host.{name}()", functions=functions).status == "raised"
+def test_arguments_and_results_are_what_variables_can_be(pool):
+    numpy = pytest.importorskip("numpy")
+    pandas = pytest.importorskip("pandas")
+    given = []
+
+    def keep(value, other={1: (2,)}):
+        given.append(value)
+        return [value, other]
+
+    for value in [{"a": [1, None]}, {1, 2}, (1, 2), b"x", float("inf"), 2**80, {"$set": 1}, {1: "a"}]:
+        outcome = pool.run(CALL + "host.keep(x)", functions=[keep], variables={"x": value})
+        assert outcome.get_value() == [value, {1: (2,)}] and given[-1] == value
+    frame = pandas.DataFrame({"a": pandas.array([1, None], "Int64")}, index=[("x", 1), ("y", 2)])
+    program = CALL + "[host.keep(f)[0].equals(f), float(host.keep({'n': n})[0]['n'].sum())]"
+    variables = {"f": frame, "n": numpy.ones(3)}
+    assert pool.run(program, functions=[keep], variables=variables).value == [True, 3.0]
+    pandas.testing.assert_frame_equal(given[-2], frame)
+    assert numpy.array_equal(given[-1]["n"], numpy.ones(3))
+    bad = {"bad": lambda: object()}
+    assert pool.run(CALL + "host.bad()", functions=bad).exception.type == "RuntimeError"
+    assert pool.run(CALL + "host.keep(object())", functions=[keep]).exception.type == "TypeError"
+
+
+def leave():
+    sys.exit(1)
+
+
+async def await_cancelled():
+    task = asyncio.create_task(asyncio.sleep(9))
+    task.cancel()
+    await task
+
+
+async def leave_async():
+    sys.exit(1)
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+def surrogate():
+    return os.fsdecode(b"\xe9.txt")
+
+
+def raise_surrogate():
+    raise HostError("ValueError", "\ud800")
+
+
+def raise_no_texts():
+    raise HostError(5, object())
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise OSError
+
+
+def raise_unprintable():
+    raise Unprintable
+
+
+def too_long():
+    return "x" * (65 << 20)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        leave,
+        leave_async,
+        await_cancelled,
+        interrupt,
+        surrogate,
+        raise_surrogate,
+        raise_no_texts,
+        HostFunction(raise_unprintable, name="raise_unprintable", raises=(Unprintable,)),
+        too_long,
+    ],
+)
+def test_each_call_is_answered(pool, function):
+    """A call without an answer would end at a limit, which says nothing of whose fault it is."""
+    name = getattr(function, "name", None) or function.__name__
+    program = f"{CALL}try: host.{name}()\nexcept Exception as error: said = str(error)\nsaid"
+    outcome = pool.run(program, functions=[function], timeout=20)
+    assert outcome.success and outcome.value, outcome
+    # The thread or the loop that it ran in goes on.
+    assert pool.run(CALL + "[host.f(), host.g()]", functions={"f": lambda: 1, "g": one}).value == [1, 1]
+
+
+async def one():
+    return 1
+
+
+def test_a_call_on_a_loop_that_has_ended_is_answered():
+    async def submit(pool):
+        async def late():
+            return 1
+
+        return pool._submit(CALL + "import time; time.sleep(0.5); host.late()", {}, functions=[late])
+
+    pool = AsyncPool(workers=1)
+    future = asyncio.run(submit(pool))
+    try:
+        assert future.result(60).exception.type == "RuntimeError"
+    finally:
+        pool.close()
 
 
 def test_functions_of_a_pool_a_session_and_a_job():
@@ -93,7 +197,7 @@ def test_functions_of_a_pool_a_session_and_a_job():
 def test_functions_that_cannot_be_lent_are_refused(pool):
     for function, text in [
         (lambda *args: 1, "by name"),
-        (lambda x=object(): 1, "default"),
+        (lambda x=object(): 1, "default of `x`"),
     ]:
         with pytest.raises((TypeError, ValueError), match=text):
             pool.run("1", functions={"f": function})

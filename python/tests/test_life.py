@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from hatchery_sandbox import ConnectionLostError, Pool, StartError
+from hatchery_sandbox import ConnectionLostError, Pool, PoolClosedError, StartError
 
 REPETITIONS = int(os.environ.get("HATCHERY_REPETITIONS", "2"))
 ENDLESS = "while True: pass"
@@ -331,3 +331,51 @@ def test_an_interrupted_start_leaves_no_server(tmp_path):
         client.hello.result()
     with pytest.raises(StartError, match="code 0"):
         Pool(binary="/bin/true").start()
+
+
+def test_callbacks_may_run_jobs(pool):
+    seen, done = [], threading.Event()
+
+    def chain(future):
+        seen.append(pool.run("2").value)
+        seen.append(pool.submit("3").result().value)
+        done.set()
+
+    future = pool.submit("1")
+    future.add_done_callback(chain)
+    assert done.wait(60) and seen == [2, 3]
+    # In order, and after an error of one.
+    order, ended = [], threading.Event()
+    future = pool.submit("import time; time.sleep(0.1)")
+    for number in range(3):
+        future.add_done_callback(lambda _, number=number: order.append(number))
+    future.add_done_callback(lambda _: 1 / 0)
+    future.add_done_callback(lambda _: sys.exit(1))
+    future.add_done_callback(lambda _: ended.set())
+    assert ended.wait(60) and order == [0, 1, 2]
+
+
+def test_the_end_of_a_pool_waits_for_callbacks():
+    seen = []
+    with Pool(workers=1) as pool:
+        for _ in range(20):
+            pool.submit("1").add_done_callback(lambda _: seen.append(pool.run("2").value))
+    assert seen == [2] * 20
+
+
+def test_a_forked_child_has_no_answer_of_its_parents_jobs(pool):
+    futures = [pool.submit("import time; time.sleep(1)", events=events) for events in (False, True)]
+    futures[0].add_done_callback(lambda _: os.write(2, b""))
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(20)
+        try:
+            for future in futures:
+                error = future.exception()
+                assert isinstance(error, PoolClosedError), error
+            assert list(futures[1].events()) is not None
+            os._exit(7)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    assert all(future.result().success for future in futures)

@@ -1,7 +1,9 @@
 """Jobs and their outcomes."""
 
 import concurrent.futures
+import os
 import pickle
+import signal
 import threading
 import time
 
@@ -22,9 +24,12 @@ from hatchery_sandbox import (
     ProgramError,
     ProgramExitedError,
     ProgramRaisedError,
+    RefusedError,
+    SessionSettings,
     StartError,
     Started,
     TimeLimitError,
+    UnsupportedValueError,
 )
 
 ENDLESS = "while True: pass"
@@ -63,6 +68,11 @@ open("out.bin", "wb").write(b"\\xff"); os.remove("in.txt")
 def test_a_function_of_a_module_is_called(pool):
     assert pool.run(Job.call("math:gcd", 12, 18)).value == 6
     assert pool.run(Job.call("builtins:sorted", [2, 3], reverse=True)).value == [3, 2]
+    for value in ((1, 2), {1: 2, "1": 3}, {1}, float("inf"), b"x"):
+        assert pool.run(Job.call("copy:copy", value)).get_value() == value
+        assert pool.run(Job.call("builtins:dict", a=value)).get_value() == {"a": value}
+    with pytest.raises(UnsupportedValueError, match="argument 2"):
+        pool.run(Job.call("builtins:print", 1, object()))
     job = Job("x + y", variables={"x": 1})
     assert pool.run(job.with_options(variables={"x": 2, "y": 3})).value == 5
 
@@ -95,13 +105,31 @@ def test_limits_are_another(pool):
     assert not isinstance(raised.value, (ProgramError, PoolError, TimeoutError))
     with pytest.raises(TimeLimitError, match="cpu"):
         pool.run(ENDLESS, cpu_time=0.2).raise_for_status()
-    many = "[0] * 10**9"
-    outcome = pool.run(many, limits=Limits(memory=256 << 20))
-    if outcome.status == "limit":
-        with pytest.raises(MemoryLimitError):
-            outcome.raise_for_status()
-    else:
-        assert outcome.exception.type == "MemoryError"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "[0] * 10**8",
+        "[0] * 2**30",
+        "b'a' * (500 << 20)",
+        "s = 'a'\nwhile True: s += s",
+        "l = []\nwhile True: l.append('x' * 10**6)",
+        "l = []\nwhile True: l.append([])",
+        "import numpy; numpy.ones(10**8)",
+        "import numpy; numpy.ones(10**9)",
+    ],
+)
+def test_who_takes_too_much_memory_meets_a_limit(pool, program):
+    with pytest.raises(MemoryLimitError) as raised:
+        pool.run(program, limits=Limits(memory=128 << 20)).raise_for_status()
+    assert raised.value.limit == "memory" and raised.value.outcome is not None
+
+
+def test_a_memory_error_of_the_program_is_its_own(pool):
+    for program in ("raise MemoryError", "def f():\n    raise MemoryError('x')\nf()"):
+        with pytest.raises(ProgramRaisedError):
+            pool.run(program).raise_for_status()
 
 
 def test_advice_is_in_the_words_of_python(pool):
@@ -371,3 +399,93 @@ def test_a_future_has_ended_only_once_for_all_who_wait(pool):
     while len(ends) < 7:
         time.sleep(0.001)
     assert ends == [7] * 7
+
+
+def test_what_map_cannot_run_is_an_outcome_and_the_rest_goes_on(pool):
+    jobs = ["1", Job("x", variables={"x": object()}), Job("2", tenant=5), Job("3", timeout=-1), "4", None]
+    outcomes = list(pool.map(jobs, ordered=True))
+    assert [outcome.status for outcome in outcomes] == [
+        "completed", "not_run", "not_run", "not_run", "completed", "not_run"
+    ]
+    assert [outcome.index for outcome in outcomes] == list(range(6))
+    failed = outcomes[1]
+    assert not failed.success and not failed.passed and failed.value is None and failed.files == {}
+    assert "`x`" in failed.message and "not_run" in repr(failed)
+    with pytest.raises(UnsupportedValueError, match="`x`"):
+        failed.raise_for_status()
+    with pytest.raises(InvalidJobError, match="timeout"):
+        outcomes[3].get_value()
+    assert {outcome.index for outcome in pool.map(jobs)} == set(range(6))
+    with pytest.raises(TypeError, match="no option `time`"):
+        pool.map(["1"], time=1)
+
+
+def test_map_sends_again_what_a_server_loses():
+    with Pool(workers=2) as pool:
+        seen = []
+        for outcome in pool.map((f"{n}" for n in range(600)), ordered=True):
+            if outcome.index in (100, 300):
+                os.kill(pool._launcher.current()._connection._process.pid, signal.SIGKILL)
+            seen.append(outcome.value)
+        assert seen == list(range(600))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"files": {"a": 5}}, "the file `a` must be text or bytes, not int"),
+        ({"stdin": 0}, "standard input"),
+        ({"args": "abc"}, "args"),
+        ({"limits": {"memory": 1 << 28}}, "Limits"),
+        ({"variables": {"x": [object()]}}, r"the variable `x` .*`\[0\]` is of the type object"),
+        ({"variables": {"x": "\ud800"}}, "the variable `x` .*surrogates"),
+    ],
+)
+def test_wrong_arguments_are_named(pool, options, text):
+    with pytest.raises(TypeError, match=text):
+        pool.run("1", **options)
+
+
+def test_a_mistake_of_the_caller_is_no_failure_of_the_sandbox(pool):
+    for path in ("x" * 256, "/".join("d" * 400), "../x", "/abs", ""):
+        with pytest.raises(InvalidJobError):
+            pool.run("1", files={path: "x"})
+    with pytest.raises(InvalidJobError, match="the state is no saved session") as raised:
+        pool.revive(None, b"garbage")
+    assert "/tmp" not in str(raised.value)
+    with pytest.raises(InvalidJobError, match="doesn't begin with"):
+        pool.run("1", functions={"__x__": lambda: 1})
+    with pytest.raises(ValueError, match="queue"):
+        Pool(queue=0)
+    with pytest.raises(TypeError, match="timeout must be a number"):
+        Pool(timeout="5")
+    with pytest.raises(TypeError, match="Limits"):
+        Pool(limits={"memory": 1 << 28})
+
+
+def test_all_settings_of_the_server_can_be_given(tmp_path):
+    with pytest.raises(StartError, match="sockets"):
+        Pool(allow_connect="127.0.0.1:9").start()
+    (tmp_path / "data.txt").write_text("read me")
+    options = {
+        "isolation": "process",
+        "mounts": {"/data": tmp_path},
+        "sessions": SessionSettings(open=2, in_memory=2, disk_bytes=1 << 30, close_after=3600),
+        "limits": Limits(function_calls=2, result_data=100),
+    }
+    with Pool(workers=1, **options) as pool:
+        assert pool.run("open('/data/data.txt').read()").value == "read me"
+        assert pool.status()["isolation"]["workers_in"] == "processes"
+        with pool.session() as session, pool.session():
+            assert session.run("open('/data/data.txt').read()").value == "read me"
+            with pytest.raises(RefusedError):
+                pool.session()
+        program = "from hatchery import host\n[host.f() for _ in range(%d)]"
+        functions = {"f": lambda: 1}
+        assert pool.run(program % 2, functions=functions).value == [1, 1]
+        assert pool.run(program % 3, functions=functions).exception.type == "hatchery.HostLimitError"
+        raised = Limits(function_calls=3)
+        assert pool.run(program % 3, functions=functions, limits=raised).value == [1, 1, 1]
+        outcome = pool.run("bytes(101)")
+        assert "limit" in outcome.value_missing
+        assert pool.run("bytes(101)", limits=Limits(result_data=1000)).value == bytes(101)

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from hatchery_sandbox import Pool, PoolError, RefusedError
+from hatchery_sandbox import InvalidJobError, Pool, PoolError, RefusedError
 
 
 def test_a_session_keeps_its_state(pool):
@@ -111,3 +111,18 @@ def test_sessions_of_a_shared_server_are_found_by_name(tmp_path):
         server.terminate()
         server.wait()
         server.stderr.close()
+
+
+def test_a_session_is_closed_once(pool):
+    session = pool.session()
+    session.close()
+    session.close()
+    with pytest.raises(InvalidJobError, match="no session"):
+        session.run("1")
+
+
+def test_determinism_that_comes_too_late_is_the_callers_mistake(pool):
+    with pool.session() as session:
+        session.run("1")
+        with pytest.raises(InvalidJobError, match="first job"):
+            session.run("1", seed=1).raise_for_status()

@@ -27,6 +27,8 @@ use crate::caller::Caller;
 pub struct Service {
     pool: Hatchery,
     kernels: Option<Arc<dyn Kernels>>,
+    /// A job whose folders all others get.
+    folders: Arc<Job>,
     kept: Arc<Mutex<Kept>>,
     /// Whether `drain` or `abort` has ended the pool.
     is_ended: Arc<watch::Sender<bool>>,
@@ -71,13 +73,18 @@ const MOST_CHECKPOINTS: usize = 1024;
 impl Service {
     /// Serves this pool.
     pub fn new(pool: Hatchery) -> Self {
-        let (kept, is_ended, connections) = Default::default();
-        Self { pool, kernels: None, kept, is_ended, connections }
+        let (folders, kept, is_ended, connections) = Default::default();
+        Self { pool, kernels: None, folders, kept, is_ended, connections }
     }
 
     /// Lets clients of frames have Jupyter kernels.
     pub fn with_kernels(self, kernels: Arc<dyn Kernels>) -> Self {
         Self { kernels: Some(kernels), ..self }
+    }
+
+    /// Gives every job the input files and folders of this one.
+    pub fn with_files_of(self, job: Job) -> Self {
+        Self { folders: Arc::new(job), ..self }
     }
 
     /// Returns what runs Jupyter kernels, if anything does.
@@ -146,6 +153,7 @@ impl Service {
         job: Job,
         session: Option<&str>,
     ) -> Result<Ticket, Problem> {
+        let job = job.with_files_of(&self.folders);
         let submitted = match session {
             Some(name) => self.session(caller, name)?.submit(job).await,
             None => self.pool.submit(job).await,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::{Call, Deterministic, Entry, InputFile, Limits};
+use engine::{Call, Deterministic, Entry, InputFile, Limits, Tagged, Value};
 use scheduler::Priority;
 use wire::{Contents, Field, Intake, InvalidJob};
 
@@ -148,9 +148,16 @@ impl Asked {
         self.set(&mut limits.file_bytes, asked.file_bytes);
         self.set(&mut limits.file_count, asked.file_count);
         self.set(&mut limits.open_files, asked.open_files);
+        self.set(&mut limits.threads, bytes(asked.threads));
+        self.set(&mut limits.network_bytes, asked.network_bytes);
         self.set(&mut limits.host_calls, asked.host_calls);
+        self.set(&mut limits.function_calls, asked.function_calls);
+        self.set(&mut limits.functions_in_flight, bytes(asked.functions_in_flight));
+        self.set(&mut limits.function_argument_bytes, bytes(asked.function_argument_bytes));
+        self.set(&mut limits.function_result_bytes, bytes(asked.function_result_bytes));
         self.set(&mut limits.source_bytes, bytes(asked.source));
         self.set(&mut limits.result_bytes, bytes(asked.result));
+        self.set(&mut limits.result_data_bytes, bytes(asked.result_data));
         self.set(&mut limits.display_bytes, bytes(asked.display_bytes));
         self.set(&mut limits.display_count, bytes(asked.display_count));
     }
@@ -163,9 +170,13 @@ impl Asked {
 }
 
 fn call_of(call: wire::Call) -> Call {
-    let wire::Call { function, args, keywords } = call;
-    let call = args.into_iter().fold(Call::new(&function), Call::arg);
-    keywords.into_iter().fold(call, |call, (name, value)| call.keyword(name, value))
+    let wire::Call { function, args, keywords, tagged } = call;
+    let value = |json: serde_json::Value| match tagged {
+        true => Value::Tagged(Tagged::new(json.to_string(), Vec::new())),
+        false => json.into(),
+    };
+    let call = args.into_iter().map(value).fold(Call::new(&function), Call::arg);
+    keywords.into_iter().fold(call, |call, (name, json)| call.keyword(name, value(json)))
 }
 
 fn deterministic_of(deterministic: wire::Deterministic) -> Deterministic {
@@ -198,6 +209,7 @@ mod tests {
         let Limits {
             grace, memory_bytes, output_bytes, file_bytes, file_count, open_files, ..
         } = Limits::default();
+        let default = Limits::default();
         let Limits { host_calls, source_bytes, result_bytes, display_bytes, display_count, .. } =
             Limits::default();
         let times = |amount: u64| (amount as f64 * factor) as u64;
@@ -218,6 +230,13 @@ mod tests {
                 "result": times(result_bytes as u64),
                 "display_bytes": times(display_bytes as u64),
                 "display_count": times(display_count as u64),
+                "threads": times(default.threads as u64),
+                "network_bytes": times(default.network_bytes),
+                "function_calls": times(default.function_calls),
+                "functions_in_flight": times(default.functions_in_flight as u64),
+                "function_argument_bytes": times(default.function_argument_bytes as u64),
+                "function_result_bytes": times(default.function_result_bytes as u64),
+                "result_data": times(default.result_data_bytes as u64),
             },
         })
     }
@@ -242,7 +261,13 @@ mod tests {
             result_bytes: bytes(default.result_bytes),
             display_bytes: bytes(default.display_bytes),
             display_count: bytes(default.display_count),
-            ..default
+            threads: bytes(default.threads),
+            network_bytes: times(default.network_bytes),
+            function_calls: times(default.function_calls),
+            functions_in_flight: bytes(default.functions_in_flight),
+            function_argument_bytes: bytes(default.function_argument_bytes),
+            function_result_bytes: bytes(default.function_result_bytes),
+            result_data_bytes: bytes(default.result_data_bytes),
         }
     }
 

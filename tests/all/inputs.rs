@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use hatchery::tool;
-use hatchery::value::{Column, Frame};
+use hatchery::value::{Column, Frame, Tagged};
 use hatchery::wire::{Problem, ProblemKind};
 use hatchery::{
     Array, Call, Error, Job, LimitKind, Limits, Outcome, SandboxFailure, Value, Verdict,
@@ -89,17 +89,44 @@ fn arrays_and_frames_go_in_and_out_byte_by_byte() {
 
 #[test]
 fn values_without_a_raw_form_have_no_data() {
-    for source in [
-        "import numpy; numpy.array([object()])",
-        "import pandas; pandas.DataFrame({'a': [[1]]})",
-        "object()",
-        "[1]",
+    for (source, why) in [
+        ("import numpy; numpy.array([object()])", Some("its part `[0]` is of the type object")),
+        ("import pandas; pandas.DataFrame({'a': [print]})", Some("`['a'][0]`")),
+        ("object()", Some("it is of the type object, which can't be passed")),
+        ("[1]", None),
     ] {
         let outcome = run_preloaded(Job::code(source));
-        let Verdict::Completed { data, repr, .. } = &outcome.verdict else { panic!("{outcome:?}") };
+        let Verdict::Completed { data, repr, missing, .. } = &outcome.verdict else {
+            panic!("{outcome:?}")
+        };
         assert_eq!((data, repr.is_some()), (&None, true), "{source}");
+        let is_told = why.map(|why| missing.as_ref().is_some_and(|text| text.contains(why)));
+        assert_eq!(is_told, missing.as_ref().map(|_| true), "{source}: {missing:?}");
+        assert_eq!(outcome.to_tool_json()["value_missing"].as_str(), missing.as_deref());
     }
     assert_eq!(data(&run_job(Job::code("b'\\x00\\xff'"))), Value::Bytes(vec![0, 255]));
+}
+
+#[test]
+fn what_json_cannot_hold_goes_in_and_out_in_the_tagged_form() {
+    let tree = r#"{"$dict": [[1, {"$bytes": 0}], [{"$tuple": [2]}, {"$float": "nan"}]]}"#;
+    let given = Value::Tagged(Tagged::new(tree, vec![b"raw".to_vec()]));
+    let source = "assert x[1] == b'raw' and x[2,] != x[2,]\nx";
+    let outcome = run_job(Job::code(source).variable("x", given.clone()));
+    assert_eq!(data(&outcome), given);
+    let Verdict::Completed { value: None, missing: Some(missing), .. } = &outcome.verdict else {
+        panic!("{outcome:?}")
+    };
+    assert!(missing.contains("it is a dict"), "{missing}");
+    // JSON has what there is of these, so nothing is missing.
+    let outcome = run_job(Job::code("(1, [2])"));
+    assert_eq!(value(&outcome), json!([1, [2]]));
+    assert!(matches!(&outcome.verdict, Verdict::Completed { missing: None, .. }));
+    let tree = r#"{"$tuple": [1, [2]]}"#;
+    assert_eq!(data(&outcome), Value::Tagged(Tagged::new(tree, Vec::new())));
+    let wrong = Value::Tagged(Tagged::new(r#"{"$nothing": 1}"#, Vec::new()));
+    let outcome = run_job(Job::code("x").variable("x", wrong));
+    assert!(exception(&outcome).message.contains("no tag `$nothing`"));
 }
 
 #[test]

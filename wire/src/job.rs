@@ -109,11 +109,15 @@ pub struct Call {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "Option<BTreeMap<String, Value>>")]
     pub keywords: BTreeMap<String, Value>,
+    /// Whether arguments are in the tagged form, which has what JSON can't hold, with bytes in base64.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(with = "Option<bool>")]
+    pub tagged: bool,
 }
 
 impl Call {
     /// The fields, by name.
-    pub(crate) const NAMES: [&str; 3] = ["function", "args", "keywords"];
+    pub(crate) const NAMES: [&str; 4] = ["function", "args", "keywords", "tagged"];
 }
 
 /// What makes a run reproducible. The order of sets comes from the image, whatever the seed.

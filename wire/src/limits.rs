@@ -48,9 +48,27 @@ pub struct Limits {
     /// Number of files that are open at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u64>,
+    /// Number of threads of a program besides its main one, at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u64>,
+    /// Bytes that a program sends and receives over connections that it was granted, together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network_bytes: Option<u64>,
     /// Number of calls to the host, such as reads, writes and clock readings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_calls: Option<u64>,
+    /// Number of calls of host functions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function_calls: Option<u64>,
+    /// Number of calls of host functions in flight at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub functions_in_flight: Option<u64>,
+    /// Bytes of one call of a host function as JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function_argument_bytes: Option<u64>,
+    /// Bytes of the result of one host function as JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function_result_bytes: Option<u64>,
     /// Bytes of the program's source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<u64>,
@@ -58,6 +76,9 @@ pub struct Limits {
     /// exception.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<u64>,
+    /// Bytes of a value that JSON can't hold, such as an array.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result_data: Option<u64>,
     /// Bytes of all displays together; the rest is dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub display_bytes: Option<u64>,
@@ -68,7 +89,7 @@ pub struct Limits {
 
 impl Limits {
     /// The fields, by name.
-    pub(crate) const NAMES: [&str; 13] = [
+    pub(crate) const NAMES: [&str; 20] = [
         "cpu_time",
         "grace",
         "memory",
@@ -77,9 +98,16 @@ impl Limits {
         "file_bytes",
         "file_count",
         "open_files",
+        "threads",
+        "network_bytes",
         "host_calls",
+        "function_calls",
+        "functions_in_flight",
+        "function_argument_bytes",
+        "function_result_bytes",
         "source",
         "result",
+        "result_data",
         "display_bytes",
         "display_count",
     ];

@@ -161,7 +161,7 @@ pub struct Run {
     /// Functions of the client that the program can call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<Function>,
-    /// Variables of the program that are bytes, arrays or frames, by name.
+    /// Variables of the program that JSON can't hold, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub data: BTreeMap<String, Data>,
     /// Files in the working directory: the attachments with their contents, by path.
@@ -233,6 +233,10 @@ pub struct Function {
     /// The type of its result in Python's notation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub returns: String,
+    /// Whether arguments, defaults and results are in the form of [`Data::Tagged`], with bytes in
+    /// base64. Otherwise they are what JSON can hold.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub tagged: bool,
     /// Seconds after which a call raises `TimeoutError`. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
@@ -263,7 +267,7 @@ pub struct CallError {
     pub message: String,
 }
 
-/// Bytes, an array or a frame whose bytes are attached.
+/// A value that JSON can't hold, whose bytes are attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
@@ -292,6 +296,17 @@ pub enum Data {
         /// The name of the index.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         index_name: Option<String>,
+    },
+    /// Anything else: a set, a date, a frame with other columns, an array in a dictionary.
+    ///
+    /// It is JSON in which an object whose only key begins with `$` stands for a value of another
+    /// type, such as `{"$set": [1, 2]}`; `engine/src/guest/agent/hatchery/_tagged.py` lists them.
+    Tagged {
+        /// The attachment with the JSON.
+        tree: usize,
+        /// The attachments to which the JSON refers by their places here.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attachments: Vec<usize>,
     },
 }
 
@@ -371,7 +386,7 @@ pub enum ServerMessage {
         id: RequestId,
         /// The result, as of `hatchery tool`, without the contents of files.
         result: Value,
-        /// The last expression, if it is bytes, an array or a frame.
+        /// The last expression, if JSON can't hold all of it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         data: Option<Data>,
         /// The attachments with the contents of files, by path, if they were asked for.
@@ -455,8 +470,13 @@ mod tests {
     fn messages_are_what_the_guide_shows() {
         let run = json!({
             "type": "run", "id": 1, "job": { "code": "x" }, "session": "s", "events": true,
-            "functions": [{ "name": "f", "parameters": [{ "name": "a", "default": null }] }],
-            "data": { "x": { "kind": "array", "dtype": "<f8", "shape": [2], "attachment": 0 } },
+            "functions": [
+                { "name": "f", "parameters": [{ "name": "a", "default": null }], "tagged": true },
+            ],
+            "data": {
+                "x": { "kind": "array", "dtype": "<f8", "shape": [2], "attachment": 0 },
+                "y": { "kind": "tagged", "tree": 2, "attachments": [3] },
+            },
             "files": { "a.csv": 1 },
         });
         let read: ClientMessage = serde_json::from_value(run.clone()).unwrap();

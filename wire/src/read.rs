@@ -223,6 +223,11 @@ fn call(value: Value) -> Result<Call, InvalidJob> {
         },
         keywords: take("keywords")
             .map_or_else(|| Ok(BTreeMap::new()), |value| by_name("call.keywords", value))?,
+        tagged: match take("tagged") {
+            None => false,
+            Some(Value::Bool(is_tagged)) => is_tagged,
+            Some(other) => return Err(wrong("call.tagged", "true or false", &other)),
+        },
     })
 }
 
@@ -249,9 +254,16 @@ fn limits(value: Value) -> Result<Limits, InvalidJob> {
         file_bytes: count("limits.file_bytes", BYTES)?,
         file_count: count("limits.file_count", COUNT)?,
         open_files: count("limits.open_files", COUNT)?,
+        threads: count("limits.threads", COUNT)?,
+        network_bytes: count("limits.network_bytes", BYTES)?,
         host_calls: count("limits.host_calls", COUNT)?,
+        function_calls: count("limits.function_calls", COUNT)?,
+        functions_in_flight: count("limits.functions_in_flight", COUNT)?,
+        function_argument_bytes: count("limits.function_argument_bytes", BYTES)?,
+        function_result_bytes: count("limits.function_result_bytes", BYTES)?,
         source: count("limits.source", BYTES)?,
         result: count("limits.result", BYTES)?,
+        result_data: count("limits.result_data", BYTES)?,
         display_bytes: count("limits.display_bytes", BYTES)?,
         display_count: count("limits.display_count", COUNT)?,
     })

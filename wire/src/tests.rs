@@ -18,6 +18,7 @@ fn every_field() -> [Value; 3] {
         }),
         json!({ "file": "a.py" }),
         json!({ "call": { "function": "a:b", "args": [1, {}], "keywords": { "k": null } } }),
+        json!({ "call": { "function": "a:b", "args": [{ "$set": [1] }], "tagged": true } }),
     ]
 }
 
@@ -25,7 +26,9 @@ fn every_limit() -> Value {
     json!({
         "cpu_time": 1.5, "grace": 0.0, "memory": 1 << 30, "output": 1, "stop_at_output_limit": true,
         "file_bytes": 2, "file_count": 3, "open_files": 4, "host_calls": u64::MAX, "source": 5,
-        "result": 6, "display_bytes": 7, "display_count": 8,
+        "result": 6, "display_bytes": 7, "display_count": 8, "threads": 9, "network_bytes": 10,
+        "function_calls": 11, "functions_in_flight": 12, "function_argument_bytes": 13,
+        "function_result_bytes": 14, "result_data": 15,
     })
 }
 

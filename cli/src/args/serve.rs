@@ -4,11 +4,13 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bytesize::ByteSize;
 use clap::Args;
+use hatchery::SessionsConfig;
 
 use super::batch::{parse_queue, parse_workers};
 use super::image::ImageArguments;
-use super::limits::LimitArguments;
+use super::limits::{LimitArguments, parse_time};
 use super::nats::AccessArguments;
 
 /// More descriptors than a process gets by default.
@@ -71,6 +73,14 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "URL", requires = "http")]
     pub(crate) nats: Option<String>,
 
+    /// Mount the folder HOST at PATH, for every program to read. The default PATH is / and the
+    /// name of the folder. Can be repeated.
+    #[arg(long, value_name = "HOST[=PATH]")]
+    pub(crate) mount: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) sessions: SessionArguments,
+
     #[command(flatten)]
     pub(crate) access: AccessArguments,
 
@@ -79,6 +89,40 @@ pub(crate) struct ServeArguments {
 
     #[command(flatten)]
     pub(crate) limits: LimitArguments,
+}
+
+/// What becomes of sessions.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Sessions")]
+pub(crate) struct SessionArguments {
+    /// Number of sessions that may be open. Default: 10000.
+    #[arg(long, value_name = "N")]
+    sessions: Option<usize>,
+
+    /// Number of sessions in memory; the longest idle ones beyond that go to disk. Default: 2000.
+    #[arg(long, value_name = "N")]
+    sessions_in_memory: Option<usize>,
+
+    /// Size of the sessions on disk, compressed. Default: 8GiB.
+    #[arg(long, value_name = "SIZE")]
+    sessions_on_disk: Option<ByteSize>,
+
+    /// Close a session that has been idle for so long. Default: never.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    close_sessions_after: Option<Duration>,
+}
+
+impl SessionArguments {
+    pub(crate) fn config(&self) -> SessionsConfig {
+        let default = SessionsConfig::default();
+        SessionsConfig {
+            open: self.sessions.unwrap_or(default.open),
+            in_memory: self.sessions_in_memory.unwrap_or(default.in_memory),
+            disk_bytes: self.sessions_on_disk.map_or(default.disk_bytes, |size| size.as_u64()),
+            close_after: self.close_sessions_after,
+            ..default
+        }
+    }
 }
 
 /// Reads a number of connections.

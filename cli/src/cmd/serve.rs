@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use hatchery::python::PackageInfo;
 use hatchery::status::Phase;
-use hatchery::{Builder, Hatchery};
+use hatchery::{Builder, Hatchery, Job};
 use serve::frames::{UnixServer, serve_stdio};
 use serve::http::{self, HttpConfig, HttpError, Started, Token};
 use serve::{Service, facades, mcp};
@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use crate::args::ServeArguments;
 use crate::exit::{Exit, UsageError};
 use crate::pool::{sized, start_pool};
-use crate::{descriptors, metrics, progress, signals, terminal};
+use crate::{descriptors, inputs, metrics, progress, signals, terminal};
 
 #[cfg(feature = "nats")]
 use super::nats::page as cluster;
@@ -51,6 +51,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
         true => None,
         false => Some(Web::open(&arguments).await?),
     };
+    let folders = inputs::add_mounts(Job::default(), &arguments.mount)?;
     let (service, packages) = {
         let starting = start(builder(&arguments)?, web.is_some());
         tokio::select! {
@@ -59,6 +60,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
             exit = endings.first() => return Ok(exit),
         }
     };
+    let service = service.with_files_of(folders);
     let unix = unix.map(|unix| {
         terminal::note(format_args!("serving at {}", unix.path().display()));
         tokio::spawn(unix.serve(service.clone()))
@@ -108,6 +110,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
 
 fn builder(arguments: &ServeArguments) -> anyhow::Result<Builder> {
     let builder = Hatchery::builder().limits(arguments.limits.limits()).progress(progress::sink());
+    let builder = builder.sessions(arguments.sessions.config());
     let builder = arguments.image.apply_to_all(builder)?;
     Ok(sized(builder, arguments.workers.as_ref(), arguments.queue))
 }

@@ -1,10 +1,12 @@
 //! Paths of files in a workspace, as a caller may give them.
 
+use super::quota::{MOST_DEPTH, MOST_NAME_BYTES};
+
 /// The error for a path that can't name a file of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{path}` can't name a file in the workspace: use a relative path of at most {MAX_PATH_BYTES} \
-     bytes without `..`, empty parts or NUL"
+    "`{path}` can't name a file in the workspace: use a relative path without `..`, empty parts or \
+     NUL, of at most {MAX_PATH_BYTES} bytes, {MOST_PARTS} parts, and {MOST_NAME_BYTES} bytes in each"
 )]
 #[non_exhaustive]
 pub struct InvalidPath {
@@ -15,13 +17,17 @@ pub struct InvalidPath {
 /// The longest path in a workspace, in bytes.
 pub const MAX_PATH_BYTES: usize = 1024;
 
+/// The most parts of a path: one folder is above the workspace, and the file itself is no folder.
+const MOST_PARTS: usize = MOST_DEPTH - 2;
+
 /// Checks that `path` names a file inside the workspace, wherever the workspace is.
 ///
 /// # Errors
 /// The path is empty, absolute, too long, or has a part that is empty, `.` or `..`.
 pub fn check_path(path: &str) -> Result<(), InvalidPath> {
-    let plain = |part: &str| !matches!(part, "" | "." | "..");
-    if path.len() > MAX_PATH_BYTES || path.contains('\0') || !path.split('/').all(plain) {
+    let plain = |part: &str| !matches!(part, "" | "." | "..") && part.len() <= MOST_NAME_BYTES;
+    let is_short = path.len() <= MAX_PATH_BYTES && path.split('/').count() <= MOST_PARTS;
+    if !is_short || path.contains('\0') || !path.split('/').all(plain) {
         return Err(InvalidPath { path: path.to_owned() });
     }
     Ok(())

@@ -191,6 +191,7 @@ enum Reply {
         #[serde(default)]
         bundle: Vec<ListedForm>,
         data: Option<Json>,
+        missing: Option<String>,
         data_left_out: Option<u64>,
         result_left_out: Option<u64>,
     },
@@ -239,8 +240,8 @@ fn plain_reply(bytes: &[u8]) -> Option<Answer> {
     let is_whole = u32::from_le_bytes(*length) as usize == header.len();
     let (_, has_value) = *PLAIN.iter().find(|(plain, _)| is_whole && *plain == header)?;
     let value = has_value.then_some(Json::Null);
-    let verdict =
-        Verdict::Completed { value, repr: None, bundle: MimeBundle::default(), data: None };
+    let bundle = MimeBundle::default();
+    let verdict = Verdict::Completed { value, repr: None, bundle, data: None, missing: None };
     Some(Answer { verdict, left_out: LeftOut::default() })
 }
 
@@ -275,12 +276,12 @@ fn parse_any_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Tampering> {
         .ok_or_else(|| malformed(format!("{} buffers don't match its header", buffers.len())))?;
     let cap = limits.result_bytes.saturating_add(CUT_BYTES);
     let is_within = match &reply {
-        Reply::Completed { repr, .. } => {
+        Reply::Completed { repr, missing, .. } => {
             // The size of the whole reply bounds the value, so only a long reply is measured.
             let is_short = bytes.len() <= limits.result_bytes;
             let text = || serde_json::to_vec(&value).map_or(usize::MAX, |text| text.len());
             (is_short || text() <= cap)
-                && repr.as_ref().is_none_or(|repr| repr.len() <= cap)
+                && [repr, missing].into_iter().flatten().all(|text| text.len() <= cap)
                 && form_buffers.iter().map(|buffer| buffer.len()).sum::<usize>() <= cap
         }
         Reply::Raised(exception) => exception.is_within(cap),
@@ -291,13 +292,21 @@ fn parse_any_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Tampering> {
     }
     let mut left_out = LeftOut::default();
     let verdict = match reply {
-        Reply::Completed { has_value, repr, bundle, data, data_left_out, result_left_out } => {
+        Reply::Completed {
+            has_value,
+            repr,
+            bundle,
+            data,
+            missing,
+            data_left_out,
+            result_left_out,
+        } => {
             left_out = LeftOut { result: result_left_out, data: data_left_out };
             let room = limits.result_data_bytes;
             let bundle = wire::bundle_of(bundle, form_buffers).map_err(malformed)?;
             let data = data.map(|data| value::reply::parsed(data, data_buffers, room)).transpose();
             let data = data.map_err(malformed)?;
-            Verdict::Completed { value: value.filter(|_| has_value), repr, bundle, data }
+            Verdict::Completed { value: value.filter(|_| has_value), repr, bundle, data, missing }
         }
         Reply::Raised(exception) => Verdict::Raised(exception),
         Reply::Exited { code, message } => Verdict::Exited { code, message },

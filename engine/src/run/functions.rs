@@ -70,6 +70,10 @@ pub struct Signature {
     pub parameters: Option<Vec<Parameter>>,
     /// The type of its result in Python syntax; may be empty.
     pub returns: String,
+    /// Whether its arguments, defaults and results are in the form of
+    /// [`Tagged`](crate::run::value::Tagged), with bytes in base64. Otherwise they are what JSON
+    /// can hold.
+    pub is_tagged: bool,
 }
 
 /// A parameter of a host function.
@@ -89,7 +93,8 @@ pub struct Parameter {
 pub enum InvalidFunction {
     /// The name of a function or a parameter is invalid.
     #[error(
-        "`{name}` can't be the name of a host function or a parameter: use a Python identifier"
+        "`{name}` can't be the name of a host function or a parameter: use an identifier of ASCII \
+         letters, digits and `_` that is no keyword and doesn't begin with `__`"
     )]
     Name {
         /// The name.
@@ -226,7 +231,7 @@ impl Signature {
     }
 
     fn value(&self) -> Value<'_> {
-        let Self { name, doc, parameters, returns } = self;
+        let Self { name, doc, parameters, returns, is_tagged } = self;
         let parameters = parameters
             .as_ref()
             .map(|parameters| Value::List(parameters.iter().map(Parameter::value).collect()));
@@ -235,6 +240,7 @@ impl Signature {
             ("doc", doc.as_str().into()),
             ("parameters", parameters.unwrap_or(Value::None)),
             ("returns", returns.as_str().into()),
+            ("tagged", (*is_tagged).into()),
         ])
     }
 }
@@ -341,8 +347,8 @@ mod tests {
         let any = Signature { parameters: None, ..signature("any", Vec::new()) };
         let table = functions(&[price, any]).unwrap().table();
         let expected = serde_json::json!([
-            {"name": "any", "doc": "", "parameters": null, "returns": ""},
-            {"name": "price", "doc": "The price.", "returns": "float",
+            {"name": "any", "doc": "", "parameters": null, "returns": "", "tagged": false},
+            {"name": "price", "doc": "The price.", "returns": "float", "tagged": false,
              "parameters": [["item", "int", false, null], ["n", "int", true, 2]]},
         ]);
         assert_eq!(marshal::as_python_reads(&table), expected);

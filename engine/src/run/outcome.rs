@@ -148,7 +148,7 @@ pub enum Verdict {
         /// more than 64 bits have no value unless `serde_json` keeps them, by its feature
         /// `arbitrary_precision`, nor have those with more digits than Python writes (4,300, unless
         /// the program has raised that). Infinities, NaN, dates, decimals, sets and other objects
-        /// have no value, only their `repr`. A value larger than `Limits::result_bytes` is left
+        /// have no value; `missing` says so. A value larger than `Limits::result_bytes` is left
         /// out, and `Outcome::limits_met` says so.
         value: Option<serde_json::Value>,
         /// The last expression's `repr`; `None` if there is no last expression or its value is
@@ -158,10 +158,13 @@ pub enum Verdict {
         /// which is `repr`. Forms beyond `Limits::result_bytes` are left out, and
         /// `Outcome::limits_met` says so.
         bundle: MimeBundle,
-        /// The last expression if it is an array, a frame or bytes; NumPy scalars are arrays
-        /// without dimensions, beside their `value`. Data beyond `Limits::result_data_bytes` is
-        /// left out, and `Outcome::limits_met` says so.
+        /// The last expression if it is an array, a frame or bytes, or in the tagged form anything
+        /// else of which JSON loses something; NumPy scalars are arrays without dimensions, beside
+        /// their `value`. Data beyond `Limits::result_data_bytes` is left out, and
+        /// `Outcome::limits_met` says so.
         data: Option<Value>,
+        /// Why there is no `value`, in words, if the last expression isn't `None`.
+        missing: Option<String>,
     },
     /// The program ended with an exception.
     Raised(Box<Exception>),

@@ -249,5 +249,10 @@ mod tests {
             assert!(InputFile::new(path, "").is_err(), "{path:?}");
         }
         assert!(InputFile::new("a".repeat(crate::files::path::MAX_PATH_BYTES + 1), "").is_err());
+        // Names and depths that the workspace refuses are no surprise for the sandbox.
+        assert!(InputFile::new("a".repeat(255), "").is_ok());
+        assert!(InputFile::new("a".repeat(256), "").is_err());
+        assert!(InputFile::new(["d"; 62].join("/"), "").is_ok());
+        assert!(InputFile::new(["d"; 63].join("/"), "").is_err());
     }
 }

@@ -29,8 +29,36 @@ pub enum Value {
     Bytes(Vec<u8>),
     /// A `numpy.ndarray`.
     Array(Array),
-    /// A `pandas.DataFrame`.
+    /// A `pandas.DataFrame` of plain columns.
     Frame(Frame),
+    /// Anything else that can be passed, such as sets, tuples, dates and other frames.
+    Tagged(Tagged),
+}
+
+/// A value that JSON can't hold, as JSON with tags: `{"$set": [1, 2]}`. `_tagged.py` in the folder
+/// `engine/src/guest/agent/hatchery` describes the tags.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tagged {
+    tree: Box<str>,
+    attachments: Vec<Vec<u8>>,
+}
+
+impl Tagged {
+    /// Creates a value from a JSON text and the bytes that it refers to by number. Whether it is
+    /// valid shows where it becomes an object.
+    pub fn new(tree: impl Into<String>, attachments: Vec<Vec<u8>>) -> Self {
+        Self { tree: tree.into().into(), attachments }
+    }
+
+    /// Returns the JSON text.
+    pub fn tree(&self) -> &str {
+        &self.tree
+    }
+
+    /// Returns the bytes to which the text refers.
+    pub fn attachments(&self) -> &[Vec<u8>] {
+        &self.attachments
+    }
 }
 
 /// A NumPy array: a type, a shape and raw bytes.
@@ -296,6 +324,9 @@ impl Value {
             Self::Frame(Frame { index, columns, .. }) => {
                 let columns = columns.iter().map(|(name, column)| name.len() + column.bytes());
                 columns.sum::<usize>() + index.as_ref().map_or(0, |index| index.bytes())
+            }
+            Self::Tagged(Tagged { tree, attachments }) => {
+                tree.len() + attachments.iter().map(Vec::len).sum::<usize>()
             }
         }
     }

@@ -408,8 +408,13 @@ impl FakeInterpreter {
             return (raised, Afterwards::Usable);
         }
         let value = script.counts.then(|| self.state.runs.into());
-        let completed =
-            Verdict::Completed { value, repr: None, bundle: MimeBundle::default(), data: None };
+        let completed = Verdict::Completed {
+            value,
+            repr: None,
+            bundle: MimeBundle::default(),
+            data: None,
+            missing: None,
+        };
         (completed, if script.loses { Afterwards::Lost } else { Afterwards::Usable })
     }
 }

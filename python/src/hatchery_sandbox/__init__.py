@@ -14,6 +14,7 @@ functions. An `Outcome` says how a job ended; exceptions are of one of three fam
 """
 
 from hatchery_sandbox._async import AsyncFuture, AsyncPool, AsyncSession
+from hatchery_sandbox._config import SessionSettings
 from hatchery_sandbox._errors import (
     ConnectionLostError,
     HatcheryError,
@@ -89,6 +90,7 @@ __all__ = [
     "Retried",
     "SandboxFailedError",
     "Session",
+    "SessionSettings",
     "StartError",
     "Started",
     "TimeLimitError",

@@ -15,17 +15,17 @@ from collections.abc import (
 from concurrent import futures
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from hatchery_sandbox import _progress
-from hatchery_sandbox._config import PathLike
+from hatchery_sandbox import _job, _progress
+from hatchery_sandbox._config import Isolation, PathLike, SessionSettings
 from hatchery_sandbox._errors import PoolError
 from hatchery_sandbox._events import Event
 from hatchery_sandbox._functions import Functions, FunctionSet
 from hatchery_sandbox._future import Future
 from hatchery_sandbox._job import Job, JobOptions, Limits
-from hatchery_sandbox._loops import Waker, start_coroutine, wait_for
+from hatchery_sandbox._loops import Waker, call_soon, start_coroutine, wait_for, wait_until_done
 from hatchery_sandbox._map import mapping
 from hatchery_sandbox._outcome import Outcome
-from hatchery_sandbox._pool import Pool, same
+from hatchery_sandbox._pool import Pool, drain_message, same
 from hatchery_sandbox._session import Action, new_name, opening
 
 if TYPE_CHECKING:
@@ -35,13 +35,27 @@ T = TypeVar("T")
 
 
 class AsyncFuture(Awaitable[T], Generic[T]):
-    """A job under way. Awaiting it gives its outcome; if that is cancelled, so is the job."""
+    """A job under way. Awaiting it gives its outcome; if that is cancelled, so is the job.
+
+    The job is also cancelled if this is dropped before its end, so keep it for as long as the job
+    shall run. `asyncio.ensure_future` makes a task of it, for `asyncio.wait` and callbacks.
+    """
 
     def __init__(self, future: Future[T]) -> None:
         self._future = future
+        self._call_soon = call_soon()
+
+    def __del__(self) -> None:
+        # Not here: this may be called in the middle of anything, with any lock held.
+        if self._call_soon is not None and not self._future.done():
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._call_soon(self._future.cancel)
 
     def __await__(self) -> Generator[Any, None, T]:
-        return wait_for(self._future).__await__()
+        return self._wait().__await__()
+
+    async def _wait(self) -> T:
+        return await wait_for(self._future)
 
     def done(self) -> bool:
         """Whether it has ended."""
@@ -60,7 +74,8 @@ class AsyncFuture(Awaitable[T], Generic[T]):
         return self._future.cancel()
 
     async def events(self) -> AsyncIterator[Event]:
-        """Yields what happens in the job, from its start to its end.
+        """Yields what happens in the job, from its start to its end. If the task is cancelled that
+        waits for them, so is the job.
 
         Raises:
             ValueError: The job wasn't submitted with `events=True`.
@@ -76,7 +91,11 @@ class AsyncFuture(Awaitable[T], Generic[T]):
             count += len(events)
             if is_over:
                 return
-            await waker.wait()
+            try:
+                await waker.wait()
+            except BaseException:
+                self._future.cancel()
+                raise
 
 
 class AsyncPool:
@@ -106,6 +125,10 @@ class AsyncPool:
         python: str | PathLike | None = None,
         pythons: Mapping[str, str | PathLike] | None = None,
         binary: str | PathLike | None = None,
+        isolation: Isolation | None = None,
+        mounts: Mapping[str, str | PathLike] | None = None,
+        allow_connect: Sequence[str] | str = (),
+        sessions: SessionSettings | None = None,
     ) -> None:
         """Takes what `Pool` does."""
         self._pool = Pool(
@@ -120,6 +143,10 @@ class AsyncPool:
             python=python,
             pythons=pythons,
             binary=binary,
+            isolation=isolation,
+            mounts=mounts,
+            allow_connect=allow_connect,
+            sessions=sessions,
         )
         self._functions = functions
 
@@ -136,7 +163,7 @@ class AsyncPool:
 
     async def start(self) -> AsyncPool:
         """Starts the pool, and waits until it is ready; see `Pool.start`."""
-        await wait_for(self._pool._launcher.client().hello, cancel=False)
+        await self._hello()
         return self
 
     def close(self) -> None:
@@ -211,6 +238,7 @@ class AsyncPool:
         **options: Unpack[JobOptions],
     ) -> AsyncIterator[Outcome]:
         """Runs many programs, and yields how each ended; see `Pool.map`."""
+        _job.prepare("", options, None)
         total = len(jobs) if isinstance(jobs, Sequence) else None
         bar = _progress.bar(progress, total)
 
@@ -253,6 +281,33 @@ class AsyncPool:
         names, _ = await self.request({"type": "sessions"})
         return list(names)
 
+    async def drain(self, timeout: float | None = None) -> None:
+        """Waits until all jobs have ended, then ends the pool; see `Pool.drain`."""
+        if not self.is_closed and self._pool._launcher.current() is not None:
+            await self.request(drain_message(timeout))
+        self.close()
+
+    async def explain(self, future: AsyncFuture[Any]) -> Any:
+        """Returns why a job waits; `None` if it has ended."""
+        explanation, _ = await self.request({"type": "explain", "run": future._future._number})
+        return explanation
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, so that it can't be used any more."""
+        return self._pool.is_closed
+
+    async def pythons(self) -> list[str]:
+        """Returns the names of its Python builds, the default one first."""
+        return list((await self._hello())["pythons"])
+
+    async def preload(self) -> list[str]:
+        """Returns the modules that every program finds imported."""
+        return list((await self._hello())["preload"])
+
+    async def _hello(self) -> dict[str, Any]:
+        return await wait_for(self._pool._launcher.client().hello, cancel=False)
+
     async def status(self) -> dict[str, Any]:
         """Returns the status of the pool, as docs/status.md describes it."""
         status, _ = await self.request({"type": "status"})
@@ -280,6 +335,7 @@ class AsyncSession:
         self.name = name
         """Its name in the pool."""
         self._functions = functions
+        self._is_closed = False
 
     async def run(
         self,
@@ -340,8 +396,11 @@ class AsyncSession:
         return {path: bytes(attachments[place]) for path, place in places.items()}
 
     async def close(self) -> None:
-        """Closes it once its jobs have ended, and drops its state and its checkpoints."""
-        await self._act("close")
+        """Closes it once its jobs have ended, and drops its state and its checkpoints. Nothing
+        happens if this has closed it before."""
+        if not self._is_closed:
+            await self._act("close")
+            self._is_closed = True
 
     async def _act(self, action: Action) -> tuple[Any, Any]:
         message = {"type": "session", "session": self.name, "action": action}
@@ -371,12 +430,4 @@ async def _run(
             future.cancel()
             raise
     return await wait_for(future)
-
-
-async def wait_until_done(future: futures.Future[Any]) -> None:
-    """Waits for an end, whatever it is."""
-    waker = Waker()
-    future.add_done_callback(lambda _: waker.wake())
-    while not future.done():
-        await waker.wait()
 

@@ -70,6 +70,9 @@ class Handler(Protocol):
     def fail(self, error: PoolError) -> None:
         """There will be no answer."""
 
+    def forget(self, error: PoolError) -> None:
+        """As `fail`, in a forked child: locks may be held for ever, and other threads don't exist."""
+
 
 class Waited(Protocol):
     """A job whose caller waits for it."""
@@ -93,6 +96,10 @@ class Request(futures.Future[tuple[Any, Sequence[bytearray]]]):
     def fail(self, error: PoolError) -> None:
         if not self.cancelled():
             self.set_exception(error)
+
+    def forget(self, error: PoolError) -> None:
+        self._condition = threading.Condition()
+        self.set_exception(error)
 
     def cancel(self) -> bool:
         # What was sent takes effect whether or not anybody waits for the answer.
@@ -124,6 +131,8 @@ class Client:
         """Whether it also looks by itself, soon, for jobs whose callers don't read."""
         self._attending: object | None = None
         """Stands for the caller that reads, if one does."""
+        self._promises: set[futures.Future[None]] = set()
+        """Callbacks of jobs that haven't been called yet."""
         self._latest = 0
         self._calls: dict[int, Callable[[], object] | None] = {}
         self.lost: PoolError | None = None
@@ -252,9 +261,20 @@ class Client:
 
     def under_way(self) -> list[futures.Future[Any]]:
         """Returns what somebody may wait for."""
-        handlers = [*self._handlers.values(), *self._requests.values()]
+        handlers = [*self._handlers.values(), *self._requests.values(), *self._promises]
         waiting = [handler for handler in handlers if isinstance(handler, futures.Future)]
         return [future for future in waiting if not future.done()]
+
+    def promise(self) -> futures.Future[None]:
+        """Returns what counts as under way until it has ended."""
+        promise: futures.Future[None] = futures.Future()
+        self._promises.add(promise)
+        promise.add_done_callback(self._promises.discard)
+        return promise
+
+    def is_reader(self) -> bool:
+        """Whether this runs in the reading thread."""
+        return threading.current_thread() is self._reader
 
     def wait(self) -> None:
         """Waits until nothing is under way."""
@@ -273,6 +293,11 @@ class Client:
         self._is_resting = False
         self.lost = PoolClosedError("this pool's server belongs to the process that forked this one")
         self._connection.forget()
+        handlers: list[Handler] = [*self._handlers.values(), *self._requests.values()]
+        self._handlers, self._requests, self._promises = {}, {}, set()
+        for handler in handlers:
+            with contextlib.suppress(futures.InvalidStateError):
+                handler.forget(self.lost)
 
     # Writing; the lock is held.
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from hatchery_sandbox._connection import Connection, SocketConnection
 from hatchery_sandbox._functions import Functions
-from hatchery_sandbox._job import Limits
+from hatchery_sandbox._job import Limits, given_limits
 from hatchery_sandbox._process import ChildProcess, find_binary
 
 PathLike = os.PathLike[str]
+Isolation = Literal["threads", "process", "process-strict"]
 
 _QUEUE = 10_000
 """Jobs that may wait in a server, unless it is told another number."""
@@ -20,6 +22,32 @@ _MOST_WINDOW = 4096
 # The limits of the command line that are sizes, and so need a unit there.
 _SIZES = frozenset(("memory", "output", "file_bytes", "source", "result", "display_bytes"))
 _TIMES = frozenset(("cpu_time", "grace"))
+# Those that only jobs have.
+_OF_JOBS = frozenset(
+    (
+        "threads",
+        "network_bytes",
+        "function_calls",
+        "functions_in_flight",
+        "function_argument_bytes",
+        "function_result_bytes",
+        "result_data",
+    )
+)
+
+
+@dataclass(frozen=True)
+class SessionSettings:
+    """What becomes of sessions; `None` leaves a setting at its default."""
+
+    open: int | None = None
+    """How many may be open; further ones are refused. Default: 10,000."""
+    in_memory: int | None = None
+    """How many may be in memory; the longest idle ones beyond that go to disk. Default: 2,000."""
+    disk_bytes: int | None = None
+    """How much those on disk may take, compressed. Default: 8 GiB."""
+    close_after: float | None = None
+    """Seconds after which an idle one is closed. Default: never."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +65,23 @@ class PoolConfig:
     python: str | None = None
     pythons: tuple[tuple[str, str], ...] = ()
     binary: str | None = None
+    isolation: str | None = None
+    mounts: tuple[tuple[str, str], ...] = ()
+    allow_connect: tuple[str, ...] = ()
+    sessions: SessionSettings | None = None
     socket: str | None = None
     functions: Functions = field(default=(), hash=False)
+
+    def __post_init__(self) -> None:
+        self.arguments()  # raises where the pool is made, not where it starts
+        if self.queue is not None and self.queue < 1:
+            raise ValueError(f"queue must be at least 1, not {self.queue}: no job could run")
+
+    @property
+    def job_limits(self) -> dict[str, Any]:
+        """The limits that the server takes with each job."""
+        limits = given_limits(self.limits)
+        return {name: limits[name] for name in limits.keys() & _OF_JOBS}
 
     def connect(self) -> Connection:
         """Starts a server, or connects to one."""
@@ -62,12 +105,26 @@ class PoolConfig:
             ("--setup", (self.setup,) if self.setup else ()),
             ("--python", (self.python,) if self.python else ()),
             ("--python", [f"{name}={path}" for name, path in self.pythons]),
+            ("--isolation", (self.isolation,) if self.isolation else ()),
+            ("--mount", [f"{folder}={path}" for path, folder in self.mounts]),
+            ("--allow-connect", self.allow_connect),
         ):
             for value in values:
                 arguments += [option, value]
         if self.timeout is not None:
             arguments += ["--timeout", _time("timeout", self.timeout)]
-        for name, value in (self.limits or Limits()).given().items():
+        sessions = self.sessions or SessionSettings()
+        if sessions.open is not None:
+            arguments += ["--sessions", str(sessions.open)]
+        if sessions.in_memory is not None:
+            arguments += ["--sessions-in-memory", str(sessions.in_memory)]
+        if sessions.disk_bytes is not None:
+            arguments += ["--sessions-on-disk", f"{sessions.disk_bytes}B"]
+        if sessions.close_after is not None:
+            arguments += ["--close-sessions-after", _time("close_after", sessions.close_after)]
+        for name, value in given_limits(self.limits).items():
+            if name in _OF_JOBS:
+                continue
             option = f"--{name.replace('_', '-')}"
             if name == "stop_at_output_limit":
                 arguments += [option] if value else []
@@ -86,6 +143,8 @@ class PoolConfig:
 
 
 def _time(name: str, seconds: float) -> str:
+    if not isinstance(seconds, (int, float)):
+        raise TypeError(f"{name} must be a number of seconds, not {type(seconds).__name__}")
     if not seconds >= 0 or seconds == float("inf"):
         raise ValueError(f"{name} must be a number of seconds, not {seconds}")
     return f"{round(seconds * 1e9)}ns"

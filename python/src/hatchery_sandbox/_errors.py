@@ -61,7 +61,12 @@ class TimeLimitError(LimitError):
 
 
 class MemoryLimitError(LimitError):
-    """The program needed more memory than it may have."""
+    """The program needed more memory than it may have: it ended by `MemoryError`, or, where not even
+    that could be raised, by a crash."""
+
+    @property
+    def limit(self) -> str:
+        return super().limit or "memory"
 
 
 class PoolError(HatcheryError):

@@ -14,11 +14,10 @@ from hatchery_sandbox._future import Future
 from hatchery_sandbox._job import Job
 from hatchery_sandbox._outcome import Outcome
 from hatchery_sandbox._pool import Pool
+from hatchery_sandbox._tagged import is_plain
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-_JSON = (str, int, float, bool, type(None))
 
 
 class Executor(futures.Executor):
@@ -32,7 +31,8 @@ class Executor(futures.Executor):
     A function of the standard library, or of a module that is preloaded, is sent by name, any other
     one as its source, with the functions, imports and constants of its module that it uses. Methods,
     lambdas, closures and decorated functions are refused with the reason. Arguments and results are
-    JSON (tuples become lists), bytes, arrays and frames. Nothing is pickled.
+    what variables of programs can be: JSON, tuples, sets, dates, arrays, frames and so on. Nothing
+    is pickled, and what a function prints isn't shown.
 
     What a function raises is a `ProgramRaisedError`; see the three families of `HatcheryError`.
     """
@@ -86,7 +86,7 @@ class Executor(futures.Executor):
             for future in under_way:
                 future.cancel()
         for future in under_way:
-            future.add_done_callback(self._forget)
+            future.call_when_done(self._forget)
         if wait:
             futures.wait(under_way)
         self._end()
@@ -104,7 +104,7 @@ class Executor(futures.Executor):
 
     def _job(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job:
         name = _source.importable_name(fn, self._importable())
-        if name is not None and all(map(_is_plain, (*args, *kwargs.values()))):
+        if name is not None and all(map(is_plain, (*args, *kwargs.values()))):
             return Job.call(name, *args, **kwargs)
         if name is None:
             function = _source.check(fn)
@@ -124,25 +124,11 @@ class Executor(futures.Executor):
         return self._modules
 
 
-def _is_plain(value: object) -> bool:
-    """Whether JSON can hold a value, as far as a glance tells."""
-    if isinstance(value, (list, tuple)):
-        return all(map(_is_plain, value))
-    if isinstance(value, dict):
-        return all(map(_is_plain, value.values()))
-    return type(value) in _JSON
-
-
 def _value(outcome: Outcome) -> Any:
     outcome.raise_for_status()
     if outcome.status != "completed":
         outcome_text = f"the function left with the code {outcome.exit_code}"
         raise UnsupportedValueError(outcome_text)
-    if not outcome.has_value:
-        raise UnsupportedValueError(
-            f"the function returned {outcome.repr:.200}, which can't be passed; return what JSON can "
-            "hold, bytes, an array or a frame"
-        )
-    return outcome.value
+    return outcome.get_value()
 
 

@@ -38,7 +38,7 @@ class FrameError(Exception):
     """What was read is no frame, so nobody knows where the next one begins."""
 
 
-def to_json(value: object) -> str:
+def to_json(value: object) -> bytes:
     """Returns a value as JSON that the server can read.
 
     Raises:
@@ -51,7 +51,15 @@ def to_json(value: object) -> str:
         raise ValueError("the value is nested too deeply, or contains itself") from None
     if text.count("[") + text.count("{") > MOST_DEPTH and _depth(value) > MOST_DEPTH:
         raise ValueError(f"the value is nested more than {MOST_DEPTH} levels deep")
-    return text
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"a text isn't Unicode: {error}") from None
+
+
+def printable(text: object) -> str:
+    """Returns a text that can be sent: surrogates become escapes."""
+    return str(text).encode(errors="backslashreplace").decode()
 
 
 def _depth(value: object) -> int:
@@ -82,10 +90,7 @@ def encode(message: Message, attachments: Sequence[bytes] = ()) -> bytes:
                 f"at most {MOST_ATTACHED_BYTES} can be sent"
             )
         message = {**message, _ATTACHMENTS: lengths}
-    try:
-        header = to_json(message).encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"a text isn't Unicode: {error}") from None
+    header = to_json(message)
     if len(header) > MOST_HEADER_BYTES:
         raise ValueError(
             f"a job has {len(header)} bytes of code and variables; at most {MOST_HEADER_BYTES} "

@@ -11,7 +11,8 @@ from typing import Any, Union
 
 from hatchery_sandbox import _threads
 from hatchery_sandbox._errors import HostError
-from hatchery_sandbox._frames import Message, to_json
+from hatchery_sandbox._frames import Message, printable
+from hatchery_sandbox._values import tagged, untagged
 
 logger = logging.getLogger("hatchery_sandbox")
 
@@ -27,7 +28,8 @@ class HostFunction:
     """A function with more than its signature says.
 
     A plain callable is enough where this isn't needed: its name, its parameters with their types
-    and defaults, and its docstring are taken over. Arguments and results are JSON.
+    and defaults, and its docstring are taken over. Arguments and results are what variables of
+    programs can be: JSON, sets, dates, arrays, frames and so on.
     """
 
     function: Callable[..., Any]
@@ -79,9 +81,16 @@ class FunctionSet:
             return None
         # What the function changes in its context is for itself.
         context = context.copy()
-        if function.is_async:
-            return context.run(self._start_coroutine, function.call_async(arguments, answer))
-        _threads.start_thread(lambda: context.run(function.call, arguments, answer))
+        coroutine = function.call_async(arguments, answer) if function.is_async else None
+        try:
+            if coroutine is not None:
+                return context.run(self._start_coroutine, coroutine)
+            _threads.start_thread(lambda: context.run(function.call, arguments, answer))
+        except RuntimeError as error:
+            # The loop has ended, or no thread can be started.
+            if coroutine is not None:
+                coroutine.close()
+            answer(_error("RuntimeError", f"the host function {name} can't be called: {error}"))
         return None
 
 
@@ -104,7 +113,7 @@ class _Described:
             inspect.iscoroutinefunction(call)
         )
         self._leading, parameters, returns = _parameters(self.name, host.function)
-        self.description: Message = {"name": self.name, "returns": returns}
+        self.description: Message = {"name": self.name, "returns": returns, "tagged": True}
         if parameters is not None:
             self.description["parameters"] = parameters
         if doc := inspect.getdoc(host.function):
@@ -114,37 +123,51 @@ class _Described:
 
     def call(self, arguments: Message, answer: Answer) -> None:
         try:
-            leading = [arguments.pop(name) for name in self._leading]
-            result = _value(self._function(*leading, **arguments))
-        except Exception as error:
+            leading, arguments = self._given(arguments)
+            result = self._value(self._function(*leading, **arguments))
+        except BaseException as error:
+            # Also `sys.exit`: it would end this thread alone, and the program would wait.
             result = self._raised(error)
         answer(result)
 
     async def call_async(self, arguments: Message, answer: Answer) -> None:
         try:
-            leading = [arguments.pop(name) for name in self._leading]
-            result = _value(await self._function(*leading, **arguments))
-        except Exception as error:
-            result = self._raised(error)
+            leading, arguments = self._given(arguments)
+            result = self._value(await self._function(*leading, **arguments))
+        except BaseException as error:
+            answer(self._raised(error))
+            # The loop must learn of a cancellation; what ends programs isn't for it.
+            if not isinstance(error, (Exception, SystemExit, KeyboardInterrupt)):
+                raise
+            return
         answer(result)
 
-    def _raised(self, error: Exception) -> Message:
-        if isinstance(error, HostError):
-            return _error(error.kind, error.message)
-        if isinstance(error, self._raises):
-            is_plain = len(error.args) == 1 and isinstance(error.args[0], str)
-            return _error(type(error).__name__, error.args[0] if is_plain else str(error))
-        logger.error("the host function %s failed", self.name, exc_info=error)
-        return _error("RuntimeError", f"the host function {self.name} failed")
+    def _given(self, arguments: Message) -> tuple[list[Any], Message]:
+        """Returns the positional and the other arguments."""
+        arguments = {name: untagged(tree) for name, tree in arguments.items()}
+        return [arguments.pop(name) for name in self._leading], arguments
+
+    def _value(self, result: object) -> Message:
+        return {"value": tagged(f"the result of {self.name}", result)}
+
+    def _raised(self, error: BaseException) -> Message:
+        try:
+            if isinstance(error, HostError):
+                return _error(error.kind, error.message)
+            if isinstance(error, self._raises):
+                is_plain = len(error.args) == 1 and isinstance(error.args[0], str)
+                return _error(type(error).__name__, error.args[0] if is_plain else str(error))
+            if isinstance(error, (Exception, SystemExit, KeyboardInterrupt)):
+                logger.error("the host function %s failed", self.name, exc_info=error)
+                return _error("RuntimeError", f"the host function {self.name} failed")
+        except Exception:  # its texts raise, too
+            logger.exception("the host function %s failed", self.name)
+            return _error("RuntimeError", f"the host function {self.name} failed")
+        return _error("RuntimeError", f"the host function {self.name} was cancelled")
 
 
-def _value(value: object) -> Message:
-    to_json(value)  # raises here, where the function can be blamed
-    return {"value": value}
-
-
-def _error(kind: str, message: str) -> Message:
-    return {"error": {"type": kind, "message": message}}
+def _error(kind: object, message: object) -> Message:
+    return {"error": {"type": printable(kind), "message": printable(message)}}
 
 
 def _parameters(
@@ -179,14 +202,9 @@ def _parameter(name: str, parameter: inspect.Parameter) -> Message:
     if hint := _hint(parameter.annotation, parameter.empty):
         described["hint"] = hint
     if parameter.default is not parameter.empty:
-        try:
-            to_json(parameter.default)
-        except (TypeError, ValueError) as error:
-            raise TypeError(
-                f"the default of `{parameter.name}` of `{name}` can't be told to programs: {error}; "
-                "use None, a text or a number"
-            ) from None
-        described["default"] = parameter.default
+        described["default"] = tagged(
+            f"the default of `{parameter.name}` of `{name}`", parameter.default
+        )
     return described
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent import futures
@@ -14,6 +15,9 @@ from hatchery_sandbox._errors import HatcheryError, PoolError
 from hatchery_sandbox._frames import Message
 from hatchery_sandbox._functions import FunctionSet
 from hatchery_sandbox._outcome import Outcome
+from hatchery_sandbox._threads import start_thread
+
+logger = logging.getLogger("hatchery_sandbox")
 
 T = TypeVar("T")
 
@@ -103,7 +107,11 @@ class _Running:
             return
 
         def answer(result: Message) -> None:
-            client.answer(call, result)
+            try:
+                client.answer(call, result)
+            except ValueError as error:  # it is too long
+                problem = {"type": "ValueError", "message": f"the host function's result: {error}"}
+                client.answer(call, {"error": problem})
 
         name, arguments = message["name"], message["arguments"]
         client.called(call, self._functions.call(name, arguments, answer, self._context))
@@ -118,6 +126,12 @@ class _Running:
         self._end(error)
         if self._log is not None:
             self._log.end()
+
+    def forget(self, error: PoolError) -> None:
+        """Fails in a forked child, which can't learn how the job ends."""
+        if self._log is not None:
+            self._log.forget()
+        self._end(error)
 
 
 class Call(_Running):
@@ -173,8 +187,8 @@ class Call(_Running):
 class Future(_Running, futures.Future[T], Generic[T]):
     """A job under way: a `concurrent.futures.Future` that can also be interrupted and watched.
 
-    Callbacks run in the thread that reads from the server, so they must not wait for other jobs.
-    `running()` is false until the job has ended, because nobody is told when it starts; `events`
+    Callbacks of jobs that have ended run in a thread of their own, so they may run further jobs.
+    A future that is dropped runs on, as one of any executor. `running()` is false until the job has ended, because nobody is told when it starts; `events`
     tells. If the handler of a signal raises in the middle of `result`, the future may stay locked, as
     any of the standard library; `Pool.run` has no such flaw.
     """
@@ -190,6 +204,8 @@ class Future(_Running, futures.Future[T], Generic[T]):
         _Running.__init__(self, functions, log, index)
         self._convert = convert
         self._is_given_up = False
+        self._to_call: list[Callable[[futures.Future[T]], object]] = []
+        """Callbacks that the reading thread leaves to another one."""
 
     def cancel(self) -> bool:
         """Cancels the job, also one that runs: its program ends, and `result` raises
@@ -222,9 +238,39 @@ class Future(_Running, futures.Future[T], Generic[T]):
 
     def add_done_callback(self, fn: Callable[[futures.Future[T]], object]) -> None:
         """Calls this with the future once the job has ended; see above for the thread."""
+        client = self._client
+        if client is None:
+            super().add_done_callback(fn)
+            return
+        called = client.promise()
+
+        def call(future: futures.Future[T]) -> None:
+            try:
+                fn(future)
+            finally:
+                called.set_result(None)
+
+        def call_elsewhere(future: futures.Future[T]) -> None:
+            if client.is_reader():
+                # It would keep the client from reading, for which the callback may wait.
+                self._to_call.append(call)
+            else:
+                call(future)
+
+        self.call_when_done(call_elsewhere)
+
+    def call_when_done(self, fn: Callable[[futures.Future[T]], object]) -> None:
+        """As `add_done_callback`, for what never waits: it may be called in the reading thread."""
         super().add_done_callback(fn)
         if self._client is not None:
             self._client.wake()
+
+    def _call_all(self, callbacks: Sequence[Callable[[futures.Future[T]], object]]) -> None:
+        for callback in callbacks:
+            try:
+                callback(self)
+            except BaseException:  # such as `sys.exit`, which would skip the others
+                logger.exception("a callback of %r failed", self)
 
     def settle(self, message: Message) -> bool:
         outcome = Outcome(
@@ -247,6 +293,12 @@ class Future(_Running, futures.Future[T], Generic[T]):
         return True
 
     def _end(self, end: Outcome | PoolError) -> None:
+        self._settle_with(end)
+        if self._to_call:
+            callbacks, self._to_call = self._to_call, []
+            start_thread(lambda: self._call_all(callbacks))
+
+    def _settle_with(self, end: Outcome | PoolError) -> None:
         try:
             if isinstance(end, PoolError):
                 self.set_exception(end)
@@ -261,3 +313,9 @@ class Future(_Running, futures.Future[T], Generic[T]):
             # It was cancelled, or a signal's handler has cut `settle` short.
             with self._condition:
                 self._condition.notify_all()
+
+    def forget(self, error: PoolError) -> None:
+        # Whoever held its lock isn't in this process, and its callbacks are the parent's.
+        self._condition = threading.Condition()
+        vars(self)["_done_callbacks"].clear()
+        super().forget(error)

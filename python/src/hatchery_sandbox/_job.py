@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union
 from hatchery_sandbox import _values
 from hatchery_sandbox._frames import Message
 from hatchery_sandbox._functions import Functions
+from hatchery_sandbox._tagged import is_plain
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -40,12 +41,26 @@ class Limits:
     """Number of files, folders and links. Default: 10,000."""
     open_files: int | None = None
     """Number of files that are open at once. Default: 256."""
+    threads: int | None = None
+    """Number of threads besides the main one, at once, in a build with threads. Default: 64."""
+    network_bytes: int | None = None
+    """Data sent and received over connections. Default: 64 MiB."""
     host_calls: int | None = None
     """Number of calls to the host, such as reads and clock readings. Default: 100,000,000."""
+    function_calls: int | None = None
+    """Number of calls of host functions. Default: 10,000."""
+    functions_in_flight: int | None = None
+    """Number of calls of host functions at once. Default: 1,000."""
+    function_argument_bytes: int | None = None
+    """One call of a host function as JSON. Default: 1 MiB."""
+    function_result_bytes: int | None = None
+    """The result of one host function as JSON. Default: 16 MiB."""
     source: int | None = None
     """The program's source. Default: 1 MiB."""
     result: int | None = None
     """The value as JSON, its repr, its other forms, and each text of an exception. Default: 1 MiB."""
+    result_data: int | None = None
+    """The value if JSON can't hold it, such as an array or a frame. Default: 64 MiB."""
     display_bytes: int | None = None
     """All displays together; the rest is dropped. Default: 16 MiB."""
     display_count: int | None = None
@@ -60,8 +75,8 @@ class JobOptions(TypedDict, total=False):
     """What a job is given and what it may use. Everything is optional."""
 
     variables: Mapping[str, object]
-    """Variables that the program finds: what JSON can hold, bytes, arrays of NumPy, and frames of
-    pandas. Tuples become lists."""
+    """Variables that the program finds: numbers, texts, lists, tuples, sets, dictionaries, dates,
+    bytes, arrays of NumPy, frames and series of pandas, and all of these within each other."""
     files: Mapping[str, Contents]
     """Files in the working directory: texts, bytes, or a path of this machine to read from."""
     args: Sequence[str]
@@ -115,7 +130,7 @@ class Job:
     @classmethod
     def call(cls, function: str, /, *args: object, **keywords: object) -> Job:
         """Returns a job that calls a function of a module, `module:function`. Arguments and its
-        result are what JSON can hold; `with_options` gives it options."""
+        result are what variables can be; `with_options` gives it options."""
         job = cls("")
         job.code = None
         job.function = {"function": function, "args": args, "keywords": keywords}
@@ -151,7 +166,7 @@ def prepare(job: str | Job, options: JobOptions, session: str | None) -> Prepare
     """
     if isinstance(job, Job):
         options = {**job.options, **options}
-        wire: Message = {"code": job.code} if job.function is None else {"call": job.function}
+        wire: Message = {"code": job.code} if job.function is None else {"call": _call(job.function)}
     elif isinstance(job, str):
         wire = {"code": job}
     else:
@@ -170,20 +185,36 @@ def prepare(job: str | Job, options: JobOptions, session: str | None) -> Prepare
             message["data"] = data
     if files := options.get("files"):
         message["files"] = {
-            path: attachments.add(_contents(contents)) for path, contents in files.items()
+            path: attachments.add(_contents(path, contents)) for path, contents in files.items()
         }
     _add_settings(wire, options)
     return Prepared(message, attachments.pieces, options.get("functions"))
 
 
+def _call(function: Message) -> Message:
+    if is_plain([*function["args"], *function["keywords"].values()]):
+        return function
+    args = [
+        _values.tagged(f"the argument {at + 1}", value) for at, value in enumerate(function["args"])
+    ]
+    keywords = {
+        name: _values.tagged(f"the argument `{name}`", value)
+        for name, value in function["keywords"].items()
+    }
+    return {**function, "args": args, "keywords": keywords, "tagged": True}
+
+
 def _add_settings(wire: Message, options: JobOptions) -> None:
     if args := options.get("args"):
+        if isinstance(args, (str, bytes)):
+            raise TypeError(f"args must be a list of texts, not {type(args).__name__}")
         wire["args"] = list(args)
     if env := options.get("env"):
         wire["env"] = dict(env)
-    if stdin := options.get("stdin"):
+    stdin = options.get("stdin")
+    if stdin is not None:
         wire["stdin"] = stdin if isinstance(stdin, str) else _text(stdin)
-    limits = options["limits"].given() if options.get("limits") else {}
+    limits = given_limits(options.get("limits"))
     if options.get("cpu_time") is not None:
         limits["cpu_time"] = options["cpu_time"]
     if limits:
@@ -195,17 +226,33 @@ def _add_settings(wire: Message, options: JobOptions) -> None:
             wire[name] = options[name]
 
 
-def _contents(contents: Contents) -> bytes:
+def given_limits(limits: Limits | None) -> dict[str, Any]:
+    """Returns the limits that are given."""
+    if limits is None:
+        return {}
+    if not isinstance(limits, Limits):
+        raise TypeError(f"limits must be a Limits(…), not {type(limits).__name__}")
+    return limits.given()
+
+
+def _contents(path: str, contents: Contents) -> bytes:
     if isinstance(contents, str):
         return contents.encode()
     if isinstance(contents, os.PathLike):
         with open(contents, "rb") as file:
             return file.read()
-    return bytes(contents)
+    return _bytes(f"the file `{path}`", contents)
+
+
+def _bytes(what: str, given: object) -> bytes:
+    # `bytes` makes zeros of a number.
+    if not isinstance(given, (bytes, bytearray, memoryview)):
+        raise TypeError(f"{what} must be text or bytes, not {type(given).__name__}")
+    return bytes(given)
 
 
 def _text(stdin: bytes) -> str:
     try:
-        return bytes(stdin).decode()
+        return _bytes("standard input", stdin).decode()
     except UnicodeDecodeError as error:
         raise ValueError(f"standard input must be text in UTF-8: {error}; pass a file") from None

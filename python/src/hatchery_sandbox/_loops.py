@@ -9,6 +9,7 @@ from concurrent import futures
 from typing import Any, TypeVar
 
 from hatchery_sandbox._functions import StartCoroutine
+from hatchery_sandbox._future import Future
 
 T = TypeVar("T")
 
@@ -26,6 +27,19 @@ def _loop() -> asyncio.AbstractEventLoop | None:
         except RuntimeError:
             pass
     raise RuntimeError("there is no running event loop of asyncio or trio")
+
+
+def call_soon() -> Callable[[Callable[[], object]], object] | None:
+    """Returns what calls something on the loop that runs this, from anywhere, finalizers included;
+    `None` if none runs this. What it returns raises `RuntimeError` once the loop has ended."""
+    try:
+        loop = _loop()
+    except RuntimeError:
+        return None
+    if loop is not None:
+        return loop.call_soon_threadsafe
+    token = sys.modules["trio"].lowlevel.current_trio_token()
+    return lambda call: token.run_sync_soon(call)
 
 
 class Waker:
@@ -69,21 +83,26 @@ class Waker:
         self._event.clear()
 
 
+async def wait_until_done(future: futures.Future[Any]) -> None:
+    """Waits for an end, whatever it is."""
+    waker = Waker()
+    add = future.call_when_done if isinstance(future, Future) else future.add_done_callback
+    add(lambda _: waker.wake())
+    while not future.done():
+        await waker.wait()
+
+
 async def wait_for(future: futures.Future[T], cancel: bool = True) -> T:
     """Returns the result of a future. If the task is cancelled, so is the future, unless others
     wait for it, too (`cancel=False`)."""
-    if _loop() is not None:
-        waiting = asyncio.wrap_future(future)
-        return await (waiting if cancel else asyncio.shield(waiting))
-    waker = Waker()
-    future.add_done_callback(lambda _: waker.wake())
     try:
-        while not future.done():
-            await waker.wait()
+        await wait_until_done(future)
     except BaseException:
         if cancel:
             future.cancel()
         raise
+    if future.cancelled() and _loop() is not None:
+        raise asyncio.CancelledError
     return future.result()
 
 

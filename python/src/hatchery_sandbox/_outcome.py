@@ -11,19 +11,30 @@ from typing import Any, Literal
 
 from hatchery_sandbox import _values
 from hatchery_sandbox._errors import (
+    InvalidJobError,
     LimitError,
     MemoryLimitError,
+    PoolError,
     ProgramExitedError,
     ProgramRaisedError,
     ProgramTamperedError,
+    RefusedError,
     SandboxFailedError,
     TimeLimitError,
+    UnsupportedValueError,
 )
 from hatchery_sandbox._frames import Message
 
 Status = Literal[
-    "completed", "raised", "exited", "limit", "cancelled", "tampered", "sandbox_failed"
+    "completed", "raised", "exited", "limit", "cancelled", "tampered", "sandbox_failed", "not_run"
 ]
+
+
+_CRASHES = (134, 139)
+"""The exit codes of programs that aborted or crashed their interpreter."""
+
+_TOO_BIG = "array is too big; `arr.size"
+"""How NumPy says that an array is larger than the addresses of an interpreter, which are of 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +101,7 @@ class Outcome:
     escaped there, and its HTML can't run scripts.
     """
 
-    __slots__ = ("_attachments", "_data", "_files", "_result", "index")
+    __slots__ = ("_attachments", "_data", "_error", "_files", "_result", "index")
 
     def __init__(
         self,
@@ -104,12 +115,21 @@ class Outcome:
         self._data = data
         self._files = files or {}
         self._attachments = attachments
+        self._error: PoolError | None = None
         self.index = index
         """The place of its job among those that `map` was given, from 0."""
 
+    @classmethod
+    def not_run(cls, error: PoolError, index: int | None = None) -> Outcome:
+        """Returns the outcome of a job that the pool couldn't run."""
+        outcome = cls(_result_of(error), index=index)
+        outcome._error = error
+        return outcome
+
     @property
     def status(self) -> Status:
-        """How it ended, in one word."""
+        """How it ended, in one word: `not_run` if the pool couldn't run it, which only `map` has as
+        an outcome."""
         status: Status = self._result["status"]
         return status
 
@@ -126,19 +146,39 @@ class Outcome:
 
     @property
     def value(self) -> Any:
-        """The value of the last expression: JSON, bytes, an array or a frame. `None` if it is
-        `None` or none of these; then `repr` says more.
+        """The value of the last expression: what JSON can hold, and what variables can be beside
+        that, such as tuples, sets, dates, bytes, arrays and frames. `None` if it is `None`, or
+        something else: then `value_missing` says why, and `get_value` raises.
 
         Raises:
             UnsupportedValueError: It is an array or a frame, and NumPy or pandas isn't here.
         """
+        plain = self._result["value"]
         if self._data is None:
-            return self._result["value"]
-        value = _values.load(self._data, self._attachments)
-        if self._data["kind"] == "array" and self._data["shape"] == []:
-            plain = self._result["value"]
-            return value[()] if plain is None else plain
-        return value
+            return plain
+        if plain is not None and self._data["kind"] == "array":
+            return plain  # a number of NumPy
+        return _values.load(self._data, self._attachments)
+
+    @property
+    def value_missing(self) -> str | None:
+        """Why `value` isn't what the last expression is, in words; `None` if it is."""
+        if self.has_value:
+            return None
+        reason = self._result.get("value_missing") or "it can't be passed"
+        return f"the value {_cut(self.repr or '', 60)} isn't here: {reason}"
+
+    def get_value(self) -> Any:
+        """Returns `value` if it is what the last expression is, and raises otherwise.
+
+        Raises:
+            UnsupportedValueError: It can't be passed, or is larger than a limit; the text says why.
+            HatcheryError: The program wasn't a success; see `raise_for_status`.
+        """
+        self.raise_for_status()
+        if (reason := self.value_missing) is not None:
+            raise UnsupportedValueError(reason)
+        return self.value
 
     @property
     def has_value(self) -> bool:
@@ -210,6 +250,23 @@ class Outcome:
             return None
         return LimitHit(error["limit"], error["allowed"], error["used"])
 
+    def _ran_out_of_memory(self) -> bool:
+        """Whether it ended because it got no more memory, which Python tells as `MemoryError`, and
+        as a crash where it finds no memory for that."""
+        has_met = any(hit.limit == "memory" for hit in self.limits_met)
+        if self.status == "exited":
+            return has_met and self.exit_code in _CRASHES
+        exception = self.exception
+        if exception is None:
+            return False
+        if exception.message.startswith(_TOO_BIG):
+            return True
+        if not exception.type.endswith("MemoryError"):
+            return False
+        # One request may be more than any interpreter can address. A program may also raise it.
+        frames = exception.details.get("frames") or [{}]
+        return has_met or not str(frames[-1].get("source_line", "")).lstrip().startswith("raise")
+
     @property
     def limits_met(self) -> list[LimitHit]:
         """Limits that stood in the program's way without ending it."""
@@ -262,13 +319,18 @@ class Outcome:
             ProgramError: The program raised an exception, left with another code than 0, or broke
                 what its result is made of.
             LimitError: A limit ended the program.
-            SandboxFailedError: The sandbox failed.
+            PoolError: The sandbox failed, or the pool couldn't run the job.
             concurrent.futures.CancelledError: The job was cancelled.
         """
         if self.success:
             return self
+        if self._error is not None:
+            raise self._error
         message = self.message or ""
         status = self.status
+        if self._ran_out_of_memory():
+            text = "the program needed more memory than it may have"
+            raise MemoryLimitError(f"{text}: {message}" if message else text, self)
         if status == "raised":
             traceback = self._result["exception"] or message
             raise ProgramRaisedError(f"the program raised an exception\n{traceback.rstrip()}", self)
@@ -281,6 +343,8 @@ class Outcome:
             raise ProgramTamperedError(message, self)
         if status == "cancelled":
             raise CancelledError(message)
+        if self._result["error"] and self._result["error"]["kind"] == "usage":
+            raise InvalidJobError(message)
         if status == "completed":
             message = "the program ended by force, and its session is as it was before"
         raise SandboxFailedError(message, self)
@@ -297,7 +361,9 @@ class Outcome:
             parts.append(f"value={_cut(self.repr, 60)}")
         if self.stdout:
             parts.append(f"stdout={_cut(repr(self.stdout), 60)}")
-        if not self.success and self.message:
+        if exception := self.exception:
+            parts.append(f"{exception.type}({_cut(repr(exception.message), 80)})")
+        elif not self.success and self.message:
             parts.append(f"message={_cut(repr(self.message), 80)}")
         return f"<Outcome {' '.join(parts)}>"
 
@@ -313,6 +379,8 @@ class Outcome:
         parts.extend(_shown(display) for display in self.displays)
         if self.bundle or self.repr is not None:
             parts.append(_shown({"text/plain": self.repr or "", **self.bundle}))
+        if (reason := self.value_missing) is not None:
+            parts.append(_preformatted(reason, "color: #777"))
         if not self.success:
             error = self._result["exception"] or self.message or self.status
             parts.append(_preformatted(error, "color: #a00"))
@@ -326,6 +394,37 @@ class Outcome:
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
             setattr(self, name, value)
+
+
+_NOT_RUN: Message = {
+    "status": "not_run",
+    "success": False,
+    "passed": False,
+    "stdout": "",
+    "stderr": "",
+    "truncated": False,
+    "exception": None,
+    "value": None,
+    "repr": None,
+    "bundle": None,
+    "displays": [],
+    "files": [],
+    "exit_code": None,
+    "message": None,
+    "interrupted_at": None,
+    "session_restored": False,
+    "timed_out": False,
+    "limits_met": [],
+    "execution_time": 0.0,
+    "usage": dict.fromkeys(Usage.__dataclass_fields__, 0),
+}
+
+
+def _result_of(error: PoolError) -> Message:
+    """Returns the result of a job that wasn't run, as of `hatchery tool schema --result`."""
+    kinds = {InvalidJobError: "usage", UnsupportedValueError: "usage", RefusedError: "refused"}
+    kind = next((kind for type, kind in kinds.items() if isinstance(error, type)), "sandbox")
+    return {**_NOT_RUN, "error": {"kind": kind, "message": str(error)}}
 
 
 def _cut(text: str, most: int) -> str:

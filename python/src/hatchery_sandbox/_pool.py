@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hatchery_sandbox import _config, _job, _progress
-from hatchery_sandbox._config import PathLike, PoolConfig
+from hatchery_sandbox._config import Isolation, PathLike, PoolConfig, SessionSettings
 from hatchery_sandbox._errors import PoolError
 from hatchery_sandbox._events import Event, EventLog
 from hatchery_sandbox._functions import Functions, FunctionSet
@@ -58,6 +58,10 @@ class Pool:
         python: str | PathLike | None = None,
         pythons: Mapping[str, str | PathLike] | None = None,
         binary: str | PathLike | None = None,
+        isolation: Isolation | None = None,
+        mounts: Mapping[str, str | PathLike] | None = None,
+        allow_connect: Sequence[str] | str = (),
+        sessions: SessionSettings | None = None,
     ) -> None:
         """
         Args:
@@ -76,6 +80,13 @@ class Pool:
             pythons: Further builds, by the names with which jobs and sessions ask for them.
             binary: The path of the binary `hatchery`. Default: that of `HATCHERY_BINARY`, of the
                 runtime's wheel, or on the PATH.
+            isolation: Where interpreters run: `threads`, or `process`, in processes of their own
+                that the system confines as far as it can; `process-strict` fails where it can't.
+                Default: that of `HATCHERY_ISOLATION`, or `threads`.
+            mounts: Folders of this machine that programs can read, by their paths there.
+            allow_connect: Where programs may connect to over TCP, such as `example.com:443`, in
+                builds with sockets. Default: nowhere.
+            sessions: What becomes of sessions.
         """
         self._open(
             PoolConfig(
@@ -92,6 +103,14 @@ class Pool:
                     (name, os.path.abspath(path)) for name, path in (pythons or {}).items()
                 ),
                 binary=None if binary is None else os.fspath(binary),
+                isolation=isolation,
+                mounts=tuple(
+                    (path, os.path.abspath(folder)) for path, folder in (mounts or {}).items()
+                ),
+                allow_connect=(allow_connect,)
+                if isinstance(allow_connect, str)
+                else tuple(allow_connect),
+                sessions=sessions,
                 functions=functions,
             ),
             uuid.uuid4().hex,
@@ -137,10 +156,7 @@ class Pool:
         """
         client = self._launcher.current()
         if client is not None and client.lost is None and not self._launcher.is_closed:
-            message: dict[str, Any] = {"type": "drain"}
-            if timeout is not None:
-                message["seconds"] = timeout
-            client.request(message).result()
+            client.request(drain_message(timeout)).result()
         self.close()
 
     def __enter__(self) -> Pool:
@@ -253,6 +269,9 @@ class Pool:
         lend: Callable[[Functions], FunctionSet],
     ) -> tuple[dict[str, Any], list[bytes], FunctionSet | None]:
         prepared = _job.prepare(job, options, session)
+        if limits := self._config.job_limits:
+            wire = prepared.message["job"]
+            wire["limits"] = {**limits, **wire.get("limits", {})}
         functions = join(self._functions, functions)
         if prepared.functions:
             functions = join(functions, lend(prepared.functions))
@@ -272,7 +291,9 @@ class Pool:
         """Runs many programs, and yields how each ended; `Outcome.index` says which it is.
 
         Jobs are taken as others end, so there may be any number of them. A job that the pool refuses
-        because it is full is submitted again. Ending the iteration cancels what is under way.
+        because it is full, or loses with its server, is submitted again. One that the pool can't
+        run is an outcome, too, with the status `not_run`, whose `raise_for_status` raises the
+        reason. Ending the iteration cancels what is under way.
 
         Args:
             jobs: Programs, or `Job`s.
@@ -281,8 +302,10 @@ class Pool:
             options: What all jobs are given, see `JobOptions`.
 
         Raises:
-            PoolError: The pool couldn't run a job.
+            PoolError: The pool was closed, or can't be started.
+            TypeError, ValueError: An option for all jobs can't be sent.
         """
+        _job.prepare("", options, None)
         total = len(jobs) if isinstance(jobs, Sequence) else None
         return _map(self, iter(jobs), ordered, _progress.bar(progress, total), options)
 
@@ -374,6 +397,11 @@ class Pool:
             if value not in (None, ())
         ]
         return f"<Pool {' '.join(given)}>" if given else "<Pool>"
+
+
+def drain_message(timeout: float | None) -> dict[str, Any]:
+    """Returns the message that asks a server to end after its jobs."""
+    return {"type": "drain"} if timeout is None else {"type": "drain", "seconds": timeout}
 
 
 def same(outcome: Outcome) -> Outcome:

@@ -44,6 +44,7 @@ class Session:
         """Its name in the pool."""
         self._functions = FunctionSet(functions) if functions else None
         self._lent = functions
+        self._is_closed = False
 
     def run(
         self,
@@ -107,8 +108,11 @@ class Session:
         return {path: bytes(attachments[place]) for path, place in places.items()}
 
     def close(self) -> None:
-        """Closes it once its jobs have ended, and drops its state and its checkpoints."""
-        self._act("close")
+        """Closes it once its jobs have ended, and drops its state and its checkpoints. Nothing
+        happens if this has closed it before."""
+        if not self._is_closed:
+            self._act("close")
+            self._is_closed = True
 
     def _act(self, action: Action) -> tuple[Any, Any]:
         return self._pool.request({"type": "session", "session": self.name, "action": action})

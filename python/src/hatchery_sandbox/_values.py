@@ -1,19 +1,20 @@
-"""Values that travel as raw bytes: `bytes`, arrays of NumPy and frames of pandas.
+"""Values as they pass between programs and this process: JSON where that holds all of them, raw bytes,
+arrays and frames, and the tagged form (`_tagged.py`) for everything else.
 
-Neither library is imported before a value needs it, and nothing is pickled or unpickled.
+NumPy and pandas are never imported here unless a value needs them, and nothing is ever pickled or
+unpickled.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hatchery_sandbox._errors import UnsupportedValueError
 from hatchery_sandbox._frames import Message
-
-_KINDS = "biufcMmSU"
-"""The kinds of NumPy's types of items that can be passed: no objects, no records."""
+from hatchery_sandbox._tagged import Decoder, Encoder, Unsupported, inline, is_plain
 
 
 class Attachments:
@@ -39,142 +40,103 @@ def split(
     plain: dict[str, object] = {}
     data: dict[str, Message] = {}
     for name, value in variables.items():
-        if type(value) in (str, int, float, bool, list, dict, tuple, type(None)):
+        value = _unwrapped(value)
+        if is_plain(value):
             plain[name] = value
-        elif (described := _describe(name, value, attachments)) is not None:
-            data[name] = described
         else:
-            plain[name] = _plain(value)
+            data[name] = _describe(name, value, attachments)
     return plain, data
 
 
-def _plain(value: object) -> object:
+def _unwrapped(value: object) -> object:
+    """Returns a number of NumPy as one of Python."""
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.generic):
-        return value.item()
+        item: object = value.item()
+        return item if type(item) in (bool, int, float, str, bytes) else value
     return value
 
 
-def _describe(name: str, value: object, attachments: Attachments) -> Message | None:
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return {"kind": "bytes", "attachment": attachments.add(bytes(value))}
-    numpy, pandas = sys.modules.get("numpy"), sys.modules.get("pandas")
-    if numpy is not None and isinstance(value, numpy.ndarray):
-        array = _describe_array(numpy, name, value, attachments)
-        return {"kind": "array", "shape": list(value.shape), **array}
-    if pandas is not None and isinstance(value, pandas.DataFrame):
-        return _describe_frame(name, value, attachments)
-    if pandas is not None and isinstance(value, (pandas.Series, pandas.Index)):
-        raise UnsupportedValueError(
-            f"the variable `{name}` is a {type(value).__name__} of pandas; pass `.to_frame()` or "
-            "`.to_numpy()`"
-        )
-    return None
+def _describe(name: str, value: object, attachments: Attachments) -> Message:
+    pieces: list[bytes] = []
+
+    def attach(_size: int, make: Any) -> int:
+        pieces.append(make())
+        return len(pieces) - 1
+
+    tree = _tree(f"the variable `{name}`", value, Encoder(attach))
+    text = json.dumps(tree, ensure_ascii=False, allow_nan=False).encode()
+    places = [attachments.add(piece) for piece in pieces]
+    return {"kind": "tagged", "tree": attachments.add(text), "attachments": places}
 
 
-def _describe_array(numpy: Any, name: str, array: Any, attachments: Attachments) -> Message:
-    dtype = array.dtype
-    if dtype.kind not in _KINDS or isinstance(array, numpy.ma.MaskedArray):
-        raise UnsupportedValueError(
-            f"the items of `{name}` are of type {dtype}; numbers, dates and texts of a fixed length "
-            "can be passed"
-        )
-    if dtype.byteorder == ">" or (dtype.byteorder == "=" and sys.byteorder == "big"):
-        dtype = dtype.newbyteorder("<")
-        array = array.astype(dtype)
-    return {"dtype": dtype.str, "attachment": attachments.add(array.tobytes())}
+def tagged(what: str, value: object) -> Any:
+    """Returns a value in the tagged form, with bytes in base64.
+
+    Raises:
+        UnsupportedValueError: It can't be passed.
+    """
+    return _tree(what, value, Encoder(inline))
 
 
-def _describe_frame(name: str, frame: Any, attachments: Attachments) -> Message:
-    pandas = sys.modules["pandas"]
-    names = list(frame.columns)
-    if not all(isinstance(column, str) for column in names) or len(set(names)) < len(names):
-        raise UnsupportedValueError(f"the columns of `{name}` need different names that are texts")
-    columns = [
-        {"name": column, **_describe_column(f"{name}[{column!r}]", frame.iloc[:, at], attachments)}
-        for at, column in enumerate(names)
-    ]
-    described: Message = {"kind": "frame", "columns": columns}
-    index = frame.index
-    is_counted = isinstance(index, pandas.RangeIndex) and index.start == 0 and index.step == 1
-    if not is_counted or index.name is not None or not names:
-        if not isinstance(index.name, (str, type(None))):
-            raise UnsupportedValueError(f"the name of the index of `{name}` must be a text")
-        if isinstance(index, pandas.MultiIndex):
-            raise UnsupportedValueError(f"`{name}` has several indexes; pass `.reset_index()`")
-        described["index"] = _describe_column(f"{name}.index", index, attachments)
-        described["index_name"] = index.name
-    return described
+def _tree(what: str, value: object, encoder: Encoder) -> Any:
+    try:
+        return encoder.tree(value)
+    except Unsupported as error:
+        raise UnsupportedValueError(f"{what} can't be sent: {error}") from None
 
 
-def _describe_column(name: str, column: Any, attachments: Attachments) -> Message:
-    numpy, pandas = sys.modules["numpy"], sys.modules["pandas"]
-    dtype = column.dtype
-    if isinstance(dtype, numpy.dtype) and dtype.kind != "O":
-        return _describe_array(numpy, name, column.to_numpy(), attachments)
-    if dtype == object or isinstance(dtype, pandas.StringDtype):
-        texts = [_text(pandas, name, item) for item in column.tolist()]
-        return {"strings": texts}
-    raise UnsupportedValueError(
-        f"the items of `{name}` are of type {dtype}; numbers, dates without a time zone and texts "
-        "can be passed: convert them with `.astype(…)`"
-    )
+def untagged(tree: Any) -> Any:
+    """Returns the value for the tagged form with bytes in base64.
+
+    Raises:
+        UnsupportedValueError: It isn't valid, or needs a library that can't be imported here.
+    """
+    return _decoded(tree, ())
 
 
-def _text(pandas: Any, name: str, item: object) -> str | None:
-    if isinstance(item, str):
-        return item
-    if item is None or item is pandas.NA or (isinstance(item, float) and item != item):
-        return None
-    raise UnsupportedValueError(
-        f"`{name}` has objects other than texts, such as a {type(item).__name__}: convert them "
-        "with `.astype(…)`"
-    )
+def _decoded(tree: Any, attachments: Sequence[bytearray]) -> Any:
+    try:
+        return Decoder(attachments).value(tree)
+    except (Exception, RecursionError) as error:
+        # It comes from a program, and may be anything.
+        raise UnsupportedValueError(f"the program's value can't be read here: {error}") from error
 
 
 def load(description: Message, attachments: Sequence[bytearray]) -> Any:
     """Returns the object for a description and the attachments of its message.
 
     Raises:
-        UnsupportedValueError: It needs a library that can't be imported here.
+        UnsupportedValueError: It isn't valid, or needs a library that can't be imported here.
     """
     kind = description.get("kind")
     if kind == "bytes":
         return bytes(attachments[description["attachment"]])
     if kind == "array":
-        return _array(description, attachments).reshape(description["shape"])
+        return _decoded({"$array": {**description, "data": description["attachment"]}}, attachments)
     if kind == "frame":
-        return _frame(description, attachments)
+        return _decoded({"$frame": _frame(description)}, attachments)
+    if kind == "tagged":
+        try:
+            tree = json.loads(attachments[description["tree"]])
+        except (ValueError, RecursionError) as error:
+            raise UnsupportedValueError(f"the program's value isn't JSON: {error}") from None
+        return _decoded(tree, [attachments[place] for place in description.get("attachments", ())])
     raise UnsupportedValueError(f"the server sent data of the unknown kind `{kind}`")
 
 
-def _array(description: Message, attachments: Sequence[bytearray]) -> Any:
-    numpy = _library("numpy")
-    dtype = numpy.dtype(description["dtype"])
-    if dtype.kind not in _KINDS:
-        raise UnsupportedValueError(f"the server sent an array of the type {dtype}")
-    return numpy.frombuffer(attachments[description["attachment"]], dtype)
+def _frame(description: Message) -> Message:
+    """Returns a plain frame in the tagged form."""
+    columns, index = description["columns"], description.get("index")
+    names: Message = {"range": [0, 0, 1]}
+    if columns:
+        names = {"dtype": "str", "strings": [column["name"] for column in columns]}
+    if index is not None:
+        index = {**_column(index), "name": description.get("index_name")}
+    return {"columns": names, "index": index, "data": [_column(column) for column in columns]}
 
 
-def _frame(description: Message, attachments: Sequence[bytearray]) -> Any:
-    pandas = _library("pandas")
-
-    def column(described: Message) -> Any:
-        if "strings" in described:
-            return described["strings"]
-        return _array(described, attachments)
-
-    index = None
-    if description.get("index") is not None:
-        index = pandas.Index(column(description["index"]), name=description.get("index_name"))
-    columns = {described["name"]: column(described) for described in description["columns"]}
-    return pandas.DataFrame(columns, index=index)
-
-
-def _library(name: str) -> Any:
-    try:
-        return __import__(name)
-    except ImportError as error:
-        raise UnsupportedValueError(
-            f"the program's value needs {name} here, which can't be imported: {error}"
-        ) from None
+def _column(described: Message) -> Message:
+    if "strings" in described:
+        return {"dtype": "str", "strings": described["strings"]}
+    return {"dtype": described["dtype"], "data": described["attachment"]}

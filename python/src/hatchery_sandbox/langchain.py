@@ -14,6 +14,7 @@ from typing import Any
 from langchain_core.tools import StructuredTool
 
 from hatchery_sandbox._async import AsyncPool, AsyncSession
+from hatchery_sandbox._frames import Message
 from hatchery_sandbox._outcome import Outcome
 from hatchery_sandbox._pool import Pool
 from hatchery_sandbox._session import Session
@@ -27,7 +28,8 @@ _DESCRIPTION = (
 def python_tool(
     runner: Pool | Session | AsyncPool | AsyncSession, name: str = "run_python", **options: Any
 ) -> StructuredTool:
-    """Returns a tool that runs programs.
+    """Returns a tool that runs programs. The artifact of its messages is `Outcome.to_dict`, plain data
+    that checkpointers can store.
 
     Args:
         runner: A pool, where each call starts fresh, or a session, whose variables stay.
@@ -38,9 +40,9 @@ def python_tool(
     if isinstance(runner, (AsyncPool, AsyncSession)):
         waiting = runner
 
-        async def run_async(code: str) -> tuple[str, Outcome]:
+        async def run_async(code: str) -> tuple[str, Message]:
             outcome = await waiting.run(code, **options)
-            return text(outcome), outcome
+            return text(outcome), _artifact(outcome)
 
         return StructuredTool.from_function(
             coroutine=run_async,
@@ -50,13 +52,30 @@ def python_tool(
         )
     plain = runner
 
-    def run(code: str) -> tuple[str, Outcome]:
+    def run(code: str) -> tuple[str, Message]:
         outcome = plain.run(code, **options)
-        return text(outcome), outcome
+        return text(outcome), _artifact(outcome)
 
     return StructuredTool.from_function(
         run, name=name, description=_DESCRIPTION, response_format="content_and_artifact"
     )
+
+
+def _artifact(outcome: Outcome) -> Message:
+    result = outcome.to_dict()
+    if not _is_storable(result["value"]):
+        result["value"] = None
+        result["value_missing"] = "it has integers beyond 64 bits"
+    return result
+
+
+def _is_storable(value: object) -> bool:
+    """Whether MessagePack can hold a value of JSON."""
+    if isinstance(value, int):
+        return -(1 << 63) <= value < 1 << 64
+    if isinstance(value, dict):
+        return all(map(_is_storable, value.values()))
+    return not isinstance(value, list) or all(map(_is_storable, value))
 
 
 def text(outcome: Outcome) -> str:

@@ -45,13 +45,16 @@ pub(super) fn lent(
     calls: &Arc<Calls>,
     outbox: &Outbox,
 ) -> Result<HostFunction, Problem> {
-    let Function { name, doc, parameters, returns, timeout } = function;
+    let Function { name, doc, parameters, returns, tagged, timeout } = function;
     let asked = (name.clone(), id.clone(), Arc::clone(calls), outbox.clone());
     let lent = HostFunction::future(name.clone(), move |arguments: Map<String, Value>| {
         let (name, id, calls, outbox) = asked.clone();
         ask(name, id, arguments, calls, outbox)
     });
     let mut lent = lent.doc(doc).returns(returns);
+    if tagged {
+        lent = lent.tagged();
+    }
     if let Some(seconds) = timeout {
         let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
         lent = lent.timeout(time.ok_or_else(|| {

@@ -1,6 +1,6 @@
-//! Bytes, arrays and frames of programs as attachments.
+//! Values of programs as attachments.
 
-use hatchery::value::{Column, Frame};
+use hatchery::value::{Column, Frame, Tagged};
 use hatchery::{Array, Value};
 use wire::message::{ColumnData, Data, NamedColumn};
 use wire::{Problem, ProblemKind};
@@ -45,6 +45,12 @@ impl Attached {
                     }
                 })
             }
+            Data::Tagged { tree, attachments } => {
+                let tree = String::from_utf8(self.take(tree)?);
+                let tree = tree.map_err(|_| usage("a tagged value isn't UTF-8".to_owned()))?;
+                let attachments = attachments.into_iter().map(|number| self.take(number));
+                Value::Tagged(Tagged::new(tree, attachments.collect::<Result<_, Problem>>()?))
+            }
             _ => return Err(usage("this server doesn't know such data".to_owned())),
         })
     }
@@ -79,6 +85,11 @@ pub(super) fn data_of<'a>(value: &'a Value, attachments: &mut Vec<&'a [u8]>) -> 
                 index: frame.index().and_then(|index| column_of(index, attachments)),
                 index_name: frame.index_name().map(str::to_owned),
             }
+        }
+        Value::Tagged(tagged) => {
+            let tree = attach(tagged.tree().as_bytes(), attachments);
+            let its = tagged.attachments().iter().map(|bytes| attach(bytes, attachments));
+            Data::Tagged { tree, attachments: its.collect() }
         }
         _ => return None,
     })
@@ -131,6 +142,7 @@ mod tests {
             Value::Bytes(b"raw".to_vec()),
             Value::Array(Array::from_slice(&[1_i64, 2, 3, 4]).reshape([2, 2]).unwrap()),
             Value::Frame(frame.clone()),
+            Value::Tagged(Tagged::new(r#"{"$bytes": 1}"#, vec![b"a".to_vec(), b"bc".to_vec()])),
             Value::Frame(frame.with_index(Some("i".to_owned()), index).unwrap()),
         ] {
             assert_eq!(there_and_back(&value), value);

@@ -84,7 +84,12 @@ async fn perform(
             let path = folder.path().join("session");
             let state = attached.take(0)?;
             tokio::fs::write(&path, state).await.map_err(|error| unkept(&error))?;
-            service.revive(caller, session, &path).await?;
+            service.revive(caller, session, &path).await.map_err(|mut problem| {
+                // The client knows nothing of the file.
+                let file = format!("`{}`", path.display());
+                problem.message = problem.message.replace(&file, "the state");
+                problem
+            })?;
         }
         SessionAction::Workspace => {
             let workspace = service.workspace(caller, session).await?;

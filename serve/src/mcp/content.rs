@@ -36,14 +36,14 @@ pub(super) fn of_outcome(outcome: &Outcome, session: Option<&InSession>) -> Call
     json["session"] = session.map(|session| session.name.as_str()).into();
     let mut told = Told::default();
     told.output("", &outcome.stdout_text());
-    for (place, display) in outcome.displays.iter().enumerate() {
-        let is_image = told.bundle(display, &mut json["displays"][place]);
+    for display in &outcome.displays {
+        let is_image = told.bundle(display);
         if let Some(text) = display.text("text/plain").filter(|_| !is_image) {
             told.output("displayed:", text);
         }
     }
     told.output("stderr:", &outcome.stderr_text());
-    told.verdict(outcome, &mut json["bundle"]);
+    told.verdict(outcome);
     told.notes(outcome);
     told.files(&outcome.files, session);
     if let Some(session) = session.filter(|session| session.is_new) {
@@ -59,16 +59,59 @@ pub(super) fn of_outcome(outcome: &Outcome, session: Option<&InSession>) -> Call
     }
     let mut result = CallToolResult::success(blocks);
     result.is_error = Some(is_error);
-    result.structured_content = Some(json);
+    result.structured_content = Some(structured(json));
     result
+}
+
+/// Fields of a result that are not for models: forms of a value other than its text, why it isn't
+/// JSON, and accounts.
+pub(super) const LEFT_OUT: [&str; 3] = ["bundle", "usage", "value_missing"];
+
+/// The fields of a result that are always there.
+pub(super) const ALWAYS: [&str; 2] = ["status", "success"];
+
+/// The parts of an error beside its traceback.
+const OF_ERROR: [&str; 8] =
+    ["kind", "type", "message", "limit", "allowed", "used", "reason", "retry_after"];
+
+/// Returns a result as data, each fact once: some hosts give their model this and not the text. What
+/// is null, empty or false isn't there.
+fn structured(mut json: Value) -> Value {
+    let Some(fields) = json.as_object_mut() else { return json };
+    if let Some(Value::Array(displays)) = fields.get_mut("displays") {
+        let forms = displays.iter_mut().filter_map(Value::as_object_mut);
+        forms.for_each(|forms| forms.retain(|name, _| name == "text/plain"));
+        displays.retain(|forms| !is_empty(forms));
+    }
+    if let Some(Value::Object(error)) = fields.get_mut("error") {
+        error.retain(|name, _| OF_ERROR.contains(&name.as_str()));
+    }
+    if fields.get("value").is_some_and(|value| !value.is_null()) {
+        fields.remove("repr");
+    }
+    fields.retain(|name, value| {
+        let name = name.as_str();
+        // A value says something even if it is empty.
+        let is_kept = ALWAYS.contains(&name) || (name == "value" && !value.is_null());
+        is_kept || !(LEFT_OUT.contains(&name) || is_empty(value))
+    });
+    json
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(true) | Value::Number(_) => false,
+    }
 }
 
 /// Returns the result of a call of `run_python` that didn't run.
 pub(super) fn not_run(problem: &Problem) -> CallToolResult {
-    let mut json = hatchery::tool::refusal(problem);
-    json["session"] = Value::Null;
     let mut result = refused(problem);
-    result.structured_content = Some(json);
+    result.structured_content = Some(structured(hatchery::tool::refusal(problem)));
     result
 }
 
@@ -105,21 +148,17 @@ impl Told {
         });
     }
 
-    /// Adds the image of an object, if it has one, and takes it off the object's JSON, where it would
-    /// be a second time. Returns whether it has one.
-    fn bundle(&mut self, bundle: &MimeBundle, json: &mut Value) -> bool {
+    /// Adds the image of an object, if it has one. Returns whether it has one.
+    fn bundle(&mut self, bundle: &MimeBundle) -> bool {
         let found = media::image_types().find_map(|name| match bundle.get(name) {
-            Some(MimeData::Bytes(bytes)) => Some((name, bytes)),
+            Some(MimeData::Bytes(bytes)) => Some(bytes),
             _ => None,
         });
-        let Some((name, bytes)) = found else { return false };
+        let Some(bytes) = found else { return false };
         match media::image_type(bytes) {
             Some(actual) if self.images < MOST_IMAGES => {
                 self.images += 1;
                 self.blocks.push(media::image(bytes, actual));
-                if let Some(forms) = json.as_object_mut() {
-                    forms.remove(name);
-                }
             }
             Some(_) => {
                 self.parts.push(format!("Left out: an image beyond the first {MOST_IMAGES}."))
@@ -132,10 +171,10 @@ impl Told {
         true
     }
 
-    fn verdict(&mut self, outcome: &Outcome, json: &mut Value) {
+    fn verdict(&mut self, outcome: &Outcome) {
         match &outcome.verdict {
             Verdict::Completed { repr, bundle, .. } => {
-                self.bundle(bundle, json);
+                self.bundle(bundle);
                 self.output("value:", repr.as_deref().unwrap_or_default());
             }
             Verdict::Raised(exception) => self.output("", &exception.traceback),
@@ -245,6 +284,7 @@ mod tests {
             repr: repr.map(str::to_owned),
             bundle: MimeBundle::default(),
             data: None,
+            missing: None,
         })
     }
 
@@ -295,6 +335,28 @@ mod tests {
             .collect();
         let expected = ["hatchery://sessions/s/files/a.csv", "hatchery://sessions/s/files/b.bin"];
         assert_eq!(links, expected);
+    }
+
+    #[test]
+    fn a_result_as_data_says_each_fact_once() {
+        let mut outcome = completed(Some("<Figure>"));
+        outcome.stdout = b"a".to_vec();
+        let forms = |name: &str| [(name.to_owned(), MimeData::Text("x".repeat(1000)))];
+        let both = [forms("text/html"), forms("text/plain")].concat();
+        outcome.displays = vec![
+            MimeBundle::new(forms("text/html").into()).unwrap(),
+            MimeBundle::new(both).unwrap(),
+        ];
+        let json = of_outcome(&outcome, None).structured_content.unwrap();
+        let expected = serde_json::json!({
+            "status": "completed", "success": true, "passed": true, "execution_time": 0.0,
+            "stdout": "a", "repr": "<Figure>", "displays": [{ "text/plain": "x".repeat(1000) }],
+        });
+        assert_eq!(json, expected);
+        let problem = Problem::new(hatchery::wire::ProblemKind::Usage, "wrong");
+        let json = not_run(&problem).structured_content.unwrap();
+        assert_eq!(json["error"]["message"], "wrong");
+        assert_eq!((&json["status"], &json["success"]), (&"not_run".into(), &false.into()));
     }
 
     #[test]

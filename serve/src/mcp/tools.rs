@@ -6,6 +6,7 @@ use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
 use super::backend::Naming;
+use super::content::{ALWAYS, LEFT_OUT};
 
 /// The names of the tools, in the order of the list.
 pub(super) const NAMES: [&str; 5] =
@@ -139,11 +140,13 @@ fn run_python(naming: Naming, pythons: &[String]) -> Tool {
         "type": ["string", "null"],
         "description": "The session in which it ran; name it to continue there.",
     });
-    for shown in ["displays", "bundle"] {
-        if let Value::String(about) = &mut output["properties"][shown]["description"] {
-            about.push_str(" Images are contents of their own and not repeated here.");
-        }
+    output["properties"]["displays"]["description"] =
+        "What the program showed, as texts. Images are contents of their own.".into();
+    if let Some(properties) = output["properties"].as_object_mut() {
+        properties.retain(|name, _| !LEFT_OUT.contains(&name.as_str()));
     }
+    // What is null, empty or false isn't there.
+    output["required"] = json!(ALWAYS);
     for schema in [&mut input, &mut output] {
         let schema = schema.as_object_mut().expect("a schema is an object");
         for said_elsewhere in ["$schema", "title", "description"] {

@@ -230,8 +230,10 @@ impl End {
                 found.equal("has a repr", &repr.is_some(), &its_repr.is_some());
                 found.matching("repr", repr.unwrap_or(""), its_repr.as_deref().unwrap_or(""));
                 found.forms("form", forms, bundle);
+                // The tagged form is for clients in Python, whose tests have it.
+                let its_data = its_data.as_ref().filter(|data| !matches!(data, Value::Tagged(_)));
                 // Not by `==`, since NaN must equal NaN here.
-                found.equal("data", &format!("{data:?}"), &format!("{its_data:?}"));
+                found.equal("data", &format!("{:?}", data.as_ref()), &format!("{its_data:?}"));
             }
             (Self::Raised { error, ending, traceback }, Verdict::Raised(exception)) => {
                 error.compare(found, "exception", Some(last_line), exception);

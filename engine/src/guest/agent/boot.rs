@@ -30,7 +30,7 @@ pub(super) const FILES: [(&str, &str); 19] = [
 ];
 
 /// Modules that run only when a program first needs them.
-pub(super) const LATE_FILES: [(&str, &str); 9] = [
+pub(super) const LATE_FILES: [(&str, &str); 10] = [
     ("_stdin", include_str!("hatchery/_stdin.py")),
     ("_loop", include_str!("hatchery/_loop.py")),
     ("_network", include_str!("hatchery/_network.py")),
@@ -40,6 +40,7 @@ pub(super) const LATE_FILES: [(&str, &str); 9] = [
     ("_arrays", include_str!("hatchery/_arrays.py")),
     ("_jpeg", include_str!("hatchery/_jpeg.py")),
     ("_pytest", include_str!("hatchery/_pytest.py")),
+    ("_tagged", include_str!("hatchery/_tagged.py")),
 ];
 
 /// What the agent does for the host, in the order in which a command build reports the objects that

@@ -854,8 +854,31 @@ class AgentTest(AgentCase):
         reply = self.run_program("b'abc'", data_bytes=2)
         self.assertEqual((reply["data_left_out"], self.door.buffers), (3, []))
         self.assertIn("500 bytes in all", self.run_program("b'a' * 500", result_bytes=100)["repr"])
-        for source in ("1", "None", "x = b'1'", "object()", "{1: b''}", "class B(bytes): pass\nB()"):
+        for source in ("1", "None", "x = b'1'", "object()", "[1, {'a': 2.5}]", "{'$set': [1]}"):
             self.assertNotIn("data", self.run_program(source), source)
+
+    def test_what_json_cannot_hold_is_tagged(self):
+        for source, tree in (
+            ("(1, 2)", {"$tuple": [1, 2]}), ("{1, 2}", {"$set": [1, 2]}), ("{1: 'a'}", {"$dict": [[1, "a"]]}),
+            ("[float('nan')]", [{"$float": "nan"}]), ("{'$set': (1,)}", {"$dict": [["$set", {"$tuple": [1]}]]}),
+            ("[b'xyz']", [{"$bytes": 0}]), ("2**70", {"$int": hex(2**70)}),
+            ("[10**5000]", [{"$int": hex(10**5000)}]),
+            ("import decimal; decimal.Decimal('1.10')", {"$decimal": "1.10"}),
+        ):
+            reply = self.run_program(source)
+            self.assertEqual(reply["data"], {"kind": "tagged"}, source)
+            self.assertEqual(json.loads(self.door.buffers[0]), tree, source)
+            back = _values.to_object(["tagged", self.door.buffers[0].decode(), self.door.buffers[1:]])
+            self.assertEqual(reply["repr"], _describe.repr_of(back))
+        reply = self.run_program("[1, {'a': object()}]")
+        self.assertIn("its part `[1]['a']` is of the type object", reply["missing"])
+        self.assertIn("is a set", self.run_program("{1}")["missing"].replace("of the type", "a"))
+        self.assertEqual(self.run_program("(1, 2)").get("missing"), None)
+        reply = self.run_program("{1, 2, 3}", data_bytes=5)
+        self.assertIn("more than the limit", reply["missing"])
+        reply = self.run_program("'a' * 500", result_bytes=100)
+        self.assertIn("its JSON has 502 bytes", reply["missing"])
+        self.assertIn("nested", self.run_program("x = []; x.append(x); x")["missing"])
 
     def test_programs_compile_as_their_syntax_trees_do(self):
         for source in [
@@ -963,7 +986,7 @@ def run_to_the_end(coroutine):
 class ArrayTest(unittest.TestCase):
     def passed(self, value, room=1 << 20):
         """Returns what a value becomes on its way to the host and back."""
-        fields, buffers = _values.data_fields(value, room, encode_json)
+        fields, buffers = _values.data_fields(value, None, room, encode_json)
         told, buffers = fields["data"], iter(buffers)
         rows = told.get("rows")
 
@@ -972,6 +995,8 @@ class ArrayTest(unittest.TestCase):
                 return ["array", told["dtype"], told.get("shape", [rows]), next(buffers)]
             return ["strings", next(buffers), next(buffers)]
 
+        if told["kind"] == "tagged":
+            return _values.to_object(["tagged", next(buffers).decode(), list(buffers)])
         if told["kind"] == "array":
             return _values.to_object(column(told))
         index = told["index"] and column(told["index"])
@@ -989,12 +1014,12 @@ class ArrayTest(unittest.TestCase):
             self.assertTrue((back == array).all() and back.shape == array.shape)
             self.assertTrue(back.flags.writeable and back.flags.owndata)
         for array in (numpy.array([object()]), numpy.zeros(2, [("a", "i4")]), numpy.ma.array([1])):
-            self.assertEqual(_values.data_fields(array, 1 << 20, encode_json), ({}, ()))
+            self.assertEqual(list(self.fields(array)), ["missing"])
         if int(numpy.__version__.partition(".")[0]) >= 2:
             deep = numpy.zeros((1,) * 33)
-            self.assertEqual(_values.data_fields(deep, 1 << 20, encode_json), ({}, ()))
-        left_out = _values.data_fields(numpy.zeros(10), 10, encode_json)
-        self.assertEqual(left_out, ({"data_left_out": 80}, ()))
+            self.assertEqual(list(self.fields(deep)), ["missing"])
+        self.assertEqual(self.fields(numpy.zeros(10), 10), {"data_left_out": 80})
+        self.assertEqual(self.fields([numpy.zeros(10)], 90)["data_left_out"], 136)
 
     def test_frames_come_back(self):
         import pandas
@@ -1006,14 +1031,22 @@ class ArrayTest(unittest.TestCase):
         ):
             pandas.testing.assert_frame_equal(self.passed(frame), frame)
         self.assertEqual(self.passed(pandas.DataFrame(index=range(5))).shape, (5, 0))
-        series = pandas.Series([1.5, None], name="s")
-        pandas.testing.assert_frame_equal(self.passed(series), series.to_frame())
+        days = pandas.date_range("2026", periods=2, tz="UTC")
         for frame in (
             pandas.DataFrame({1: [2]}), pandas.DataFrame([[1, 2]], columns=["a", "a"]),
-            pandas.DataFrame({"a": pandas.Categorical(["x"])}), pandas.DataFrame({"a": [object()]}),
+            pandas.DataFrame({"a": pandas.Categorical(["x"])}), pandas.DataFrame({"a": [1, "x"]}),
             pandas.DataFrame({"a": [1], "b": [2]}).set_index(["a", "b"]),
+            pandas.DataFrame({"a": pandas.Series(["x", None], dtype=object), "b": days}, index=days),
+            pandas.DataFrame({"a": pandas.array([1, None], "Int64")}).T,
         ):
-            self.assertEqual(_values.data_fields(frame, 1 << 20, encode_json), ({}, ()))
+            pandas.testing.assert_frame_equal(self.passed(frame), frame)
+        series = pandas.Series([1.5, None], name="s")
+        pandas.testing.assert_series_equal(self.passed(series), series)
+        bad = pandas.DataFrame({"a": [1, object()]})
+        self.assertIn("`['a'][1]` is of the type object", self.fields(bad)["missing"])
+
+    def fields(self, value, room=1 << 20):
+        return _values.data_fields(value, None, room, encode_json)[0]
 
 
 if __name__ == "__main__":

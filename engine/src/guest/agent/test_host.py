@@ -24,6 +24,13 @@ PRICE = {
     "returns": "float",
 }
 ANY = {"name": "echo", "doc": "", "parameters": None, "returns": ""}
+TAGGED = {
+    "name": "keep",
+    "doc": "",
+    "parameters": [["value", "", True, {"$set": [1]}]],
+    "returns": "",
+    "tagged": True,
+}
 
 
 class Host:
@@ -41,7 +48,7 @@ class Host:
         kind, body = frame[:1], frame[1:]
         if kind == FUNCTIONS:
             self.tables += 1
-            return marshal.dumps([PRICE, ANY])
+            return marshal.dumps([PRICE, ANY, TAGGED])
         if kind == CALL:
             return marshal.dumps(self.begin(**json.loads(body)))
         if kind == CANCEL:
@@ -58,7 +65,7 @@ class Host:
             return ["HostLimitError", "too many"]
         self.tickets += 1
         end = self.now + arguments.get("seconds", 0)
-        answer = True, arguments
+        answer = True, arguments["value"] if name == "keep" else arguments
         if "error" in arguments:
             answer = False, arguments["error"]
         self.calls[self.tickets] = end, *answer
@@ -86,7 +93,7 @@ class HostTest(unittest.TestCase):
         self.addCleanup(setattr, time, "monotonic", monotonic)
 
     def test_functions_look_like_python_functions(self):
-        self.assertEqual(dir(host), ["echo", "price"])
+        self.assertEqual(dir(host), ["echo", "keep", "price"])
         self.assertIs(host.price, host.price)
         signature = "(item: str, count: int = 1) -> float"
         for function in (host.price, host.price.aio):
@@ -98,7 +105,7 @@ class HostTest(unittest.TestCase):
         self.assertIn("price" + signature, pydoc.plain(pydoc.render_doc(host)))
         self.assertTrue(inspect.iscoroutinefunction(host.price.aio))
         self.assertEqual(self.host.tables, 1)
-        with self.assertRaisesRegex(AttributeError, "no function 'prize'; available: echo, price"):
+        with self.assertRaisesRegex(AttributeError, "no function 'prize'; available: echo, keep, price"):
             host.prize
         from hatchery.host import price
 
@@ -122,6 +129,16 @@ class HostTest(unittest.TestCase):
         deep = []
         deep.append(deep)
         self.assertRaises(ValueError, host.echo, value=deep)
+
+    def test_tagged_functions_take_more_than_json(self):
+        for value in ((1, 2), {1: {b"x"}}, float("inf"), 2**70, [None, "a"], {"$set": 1}):
+            self.assertEqual(host.keep(value), value)
+        self.assertEqual(host.keep(), {1})
+        self.assertEqual(self.run_async(host.keep.aio((1,))), (1,))
+        with self.assertRaisesRegex(TypeError, "'value'.*type object"):
+            host.keep(object())
+        with self.assertRaisesRegex(TypeError, "not set"):
+            host.echo(a={1})
 
     def test_errors(self):
         for name, kind in [

@@ -206,6 +206,7 @@ fn replies_become_verdicts() {
             repr: Some("[1]".to_owned()),
             bundle: MimeBundle::default(),
             data: None,
+            missing: None,
         })
     );
     assert_eq!(
@@ -215,6 +216,7 @@ fn replies_become_verdicts() {
             repr: Some("[1]".to_owned()),
             bundle: MimeBundle::default(),
             data: None,
+            missing: None,
         })
     );
     assert_eq!(
@@ -282,7 +284,7 @@ fn data_must_match_its_buffers() {
     let answer = parse(bytes).unwrap();
     let data = Some(value::Value::Bytes(b"abc".to_vec()));
     let (repr, bundle) = (Some("b".to_owned()), MimeBundle::default());
-    let completed = Verdict::Completed { value: None, repr, bundle, data };
+    let completed = Verdict::Completed { value: None, repr, bundle, data, missing: None };
     assert_eq!(answer, Answer { verdict: completed, left_out: LeftOut::default() });
     for lie in [
         r#""buffers":[3]"#,

@@ -37,6 +37,9 @@ struct ToolResult<'a> {
     status: &'static str,
     /// The last expression, if it is JSON.
     value: Option<&'a serde_json::Value>,
+    /// Why `value` is null though the last expression isn't None.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_missing: Option<&'a str>,
     /// The last expression's repr, unless it is None.
     repr: Option<&'a str>,
     /// Its other forms: MIME types and texts, bytes in base64.
@@ -92,6 +95,9 @@ enum ToolError<'a> {
         message: String,
     },
     Sandbox {
+        message: String,
+    },
+    Usage {
         message: String,
     },
 }
@@ -188,7 +194,7 @@ impl Outcome {
     /// `interrupted_at`, `session_restored`, `error`, `truncated`, `files`, `limits_met` and `usage`.
     /// `bundle` and each of `displays` are objects from MIME types to texts, bytes in base64.
     /// The `error` of an exception has the fields of [`Exception`].
-    /// A `value` of null means either `None` or no JSON; `repr` tells them apart.
+    /// A `value` of null means either `None` or no JSON; then `value_missing` says why.
     /// `files` has no contents; [`Self::to_tool_json_with_files`] does.
     pub fn to_tool_json(&self) -> serde_json::Value {
         self.tool_json(false)
@@ -201,11 +207,11 @@ impl Outcome {
     }
 
     fn tool_json(&self, has_contents: bool) -> serde_json::Value {
-        let (value, repr, bundle) = match &self.verdict {
-            Verdict::Completed { value, repr, bundle, .. } => {
-                (value.as_ref(), repr.as_deref(), Some(bundle))
+        let (value, value_missing, repr, bundle) = match &self.verdict {
+            Verdict::Completed { value, repr, bundle, missing, .. } => {
+                (value.as_ref(), missing.as_deref(), repr.as_deref(), Some(bundle))
             }
-            _ => (None, None, None),
+            _ => (None, None, None, None),
         };
         let (exit_code, message) = match &self.verdict {
             Verdict::Exited { code, message } => (Some(*code), message.as_deref()),
@@ -226,6 +232,7 @@ impl Outcome {
             passed: self.passed(),
             status: self.verdict.name(),
             value,
+            value_missing,
             repr,
             bundle: bundle.filter(|bundle| !bundle.is_empty()),
             displays: &self.displays,
@@ -280,7 +287,11 @@ fn tool_error(verdict: &Verdict) -> Option<ToolError<'_>> {
 }
 
 fn sandbox_error(failure: &SandboxFailure) -> ToolError<'static> {
-    ToolError::Sandbox { message: chain(failure).to_string() }
+    let message = chain(failure).to_string();
+    match failure {
+        SandboxFailure::NotDeterministic => ToolError::Usage { message },
+        _ => ToolError::Sandbox { message },
+    }
 }
 
 impl<'a> ToolFile<'a> {
@@ -337,6 +348,7 @@ mod tests {
             repr: None,
             bundle: MimeBundle::default(),
             data: None,
+            missing: None,
         };
         let left = Verdict::Exited { code: 0, message: None };
         for (verdict, session_restored, success, passed) in [

@@ -36,6 +36,7 @@ enum SentVerdict {
         repr: Option<String>,
         bundle: Vec<(String, SentData)>,
         data: Option<SentValue>,
+        missing: Option<String>,
     },
     Raised(Text<Exception>),
     Exited {
@@ -135,11 +136,12 @@ impl SentOutcome {
 impl From<&Verdict> for SentVerdict {
     fn from(verdict: &Verdict) -> Self {
         match verdict {
-            Verdict::Completed { value, repr, bundle, data } => Self::Completed {
+            Verdict::Completed { value, repr, bundle, data, missing } => Self::Completed {
                 value: value.clone().map(Text),
                 repr: repr.clone(),
                 bundle: sent_bundle(bundle),
                 data: data.as_ref().map(SentValue::from),
+                missing: missing.clone(),
             },
             Verdict::Raised(exception) => Self::Raised(Text((**exception).clone())),
             Verdict::Exited { code, message } => {
@@ -158,11 +160,12 @@ impl TryFrom<SentVerdict> for Verdict {
 
     fn try_from(sent: SentVerdict) -> Result<Self, InvalidSent> {
         Ok(match sent {
-            SentVerdict::Completed { value, repr, bundle, data } => Self::Completed {
+            SentVerdict::Completed { value, repr, bundle, data, missing } => Self::Completed {
                 value: value.map(|Text(json)| json),
                 repr,
                 bundle: received_bundle(bundle)?,
                 data: data.map(Value::try_from).transpose()?,
+                missing,
             },
             SentVerdict::Raised(Text(exception)) => Self::Raised(Box::new(exception)),
             SentVerdict::Exited { code, message } => Self::Exited { code, message },

@@ -80,6 +80,7 @@ struct SentSignature {
     doc: String,
     parameters: Option<Vec<SentParameter>>,
     returns: String,
+    is_tagged: bool,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -262,7 +263,7 @@ impl From<&InputFile> for SentFile {
 }
 
 impl From<&Signature> for SentSignature {
-    fn from(Signature { name, doc, parameters, returns }: &Signature) -> Self {
+    fn from(Signature { name, doc, parameters, returns, is_tagged }: &Signature) -> Self {
         let parameters = parameters.as_ref().map(|parameters| {
             let sent = |Parameter { name, hint, default }: &Parameter| SentParameter {
                 name: name.clone(),
@@ -272,12 +273,13 @@ impl From<&Signature> for SentSignature {
             parameters.iter().map(sent).collect()
         });
         let (name, doc, returns) = (name.clone(), doc.clone(), returns.clone());
-        Self { name, doc, parameters, returns }
+        Self { name, doc, parameters, returns, is_tagged: *is_tagged }
     }
 }
 
 impl From<SentSignature> for Signature {
-    fn from(SentSignature { name, doc, parameters, returns }: SentSignature) -> Self {
+    fn from(sent: SentSignature) -> Self {
+        let SentSignature { name, doc, parameters, returns, is_tagged } = sent;
         let parameter = |SentParameter { name, hint, default }| Parameter {
             name,
             hint,
@@ -285,6 +287,6 @@ impl From<SentSignature> for Signature {
         };
         let parameters =
             parameters.map(|parameters| parameters.into_iter().map(parameter).collect());
-        Self { name, doc, parameters, returns }
+        Self { name, doc, parameters, returns, is_tagged }
     }
 }

@@ -20,7 +20,7 @@ use crate::run::outcome::{
 };
 use crate::run::program::{Call, Deterministic, Entry, InputFile, MountedFolder, Program, Script};
 use crate::run::transcript::{Stream, Transcript};
-use crate::run::value::{Array, Column, Frame, Value};
+use crate::run::value::{Array, Column, Frame, Tagged, Value};
 
 struct Nothing;
 
@@ -70,6 +70,7 @@ fn values() -> Vec<Value> {
         Value::Array(numbers.reshape([2, 1]).unwrap()),
         Value::Frame(frame.clone()),
         Value::Frame(frame.with_index(Some("i".to_owned()), index).unwrap()),
+        Value::Tagged(Tagged::new(r#"{"$bytes": 0}"#, vec![b"a".to_vec()])),
     ]
 }
 
@@ -84,6 +85,7 @@ fn programs_arrive_as_they_were() {
             default: Some(json!("chair")),
         }]),
         returns: "float".to_owned(),
+        is_tagged: true,
     };
     let mut call = Call::new("json:dumps");
     call.args = values();
@@ -92,7 +94,7 @@ fn programs_arrive_as_they_were() {
     let program = Program {
         source: "x".to_owned(),
         entry: Entry::Call(call),
-        variables: values().into_iter().zip(["a", "b", "c", "d", "e"]).map(swapped).collect(),
+        variables: values().into_iter().zip(["a", "b", "c", "d", "e", "f"]).map(swapped).collect(),
         filename: Some("f.py".to_owned()),
         args: vec!["a".to_owned()],
         env: [("A".to_owned(), "b".to_owned())].into(),
@@ -176,6 +178,7 @@ fn verdicts() -> Vec<Verdict> {
             repr: Some("r".to_owned()),
             bundle: MimeBundle::new(forms).unwrap(),
             data: values().pop(),
+            missing: Some("m".to_owned()),
         },
         Verdict::Raised(Box::new(exception)),
         Verdict::Exited { code: 3, message: Some("bye".to_owned()) },

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::InvalidSent;
 use super::text::Text;
-use crate::run::value::{Array, Column, Frame, InvalidValue, Value};
+use crate::run::value::{Array, Column, Frame, InvalidValue, Tagged, Value};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum SentValue {
@@ -15,6 +15,10 @@ pub(super) enum SentValue {
         index: Option<SentColumn>,
         index_name: Option<String>,
         columns: Vec<(String, SentColumn)>,
+    },
+    Tagged {
+        tree: String,
+        attachments: Vec<serde_bytes::ByteBuf>,
     },
 }
 
@@ -46,6 +50,10 @@ impl From<&Value> for SentValue {
                     .iter()
                     .map(|(name, column)| (name.clone(), column.into()))
                     .collect(),
+            },
+            Value::Tagged(tagged) => Self::Tagged {
+                tree: tagged.tree().to_owned(),
+                attachments: tagged.attachments().iter().cloned().map(Into::into).collect(),
             },
         }
     }
@@ -86,6 +94,10 @@ impl TryFrom<SentValue> for Value {
                         Some(index) => frame.with_index(index_name, index.try_into()?)?,
                         None => frame,
                     })
+                }
+                SentValue::Tagged { tree, attachments } => {
+                    let attachments = attachments.into_iter().map(serde_bytes::ByteBuf::into_vec);
+                    Self::Tagged(Tagged::new(tree, attachments.collect()))
                 }
             })
         };

@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::{Array, Column, Frame, TEXT_BYTES, Value};
+use super::{Array, Column, Frame, TEXT_BYTES, Tagged, Value};
 
 /// The guest's description of its buffers.
 #[derive(Debug, Deserialize)]
@@ -20,6 +20,8 @@ enum Description {
         index: Option<ColumnDescription>,
         columns: Vec<(String, ColumnDescription)>,
     },
+    /// The first buffer is the JSON text, the others are its attachments.
+    Tagged {},
 }
 
 #[derive(Debug, Deserialize)]
@@ -57,6 +59,12 @@ pub(crate) fn parsed(
                 }
                 None => frame,
             })
+        }
+        Description::Tagged {} => {
+            let tree = buffers.next()?.to_vec();
+            let tree = String::from_utf8(tree).map_err(|error| error.to_string())?;
+            let rest = std::mem::take(&mut buffers.rest);
+            Value::Tagged(Tagged::new(tree, rest.map(|bytes| bytes.to_vec()).collect()))
         }
     };
     match buffers.rest.next() {

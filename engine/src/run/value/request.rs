@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Array, Column, Frame, Value, Variables};
+use super::{Array, Column, Frame, Tagged, Value, Variables};
 use crate::run::value::marshal::Value as Marshal;
 
 /// Encodes a value as a list whose first item names the kind of the rest.
@@ -12,6 +12,7 @@ pub(crate) fn encoded(value: &Value) -> Marshal<'_> {
         Value::Bytes(bytes) => Marshal::List(vec!["plain".into(), raw(bytes)]),
         Value::Array(array) => encoded_array(array),
         Value::Frame(frame) => encoded_frame(frame),
+        Value::Tagged(tagged) => encoded_tagged(tagged),
     }
 }
 
@@ -28,6 +29,11 @@ fn encoded_array(array: &Array) -> Marshal<'_> {
         Marshal::List(shape),
         raw(array.data()),
     ])
+}
+
+fn encoded_tagged(tagged: &Tagged) -> Marshal<'_> {
+    let attachments = tagged.attachments().iter().map(|bytes| raw(bytes)).collect();
+    Marshal::List(vec!["tagged".into(), tagged.tree().into(), Marshal::List(attachments)])
 }
 
 fn encoded_frame(frame: &Frame) -> Marshal<'_> {

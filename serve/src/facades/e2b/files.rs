@@ -330,7 +330,8 @@ mod tests {
     fn answers_that_cells_forge_are_no_files() {
         let of = |value: Value| {
             let bundle = hatchery::outcome::MimeBundle::default();
-            let verdict = Verdict::Completed { value: Some(value), repr: None, bundle, data: None };
+            let (value, repr, data, missing) = (Some(value), None, None, None);
+            let verdict = Verdict::Completed { value, repr, bundle, data, missing };
             done(&Outcome::not_run(verdict)).map_err(|trouble| trouble.status.as_u16())
         };
         assert_eq!(of(json!({ "done": 1 })), Ok(json!(1)));

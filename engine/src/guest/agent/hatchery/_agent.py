@@ -22,12 +22,12 @@ from hatchery._describe import attempt_to_write, cut, describe_barely, describe_
 from hatchery._describe import describe_value, report_by, text_of
 from hatchery._frames import back_of, get_frame
 from hatchery._host import bridge
-from hatchery._display import PLAIN, Displays
+from hatchery._display import Displays
 from hatchery._image import fill_holes, prepare, reseed
 from hatchery._streams import clear, flush_files, flush_streams, new_main, put_back, reopen_streams
 from hatchery._streams import run_exit_functions
 from hatchery._surroundings import Surroundings
-from hatchery._values import data_fields, to_object
+from hatchery._values import data_fields, missing, to_object
 from hatchery._wire import BYTE_ORDER_MARK, COMPILE_WORD, FETCH, HAS_STDIN, HELLO, LAST, NO_ROOM
 from hatchery._wire import NO_VALUE, PREPARE_WORD, PROGRAM_BEGINS, PROGRAM_OVER, REHEARSE, REPLY, RESEED, TAKES_ALL_INTEGERS
 from hatchery._wire import TURN_WORD, VALUE_IS_NONE, decode_request, encode_json, put_forms
@@ -37,6 +37,9 @@ from hatchery._wire import reply_frame
 RESERVE_BYTES = 1 << 20
 # Memory that a turn needs to begin, apart from its request.
 BEGINNING_BYTES = 4 << 10
+
+# The longest text that says why a value has no JSON, in bytes.
+LONGEST_REASON = 400
 
 # Whether `create_frames` has something to do.
 LOSES_EXCEPTIONS = sys.version_info < (3, 14)
@@ -243,15 +246,19 @@ class Agent:
     def _described(self, value, cap, data_bytes, is_wide, buffers):
         """Returns the reply for the value that the program ends in."""
         reply = {"kind": "completed", **describe_value(True, value, cap, is_wide, self._encode)}
+        data = ()
+        if not reply.pop("is_exact"):
+            told, data = data_fields(value, reply["value"], data_bytes, self._encode)
+            reply |= told
+        reason = reply.pop("missing", None)
+        if not reply["has_value"]:
+            reply["missing"] = cut(reason or missing(value, reply), min(cap, LONGEST_REASON))
         forms, left_out = self._displays.rich_forms(value)
         if left_out:
             reply["result_left_out"] = max(left_out, reply.get("result_left_out", 0))
         if forms:
             reply["bundle"] = put_forms(forms, buffers)
-        if not reply["has_value"] or type(value) not in PLAIN:  # for instance a NumPy scalar
-            told, data = data_fields(value, data_bytes, self._encode)
-            reply |= told
-            buffers += data
+        buffers += data
         return reply
 
     def _drop_main(self, is_rehearsal=False):

@@ -39,11 +39,12 @@ OUR_FILES = (lambda: None).__code__.co_filename.rpartition("_describe.py")[0]
 def describe_value(has_value, value, cap, is_wide, encode):
     """Returns the last expression as JSON, if possible, and its `repr`.
 
-    Integers may have any size if `is_wide`; otherwise those beyond 64 bits are not JSON.
+    Integers may have any size if `is_wide`; otherwise those beyond 64 bits are not JSON. `is_exact`
+    says whether JSON holds all of it.
     """
     if not has_value or value is None:
-        return {"has_value": has_value, "value": None, "repr": None}
-    is_json, told, size = False, None, 0
+        return {"has_value": has_value, "is_exact": True, "value": None, "repr": None}
+    is_json, is_exact, told, size = False, False, None, 0
     try:
         is_exact = is_exact_json(value, DEEPEST_VALUE, is_wide)
         told = value if is_exact else plain(value, DEEPEST_VALUE, is_wide)
@@ -57,9 +58,10 @@ def describe_value(has_value, value, cap, is_wide, encode):
         size = cap + 1
     except BaseException:
         # Not JSON, a lone surrogate, too many digits, or the program has changed numpy.
-        pass
+        is_exact = False
     described = {
         "has_value": is_json,
+        "is_exact": is_exact,
         "value": told if is_json else None,
         "repr": repr_of_bytes(value, cap) if is_long(value, cap) else cut(repr_of(value), cap),
     }
@@ -78,7 +80,7 @@ def repr_of_bytes(value, cap):
 
 
 def is_exact_json(value, depth, is_wide):
-    """Whether JSON can hold the value unchanged, except that tuples become lists."""
+    """Whether JSON can hold the value unchanged."""
     kind = type(value)
     if value is None or kind is str or kind is bool:
         return True
@@ -88,7 +90,7 @@ def is_exact_json(value, depth, is_wide):
         return value - value == 0.0  # neither infinite nor NaN
     if depth == 0:
         return False
-    if kind is list or kind is tuple:
+    if kind is list:
         return all(is_exact_json(item, depth - 1, is_wide) for item in value)
     if kind is dict:
         return all(

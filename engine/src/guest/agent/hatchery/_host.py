@@ -91,9 +91,20 @@ class Bridge:
             made = self._made[name] = make_function(self._table[name])
         return made
 
+    def is_tagged(self, name):
+        """Whether a function takes and returns what JSON can't hold."""
+        return name in self.table() and self._table[name].get("tagged", False)
+
+    def result(self, name, result):
+        """Returns the object for the result of a function."""
+        return untagged(result) if self.is_tagged(name) else result
+
     def begin(self, name, arguments):
         """Begins a call; returns its ticket."""
-        check(arguments, DEEPEST_ARGUMENT)
+        if self.is_tagged(name):
+            arguments = {key: tagged(key, value) for key, value in arguments.items()}
+        else:
+            check(arguments, DEEPEST_ARGUMENT)
         frame = encode_json({"name": name, "arguments": arguments})
         ticket = decode_request(self._call(CALL + frame.encode()))
         if type(ticket) is int:
@@ -129,7 +140,7 @@ class Bridge:
                 for _, is_success, result in ended:
                     ticket = None
                     if is_success:
-                        return result
+                        return self.result(name, result)
                     raise self.error(*result)
         finally:
             if ticket is not None:
@@ -145,7 +156,7 @@ class Bridge:
         awaited = self.awaited
         awaited[ticket] = future
         try:
-            return await future
+            return self.result(name, await future)
         finally:
             # Still there if the task was cancelled.
             if awaited.get(ticket) is future:
@@ -228,6 +239,22 @@ def check(value, depth):
             check(item, depth - 1)
 
 
+def tagged(name, value):
+    """Returns an argument of a function that takes what JSON can't hold."""
+    from hatchery._tagged import Encoder, Unsupported, inline
+
+    try:
+        return Encoder(inline).tree(value)
+    except Unsupported as error:
+        raise TypeError(f"the argument {name!r} can't be passed to the host: {error}") from None
+
+
+def untagged(tree):
+    from hatchery._tagged import Decoder
+
+    return Decoder().value(tree)
+
+
 class Hint:
     """The type of a parameter or a result, as the host writes it."""
 
@@ -257,6 +284,7 @@ def define(function, keyword, wait, call, qualified):
             if has_default:
                 at = len(scope["_hatchery_defaults"])
                 declared.append(f"{parameter}=_hatchery_defaults[{at}]")
+                default = untagged(default) if function.get("tagged") else default
                 scope["_hatchery_defaults"].append(default)
             else:
                 declared.append(parameter)

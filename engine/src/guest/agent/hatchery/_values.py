@@ -1,9 +1,10 @@
 """Values that pass between the host and a program, with arrays and frames as raw bytes.
 
 `engine/src/run/value.rs` is the other side. numpy and pandas are loaded only for values that need
-them.
+them, and `_tagged.py` only for what is neither JSON nor an array, a plain frame or bytes.
 """
 
+import json
 import sys
 
 # The units of dates and durations that are supported; others have no data.
@@ -26,7 +27,15 @@ def to_object(value):
         return parts[0]
     if kind == "array":
         return to_array(*parts)
+    if kind == "tagged":
+        return to_tagged(*parts)
     return to_frame(*parts)
+
+
+def to_tagged(tree, attachments):
+    from hatchery._tagged import Decoder
+
+    return Decoder(attachments).value(json.loads(tree))
 
 
 def to_array(dtype, shape, data):
@@ -76,23 +85,60 @@ class Raw:
             self.buffers.append(make())
 
 
-def data_fields(value, room, encode):
-    """Returns the reply's fields for a value that travels as raw bytes, and those bytes."""
+def data_fields(value, plain, room, encode):
+    """Returns the reply's fields for a value of which JSON loses something, and its raw bytes.
+    `plain` is what JSON holds of it, if anything. Without a form, `missing` says why."""
     raw = Raw(room)
     try:
         description = describe(value, raw)
         if description is None:
-            return {}, ()
+            return tagged_fields(value, plain, room, encode)
         if raw.size <= room and len(encode(description).encode()) <= MOST_DESCRIPTION_BYTES:
             return {"data": description}, raw.buffers
     except KeyboardInterrupt:
         raise
     except MemoryError:
         pass  # too large for the guest
-    except BaseException:
-        return {}, ()
+    except BaseException as error:
+        return {"missing": f"it can't be described: {type(error).__name__}"}, ()
     # Reported as an exceeded limit, even if the description or the guest is full.
     return {"data_left_out": max(raw.size, room + 1)}, ()
+
+
+def tagged_fields(value, plain, room, encode):
+    """Returns the same for a value in the tagged form."""
+    from hatchery._tagged import Encoder, Unsupported
+
+    raw, count = Raw(room), 0
+
+    def attach(size, make):
+        nonlocal count
+        raw.add(size, make)
+        count += 1
+        return count - 1
+
+    try:
+        tree = Encoder(attach).tree(value)
+    except Unsupported as error:
+        return {"missing": str(error)}, ()
+    if plain is not None and tree == plain:
+        return {}, ()
+    text = encode(tree).encode()
+    size = raw.size + len(text)
+    if size > room:
+        return {"data_left_out": size}, ()
+    return {"data": {"kind": "tagged"}}, (text, *raw.buffers)
+
+
+def missing(value, fields):
+    """Returns why a reply with these fields has no JSON of the value."""
+    if "result_left_out" in fields:
+        return f"its JSON has {fields['result_left_out']} bytes, more than the limit `result` allows"
+    if "data_left_out" in fields:
+        return f"it has {fields['data_left_out']} bytes, more than the limit `result_data` allows"
+    if type(value) in (list, tuple, dict):
+        return f"it is a {type(value).__name__} with items that JSON can't hold"
+    return f"it is of the type {type(value).__name__}, which JSON can't hold"
 
 
 def describe(value, raw):
@@ -114,10 +160,7 @@ def describe(value, raw):
     pandas = sys.modules.get("pandas")
     if pandas is None:
         return None
-    if kind is pandas.Series:
-        name = "0" if value.name is None else value.name
-        return describe_frame(numpy, pandas, value.index, [(name, value)], raw)
-    if kind is pandas.DataFrame:
+    if kind is pandas.DataFrame and is_plain_frame(pandas, value):
         columns = [(name, value.iloc[:, at]) for at, name in enumerate(value.columns)]
         return describe_frame(numpy, pandas, value.index, columns, raw)
     return None
@@ -144,6 +187,20 @@ def is_told(numpy, dtype):
         return True
     unit, count = numpy.datetime_data(dtype)
     return count == 1 and unit in UNITS
+
+
+def is_plain_frame(pandas, frame):
+    """Whether nothing is lost of it but the types of texts, which pandas then finds again."""
+    texts = object if int(pandas.__version__.partition(".")[0]) < 3 else "str"
+    index = frame.index
+    parts = [frame.iloc[:, at] for at in range(len(frame.columns))]
+    return (
+        not frame.attrs
+        and (frame.columns.dtype == texts or not parts)
+        and frame.columns.name is None
+        and getattr(index, "freq", None) is None
+        and all(part.dtype.kind != "O" or part.dtype == texts for part in (index, *parts))
+    )
 
 
 def describe_frame(numpy, pandas, index, columns, raw):
