@@ -7,13 +7,9 @@ what is refused says more.
 import errno
 
 from hatchery import _system
+from hatchery._system import NO_NETWORK
 
-NO_NETWORK = (
-    "the sandbox has no network: give the program its data as files (--input, --mount), or a host"
-    " function that fetches it"
-)
-
-NO_GRANT = f"{NO_NETWORK}, or allow it TCP connections to the hosts that it needs (--allow-connect)"
+NO_GRANT = f"{NO_NETWORK}, or allow it TCP connections to the hosts that it needs"
 
 
 def adapt_socket(module):
