@@ -29,8 +29,7 @@ pub struct Builder {
     engine: EngineConfig,
     pool: PoolConfig,
     scheduler: SchedulerConfig,
-    limits: Limits,
-    interface: Interface,
+    jobs: JobDefaults,
     image: ImageSpec,
     packages: Vec<PackageSource>,
     /// Builds beside the default one, by name.
@@ -49,7 +48,7 @@ impl std::fmt::Debug for Builder {
             .field("engine", &self.engine)
             .field("pool", &self.pool)
             .field("scheduler", &self.scheduler)
-            .field("limits", &self.limits)
+            .field("limits", &self.jobs.limits)
             .field("preload", &self.image.preload)
             .field("packages", &self.packages)
             .field("pythons", &self.pythons)
@@ -65,8 +64,7 @@ impl Default for Builder {
             engine: EngineConfig::from_env(),
             pool: PoolConfig::default(),
             scheduler: SchedulerConfig::default(),
-            limits: Limits::default(),
-            interface: Interface::default(),
+            jobs: JobDefaults::default(),
             image: ImageSpec::default(),
             packages: Vec::new(),
             pythons: Vec::new(),
@@ -368,14 +366,14 @@ impl Builder {
     /// let builder = Hatchery::builder().limits(limits);
     /// ```
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
+        self.jobs.limits = limits;
         self
     }
 
     /// Sets whose words messages about jobs use, unless [`Job::interface`](crate::Job::interface) says
     /// otherwise: what raises a limit, or gives a program the file that it lacks.
     pub fn interface(mut self, interface: Interface) -> Self {
-        self.interface = interface;
+        self.jobs.interface = interface;
         self
     }
 
@@ -450,7 +448,7 @@ impl Builder {
     /// that Python doesn't allow, or two have the same.
     pub async fn start(self) -> Result<Hatchery, Error> {
         self.scheduler.validate().map_err(scheduler::SchedulerStartError::from)?;
-        let Self { mut pool, scheduler, limits, interface, network, .. } = self.clone();
+        let Self { mut pool, scheduler, jobs, network, .. } = self.clone();
         if pool.spill_dir.is_none() {
             pool.spill_dir =
                 Some(CacheDir::open(self.engine.cache_dir.as_deref())?.root().to_owned());
@@ -458,7 +456,6 @@ impl Builder {
         let functions = Lent::by_pool(self.functions.clone())?;
         let pythons = self.plan().load().await?;
         let scheduler = Scheduler::start(scheduler, pool, pythons.builds().clone()).await?;
-        let jobs = JobDefaults { limits, interface };
         Ok(Hatchery::new(scheduler, jobs, network, functions, pythons))
     }
 

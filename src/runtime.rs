@@ -32,7 +32,7 @@ pub struct Hatchery {
 }
 
 /// What jobs have that don't say otherwise.
-#[derive(Debug)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct JobDefaults {
     pub(crate) limits: Limits,
     pub(crate) interface: Interface,
