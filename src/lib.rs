@@ -93,7 +93,9 @@ pub use pool::{DEFAULT_PYTHON, JobId, SessionId, WorkerId};
 pub use process::{Helper, ProcessError};
 pub use runtime::Hatchery;
 #[doc(inline)]
-pub use scheduler::{AwaitedTicket, Priority, Refusal, SessionsConfig, TenantConfig, Ticket};
+pub use scheduler::{
+    AwaitedTicket, DEFAULT_TENANT, Priority, Refusal, SessionsConfig, TenantConfig, Ticket,
+};
 pub use session::Session;
 
 mod builder;

@@ -222,6 +222,20 @@ impl Hatchery {
         self.pythons.packages(self.pythons.find(python)?)
     }
 
+    /// Takes bytes from the memory of the pool ([`Builder::memory`](crate::Builder::memory)) for the
+    /// embedding program, for as long as the pool lives: jobs and sessions have so much less. Further
+    /// calls can only raise their number.
+    ///
+    /// ```no_run
+    /// # fn example(pool: hatchery::Hatchery) {
+    /// // A server's requests and answers.
+    /// pool.reserve_memory(256 << 20);
+    /// # }
+    /// ```
+    pub fn reserve_memory(&self, bytes: u64) {
+        self.scheduler.reserve_memory(bytes);
+    }
+
     /// Returns the pool's status: waiting and running jobs by tenant and priority, every worker and
     /// session, memory, latencies, the last errors and decisions, and totals of how jobs ended.
     /// Never waits for a job, and includes everything that the caller has already been told.

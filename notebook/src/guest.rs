@@ -37,6 +37,7 @@
 //! job on it.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use hatchery::{Job, Limits, wire};
 use serde_json::{Map, Value};
@@ -150,11 +151,25 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// Returns limits for jobs of our own in a session: time and output as by default, memory and files
-/// as for the jobs whose state they share.
+/// The least time that jobs of our own need, also on a busy machine.
+const LEAST_TIME: Duration = Duration::from_secs(2);
+
+/// Returns limits for jobs of our own in a session: output as by default, memory and files as for
+/// the jobs whose state they share. So is the time, from 2 s to 30 s, since a program may have
+/// changed what they use.
 pub fn own_limits(limits: &Limits) -> Limits {
-    let Limits { memory_bytes, file_bytes, file_count, open_files, .. } = limits.clone();
-    Limits { memory_bytes, file_bytes, file_count, open_files, ..Limits::default() }
+    let Limits { memory_bytes, file_bytes, file_count, open_files, grace, .. } = limits.clone();
+    let most = Limits::default();
+    Limits {
+        memory_bytes,
+        file_bytes,
+        file_count,
+        open_files,
+        grace: grace.min(most.grace),
+        wall_time: limits.wall_time.clamp(LEAST_TIME, most.wall_time),
+        cpu_time: limits.cpu_time.map(|time| time.max(LEAST_TIME)),
+        ..most
+    }
 }
 
 /// Returns the first job of a fresh session, which installs the package. `limits` are those of the

@@ -28,7 +28,7 @@ use crate::combiner::{Answer, Call, Combiner, EndsCombiner, Handler};
 use crate::config::SchedulerConfig;
 use crate::decision::{DecisionKind, EndReason, EvictedTo, EvictionReason, RetireReason};
 use crate::effect::Effect;
-use crate::job::{DEFAULT_TENANT, LiveJob};
+use crate::job::{LiveJob, SHARED_DEFAULT_TENANT};
 use crate::message::{CaptureReply, Owner, SchedulerMessage};
 use crate::model::{Event, Fault, Model};
 use crate::status::Totals;
@@ -262,7 +262,7 @@ impl SchedulerState {
     fn touch(&mut self, job: JobId) {
         let (session, tenant) = match (self.jobs.get(&job), self.captures.get(&job)) {
             (Some(live), _) => (live.session, &live.tenant),
-            (None, Some(capture)) => (Some(capture.session), &*DEFAULT_TENANT),
+            (None, Some(capture)) => (Some(capture.session), &*SHARED_DEFAULT_TENANT),
             (None, None) => return,
         };
         self.changes.tenant(tenant);
@@ -320,6 +320,7 @@ impl SchedulerState {
             }
             SchedulerMessage::Pool(event) => self.pool_event(event),
             SchedulerMessage::PoolEnded(reason) => self.pool_ended(reason),
+            SchedulerMessage::Reserve(bytes) => self.decide(Event::Reserved(bytes)),
             SchedulerMessage::Tick => self.decide(Event::Tick),
             SchedulerMessage::Drain { within, reply } => {
                 self.draining.push(reply);

@@ -9,7 +9,11 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 /// The tenant of jobs that name none.
-pub(crate) static DEFAULT_TENANT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("default"));
+pub const DEFAULT_TENANT: &str = "default";
+
+/// Its name as jobs share it.
+pub(crate) static SHARED_DEFAULT_TENANT: LazyLock<Arc<str>> =
+    LazyLock::new(|| Arc::from(DEFAULT_TENANT));
 
 /// The bytes of a job that a worker may have ahead.
 const MOST_BYTES_AHEAD: usize = 16 << 10;
@@ -56,7 +60,7 @@ pub struct JobRequest {
     pub build: BuildId,
     /// The session to run in. Without one, the job gets a fresh interpreter.
     pub session: Option<SessionId>,
-    /// The tenant, whose weight decides its share. `None` is the tenant `default`.
+    /// The tenant, whose weight decides its share. `None` is [`DEFAULT_TENANT`].
     pub tenant: Option<Arc<str>>,
     /// How urgent the job is among the tenant's jobs.
     pub priority: Priority,
@@ -142,7 +146,7 @@ impl JobRequest {
             bytes: self.bytes(),
             build: self.build,
             session: self.session,
-            tenant: self.tenant.clone().unwrap_or_else(|| DEFAULT_TENANT.clone()),
+            tenant: self.tenant.clone().unwrap_or_else(|| SHARED_DEFAULT_TENANT.clone()),
             priority: self.priority,
             deadline: self.deadline,
             // Each of the two streams may write as much.
@@ -222,7 +226,7 @@ impl Queued {
             bytes: 0,
             build,
             session: Some(session),
-            tenant: DEFAULT_TENANT.clone(),
+            tenant: SHARED_DEFAULT_TENANT.clone(),
             priority: Priority::High,
             deadline: None,
             output_bytes: 0,

@@ -82,6 +82,8 @@ pub(crate) enum Event {
     Gone { worker: WorkerId, reason: Cause, is_replaced: bool, takes_session: bool, fault: Fault },
     /// No more jobs are admitted. At `until`, queued jobs are cancelled and running ones stopped.
     Draining { until: Option<Time> },
+    /// The embedding program keeps at least this many bytes of the memory for itself from now on.
+    Reserved(u64),
     /// Something may be due.
     Tick,
 }
@@ -147,6 +149,8 @@ pub(crate) struct Model {
     config: SchedulerConfig,
     /// Bytes of the image and the compiled build, which all workers share.
     shared_bytes: u64,
+    /// The part of them that the embedding program keeps for itself.
+    reserved_bytes: u64,
     /// How many jobs a worker takes at once.
     jobs_at_once: usize,
     now: Time,
@@ -210,6 +214,7 @@ impl Model {
         Self {
             config,
             shared_bytes,
+            reserved_bytes: 0,
             jobs_at_once: 1,
             now: Time::ZERO,
             phase: Phase::Open,
@@ -325,6 +330,11 @@ impl Model {
                 self.gone(worker, &reason, is_replaced, takes_session, fault, effects);
             }
             Event::Draining { until } => self.drain(until),
+            Event::Reserved(bytes) => {
+                let more = bytes.saturating_sub(self.reserved_bytes);
+                self.reserved_bytes += more;
+                self.shared_bytes = self.shared_bytes.saturating_add(more);
+            }
             Event::Tick => {}
         }
     }

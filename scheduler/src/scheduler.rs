@@ -169,6 +169,12 @@ impl Scheduler {
         self.ask(|reply| SchedulerMessage::Retire { worker, reply }).await
     }
 
+    /// Counts bytes of memory that the embedding program keeps for itself; further calls can only
+    /// raise their number. Does nothing if the scheduler has ended.
+    pub fn reserve_memory(&self, bytes: u64) {
+        let _ = self.mailbox.send(SchedulerMessage::Reserve(bytes));
+    }
+
     /// Follows the decisions from now on.
     pub fn decisions(&self) -> Decisions {
         if !self.mailbox.home().is_here() {

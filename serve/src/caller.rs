@@ -1,15 +1,41 @@
 //! Who calls, and what they may ask for.
 
-use hatchery::{Interface, Job};
+use hatchery::{DEFAULT_TENANT, Interface, Job};
 use wire::{Field, Intake, Problem, ProblemKind};
+
+/// The longest name of a tenant.
+const MOST_TENANT_BYTES: usize = 100;
 
 /// Who calls, as the way in found out.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// Whose jobs and sessions they are; `None` leaves that to each job.
     tenant: Option<String>,
+    /// The digest of the token that the caller sent, if any.
+    token: Option<blake3::Hash>,
     intake: Intake,
     interface: Interface,
+}
+
+/// Why nobody can call on behalf of a tenant.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidTenant {
+    /// The name is too long, empty, or has other characters.
+    #[error(
+        "`{tenant}` can't be a tenant's name: give 1 to {MOST_TENANT_BYTES} bytes without `/`, \
+         blanks and control characters"
+    )]
+    Name {
+        /// The name, or its beginning.
+        tenant: String,
+    },
+    /// The name is that of jobs without a tenant.
+    #[error(
+        "`{DEFAULT_TENANT}` can't be a tenant's name: it stands for jobs without a tenant; choose \
+         another"
+    )]
+    Default,
 }
 
 impl Caller {
@@ -19,20 +45,40 @@ impl Caller {
     pub fn owner() -> Self {
         // The path would be one of this process, which may run in another folder.
         let intake = Intake::BATCH.without(Field::File);
-        Self { tenant: None, intake, interface: Interface::Json }
+        Self { tenant: None, token: None, intake, interface: Interface::Json }
     }
 
     /// Returns a caller on behalf of a tenant, who can only lower limits and sees only sessions of
     /// that tenant.
-    pub fn of_tenant(tenant: impl Into<String>) -> Self {
+    ///
+    /// # Errors
+    /// The name is [`DEFAULT_TENANT`], empty, longer than 100 bytes, or has `/`, a blank or a
+    /// control character.
+    pub fn of_tenant(tenant: impl Into<String>) -> Result<Self, InvalidTenant> {
+        let tenant = tenant.into();
+        let is_part = |character: char| {
+            character != '/' && !character.is_whitespace() && !character.is_control()
+        };
+        if tenant == DEFAULT_TENANT {
+            return Err(InvalidTenant::Default);
+        }
+        // Names of sessions in the pool begin with the tenant and a slash.
+        if tenant.is_empty() || tenant.len() > MOST_TENANT_BYTES || !tenant.chars().all(is_part) {
+            return Err(InvalidTenant::Name { tenant: tenant.chars().take(100).collect() });
+        }
         let intake = Intake::BATCH.without(Field::File).without(Field::Tenant).lowering_only();
-        Self { tenant: Some(tenant.into()), intake, interface: Interface::Http }
+        Ok(Self { tenant: Some(tenant), token: None, intake, interface: Interface::Http })
     }
 
     /// Returns a caller of whom nothing is known but that it is on this machine. It can only lower
     /// limits, and sees what all callers of this kind do.
     pub fn of_this_machine() -> Self {
         Self { interface: Interface::Http, ..Self::owner().lowering_only() }
+    }
+
+    /// Returns the same caller, who sent the token with this digest.
+    pub(crate) fn with_token(self, digest: blake3::Hash) -> Self {
+        Self { token: Some(digest), ..self }
     }
 
     /// Returns the same caller, who can only lower limits.
@@ -48,6 +94,12 @@ impl Caller {
     /// Returns the tenant, if the way in decided on it.
     pub fn tenant(&self) -> Option<&str> {
         self.tenant.as_deref()
+    }
+
+    /// Returns what only the same caller has: the digest of its token, or of its tenant's name.
+    pub(crate) fn identity(&self) -> blake3::Hash {
+        let of_tenant = || blake3::hash(self.tenant.as_deref().unwrap_or_default().as_bytes());
+        self.token.unwrap_or_else(of_tenant)
     }
 
     /// Returns which fields of a job it may use.
@@ -102,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_tenant_can_neither_name_another_nor_raise_limits() {
-        let caller = Caller::of_tenant("a");
+        let caller = Caller::of_tenant("a").unwrap();
         let job = wire::Job { tenant: Some("b".to_owned()), ..wire::Job::code("1") };
         let refused = caller.job(job).unwrap_err();
         assert_eq!(refused.kind, ProblemKind::Usage);
@@ -112,8 +164,17 @@ mod tests {
     }
 
     #[test]
+    fn names_that_mean_something_here_are_no_tenants() {
+        assert!(matches!(Caller::of_tenant("default"), Err(InvalidTenant::Default)));
+        for name in ["", "a/b", "a b", "a\n", &"a".repeat(101)] {
+            assert!(matches!(Caller::of_tenant(name), Err(InvalidTenant::Name { .. })), "{name}");
+        }
+        assert!(Caller::of_tenant("Default").is_ok());
+    }
+
+    #[test]
     fn nobody_names_a_file_of_the_servers_machine() {
-        for caller in [Caller::owner(), Caller::of_tenant("a")] {
+        for caller in [Caller::owner(), Caller::of_tenant("a").unwrap()] {
             let refused = caller.job(wire::Job::file("/etc/passwd")).unwrap_err();
             assert!(refused.message.contains("`file`"), "{}", refused.message);
         }
@@ -121,8 +182,9 @@ mod tests {
 
     #[test]
     fn sessions_of_tenants_have_names_of_their_own() {
-        let names = [Caller::owner(), Caller::of_tenant("a"), Caller::of_tenant("b")]
-            .map(|caller| caller.session_name("s").unwrap());
+        let callers = ["a", "b"].map(|tenant| Caller::of_tenant(tenant).unwrap());
+        let names = [Caller::owner()].into_iter().chain(callers);
+        let names: Vec<_> = names.map(|caller| caller.session_name("s").unwrap()).collect();
         assert_eq!(names, ["s", "a/s", "b/s"]);
         for invalid in [String::new(), "x".repeat(201), "a\nb".to_owned()] {
             assert!(Caller::owner().session_name(&invalid).is_err());

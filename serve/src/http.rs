@@ -47,6 +47,7 @@ mod sessions;
 mod stall;
 mod starting;
 mod token;
+mod transit;
 mod unread;
 mod watching;
 

@@ -6,7 +6,7 @@
 //! they may ask for, never the message.
 #![forbid(unsafe_code)]
 
-pub use caller::Caller;
+pub use caller::{Caller, InvalidTenant};
 pub use service::{Kernels, Service, Serving};
 
 mod caller;
@@ -16,3 +16,4 @@ pub mod http;
 pub mod mcp;
 mod self_test;
 mod service;
+mod shares;

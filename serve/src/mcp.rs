@@ -10,6 +10,8 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 
+use axum::middleware;
+use axum::routing::{MethodRouter, any_service};
 use hatchery::python::PackageInfo;
 use rmcp::ServiceExt;
 use rmcp::transport::async_rw::AsyncRwTransport;
@@ -18,12 +20,14 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService, stdio_p
 use tokio::sync::Semaphore;
 
 use self::backend::{Backend, Backends};
+use self::connections::Tags;
 pub use self::handler::Handler;
 use crate::service::Service;
 
 mod arguments;
 mod backend;
 mod calls;
+mod connections;
 mod content;
 mod handler;
 mod media;
@@ -41,7 +45,7 @@ const MOST_LINE_BYTES: usize = 64 << 20;
 const MOST_CONNECTIONS: usize = 1024;
 
 /// The `/mcp` of an HTTP server, a tower service. See [`http()`].
-pub type HttpService = StreamableHttpService<Handler, LocalSessionManager>;
+pub type HttpService = MethodRouter;
 
 /// Serves one client over standard input and output. Clones are the same server.
 ///
@@ -114,7 +118,8 @@ impl Stdio {
 /// such as for axum's `Router::route_service`. Its clones share their connections.
 ///
 /// Whoever mounts it checks tokens, and puts a [`Caller`](crate::Caller) into the extensions of each
-/// request; a request without one is refused. The service itself refuses requests whose `Host` is
+/// request; a request without one is refused. A connection is of use only to the caller who opened
+/// it. The service itself refuses requests whose `Host` is
 /// neither of this machine nor one of `hosts` (names, with or without a port), those of web pages
 /// (any `Origin`), and bodies of more than `most_body_bytes`.
 pub fn http(
@@ -137,5 +142,8 @@ pub fn http(
         let place = place.map_err(|_| io::Error::other("too many MCP clients are connected"))?;
         Ok(Handler::of_requests(backends.clone(), Arc::clone(&pythons), place))
     };
-    StreamableHttpService::new(handler, Arc::default(), config)
+    let service: StreamableHttpService<Handler, LocalSessionManager> =
+        StreamableHttpService::new(handler, Arc::default(), config);
+    let belong = middleware::from_fn_with_state(Tags::new(), connections::belong);
+    any_service(service).layer(belong)
 }

@@ -30,7 +30,7 @@ impl Server {
             let mcp = serve::mcp::http(Service::new(pool.clone()), Vec::new(), None, 1 << 20);
             let of = |tenant: &str| {
                 let router = Router::new().route_service("/mcp", mcp.clone());
-                router.layer(Extension(Caller::of_tenant(tenant)))
+                router.layer(Extension(Caller::of_tenant(tenant).unwrap()))
             };
             let router = Router::new()
                 .nest("/a", of("a"))
@@ -46,11 +46,20 @@ impl Server {
 
     /// Posts a message, and returns the connection.
     fn send(&self, tenant: &str, headers: &[(&str, &str)], message: &Value) -> TcpStream {
+        self.request("POST", tenant, headers, &message.to_string())
+    }
+
+    fn request(
+        &self,
+        method: &str,
+        tenant: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let body = message.to_string();
         let mut lines = vec![
-            format!("POST /{tenant}/mcp HTTP/1.1"),
+            format!("{method} /{tenant}/mcp HTTP/1.1"),
             "Connection: close".to_owned(),
             "Content-Type: application/json".to_owned(),
             "Accept: application/json, text/event-stream".to_owned(),
@@ -66,16 +75,29 @@ impl Server {
 
     /// Posts a message, and returns the head of the answer and the messages in it.
     fn post(&self, tenant: &str, headers: &[(&str, &str)], message: &Value) -> Answer {
-        let mut text = String::new();
-        self.send(tenant, headers, message).read_to_string(&mut text).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        let lines = body.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
-        let messages = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        Answer {
-            status: head[9..12].parse().unwrap(),
-            head: head.to_lowercase(),
-            messages: messages.filter(Value::is_object).collect(),
-        }
+        Answer::read(self.send(tenant, headers, message))
+    }
+
+    /// Opens a connection as older clients do, and returns its id and the answer.
+    fn connect(&self, tenant: &str) -> (String, Answer) {
+        let initialize = json!({
+            "jsonrpc": "2.0", "id": 0, "method": "initialize",
+            "params": {
+                "protocolVersion": "2025-06-18", "capabilities": {},
+                "clientInfo": { "name": "test", "version": "1" },
+            },
+        });
+        let begun = self.post(tenant, &[], &initialize);
+        let id = begun.head.split("mcp-session-id: ").nth(1).unwrap().lines().next().unwrap();
+        let id = id.to_owned();
+        self.notify(tenant, &id, "notifications/initialized", json!({}));
+        (id, begun)
+    }
+
+    fn notify(&self, tenant: &str, connection: &str, method: &str, params: Value) {
+        let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+        let answer = self.post(tenant, &[("Mcp-Session-Id", connection)], &message);
+        assert_eq!(answer.status, 202, "{answer:?}");
     }
 
     /// Calls a tool by the newest protocol, in which each request stands alone.
@@ -92,6 +114,21 @@ struct Answer {
     status: u16,
     head: String,
     messages: Vec<Value>,
+}
+
+impl Answer {
+    fn read(mut stream: TcpStream) -> Self {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let lines = body.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
+        let messages = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        Answer {
+            status: head[9..12].parse().unwrap(),
+            head: head.to_lowercase(),
+            messages: messages.filter(Value::is_object).collect(),
+        }
+    }
 }
 
 fn modern(method: &'static str, name: Option<&'static str>) -> Vec<(&'static str, &'static str)> {
@@ -198,23 +235,9 @@ fn strangers_and_web_pages_are_refused() {
 #[test]
 fn older_clients_have_connections_and_cancel_by_a_notification() {
     let server = Server::start();
-    let initialize = json!({
-        "jsonrpc": "2.0", "id": 0, "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-06-18", "capabilities": {},
-            "clientInfo": { "name": "test", "version": "1" },
-        },
-    });
-    let begun = server.post("a", &[], &initialize);
-    let connection = begun.head.split("mcp-session-id: ").nth(1).unwrap();
-    let connection = connection.lines().next().unwrap().to_owned();
+    let (connection, begun) = server.connect("a");
     assert_eq!(begun.messages[0]["result"]["protocolVersion"], "2025-06-18", "{begun:?}");
     let headers = [("Mcp-Session-Id", connection.as_str())];
-    let notify = |method: &str, params: Value| {
-        let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
-        assert_eq!(server.post("a", &headers, &message).status, 202);
-    };
-    notify("notifications/initialized", json!({}));
     let call = |id: u32, arguments: Value| {
         json!({
             "jsonrpc": "2.0", "id": id, "method": "tools/call",
@@ -229,11 +252,38 @@ fn older_clients_have_connections_and_cancel_by_a_notification() {
     while server.pool.status().running == 0 {
         std::thread::yield_now();
     }
-    notify("notifications/cancelled", json!({ "requestId": 2 }));
+    server.notify("a", &connection, "notifications/cancelled", json!({ "requestId": 2 }));
     let after = server.post("a", &headers, &call(3, json!({ "code": "x", "session": session })));
     let result = &after.messages.last().unwrap()["result"];
     assert_eq!(result["structuredContent"]["value"], 1, "{after:?}");
     stream.shutdown(Shutdown::Both).unwrap();
+}
+
+#[test]
+fn a_connection_is_of_use_only_to_the_caller_who_opened_it() {
+    let server = Server::start();
+    let (connection, _) = server.connect("a");
+    let headers = [("Mcp-Session-Id", connection.as_str())];
+    let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
+    let untagged = connection.split('.').next().unwrap();
+    // Another tenant's, one without its tag, and one with another tag.
+    for (tenant, id) in [
+        ("b", connection.clone()),
+        ("a", untagged.to_owned()),
+        ("a", format!("{untagged}.{}", "0".repeat(64))),
+        ("a", format!("x{connection}")),
+    ] {
+        let headers = [("Mcp-Session-Id", id.as_str()), ("Accept", "text/event-stream")];
+        for method in ["DELETE", "GET"] {
+            let answer = Answer::read(server.request(method, tenant, &headers, ""));
+            assert_eq!(answer.status, 404, "{method} {answer:?}");
+        }
+        let answer = server.post(tenant, &headers[..1], &list);
+        assert_eq!(answer.status, 404, "{answer:?}");
+    }
+    assert_eq!(server.post("a", &headers, &list).status, 200);
+    assert_eq!(Answer::read(server.request("DELETE", "a", &headers, "")).status, 202);
+    assert_eq!(server.post("a", &headers, &list).status, 404);
 }
 
 #[test]

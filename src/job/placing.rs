@@ -10,7 +10,7 @@ use super::Job;
 impl Job {
     /// Sets the tenant whose job it is. Tenants share the CPU time by their weights, however many
     /// jobs each submits; see [`Builder::tenant`](crate::Builder::tenant). Any name is allowed.
-    /// Default: `default`.
+    /// Default: [`DEFAULT_TENANT`](crate::DEFAULT_TENANT).
     ///
     /// ```
     /// use hatchery::Job;

@@ -325,6 +325,23 @@ fn a_damaged_session_is_a_mistake_of_the_user() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
+/// A program can change what the prompt's own jobs use. They don't keep the user for the 30 s that a
+/// job has by default.
+#[test]
+fn a_session_that_keeps_the_prompt_waiting_does_so_for_a_short_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("endless.session");
+    let arguments = ["repl", "--session", file.to_str().unwrap(), "--timeout", "1s"];
+    let endless =
+        "import types\ndef endless(*_):\n    while True: pass\n\ntypes.ModuleType = endless";
+    assert!(run_with_stdin(&arguments, endless).status.success());
+    let output = run_with_stdin(&arguments, "1");
+    assert_eq!(text(&output.stdout), "1\n", "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.contains("Tab and `%time` don't work in this session"), "{said}");
+    assert!(said.contains("limit of 2 s"), "{said}");
+}
+
 /// As at Python's own prompt, `python -i`.
 #[test]
 fn an_unclosed_bracket_takes_one_more_line() {

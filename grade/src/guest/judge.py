@@ -22,6 +22,11 @@ _FILE_NAMES = (
 
 # Attributes of functions and classes that tell nothing of an answer.
 _READABLE = ("__name__", "__doc__", "__qualname__", "__module__", "__annotations__", "__dict__")
+# What tests that run other source, or what is pickled, have in their own.
+_RUN_WORDS = ("eval", "exec", "compile", "pickle", "joblib", "shelve", "load")
+# Modules whose classes may be made from pickles, and the functions that make them.
+_PICKLED = ("builtins", "collections", "datetime", "decimal", "fractions", "numpy", "pandas", "pathlib", "uuid")
+_UNPICKLERS = ("_reconstruct", "_reconstructor", "_frombuffer", "scalar", "_unpickle_block", "_new_Index", "new_block")
 # What tests with files have in their source.
 _FILE_WORDS = ("open", "os", "tempfile", "athlib", "shutil", "sqlite3", "zipfile", "csv", "json", "file", "glob")
 
@@ -61,16 +66,32 @@ class Link(Peer):
             `None`, or what it raised.
         """
         sources = "\n".join([self._task["setup"], *self._task["tests"]])
+        self._sources = sources
         has_files = any(word in sources for word in _FILE_WORDS)
         try:
             self.ask("begin", has_files, tuple(_imports(sources)))
             self.surroundings = Surroundings(True, has_files)
+            if any(word in sources for word in _RUN_WORDS):
+                sys.addaudithook(self._audit)
             if "patch" in sources:
                 self.surroundings.watch_patches(self._owner)
         except (Exception, SystemExit, CandidateExit) as error:
             if isinstance(error, CandidateExit):
                 return str(error)
             return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+    def _audit(self, event, args):
+        """Keeps tests from running what the candidate has written: as source, or as a pickle."""
+        if event == "pickle.find_class":
+            module, name = args
+            found = resolved(module, name)
+            is_class = isinstance(found, type) and module.partition(".")[0] in _PICKLED
+            if not is_class and name not in _UNPICKLERS and module != "tests":
+                self.refuse(f"the tests unpickle `{module}.{name}`")
+        elif event == "compile" and sys._getframe(1).f_code.co_filename.startswith("<test"):
+            text = args[0].decode(errors="replace") if type(args[0]) is bytes else args[0]
+            if type(text) is str and text not in self._sources:
+                self.refuse("the tests run source that they don't contain")
 
     def _owner(self, target):
         if type(target) is types.ModuleType or isinstance(target, types.ModuleType):

@@ -355,3 +355,121 @@ class ENTRY:
 # kind: raises StopIteration
 def ENTRY(*args, **keywords):
     raise StopIteration
+# kind: sends references and changes that it doesn't have
+from hatchery import host
+def ENTRY(*args, **keywords):
+    for nodes, changed in (
+        ([["tuple"], ["yours", 1]], []), ([["tuple"], ["known", 2]], []), ([["tuple"], ["global", "os", "_exit"]], []),
+        ([["tuple"], ["module", "os.path; import os"]], []), ([["tuple"], ["function", 1, [0], False]], []),
+        ([["tuple"], ["list", 2, True]], [[1]]), ([["tuple"], ["type", "os", "_exit"]], []),
+        ([["tuple"], ["exception", 1, [2], [0], None], ["tuple", 2, "E", "E", "unittest.case", [0], [0], None, None]], []),
+    ):
+        host.hatchery_grade_next(answer=json.dumps([["value", [1], None, [0]], nodes, changed, []]))
+    host.hatchery_grade_next(answer=json.dumps([["refuse", "x", None, [0]], [["tuple"]], [], []]))
+import json
+# kind: writes programs that the tests would import
+import os, tempfile
+def ENTRY(*args, **keywords):
+    for folder in (os.getcwd(), tempfile.gettempdir(), "/"):
+        for name in ("unittest", "math", "ast", "collections", "datetime", "tests", "sitecustomize"):
+            try:
+                with open(os.path.join(folder, name + ".py"), "w") as file:
+                    file.write("import sys\nsys.modules['__main__'].Report.put = lambda *_: None\n")
+            except OSError:
+                pass
+    return None
+# kind: empties what it is given
+def ENTRY(*args, **keywords):
+    for given in args:
+        for name in ("clear", "pop"):
+            try:
+                getattr(given, name)()
+            except Exception:
+                pass
+    return [] if args and isinstance(args[0], list) else {}
+# kind: walks from what it is given to its judge
+def ENTRY(*args, **keywords):
+    import sys
+    for given in args:
+        for name in ("__globals__", "__self__", "__func__", "gi_frame", "__class__", "__init__", "__dict__"):
+            try:
+                found = getattr(given, name)
+                found["__builtins__"]["all"] = lambda *_: True
+                found.f_globals["Report"] = None
+            except BaseException:
+                pass
+    return None
+# kind: says that it is of a library
+class Axes:
+    def __getattr__(self, name):
+        return lambda *args, **keywords: True
+    def __contains__(self, item):
+        return True
+    def __iter__(self):
+        return iter([self])
+    def __len__(self):
+        return 1
+Axes.__module__ = "matplotlib.axes._axes"
+def ENTRY(*args, **keywords):
+    return Axes()
+# kind: is an enumeration of numbers that agree
+import enum
+class Number(enum.IntEnum):
+    ZERO = 0
+    def __eq__(self, other):
+        return True
+    def __ne__(self, other):
+        return False
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__
+    __hash__ = int.__hash__
+    def __bool__(self):
+        return True
+def ENTRY(*args, **keywords):
+    return Number.ZERO
+# kind: is a record whose fields are whatever is asked for
+import dataclasses
+@dataclasses.dataclass
+class Record:
+    x: object = None
+    def __getattribute__(self, name):
+        return object.__getattribute__(self, name) if name.startswith("__") else self
+    def __eq__(self, other):
+        return True
+    def __call__(self, *args):
+        return self
+def ENTRY(*args, **keywords):
+    return Record()
+# kind: draws the same random numbers for its tests
+import random
+random.seed(0)
+random.random = random.getrandbits = lambda *args: 0
+def ENTRY(*args, **keywords):
+    random.seed(0)
+    random.setstate(random.getstate())
+    return 0
+# kind: asks its judge for what it wasn't given
+from hatchery import host
+import json
+def ENTRY(*args, **keywords):
+    for operation in ("call", "get", "set", "special", "item", "name", "await"):
+        for number in (1, 2, 3):
+            message = [["ask", operation, [1], "__class__", None, [0]], [["tuple"], ["yours", number]], [], []]
+            host.hatchery_grade_next(answer=json.dumps(message))
+    return None
+# kind: answers with a coroutine
+class Answer:
+    def __await__(self):
+        yield from ()
+        return True
+    def __aiter__(self):
+        return self
+    async def __anext__(self):
+        raise StopAsyncIteration
+async def ENTRY(*args, **keywords):
+    return Answer()
+# kind: raises exceptions that say they are others
+class Quiet(AssertionError):
+    pass
+Quiet.__module__, Quiet.__qualname__ = "unittest.case", "SkipTest"
+def ENTRY(*args, **keywords):
+    raise Quiet("skipped")

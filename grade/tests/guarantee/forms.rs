@@ -37,7 +37,7 @@ async fn every_test_counts_by_itself() {
         let counts = (half.verdict, half.tests_passed, half.tests_total, half.failures.len());
         assert_eq!(counts, (Verdict::Failed, 2, 3, 1), "{half:?}");
         assert!(half.message.contains("ValueError: invalid literal"), "{half:?}");
-        assert!((half.credit() - 2.0 / 3.0).abs() < 1e-9);
+        assert!((half.credit().unwrap() - 2.0 / 3.0).abs() < 1e-9);
         let whole = grade_one(&grader, task, "def f(x):\n    return x * 2\n").await;
         assert_eq!((whole.verdict, whole.tests_passed), (Verdict::Passed, 3), "{whole:?}");
     }

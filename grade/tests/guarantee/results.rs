@@ -116,3 +116,32 @@ async fn two_files_are_compared_by_task() {
     assert!(page.contains("class=\"failed\"") && !page.contains("<b>"), "{page}");
     assert!(!page.contains("http") && !page.contains("<script"), "{page}");
 }
+
+#[test]
+fn what_is_undecided_counts_neither_for_nor_against() {
+    let graded = |task: &str, sample: u64, verdict: &str| -> Graded {
+        let line = json!({
+            "task_id": task, "sample": sample, "verdict": verdict, "tests_passed": 1, "tests_total": 2,
+            "guarded": true, "cpu_ms": 1.0, "tests_cpu_ms": 1.0, "digest": "",
+        });
+        serde_json::from_value(line).unwrap()
+    };
+    let first = [
+        graded("a", 0, "passed"),
+        graded("a", 1, "undecided"),
+        graded("b", 0, "failed"),
+        graded("b", 1, "undecided"),
+        graded("c", 0, "undecided"),
+        graded("c", 1, "undecided"),
+    ];
+    let report = Report::new(&first, &[1, 2]);
+    assert_eq!((report.pass_at[&1].value, report.credit.unwrap().value), (0.5, 0.75));
+    // No task has two decided samples.
+    assert!(!report.pass_at.contains_key(&2));
+    assert!(report.text().contains("4 samples undecided"), "{}", report.text());
+    assert!(report.html("t", &first).contains("class=\"undecided\""));
+    assert_eq!(first.iter().filter(|graded| graded.credit().is_none()).count(), 4);
+    let second = [graded("a", 0, "undecided"), graded("b", 0, "passed"), graded("c", 0, "passed")];
+    let comparison = Comparison::new(("a", &first), ("b", &second));
+    assert_eq!((comparison.tasks, comparison.unpaired), (1, 2));
+}

@@ -6,15 +6,16 @@ use serde_json::{Value, json};
 
 use crate::{grade_one, grader, settings};
 
-const SOLUTION: &str = "import time\ndef now():\n    return time.time() + 1\n";
+const SOLUTION: &str = "class Base:\n    def now(self):\n        return self.clock() + 1\n";
 
-/// A task whose tests replace what the candidate calls.
+/// A task whose tests derive from the candidate's class.
 fn task() -> Value {
-    let test = "import unittest\nfrom unittest.mock import patch\nclass TestCases(unittest.TestCase):\n    \
-                @patch('time.time', return_value=41)\n    def test_now(self, clock):\n        \
-                self.assertEqual(now(), 42)\n        clock.assert_called_once()\n";
+    let test = "import unittest\nfrom unittest.mock import mock_open\n\
+                class TestCases(unittest.TestCase):\n    def test_now(self):\n        mock_open()\n        \
+                class Fixed(Base):\n            clock = lambda self: 41\n        \
+                self.assertEqual(Fixed().now(), 42)\n";
     json!({
-        "task_id": "t", "complete_prompt": "", "canonical_solution": SOLUTION, "entry_point": "now",
+        "task_id": "t", "complete_prompt": "", "canonical_solution": SOLUTION, "entry_point": "Base",
         "test": test,
     })
 }
@@ -23,31 +24,47 @@ fn task() -> Value {
 async fn tests_that_need_the_candidates_interpreter_run_there_only_if_allowed() {
     let strict = grader(settings()).await;
     let graded = grade_one(&strict, task(), SOLUTION).await;
-    assert_eq!(graded.verdict, Verdict::Error, "{graded:?}");
-    assert!(graded.message.contains("`--allow-shared`"), "{graded:?}");
+    assert_eq!(graded.verdict, Verdict::Undecided, "{graded:?}");
+    assert!(graded.guarded && graded.message.contains("`--allow-shared`"), "{graded:?}");
 
     let lenient = grader(Settings { allow_shared: true, ..settings() }).await;
     let graded = grade_one(&lenient, task(), SOLUTION).await;
     assert!(graded.passed() && !graded.guarded, "{graded:?}");
     // What is cheap to notice is noticed.
     for (program, message) in [
-        ("import time\ndef now(): return time.time()", "test_now"),
+        ("class Base:\n    def now(self): return self.clock()", "test_now"),
         ("raise SystemExit(0)", "it left its interpreter"),
-        ("import os\ndef now(): os._exit(0)", "it left its interpreter"),
+        ("import os\nclass Base:\n    def now(self): os._exit(0)", "it left its interpreter"),
         (
-            "import unittest\nunittest.TestCase.assertEqual = print\ndef now(): pass",
+            "import unittest\nunittest.TestCase.assertEqual = print\nclass Base: now = print",
             "changed `unittest.TestCase.assertEqual`",
         ),
         (
-            "import builtins\ndef now():\n    builtins.isinstance = print",
+            "import builtins\nclass Base:\n    def now(self):\n        builtins.isinstance = print",
             "its functions changed `builtins.isinstance`",
         ),
-        ("import sys\nsys.settrace(lambda *_: None)\ndef now(): pass", "the trace function"),
-        ("class now:\n    __eq__ = lambda *_: True", "test_now"),
+        (
+            "import sys\nsys.settrace(lambda *_: None)\nclass Base: now = print",
+            "the trace function",
+        ),
+        ("class Base:\n    now = __eq__ = lambda *_: False", "test_now"),
     ] {
         let graded = grade_one(&lenient, task(), program).await;
         assert!(!graded.passed(), "{program}: {graded:?}");
         assert!(graded.message.contains(message), "{program}: {graded:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_undecided_is_decided_beside_the_tests_if_that_is_allowed() {
+    let lenient = grader(Settings { allow_shared: true, ..settings() }).await;
+    // Without a solution, nobody knows that the tests can be kept apart.
+    let task = json!({ "task_id": "t", "tests": "assert Box(1) == Box(1)" });
+    let boxed = "class Box:\n    def __init__(self, x): self.y = -x\n    \
+                 def __eq__(self, other): return self.y";
+    for (equal, verdict) in [(" == other.y", Verdict::Passed), (" != other.y", Verdict::Failed)] {
+        let graded = grade_one(&lenient, task.clone(), &format!("{boxed}{equal}")).await;
+        assert_eq!((graded.verdict, graded.guarded), (verdict, false), "{graded:?}");
     }
 }
 

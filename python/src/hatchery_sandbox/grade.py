@@ -56,8 +56,8 @@ class Result:
     sample: int
     """Its number among the samples of its task, from 0."""
     verdict: str
-    """`passed`, `failed`, `error` (its code can't be run), `task_error` (its task can't be graded),
-    `limit` or `sandbox`."""
+    """`passed`, `failed`, `undecided`, `error` (its code can't be run), `task_error` (its task can't be
+    graded), `limit` or `sandbox`."""
     limit: str | None
     """Which limit it reached."""
     message: str
@@ -70,8 +70,16 @@ class Result:
     """The first tests that failed, with what was wrong."""
 
     @property
-    def passed(self) -> bool:
-        return self.verdict == "passed"
+    def passed(self) -> bool | None:
+        """Whether all tests passed; `None` if that is undecided, which says nothing about the sample."""
+        return None if self.verdict == "undecided" else self.verdict == "passed"
+
+    @property
+    def credit(self) -> float | None:
+        """The part of the tests that passed, from 0 to 1; `None` if that is undecided."""
+        if self.verdict == "undecided":
+            return None
+        return 1.0 if self.passed else self.tests_passed / max(self.tests_total, 1)
 
 
 @dataclass(frozen=True)

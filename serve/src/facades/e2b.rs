@@ -1,8 +1,8 @@
 //! The code interpreter of E2B: cells that run in contexts, and stream what they do.
 //!
-//! A context is a session. Cells without a context run in the default one of their tenant, whose
-//! files are those of the sandbox. The SDK speaks to port 49999, and to 49983 about files; with
-//! `E2B_DEBUG=true` to those of `localhost`.
+//! A context is a session. Cells without a context run in the default one of their sandbox, whose
+//! files are those of the sandbox. Requests that name no sandbox have one for each tenant. The SDK
+//! speaks to one port if `E2B_API_URL` and `E2B_SANDBOX_URL` name it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,18 +19,20 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{json as json_answer, with_retry_after};
-use super::request::{Sender, Sent, Unreadable, body_limit};
+use super::request::{Sent, Unreadable, body_limit};
 use super::run::submit;
 use crate::caller::Caller;
 use crate::service::Service;
 
 use self::contexts::{Context, Contexts, is_gone};
 use self::lines::{Cell, follow, restarted};
+use self::sandboxes::Visit;
 
 mod contexts;
 mod files;
 mod form;
 mod lines;
+mod sandboxes;
 
 /// How long a cell tries to get into the pool's queue before it is refused.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,20 +43,20 @@ const NAMES: [&str; 3] = ["python", "python3", "py"];
 /// Serves a pool as E2B's code interpreter.
 pub fn router(service: Service) -> Router {
     Router::new()
-        .route("/health", get(async || json_answer(StatusCode::OK, &json!("OK"))))
+        .route("/health", get(async |_: Visit| json_answer(StatusCode::OK, &json!("OK"))))
         .route("/execute", post(execute))
         .route("/contexts", get(list).post(create))
         .route("/contexts/{id}", delete(remove))
         .route("/contexts/{id}/restart", post(restart))
         .merge(files::routes())
+        .merge(sandboxes::routes())
         .layer(body_limit())
         .layer(Extension(Interface::E2b))
-        .with_state(Interpreter { service, contexts: Arc::default() })
+        .with_state(Interpreter { contexts: Arc::new(Contexts::new(service)) })
 }
 
 #[derive(Clone)]
 struct Interpreter {
-    service: Service,
     contexts: Arc<Contexts>,
 }
 
@@ -72,29 +74,29 @@ struct Create {
     language: Option<String>,
 }
 
-async fn execute(State(interpreter): State<Interpreter>, sent: Sent) -> Response {
-    let (caller, request) = match sent.read::<Execute>() {
+async fn execute(State(interpreter): State<Interpreter>, visit: Visit, sent: Sent) -> Response {
+    let (_, request) = match sent.read::<Execute>() {
         Ok(read) => read,
         Err(unreadable) => return invalid(&unreadable),
     };
-    interpreter.execute(&caller, request).await.unwrap_or_else(|refused| *refused)
+    interpreter.execute(&visit, request).await.unwrap_or_else(|refused| *refused)
 }
 
-async fn list(State(interpreter): State<Interpreter>, Sender(caller): Sender) -> Response {
-    let contexts = interpreter.contexts.list(&caller);
+async fn list(State(interpreter): State<Interpreter>, visit: Visit) -> Response {
+    let contexts = interpreter.contexts.list(&visit.owner);
     let contexts: Vec<Value> = contexts.iter().map(|context| description(context)).collect();
     json_answer(StatusCode::OK, &contexts.into())
 }
 
-async fn create(State(interpreter): State<Interpreter>, sent: Sent) -> Response {
-    let (caller, request) = match sent.read::<Create>() {
+async fn create(State(interpreter): State<Interpreter>, visit: Visit, sent: Sent) -> Response {
+    let (_, request) = match sent.read::<Create>() {
         Ok(read) => read,
         Err(unreadable) => return invalid(&unreadable),
     };
     if let Some(refused) = other_language(request.language.as_deref()) {
         return refused;
     }
-    match interpreter.contexts.open(&interpreter.service, &caller, request.cwd).await {
+    match interpreter.contexts.open(&visit, request.cwd).await {
         Ok(context) => json_answer(StatusCode::OK, &description(&context)),
         Err(problem) => failed(&problem),
     }
@@ -103,27 +105,27 @@ async fn create(State(interpreter): State<Interpreter>, sent: Sent) -> Response 
 async fn remove(
     State(interpreter): State<Interpreter>,
     Path(id): Path<String>,
-    Sender(caller): Sender,
+    visit: Visit,
 ) -> Response {
-    let Some(context) = interpreter.contexts.find(&caller, &id) else { return missing(&id) };
-    interpreter.contexts.remove(&interpreter.service, &caller, &context);
+    let Some(context) = interpreter.contexts.find(&visit.owner, &id) else { return missing(&id) };
+    interpreter.contexts.remove(&visit.caller, &context);
     json_answer(StatusCode::OK, &Value::Null)
 }
 
 async fn restart(
     State(interpreter): State<Interpreter>,
     Path(id): Path<String>,
-    Sender(caller): Sender,
+    visit: Visit,
 ) -> Response {
-    let Some(context) = interpreter.contexts.find(&caller, &id) else { return missing(&id) };
-    match interpreter.contexts.restart(&interpreter.service, &caller, &context).await {
+    let Some(context) = interpreter.contexts.find(&visit.owner, &id) else { return missing(&id) };
+    match interpreter.contexts.restart(&visit.caller, &context).await {
         Ok(()) => json_answer(StatusCode::OK, &Value::Null),
         Err(problem) => failed(&problem),
     }
 }
 
 impl Interpreter {
-    async fn execute(&self, caller: &Caller, request: Execute) -> Result<Response, Box<Response>> {
+    async fn execute(&self, visit: &Visit, request: Execute) -> Result<Response, Box<Response>> {
         if request.context_id.is_some() && request.language.is_some() {
             let message = "Only one of context_id or language can be provided";
             return Err(text(StatusCode::BAD_REQUEST, message).into());
@@ -132,33 +134,34 @@ impl Interpreter {
             return Err(refused.into());
         }
         let refused = |problem: Problem| Box::new(failed(&problem));
-        let job = cell(caller, &request).map_err(refused)?;
+        let job = cell(visit, &request).map_err(refused)?;
         let entered = match &request.context_id {
-            None => self.enter_default(caller, job).await.map_err(refused)?,
+            None => self.enter_default(visit, job).await.map_err(refused)?,
             Some(id) => {
-                let context = self.contexts.find(caller, id);
+                let context = self.contexts.find(&visit.owner, id);
                 let context = context.ok_or_else(|| Box::new(missing(id)))?;
-                self.enter(caller, job, &context).await.map_err(|problem| {
+                self.enter(&visit.caller, job, &context).await.map_err(|problem| {
                     if is_gone(&problem) {
-                        self.contexts.remove(&self.service, caller, &context);
+                        self.contexts.remove(&visit.caller, &context);
                         return missing(id).into();
                     }
                     refused(problem)
                 })?
             }
         };
-        Ok(entered.map_or_else(restarted, follow))
+        let room = visit.transit.clone().map(|transit| (transit, visit.caller.clone()));
+        Ok(entered.map_or_else(restarted, |cell| follow(cell, room)))
     }
 
     /// Submits a job to the default context, as [`Self::enter`] does. The pool closes idle sessions;
     /// then the default context is a new one.
-    async fn enter_default(&self, caller: &Caller, job: Job) -> Result<Option<Cell>, Problem> {
-        let context = self.contexts.default(&self.service, caller).await?;
-        match self.enter(caller, job.clone(), &context).await {
+    async fn enter_default(&self, visit: &Visit, job: Job) -> Result<Option<Cell>, Problem> {
+        let context = self.contexts.default(visit).await?;
+        match self.enter(&visit.caller, job.clone(), &context).await {
             Err(problem) if is_gone(&problem) => {
-                self.contexts.remove(&self.service, caller, &context);
-                let context = self.contexts.default(&self.service, caller).await?;
-                self.enter(caller, job, &context).await
+                self.contexts.remove(&visit.caller, &context);
+                let context = self.contexts.default(visit).await?;
+                self.enter(&visit.caller, job, &context).await
             }
             entered => entered,
         }
@@ -182,25 +185,25 @@ impl Interpreter {
             return Ok(None);
         }
         let session = context.session();
+        let service = &self.contexts.service;
         if turn.is_fresh {
-            let begin = self.service.notebook_job(caller).workdir(&context.cwd);
+            let begin = service.notebook_job(caller).workdir(&context.cwd);
             let begin = begin.map_err(|error| error.problem())?;
-            let begun = submit(&self.service, caller, &begin, Some(&session), PATIENCE).await?;
+            let begun = submit(service, caller, &begin, Some(&session), PATIENCE).await?;
             Service::begun(&begun.await)?;
             turn.is_fresh = false;
         }
-        let ticket = submit(&self.service, caller, &job, Some(&session), PATIENCE).await?;
+        let ticket = submit(service, caller, &job, Some(&session), PATIENCE).await?;
         Ok(Some(Cell { ticket, turn, place, ended, session }))
     }
 }
 
 /// The job of a cell.
-fn cell(caller: &Caller, request: &Execute) -> Result<Job, Problem> {
-    let job = wire::Job {
-        env: request.env_vars.clone().unwrap_or_default(),
-        ..notebook::guest::Cell::next(&request.code).wire()
-    };
-    Ok(caller.job(job)?.keep_files())
+fn cell(visit: &Visit, request: &Execute) -> Result<Job, Problem> {
+    let mut env = visit.sandbox.as_ref().map(|sandbox| sandbox.envs.clone()).unwrap_or_default();
+    env.extend(request.env_vars.clone().unwrap_or_default());
+    let job = wire::Job { env, ..notebook::guest::Cell::next(&request.code).wire() };
+    Ok(visit.caller.job(job)?.keep_files())
 }
 
 fn description(context: &Context) -> Value {

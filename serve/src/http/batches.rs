@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,13 +21,14 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::caller::Caller;
+use crate::shares::Share;
 
 use super::answer;
 use super::body;
 use super::door::{self, Door, Visitor};
 use super::failure::Failure;
 use super::query::Options;
-use super::run;
+use super::running::Ended;
 
 /// Jobs of one batch that are with the scheduler at once. More fill the queue of the tenant; fewer
 /// leave workers idle.
@@ -44,9 +46,11 @@ pub(super) async fn batch(
     request: Request,
 ) -> Result<Response, Failure> {
     let options = Options::read(request.uri().query(), &["files"])?;
+    // Refused before anything is received.
+    let held = door.transit.hold(&visitor.caller, 1)?;
     let (results, lines) = mpsc::channel(MOST_WAITING);
     let batch = Batch { door, caller: visitor.caller, has_files: options.has_files };
-    tokio::spawn(batch.run(request.into_body(), results));
+    tokio::spawn(batch.run(request.into_body(), held, results));
     let lines = stream::unfold(lines, |mut lines| async {
         let line = lines.recv().await?;
         Some((Ok::<Bytes, Infallible>(line), lines))
@@ -64,30 +68,41 @@ struct Batch {
 impl Batch {
     /// Reads lines and runs them until both ends are reached, or the client has gone away; jobs that
     /// run then are cancelled.
-    async fn run(self, body: Body, results: mpsc::Sender<Bytes>) {
+    async fn run(self, body: Body, held: Share, results: mpsc::Sender<Bytes>) {
         let idle = self.door.config.idle_time;
-        let mut lines = Lines::new(body, self.door.config.body_bytes);
+        let mut lines = Lines::new(body, held, self.door.config.body_bytes);
         let mut running = JoinSet::new();
         let mut number = 0_u64;
         let mut has_more = true;
+        // Whether the lines that run take all the room there is.
+        let mut is_full = false;
+        // Lines whose results fit into a quarter of what the tenant may hold, as far as is known.
+        let mut most_running = MOST_RUNNING;
         while has_more || !running.is_empty() {
             let result = tokio::select! {
                 () = results.closed() => return,
-                line = timeout(idle, lines.next()), if has_more && running.len() < MOST_RUNNING => {
+                line = timeout(idle, lines.next()),
+                    if has_more && !is_full && running.len() < most_running =>
+                {
                     match line {
-                        Ok(Ok(Some(line))) => {
+                        Ok(Ok(Some((line, held)))) => {
                             number += 1;
                             let batch = self.clone();
-                            running.spawn(async move { batch.line(line, number).await });
+                            running.spawn(async move { batch.line(line, held, number).await });
                             continue;
                         }
                         Ok(Ok(None)) => {
                             has_more = false;
                             continue;
                         }
-                        Ok(Err(problem)) => {
+                        // Those that run make room.
+                        Ok(Err(failure)) if failure.is_load() && !running.is_empty() => {
+                            is_full = true;
+                            continue;
+                        }
+                        Ok(Err(failure)) => {
                             has_more = false;
-                            refused(&problem, (number + 1).into())
+                            refusal(failure.into_problem(), (number + 1).into())
                         }
                         // The jobs of the batch may take longer than this.
                         Err(_) if !running.is_empty() => continue,
@@ -95,56 +110,63 @@ impl Batch {
                             has_more = false;
                             let message = "the next line didn't come in time";
                             let problem = Problem::new(ProblemKind::Usage, message);
-                            refused(&problem.with_reason("too_slow"), (number + 1).into())
+                            refusal(problem.with_reason("too_slow"), (number + 1).into())
                         }
                     }
                 }
-                Some(ended) = running.join_next() => match ended {
-                    Ok(result) => result,
-                    Err(_) => continue,
-                },
+                Some(ended) = running.join_next() => {
+                    is_full = false;
+                    let Ok(result) = ended else { continue };
+                    let fitting = self.door.transit.largest() / 4 / result.len().max(1);
+                    most_running = most_running.min(fitting.max(1));
+                    result
+                }
             };
-            if results.send(line_of(&result)).await.is_err() {
+            if results.send(result).await.is_err() {
                 return;
             }
         }
     }
 
-    /// Returns the result of a line.
-    async fn line(&self, line: Bytes, number: u64) -> Value {
+    /// Returns the result of a line, which is counted until its job is submitted.
+    async fn line(&self, line: Bytes, held: Share, number: u64) -> Bytes {
         let mut id = number.into();
-        match self.outcome(&line, &mut id).await {
-            Ok(mut result) => {
+        match self.outcome(line, held, &mut id).await {
+            Ok((mut result, held)) => {
                 result["id"] = id;
-                result
+                held.until_sent(line_of(&result))
             }
-            Err(problem) => refused(&problem, id),
+            Err(problem) => refusal(problem, id),
         }
     }
 
-    async fn outcome(&self, line: &Bytes, id: &mut Value) -> Result<Value, Problem> {
+    async fn outcome(
+        &self,
+        line: Bytes,
+        held: Share,
+        id: &mut Value,
+    ) -> Result<(Value, Share), Problem> {
         // Known even if the rest of the line isn't valid.
-        if let Some(given) = id_of(line) {
+        if let Some(given) = id_of(&line) {
             *id = given;
         }
-        loop {
+        let ticket = loop {
             let job = door::job(&self.caller, line.clone()).await.map_err(Failure::into_problem)?;
             match self.door.service.submit(&self.caller, job, None).await {
-                Ok(ticket) => {
-                    let mut running = self.door.jobs.start(&self.caller, ticket);
-                    let job = running.job();
-                    let outcome = running.outcome().await;
-                    let outcome = outcome.ok_or_else(|| door::ended().into_problem())?;
-                    let mut result = run::result(&outcome, self.has_files);
-                    result["job"] = job.0.into();
-                    return Ok(result);
-                }
+                Ok(ticket) => break ticket,
                 Err(problem) => match again(&problem) {
                     Some(time) => drop(timeout(time, pending::<()>()).await),
                     None => return Err(problem),
                 },
             }
-        }
+        };
+        drop((line, held));
+        let mut running = self.door.jobs.start(&self.caller, ticket, self.has_files);
+        let job = running.job();
+        let Ended { mut result, held, .. } =
+            running.ended().await.map_err(Failure::into_problem)?;
+        result["job"] = job.0.into();
+        Ok((result, held))
     }
 }
 
@@ -167,10 +189,10 @@ fn id_of(line: &[u8]) -> Option<Value> {
     serde_json::from_slice::<Known>(line).ok()?.id
 }
 
-fn refused(problem: &Problem, id: Value) -> Value {
-    let mut result = tool::refusal(problem);
+fn refusal(problem: Problem, id: Value) -> Bytes {
+    let mut result = tool::refusal(&problem);
     result["id"] = id;
-    result
+    line_of(&result)
 }
 
 fn line_of(result: &Value) -> Bytes {
@@ -185,18 +207,24 @@ struct Lines {
     most: usize,
     /// What was received and isn't a whole line yet.
     part: BytesMut,
-    /// How much of it has no line end.
+    /// What was received and has no room yet.
+    next: Bytes,
+    /// Counts both.
+    held: Share,
+    /// How much of the part has no line end.
     searched: usize,
     has_ended: bool,
 }
 
 impl Lines {
-    fn new(body: Body, most: usize) -> Self {
-        Self { body, most, part: BytesMut::new(), searched: 0, has_ended: false }
+    fn new(body: Body, held: Share, most: usize) -> Self {
+        let (part, next) = (BytesMut::new(), Bytes::new());
+        Self { body, most, part, next, held, searched: 0, has_ended: false }
     }
 
-    /// Returns the next line that isn't blank; `None` at the end. Cancel-safe.
-    async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+    /// Returns the next line that isn't blank, and counts it; `None` at the end. Cancel-safe, and can
+    /// be called again if there was no room.
+    async fn next(&mut self) -> Result<Option<(Bytes, Share)>, Failure> {
         loop {
             let rest = &self.part[self.searched..];
             let line = match rest.iter().position(|byte| *byte == b'\n') {
@@ -207,31 +235,48 @@ impl Lines {
                     if self.part.len() > self.most {
                         let message = format!("a line has more than {} bytes", self.most);
                         let problem = Problem::new(ProblemKind::Usage, message);
-                        return Err(problem.with_reason("too_large"));
+                        return Err(problem.with_reason("too_large").into());
                     }
-                    // Whoever waits for this has a time of its own.
-                    let next = body::next(&mut self.body, Duration::MAX).await;
-                    match next.map_err(Failure::into_problem)? {
-                        Some(bytes) => self.part.extend_from_slice(&bytes),
-                        None => self.has_ended = true,
-                    }
+                    self.receive().await?;
                     continue;
                 }
             };
             self.searched = 0;
+            let held = self.held.split(line.len());
             if !line.trim_ascii().is_empty() {
-                return Ok(Some(line.freeze()));
+                return Ok(Some((line.freeze(), held)));
             }
             if self.has_ended && self.part.is_empty() {
                 return Ok(None);
             }
         }
     }
+
+    async fn receive(&mut self) -> Result<(), Failure> {
+        if self.next.is_empty() {
+            // Whoever waits for this has a time of its own.
+            match body::next(&mut self.body, Duration::MAX).await? {
+                Some(bytes) => self.next = bytes,
+                None => self.has_ended = true,
+            }
+        }
+        self.held.reach(self.part.len() + self.next.len())?;
+        self.part.extend_from_slice(&mem::take(&mut self.next));
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shares::Shares;
+
+    fn lines(
+        parts: impl IntoIterator<Item = Result<Bytes, Infallible>, IntoIter: Send + 'static>,
+    ) -> Lines {
+        let held = Shares::new(1000).hold(&Caller::owner(), 1).unwrap();
+        Lines::new(Body::from_stream(stream::iter(parts)), held, 100)
+    }
 
     #[tokio::test]
     async fn lines_are_whole_wherever_the_body_is_cut() {
@@ -239,9 +284,9 @@ mod tests {
         for length in 1..=text.len() {
             let parts: Vec<Result<Bytes, Infallible>> =
                 text.chunks(length).map(|part| Ok(Bytes::copy_from_slice(part))).collect();
-            let mut lines = Lines::new(Body::from_stream(stream::iter(parts)), 100);
+            let mut lines = lines(parts);
             let mut found = Vec::new();
-            while let Some(line) = lines.next().await.unwrap() {
+            while let Some((line, _)) = lines.next().await.unwrap() {
                 found.push(line.trim_ascii().to_vec());
             }
             assert_eq!(found, [&b"{\"a\": 1}"[..], b"{\"b\": 2}", b"last"], "{length}");
@@ -251,7 +296,7 @@ mod tests {
     #[tokio::test]
     async fn a_line_without_end_is_refused() {
         let parts = (0..).map(|_| Ok::<_, Infallible>(Bytes::from_static(b"xxxxxxxxxx")));
-        let mut lines = Lines::new(Body::from_stream(stream::iter(parts)), 100);
-        assert_eq!(lines.next().await.unwrap_err().reason.as_deref(), Some("too_large"));
+        let refused = lines(parts).next().await.unwrap_err().into_problem();
+        assert_eq!(refused.reason.as_deref(), Some("too_large"));
     }
 }

@@ -3,16 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::Request;
+use axum::body::{Body, HttpBody};
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
 use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::door::{BLOCK, Door};
+use crate::caller::Caller;
+use crate::shares::Share;
+
+use super::door::{Door, Visitor};
 use super::failure::Failure;
 use super::place::Place;
 
@@ -22,18 +28,19 @@ const MOST_COMMAND_BYTES: usize = 64 << 10;
 /// A body may take this many times the idle time.
 const MOST_IDLE_TIMES: u32 = 10;
 
-/// A body that was received, and its room.
+/// A body that was received, and is counted.
 #[derive(Debug)]
 pub(super) struct Received {
     /// Its bytes.
     pub(super) bytes: Bytes,
-    /// Held until the job is the scheduler's, which counts its bytes from then on.
-    pub(super) room: Option<OwnedSemaphorePermit>,
+    /// Until the job is the scheduler's, which counts its bytes from then on.
+    pub(super) held: Share,
 }
 
 /// Reads the body of a request.
 pub(super) async fn read(door: &Door, request: Request) -> Result<Received, Failure> {
-    read_up_to(door, request, door.config.body_bytes).await
+    let (head, body) = request.into_parts();
+    read_up_to(door, &head, body, door.config.body_bytes).await
 }
 
 /// Reads a command: a small object, or nothing at all.
@@ -41,7 +48,8 @@ pub(super) async fn command<T: DeserializeOwned + Default>(
     door: &Door,
     request: Request,
 ) -> Result<T, Failure> {
-    let body = read_up_to(door, request, MOST_COMMAND_BYTES).await?;
+    let (head, body) = request.into_parts();
+    let body = read_up_to(door, &head, body, MOST_COMMAND_BYTES).await?;
     if body.bytes.is_empty() {
         return Ok(T::default());
     }
@@ -49,67 +57,87 @@ pub(super) async fn command<T: DeserializeOwned + Default>(
         .map_err(|error| Failure::usage(format!("the body isn't valid: {error}")))
 }
 
-async fn read_up_to(door: &Door, request: Request, most: usize) -> Result<Received, Failure> {
-    let place = request.extensions().get::<Place>().cloned();
-    let length = announced(request.headers());
+/// Counts the requests and answers of further routes, which read and write bodies by themselves.
+pub(super) async fn count(
+    State(door): State<Arc<Door>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Failure> {
+    let most = door.config.body_bytes;
+    // What is too large is refused behind this, in the words of that route.
+    if announced(request.headers()).is_some_and(|length| length > most as u64) {
+        return Ok(next.run(request).await);
+    }
+    let (mut head, body) = request.into_parts();
+    head.extensions.insert(door.transit.clone());
+    let caller = caller(&head);
+    let Received { bytes, held } = read_up_to(&door, &head, body, most).await?;
+    let response = next.run(Request::from_parts(head, Body::from(bytes))).await;
+    drop(held);
+    let mut held = match response.body().size_hint().exact() {
+        Some(length) => Some(door.transit.hold(&caller, length as usize)?),
+        None => None,
+    };
+    Ok(response.map(|body| {
+        Body::from_stream(body.into_data_stream().map(move |bytes| {
+            let bytes = bytes?;
+            let held = held.take().map_or_else(|| door.transit.hold(&caller, bytes.len()), Ok);
+            // The connection ends, and so the client sees that the answer isn't complete.
+            let held =
+                held.map_err(|full| axum::Error::new(Failure::from(full).into_problem().message))?;
+            Ok::<_, axum::Error>(held.until_sent(bytes))
+        }))
+    }))
+}
+
+fn caller(head: &Parts) -> Caller {
+    let visitor = head.extensions.get::<Visitor>();
+    visitor.map_or_else(Caller::of_this_machine, |visitor| visitor.caller.clone())
+}
+
+async fn read_up_to(
+    door: &Door,
+    head: &Parts,
+    mut body: Body,
+    most: usize,
+) -> Result<Received, Failure> {
+    let place = head.extensions.get::<Place>().cloned();
+    let length = announced(&head.headers);
     if length.is_some_and(|length| length > most as u64) {
         return Err(too_large(most));
     }
-    let mut body = Limited {
-        body: request.into_body(),
-        most,
-        idle: door.config.idle_time,
-        room: Arc::clone(&door.room),
-        held: None,
-    };
+    // Refused before anything of it is received.
+    let mut held = door.transit.hold(&caller(head), length.unwrap_or_default() as usize)?;
     // The connection gives way to others while the client keeps it waiting.
     if let Some(place) = &place {
         place.wait();
     }
-    let received = timeout(door.config.idle_time * MOST_IDLE_TIMES, body.all()).await;
+    let idle = door.config.idle_time;
+    let received = timeout(idle * MOST_IDLE_TIMES, all(&mut body, &mut held, most, idle)).await;
     if let Some(place) = &place {
         place.work();
     }
     let bytes = received.map_err(|_| too_slow())??;
-    Ok(Received { bytes, room: body.held })
+    Ok(Received { bytes, held })
 }
 
-struct Limited {
-    body: Body,
+/// Receives a whole body, which is held from the first byte on, if its length is announced.
+async fn all(
+    body: &mut Body,
+    held: &mut Share,
     most: usize,
     idle: Duration,
-    room: Arc<Semaphore>,
-    held: Option<OwnedSemaphorePermit>,
-}
-
-impl Limited {
-    async fn all(&mut self) -> Result<Bytes, Failure> {
-        let mut whole = BytesMut::new();
-        while let Some(bytes) = next(&mut self.body, self.idle).await? {
-            if whole.len() + bytes.len() > self.most {
-                return Err(too_large(self.most));
-            }
-            self.hold(whole.len() + bytes.len())?;
-            whole.extend_from_slice(&bytes);
+) -> Result<Bytes, Failure> {
+    let mut whole = BytesMut::new();
+    while let Some(bytes) = next(body, idle).await? {
+        let length = whole.len() + bytes.len();
+        if length > most {
+            return Err(too_large(most));
         }
-        Ok(whole.freeze())
+        held.reach(length)?;
+        whole.extend_from_slice(&bytes);
     }
-
-    /// Takes room for this many bytes.
-    fn hold(&mut self, bytes: usize) -> Result<(), Failure> {
-        let held = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let more = bytes.div_ceil(BLOCK).saturating_sub(held);
-        if more == 0 {
-            return Ok(());
-        }
-        let more = u32::try_from(more).unwrap_or(u32::MAX);
-        let more = Arc::clone(&self.room).try_acquire_many_owned(more).map_err(|_| no_room())?;
-        match &mut self.held {
-            Some(held) => held.merge(more),
-            None => self.held = Some(more),
-        }
-        Ok(())
-    }
+    Ok(whole.freeze())
 }
 
 /// Returns the next bytes of a body; `None` at its end.
@@ -144,9 +172,4 @@ fn too_large(most: usize) -> Failure {
 fn too_slow() -> Failure {
     let message = "the body didn't come in time";
     Failure::new(StatusCode::REQUEST_TIMEOUT, "too_slow", message)
-}
-
-fn no_room() -> Failure {
-    let message = "too many large bodies are being received; try again later";
-    Failure::new(StatusCode::TOO_MANY_REQUESTS, "bodies", message)
 }

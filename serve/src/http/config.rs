@@ -29,8 +29,10 @@ pub struct HttpConfig {
     /// The most bytes of one body, and of one line of a batch. Fewer refuse jobs with large files;
     /// more hold more memory. Default: 64 MiB.
     pub body_bytes: usize,
-    /// The most bytes of all bodies that are being received. Beyond it requests are refused with
-    /// 429. At least twice `body_bytes` applies. Default: 256 MiB.
+    /// The most bytes of all requests that are being received and of all answers that wait to be
+    /// read. The pool's memory has so much less. A tenant may hold as much as it leaves free: one
+    /// alone half. Beyond it requests are refused with 429. At most a quarter of the pool's memory
+    /// applies, and at least twice `body_bytes`. Default: 512 MiB.
     pub bodies_bytes: usize,
     /// The most connections at once; each takes a file descriptor. A further one takes the place of
     /// the connection that has been idle longest, and waits if none is. Default: 1,024.
@@ -84,7 +86,7 @@ impl HttpConfig {
         Self {
             tokens: Vec::new(),
             body_bytes: 64 << 20,
-            bodies_bytes: 256 << 20,
+            bodies_bytes: 512 << 20,
             connections: 1024,
             header_time: Duration::from_secs(10),
             idle_time: Duration::from_secs(60),

@@ -1,20 +1,20 @@
 //! What every handler knows: the service, and what is kept between requests.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use axum::http::StatusCode;
 use bytes::Bytes;
 use hatchery::{Error, Job};
-use tokio::sync::Semaphore;
 
 use crate::caller::Caller;
 use crate::service::Service;
+use crate::shares::Shares;
 
 use super::config::HttpConfig;
 use super::failure::Failure;
 use super::idempotency::Answers;
 use super::running::Jobs;
+use super::transit;
 
 /// The state of a server.
 #[derive(Debug)]
@@ -25,12 +25,8 @@ pub(super) struct Door {
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) jobs: Jobs,
     pub(super) answers: Answers,
-    /// Room for bodies, in blocks of [`BLOCK`].
-    pub(super) room: Arc<Semaphore>,
+    pub(super) transit: Shares,
 }
-
-/// Bytes of a body that take one permit.
-pub(super) const BLOCK: usize = 64 << 10;
 
 /// The longest text of a job that is read on the thread of the connection.
 const MOST_SHORT: usize = 1 << 20;
@@ -46,11 +42,9 @@ pub(super) struct Visitor {
 impl Door {
     /// Opens the door to a service.
     pub(super) fn new(service: Service, config: HttpConfig, addresses: Vec<SocketAddr>) -> Self {
-        let bytes = config.bodies_bytes.max(config.body_bytes.saturating_mul(2));
-        let blocks = bytes.div_ceil(BLOCK).min(Semaphore::MAX_PERMITS);
-        let room = Arc::new(Semaphore::new(blocks));
-        let (jobs, answers) = (Jobs::default(), Answers::default());
-        Self { service, config, addresses, jobs, answers, room }
+        let transit = transit::of_pool(service.pool(), &config);
+        let (jobs, answers) = (Jobs::new(transit.clone()), Answers::default());
+        Self { service, config, addresses, jobs, answers, transit }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use crate::caller::InvalidTenant;
+
 /// Why a pool can't be served over HTTP.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -22,11 +24,8 @@ pub enum HttpError {
     #[error("a token has 16 to 512 characters, all of them letters, digits or one of -._~+/=")]
     InvalidToken,
     /// A token can't stand for this tenant.
-    #[error("`{tenant}` can't be a tenant's name: give 1 to 100 characters without `/` and blanks")]
-    InvalidTenant {
-        /// The name.
-        tenant: String,
-    },
+    #[error(transparent)]
+    InvalidTenant(#[from] InvalidTenant),
     /// Two tokens are the same.
     #[error("two tokens are the same")]
     TokenTwice,

@@ -9,11 +9,12 @@ use bytes::Bytes;
 use futures_util::stream;
 use hatchery::decision::{Decisions, NextDecision};
 use hatchery::event::{EventKind, Stream};
+use hatchery::tool;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::running::Running;
+use super::running::{Ended, Running};
 
 /// The type of a stream of events.
 pub(super) const TYPE: &str = "text/event-stream";
@@ -22,35 +23,38 @@ pub(super) const TYPE: &str = "text/event-stream";
 /// connection for dead, and that a client that has gone away is noticed.
 const QUIET: Duration = Duration::from_secs(15);
 
-/// Returns the events of a job, and `last` at their end, made of the outcome. Dropping the body
-/// cancels the job.
-pub(super) fn of_job<F>(running: Running, last: F) -> Body
-where
-    F: FnOnce(hatchery::Outcome) -> Value + Send + 'static,
-{
-    enum At<F> {
-        Begin(Running, F),
-        Events(Running, F),
+/// Returns the events of a job, and its result at their end. Dropping the body cancels the job.
+pub(super) fn of_job(running: Running) -> Body {
+    enum At {
+        Begin(Running),
+        Events(Running),
         End,
     }
-    Body::from_stream(stream::unfold(At::Begin(running, last), |at| async move {
+    Body::from_stream(stream::unfold(At::Begin(running), |at| async move {
         let (text, next) = match at {
-            At::Begin(running, last) => {
+            At::Begin(running) => {
                 let text = message("admitted", None, &json!({ "job": running.job() }));
-                (text, At::Events(running, last))
+                (text, At::Events(running))
             }
-            At::Events(mut running, last) => loop {
+            At::Events(mut running) => loop {
                 match timeout(QUIET, running.events().next()).await {
-                    Err(_) => break (comment(), At::Events(running, last)),
+                    Err(_) => break (comment(), At::Events(running)),
                     Ok(Some(event)) => {
                         let Some((name, data)) = named(&event.kind) else { continue };
                         let text = message(name, Some(event.sequence), &data);
-                        break (text, At::Events(running, last));
+                        break (text, At::Events(running));
                     }
                     Ok(None) => {
-                        // Without an outcome the server ends, and so does the stream.
-                        let outcome = running.outcome().await?;
-                        break (message("outcome", None, &last(outcome)), At::End);
+                        let text = match running.ended().await {
+                            Ok(Ended { result, held, .. }) => {
+                                held.until_sent(message("outcome", None, &result))
+                            }
+                            Err(failure) => {
+                                let problem = failure.into_problem();
+                                message("outcome", None, &tool::refusal(&problem))
+                            }
+                        };
+                        break (text, At::End);
                     }
                 }
             },

@@ -35,6 +35,11 @@ impl Failure {
         Self::new(StatusCode::NOT_FOUND, &format!("no_{what}"), message)
     }
 
+    /// Returns whether it passes once others have ended.
+    pub(super) fn is_load(&self) -> bool {
+        self.status == StatusCode::TOO_MANY_REQUESTS
+    }
+
     /// Returns what is wrong.
     pub(super) fn into_problem(self) -> Problem {
         self.problem

@@ -14,9 +14,10 @@ use super::failure::Failure;
 
 /// How long an answer is kept.
 const KEPT: Duration = Duration::from_secs(600);
-/// The most answers that are kept.
+/// The most answers that are kept. Beyond it the tenant with the most loses its oldest, so that none
+/// pushes out what others have within an equal share.
 const MOST: usize = 4096;
-/// The most bytes of kept answers.
+/// The most bytes of kept answers, likewise.
 const MOST_BYTES: usize = 64 << 20;
 /// The longest key.
 pub(super) const MOST_KEY_BYTES: usize = 255;
@@ -49,8 +50,15 @@ pub(super) struct Answers {
 #[derive(Debug, Default)]
 struct Kept {
     by_key: HashMap<Key, Entry>,
-    /// Keys of answers by when they came, the oldest first.
-    order: VecDeque<(Instant, Key)>,
+    /// Those that have answers.
+    tenants: HashMap<Option<String>, OfTenant>,
+}
+
+/// The answers of one tenant.
+#[derive(Debug, Default)]
+struct OfTenant {
+    /// Their keys by when they came, the oldest first.
+    order: VecDeque<(Instant, String)>,
     bytes: usize,
 }
 
@@ -128,25 +136,44 @@ impl Kept {
         }
         let Some(entry) = self.by_key.get_mut(key) else { return };
         entry.bytes = Some(bytes);
-        self.bytes += bytes;
-        self.order.push_back((now, key.clone()));
-        while self.order.len() > MOST || self.bytes > MOST_BYTES {
-            self.drop_oldest();
+        let (tenant, name) = key;
+        let own = self.tenants.entry(tenant.clone()).or_default();
+        own.bytes += bytes;
+        own.order.push_back((now, name.clone()));
+        self.keep_to(MOST, |own| own.order.len());
+        self.keep_to(MOST_BYTES, |own| own.bytes);
+    }
+
+    /// Drops answers of the tenants with the largest part of `most` until that suffices for all.
+    fn keep_to(&mut self, most: usize, part: impl Fn(&OfTenant) -> usize) {
+        while self.tenants.values().map(&part).sum::<usize>() > most {
+            let largest = self.tenants.iter().max_by_key(|(_, own)| part(own));
+            let Some(tenant) = largest.map(|(tenant, _)| tenant.clone()) else { return };
+            self.drop_oldest(&tenant);
         }
     }
 
     fn drop_old(&mut self, now: Instant) {
         let is_old = |at: &Instant| now.saturating_duration_since(*at) >= KEPT;
-        while self.order.front().is_some_and(|(at, _)| is_old(at)) {
-            self.drop_oldest();
+        let tenants: Vec<_> = self.tenants.keys().cloned().collect();
+        for tenant in tenants {
+            while let Some((at, _)) = self.tenants.get(&tenant).and_then(|own| own.order.front())
+                && is_old(at)
+            {
+                self.drop_oldest(&tenant);
+            }
         }
     }
 
-    fn drop_oldest(&mut self) {
-        if let Some((_, key)) = self.order.pop_front()
-            && let Some(entry) = self.by_key.remove(&key)
+    fn drop_oldest(&mut self, tenant: &Option<String>) {
+        let Some(own) = self.tenants.get_mut(tenant) else { return };
+        if let Some((_, name)) = own.order.pop_front()
+            && let Some(entry) = self.by_key.remove(&(tenant.clone(), name))
         {
-            self.bytes -= entry.bytes.unwrap_or_default();
+            own.bytes -= entry.bytes.unwrap_or_default();
+        }
+        if own.order.is_empty() {
+            self.tenants.remove(tenant);
         }
     }
 }
@@ -154,6 +181,8 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const HASH: blake3::Hash = blake3::Hash::from_bytes([1; 32]);
 
     fn key(name: &str) -> Key {
         (Some("ada".to_owned()), name.to_owned())
@@ -165,14 +194,14 @@ mod tests {
     }
 
     fn slot(answers: &Answers, name: &str, now: Instant) -> Slot {
-        match answers.begin(key(name), blake3::hash(b"1"), now) {
+        match answers.begin(key(name), HASH, now) {
             Begun::New(slot, _) => slot,
             begun => panic!("{begun:?}"),
         }
     }
 
     fn is_again(answers: &Answers, name: &str, now: Instant) -> bool {
-        matches!(answers.begin(key(name), blake3::hash(b"1"), now), Begun::Again(_))
+        matches!(answers.begin(key(name), HASH, now), Begun::Again(_))
     }
 
     #[test]
@@ -187,7 +216,7 @@ mod tests {
         first.settle(answer(1, true), now);
         assert!(is_again(&answers, "a", now + KEPT / 2));
         drop(slot(&answers, "a", now + KEPT));
-        assert_eq!(answers.kept.lock().bytes, 0);
+        assert!(answers.kept.lock().tenants.is_empty());
     }
 
     #[test]
@@ -197,6 +226,23 @@ mod tests {
         slot(&answers, "a", now).settle(Err(Failure::usage("no")), now);
         drop(slot(&answers, "a", now));
         assert!(answers.kept.lock().by_key.is_empty());
+    }
+
+    #[test]
+    fn one_tenant_does_not_push_out_the_answers_of_another() {
+        let (answers, now) = (Answers::default(), super::super::clock::now());
+        let of_bob = || answers.begin((Some("bob".to_owned()), "b".to_owned()), HASH, now);
+        let Begun::New(slot_of_bob, _) = of_bob() else { panic!("it is new") };
+        slot_of_bob.settle(answer(MOST_BYTES / 4, true), now);
+        for index in 0..=MOST {
+            slot(&answers, &index.to_string(), now).settle(answer(1, true), now);
+        }
+        for index in 0..4 {
+            slot(&answers, &format!("large {index}"), now)
+                .settle(answer(MOST_BYTES / 4, true), now);
+        }
+        assert!(matches!(of_bob(), Begun::Again(_)));
+        assert!(!is_again(&answers, "large 0", now) && is_again(&answers, "large 3", now));
     }
 
     #[test]

@@ -3,14 +3,20 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use hatchery::tool::result_schema;
-use hatchery::wire::job_schema;
 use serde_json::{Map, Value, json};
+use wire::{Field, Intake};
 
 use super::answer;
 
 /// What is at which path: the method, the path, what it does, and what it takes and gives.
 const OPERATIONS: [(&str, &str, &str, Takes, Gives); 23] = [
-    ("post", "/v1/run", "Runs a job in a fresh interpreter.", Takes::Job, Gives::Result),
+    (
+        "post",
+        "/v1/run",
+        "Runs a job in a fresh interpreter. With `Accept: text/event-stream` it streams events.",
+        Takes::Job,
+        Gives::Result,
+    ),
     (
         "post",
         "/v1/batches",
@@ -149,13 +155,14 @@ pub(super) async fn document() -> Response {
 
 fn openapi() -> Value {
     let mut schemas = Map::new();
-    add(&mut schemas, "Job", job_schema());
+    add(&mut schemas, "Job", job());
     add(&mut schemas, "Result", result_schema());
     schemas.insert("Problem".to_owned(), problem());
     let mut paths = Map::new();
     for (method, path, summary, takes, gives) in OPERATIONS {
         let item = paths.entry(path).or_insert_with(|| json!({}));
         item[method] = operation(path, summary, takes, gives);
+        item[method]["operationId"] = operation_id(method, path).into();
     }
     json!({
         "openapi": "3.1.0",
@@ -172,6 +179,13 @@ fn openapi() -> Value {
             "securitySchemes": { "bearer": { "type": "http", "scheme": "bearer" } },
         },
     })
+}
+
+/// Returns the name that most generators would make up, such as `post_v1_run`.
+fn operation_id(method: &str, path: &str) -> String {
+    let words = path.split(['/', '.']).map(|word| word.trim_matches(['{', '}']));
+    let words = words.filter(|word| !word.is_empty());
+    [method].into_iter().chain(words).collect::<Vec<_>>().join("_")
 }
 
 fn operation(path: &str, summary: &str, takes: Takes, gives: Gives) -> Value {
@@ -262,13 +276,8 @@ fn responses(gives: Gives) -> Value {
         Gives::Json => ("200", json!({ "application/json": { "schema": object } })),
         Gives::Created => ("201", json!({ "application/json": { "schema": object } })),
         Gives::Accepted => ("202", json!({ "application/json": { "schema": object } })),
-        Gives::Result => (
-            "200",
-            json!({
-                "application/json": { "schema": reference("Result") },
-                "text/event-stream": { "schema": text },
-            }),
-        ),
+        // A stream of events only if it is asked for, so clients needn't tell texts from results.
+        Gives::Result => ("200", json!({ "application/json": { "schema": reference("Result") } })),
         Gives::Lines => {
             ("200", json!({ "application/x-ndjson": { "schema": reference("Result") } }))
         }
@@ -286,6 +295,17 @@ fn responses(gives: Gives) -> Value {
             "content": { "application/json": { "schema": error } },
         },
     })
+}
+
+/// Returns the schema of a job as clients send it. Generators make no types of alternatives that
+/// differ only in what is required, so words say which fields exclude each other.
+fn job() -> Value {
+    let mut schema = Intake::BATCH.without(Field::File).plain_schema();
+    if let Some(fields) = schema.as_object_mut() {
+        fields.remove("oneOf");
+    }
+    schema["description"] = "A job: exactly one of `code` and `call`, and its inputs.".into();
+    schema
 }
 
 fn problem() -> Value {

@@ -9,10 +9,12 @@ use axum::routing::{delete, get, post};
 
 use super::door::Door;
 use super::failure::Failure;
-use super::{batches, guard, openapi, page, pool, run, sessions};
+use super::{batches, body, guard, openapi, page, pool, run, sessions};
 
 /// Returns all routes behind their checks.
 pub(super) fn router(door: Arc<Door>) -> Router {
+    let further: Router<Arc<Door>> = door.config.routes.clone().with_state(());
+    let further = further.layer(from_fn_with_state(Arc::clone(&door), body::count));
     let guarded = Router::new()
         .route("/v1/run", post(run::run))
         .route("/v1/batches", post(batches::batch))
@@ -36,7 +38,7 @@ pub(super) fn router(door: Arc<Door>) -> Router {
         .route("/v1/drain", post(pool::drain))
         .route("/metrics", get(pool::metrics))
         .route("/openapi.json", get(openapi::document))
-        .merge(door.config.routes.clone().with_state(()))
+        .merge(further)
         .fallback(async || Failure::missing("route", "there is nothing at this path"))
         .method_not_allowed_fallback(async || {
             let message = "this path takes other methods; `/openapi.json` lists them";

@@ -8,9 +8,10 @@ use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT, HeaderName};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
-use hatchery::{JobId, Outcome, Verdict};
-use serde_json::Value;
+use hatchery::JobId;
 use tokio::sync::watch;
+
+use crate::shares::Share;
 
 use super::answer;
 use super::body::{self, Received};
@@ -20,7 +21,7 @@ use super::events;
 use super::failure::Failure;
 use super::idempotency::{Answer, Begun, MOST_KEY_BYTES, Settled};
 use super::query::{Named, Options};
-use super::running::Running;
+use super::running::{Ended, Running};
 
 /// Says which job an answer is about.
 const JOB: HeaderName = HeaderName::from_static("hatchery-job");
@@ -68,12 +69,11 @@ async fn answered(
     let running = submit(door, &visitor, &options, received).await?;
     if is_streamed {
         let job = running.job();
-        let has_files = options.has_files;
-        let body = events::of_job(running, move |outcome| result(&outcome, has_files));
+        let body = events::of_job(running);
         return Ok(marked(answer::stream(StatusCode::OK, events::TYPE, body), job));
     }
-    let answer = ended(running, options.has_files).await?;
-    Ok(response(&answer))
+    let (answer, held) = ended(running).await?;
+    Ok(response(&answer, held))
 }
 
 /// Runs a job unless one was sent under this key. It runs on if its client goes away, since that is
@@ -97,27 +97,33 @@ async fn keyed(
             "another request was sent under this `Idempotency-Key`; use each for one request",
         )),
         Begun::Again(answer) => {
-            let mut response = settled(answer).await?;
+            let mut response = settled(door, &visitor, answer).await?;
             response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
             Ok(response)
         }
         Begun::New(slot, answer) => {
-            let door = Arc::clone(door);
+            let (own, sender) = (Arc::clone(door), visitor.clone());
             tokio::spawn(async move {
-                let settled = match submit(&door, &visitor, &options, received).await {
-                    Ok(running) => ended(running, options.has_files).await.map(Arc::new),
+                let settled = match submit(&own, &sender, &options, received).await {
+                    Ok(running) => ended(running).await.map(|(answer, _)| Arc::new(answer)),
                     Err(failure) => Err(failure),
                 };
                 slot.settle(settled, clock::now());
             });
-            settled(answer).await
+            settled(door, &visitor, answer).await
         }
     }
 }
 
-async fn settled(mut answer: watch::Receiver<Option<Settled>>) -> Result<Response, Failure> {
+async fn settled(
+    door: &Door,
+    visitor: &Visitor,
+    mut answer: watch::Receiver<Option<Settled>>,
+) -> Result<Response, Failure> {
     let settled = answer.wait_for(Option::is_some).await.map_err(|_| door::ended())?.clone();
-    settled.unwrap_or_else(|| Err(door::ended())).map(|answer| response(&answer))
+    let answer = settled.unwrap_or_else(|| Err(door::ended()))?;
+    let held = door.transit.hold(&visitor.caller, answer.result.len())?;
+    Ok(response(&answer, held))
 }
 
 async fn submit(
@@ -126,37 +132,27 @@ async fn submit(
     options: &Options,
     received: Received,
 ) -> Result<Running, Failure> {
-    let Received { bytes, room } = received;
+    let Received { bytes, held } = received;
     let job = door::job(&visitor.caller, bytes).await?;
     let session = options.session.as_deref();
     let ticket = door.service.submit(&visitor.caller, job, session).await?;
-    drop(room);
-    Ok(door.jobs.start(&visitor.caller, ticket))
+    drop(held);
+    Ok(door.jobs.start(&visitor.caller, ticket, options.has_files))
 }
 
-async fn ended(mut running: Running, has_files: bool) -> Result<Answer, Failure> {
+async fn ended(mut running: Running) -> Result<(Answer, Share), Failure> {
     let job = running.job();
-    let outcome = running.outcome().await.ok_or_else(door::ended)?;
-    let has_failed = matches!(outcome.verdict, Verdict::SandboxFailed(_));
+    let Ended { result, has_failed, is_final, held } = running.ended().await?;
     let status = match has_failed {
         true => StatusCode::INTERNAL_SERVER_ERROR,
         false => StatusCode::OK,
     };
-    let result = serde_json::to_vec(&result(&outcome, has_files)).unwrap_or_default().into();
-    let is_final = !has_failed && outcome.verdict != Verdict::Cancelled;
-    Ok(Answer { status, result, job, is_final })
+    let result = serde_json::to_vec(&result).unwrap_or_default().into();
+    Ok((Answer { status, result, job, is_final }, held))
 }
 
-/// Returns the result of a job.
-pub(super) fn result(outcome: &Outcome, has_files: bool) -> Value {
-    match has_files {
-        true => outcome.to_tool_json_with_files(),
-        false => outcome.to_tool_json(),
-    }
-}
-
-fn response(answer: &Answer) -> Response {
-    let body = Body::from(answer.result.clone());
+fn response(answer: &Answer, held: Share) -> Response {
+    let body = Body::from(held.until_sent(answer.result.clone()));
     marked(answer::stream(answer.status, "application/json", body), answer.job)
 }
 

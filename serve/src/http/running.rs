@@ -4,13 +4,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use axum::http::StatusCode;
 use hatchery::event::Events;
-use hatchery::{JobId, Outcome, Ticket};
+use hatchery::{JobId, Outcome, Ticket, Verdict};
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use crate::caller::Caller;
+use crate::shares::{Share, Shares};
+
+use super::door;
+use super::failure::Failure;
 
 /// How a job is to end early.
 #[derive(Debug, Clone, Copy)]
@@ -22,8 +28,9 @@ pub(super) enum Ending {
 }
 
 /// The running jobs. Clones are the same.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Jobs {
+    transit: Shares,
     running: Arc<Mutex<HashMap<JobId, Entry>>>,
 }
 
@@ -36,16 +43,35 @@ struct Entry {
 /// Requests to end one job that may wait to be passed on. Further ones say nothing new.
 const MOST_ENDINGS: usize = 8;
 
+/// How a job ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// The result as JSON.
+    pub(super) result: Value,
+    /// Whether the sandbox failed.
+    pub(super) has_failed: bool,
+    /// Whether asking again can't help.
+    pub(super) is_final: bool,
+    /// Until the result is sent.
+    pub(super) held: Share,
+}
+
 impl Jobs {
-    /// Waits for a job on behalf of its caller.
-    pub(super) fn start(&self, caller: &Caller, mut ticket: Ticket) -> Running {
+    /// There are none yet. Their results are counted.
+    pub(super) fn new(transit: Shares) -> Self {
+        Self { transit, running: Arc::default() }
+    }
+
+    /// Waits for a job on behalf of its caller. Its result has the contents of files if `has_files`.
+    pub(super) fn start(&self, caller: &Caller, mut ticket: Ticket, has_files: bool) -> Running {
         let job = ticket.job_id();
         let events = ticket.events();
         let (end, mut endings) = mpsc::channel(MOST_ENDINGS);
-        let (report, outcome) = oneshot::channel();
+        let (report, ended) = oneshot::channel();
         let tenant = caller.tenant().map(str::to_owned);
         self.running.lock().insert(job, Entry { tenant, end });
         let listed = Listed { jobs: self.clone(), job };
+        let (transit, caller) = (self.transit.clone(), caller.clone());
         let task = tokio::spawn(async move {
             let _listed = listed;
             let outcome = loop {
@@ -57,9 +83,12 @@ impl Jobs {
                     },
                 }
             };
-            let _ = report.send(outcome);
+            // What nobody has room for is gone at once, however long its reader takes.
+            let bytes = bytes(&outcome, has_files);
+            let held = transit.hold(&caller, bytes).map_err(|_| too_large(bytes));
+            let _ = report.send(held.map(|held| Ended::of(&outcome, has_files, held)));
         });
-        Running { job, events, outcome, task: task.abort_handle() }
+        Running { job, events, ended, task: task.abort_handle() }
     }
 
     /// Ends a job early; returns whether the caller has such a job. Callers without a tenant have
@@ -91,7 +120,7 @@ impl Drop for Listed {
 pub(super) struct Running {
     job: JobId,
     events: Events,
-    outcome: oneshot::Receiver<Outcome>,
+    ended: oneshot::Receiver<Result<Ended, Failure>>,
     task: AbortHandle,
 }
 
@@ -106,9 +135,12 @@ impl Running {
         &mut self.events
     }
 
-    /// Waits for the outcome, once; `None` if the server ends.
-    pub(super) async fn outcome(&mut self) -> Option<Outcome> {
-        (&mut self.outcome).await.ok()
+    /// Waits for the end, once.
+    ///
+    /// # Errors
+    /// The server ends, or has no room for the result.
+    pub(super) async fn ended(&mut self) -> Result<Ended, Failure> {
+        (&mut self.ended).await.map_err(|_| door::ended())?
     }
 }
 
@@ -117,4 +149,37 @@ impl Drop for Running {
         // That drops the ticket, unless the job has ended.
         self.task.abort();
     }
+}
+
+impl Ended {
+    fn of(outcome: &Outcome, has_files: bool, held: Share) -> Self {
+        let result = match has_files {
+            true => outcome.to_tool_json_with_files(),
+            false => outcome.to_tool_json(),
+        };
+        let has_failed = matches!(outcome.verdict, Verdict::SandboxFailed(_));
+        let is_final = !has_failed && outcome.verdict != Verdict::Cancelled;
+        Self { result, has_failed, is_final, held }
+    }
+}
+
+fn too_large(bytes: usize) -> Failure {
+    let message = format!(
+        "the program has run, but there is no room for its result of {bytes} bytes beside your \
+         answers that are on their way: read those before you run more, or leave out files"
+    );
+    Failure::new(StatusCode::TOO_MANY_REQUESTS, "bodies", message)
+}
+
+/// Returns about how long the result is as JSON: bytes are there in base64.
+fn bytes(outcome: &Outcome, has_files: bool) -> usize {
+    let bundles = match &outcome.verdict {
+        Verdict::Completed { bundle, .. } => Some(bundle),
+        _ => None,
+    };
+    let bundles = bundles.into_iter().chain(&outcome.displays);
+    let shown = bundles.flat_map(|bundle| bundle.iter()).map(|(_, data)| data.as_bytes().len());
+    let files = outcome.files.iter().filter(|_| has_files).map(|file| file.contents.len());
+    let texts = outcome.stdout.len() + outcome.stderr.len();
+    (texts + shown.sum::<usize>() + files.sum::<usize>()) / 3 * 4
 }

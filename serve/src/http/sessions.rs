@@ -154,8 +154,9 @@ pub(super) async fn file(
     let contents = workspace.read(&path).ok_or_else(|| {
         Failure::missing("file", format!("there is no file `{path}` in the session"))
     })?;
+    let held = door.transit.hold(&visitor.caller, contents.len())?;
     // Never as what it might be: a page of a program would be one of this server.
-    Ok(answer::of(StatusCode::OK, "application/octet-stream", contents.into()))
+    Ok(answer::of(StatusCode::OK, "application/octet-stream", held.until_sent(contents.into())))
 }
 
 fn named(status: StatusCode, name: &str) -> Response {

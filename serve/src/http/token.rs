@@ -8,8 +8,6 @@ use super::error::HttpError;
 
 /// Lengths of a token. Sixteen random letters and digits are 95 bits.
 const LENGTHS: std::ops::RangeInclusive<usize> = 16..=512;
-/// The longest name of a tenant.
-const MOST_TENANT_BYTES: usize = 100;
 
 /// A bearer token, and the tenant that it stands for.
 ///
@@ -24,8 +22,8 @@ const MOST_TENANT_BYTES: usize = 100;
 #[derive(Clone)]
 pub struct Token {
     digest: blake3::Hash,
-    /// `None` for an administrator.
-    tenant: Option<String>,
+    /// Has no tenant if it is an administrator.
+    caller: Caller,
 }
 
 impl Token {
@@ -34,16 +32,10 @@ impl Token {
     ///
     /// # Errors
     /// The token doesn't have 16 to 512 characters of those that bearer tokens have, or the name
-    /// has `/` or a blank.
+    /// can't be a [tenant's](Caller::of_tenant).
     pub fn of_tenant(secret: &str, tenant: &str) -> Result<Self, HttpError> {
-        let is_part = |character: char| {
-            character != '/' && !character.is_whitespace() && !character.is_control()
-        };
-        // Names of sessions in the pool begin with the tenant and a slash.
-        if tenant.is_empty() || tenant.len() > MOST_TENANT_BYTES || !tenant.chars().all(is_part) {
-            return Err(HttpError::InvalidTenant { tenant: tenant.chars().take(100).collect() });
-        }
-        Ok(Self { digest: digest(secret)?, tenant: Some(tenant.to_owned()) })
+        let digest = digest(secret)?;
+        Ok(Self { digest, caller: Caller::of_tenant(tenant)?.with_token(digest) })
     }
 
     /// Creates a token of an administrator, who sees everything, sets tenants and limits of jobs,
@@ -52,7 +44,8 @@ impl Token {
     /// # Errors
     /// The token doesn't have 16 to 512 characters of those that bearer tokens have.
     pub fn of_administrator(secret: &str) -> Result<Self, HttpError> {
-        Ok(Self { digest: digest(secret)?, tenant: None })
+        let digest = digest(secret)?;
+        Ok(Self { digest, caller: Caller::owner().with_token(digest) })
     }
 
     /// Reads tokens, one in each line: the token, a blank and its tenant, or the token of an
@@ -78,23 +71,23 @@ impl Token {
 
     /// Returns the tenant; `None` for an administrator.
     pub fn tenant(&self) -> Option<&str> {
-        self.tenant.as_deref()
+        self.caller.tenant()
     }
 
     /// Returns whether it is an administrator's.
     pub fn is_administrator(&self) -> bool {
-        self.tenant.is_none()
+        self.tenant().is_none()
     }
 
     /// Returns the caller that it stands for.
     pub(super) fn caller(&self) -> Caller {
-        self.tenant.as_ref().map_or_else(Caller::owner, Caller::of_tenant)
+        self.caller.clone()
     }
 }
 
 impl fmt::Debug for Token {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Token").field("tenant", &self.tenant).finish_non_exhaustive()
+        formatter.debug_struct("Token").field("tenant", &self.tenant()).finish_non_exhaustive()
     }
 }
 
@@ -145,6 +138,7 @@ mod tests {
             ("short ada", "a token has 16 to 512 characters"),
             ("secret-of-ada-012\"", "a token has 16 to 512 characters"),
             ("secret-of-ada-0123 a/b", "can't be a tenant's name"),
+            ("secret-of-ada-0123 default", "stands for jobs without a tenant"),
             ("secret-of-ada-0123 ada weight", "a line is a token"),
         ] {
             let error = Token::read(&format!("\n{text}")).unwrap_err();

@@ -278,6 +278,60 @@ fn a_tenant_has_so_many_contexts() {
 }
 
 #[test]
+fn a_sandbox_belongs_to_the_tenant_who_created_it() {
+    let server = Server::shared();
+    let template = json!({ "templateID": "base", "envVars": { "A": "1" } });
+    let made = server.post_as("sand-red", "/v2/sandboxes", &template);
+    assert_eq!(made.status, 201, "{}", made.text);
+    let made: Value = serde_json::from_str(&made.text).unwrap();
+    let id = made["sandboxID"].as_str().unwrap();
+    let run = |sandbox, tenant| {
+        let cell = json!({ "code": "import os; x = os.environ['A']; x" });
+        server.post_to(sandbox, tenant, "/execute", &cell)
+    };
+    assert_eq!(run(id, "sand-red").lines()[1], main_text("1"));
+    assert_eq!(server.get_as("sand-red", &format!("/sandboxes/{id}")).json()["state"], "running");
+    // To others, and with another id, there is none.
+    for (sandbox, tenant) in [(id, "sand-blue"), (id, ""), ("guessed", "sand-red"), ("", "")] {
+        let refused = run(sandbox, tenant);
+        assert_eq!(refused.status, 502, "{sandbox} {tenant} {}", refused.text);
+    }
+    let path = format!("/sandboxes/{id}");
+    assert_eq!(server.get_as("sand-blue", &path).status, 404);
+    assert_eq!(server.get_as("sand-blue", "/v2/sandboxes").json(), json!([]));
+    assert_eq!(server.post_as("sand-blue", &format!("{path}/timeout"), &json!({})).status, 404);
+    assert_eq!(server.delete_as("sand-blue", &path).status, 404);
+    // What a tenant does outside of sandboxes is apart from them.
+    let outside = server.post_as("sand-red", "/execute", &json!({ "code": "x" })).lines();
+    assert_eq!(outside.last().unwrap()["name"], "NameError");
+    assert_eq!(server.get_as("sand-red", "/contexts").json().as_array().unwrap().len(), 1);
+    assert_eq!(server.delete_as("sand-red", &path).status, 204);
+    assert_eq!(run(id, "sand-red").status, 502);
+}
+
+#[test]
+fn a_tenant_has_so_many_sandboxes() {
+    let server = Server::shared();
+    let create = |tenant| {
+        server.post_as(tenant, "/sandboxes", &json!({ "templateID": "base", "timeout": 600 }))
+    };
+    for _ in 0..256 {
+        assert_eq!(create("crowd").status, 201);
+    }
+    let refused = create("crowd");
+    assert_eq!((refused.status, refused.retry_after.as_deref()), (429, Some("1")));
+    assert!(refused.text.contains("256 sandboxes"), "{}", refused.text);
+    assert_eq!(create("alone").status, 201);
+    let page = |query: &str| {
+        let listed = server.get_as("crowd", &format!("/v2/sandboxes{query}"));
+        listed.json().as_array().unwrap().len()
+    };
+    let counts = [page(""), page("?limit=7"), page("?nextToken=200"), page("?state=paused")];
+    assert_eq!(counts, [100, 7, 56, 0]);
+    assert_eq!(server.get_as("crowd", "/v2/sandboxes?template=base").status, 400);
+}
+
+#[test]
 fn requests_that_can_not_be_run_say_why() {
     let server = Server::shared();
     for (request, status, reason) in [

@@ -1,10 +1,23 @@
-"""E2B's SDK: values, streams, a figure, errors, contexts, a cell that is given up, and files."""
+"""E2B's SDK: values, streams, a figure, errors, contexts, a cell that is given up, files, sandboxes."""
 
 import base64
 import io
 import time
 
+from e2b import SandboxQuery
 from e2b_code_interpreter import Sandbox
+
+
+def fails(attempt, expected, *words):
+    """Checks that an attempt fails by an exception of this name, whose text has these words."""
+    try:
+        attempt()
+    except Exception as error:
+        assert type(error).__name__ == expected, repr(error)
+        assert all(word in str(error) for word in words), repr(error)
+    else:
+        raise AssertionError(f"{expected} {words}")
+
 
 with Sandbox.create() as sandbox:
     execution = sandbox.run_code("x = 20; x + 1")
@@ -135,5 +148,55 @@ with Sandbox.create() as sandbox:
         else:
             raise AssertionError(expected)
     assert sandbox.is_running()
+
+# Each sandbox has variables, files, contexts, an environment, metadata and an end of its own.
+token = "import os; os.environ.get('TOKEN')"
+one = Sandbox.create(envs={"TOKEN": "x"}, metadata={"user": "ada & co"}, timeout=60)
+other = Sandbox.create()
+one.run_code("secret = 'ada'")
+one.files.write("key.txt", "ada")
+context = one.create_code_context()
+assert other.run_code("secret").error.name == "NameError"
+assert not other.files.exists("key.txt")
+assert [context.id] != [found.id for found in other.list_code_contexts()]
+fails(lambda: other.run_code("1", context=context.id), "NotFoundException")
+assert one.run_code(token).text == "x" and one.run_code(token, context=context).text == "x"
+assert one.run_code(token, envs={"TOKEN": "y"}).text == "y"
+assert other.run_code(token).text is None
+
+assert other.run_code("secret = 'bob'; secret").text == "bob"
+again = Sandbox.connect(one.sandbox_id)
+assert again.run_code("secret").text == "ada"
+info = one.get_info()
+assert info.metadata == {"user": "ada & co"} and info.sandbox_id == one.sandbox_id, info
+assert 0 < (info.end_at - info.started_at).total_seconds() <= 301, info
+listed = Sandbox.list(query=SandboxQuery(metadata={"user": "ada & co"})).next_items()
+assert [found.sandbox_id for found in listed] == [one.sandbox_id], listed
+listed = Sandbox.list(limit=1)
+assert len(listed.next_items()) == 1 and listed.has_next
+assert other.sandbox_id in [found.sandbox_id for found in Sandbox.list().next_items()]
+
+assert one.kill() and not one.kill()
+assert not one.is_running() and other.is_running()
+fails(lambda: one.run_code("secret"), "TimeoutException", "was not found")
+fails(lambda: one.files.read("key.txt"), "SandboxNotRunningException")
+fails(lambda: Sandbox.connect(one.sandbox_id), "SandboxNotFoundException")
+fails(one.get_info, "SandboxNotFoundException")
+other.set_timeout(0)
+while other.is_running():
+    pass
+
+# What there isn't is refused, with the reason.
+for attempt, *words in [
+    (lambda: Sandbox.create(template="mine"), "no template `mine`"),
+    (lambda: Sandbox.create(allow_internet_access=True), "`allow_internet_access`"),
+    (lambda: Sandbox.create(lifecycle={"on_timeout": "pause"}), "`autoPause`"),
+    (lambda: Sandbox.create(envs={"": "x"}), "environment"),
+    (lambda: Sandbox.create(timeout=100_000), "86400"),
+    (lambda: Sandbox.create().pause(), "no `pause`"),
+    # It would be the same sandbox for all.
+    (lambda: Sandbox.create(debug=True).run_code("1"), "E2B_DEBUG", "E2B_SANDBOX_URL"),
+]:
+    fails(attempt, "SandboxException", *words)
 
 print("all as expected")

@@ -47,10 +47,7 @@ impl Server {
     }
 
     fn start(router: Router) -> Self {
-        Self::listen(router, TcpListener::bind("127.0.0.1:0").unwrap())
-    }
-
-    fn listen(router: Router, listener: TcpListener) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         listener.set_nonblocking(true).unwrap();
         let router = router.layer(middleware::from_fn(identify));
@@ -59,12 +56,6 @@ impl Server {
             axum::serve(listener, router).await.unwrap();
         });
         Self { address }
-    }
-
-    /// The same pool on another port, if that is free.
-    pub(crate) fn at(port: u16) -> Option<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", port)).ok()?;
-        Some(Self::listen(ROUTER.clone(), listener))
     }
 
     /// One whose pool closes sessions that have been idle for this long.
@@ -126,7 +117,18 @@ impl Server {
     }
 
     pub(crate) fn delete(&self, path: &str) -> Answer {
-        Answer::of(AGENT.delete(self.url(path)).call().unwrap())
+        self.delete_as("", path)
+    }
+
+    /// As the SDK of E2B sends it to a sandbox.
+    pub(crate) fn post_to(&self, sandbox: &str, tenant: &str, path: &str, body: &Value) -> Answer {
+        let request = AGENT.post(self.url(path)).header("content-type", JSON);
+        let request = request.header("e2b-sandbox-id", sandbox).header("x-tenant", tenant);
+        Answer::of(request.send(body.to_string()).unwrap())
+    }
+
+    pub(crate) fn delete_as(&self, tenant: &str, path: &str) -> Answer {
+        Answer::of(AGENT.delete(self.url(path)).header("x-tenant", tenant).call().unwrap())
     }
 
     /// The lines of an answer as they come.
@@ -143,7 +145,7 @@ impl Server {
 async fn identify(mut request: Request, next: Next) -> Response {
     let tenant = request.headers().get("x-tenant").map(|name| name.to_str().unwrap().to_owned());
     if let Some(tenant) = tenant.filter(|name| !name.is_empty()) {
-        request.extensions_mut().insert(Caller::of_tenant(tenant));
+        request.extensions_mut().insert(Caller::of_tenant(tenant).unwrap());
     }
     next.run(request).await
 }

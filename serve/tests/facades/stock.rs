@@ -15,9 +15,6 @@ const PACKAGES: [&str; 2] = ["e2b-code-interpreter==2.11.5", "sandbox-fusion==0.
 /// Without what it trains models with.
 const ALONE: [&str; 1] = ["verl==0.9.1"];
 
-/// The ports of E2B's client, which can't be changed: for cells, and for files.
-const E2B_PORTS: [u16; 2] = [49_999, 49_983];
-
 /// Where the packages are; `None` if these tests are to be left out.
 static INSTALLED: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
     if std::env::var_os("HATCHERY_SKIP_STOCK_CLIENTS").is_some() {
@@ -66,7 +63,8 @@ fn run(script: &str, server: &Server) {
         .arg(path)
         .arg(server.url(""))
         .env("PYTHONPATH", packages)
-        .env("E2B_DEBUG", "true")
+        .env("E2B_API_URL", server.url(""))
+        .env("E2B_SANDBOX_URL", server.url(""))
         // Of the right form.
         .env("E2B_API_KEY", format!("e2b_{}", "0".repeat(40)))
         .env("NO_PROXY", "*")
@@ -80,13 +78,7 @@ fn run(script: &str, server: &Server) {
 
 #[test]
 fn the_sdk_of_e2b() {
-    let [Some(server), Some(_files)] = E2B_PORTS.map(Server::at) else {
-        println!(
-            "left out: one of the ports {E2B_PORTS:?} is taken, and the client knows no other"
-        );
-        return;
-    };
-    run("e2b_client.py", &server);
+    run("e2b_client.py", Server::shared());
 }
 
 #[test]

@@ -6,6 +6,8 @@ mod attempts;
 /// Lines in, lines out.
 mod batches;
 mod client;
+/// Clients that generators make of the document.
+mod generated;
 /// Requests that must be refused, after which the server serves on.
 mod hostile;
 /// Jobs, their events, and answers that are kept.
@@ -17,3 +19,5 @@ mod server;
 mod sessions;
 /// What tenants see of one another.
 mod tenants;
+/// Bytes that are on their way.
+mod transit;

@@ -1,4 +1,4 @@
-//! Contexts: sessions with ids that nobody can guess, each of one tenant.
+//! Contexts: sessions with ids that nobody can guess, each of one tenant or of one of its sandboxes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -8,11 +8,15 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
 use super::super::request::unguessable;
+use super::sandboxes::{Sandbox, Visit};
 use crate::caller::Caller;
 use crate::service::Service;
 
 /// Contexts of one tenant. The pool has its own limit on sessions of all.
 const MOST_CONTEXTS: usize = 256;
+
+/// Sandboxes of one tenant.
+const MOST_SANDBOXES: usize = 256;
 
 /// Cells of one context that run or wait; further ones are refused.
 const MOST_CELLS: usize = 64;
@@ -20,12 +24,27 @@ const MOST_CELLS: usize = 64;
 /// Where a context begins.
 const HOME: &str = "/home/user";
 
+/// Whose a context is: a tenant's, in one of its sandboxes or outside of them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Owner {
+    pub(super) tenant: Option<String>,
+    /// The id of the sandbox.
+    pub(super) sandbox: Option<String>,
+}
+
+impl Owner {
+    /// The tenant of the caller, outside of sandboxes.
+    pub(super) fn of(caller: &Caller) -> Self {
+        Self { tenant: caller.tenant().map(str::to_owned), sandbox: None }
+    }
+}
+
 /// A context. Its cells run one after another.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) id: String,
     pub(super) cwd: String,
-    tenant: Option<String>,
+    owner: Owner,
     /// Held while a cell runs.
     pub(super) turn: Arc<tokio::sync::Mutex<Turn>>,
     /// Room for cells that run or wait.
@@ -50,11 +69,11 @@ impl Turn {
 }
 
 impl Context {
-    fn new(cwd: Option<String>, tenant: Option<&str>) -> Self {
+    fn new(cwd: Option<String>, owner: Owner) -> Self {
         Self {
             id: unguessable(),
             cwd: cwd.filter(|cwd| !cwd.is_empty()).unwrap_or_else(|| HOME.to_owned()),
-            tenant: tenant.map(str::to_owned),
+            owner,
             turn: Arc::new(tokio::sync::Mutex::new(Turn::first())),
             room: Arc::new(Semaphore::new(MOST_CELLS)),
             ended: watch::Sender::new(0),
@@ -72,9 +91,10 @@ impl Context {
     }
 }
 
-/// The contexts of all tenants.
-#[derive(Debug, Default)]
+/// The contexts and sandboxes of all tenants.
+#[derive(Debug)]
 pub(super) struct Contexts {
+    pub(super) service: Service,
     kept: Mutex<Kept>,
     /// Held while a default context is opened, so that there is one.
     opening: tokio::sync::Mutex<()>,
@@ -83,96 +103,109 @@ pub(super) struct Contexts {
 #[derive(Debug, Default)]
 struct Kept {
     contexts: HashMap<String, Arc<Context>>,
-    /// The ids of those that a cell without an id runs in, by tenant.
-    defaults: HashMap<Option<String>, String>,
+    /// The ids of those that a cell without an id runs in.
+    defaults: HashMap<Owner, String>,
+    sandboxes: HashMap<String, Arc<Sandbox>>,
 }
 
 impl Kept {
-    fn of<'a>(&'a self, caller: &'a Caller) -> impl Iterator<Item = &'a Arc<Context>> {
-        self.contexts.values().filter(|context| context.tenant.as_deref() == caller.tenant())
+    fn of_tenant<'a>(&'a self, tenant: Option<&'a str>) -> impl Iterator<Item = &'a Arc<Context>> {
+        self.contexts.values().filter(move |context| context.owner.tenant.as_deref() == tenant)
+    }
+
+    fn sandboxes<'a>(&'a self, tenant: Option<&'a str>) -> impl Iterator<Item = &'a Arc<Sandbox>> {
+        self.sandboxes.values().filter(move |sandbox| sandbox.owner.tenant.as_deref() == tenant)
+    }
+
+    /// Whether contexts of this owner may be there.
+    fn has(&self, owner: &Owner) -> bool {
+        owner.sandbox.as_ref().is_none_or(|id| self.sandboxes.contains_key(id))
     }
 }
 
 impl Contexts {
-    /// Returns the contexts of the caller, ordered by their ids.
-    pub(super) fn list(&self, caller: &Caller) -> Vec<Arc<Context>> {
-        let mut found: Vec<_> = self.kept.lock().of(caller).cloned().collect();
+    /// Makes sessions of this service.
+    pub(super) fn new(service: Service) -> Self {
+        Self { service, kept: Mutex::default(), opening: tokio::sync::Mutex::default() }
+    }
+
+    /// Returns the contexts of an owner, ordered by their ids.
+    pub(super) fn list(&self, owner: &Owner) -> Vec<Arc<Context>> {
+        let kept = self.kept.lock();
+        let own = kept.of_tenant(owner.tenant.as_deref());
+        let mut found: Vec<_> = own.filter(|context| context.owner == *owner).cloned().collect();
+        drop(kept);
         found.sort_unstable_by(|one, other| one.id.cmp(&other.id));
         found
     }
 
-    /// Returns a context of the caller.
-    pub(super) fn find(&self, caller: &Caller, id: &str) -> Option<Arc<Context>> {
+    /// Returns a context of an owner.
+    pub(super) fn find(&self, owner: &Owner, id: &str) -> Option<Arc<Context>> {
         let found = self.kept.lock().contexts.get(id).cloned();
-        found.filter(|context| context.tenant.as_deref() == caller.tenant())
+        found.filter(|context| context.owner == *owner)
     }
 
     /// Returns the context in which cells without an id run, and opens it if need be.
-    pub(super) async fn default(
-        &self,
-        service: &Service,
-        caller: &Caller,
-    ) -> Result<Arc<Context>, Problem> {
+    pub(super) async fn default(&self, visit: &Visit) -> Result<Arc<Context>, Problem> {
         let _opening = self.opening.lock().await;
-        let tenant = caller.tenant().map(str::to_owned);
-        let id = self.kept.lock().defaults.get(&tenant).cloned();
-        if let Some(context) = id.and_then(|id| self.find(caller, &id)) {
+        let id = self.kept.lock().defaults.get(&visit.owner).cloned();
+        if let Some(context) = id.and_then(|id| self.find(&visit.owner, &id)) {
             return Ok(context);
         }
-        let context = self.open(service, caller, None).await?;
-        self.kept.lock().defaults.insert(tenant, context.id.clone());
+        let context = self.open(visit, None).await?;
+        self.kept.lock().defaults.insert(visit.owner.clone(), context.id.clone());
         Ok(context)
     }
 
     /// Opens a context.
     pub(super) async fn open(
         &self,
-        service: &Service,
-        caller: &Caller,
+        visit: &Visit,
         cwd: Option<String>,
     ) -> Result<Arc<Context>, Problem> {
-        if self.is_full(caller) {
-            self.forget_closed(service, caller);
+        let tenant = visit.owner.tenant.as_deref();
+        let is_full = |kept: &Kept| kept.of_tenant(tenant).count() >= MOST_CONTEXTS;
+        if is_full(&self.kept.lock()) {
+            self.forget_closed(&visit.caller);
         }
-        let context = Arc::new(Context::new(cwd, caller.tenant()));
-        service.open(caller, &context.session(), None).await?;
+        let context = Arc::new(Context::new(cwd, visit.owner.clone()));
+        self.service.open(&visit.caller, &context.session(), None).await?;
         let mut kept = self.kept.lock();
-        if kept.of(caller).count() < MOST_CONTEXTS {
+        let refused = if is_full(&kept) {
+            let message =
+                format!("there are {MOST_CONTEXTS} contexts, and no more are kept: remove some");
+            Problem::new(ProblemKind::Refused, message).with_reason("contexts")
+        } else if !kept.has(&visit.owner) {
+            Problem::new(ProblemKind::Usage, "the sandbox was killed").with_reason("sandbox")
+        } else {
             kept.contexts.insert(context.id.clone(), Arc::clone(&context));
             return Ok(context);
-        }
+        };
         drop(kept);
-        service.close(caller, &context.session())?;
-        let message =
-            format!("there are {MOST_CONTEXTS} contexts, and no more are kept: remove some");
-        Err(Problem::new(ProblemKind::Refused, message).with_reason("contexts"))
+        self.service.close(&visit.caller, &context.session())?;
+        Err(refused)
     }
 
     /// Ends the cells of a context, and drops it with its state.
-    pub(super) fn remove(&self, service: &Service, caller: &Caller, context: &Context) {
+    pub(super) fn remove(&self, caller: &Caller, context: &Context) {
         let mut kept = self.kept.lock();
         kept.contexts.remove(&context.id);
         kept.defaults.retain(|_, id| *id != context.id);
         drop(kept);
         context.end_cells();
         // The session may be gone already.
-        let _ = service.close(caller, &context.session());
+        let _ = self.service.close(caller, &context.session());
     }
 
     /// Ends the cells of a context, and gives it the state of a new one.
-    pub(super) async fn restart(
-        &self,
-        service: &Service,
-        caller: &Caller,
-        context: &Context,
-    ) -> Result<(), Problem> {
+    pub(super) async fn restart(&self, caller: &Caller, context: &Context) -> Result<(), Problem> {
         context.end_cells();
         let mut turn = context.turn.lock().await;
-        match service.reset(caller, &context.session()).await {
+        match self.service.reset(caller, &context.session()).await {
             // The pool has closed it, so there is nothing to keep.
             Err(problem) if is_gone(&problem) => {
-                let _ = service.close(caller, &context.session());
-                service.open(caller, &context.session(), None).await?;
+                let _ = self.service.close(caller, &context.session());
+                self.service.open(caller, &context.session(), None).await?;
             }
             reset => reset?,
         }
@@ -180,22 +213,49 @@ impl Contexts {
         Ok(())
     }
 
-    fn is_full(&self, caller: &Caller) -> bool {
-        self.kept.lock().of(caller).count() >= MOST_CONTEXTS
+    /// Adds a sandbox.
+    pub(super) fn add(&self, sandbox: Arc<Sandbox>) -> Result<(), Problem> {
+        let mut kept = self.kept.lock();
+        if kept.sandboxes(sandbox.owner.tenant.as_deref()).count() >= MOST_SANDBOXES {
+            let message = format!("there are {MOST_SANDBOXES} sandboxes, the most: kill some");
+            return Err(Problem::new(ProblemKind::Refused, message).with_reason("sandboxes"));
+        }
+        kept.sandboxes.insert(sandbox.id().to_owned(), sandbox);
+        Ok(())
+    }
+
+    /// Returns the sandboxes of the caller.
+    pub(super) fn sandboxes(&self, caller: &Caller) -> Vec<Arc<Sandbox>> {
+        self.kept.lock().sandboxes(caller.tenant()).cloned().collect()
+    }
+
+    /// Returns a sandbox of the caller.
+    pub(super) fn sandbox(&self, caller: &Caller, id: &str) -> Option<Arc<Sandbox>> {
+        let found = self.kept.lock().sandboxes.get(id).cloned();
+        found.filter(|sandbox| sandbox.owner.tenant.as_deref() == caller.tenant())
+    }
+
+    /// Ends a sandbox, and drops it with its contexts.
+    pub(super) fn end(&self, caller: &Caller, sandbox: &Owner) {
+        self.kept.lock().sandboxes.retain(|_, other| other.owner != *sandbox);
+        for context in self.list(sandbox) {
+            self.remove(caller, &context);
+        }
     }
 
     /// Forgets contexts whose sessions the pool has closed, as it does with idle ones.
-    fn forget_closed(&self, service: &Service, caller: &Caller) {
-        let status = service.pool().status();
+    fn forget_closed(&self, caller: &Caller) {
+        let status = self.service.pool().status();
         let open: HashSet<&str> =
             status.sessions.iter().map(|session| session.name.as_str()).collect();
-        for context in self.list(caller) {
+        let own: Vec<_> = self.kept.lock().of_tenant(caller.tenant()).cloned().collect();
+        for context in own {
             let name = match caller.tenant() {
                 Some(tenant) => format!("{tenant}/{}", context.session()),
                 None => context.session(),
             };
             if !open.contains(name.as_str()) {
-                self.remove(service, caller, &context);
+                self.remove(caller, &context);
             }
         }
     }

@@ -18,9 +18,10 @@ use serde_json::{Value, json};
 
 use super::super::answer::json as json_answer;
 use super::super::ending::failure;
-use super::super::request::{Sender, Sent};
+use super::super::request::Sent;
 use super::Interpreter;
 use super::form::{self, FormFile};
+use super::sandboxes::Visit;
 use crate::caller::Caller;
 
 /// What the job runs.
@@ -98,10 +99,10 @@ impl From<Problem> for Trouble {
 
 async fn download(
     State(interpreter): State<Interpreter>,
-    Sender(caller): Sender,
+    visit: Visit,
     request: Request,
 ) -> Response {
-    match interpreter.read(&caller, path_of(&request)).await {
+    match interpreter.read(&visit, path_of(&request)).await {
         Ok(contents) => {
             ([(header::CONTENT_TYPE, "application/octet-stream")], contents).into_response()
         }
@@ -111,10 +112,10 @@ async fn download(
 
 async fn upload(
     State(interpreter): State<Interpreter>,
-    Sender(caller): Sender,
+    visit: Visit,
     request: Request,
 ) -> Response {
-    match interpreter.write(&caller, request).await {
+    match interpreter.write(&visit, request).await {
         Ok(written) => json_answer(StatusCode::OK, &written.into()),
         Err(trouble) => trouble.of_contents(),
     }
@@ -139,9 +140,10 @@ impl Default for Call {
 async fn call(
     State(interpreter): State<Interpreter>,
     Path(method): Path<String>,
+    visit: Visit,
     sent: Sent,
 ) -> Response {
-    let (caller, call) = match sent.read::<Call>() {
+    let (_, call) = match sent.read::<Call>() {
         Ok(read) => read,
         Err(unreadable) => return Trouble::invalid(unreadable.message).of_call(),
     };
@@ -157,7 +159,7 @@ async fn call(
         "Remove" => (json!({ "do": "remove", "path": path }), None),
         _ => return unsupported(format!("this server has no `Filesystem/{method}`")),
     };
-    match interpreter.ask(&caller, &asked, Bytes::new()).await {
+    match interpreter.ask(&visit, &asked, Bytes::new()).await {
         Ok(done) => {
             let answer = member.map_or_else(|| json!({}), |member| json!({ member: done }));
             json_answer(StatusCode::OK, &answer)
@@ -176,20 +178,20 @@ fn unsupported(message: String) -> Response {
 }
 
 impl Interpreter {
-    async fn read(&self, caller: &Caller, path: Option<String>) -> Result<Vec<u8>, Trouble> {
+    async fn read(&self, visit: &Visit, path: Option<String>) -> Result<Vec<u8>, Trouble> {
         let path = path.ok_or_else(no_path)?;
         // The program finds out why there is no file, and holds the turn.
         let asked = json!({ "do": "read", "path": path });
-        let cell = self.enter_default(caller, job(caller, &asked, Bytes::new())?).await?;
+        let cell = self.enter_default(visit, job(&visit.caller, &asked, Bytes::new())?).await?;
         let mut cell = cell.ok_or_else(restarted)?;
         let found = done(&cell.ticket.outcome().await)?;
-        let workspace = self.service.workspace(caller, &cell.session).await?;
+        let workspace = self.contexts.service.workspace(&visit.caller, &cell.session).await?;
         let contents = found.as_str().and_then(|path| workspace.read(path));
         contents.ok_or_else(|| Trouble::invalid(format!("{path}: not a file that can be sent")))
     }
 
     /// Writes what a request sends, and describes each file.
-    async fn write(&self, caller: &Caller, request: Request) -> Result<Vec<Value>, Trouble> {
+    async fn write(&self, visit: &Visit, request: Request) -> Result<Vec<Value>, Trouble> {
         let path = path_of(&request);
         let headers = request.headers().clone();
         let body = Bytes::from_request(request, &()).await.map_err(|rejection| Trouble {
@@ -200,14 +202,14 @@ impl Interpreter {
         let mut written = Vec::new();
         for (path, contents) in files(&headers, path, &body)? {
             let asked = json!({ "do": "write", "path": path, "gzip": is_compressed });
-            written.push(self.ask(caller, &asked, contents).await?);
+            written.push(self.ask(visit, &asked, contents).await?);
         }
         Ok(written)
     }
 
     /// Does something in the default context, once its cells are done.
-    async fn ask(&self, caller: &Caller, asked: &Value, contents: Bytes) -> Result<Value, Trouble> {
-        let cell = self.enter_default(caller, job(caller, asked, contents)?).await?;
+    async fn ask(&self, visit: &Visit, asked: &Value, contents: Bytes) -> Result<Value, Trouble> {
+        let cell = self.enter_default(visit, job(&visit.caller, asked, contents)?).await?;
         let mut cell = cell.ok_or_else(restarted)?;
         done(&cell.ticket.outcome().await)
     }

@@ -16,6 +16,8 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, mpsc, oneshot, watch};
 
 use super::super::ending::failure;
 use super::contexts::Turn;
+use crate::caller::Caller;
+use crate::shares::Shares;
 
 /// Lines that wait for a slow client. What else it hasn't read yet, the job keeps within its limits.
 const MOST_LINES: usize = 16;
@@ -63,9 +65,12 @@ enum End {
     Restarted,
 }
 
+/// What counts lines that wait for a client, and whose they are.
+type Room = (Shares, Caller);
+
 /// Follows a cell, and answers with what happens in it. If the client goes away, the cell is
 /// interrupted.
-pub(super) fn follow(cell: Cell) -> Response {
+pub(super) fn follow(cell: Cell, room: Option<Room>) -> Response {
     let (lines, body) = mpsc::channel(MOST_LINES);
     tokio::spawn(async move {
         let Cell { ticket, mut turn, place, ended, session: _ } = cell;
@@ -73,7 +78,7 @@ pub(super) fn follow(cell: Cell) -> Response {
         let (events, count) = (ticket.events(), turn.count);
         let (end, ending) = oneshot::channel();
         let watching = watch(ticket, turn, ended, lines.clone(), end);
-        tokio::join!(watching, tell(events, count, ending, lines));
+        tokio::join!(watching, tell(events, count, ending, Telling { lines, room }));
         drop(place);
     });
     answer(Body::from_stream(Lines(body)))
@@ -110,7 +115,7 @@ async fn watch(
             None
         }
     };
-    let outcome = match outcome {
+    let mut outcome = match outcome {
         Some(outcome) => outcome,
         // A program that catches the interrupt may have a while to go, unless it is restarted.
         None => tokio::select! {
@@ -121,18 +126,43 @@ async fn watch(
             }
         },
     };
+    // Nothing else of it is told, and the client may take long to read what was told before.
+    outcome.files = Vec::new();
+    outcome.displays = Vec::new();
     // The client may be gone.
     let _ = end.send(if is_restarted { End::Restarted } else { End::Itself(Box::new(outcome)) });
 }
 
-async fn tell(
-    mut events: Events,
-    count: u64,
-    ending: oneshot::Receiver<End>,
+/// Where lines go.
+struct Telling {
     lines: mpsc::Sender<Bytes>,
-) {
+    room: Option<Room>,
+}
+
+impl Telling {
+    /// Returns whether the client goes on to listen.
+    async fn tell(&self, value: &Value) -> bool {
+        let line = line(value);
+        let line = match &self.room {
+            None => line,
+            // What it was made of is there as well.
+            Some((shares, caller)) => match shares.hold(caller, 2 * line.len()) {
+                Ok(share) => share.until_sent(line),
+                Err(_) => {
+                    let message = "too much of your answers waits to be read: read it, then run on";
+                    let refused = self::line(&error("ResourceExhausted", message, ""));
+                    let _ = self.lines.send(refused).await;
+                    return false;
+                }
+            },
+        };
+        self.lines.send(line).await.is_ok()
+    }
+}
+
+async fn tell(mut events: Events, count: u64, ending: oneshot::Receiver<End>, telling: Telling) {
     let number = json!({ "type": "number_of_executions", "execution_count": count });
-    let mut is_there = lines.send(line(&number)).await.is_ok();
+    let mut is_there = telling.tell(&number).await;
     while is_there && let Some(event) = events.next().await {
         let value = match CellEvent::of(event.kind) {
             Some(CellEvent::Stream { stream, bytes }) => output(stream, &bytes),
@@ -140,7 +170,10 @@ async fn tell(
             Some(CellEvent::Result { data, .. }) => result_line(joined(data), true),
             _ => continue,
         };
-        is_there = lines.send(line(&value)).await.is_ok();
+        is_there = telling.tell(&value).await;
+    }
+    if !is_there {
+        return;
     }
     let last = match ending.await {
         Ok(End::Itself(outcome)) => {
@@ -149,7 +182,7 @@ async fn tell(
         _ => Some(error("ContextRestarting", "Context was restarted", "")),
     };
     if let Some(last) = last {
-        let _ = lines.send(line(&last)).await;
+        telling.tell(&last).await;
     }
 }
 

@@ -1,0 +1,543 @@
+# case: a returned list that the tests change
+r = get()
+r.append(1)
+assert get() == []
+# right
+L = []
+def get(): return list(L)
+# wrong
+L = []
+def get(): return L
+# case: the same list twice
+a = Box()
+assert a.get() is a.get()
+# right
+class Box:
+    def __init__(self): self.items = []
+    def get(self): return self.items
+# wrong
+class Box:
+    def __init__(self): self.items = []
+    def get(self): return list(self.items)
+# case: two names of one list
+a, b = pair()
+a.append(1)
+assert b == [1]
+# right
+def pair():
+    l = []
+    return l, l
+# wrong
+def pair(): return [], []
+# case: a list that holds itself
+l = loop()
+assert l[0] is l and len(l) == 1
+# right
+def loop():
+    l = []
+    l.append(l)
+    return l
+# wrong
+def loop(): return [[]]
+# case: deep values
+r = []
+for _ in range(5000): r = [r]
+assert depth(r) == 5000
+d = nest(3000)
+n = 0
+while d: d, n = d[0], n + 1
+assert n == 3000
+# right
+def depth(l):
+    n = 0
+    while l: l, n = l[0], n + 1
+    return n
+def nest(n):
+    l = []
+    for _ in range(n): l = [l]
+    return l
+# wrong
+def depth(l): return 5000
+def nest(n): return []
+# case: an argument given twice
+r = [0]
+assert mark([r, r]) == [[1], [1]]
+# right
+def mark(g):
+    g[0][0] = 1
+    return g
+# wrong
+def mark(g): return [[1], [0]]
+# case: arguments in place
+values = {'b': [2], 'a': [1]}
+assert clear(values) is None
+assert values == {'b': [], 'a': [1]}
+# right
+def clear(d): d['b'].clear()
+# wrong
+def clear(d): d.clear()
+# case: arguments left alone
+values = [3, 1, 2]
+assert ordered(values) == [1, 2, 3]
+assert values == [3, 1, 2]
+# right
+def ordered(l): return sorted(l)
+# wrong
+def ordered(l):
+    l.sort()
+    return l
+# case: attributes that the tests fill
+q = Queue()
+q.items.append(1)
+q.items.append(2)
+assert q.pop() == 1 and q.items == [2]
+# right
+class Queue:
+    def __init__(self): self.items = []
+    def pop(self): return self.items.pop(0)
+# wrong
+class Queue:
+    def __init__(self): self.items = []
+    def pop(self): return self.items.pop()
+# case: a decorator
+calls = []
+@memo
+def sq(x):
+    "squares"
+    calls.append(x)
+    return x * x
+assert sq(3) == 9 and sq(3) == 9
+assert calls == [3]
+assert sq.__name__ == 'sq' and sq.__doc__ == 'squares'
+# right
+import functools
+def memo(fn):
+    cache = {}
+    @functools.wraps(fn)
+    def w(*a):
+        if a not in cache: cache[a] = fn(*a)
+        return cache[a]
+    return w
+# wrong
+def memo(fn):
+    def w(*a): return fn(*a)
+    return w
+# case: handlers that are called later
+seen = []
+b = Bus()
+b.on('a', seen.append)
+b.emit('a', 5)
+b.emit('b', 6)
+assert seen == [5]
+# right
+class Bus:
+    def __init__(s): s.h = {}
+    def on(s, e, f): s.h.setdefault(e, []).append(f)
+    def emit(s, e, v):
+        for f in s.h.get(e, []): f(v)
+# wrong
+class Bus:
+    def __init__(s): s.h = []
+    def on(s, e, f): s.h.append(f)
+    def emit(s, e, v):
+        for f in s.h: f(v)
+# case: a function of the tests comes back
+def f(x): return x
+assert register(f) is f
+assert twice(lambda v: v + 1)(1) == 3
+# right
+def register(f): return f
+def twice(fn): return lambda x: fn(fn(x))
+# wrong
+def register(f): return lambda *a: f(*a)
+def twice(fn): return lambda x: fn(x)
+# case: attributes of what class methods and factories make
+a = V.of('3')
+assert a.x == 3
+assert make(1).x == 1 and isinstance(make(1), V)
+# right
+class V:
+    def __init__(s, x): s.x = x
+    @classmethod
+    def of(c, t): return c(int(t))
+def make(x): return V(x)
+# wrong
+class V:
+    def __init__(s, x): s.x = x
+    @classmethod
+    def of(c, t): return c(t)
+def make(x): return V(x)
+# case: a named tuple
+p = P(1, 2)
+assert p.x == 1 and p == (1, 2) and move(p).y == 3
+# right
+from collections import namedtuple
+P = namedtuple('P', 'x y')
+def move(p): return p._replace(y=p.y + 1)
+# wrong
+from collections import namedtuple
+P = namedtuple('P', 'y x')
+def move(p): return p._replace(y=p.y + 1)
+# case: an enumeration
+assert Color.RED.value == 1 and Color(2) is Color.BLUE
+assert [c.name for c in Color] == ['RED', 'BLUE'] and paint() == Color.RED
+# right
+import enum
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+def paint(): return Color.RED
+# wrong
+import enum
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+def paint(): return Color.BLUE
+# case: coroutines
+import asyncio
+assert asyncio.run(g(10)) == 20
+async def both(): return await asyncio.gather(g(1), g(2))
+assert asyncio.run(both()) == [2, 4]
+# right
+import asyncio
+async def g(x):
+    await asyncio.sleep(0)
+    return x * 2
+# wrong
+async def g(x): return x + 10
+# case: an asynchronous case of unittest
+import unittest
+class T(unittest.IsolatedAsyncioTestCase):
+    async def test_a(self):
+        self.assertEqual(await g(10), 20)
+        async with lock() as inner:
+            self.assertEqual(inner, 5)
+        self.assertEqual([x async for x in count(3)], [0, 1, 2])
+# right
+import contextlib
+async def g(x): return x * 2
+@contextlib.asynccontextmanager
+async def lock(): yield 5
+async def count(n):
+    for i in range(n): yield i
+# wrong
+import contextlib
+async def g(x): return x * 2
+@contextlib.asynccontextmanager
+async def lock(): yield 5
+async def count(n):
+    for i in range(n + 1): yield i
+# case: generators that are sent to and closed
+g = total()
+next(g)
+assert g.send(2) == 2 and g.send(3) == 5
+g.close()
+assert list(g) == []
+# right
+def total():
+    n = 0
+    while True: n += yield n
+# wrong
+def total():
+    n = 0
+    while True: n = yield n
+# case: exceptions of the candidate's own
+caught = None
+try:
+    pay(-1)
+except Broke as error:
+    caught = error
+assert caught.amount == -1 and str(caught) == 'broke: -1' and isinstance(caught, ValueError)
+assert issubclass(Broke, ValueError)
+# right
+class Broke(ValueError):
+    def __init__(self, amount):
+        super().__init__(f'broke: {amount}')
+        self.amount = amount
+def pay(x):
+    if x < 0: raise Broke(x)
+# wrong
+class Broke(ValueError):
+    def __init__(self, amount):
+        super().__init__(f'broke: {amount}')
+        self.amount = 0
+def pay(x):
+    if x < 0: raise Broke(x)
+# case: an exception of the tests passes through
+class Mine(Exception): pass
+def bad(): raise Mine('x')
+caught = None
+try:
+    guard(bad)
+except Mine as error:
+    caught = error.args
+assert caught == ('x',)
+# right
+def guard(f): return f()
+# wrong
+def guard(f):
+    try: return f()
+    except Exception: return None
+# case: names, documentation and signatures
+import inspect
+assert f.__doc__ == 'Adds.' and f.__name__ == 'f' and f.__module__ == 'solution'
+assert str(inspect.signature(f)) == '(a, b: int = 2, *c)' and f.__annotations__ == {'b': int}
+assert K.__doc__ == 'A class.' and K.__name__ == 'K'
+# right
+def f(a, b: int = 2, *c):
+    'Adds.'
+class K:
+    'A class.'
+# wrong
+def f(a, b: int = 2, *c):
+    'Subtracts.'
+class K:
+    'A class.'
+# case: operators between what the tests made
+assert (Vector(1, 2) + Vector(3, 4)) == Vector(4, 6)
+assert Version('1.2') < Version('1.10') and not Version('2') < Version('1')
+assert abs(Vector(3, 4)) == 5 and f'{Vector(1, 2)}' == '(1, 2)'
+# right
+class Vector:
+    def __init__(self, x, y): self.x, self.y = x, y
+    def __add__(self, other): return Vector(self.x + other.x, self.y + other.y)
+    def __eq__(self, other): return (self.x, self.y) == (other.x, other.y)
+    def __abs__(self): return (self.x ** 2 + self.y ** 2) ** 0.5
+    def __str__(self): return f'({self.x}, {self.y})'
+class Version:
+    def __init__(self, text): self.parts = [int(p) for p in text.split('.')]
+    def __lt__(self, other): return self.parts < other.parts
+# wrong
+class Vector:
+    def __init__(self, x, y): self.x, self.y = x, y
+    def __add__(self, other): return Vector(self.x + other.y, self.y + other.x)
+    def __eq__(self, other): return (self.x, self.y) == (other.x, other.y)
+    def __abs__(self): return 5
+    def __str__(self): return f'({self.x}, {self.y})'
+class Version:
+    def __init__(self, text): self.parts = text
+    def __lt__(self, other): return self.parts < other.parts
+# case: a class attribute, a property and a subclass
+assert Base.kind == 'base' and Derived.kind == 'base' and Derived().area == 4
+assert isinstance(Derived(), Base) and issubclass(Derived, Base)
+Base.kind = 'changed'
+assert Derived().kind == 'changed'
+# right
+class Base:
+    kind = 'base'
+class Derived(Base):
+    @property
+    def area(self): return 4
+# wrong
+class Base:
+    kind = 'base'
+class Derived:
+    kind = 'base'
+    @property
+    def area(self): return 4
+# case: instances of a class of the tests
+class Employee:
+    def __init__(self, pay): self.pay = pay
+    def yearly(self): return 12 * self.pay
+e = Employee(10)
+assert raised(e, 5) == 180 and e.pay == 15
+# right
+def raised(e, n):
+    e.pay += n
+    return e.yearly()
+# wrong
+def raised(e, n): return 12 * (e.pay + n)
+# case: iterators of the tests
+assert first(iter([3, 4])) == 3
+assert first(x * x for x in (5, 6)) == 25
+# right
+def first(it): return next(it)
+# wrong
+def first(it): return list(it)[-1]
+# case: the order of sets
+assert order({12, 13, 14, 15, 16}) == (16, 12, 13, 14, 15)
+assert tuple(given()) == (8, 1, 2, 3)
+# right
+def order(s): return tuple(s)
+def given(): return {8, 1, 2, 3}
+# wrong
+def order(s): return tuple(sorted(s))
+def given(): return {8, 1, 2, 3}
+# case: patched builtins
+import unittest
+from unittest.mock import patch, mock_open
+class T(unittest.TestCase):
+    def test_open(self):
+        with patch('builtins.open', mock_open(read_data='x')) as opened:
+            self.assertEqual(read('p'), 'x')
+            opened.assert_called_once_with('p')
+        with self.assertRaises(FileNotFoundError):
+            read('nowhere')
+    @patch('builtins.print')
+    def test_print(self, printed):
+        hello()
+        printed.assert_called_with('hi')
+    @patch('os.path.exists', return_value=True)
+    @patch('builtins.input', side_effect=['a', 'b'])
+    def test_input(self, given, exists):
+        self.assertEqual(ask('p'), 'ab')
+# right
+import os
+def read(p):
+    with open(p) as file: return file.read()
+def hello(): print('hi')
+def ask(p): return input() + input() if os.path.exists(p) else ''
+# wrong
+import os
+def read(p):
+    with open(p) as file: return file.read()
+def hello(): print('hi!')
+def ask(p): return input() + input() if os.path.exists(p) else ''
+# case: what is printed, and what is read
+import io, sys, contextlib
+out = io.StringIO()
+with contextlib.redirect_stdout(out):
+    greet()
+assert out.getvalue() == 'hello\n'
+sys.stdin = io.StringIO('4\n5\n')
+assert total() == 9
+# right
+def greet(): print('hello')
+def total(): return int(input()) + int(input())
+# wrong
+def greet(): print('hello', end='')
+def total(): return int(input()) + int(input())
+# case: random numbers
+import random
+random.seed(7)
+a = draw()
+random.seed(7)
+assert a == random.randint(1, 1000000)
+random.seed(7)
+assert draw() == a
+# right
+import random
+def draw(): return random.randint(1, 1000000)
+# wrong
+import random
+def draw(): return random.choice(range(1, 1000))
+# case: files
+import os, tempfile, unittest
+class T(unittest.TestCase):
+    def test_files(self):
+        folder = tempfile.mkdtemp()
+        path = os.path.join(folder, 'in.txt')
+        with open(path, 'w') as file: file.write('abc')
+        copy(path, path + '.copy')
+        with open(path + '.copy') as file: self.assertEqual(file.read(), 'ABC')
+        self.assertEqual(sorted(os.listdir(folder)), ['in.txt', 'in.txt.copy'])
+        os.remove(path)
+        self.assertFalse(exists(path))
+# right
+import os
+def copy(a, b):
+    with open(a) as one, open(b, 'w') as other: other.write(one.read().upper())
+def exists(p): return os.path.exists(p)
+# wrong
+import os
+def copy(a, b):
+    with open(a) as one, open(b, 'w') as other: other.write(one.read())
+def exists(p): return os.path.exists(p)
+# case: the environment and names of the module
+import os
+from unittest.mock import patch
+import solution
+with patch.dict(os.environ, {'HOME_TOWN': 'Ulm'}):
+    assert town() == 'Ulm'
+assert town() is None
+with patch('solution.helper', return_value=5):
+    assert town2() == 5
+assert solution.LIMIT == 3
+# right
+import os
+LIMIT = 3
+def helper(): return 1
+def town(): return os.environ.get('HOME_TOWN')
+def town2(): return helper()
+# wrong
+import os
+LIMIT = 3
+def helper(): return 1
+def town(): return os.environ.get('HOME_TOWN', '')
+def town2(): return helper()
+# case: containers with methods
+s = Stack()
+s.push(3)
+assert s == [3] and len(s) == 1 and s[0] == 3 and s.top() == 3
+s.append(4)
+assert s.top() == 4
+# right
+class Stack(list):
+    push = list.append
+    def top(self): return self[-1]
+# wrong
+class Stack(list):
+    push = list.append
+    def top(self): return self[0]
+# undecided: an equality that is always true
+assert Box(1) == Box(1)
+# right
+class Box:
+    def __init__(self, x): pass
+    def __eq__(self, other): return True
+# undecided: an answer that compares itself
+assert f() == 1
+# right
+class Equal:
+    def __eq__(self, other): return True
+def f(): return Equal()
+# undecided: a sum that compares itself
+assert Vector(1, 2) + Vector(3, 4) == Vector(4, 6)
+# right
+class Vector:
+    def __init__(self, x, y): pass
+    def __add__(self, other): return self
+    def __eq__(self, other): return True
+# undecided: a distance that calculates with itself
+assert abs(length(Vector(3, 4)) - 5) < 0.1
+# right
+class Vector:
+    def __init__(self, x, y): self.x = x
+    def __sub__(self, other): return 0.0
+def length(v): return v
+# undecided: a class of the tests that derives from the candidate's
+class Sq(Base):
+    def area(self): return 4
+assert Sq().twice() == 8
+# right
+class Base:
+    def twice(self): return 2 * self.area()
+# undecided: an object that can't be given
+import threading
+assert held(threading.Lock()) is False
+# right
+def held(lock): return lock.locked()
+# undecided: a pickle that would run in the tests
+import pickle
+assert pickle.loads(dump()) is None
+# right
+import os, pickle
+class Runs:
+    def __reduce__(self): return os.getcwd, ()
+def dump(): return pickle.dumps(Runs())
+# undecided: source that would run in the tests
+assert eval(text()) == 1
+# right
+def text(): return '2 - 1'
+# case: pickles of plain values, and source of the tests
+import pickle, collections
+assert pickle.loads(dump()) == collections.OrderedDict(a=[1])
+assert eval('value()') == value() == 2
+# right
+import pickle, collections
+def dump(): return pickle.dumps(collections.OrderedDict(a=[1]))
+def value(): return 2
+# wrong
+import pickle, collections
+def dump(): return pickle.dumps(collections.OrderedDict(a=[2]))
+def value(): return 2

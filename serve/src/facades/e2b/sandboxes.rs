@@ -1,0 +1,386 @@
+//! E2B's control plane: sandboxes are created, described, listed, given more time, and ended.
+//!
+//! A sandbox is a set of contexts with files, variables of the environment, metadata and an end of
+//! its own. Nobody finds it but the tenant who created it, by an id that nobody can guess. What this
+//! server can't give a sandbox is refused, never left out.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use axum::Router;
+use axum::extract::{FromRequestParts, Path, RawQuery, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post};
+use hatchery::Limits;
+use percent_encoding::percent_decode_str;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use super::super::answer::{json as json_answer, with_retry_after};
+use super::super::request::{Sender, Sent, unguessable};
+use super::Interpreter;
+use super::contexts::{Contexts, Owner};
+use crate::caller::Caller;
+use crate::shares::Shares;
+
+/// Says to which sandbox a request goes.
+const SANDBOX: &str = "e2b-sandbox-id";
+
+/// The id that the SDK gives every sandbox when `E2B_DEBUG` is set, without asking the server.
+const DEBUG: &str = "debug_sandbox_id";
+
+/// The templates that the SDK names by itself.
+const TEMPLATES: [&str; 2] = ["base", "code-interpreter-v1"];
+
+/// The release of E2B's daemon whose calls about files are those of this server.
+const ENVD_VERSION: &str = "0.5.7";
+
+/// The time of a sandbox that is created without one, as the SDK documents it.
+const DEFAULT_SECONDS: u64 = 300;
+/// The longest time of a sandbox from now on: a day.
+const MOST_SECONDS: u64 = 86_400;
+/// Sandboxes on a page of a list.
+const PAGE: usize = 100;
+
+/// A sandbox.
+#[derive(Debug)]
+pub(super) struct Sandbox {
+    pub(super) owner: Owner,
+    /// For every cell.
+    pub(super) envs: BTreeMap<String, String>,
+    metadata: BTreeMap<String, String>,
+    started: (Instant, SystemTime),
+    ends: watch::Sender<Instant>,
+}
+
+/// Whose contexts a request is about: those of a sandbox, or of a tenant outside of any.
+pub(super) struct Visit {
+    pub(super) caller: Caller,
+    pub(super) owner: Owner,
+    pub(super) sandbox: Option<Arc<Sandbox>>,
+    /// Counts what waits for the client to read, if the layer in front does so.
+    pub(super) transit: Option<Shares>,
+}
+
+impl FromRequestParts<Interpreter> for Visit {
+    type Rejection = Response;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        interpreter: &Interpreter,
+    ) -> Result<Self, Response> {
+        let Ok(Sender(caller)) = Sender::from_request_parts(parts, interpreter).await;
+        let transit = parts.extensions.get::<Shares>().cloned();
+        let id = parts.headers.get(SANDBOX).map(|id| id.to_str().unwrap_or_default());
+        match id {
+            None => Ok(Self { owner: Owner::of(&caller), sandbox: None, caller, transit }),
+            Some(DEBUG) => Err(trouble(
+                StatusCode::BAD_REQUEST,
+                "with `E2B_DEBUG` all sandboxes would be one: unset it, and set `E2B_API_URL` and \
+                 `E2B_SANDBOX_URL` to the address of this server",
+            )),
+            Some(id) => {
+                let sandbox = interpreter.contexts.sandbox(&caller, id).ok_or_else(|| gone(id))?;
+                Ok(Self { owner: sandbox.owner.clone(), sandbox: Some(sandbox), caller, transit })
+            }
+        }
+    }
+}
+
+pub(super) fn routes() -> Router<Interpreter> {
+    Router::new()
+        .route("/sandboxes", get(list).post(create))
+        .route("/v2/sandboxes", get(list).post(create))
+        .route("/sandboxes/{id}", get(describe).delete(kill))
+        .route("/sandboxes/{id}/timeout", post(set_timeout))
+        .route("/sandboxes/{id}/connect", post(connect))
+        .route("/v2/sandboxes/{id}/connect", post(connect))
+        .route("/sandboxes/{id}/{*action}", any(unsupported))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Create {
+    #[serde(rename = "templateID")]
+    template: String,
+    timeout: Option<i64>,
+    metadata: Option<BTreeMap<String, String>>,
+    env_vars: Option<BTreeMap<String, String>>,
+    /// What else was asked for.
+    #[serde(flatten)]
+    more: Map<String, Value>,
+}
+
+impl Create {
+    /// Returns what this server can't give, with the reason.
+    fn unsupported(&self) -> Option<String> {
+        if !TEMPLATES.contains(&self.template.as_str()) {
+            let templates = TEMPLATES.join("` and `");
+            return Some(format!(
+                "there is no template `{}`: this server has `{templates}`, which are alike",
+                self.template
+            ));
+        }
+        let is_asked = |name: &&str| match self.more.get(*name) {
+            None | Some(Value::Null | Value::Bool(false)) => false,
+            Some(Value::Array(values)) => !values.is_empty(),
+            Some(Value::Object(members)) => members.get("enabled") != Some(&Value::Bool(false)),
+            Some(_) => true,
+        };
+        let names = [
+            "autoPause",
+            "autoResume",
+            "allow_internet_access",
+            "network",
+            "mcp",
+            "iam",
+            "volumeMounts",
+        ];
+        let name = names.iter().find(|name| is_asked(name))?;
+        Some(format!("sandboxes of this server can't have `{name}`: leave it out"))
+    }
+}
+
+#[derive(Default, Deserialize)]
+struct Time {
+    timeout: Option<i64>,
+}
+
+async fn create(State(interpreter): State<Interpreter>, sent: Sent) -> Response {
+    let (caller, request) = match sent.read::<Create>() {
+        Ok(read) => read,
+        Err(unreadable) => return trouble(unreadable.status, &unreadable.message),
+    };
+    if let Some(reason) = request.unsupported() {
+        return trouble(StatusCode::BAD_REQUEST, &reason);
+    }
+    let ends = match end(request.timeout) {
+        Ok(ends) => ends,
+        Err(refused) => return *refused,
+    };
+    let envs = request.env_vars.unwrap_or_default();
+    // Refused now rather than by every cell.
+    let with_envs = hatchery::wire::Job { env: envs.clone(), ..hatchery::wire::Job::code("") };
+    if let Err(problem) = caller.job(with_envs) {
+        return trouble(StatusCode::BAD_REQUEST, &problem.message);
+    }
+    let sandbox = Arc::new(Sandbox {
+        owner: Owner { sandbox: Some(unguessable()), ..Owner::of(&caller) },
+        envs,
+        metadata: request.metadata.unwrap_or_default(),
+        started: now(),
+        ends: watch::Sender::new(ends),
+    });
+    if let Err(problem) = interpreter.contexts.add(Arc::clone(&sandbox)) {
+        let refused = trouble(StatusCode::TOO_MANY_REQUESTS, &problem.message);
+        return with_retry_after(refused, &problem);
+    }
+    let contexts = Arc::downgrade(&interpreter.contexts);
+    tokio::spawn(expire(contexts, caller, sandbox.ends.subscribe(), Arc::clone(&sandbox)));
+    json_answer(StatusCode::CREATED, &interpreter.described(&sandbox))
+}
+
+async fn describe(
+    State(interpreter): State<Interpreter>,
+    Path(id): Path<String>,
+    Sender(caller): Sender,
+) -> Response {
+    match interpreter.contexts.sandbox(&caller, &id) {
+        Some(sandbox) => json_answer(StatusCode::OK, &interpreter.described(&sandbox)),
+        None => missing(&id),
+    }
+}
+
+async fn list(
+    State(interpreter): State<Interpreter>,
+    RawQuery(query): RawQuery,
+    Sender(caller): Sender,
+) -> Response {
+    let mut sandboxes = interpreter.contexts.sandboxes(&caller);
+    sandboxes.sort_by_key(|sandbox| std::cmp::Reverse(sandbox.started.0));
+    let (mut most, mut first) = (PAGE, 0);
+    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        match (&*name, &*value) {
+            ("metadata", wanted) => {
+                sandboxes.retain(|sandbox| sandbox.has_metadata(wanted));
+            }
+            // None is ever paused.
+            ("state", states) if !states.split(',').any(|state| state == "running") => {
+                sandboxes.clear();
+            }
+            ("order", "asc") => sandboxes.reverse(),
+            ("limit", limit) => most = limit.parse().unwrap_or(PAGE).clamp(1, PAGE),
+            ("nextToken", token) => first = token.parse().unwrap_or(usize::MAX),
+            ("state" | "order", _) => {}
+            (name, _) => {
+                let message = format!("this server can't list sandboxes by `{name}`");
+                return trouble(StatusCode::BAD_REQUEST, &message);
+            }
+        }
+    }
+    let page: Vec<Value> = sandboxes
+        .iter()
+        .skip(first)
+        .take(most)
+        .map(|sandbox| interpreter.described(sandbox))
+        .collect();
+    let after = first.saturating_add(page.len());
+    let mut answer = json_answer(StatusCode::OK, &page.into());
+    if after < sandboxes.len() {
+        answer.headers_mut().insert("x-next-token", HeaderValue::from(after));
+    }
+    answer
+}
+
+async fn kill(
+    State(interpreter): State<Interpreter>,
+    Path(id): Path<String>,
+    Sender(caller): Sender,
+) -> Response {
+    let Some(sandbox) = interpreter.contexts.sandbox(&caller, &id) else { return missing(&id) };
+    interpreter.contexts.end(&caller, &sandbox.owner);
+    // So that nothing waits for its end.
+    sandbox.ends.send_replace(now().0);
+    StatusCode::NO_CONTENT.into_response()
+}
+
+async fn set_timeout(
+    State(interpreter): State<Interpreter>,
+    Path(id): Path<String>,
+    sent: Sent,
+) -> Response {
+    match timed(&interpreter, &id, sent) {
+        Ok((sandbox, ends)) => {
+            sandbox.ends.send_replace(ends);
+            StatusCode::NO_CONTENT.into_response()
+        }
+        Err(refused) => *refused,
+    }
+}
+
+/// Only ever gives a sandbox more time.
+async fn connect(
+    State(interpreter): State<Interpreter>,
+    Path(id): Path<String>,
+    sent: Sent,
+) -> Response {
+    match timed(&interpreter, &id, sent) {
+        Ok((sandbox, ends)) => {
+            sandbox.ends.send_modify(|end| *end = ends.max(*end));
+            json_answer(StatusCode::OK, &interpreter.described(&sandbox))
+        }
+        Err(refused) => *refused,
+    }
+}
+
+async fn unsupported(Path((_, action)): Path<(String, String)>) -> Response {
+    let message = format!("this server has no `{action}` of sandboxes");
+    trouble(StatusCode::NOT_IMPLEMENTED, &message)
+}
+
+/// Returns a sandbox, and the end that a request gives it.
+fn timed(
+    interpreter: &Interpreter,
+    id: &str,
+    sent: Sent,
+) -> Result<(Arc<Sandbox>, Instant), Box<Response>> {
+    let (caller, time) = sent
+        .read::<Time>()
+        .map_err(|unreadable| trouble(unreadable.status, &unreadable.message))?;
+    let sandbox = interpreter.contexts.sandbox(&caller, id).ok_or_else(|| missing(id))?;
+    Ok((sandbox, end(time.timeout)?))
+}
+
+impl Interpreter {
+    fn described(&self, sandbox: &Sandbox) -> Value {
+        sandbox.described(self.contexts.service.pool().limits())
+    }
+}
+
+impl Sandbox {
+    /// Returns its id.
+    pub(super) fn id(&self) -> &str {
+        self.owner.sandbox.as_deref().unwrap_or_default()
+    }
+
+    fn described(&self, limits: &Limits) -> Value {
+        let (began, started) = self.started;
+        let ends = started + self.ends.borrow().saturating_duration_since(began);
+        let time = |time| humantime::format_rfc3339_millis(time).to_string();
+        json!({
+            "sandboxID": self.id(),
+            "templateID": TEMPLATES[1],
+            "clientID": "hatchery",
+            "envdVersion": ENVD_VERSION,
+            "startedAt": time(started),
+            "endAt": time(ends),
+            "state": "running",
+            "cpuCount": 1,
+            "memoryMB": limits.memory_bytes >> 20,
+            "diskSizeMB": limits.file_bytes >> 20,
+            "metadata": self.metadata,
+        })
+    }
+
+    /// Whether it has all the metadata of a query, each part of which is encoded by itself.
+    fn has_metadata(&self, query: &str) -> bool {
+        let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        form_urlencoded::parse(query.as_bytes())
+            .all(|(name, value)| self.metadata.get(&decoded(&name)) == Some(&decoded(&value)))
+    }
+}
+
+/// Ends a sandbox when its time is over.
+async fn expire(
+    contexts: Weak<Contexts>,
+    caller: Caller,
+    mut ends: watch::Receiver<Instant>,
+    sandbox: Arc<Sandbox>,
+) {
+    loop {
+        let end = *ends.borrow_and_update();
+        if timeout_at(end, ends.changed()).await.is_err() {
+            break;
+        }
+    }
+    if let Some(contexts) = contexts.upgrade() {
+        contexts.end(&caller, &sandbox.owner);
+    }
+}
+
+/// Returns the end of a sandbox that lives for so many seconds from now on.
+fn end(seconds: Option<i64>) -> Result<Instant, Box<Response>> {
+    let seconds = seconds.map_or(Ok(DEFAULT_SECONDS), u64::try_from);
+    match seconds {
+        Ok(seconds) if seconds <= MOST_SECONDS => Ok(now().0 + Duration::from_secs(seconds)),
+        _ => {
+            let message = format!("`timeout` is from 0 to {MOST_SECONDS} seconds");
+            Err(trouble(StatusCode::BAD_REQUEST, &message).into())
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "what has an end of its own is shown with its times")]
+fn now() -> (Instant, SystemTime) {
+    (Instant::now(), SystemTime::now())
+}
+
+fn trouble(status: StatusCode, message: &str) -> Response {
+    json_answer(status, &json!({ "code": status.as_u16(), "message": message }))
+}
+
+fn missing(id: &str) -> Response {
+    trouble(StatusCode::NOT_FOUND, &format!("there is no sandbox `{id}`"))
+}
+
+/// As E2B's proxy answers for a sandbox that isn't there.
+fn gone(id: &str) -> Response {
+    let message = "the sandbox was not found: it was killed, or its time is over";
+    let answer = json!({ "sandboxId": id, "message": message, "code": 502 });
+    json_answer(StatusCode::BAD_GATEWAY, &answer)
+}
