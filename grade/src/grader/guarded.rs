@@ -114,7 +114,7 @@ pub(super) async fn problem(
 ) -> Result<Option<String>, GradeError> {
     let check = Job::code(guest::CHECK)
         .named("check")
-        .variable("hatchery_task", message(task, ""))
+        .variable("hatchery_task", message(task, "", None))
         .limits(limits);
     let checked = pool.run(check).await?;
     // What else may go wrong does so again when the tests run.

@@ -176,7 +176,8 @@ class Peer:
         )
         special = tuple(name for name in _SPECIAL if _is_defined(kind, name))
         base = _plain_base(kind)
-        name = base.__name__ if base is not None and kind.__eq__ is base.__eq__ else None
+        is_plain = base in _CONSTANT or base is not None and kind.__eq__ is base.__eq__
+        name = base.__name__ if is_plain else None
         doc = kind.__doc__ if type(kind.__doc__) is str else None
         self._described.add(kind)
         self._new[kind] = (number, kind.__name__, kind.__qualname__, kind.__module__, told, special, doc, name)
@@ -451,8 +452,8 @@ def _as_plain(base, value):
 
 
 def _constant(kind, plain):
-    base = next(base for base in _CONSTANT if base.__name__ == kind._hatchery_plain)
-    if type(plain) is not base:
+    base = next((base for base in _CONSTANT if base.__name__ == kind._hatchery_plain), None)
+    if base is None or type(plain) is not base:
         raise Malformed("the candidate sent what is no value")
     return base.__new__(kind, plain)
 
