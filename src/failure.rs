@@ -10,7 +10,7 @@ use crate::pythons::InvalidPython;
 use crate::source::InvalidSource;
 use engine::{
     CacheError, Cause, EngineError, ImageError, InvalidFunction, InvalidMount, InvalidMountPath,
-    InvalidPath, InvalidProgram, PackageError, SessionError,
+    InvalidPath, InvalidProgram, ModuleError, PackageError, PythonError, SessionError,
 };
 use process::ProcessError;
 use scheduler::{Refusal, SchedulerStartError};
@@ -102,6 +102,18 @@ pub enum Error {
     Load(#[source] Cause),
 }
 
+/// Returns whether what the caller gave as a Python build is none.
+fn is_no_build(error: &EngineError) -> bool {
+    use ModuleError::{ForbiddenImport, NoEntrance, SharedMemory};
+    match error {
+        EngineError::Python(PythonError::Unusable { .. }) => true,
+        EngineError::Module(error) => {
+            matches!(error, ForbiddenImport { .. } | NoEntrance | SharedMemory)
+        }
+        _ => false,
+    }
+}
+
 impl Error {
     /// Returns whether the same call may succeed later, under less load: a queue is full, memory is
     /// short, or the deadline can't be met.
@@ -153,6 +165,9 @@ impl Error {
                 | SessionError::OtherImage { .. },
             ) => ProblemKind::Usage,
             Self::Build { source, .. } => source.kind(),
+            Self::Engine(error) | Self::Image(ImageError::Engine(error)) if is_no_build(error) => {
+                ProblemKind::Usage
+            }
             _ => ProblemKind::Sandbox,
         }
     }

@@ -46,6 +46,7 @@ pub struct Job {
     priority: Priority,
     deadline: Option<Duration>,
     idempotent: Option<bool>,
+    is_self_test: bool,
     /// The name of the build that it runs on.
     python: Option<Arc<str>>,
     functions: Vec<HostFunction>,
@@ -304,6 +305,12 @@ impl Job {
         self
     }
 
+    /// Makes it a server's test of its pool, which no statistics count.
+    #[doc(hidden)]
+    pub fn self_test(self) -> Self {
+        Self { is_self_test: true, ..self }
+    }
+
     /// Sets the working directory: a path in the workspace, or an absolute one. It is created if it
     /// is missing and programs can write there (`/workspace`, `/tmp`, `/home`). Default: the
     /// workspace, or, in a session, the directory in which the previous job ended.
@@ -471,7 +478,7 @@ impl Job {
         if let Some(asked) = &self.asked {
             asked.apply(&mut limits);
         }
-        let Self { program, tenant, priority, deadline, idempotent, .. } = self;
+        let Self { program, tenant, priority, deadline, idempotent, is_self_test, .. } = self;
         let (build, session) = (BuildId::default(), None);
         Ok(Box::new(JobRequest {
             program,
@@ -482,6 +489,7 @@ impl Job {
             priority,
             deadline,
             idempotent,
+            is_self_test,
         }))
     }
 }

@@ -195,7 +195,7 @@ pub mod error {
     pub use engine::{
         CacheError, Cause, EngineError, ImageError, InvalidDestination, InvalidFunction,
         InvalidMount, InvalidMountPath, InvalidPath, InvalidProgram, InvalidValue, ModuleError,
-        PackageError, PythonError, SessionError, StartError, chain,
+        PackageError, PythonError, SessionError, StartError, chain, counted,
     };
     #[doc(inline)]
     pub use scheduler::{ConfigError, SchedulerStartError};
@@ -344,8 +344,8 @@ pub mod status {
     };
     #[doc(inline)]
     pub use scheduler::{
-        ErrorStatus, Latencies, MemoryStatus, Percentiles, Phase, ProgramErrorStatus, QueueDepth,
-        SchedulerStatus as Status, SessionPlaces, SessionStatus, TenantStatus, Totals,
+        ErrorStatus, LastEnded, Latencies, MemoryStatus, Percentiles, Phase, ProgramErrorStatus,
+        QueueDepth, SchedulerStatus as Status, SessionPlaces, SessionStatus, TenantStatus, Totals,
     };
 }
 

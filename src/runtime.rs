@@ -309,6 +309,19 @@ impl Hatchery {
         Ok(self.scheduler.retire(worker).await?)
     }
 
+    /// Begins the statistics of the [status](Self::status) again: totals, measured times, the last
+    /// errors. [Metrics](crate::metrics) go on.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: hatchery::Hatchery) {
+    /// pool.reset_statistics().await;
+    /// assert_eq!(pool.status().totals.succeeded, 0);
+    /// # }
+    /// ```
+    pub async fn reset_statistics(&self) {
+        self.scheduler.reset_statistics().await;
+    }
+
     /// Accepts no more jobs, finishes those already admitted, and ends every worker.
     ///
     /// ```no_run

@@ -52,6 +52,9 @@ mod shell;
 mod top;
 mod version;
 
+/// The heading of options that every command has.
+const COMMON: &str = "Options of every command";
+
 /// Runs untrusted Python in a pool of sandboxed interpreters.
 ///
 /// Exit codes: the program's own for `sys.exit`, 1 if it raised, 2 for a usage error, 124 if it hit
@@ -60,20 +63,25 @@ mod version;
 /// cell failed. For grading: 1 if any sample did not pass. For a prompt: 0, or the
 /// code of `sys.exit`.
 #[derive(Debug, Parser)]
-#[command(name = "hatchery", version, about, max_term_width = 100)]
+#[command(name = "hatchery", version, about, max_term_width = 100, disable_help_flag = true)]
 pub(crate) struct Arguments {
+    /// Print help; `--help` prints more than `-h`.
+    #[arg(id = "help", short = 'h', long = "help", global = true, action = ArgAction::Help,
+        help_heading = COMMON)]
+    _help: Option<bool>,
+
     /// Print only results and errors: no progress, no notes, no warnings.
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = COMMON)]
     pub(crate) quiet: bool,
 
     /// Print more of the log: steps and their durations; -vv adds details. `RUST_LOG` takes
     /// precedence if it is set.
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = COMMON)]
     pub(crate) verbose: u8,
 
     /// Read defaults of options from this file. Default: `$HATCHERY_CONFIG`, else
     /// `~/.config/hatchery/config.toml` if it exists. `hatchery config` shows what it sets.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = COMMON)]
     pub(crate) config: Option<PathBuf>,
 
     #[command(subcommand)]
@@ -166,7 +174,7 @@ impl Command {
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// The program; `-` reads it from standard input.
-    #[arg(value_name = "FILE", required_unless_present_any = ["code", "call"])]
+    #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 
     /// The program as text.

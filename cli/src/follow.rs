@@ -170,10 +170,7 @@ impl Shown {
 
 fn pass_on(stream: Stream, bytes: &[u8]) -> std::io::Result<()> {
     match stream {
-        Stream::Stdout => {
-            let mut stdout = std::io::stdout().lock();
-            stdout.write_all(bytes).and_then(|()| stdout.flush())
-        }
+        Stream::Stdout => terminal::write(bytes),
         Stream::Stderr => std::io::stderr().lock().write_all(bytes),
     }
 }

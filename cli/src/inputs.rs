@@ -14,7 +14,7 @@
 //! note on standard error names each of them.
 
 use std::fs;
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context;
@@ -112,6 +112,22 @@ pub(crate) fn mention_missed_file(outcome: &Outcome, script: &Path) {
             "`{path}` exists, but the program doesn't get it: add `--input {path}{place}`, or \
              `--beside` for its whole folder"
         ));
+    }
+}
+
+/// Returns whether a program seems to read its standard input.
+pub(crate) fn reads_input(source: &str) -> bool {
+    ["input", "stdin"].iter().any(|name| source.contains(name))
+}
+
+/// Notes that this command has got input, which its program doesn't get.
+pub(crate) fn mention_unread() {
+    let stdin = std::io::stdin();
+    let bytes = if stdin.is_terminal() { Ok(0) } else { rustix::io::ioctl_fionread(&stdin) };
+    if bytes.is_ok_and(|bytes| bytes > 0) {
+        terminal::note(
+            "the program's standard input was empty; `--stdin -` passes this command's on",
+        );
     }
 }
 

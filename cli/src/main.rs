@@ -123,13 +123,15 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
 }
 
 /// The crates that count as Hatchery's own in the log.
-const OWN_CRATES: [&str; 5] = ["hatchery", "scheduler", "pool", "engine", "remote"];
+const OWN_CRATES: [&str; 8] =
+    ["hatchery", "scheduler", "pool", "engine", "process", "serve", "kernel", "remote"];
 
-/// Starts the log on standard error, filtered by `RUST_LOG`, else by the options, else at warnings.
+/// Starts the log on standard error, filtered by `RUST_LOG`, else by the options. Without either, it
+/// has Hatchery's own warnings: what libraries log isn't written for users.
 fn start_log(arguments: &Arguments) {
     let (level, own_level) = match (arguments.quiet, arguments.verbose) {
-        (true, _) => ("error", "error"),
-        (false, 0) => ("warn", "warn"),
+        (true, _) => ("off", "error"),
+        (false, 0) => ("off", "warn"),
         (false, 1) => ("warn", "info"),
         (false, _) => ("info", "debug"),
     };
@@ -138,14 +140,12 @@ fn start_log(arguments: &Arguments) {
     let logs_spans = arguments.verbose > 0 || from_environment.is_some();
     let spans = if logs_spans { FmtSpan::CLOSE } else { FmtSpan::NONE };
     let own = OWN_CRATES.map(|name| format!(",{name}={own_level}")).concat();
-    // It warns of every error that a client is told.
-    let clients = if arguments.verbose == 0 { ",rmcp=error" } else { "" };
-    let filter =
-        from_environment.unwrap_or_else(|| EnvFilter::new(format!("{level}{own}{clients}")));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_span_events(spans)
-        .with_ansi(terminal::has_colors())
-        .with_writer(|| terminal::AboveBars)
-        .init();
+    let filter = from_environment.unwrap_or_else(|| EnvFilter::new(format!("{level}{own}")));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_span_events(spans);
+    if logs_spans {
+        log.with_ansi(terminal::has_colors()).with_writer(|| terminal::AboveBars).init();
+    } else {
+        let log = log.without_time().with_level(false).with_target(false).with_ansi(false);
+        log.with_writer(|| terminal::Warnings).init();
+    }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
+use hatchery::error::counted;
 use hatchery::files::{ChangeKind, ChangedFile, LeftOutFiles, OutputFolder};
 
 use crate::exit::UsageError;
@@ -35,7 +36,8 @@ pub(crate) fn mention_left_out(left_out: LeftOutFiles) {
 /// Lists the files but deleted ones, with their sizes; `None` if there are none.
 pub(crate) fn list(files: &[ChangedFile]) -> Option<String> {
     let there = files.iter().filter(|file| file.kind != ChangeKind::Deleted);
-    let listed: Vec<String> =
-        there.map(|file| format!("{} ({} bytes)", file.path, file.contents.len())).collect();
+    let listed: Vec<String> = there
+        .map(|file| format!("{} ({})", file.path, counted(file.contents.len(), "byte")))
+        .collect();
     (!listed.is_empty()).then(|| listed.join(", "))
 }

@@ -1,7 +1,9 @@
 //! Signals: Ctrl-C, which asks a program to end before it ends this process, SIGTERM and SIGHUP.
 
+use std::io::IsTerminal;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -72,8 +74,41 @@ impl Endings {
             _ = self.terminate.recv() => SignalKind::terminate(),
             _ = hangup => SignalKind::hangup(),
         };
-        Exit::Signal(u8::try_from(kind.as_raw_value()).unwrap_or(0))
+        exit_of(kind)
     }
+
+    /// Waits for the first signal, or until the terminal on standard input is closed: a process that
+    /// ignores SIGHUP, or runs in the background there, gets no signal of that.
+    pub(crate) async fn first_or_closed(&mut self) -> Exit {
+        tokio::select! {
+            exit = self.first() => exit,
+            () = closed_terminal() => exit_of(SignalKind::hangup()),
+        }
+    }
+}
+
+/// How often to look whether the terminal is still there.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Waits until the terminal on standard input is closed; never if there is none.
+async fn closed_terminal() {
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() {
+        return std::future::pending().await;
+    }
+    let mut looks = tokio::time::interval(LOOK);
+    loop {
+        looks.tick().await;
+        let mut polled = [PollFd::new(&stdin, PollFlags::empty())];
+        let found = rustix::event::poll(&mut polled, Some(&Timespec::default()));
+        if found.is_ok() && polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
+            return;
+        }
+    }
+}
+
+fn exit_of(kind: SignalKind) -> Exit {
+    Exit::Signal(u8::try_from(kind.as_raw_value()).unwrap_or(0))
 }
 
 /// Returns whether this process was started with the signal ignored, according to Linux.

@@ -3,6 +3,7 @@
 //! Much of the text comes from programs: it is made harmless for a terminal, and stays exact for a
 //! pipe.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::sync::LazyLock;
@@ -26,6 +27,11 @@ static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
 /// Whether there have been any bars.
 static HAS_BARS: AtomicBool = AtomicBool::new(false);
+
+/// Between the columns of tables.
+const GAP: &str = "  ";
+/// The width below which no column of a table is cut.
+const LEAST_WIDTH: usize = 8;
 
 /// Prints a note to standard error, unless `--quiet` is given. Ignores write errors.
 pub(crate) fn note(text: impl Display) {
@@ -69,6 +75,20 @@ impl Write for AboveBars {
     }
 }
 
+/// Prints each warning of the log as a message to the user.
+pub(crate) struct Warnings;
+
+impl Write for Warnings {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        error(String::from_utf8_lossy(line).trim_end());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Returns whether standard error may have colours: it is a terminal, and `NO_COLOR` isn't set.
 pub(crate) fn has_colors() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
@@ -92,9 +112,18 @@ pub(crate) fn is_quiet() -> bool {
 
 /// Writes a line to standard output.
 pub(crate) fn print(text: impl Display) -> io::Result<()> {
-    let text = harmless(Stream::Stdout, &format!("{text}\n"));
+    write(harmless(Stream::Stdout, &format!("{text}\n")).as_bytes())
+}
+
+/// Writes to standard output as it is.
+pub(crate) fn write(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+    stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(unwritten)
+}
+
+/// Says what an error of standard output kept from happening.
+pub(crate) fn unwritten(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("can't write the output: {error}"))
 }
 
 /// Sets whether terminals get output unchanged from now on.
@@ -119,14 +148,57 @@ fn harmless(stream: Stream, text: &str) -> String {
     }
 }
 
-/// Formats rows as lines with aligned columns; the first row holds the headings.
+/// Formats rows as lines with aligned columns; the first row holds the headings. On a terminal, the
+/// widest cells are cut so that lines fit.
 pub(crate) fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {
-    let widths: [usize; COLUMNS] = std::array::from_fn(|column| {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+    let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
+    aligned_within(rows, columns.unwrap_or(usize::MAX))
+}
+
+fn aligned_within<const COLUMNS: usize>(rows: &[[String; COLUMNS]], columns: usize) -> Vec<String> {
+    let mut widths: [usize; COLUMNS] = std::array::from_fn(|column| {
         rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
     });
+    let gaps = GAP.len() * COLUMNS.saturating_sub(1);
+    while widths.iter().sum::<usize>() + gaps > columns {
+        let Some(widest) = widths.iter_mut().max().filter(|width| **width > LEAST_WIDTH) else {
+            break;
+        };
+        *widest -= 1;
+    }
     let lines = rows.iter().map(|row| {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        let cells =
+            row.iter().zip(widths).map(|(cell, width)| format!("{:width$}", cut(cell, width)));
+        cells.collect::<Vec<_>>().join(GAP).trim_end().to_owned()
     });
     lines.collect()
+}
+
+fn cut(cell: &str, width: usize) -> Cow<'_, str> {
+    match cell.char_indices().nth(width) {
+        None => cell.into(),
+        Some(_) => {
+            cell.chars().take(width.saturating_sub(1)).chain(['…']).collect::<String>().into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_fit_the_terminal() {
+        let many = "numpy,pandas,matplotlib,scipy,".repeat(9);
+        let rows = [["KEY", "PACKAGES", "CREATED"], ["0123456789ab", &many, "2 hours ago"]];
+        let rows = rows.map(|row| row.map(str::to_owned));
+        let lines = aligned_within(&rows, 80);
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:?}");
+        let row = &lines[1];
+        assert!(row.starts_with("0123456789ab  numpy,pandas,") && row.contains('…'), "{row}");
+        assert!(row.ends_with("2 hours ago"), "{row}");
+        assert_eq!(aligned_within(&rows, 1)[1], "0123456…  numpy,p…  2 hours…");
+        assert!(aligned_within(&rows, usize::MAX)[1].contains(&many));
+    }
 }

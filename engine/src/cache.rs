@@ -246,7 +246,7 @@ fn make_private(path: &Path) -> Result<(), CacheError> {
     }
     if metadata.mode() & 0o077 != 0 {
         fs::set_permissions(path, fs::Permissions::from_mode(0o700))
-            .map_err(|source| CacheError::io("make private", path, source))?;
+            .map_err(|source| CacheError::io("restrict access to", path, source))?;
     }
     Ok(())
 }

@@ -79,7 +79,7 @@ pub enum CacheError {
         path: PathBuf,
     },
     /// The system refused a step.
-    #[error("can't {action} `{}` in the cache ({})", path.display(), advice(cause))]
+    #[error("can't {action} `{}` of the cache ({})", path.display(), advice(cause))]
     Io {
         /// The attempted action, as a verb.
         action: &'static str,

@@ -30,6 +30,7 @@ pub use config::{
     CACHE_BOUND_VARIABLE, COPY_ON_WRITE_VARIABLE, EngineConfig, HostKind, ImageMapping,
     PinnedModule, Progress, ProgressSink, Silent,
 };
+pub use counted::counted;
 pub use error::{
     CacheError, EngineError, ImageError, ModuleError, PackageError, PythonError, SessionError,
     StartError,
@@ -88,6 +89,7 @@ mod build;
 mod cache;
 mod cause;
 mod config;
+mod counted;
 mod errno;
 mod error;
 mod files;

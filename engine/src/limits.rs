@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 
 use crate::advice::Interface;
+use crate::counted::counted;
 
 /// What one run may use.
 ///
@@ -222,7 +223,7 @@ impl LimitKind {
             | Self::FunctionCalls
             | Self::FunctionsInFlight
             | Self::DisplayCount
-            | Self::NativeExceptions => amount.to_string(),
+            | Self::NativeExceptions => grouped(amount),
         }
     }
 }
@@ -276,6 +277,13 @@ impl LimitHit {
     }
 }
 
+/// Formats a number with a comma before each three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join(",")
+}
+
 pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -284,8 +292,47 @@ impl LimitHit {
     /// Returns a message that says what the program was refused, and what raises the limit.
     pub fn refusal(&self) -> String {
         let Self { limit, allowed, used, .. } = *self;
-        let (name, allowed, used) = (limit.name(), limit.amount(allowed), limit.amount(used));
-        format!("the program was refused {used}: the {name} limit is {allowed}{}", self.advice())
+        let (most, wanted) = (limit.amount(allowed), limit.amount(used));
+        let wanted = match limit.quantity() {
+            Quantity::Of(what) => format!("{wanted} {what} and may have {most}"),
+            Quantity::Number(noun) => format!("more than {}", counted(most, noun)),
+        };
+        format!("the program wanted {wanted}{}", self.advice())
+    }
+}
+
+/// What a limit counts.
+enum Quantity {
+    /// An amount with a unit, which is of this.
+    Of(&'static str),
+    /// A number of these.
+    Number(&'static str),
+}
+
+impl LimitKind {
+    fn quantity(self) -> Quantity {
+        match self {
+            Self::Wall | Self::Deadline => Quantity::Of("of time"),
+            Self::Cpu => Quantity::Of("of CPU time"),
+            Self::Memory | Self::PoolMemory => Quantity::Of("of memory"),
+            Self::Output => Quantity::Of("of output"),
+            Self::FileBytes => Quantity::Of("in files"),
+            Self::FileCount => Quantity::Number("file"),
+            Self::OpenFiles => Quantity::Number("open file"),
+            Self::Threads => Quantity::Number("thread"),
+            Self::NetworkBytes => Quantity::Of("over the network"),
+            Self::HostCalls => Quantity::Number("host call"),
+            Self::FunctionCalls => Quantity::Number("function call"),
+            Self::FunctionsInFlight => Quantity::Number("concurrent function call"),
+            Self::FunctionArguments => Quantity::Of("as arguments of functions"),
+            Self::FunctionResults => Quantity::Of("as results of functions"),
+            Self::Source => Quantity::Of("of source"),
+            Self::Result | Self::ResultData => Quantity::Of("as its result"),
+            Self::DisplayBytes => Quantity::Of("of displays"),
+            Self::DisplayCount => Quantity::Number("display"),
+            Self::NativeExceptions => Quantity::Number("C++ exception"),
+            Self::Stack => Quantity::Of("of stack"),
+        }
     }
 }
 
@@ -311,8 +358,13 @@ mod tests {
         let memory = LimitHit::new(LimitKind::Memory, 100 << 20, 3 << 29);
         assert_eq!(
             memory.worded_for(Interface::Python).refusal(),
-            "the program was refused 1.5 GiB: the memory limit is 100.0 MiB; `Limits(memory=…)` \
+            "the program wanted 1.5 GiB of memory and may have 100.0 MiB; `Limits(memory=…)` \
              raises it"
         );
+        let files = LimitHit::new(LimitKind::FileCount, 10_000, 10_001);
+        let files = files.worded_for(Interface::CommandLine);
+        let expected = "the program wanted more than 10,000 files; `--file-count`";
+        assert!(files.refusal().starts_with(expected), "{}", files.refusal());
+        assert_eq!([0, 999, 1_000, 12_345_678].map(grouped), ["0", "999", "1,000", "12,345,678"]);
     }
 }

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use hatchery::error::counted;
 use serde::Serialize;
 
-use crate::report::{Report, TaskReport, by_task, counted, shown};
+use crate::report::{Report, TaskReport, by_task, shown};
 use crate::statistics::{Estimate, bootstrap};
 use crate::verdict::Graded;
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use hatchery::error::counted;
 use serde::Serialize;
 
 use crate::statistics::{Count, Estimate, bootstrap, estimate};
@@ -131,12 +132,6 @@ fn pass_at(tasks: &[TaskReport], k: u64) -> Option<Estimate> {
     let decided = tasks.iter().filter(|task| task.decided() >= k);
     let counts: Vec<Count> = decided.map(|task| Count::new(task.decided(), task.passed)).collect();
     estimate(&counts, k)
-}
-
-/// Returns a number with its noun.
-pub(crate) fn counted(count: usize, noun: &str) -> String {
-    let ending = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{ending}")
 }
 
 /// Returns an estimate with its interval, in percent.

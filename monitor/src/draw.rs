@@ -1,5 +1,7 @@
 //! Draws a screen, as a pure function of its state and size.
 
+use std::fmt::Display;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -18,14 +20,25 @@ const FOOTER: u16 = 1;
 const FRAME: u16 = 2;
 /// Height of the latencies, with their heading.
 const LATENCIES: u16 = 5;
-/// Height of the memory panel: the bar and its parts.
-const MEMORY: u16 = 4;
-/// The width of a labelled figure.
+/// The width inside a panel that two columns of labelled figures need, and their usual width.
+const TWO_COLUMNS: u16 = 38;
 const COLUMN: usize = 22;
 /// Workers that are shown before errors get room.
 const FEW_WORKERS: u16 = 3;
-/// The width of the names of Python builds.
-const PYTHON: u16 = 10;
+/// The columns of workers, and which of them is left out if there is but one build.
+const PYTHON: usize = 1;
+const WORKER_COLUMNS: [Column; 10] = [
+    ("worker", 6, 0),
+    ("python", 10, 4),
+    ("state", 11, 1),
+    ("for", 8, 2),
+    ("job", 8, 5),
+    ("session", 8, 7),
+    ("age", 8, 8),
+    ("memory", 9, 3),
+    ("served", 7, 6),
+    ("last error", 10, 9),
+];
 /// The most tenants and errors to show: the busiest and the latest.
 const MOST_TENANTS: usize = 8;
 const MOST_ERRORS: usize = 4;
@@ -40,7 +53,7 @@ const ALARM: Style = Style::new().fg(Color::Red);
 
 /// Draws the whole screen as text, as high as necessary.
 pub(crate) fn as_text(screen: &Screen, columns: u16) -> String {
-    let [upper, middle, errors, raised] = heights(&screen.view);
+    let [upper, middle, errors, raised] = heights(&screen.view, columns);
     let workers = u16::try_from(list(&screen.view["workers"]).len()).unwrap_or(u16::MAX / 2);
     let workers = FRAME + 1 + workers.max(FEW_WORKERS);
     let lines = [HEADER, upper, middle, workers, errors, raised, FOOTER];
@@ -58,7 +71,7 @@ fn plain(buffer: &Buffer) -> String {
 }
 
 /// Returns the heights of the upper panels, the middle ones, sandbox errors and program errors.
-fn heights(view: &Value) -> [u16; 4] {
+fn heights(view: &Value, columns: u16) -> [u16; 4] {
     let tenants = list(&view["tenants"]).len().min(MOST_TENANTS) as u16;
     let framed = |errors: &Value| match list(errors).len().min(MOST_ERRORS) as u16 {
         0 => 0,
@@ -66,7 +79,8 @@ fn heights(view: &Value) -> [u16; 4] {
     };
     [
         FRAME + LATENCIES.max(tenants + 2),
-        FRAME + MEMORY,
+        // The bar and six figures.
+        FRAME + 1 + 6 / figures_a_line((columns / 2).saturating_sub(FRAME)) as u16,
         framed(&view["last_errors"]),
         framed(&view["last_program_errors"]),
     ]
@@ -74,7 +88,7 @@ fn heights(view: &Value) -> [u16; 4] {
 
 pub(crate) fn draw(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     let view = &screen.view;
-    let [upper, middle, errors, raised] = heights(view);
+    let [upper, middle, errors, raised] = heights(view, area.width);
     let rest = HEADER + upper + middle + FRAME + 1 + FEW_WORKERS + FOOTER;
     let errors = if rest + errors > area.height { 0 } else { errors };
     let raised = if rest + errors + raised > area.height { 0 } else { raised };
@@ -110,20 +124,47 @@ fn draw_header(view: &Value, area: Rect, buffer: &mut Buffer) {
         ("waiting", count(whole(&view["queue_depth"]))),
     ];
     let phase = format!("{}  ", one_line(&view["phase"]));
-    let mut first = vec![Span::styled("Hatchery ", BOLD), Span::raw(phase)];
-    first.extend(figures.into_iter().flat_map(|(name, figure)| labelled(name, figure)));
+    let mut first = Line::from(vec![Span::styled("Hatchery ", BOLD), Span::raw(phase)]);
+    let room = area.width.saturating_sub(first.width() as u16);
+    first.extend(line_of(figures, room));
     let outcomes =
         ["succeeded", "failed", "limited", "cancelled", "sandbox_failed", "refused", "retried"];
-    let second = outcomes
-        .into_iter()
-        .flat_map(|name| labelled(&name.replace('_', " "), count(whole(&view["totals"][name]))));
-    let second = second.collect();
-    Paragraph::new(vec![Line::from(first), Line::from_iter::<Vec<_>>(second)]).render(area, buffer);
+    let second = outcomes.map(|name| (name.replace('_', " "), count(whole(&view["totals"][name]))));
+    Paragraph::new(vec![first, line_of(second, area.width)]).render(area, buffer);
 }
 
-/// Formats a figure with its label.
-fn labelled(name: &str, figure: String) -> [Span<'static>; 2] {
-    [Span::styled(format!("{name} "), DIM), Span::raw(format!("{figure}  "))]
+/// Formats figures with their labels, as many as fit: half a figure would be another one.
+fn line_of(figures: impl IntoIterator<Item = (impl Display, String)>, room: u16) -> Line<'static> {
+    let mut left = usize::from(room);
+    let fits = |[label, figure]: &[Span<'static>; 2]| {
+        let width = label.width() + figure.width();
+        let fits = width <= left;
+        left = left.saturating_sub(width + 2);
+        fits
+    };
+    let labelled = figures
+        .into_iter()
+        .map(|(name, figure)| [Span::styled(format!("{name} "), DIM), Span::raw(figure)]);
+    let shown = labelled.take_while(fits);
+    Line::from_iter(shown.flat_map(|[label, figure]| [label, figure, Span::raw("  ")]))
+}
+
+/// A column of a table: its heading, the width that it needs, and how soon it is left out where not
+/// all fit: the one with the greatest number first.
+type Column = (&'static str, u16, u8);
+
+/// Returns which of the columns fit, one space apart.
+fn fitting(columns: &[Column], room: u16) -> Vec<bool> {
+    let fits = |(_, _, rank): &Column| {
+        let kept = columns.iter().filter(|(_, _, other)| other <= rank);
+        kept.map(|(_, width, _)| width + 1).sum::<u16>() <= room + 1
+    };
+    columns.iter().map(fits).collect()
+}
+
+/// Returns those that are shown.
+fn shown<T>(all: impl IntoIterator<Item = T>, is_shown: &[bool]) -> Vec<T> {
+    all.into_iter().zip(is_shown).filter_map(|(item, is_shown)| is_shown.then_some(item)).collect()
 }
 
 fn draw_queue(view: &Value, area: Rect, buffer: &mut Buffer) {
@@ -137,22 +178,19 @@ fn draw_queue(view: &Value, area: Rect, buffer: &mut Buffer) {
         ("oldest", view["oldest_wait_seconds"].as_f64().map_or("-".to_owned(), time)),
         ("size", bytes(whole(&view["queued_bytes"]))),
     ];
-    let summary: Vec<Span> =
-        figures.into_iter().flat_map(|(name, figure)| labelled(name, figure)).collect();
     let mut tenants: Vec<&Value> = list(&view["tenants"]).iter().collect();
     tenants.sort_by_key(|tenant| std::cmp::Reverse(waiting(tenant)));
     tenants.truncate(MOST_TENANTS);
     let deepest = tenants.first().map_or(0, |tenant| waiting(tenant));
-    let widths = [
-        Constraint::Max(16),
-        Constraint::Length(6),
-        Constraint::Length(7),
-        Constraint::Length(7),
-        Constraint::Fill(1),
-    ];
+    const COLUMNS: [Column; 5] =
+        [("tenant", 8, 0), ("weight", 6, 3), ("running", 7, 2), ("waiting", 7, 1), ("", 4, 4)];
+    let are_shown = fitting(&COLUMNS, inner.width);
+    let tenant = if are_shown[4] { Constraint::Max(16) } else { Constraint::Fill(1) };
+    let [weight, running, waits] = [6, 7, 7].map(Constraint::Length);
+    let widths = shown([tenant, weight, running, waits, Constraint::Fill(1)], &are_shown);
     // The columns are one space apart.
     let room = usize::from(inner.width.saturating_sub(16 + 6 + 7 + 7 + 4));
-    let heading = Row::new(["tenant", "weight", "running", "waiting"]).style(DIM);
+    let heading = Row::new(shown(COLUMNS.map(|(name, ..)| name), &are_shown)).style(DIM);
     let rows = tenants.into_iter().map(|tenant| {
         let cells = [
             one_line(&tenant["tenant"]),
@@ -161,11 +199,11 @@ fn draw_queue(view: &Value, area: Rect, buffer: &mut Buffer) {
             count(waiting(tenant)),
         ];
         let bar = Cell::from(bar(tenant, deepest, room));
-        Row::new(cells.into_iter().map(Cell::from).chain([bar]).collect::<Vec<_>>())
+        Row::new(shown(cells.into_iter().map(Cell::from).chain([bar]), &are_shown))
     });
     let [above, below] =
         Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(inner);
-    Paragraph::new(Line::from(summary)).render(above, buffer);
+    Paragraph::new(line_of(figures, inner.width)).render(above, buffer);
     Widget::render(Table::new(rows, widths).header(heading), below, buffer);
 }
 
@@ -187,15 +225,24 @@ fn bar(tenant: &Value, deepest: u64, room: usize) -> Line<'static> {
 
 fn draw_latencies(view: &Value, area: Rect, buffer: &mut Buffer) {
     let inner = framed(Line::styled(" Latency ", BOLD), area, buffer);
+    const COLUMNS: [Column; 6] = [
+        ("step", 6, 0),
+        ("jobs", 6, 5),
+        ("p50", 7, 1),
+        ("p95", 7, 2),
+        ("p99", 7, 3),
+        ("max", 7, 4),
+    ];
+    let are_shown = fitting(&COLUMNS, inner.width);
     let rows = ["queue", "attach", "run", "reset"].map(|step| {
         let times = &view["latency"][step];
         let jobs = whole(&times["count"]);
         let told = |name| if jobs == 0 { "-".to_owned() } else { time(real(&times[name])) };
         let times = ["p50_seconds", "p95_seconds", "p99_seconds", "max_seconds"].map(told);
-        Row::new([step.to_owned(), count(jobs)].into_iter().chain(times))
+        Row::new(shown([step.to_owned(), count(jobs)].into_iter().chain(times), &are_shown))
     });
-    let widths = [6, 6, 7, 7, 7, 7].map(Constraint::Length);
-    let heading = Row::new(["step", "jobs", "p50", "p95", "p99", "max"]).style(DIM);
+    let widths = shown(COLUMNS.map(|(_, width, _)| Constraint::Length(width)), &are_shown);
+    let heading = Row::new(shown(COLUMNS.map(|(name, ..)| name), &are_shown)).style(DIM);
     Widget::render(Table::new(rows, widths).header(heading), inner, buffer);
 }
 
@@ -221,8 +268,9 @@ fn draw_memory(memory: &Value, area: Rect, buffer: &mut Buffer) {
         ("on disk", "disk_bytes"),
     ];
     let mut lines = vec![Line::from_iter(gauge)];
-    for pair in parts.chunks(2) {
-        lines.push(columns(pair.iter().map(|(name, size)| (*name, bytes(whole(&memory[*size]))))));
+    for some in parts.chunks(figures_a_line(inner.width)) {
+        let figures = some.iter().map(|(name, size)| (*name, bytes(whole(&memory[*size]))));
+        lines.push(columns(figures, inner.width));
     }
     Paragraph::new(lines).render(inner, buffer);
 }
@@ -232,17 +280,24 @@ fn draw_sessions(places: &Value, area: Rect, buffer: &mut Buffer) {
     let all = ["on_workers", "parked", "compressed", "on_disk", "fresh", "lost"]
         .map(|place| (place.replace('_', " "), whole(&places[place])));
     let open = all.iter().fold(0, |open: u64, (_, sessions)| open.saturating_add(*sessions));
-    let mut lines = vec![columns([("open", count(open))].into_iter())];
-    for pair in all.chunks(2) {
-        lines.push(columns(pair.iter().map(|(name, sessions)| (name.as_str(), count(*sessions)))));
+    let mut lines = vec![columns([("open", count(open))].into_iter(), inner.width)];
+    for some in all.chunks(figures_a_line(inner.width)) {
+        let figures = some.iter().map(|(name, sessions)| (name.as_str(), count(*sessions)));
+        lines.push(columns(figures, inner.width));
     }
     Paragraph::new(lines).render(inner, buffer);
 }
 
+/// Returns how many labelled figures fit side by side into a panel of this width.
+fn figures_a_line(width: u16) -> usize {
+    if width < TWO_COLUMNS { 1 } else { 2 }
+}
+
 /// Formats labelled figures in columns that align from line to line.
-fn columns<'a>(figures: impl Iterator<Item = (&'a str, String)>) -> Line<'static> {
+fn columns<'a>(figures: impl Iterator<Item = (&'a str, String)>, width: u16) -> Line<'static> {
+    let column = COLUMN.min(usize::from(width) / figures_a_line(width));
     let cells = figures.flat_map(|(name, figure)| {
-        let room = COLUMN.saturating_sub(name.chars().count() + 1);
+        let room = column.saturating_sub(name.chars().count() + 1);
         [Span::styled(format!("{name} "), DIM), Span::raw(format!("{figure:room$}"))]
     });
     Line::from_iter(cells)
@@ -262,19 +317,27 @@ fn draw_workers(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     let title = vec![Span::styled(" Workers ", BOLD), Span::raw(which)];
     let title = Line::from_iter(title.into_iter().chain(isolation(&screen.view["isolation"])));
     let inner = framed(title, area, buffer);
-    let heading =
-        ["worker", "state", "for", "job", "session", "age", "memory", "served", "last error"];
-    let mut heading = heading.map(Cell::from).to_vec();
-    let mut widths = [6, 11, 8, 8, 8, 8, 9, 7].map(Constraint::Length).to_vec();
-    widths.push(Constraint::Fill(1));
+    let mut columns = WORKER_COLUMNS.to_vec();
     let has_pythons = list(&screen.view["pythons"]).len() > 1;
-    if has_pythons {
-        heading.insert(1, Cell::from("python"));
-        widths.insert(1, Constraint::Length(PYTHON));
+    if !has_pythons {
+        columns.remove(PYTHON);
     }
-    let heading = Row::new(heading);
-    let rows = workers[first..last].iter().map(|worker| worker_row(worker, has_pythons));
-    Widget::render(Table::new(rows, widths).header(heading.style(DIM)), inner, buffer);
+    let mut are_shown = fitting(&columns, inner.width);
+    if !has_pythons {
+        are_shown.insert(PYTHON, false);
+    }
+    let width = |(name, width, _): Column| match name {
+        "last error" => Constraint::Fill(1),
+        _ => Constraint::Length(width),
+    };
+    let heading = Row::new(shown(WORKER_COLUMNS.map(|(name, ..)| name), &are_shown)).style(DIM);
+    let rows =
+        workers[first..last].iter().map(|worker| Row::new(shown(worker_cells(worker), &are_shown)));
+    Widget::render(
+        Table::new(rows, shown(WORKER_COLUMNS.map(width), &are_shown)).header(heading),
+        inner,
+        buffer,
+    );
 }
 
 /// Says that workers are in processes, and how many layers of their wall the system lacks.
@@ -294,8 +357,8 @@ fn memory(worker: &Value) -> u64 {
     worker["process_private_bytes"].as_u64().unwrap_or_else(|| whole(&worker["memory_bytes"]))
 }
 
-/// Returns a worker's row, with the name of its Python build if the pool has several.
-fn worker_row(worker: &Value, has_pythons: bool) -> Row<'_> {
+/// Returns what there is to say of a worker, column by column.
+fn worker_cells(worker: &Value) -> [Cell<'_>; WORKER_COLUMNS.len()] {
     let number = |name| worker[name].as_u64().map_or("-".to_owned(), |number| number.to_string());
     let style = match text(&worker["activity"]) {
         "running" => Style::new().fg(Color::Green),
@@ -303,8 +366,9 @@ fn worker_row(worker: &Value, has_pythons: bool) -> Row<'_> {
         _ => Style::new(),
     };
     let error = &worker["last_error"];
-    let mut cells = vec![
+    [
         Cell::from(number("worker")),
+        Cell::from(one_line(&worker["python"])),
         Cell::from(one_line(&worker["activity"]).replace('_', " ")).style(style),
         Cell::from(time(real(&worker["since_seconds"]))),
         Cell::from(number("job")),
@@ -313,11 +377,7 @@ fn worker_row(worker: &Value, has_pythons: bool) -> Row<'_> {
         Cell::from(bytes(memory(worker))),
         Cell::from(count(whole(&worker["jobs_served"]))),
         Cell::from(if error.is_null() { "-".to_owned() } else { one_line(error) }),
-    ];
-    if has_pythons {
-        cells.insert(1, Cell::from(one_line(&worker["python"])));
-    }
-    Row::new(cells)
+    ]
 }
 
 fn draw_errors(view: &Value, area: Rect, buffer: &mut Buffer) {
@@ -428,6 +488,27 @@ mod tests {
             assert_eq!(text.lines().count(), usize::from(lines));
         }
         assert!(drawn(&screen, 80, 24).contains("backing off"));
+    }
+
+    /// Half a figure is another figure, and one without its unit says nothing.
+    #[test]
+    fn figures_are_whole_or_left_out_at_any_width() {
+        let screen = screen(busy());
+        for columns in 40..100 {
+            let text = as_text(&screen, columns);
+            let panels = text.lines().take_while(|line| !line.contains("Last errors"));
+            for part in panels.flat_map(|line| line.split('│')) {
+                let is_cut = [" M", " Mi", " K", " Ki", " G", " Gi", " m", " µ", "."]
+                    .iter()
+                    .any(|unit| part.trim_end().ends_with(unit));
+                assert!(!is_cut, "{columns}: {part}\n{text}");
+            }
+        }
+        let narrow = as_text(&screen, 60);
+        for figure in ["12.1 ms", "840 ms", "210.0 MiB", "3.7 MiB", "1.28 s", "256.0 MiB"] {
+            assert!(narrow.contains(figure), "{figure}: {narrow}");
+        }
+        assert!(as_text(&screen, 80).contains("10.3 ms"));
     }
 
     #[test]

@@ -10,20 +10,22 @@ use std::time::Duration;
 
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 
 use crate::error::SourceError;
 use crate::screen::Screen;
 use crate::source::{Answer, Source};
 
-/// The time until a key, a new answer or the end takes effect.
-const TICK: Duration = Duration::from_millis(50);
+/// The time until a new answer or the end takes effect: 50 ms.
+const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// Shows a screen in this process's terminal until somebody presses `q`, Esc or Ctrl-C there, or
 /// `is_over` is set. A thread fetches the status again after each `interval`. Blocks; the terminal is
 /// restored at the end, also by a panic.
 ///
 /// # Errors
-/// The terminal can't be used.
+/// The terminal can't be used, or has been closed, which is `BrokenPipe`.
 pub fn watch(
     source: Arc<Source>,
     screen: Screen,
@@ -37,8 +39,8 @@ pub fn watch(
     let (_running, ends) = mpsc::sync_channel(0);
     std::thread::spawn(move || poll_status(&source, interval, &ends, &sender));
     let watched = show(&mut terminal, screen, &answers, is_over);
-    ratatui::restore();
-    watched
+    let restored = ratatui::try_restore();
+    watched.and(restored)
 }
 
 /// Returns how many columns this process's terminal has; `None` without one.
@@ -68,13 +70,31 @@ fn show(
     while !is_over.load(Ordering::Relaxed) {
         answers.try_iter().for_each(|answer| screen.take(answer));
         terminal.draw(|frame| frame.render_widget(&screen, frame.area()))?;
-        if event::poll(TICK)?
-            && let Event::Key(key) = event::read()?
-            && key.kind != KeyEventKind::Release
-            && !handle_key(key, &mut screen)
-        {
-            return Ok(());
+        wait_for_key()?;
+        while event::poll(Duration::ZERO)? {
+            if let Event::Key(key) = event::read()?
+                && key.kind != KeyEventKind::Release
+                && !handle_key(key, &mut screen)
+            {
+                return Ok(());
+            }
         }
+    }
+    Ok(())
+}
+
+/// Waits for a key, at most for a tick. crossterm would read the end of a closed terminal again and
+/// again, so that is noticed here.
+fn wait_for_key() -> std::io::Result<()> {
+    let stdin = std::io::stdin();
+    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+    match rustix::event::poll(&mut polled, Some(&TICK)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let closed = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    if polled[0].revents().intersects(closed) {
+        return Err(std::io::ErrorKind::BrokenPipe.into());
     }
     Ok(())
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use hatchery::Hatchery;
+use hatchery::error::counted;
 use serde_json::{Value, json};
 
 use crate::ask::ask;
@@ -182,7 +183,7 @@ fn lines_of(recorded: &str, given: &str) -> Vec<String> {
         let left_out = lines.len().saturating_sub(MOST_LINES / 2);
         let mut shown: Vec<String> = lines.iter().take(MOST_LINES / 2).map(shown).collect();
         if left_out > 0 {
-            shown.push(format!("{mark} … and {left_out} lines more"));
+            shown.push(format!("{mark} … and {} more", counted(left_out, "line")));
         }
         shown
     };

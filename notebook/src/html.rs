@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use hatchery::error::counted;
 use serde_json::Value;
 
 use crate::document::{Notebook, View};
@@ -76,8 +77,12 @@ impl Part {
     pub fn new(name: &str, report: &Report, remarks: &[String]) -> Self {
         let total = report.notebook.code().count();
         let (state, summary) = match &report.end {
-            End::Completed if remarks.is_empty() => ("good", format!("{total} cells completed")),
-            End::Completed => ("bad", format!("{total} cells completed, with remarks")),
+            End::Completed if remarks.is_empty() => {
+                ("good", format!("{} completed", counted(total, "cell")))
+            }
+            End::Completed => {
+                ("bad", format!("{} completed, with remarks", counted(total, "cell")))
+            }
             End::Exited { cell } => ("good", format!("exited at cell {cell} of {total}")),
             End::Failed { cell, problem, .. } => {
                 ("bad", format!("cell {cell} of {total} failed: {problem}"))
@@ -116,7 +121,8 @@ fn cells(notebook: &Notebook, body: &mut String) {
         let bound = MOST_BYTES >> 20;
         let _ = writeln!(
             body,
-            "<p>{left_out} cells are left out, since a notebook has {bound} MiB in a report.</p>"
+            "<p>{} left out, since a notebook has {bound} MiB in a report.</p>",
+            counted(left_out, "cell")
         );
     }
 }

@@ -28,6 +28,8 @@ pub struct Task {
     pub build: BuildId,
     /// The session on whose state it runs; `None` for a fresh state of its own.
     pub session: Option<Arc<SessionCell>>,
+    /// Whether it is a pool's test of itself, which no statistics count.
+    pub is_self_test: bool,
     /// The span of its steps.
     pub span: tracing::Span,
 }

@@ -258,4 +258,5 @@ Evil()
     assert "<script" not in html and 'sandbox=""' in html and "&lt;b&gt;bold" in html
     failed = pool.run("1/0")._repr_html_()
     assert "ZeroDivisionError" in failed
-    assert "<Outcome raised" in repr(pool.run("1/0"))
+    assert repr(pool.run("1/0")) == "<Outcome raised ZeroDivisionError('division by zero')>"
+    assert repr(pool.run("raise KeyError")) == "<Outcome raised KeyError()>"

@@ -1,6 +1,7 @@
 //! Results of jobs, also those that no program made: of jobs that were refused, cancelled or given up.
 
 use async_nats::HeaderMap;
+use hatchery::error::counted;
 use hatchery::{Outcome, Verdict};
 use serde_json::{Map, Value, json};
 use wire::{Problem, ProblemKind};
@@ -91,8 +92,8 @@ pub(crate) fn failed(problem: &Problem) -> Value {
 /// Returns the result of a job whose starts have all taken their workers down.
 pub(crate) fn dead_letter(history: &[Start]) -> Value {
     let message = format!(
-        "the job was started {} times, and each time whoever ran it died; the last time it ran alone",
-        history.len()
+        "the job was started {}, and each time its worker died; the last time it ran alone",
+        counted(history.len(), "time")
     );
     let problem = Problem::new(ProblemKind::Sandbox, message).with_reason(DEAD_LETTER);
     let mut result = failed(&problem);

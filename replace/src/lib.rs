@@ -48,7 +48,8 @@ impl Unfinished {
         let made = tempfile::Builder::new()
             .prefix(UNFINISHED_PREFIX)
             .permissions(Permissions::from_mode(mode))
-            .tempfile_in(folder_of(target))?;
+            .tempfile_in(folder_of(target))
+            .map_err(without_path)?;
         let (file, path) = made.into_parts();
         if access == Access::AsBefore
             && let Some(before) = fs::metadata(target).ok().filter(Metadata::is_file)
@@ -99,6 +100,14 @@ pub fn remove(path: &Path) -> io::Result<()> {
         Ok(()) => sync(folder_of(path)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+/// Takes the unfinished file's name out of an error: the user knows the file by another one.
+fn without_path(error: io::Error) -> io::Error {
+    match error.to_string().split_once(" at path ") {
+        Some((cause, _)) => io::Error::new(error.kind(), cause),
+        None => error,
     }
 }
 
@@ -179,7 +188,9 @@ mod tests {
         let path = folder.path().join("folder");
         fs::create_dir(&path).unwrap();
         assert!(replace(&path, Access::AsBefore, |file| file.write_all(b"new")).is_err());
-        assert!(replace(&path.join("missing/x"), Access::Private, |_| Ok(())).is_err());
+        let missing = replace(&path.join("missing/x"), Access::Private, |_| Ok(())).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        assert_eq!(missing.to_string(), "No such file or directory (os error 2)");
         assert_eq!((count(folder.path()), count(&path)), (1, 0));
     }
 

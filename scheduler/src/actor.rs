@@ -29,6 +29,7 @@ use crate::config::SchedulerConfig;
 use crate::decision::{DecisionKind, EndReason, EvictedTo, EvictionReason, RetireReason};
 use crate::effect::Effect;
 use crate::job::{LiveJob, SHARED_DEFAULT_TENANT};
+use crate::measures::Measures;
 use crate::message::{CaptureReply, Owner, SchedulerMessage};
 use crate::model::{Event, Fault, Model};
 use crate::status::Totals;
@@ -317,6 +318,11 @@ impl SchedulerState {
                 let (decision, effects) = self.model.retire(worker, self.now);
                 let _ = reply.send(decision);
                 self.perform(effects);
+            }
+            SchedulerMessage::ResetStatistics(reply) => {
+                self.totals = Totals::default();
+                *self.published.measures.lock() = Measures::default();
+                let _ = reply.send(());
             }
             SchedulerMessage::Pool(event) => self.pool_event(event),
             SchedulerMessage::PoolEnded(reason) => self.pool_ended(reason),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use engine::counted;
 use pool::{JobId, SessionId, Stowage, WorkerId};
 use serde::Serialize;
 
@@ -210,7 +211,8 @@ impl std::fmt::Display for EvictionReason {
             Self::TooManyInMemory { limit } => {
                 write!(
                     formatter,
-                    "at most {limit} sessions may be in memory, and it had been idle longest"
+                    "at most {} may be in memory, and it had been idle longest",
+                    counted(limit, "session")
                 )
             }
             Self::MemoryPressure { used, limit } => {
@@ -290,7 +292,8 @@ impl std::fmt::Display for DegradedReason {
                 let within = within.as_secs();
                 write!(
                     formatter,
-                    "{count} workers died within {within} s, the last one so: {error}"
+                    "{} died within {within} s, the last one so: {error}",
+                    counted(count, "worker")
                 )
             }
             Self::WorkersDoNotStart { error, .. } => {

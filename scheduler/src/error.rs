@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::{Cause, Home};
+use engine::{Cause, Home, counted};
 use pool::WorkerId;
 
 /// Why a scheduler could not be started.
@@ -62,8 +62,8 @@ pub enum ConfigError {
 pub enum Refusal {
     /// Too many jobs are queued.
     #[error(
-        "the queue is full: {queued} jobs wait and at most {limit} may; try again {}",
-        later(*retry_after)
+        "the queue is full: {} waiting, at most {limit} allowed; try again {}",
+        counted(queued, "job"), later(*retry_after)
     )]
     QueueFull {
         /// The number of queued jobs.
@@ -91,9 +91,8 @@ pub enum Refusal {
     },
     /// Too many jobs of one tenant are queued.
     #[error(
-        "the queue of tenant `{tenant}` is full: {queued} jobs wait and at most {limit} may; try \
-         again {}",
-        later(*retry_after)
+        "the queue of tenant `{tenant}` is full: {} waiting, at most {limit} allowed; try again {}",
+        counted(queued, "job"), later(*retry_after)
     )]
     TenantQueueFull {
         /// The tenant.
@@ -154,7 +153,10 @@ pub enum Refusal {
         retry_after: Option<Duration>,
     },
     /// Too many sessions are open.
-    #[error("{limit} sessions are open, the most that may be: close one, or raise `session_limit`")]
+    #[error(
+        "no more than {} may be open: close one, or raise `session_limit`",
+        counted(limit, "session")
+    )]
     TooManySessions {
         /// How many may be open.
         limit: usize,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use engine::counted;
 use pool::{JobId, SessionId, WorkerId};
 use serde::Serialize;
 
@@ -109,9 +110,10 @@ impl std::fmt::Display for Explanation {
             JobState::Waiting { waited, reason, ahead_in_tenant, ahead_of_others, estimate } => {
                 write!(
                     formatter,
-                    "waits for {:.3} s: {reason}; {ahead_in_tenant} jobs of its tenant and about \
-                     {ahead_of_others} of others go before it; ",
-                    waited.as_secs_f64()
+                    "waits for {:.3} s: {reason}; before it: {} of its tenant, about \
+                     {ahead_of_others} of others; ",
+                    waited.as_secs_f64(),
+                    counted(ahead_in_tenant, "job")
                 )?;
                 match estimate {
                     Some(time) => write!(formatter, "about {:.3} s to go", time.as_secs_f64()),
@@ -126,16 +128,24 @@ impl std::fmt::Display for WaitReason {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::WorkersStarting { starting } => {
-                write!(formatter, "no worker is ready, {starting} are being made ready")
+                write!(formatter, "no worker is ready, {} to start", counted(starting, "worker"))
             }
             Self::WorkersBusy { running, concurrent } => {
-                write!(formatter, "{running} jobs run and at most {concurrent} may")
+                write!(
+                    formatter,
+                    "{} running, at most {concurrent} allowed",
+                    counted(running, "job")
+                )
             }
             Self::TenantAtLimit { running, limit } => {
-                write!(formatter, "{running} jobs of its tenant run and at most {limit} may")
+                write!(
+                    formatter,
+                    "{} of its tenant running, at most {limit} allowed",
+                    counted(running, "job")
+                )
             }
             Self::SessionBusy { session, turns_ahead } => {
-                write!(formatter, "{turns_ahead} jobs of {session} come first")
+                write!(formatter, "{} of {session} before it", counted(turns_ahead, "job"))
             }
             Self::NoMemory { used, limit } => {
                 write!(formatter, "{used} of {limit} bytes of memory are in use")

@@ -71,6 +71,9 @@ pub struct JobRequest {
     /// `None` means yes for a job without a session and without host functions, since nobody can
     /// have seen the failed run.
     pub idempotent: Option<bool>,
+    /// Whether it is a test of the pool itself: then no total, measure, metric or decision tells of
+    /// it.
+    pub is_self_test: bool,
 }
 
 /// What the model knows of a job.

@@ -31,8 +31,8 @@ pub use job::{DEFAULT_TENANT, JobRequest, Priority};
 pub use metrics::describe as describe_metrics;
 pub use scheduler::Scheduler;
 pub use status::{
-    ErrorStatus, Latencies, MemoryStatus, Percentiles, Phase, ProgramErrorStatus, QueueDepth,
-    SchedulerStatus, SessionPlaces, SessionStatus, TenantStatus, Totals,
+    ErrorStatus, LastEnded, Latencies, MemoryStatus, Percentiles, Phase, ProgramErrorStatus,
+    QueueDepth, SchedulerStatus, SessionPlaces, SessionStatus, TenantStatus, Totals,
 };
 pub use ticket::{AwaitedTicket, Events, Ticket};
 

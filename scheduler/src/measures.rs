@@ -10,7 +10,7 @@ use engine::Verdict;
 use hdrhistogram::Histogram;
 use pool::{JobId, SessionId, WorkerId};
 
-use crate::status::{ErrorStatus, Latencies, Percentiles, ProgramErrorStatus};
+use crate::status::{ErrorStatus, LastEnded, Latencies, Percentiles, ProgramErrorStatus};
 
 /// Longer durations are recorded as this one.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -25,6 +25,8 @@ const ERROR_COUNT: usize = 10;
 /// How much of an exception's type name and of its message is remembered.
 const MOST_TYPE_BYTES: usize = 100;
 const MOST_MESSAGE_BYTES: usize = 500;
+/// How much of the end of a traceback is.
+const MOST_TRACEBACK_BYTES: usize = 4000;
 
 /// What was measured since the scheduler began. Times are relative to that.
 #[derive(Debug)]
@@ -33,6 +35,8 @@ pub(crate) struct Measures {
     attach: Times,
     run: Times,
     reset: Times,
+    /// When the last job ended, and how.
+    last_ended: Option<(Duration, &'static str)>,
     /// Jobs that ended, in a ring of seconds.
     ended: [Second; RATE_SECONDS as usize],
     /// The last failures, the latest last.
@@ -71,6 +75,7 @@ pub(crate) struct ProgramError {
     tenant: Arc<str>,
     exception: String,
     message: String,
+    traceback: Option<String>,
 }
 
 impl Default for Measures {
@@ -80,6 +85,7 @@ impl Default for Measures {
             attach: Times::new(),
             run: Times::new(),
             reset: Times::new(),
+            last_ended: None,
             ended: [Second::default(); RATE_SECONDS as usize],
             errors: VecDeque::with_capacity(ERROR_COUNT),
             program_errors: VecDeque::with_capacity(ERROR_COUNT),
@@ -108,8 +114,9 @@ impl Measures {
         self.reset.record(time);
     }
 
-    /// Counts a job that has ended.
-    pub(crate) fn ended(&mut self, now: Duration) {
+    /// Counts a job that has ended; `how` is the name that `Totals::count` returned.
+    pub(crate) fn ended(&mut self, now: Duration, how: &'static str) {
+        self.last_ended = Some((now, how));
         let number = now.as_secs();
         let second = &mut self.ended[(number % RATE_SECONDS) as usize];
         if second.number != number {
@@ -156,6 +163,12 @@ impl Measures {
         push_last(&mut self.program_errors, error);
     }
 
+    /// Returns when the last job ended, and how.
+    pub(crate) fn last_ended(&self, now: Duration) -> Option<LastEnded> {
+        let (at, outcome) = self.last_ended?;
+        Some(LastEnded { age: now.saturating_sub(at), outcome })
+    }
+
     /// Returns the last failures, the latest first.
     pub(crate) fn last_errors(&self, now: Duration) -> Vec<ErrorStatus> {
         let to_status = |failure: &Failure| ErrorStatus {
@@ -178,6 +191,7 @@ impl Measures {
             tenant: error.tenant.to_string(),
             exception: error.exception.clone(),
             message: error.message.clone(),
+            traceback: error.traceback.clone(),
         };
         self.program_errors.iter().rev().map(to_status).collect()
     }
@@ -207,9 +221,13 @@ impl ProgramError {
             }
             _ => return None,
         };
+        let traceback = match verdict {
+            Verdict::Raised(raised) => Some(end_of(&raised.traceback, MOST_TRACEBACK_BYTES)),
+            _ => None,
+        };
         let exception = cut(exception, MOST_TYPE_BYTES);
         let tenant = Arc::clone(tenant);
-        Some(Self { at, job, worker, session, tenant, exception, message })
+        Some(Self { at, job, worker, session, tenant, exception, message, traceback })
     }
 }
 
@@ -224,6 +242,11 @@ fn push_last<T>(last: &mut VecDeque<T>, latest: T) {
 /// Returns the longest prefix of whole characters that fits.
 fn cut(text: &str, most_bytes: usize) -> String {
     text[..text.floor_char_boundary(most_bytes)].to_owned()
+}
+
+/// Returns the longest end of whole characters that fits.
+fn end_of(text: &str, most_bytes: usize) -> String {
+    text[text.ceil_char_boundary(text.len().saturating_sub(most_bytes))..].to_owned()
 }
 
 impl Times {
@@ -321,7 +344,7 @@ mod tests {
     fn the_rate_is_that_of_the_last_minute_or_since_the_beginning() {
         let mut measures = Measures::default();
         for job in 0..100 {
-            measures.ended(seconds(f64::from(job) / 10.0));
+            measures.ended(seconds(f64::from(job) / 10.0), "succeeded");
         }
         // 100 jobs end in the first 10 seconds.
         assert_eq!(measures.jobs_per_second(seconds(10.0)), 10.0);
@@ -336,7 +359,7 @@ mod tests {
         let mut measures = Measures::default();
         for minute in 0..3 {
             for _ in 0..30 {
-                measures.ended(seconds(60.0 * f64::from(minute) + 0.5));
+                measures.ended(seconds(60.0 * f64::from(minute) + 0.5), "failed");
             }
         }
         assert_eq!(measures.jobs_per_second(seconds(120.5)), 30.0 / 59.5);

@@ -64,6 +64,8 @@ pub(crate) enum SchedulerMessage {
     Explain { job: JobId, reply: oneshot::Sender<Option<Explanation>> },
     /// From a caller, at any time. The worker ends after its present job. Answered at once.
     Retire { worker: WorkerId, reply: oneshot::Sender<Result<(), Refusal>> },
+    /// From a caller, at any time. Totals, measured times and errors begin again.
+    ResetStatistics(oneshot::Sender<()>),
     /// From the embedding program, which keeps at least this many bytes of the memory for itself.
     Reserve(u64),
     /// From the pool.

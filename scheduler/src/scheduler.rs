@@ -169,6 +169,15 @@ impl Scheduler {
         self.ask(|reply| SchedulerMessage::Retire { worker, reply }).await
     }
 
+    /// Begins the statistics again: totals, measured times and the last errors. Returns when the
+    /// status says so. Metrics go on, since counters of Prometheus never go back.
+    pub async fn reset_statistics(&self) {
+        let (reply, done) = oneshot::channel();
+        if self.mailbox.send(SchedulerMessage::ResetStatistics(reply)).is_ok() {
+            let _ = done.await;
+        }
+    }
+
     /// Counts bytes of memory that the embedding program keeps for itself; further calls can only
     /// raise their number. Does nothing if the scheduler has ended.
     pub fn reserve_memory(&self, bytes: u64) {

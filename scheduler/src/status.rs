@@ -49,6 +49,8 @@ pub struct SchedulerStatus {
     pub totals: Totals,
     /// How long jobs that have ended took.
     pub latency: Latencies,
+    /// The job that ended last, since the start or the last reset of the statistics.
+    pub last_ended: Option<LastEnded>,
     /// Jobs that ended per second, over the last minute.
     pub jobs_per_second: f64,
     /// The last failures of the sandbox and of workers, the latest first; at most 10.
@@ -242,6 +244,17 @@ pub struct ErrorStatus {
     pub message: String,
 }
 
+/// When a job ended, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LastEnded {
+    /// How long ago it was.
+    #[serde(rename = "age_seconds", serialize_with = "as_seconds")]
+    pub age: Duration,
+    /// Which of the [`Totals`] counts it, such as `succeeded`.
+    pub outcome: &'static str,
+}
+
 /// An exception that ended a program, or a nonzero code that it exited with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -262,6 +275,8 @@ pub struct ProgramErrorStatus {
     pub exception: String,
     /// The exception's message, as the program wrote it, or the code. At most 500 bytes.
     pub message: String,
+    /// The end of the exception's traceback, at most 4,000 bytes.
+    pub traceback: Option<String>,
 }
 
 impl Totals {

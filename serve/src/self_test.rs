@@ -40,7 +40,8 @@ impl Service {
     /// Something was reached that must not be, the guest's clock is wrong, a limit didn't hold, or
     /// the pool runs nothing.
     pub async fn test_itself(&self) -> Result<(), Problem> {
-        let outcome = self.pool().run(Job::code(WALLS)).await.map_err(|error| error.problem())?;
+        let outcome =
+            self.pool().run(Job::code(WALLS).self_test()).await.map_err(|error| error.problem())?;
         let time = match &outcome.verdict {
             Verdict::Completed { value: Some(value), .. } => value.as_f64(),
             verdict => return Err(failed(&format!("a test of the walls ended as {verdict:?}"))),
@@ -49,7 +50,7 @@ impl Service {
         if time.is_none_or(|time| (time - now).abs() > MOST_DRIFT) {
             return Err(failed(&format!("the guest's clock says {time:?}, the host's {now}")));
         }
-        let endless = Job::code("while True: pass").timeout(LIMIT);
+        let endless = Job::code("while True: pass").timeout(LIMIT).self_test();
         let outcome = self.pool().run(endless).await.map_err(|error| error.problem())?;
         match outcome.is_timeout() {
             true => Ok(()),

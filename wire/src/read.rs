@@ -367,17 +367,22 @@ fn above_zero(field: &'static str, seconds: f64, most: f64) -> Result<Duration, 
     // What is less than a nanosecond isn't zero.
     time.filter(|_| seconds > 0.0 && seconds <= most)
         .map(|time| time.max(Duration::from_nanos(1)))
-        .ok_or_else(|| out_of_range(field, seconds, &format!("above 0, at most {}", plain(most))))
+        .ok_or_else(|| out_of_range(field, seconds, "above 0", most))
 }
 
 fn from_zero(field: &'static str, seconds: f64) -> Result<Duration, InvalidJob> {
     let time = Duration::try_from_secs_f64(seconds).ok().filter(|_| seconds <= MOST_SECONDS);
-    let range = || format!("from 0, at most {}", plain(MOST_SECONDS));
-    time.ok_or_else(|| out_of_range(field, seconds, &range()))
+    time.ok_or_else(|| out_of_range(field, seconds, "from 0", MOST_SECONDS))
 }
 
-fn out_of_range(field: &'static str, seconds: f64, range: &str) -> InvalidJob {
-    InvalidJob::Range { field, found: plain(seconds), expected: format!("seconds {range}") }
+fn out_of_range(field: &'static str, seconds: f64, least: &str, most: f64) -> InvalidJob {
+    let expected = match most {
+        MOST_SECONDS if seconds > most => "fewer seconds".to_owned(),
+        // No user comes near it.
+        MOST_SECONDS => format!("seconds {least}"),
+        most => format!("seconds {least}, at most {}", plain(most)),
+    };
+    InvalidJob::Range { field, found: plain(seconds), expected }
 }
 
 /// Formats a number without hundreds of digits.

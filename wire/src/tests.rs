@@ -309,8 +309,10 @@ fn errors_show_what_was_found_if_it_is_short() {
         ),
         (
             json!({ "code": "", "limits": { "grace": -1 } }),
-            "`limits.grace` is -1; give seconds from 0, at most 1e19",
+            "`limits.grace` is -1; give seconds from 0",
         ),
+        (json!({ "code": "", "timeout": -1 }), "`timeout` is -1; give seconds above 0"),
+        (json!({ "code": "", "timeout": 1e20 }), "`timeout` is 1e20; give fewer seconds"),
         (
             json!({ "code": "", "deterministic": {} }),
             "`deterministic.seed` must be a whole number from 0 to 18446744073709551615, not null",

@@ -3,6 +3,8 @@
 use clap::Args;
 use hatchery::{Deterministic, Job};
 
+use super::limits::whole;
+
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ConductArguments {
     /// Keep programs from changing any file.
@@ -15,12 +17,13 @@ pub(crate) struct ConductArguments {
 
     /// Make each run reproducible: the clock and all random numbers come from this seed, and
     /// sleeping takes no time. The order of sets comes from the image, whatever the seed.
-    #[arg(long, value_name = "SEED")]
+    #[arg(long, value_name = "SEED", value_parser = whole::<u64>(..))]
     deterministic: Option<u64>,
 
     /// Start the clock of a deterministic run at this time, in seconds since 1970. Default: noon on
     /// 1 January 2026.
-    #[arg(long, value_name = "SECONDS", requires = "deterministic")]
+    #[arg(long, value_name = "SECONDS", requires = "deterministic",
+        value_parser = whole::<u64>(..))]
     start: Option<u64>,
 }
 

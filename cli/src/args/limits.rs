@@ -1,5 +1,8 @@
 //! Arguments that limit what a program may use.
 
+use std::fmt::Display;
+use std::ops::{Bound, RangeBounds};
+use std::str::FromStr;
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -11,19 +14,23 @@ use hatchery::Limits;
 #[command(next_help_heading = "Limits")]
 pub(crate) struct FileLimits {
     /// Total size of the program's files.
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size,
+        allow_hyphen_values = true)]
     pub(crate) file_bytes: ByteSize,
 
     /// Number of the program's files and folders.
-    #[arg(long, value_name = "N", default_value_t = 10_000, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = whole::<u64>(..),
+        allow_hyphen_values = true)]
     pub(crate) file_count: u64,
 
     /// Number of files open at once.
-    #[arg(long, value_name = "N", default_value_t = 256, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = whole::<u64>(..),
+        allow_hyphen_values = true)]
     pub(crate) open_files: u64,
 
     /// Number of calls from the program to the host, such as reads, writes and clock readings.
-    #[arg(long, value_name = "N", default_value_t = 100_000_000, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 100_000_000, value_parser = whole::<u64>(..),
+        allow_hyphen_values = true)]
     pub(crate) host_calls: u64,
 }
 
@@ -55,7 +62,7 @@ pub(crate) struct LimitArguments {
     pub(crate) cpu_time: Option<Duration>,
 
     /// How long a program may continue after an interrupt, from a time limit or Ctrl-C.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_grace,
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration,
         allow_hyphen_values = true)]
     pub(crate) grace: Duration,
 
@@ -65,7 +72,8 @@ pub(crate) struct LimitArguments {
     pub(crate) memory: ByteSize,
 
     /// Size of standard output, and of standard error; what exceeds it is dropped.
-    #[arg(long, value_name = "SIZE", default_value = "512KiB", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = parse_size,
+        allow_hyphen_values = true)]
     pub(crate) output: ByteSize,
 
     /// Stop a program that reaches the output limit.
@@ -76,20 +84,24 @@ pub(crate) struct LimitArguments {
     pub(crate) files: FileLimits,
 
     /// Size of the program's source.
-    #[arg(long, value_name = "SIZE", default_value = "1MiB", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size,
+        allow_hyphen_values = true)]
     pub(crate) source: ByteSize,
 
     /// Size of the program's value, as JSON, as its `repr` and in its other forms, and of each text
     /// of an exception.
-    #[arg(long, value_name = "SIZE", default_value = "1MiB", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size,
+        allow_hyphen_values = true)]
     pub(crate) result: ByteSize,
 
     /// Total size of a program's displays; the rest is dropped.
-    #[arg(long, value_name = "SIZE", default_value = "16MiB", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_size,
+        allow_hyphen_values = true)]
     pub(crate) display_bytes: ByteSize,
 
     /// Number of a program's displays; the rest is dropped.
-    #[arg(long, value_name = "N", default_value_t = 1000, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = whole::<usize>(..),
+        allow_hyphen_values = true)]
     pub(crate) display_count: usize,
 }
 
@@ -112,21 +124,41 @@ impl LimitArguments {
     }
 }
 
+/// Returns a parser of whole numbers in this range.
+pub(super) fn whole<N: FromStr + PartialOrd + Display>(
+    range: impl RangeBounds<N> + Clone + Send + Sync + 'static,
+) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| match (range.start_bound(), range.end_bound()) {
+            (Bound::Included(least), Bound::Included(most)) => {
+                format!("write a whole number from {least} to {most}")
+            }
+            (Bound::Included(least), _) => format!("write a whole number from {least}"),
+            _ => "write a whole number from 0".to_owned(),
+        })
+    }
+}
+
+pub(super) fn parse_size(text: &str) -> Result<ByteSize, String> {
+    text.parse().map_err(|_| "write a size, such as 512MiB".to_owned())
+}
+
 pub(super) fn parse_memory(text: &str) -> Result<ByteSize, String> {
-    let size: ByteSize = text.parse()?;
+    let size = parse_size(text)?;
     if (ByteSize::mib(32)..=ByteSize::gib(4)).contains(&size) {
         return Ok(size);
     }
     Err("give 32MiB to 4GiB: CPython needs 32MiB, and no guest can have more than 4GiB".to_owned())
 }
 
-fn parse_grace(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
-        .map_err(|error| format!("{error}; write a number with a unit, such as 500ms or 30s"))
+        .map_err(|_| "write a number with a unit, such as 500ms or 30s".to_owned())
 }
 
 pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
-    let time = parse_grace(text)?;
+    let time = parse_duration(text)?;
     if time.is_zero() {
         return Err("a program needs some time; give at least 1ms".to_owned());
     }
@@ -164,10 +196,28 @@ mod tests {
     }
 
     #[test]
+    fn sizes_and_numbers_say_what_to_write() {
+        for wrong in ["lots", "", "-1GiB", "1 stone"] {
+            assert!(parse_size(wrong).is_err_and(|said| said == "write a size, such as 512MiB"));
+        }
+        assert_eq!(whole::<u64>(..)("12"), Ok(12));
+        for (wrong, said) in [
+            (whole::<u64>(..)("x"), "write a whole number from 0"),
+            (whole(1_u64..)("0"), "write a whole number from 1"),
+            (whole(1_u64..=5)("6"), "write a whole number from 1 to 5"),
+        ] {
+            assert_eq!(wrong, Err(said.to_owned()));
+        }
+    }
+
+    #[test]
     fn times_need_a_unit_and_an_amount() {
         assert_eq!(parse_time("1s"), Ok(Duration::from_secs(1)));
         assert!(parse_time("1").is_err());
         assert!(parse_time("0s").is_err());
-        assert!(parse_time("-5s").is_err_and(|problem| problem.contains("500ms")));
+        for wrong in ["-5s", "abc", "", "1"] {
+            let problem = "write a number with a unit, such as 500ms or 30s";
+            assert_eq!(parse_time(wrong), Err(problem.to_owned()), "{wrong}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::batch::{ProgressForm, parse_queue, parse_tenant, parse_workers};
 use super::image::ImageArguments;
-use super::limits::LimitArguments;
+use super::limits::{LimitArguments, parse_duration, whole};
 
 /// Which pool of a server, and how to be let in.
 #[derive(Debug, Args)]
@@ -56,20 +56,19 @@ pub(crate) struct NatsArguments {
 
     /// On how many servers of a cluster to keep the queue and the results, from 1 to 5. Whoever sets
     /// the pool up first decides, here and below.
-    #[arg(long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u8).range(1..=5))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(1_u8..=5))]
     pub(crate) replicas: u8,
 
     /// After which time without a sign of life of its worker a job is given to another one.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "30s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "30s")]
     pub(crate) claim_time: Duration,
 
     /// The most jobs in the queue on the server; further ones wait with their submitters.
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = whole::<u64>(..))]
     pub(crate) server_queue: u64,
 
     /// How long the server keeps results and dead letters.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "7d")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "7d")]
     pub(crate) keep: Duration,
 }
 
@@ -114,7 +113,7 @@ pub(crate) struct WorkerArguments {
 
     /// How long jobs may take to end after SIGTERM, SIGHUP or Ctrl-C; then they are given back to
     /// the queue. A second Ctrl-C ends at once.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "10s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "10s")]
     pub(crate) drain_time: Duration,
 
     /// Serve Prometheus metrics, the pool's status and its decisions at this address, such as
@@ -155,7 +154,7 @@ pub(crate) struct SubmitArguments {
 
     /// The most jobs that are in the queue or run at once.
     #[arg(long, value_name = "N", default_value_t = 10_000,
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        value_parser = whole(1_u32..=1_000_000))]
     pub(crate) ahead: u32,
 
     /// Include the contents of files that programs created or changed in the results, in base64.

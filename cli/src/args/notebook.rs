@@ -8,7 +8,7 @@ use clap::{ArgAction, Args, Subcommand, ValueEnum};
 
 use super::batch::parse_workers;
 use super::image::ImageArguments;
-use super::limits::LimitArguments;
+use super::limits::{LimitArguments, parse_size};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NotebookCommand {
@@ -41,7 +41,7 @@ pub(crate) struct ParametersArguments {
 pub(crate) enum Checked {
     /// All of them.
     All,
-    /// None.
+    /// Only cells marked NBVAL_CHECK_OUTPUT.
     Marked,
 }
 
@@ -113,7 +113,8 @@ pub(crate) struct NotebookArguments {
 
     /// Size of the states that are kept for later runs. Those that weren't used for the longest time
     /// go first; `0` keeps and uses none.
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size,
+        allow_hyphen_values = true)]
     pub(crate) keep_states: ByteSize,
 
     /// How to show the progress: `bars` on standard error, `lines` for each cell there, or `json`,

@@ -10,7 +10,7 @@ use hatchery::SessionsConfig;
 
 use super::batch::{parse_queue, parse_workers};
 use super::image::ImageArguments;
-use super::limits::{LimitArguments, parse_time};
+use super::limits::{LimitArguments, parse_duration, parse_size, parse_time, whole};
 use super::nats::AccessArguments;
 
 /// More descriptors than a process gets by default.
@@ -51,7 +51,7 @@ pub(crate) struct ServeArguments {
 
     /// The most HTTP connections at once. A further one takes the place of the one that has been idle
     /// longest, and waits if none is idle. Default: 1024.
-    #[arg(long, value_name = "N", requires = "http", value_parser = parse_connections)]
+    #[arg(long, value_name = "N", requires = "http", value_parser = whole(1..=MOST_CONNECTIONS))]
     pub(crate) connections: Option<usize>,
 
     /// Number of programs that run at once, or `MIN..MAX` to follow the load. Default: the number
@@ -65,7 +65,7 @@ pub(crate) struct ServeArguments {
 
     /// How long jobs may take to end after SIGTERM, SIGHUP or Ctrl-C; then they are cancelled. A
     /// second Ctrl-C cancels them at once.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "10s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "10s")]
     pub(crate) drain_time: Duration,
 
     /// Also show a pool on many machines, behind a queue on this NATS server: on the page, and at
@@ -96,15 +96,15 @@ pub(crate) struct ServeArguments {
 #[command(next_help_heading = "Sessions")]
 pub(crate) struct SessionArguments {
     /// Number of sessions that may be open. Default: 10000.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(..))]
     sessions: Option<usize>,
 
     /// Number of sessions in memory; the longest idle ones beyond that go to disk. Default: 2000.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(..))]
     sessions_in_memory: Option<usize>,
 
     /// Size of the sessions on disk, compressed. Default: 8GiB.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     sessions_on_disk: Option<ByteSize>,
 
     /// Close a session that has been idle for so long. Default: never.
@@ -123,10 +123,4 @@ impl SessionArguments {
             ..default
         }
     }
-}
-
-/// Reads a number of connections.
-fn parse_connections(text: &str) -> Result<usize, String> {
-    let count = text.parse().ok().filter(|count| (1..=MOST_CONNECTIONS).contains(count));
-    count.ok_or_else(|| format!("give a number from 1 to {MOST_CONNECTIONS}"))
 }

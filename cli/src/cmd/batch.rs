@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use batch::{Batch, Lines, Output, PoolRunner, Shard, Summary, Tally};
+use hatchery::error::counted;
 use hatchery::{Builder, Hatchery, Job};
 use replace::is_same;
 use tokio::io::BufReader;
@@ -101,7 +102,8 @@ fn exit_of(tally: &Tally) -> Exit {
         count => format!("; {count} of these from an earlier run"),
     };
     terminal::note(format_args!(
-        "{succeeded} succeeded, {failed} did not, {malformed} lines were invalid{before}"
+        "{succeeded} succeeded, {failed} did not, {} invalid{before}",
+        counted(malformed, "line")
     ));
     match (malformed, failed) {
         (1.., _) => Exit::Usage,
@@ -156,9 +158,9 @@ async fn create(
     let output = Output::resume(path, shard)?;
     if let Some(resumed) = output.resumed() {
         let (path, results, removed) = (path.display(), resumed.results, resumed.removed);
-        terminal::note(format_args!("`{path}` has {results} final results"));
+        terminal::note(format_args!("`{path}` has {}", counted(results, "final result")));
         if removed > 0 {
-            terminal::note(format_args!("removed {removed} results, to run their lines again"));
+            terminal::note(format_args!("removed {} to run again", counted(removed, "result")));
         }
         if resumed.was_cut_off {
             terminal::note("removed an incomplete result");

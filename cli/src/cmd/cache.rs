@@ -76,11 +76,16 @@ fn prune(arguments: &PruneArguments) -> anyhow::Result<Exit> {
         count => format!(", {count} of them in use"),
     };
     terminal::print(format_args!(
-        "{done} {} entries, {removed}; {} stay, {left}{used}",
-        pruned.removed.len(),
-        pruned.kept.len()
+        "{done} {}, {removed}; {} left, {left}{used}",
+        entries(pruned.removed.len()),
+        entries(pruned.kept.len())
     ))?;
     Ok(Exit::Success)
+}
+
+/// Returns a number of entries with its noun.
+fn entries(count: usize) -> String {
+    if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") }
 }
 
 fn bytes(entries: &[CacheEntry]) -> u64 {

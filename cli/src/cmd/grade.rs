@@ -9,7 +9,7 @@ use grade::{
     Comparison, Earlier, GradeError, Graded, Grader, Report, ResultsFile, Settings, TaskOptions,
     grade_all, own_samples, read_results, read_samples, read_tasks,
 };
-use hatchery::error::chain;
+use hatchery::error::{chain, counted};
 use hatchery::{Hatchery, Interface, Limits};
 use serde::Serialize;
 
@@ -107,10 +107,10 @@ pub(crate) async fn run(arguments: GradeArguments) -> anyhow::Result<Exit> {
     };
     pool.drain().await;
     if kept > 0 {
-        terminal::note(format_args!("{kept} results were known already"));
+        terminal::note(format_args!("{} known already", counted(kept, "result")));
     }
     let report = Report::new(&results, &arguments.k);
-    println!("{}", report.text());
+    terminal::print(report.text())?;
     let title = arguments.samples.as_ref().unwrap_or(tasks_file).display().to_string();
     write_json(arguments.json.as_deref(), &report)?;
     if let Some(path) = &arguments.html {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use ::kernel::assistance::{Input, Judgement};
 use ::notebook::guest::own_limits;
 use anyhow::Context;
-use hatchery::error::chain;
+use hatchery::error::{chain, counted};
 use hatchery::outcome::MimeBundle;
 use hatchery::{Error, Hatchery, Interface, Job, Limits, Outcome, Refusal, Session, Verdict};
 
@@ -105,7 +105,7 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
         biased;
         // First, since a terminal that closes ends the input as well, often at once. Dropping the
         // ticket of a running input cancels it.
-        exit = endings.first() => Ok(exit),
+        exit = endings.first_or_closed() => Ok(exit),
         ended = repl.converse(&mut reader) => ended,
     };
     let kept = match &ended {
@@ -392,7 +392,9 @@ impl Repl {
                 }
             },
             Ok(Command::Save(file)) => match self.save(&file).await {
-                Ok(bytes) => note(format_args!("saved {bytes} bytes in `{}`", file.display())),
+                Ok(bytes) => {
+                    note(format_args!("saved {} in `{}`", counted(bytes, "byte"), file.display()))
+                }
                 Err(error) => self.complain(
                     Exit::Sandbox,
                     format_args!("can't save the session in `{}`: {error:#}", file.display()),

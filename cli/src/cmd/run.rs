@@ -20,6 +20,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     terminal::set_raw(arguments.raw_output);
     let job = job(&arguments)?;
     let dependencies = inputs::header_dependencies(job.source());
+    let ignores_input = arguments.stdin.is_none() && inputs::reads_input(job.source());
     // Opened before the program runs: a failure afterwards would lose its files.
     let output = arguments.output_dir.as_deref().map(output::open).transpose()?;
     let shown = arguments.save_displays.as_deref().map(output::open).transpose()?;
@@ -45,6 +46,9 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
         if let Some(script) = &arguments.file {
             inputs::mention_missed_file(&outcome, script);
         }
+    }
+    if ignores_input {
+        inputs::mention_unread();
     }
     let are_shown = match shown {
         Some(folder) => keep(&display_files(&outcome), &folder),
@@ -116,10 +120,13 @@ fn job(arguments: &RunArguments) -> anyhow::Result<Job> {
             Job::code(source_from_stdin()?).named("-")
         }
         (None, Some(file)) => script(file, arguments)?,
-        (None, None) => {
-            let target = arguments.call.as_ref().expect("clap wants one of the three");
-            Job::call(target, arguments.arg.clone())
-        }
+        (None, None) => match &arguments.call {
+            Some(target) => Job::call(target, arguments.arg.clone()),
+            None => {
+                let text = "give a program: FILE, `-` for standard input, or -c CODE";
+                return Err(UsageError(text.to_owned()).into());
+            }
+        },
     };
     let variables = arguments.var.iter();
     let job = variables.fold(job, |job, (name, value)| job.variable(name, value.clone()));

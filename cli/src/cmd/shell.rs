@@ -1,7 +1,6 @@
 //! The command line about itself: completions for shells, man pages, and what the configuration sets.
 
 use std::fs;
-use std::io::{self, Write};
 
 use anyhow::Context;
 
@@ -14,7 +13,7 @@ use crate::terminal;
 pub(crate) fn completions(arguments: &CompletionsArguments) -> anyhow::Result<Exit> {
     let mut text = Vec::new();
     clap_complete::generate(arguments.shell, &mut definition(), "hatchery", &mut text);
-    io::stdout().lock().write_all(&text)?;
+    terminal::write(&text)?;
     Ok(Exit::Success)
 }
 
@@ -23,7 +22,7 @@ pub(crate) fn man(arguments: &ManArguments) -> anyhow::Result<Exit> {
     let Some(folder) = &arguments.out else {
         let mut page = Vec::new();
         clap_mangen::Man::new(definition()).render(&mut page)?;
-        io::stdout().lock().write_all(&page)?;
+        terminal::write(&page)?;
         return Ok(Exit::Success);
     };
     let unwritable = || UsageError(format!("can't write pages into `{}`", folder.display()));

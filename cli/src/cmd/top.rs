@@ -1,18 +1,17 @@
 //! `hatchery top`: shows a batch with `--metrics`, or a server, live in a terminal. The crate
 //! `monitor` has the screen.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hatchery::error::chain;
 use monitor::{Screen, Source, SourceError, screen_width, watch};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::TopArguments;
 use crate::exit::{Exit, UsageError};
-use crate::terminal;
+use crate::{signals, terminal};
 
 #[cfg(feature = "nats")]
 use super::nats::top as cluster;
@@ -40,7 +39,7 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<Exit> {
     if arguments.once {
         let is_terminal = std::io::stdout().is_terminal();
         let columns = screen_width().filter(|_| is_terminal).unwrap_or(COLUMNS);
-        std::io::stdout().lock().write_all(screen.as_text(columns).as_bytes())?;
+        terminal::write(screen.as_text(columns).as_bytes())?;
         return Ok(Exit::Success);
     }
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
@@ -60,6 +59,9 @@ async fn print_json(source: Arc<Source>) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
+/// How long the screen may take to restore the terminal.
+const LONGEST_END: Duration = Duration::from_secs(1);
+
 /// Shows the screen until the user or a signal ends it.
 async fn watch_until_signal(
     source: Arc<Source>,
@@ -67,27 +69,26 @@ async fn watch_until_signal(
     interval: Duration,
 ) -> anyhow::Result<Exit> {
     // Ctrl-C is a key here; these signals come from other processes.
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut hangup = signal(SignalKind::hangup())?;
+    let mut interrupts = signals::interrupts(2)?;
+    let mut endings = signals::endings()?;
     let is_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&is_over);
     let mut watching =
         tokio::task::spawn_blocking(move || watch(source, screen, interval, &is_over));
-    let ended = tokio::select! {
-        ended = &mut watching => Some(ended),
-        _ = interrupt.recv() => None,
-        _ = terminate.recv() => None,
-        _ = hangup.recv() => None,
+    let exit = tokio::select! {
+        ended = &mut watching => {
+            ended??;
+            return Ok(Exit::Success);
+        }
+        exit = interrupts.first() => exit,
+        exit = endings.first_or_closed() => exit,
     };
-    if let Some(ended) = ended {
-        ended??;
-        return Ok(Exit::Success);
-    }
-    // The terminal must be restored before the process ends.
     over.store(true, Ordering::Relaxed);
-    watching.await??;
-    Ok(Exit::Interrupted)
+    // The terminal is restored before the process ends, unless it is gone and holds up the thread.
+    if let Ok(ended) = tokio::time::timeout(LONGEST_END, watching).await {
+        ended??;
+    }
+    Ok(exit)
 }
 
 /// Says why a pool can't be watched, and what to do about it.

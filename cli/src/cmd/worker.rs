@@ -1,6 +1,7 @@
 //! `hatchery worker`: a pool that takes its jobs from a queue on a NATS server.
 
 use anyhow::Context;
+use hatchery::error::counted;
 use hatchery::{Builder, Hatchery};
 use remote::{Connection, Images, PoolName, Worker, WorkerConfig};
 
@@ -52,8 +53,11 @@ pub(crate) async fn run(arguments: WorkerArguments) -> anyhow::Result<Exit> {
     let tally = worker.run(stop).await;
     pool.abort().await;
     terminal::note(format_args!(
-        "{} done, {} given back, {} dead letters, {} refused",
-        tally.done, tally.given_back, tally.dead_letters, tally.refused
+        "{} done, {} given back, {}, {} refused",
+        tally.done,
+        tally.given_back,
+        counted(tally.dead_letters, "dead letter"),
+        tally.refused
     ));
     Ok(exit)
 }

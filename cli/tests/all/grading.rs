@@ -43,7 +43,7 @@ fn grading_exits_with_what_became_of_the_samples() {
 
     let output = run(&["grade", &tasks, &mixed, "--out", &second, "--resume"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(text(&output.stderr).contains("2 results were known already"), "{output:?}");
+    assert!(text(&output.stderr).contains("2 results known already"), "{output:?}");
 
     let output = run(&["grade", "--compare", &first, &second]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");

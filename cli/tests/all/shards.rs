@@ -162,7 +162,7 @@ fn parts_that_do_not_belong_together_are_refused() {
         assert!(!batch.path("all").exists(), "{parts:?}");
     };
     refused(&["part-1", "of-three"], "one number of shards");
-    refused(&["part-1", "part-2", "again"], "are of lines that have another one");
+    refused(&["part-1", "part-2", "again"], "of lines that have another one");
     refused(&["part-1", "part-1"], "are one file");
     refused(&["whole"], "no `shard`");
     refused(&["part-1", "jobs"], "line 1 is not a result");
@@ -181,7 +181,7 @@ fn parts_that_do_not_belong_together_are_refused() {
     assert_eq!(onto_itself.status.code(), Some(2), "{onto_itself:?}");
     assert!(text(&onto_itself.stderr).contains("is merged"), "{onto_itself:?}");
     assert!(
-        said.contains("left out 1 results") && said.contains("lacks 1 result, line 1"),
+        said.contains("left out 1 result of no line") && said.contains("lacks 1 result, line 1"),
         "{said}"
     );
 }

@@ -155,12 +155,49 @@ fn help_of_every_command_is_there_without_a_configuration() {
     }
 }
 
+/// They would stand between a command's own.
+#[test]
+fn options_of_every_command_are_at_the_end_of_its_help() {
+    for command in [&["run"][..], &["batch"], &["serve"], &["top"], &["image", "list"], &["repl"]] {
+        for asked in ["-h", "--help"] {
+            let help = text(&run(&[command, &[asked]].concat()).stdout);
+            let (own, common) = help.split_once("Options of every command:\n").expect(&help);
+            for option in ["-q, --quiet", "-v, --verbose", "--config <FILE>", "-h, --help"] {
+                assert!(common.contains(option) && !own.contains(option), "{option}: {help}");
+            }
+            // No other heading follows.
+            let is_heading = |line: &&str| line.ends_with(':') && !line.starts_with(' ');
+            assert_eq!(common.lines().find(is_heading), None, "{help}");
+        }
+    }
+}
+
+#[test]
+fn a_program_without_the_input_that_there_is_gets_a_hint() {
+    let said = |code: &str, input: &str| text(&run_with_stdin(&["run", "-c", code], input).stderr);
+    for code in ["import sys; print(len(sys.stdin.read()))", "input()"] {
+        assert!(said(code, "hi").contains("`--stdin -`"), "{code}");
+        assert!(!said(code, "").contains("`--stdin -`"), "{code}");
+    }
+    assert!(!said("print(1)", "hi").contains("`--stdin -`"));
+    let passed = run_with_stdin(&["run", "--stdin", "-", "-c", "print(input())"], "hi\n");
+    assert_eq!((&*passed.stdout, &*passed.stderr), (&b"hi\n"[..], &b""[..]));
+}
+
 #[test]
 fn mistakes_in_the_usage_say_what_to_do() {
     for (arguments, expected) in [
-        (&["run"][..], "FILE"),
+        (&["run"][..], "give a program: FILE, `-` for standard input, or -c CODE"),
         (&["run", "missing.py"], "missing.py"),
-        (&["run", "-c", "1", "--timeout", "soon"], "500ms"),
+        (&["run", "-c", "1", "--timeout", "soon"], ": write a number with a unit, such as 500ms"),
+        (&["run", "-c", "1", "--memory", "lots"], ": write a size, such as 512MiB"),
+        (&["run", "-c", "1", "--output", "lots"], ": write a size, such as 512MiB"),
+        (&["cache", "prune", "--to-size", "lots"], ": write a size, such as 512MiB"),
+        (&["cache", "prune", "--older-than", "x"], ": write a number with a unit"),
+        (&["run", "-c", "1", "--deterministic", "x"], ": write a whole number"),
+        (&["run", "-c", "1", "--open-files", "x"], ": write a whole number"),
+        (&["run", "-c", "1", "--python", "/nowhere/python.wasm"], "/nowhere/python.wasm"),
+        (&["python", "info", "/nowhere/python.wasm"], "/nowhere/python.wasm"),
         (&["run", "-c", "1", "--timeout", "0s"], "at least 1ms"),
         (&["run", "-c", "1", "--timeout", "-5s"], "such as 500ms"),
         (&["run", "prog.py", "a", "b"], "after `--`: hatchery run … -- a"),
@@ -169,7 +206,7 @@ fn mistakes_in_the_usage_say_what_to_do() {
         (&["run", "-c", "1", "--env", "A"], "NAME=VALUE"),
         (&["run", "-c", "1", "--var", "x=a"], "quotes"),
         (&["run", "-c", "1", "--var", "x y=1"], "x y"),
-        (&["run", "-c", "1", "--workdir", "../x"], "../x"),
+        (&["run", "-c", "1", "--workdir", "../x"], "`../x` can't be the working directory"),
         (&["run", "--call", "json"], "module:function"),
         (&["run", "-c", "1", "--arg", "1"], "cannot be used with"),
         (&["run", "."], "Is a directory"),

@@ -41,7 +41,8 @@ fn output_can_be_discarded() {
     }
     let full = in_shell("exec \"$0\" run -c 'print(1)' >/dev/full");
     assert_eq!(full.status.code(), Some(125), "{full:?}");
-    assert!(text(&full.stderr).contains("No space left"), "{full:?}");
+    let said = text(&full.stderr);
+    assert!(said.contains("hatchery: can't write the output: No space left"), "{full:?}");
 }
 
 #[test]

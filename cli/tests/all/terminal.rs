@@ -1,13 +1,17 @@
 //! The prompt on a terminal, simulated by `script` of util-linux; passes without it.
 
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
 
 use crate::text;
+use crate::web::Server;
 
 /// How long to wait for output, with room for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -34,9 +38,14 @@ impl Typist {
 
     /// Starts a command. `None` without `script`.
     fn start(command: &str, variables: &[(&str, &str)]) -> Option<Self> {
+        Self::start_after("", command, variables)
+    }
+
+    /// Starts a command after one of the shell's. `None` without `script`.
+    fn start_after(before: &str, command: &str, variables: &[(&str, &str)]) -> Option<Self> {
         let home = tempfile::tempdir().unwrap();
         let program = env!("CARGO_BIN_EXE_hatchery");
-        let command = format!("echo process $$; exec '{program}' {command}");
+        let command = format!("{before}\necho process $$; exec '{program}' {command}");
         let mut terminal = Command::new("script");
         terminal
             .args(["-qec", &command, "/dev/null"])
@@ -87,6 +96,18 @@ impl Typist {
         }
     }
 
+    /// Returns the id of the process, which must be asked for before anything else.
+    fn process(&mut self) -> Pid {
+        self.sees("process ");
+        Pid::from_raw(self.sees("\r\n").trim().parse().unwrap()).unwrap()
+    }
+
+    /// Closes the terminal while the command runs.
+    fn closes(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Leaves the prompt, and returns the remaining output.
     fn leaves(mut self) -> String {
         self.types(&format!("{CTRL_U}:quit\r"));
@@ -95,6 +116,76 @@ impl Typist {
         }
         assert!(self.child.wait().unwrap().success(), "{}", self.shown);
         self.shown
+    }
+}
+
+/// Returns whether a process ends in time.
+fn ends(process: OwnedFd) -> bool {
+    let patience = Timespec::try_from(PATIENCE).unwrap();
+    let mut polled = [PollFd::new(&process, PollFlags::IN)];
+    rustix::event::poll(&mut polled, Some(&patience)).unwrap() == 1
+}
+
+/// What the shell does before a command, and whether the command then hears of a closed terminal.
+const HANGUPS: [&str; 2] = ["", "trap '' HUP"];
+
+#[test]
+fn the_live_view_ends_with_its_terminal() {
+    let server = Server::start(&["--workers", "1"]);
+    for before in HANGUPS {
+        let command = format!("top {}", server.address());
+        let Some(mut typist) = Typist::start_after(before, &command, &[]) else { return };
+        let process = pidfd_open(typist.process(), PidfdFlags::empty()).unwrap();
+        typist.sees("Workers");
+        typist.closes();
+        assert!(ends(process), "after {before:?}");
+    }
+}
+
+#[test]
+fn the_live_view_ends_by_a_signal_and_restores_the_terminal() {
+    let server = Server::start(&["--workers", "1"]);
+    let Some(mut typist) = Typist::start(&format!("top {}", server.address()), &[]) else { return };
+    let id = typist.process();
+    typist.sees("Workers");
+    kill_process(id, Signal::TERM).unwrap();
+    // It leaves the other screen.
+    typist.sees("\x1b[?1049l");
+    assert_eq!(typist.child.wait().unwrap().code(), Some(143));
+}
+
+#[test]
+fn a_prompt_ends_with_its_terminal_whatever_it_does() {
+    for before in HANGUPS {
+        for typed in ["", "input('na' + 'me? ')\r", "print('ru' + 'ns')\rwhile True: pass\r\r"] {
+            let Some(mut typist) = Typist::start_after(before, "repl --timeout 1h", &[]) else {
+                return;
+            };
+            let process = pidfd_open(typist.process(), PidfdFlags::empty()).unwrap();
+            typist.sees(">>> ");
+            typist.types(typed);
+            match typed {
+                "" => {}
+                typed if typed.starts_with("input") => drop(typist.sees("name? ")),
+                _ => drop(typist.sees("runs")),
+            }
+            typist.closes();
+            assert!(ends(process), "after {before:?}, {typed:?}");
+        }
+    }
+}
+
+#[test]
+fn tables_fit_the_terminal() {
+    let modules = "json,csv,decimal,fractions,statistics,datetime,calendar,difflib,textwrap,string";
+    let made = crate::run(&["image", "build", "--preload", modules]);
+    assert!(made.status.success(), "{made:?}");
+    let Some(mut typist) = Typist::start_after("stty cols 60", "image list", &[]) else { return };
+    typist.process();
+    let table = typist.sees("ago\r\n");
+    assert!(table.contains("json,"), "{table}");
+    for line in table.lines() {
+        assert!(line.chars().count() <= 60, "{line}");
     }
 }
 

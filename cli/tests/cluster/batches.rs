@@ -45,7 +45,7 @@ fn same_as_a_batch(version: Version) {
         Running::submit(&server, &files.jobs(), &files.out("remote"), &["--file-contents"]);
     let (status, said) = submit.end();
     assert_eq!(status.code(), Some(2), "{said}");
-    assert!(said.contains("2 lines were invalid"), "{said}");
+    assert!(said.contains("2 lines invalid"), "{said}");
     let local = without_times(&files.locally(&["--file-contents"]));
     let remote = without_times(&files.results("remote"));
     assert_eq!(remote.len(), local.len());

@@ -110,7 +110,7 @@ fn a_cluster_can_be_watched() {
         }
         let once = output(&["top", "--nats", &url, "--once"]);
         let text = String::from_utf8(once.stdout).unwrap();
-        assert!(text.starts_with("pool default: 1 jobs in the queue, 1 of 2 slots run"), "{text}");
+        assert!(text.starts_with("pool default: 1 job in the queue, 1 of 2 slots run"), "{text}");
         let words: Vec<Vec<&str>> =
             text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert!(words.contains(&vec!["a", "b", "normal", "0", "1"]), "{text}");

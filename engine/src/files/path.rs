@@ -2,16 +2,21 @@
 
 use super::quota::{MOST_DEPTH, MOST_NAME_BYTES};
 
-/// The error for a path that can't name a file of the workspace.
+/// The error for a path that can't name a file of the workspace, or the working directory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{path}` can't name a file in the workspace: use a relative path without `..`, empty parts or \
-     NUL, of at most {MAX_PATH_BYTES} bytes, {MOST_PARTS} parts, and {MOST_NAME_BYTES} bytes in each"
+    "`{path}` can't {} path without `..`, empty parts or NUL, of at most {MAX_PATH_BYTES} bytes, \
+     {MOST_PARTS} parts, and {MOST_NAME_BYTES} bytes in each",
+    match is_workdir {
+        true => "be the working directory: use a relative or absolute",
+        false => "name a file in the workspace: use a relative",
+    }
 )]
 #[non_exhaustive]
 pub struct InvalidPath {
     /// The path that was given.
     pub path: String,
+    pub(crate) is_workdir: bool,
 }
 
 /// The longest path in a workspace, in bytes.
@@ -28,7 +33,7 @@ pub fn check_path(path: &str) -> Result<(), InvalidPath> {
     let plain = |part: &str| !matches!(part, "" | "." | "..") && part.len() <= MOST_NAME_BYTES;
     let is_short = path.len() <= MAX_PATH_BYTES && path.split('/').count() <= MOST_PARTS;
     if !is_short || path.contains('\0') || !path.split('/').all(plain) {
-        return Err(InvalidPath { path: path.to_owned() });
+        return Err(InvalidPath { path: path.to_owned(), is_workdir: false });
     }
     Ok(())
 }

@@ -204,10 +204,11 @@ impl InputFile {
 /// # Errors
 /// The path is empty, too long, or has a part that is empty, `.` or `..`.
 pub fn workdir(path: &str) -> Result<String, InvalidPath> {
-    match path.strip_prefix('/') {
+    let checked = match path.strip_prefix('/') {
         Some(below) => check_path(below).map(|()| path.to_owned()),
         None => check_path(path).map(|()| format!("{WORKSPACE}/{path}")),
-    }
+    };
+    checked.map_err(|_| InvalidPath { path: path.to_owned(), is_workdir: true })
 }
 
 #[cfg(test)]

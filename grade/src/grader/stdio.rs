@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hatchery::{Hatchery, Job, LimitKind, Limits, Outcome, Verdict as End};
+use hatchery::{Hatchery, Interface, Job, LimitKind, Limits, Outcome, Verdict as End};
 use serde_json::json;
 
 use super::guarded::TESTS_CPU;
@@ -76,7 +76,7 @@ fn ended(outcome: &Outcome, limits: &Limits) -> Trial {
     if outcome.is_success() {
         let kind = LimitKind::Output;
         let (name, allowed) = (kind.name(), kind.amount(limits.output_bytes as u64));
-        let raised_by = kind.raised_by().unwrap_or_default();
+        let raised_by = kind.raised_by(Interface::Grade).unwrap_or_default();
         let message =
             format!("it wrote more than the {name} limit of {allowed}; {raised_by} raises it");
         return Trial { limit: Some(name.to_owned()), ..Trial::new(Verdict::Limit, message) };

@@ -175,6 +175,7 @@ fn task(job: u64, source: &str, session: Option<&Arc<SessionCell>>) -> Task {
         stop: StopHandle::default(),
         build: BuildId::default(),
         session: session.cloned(),
+        is_self_test: false,
         span: tracing::Span::none(),
     }
 }

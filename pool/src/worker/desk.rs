@@ -190,13 +190,15 @@ impl Desk {
     /// will do so next.
     pub(super) fn finished(
         self: &Arc<Self>,
-        job: JobId,
+        task: &Task,
         outcome: Outcome,
         attach: Duration,
         memory_bytes: u64,
         soon: Option<Idle>,
     ) {
-        self.entry.count_job();
+        if !task.is_self_test {
+            self.entry.count_job();
+        }
         if let Verdict::SandboxFailed(failure) = &outcome.verdict
             && failure.is_of_interpreter()
         {
@@ -204,7 +206,7 @@ impl Desk {
         }
         self.job_ended();
         let outcome = Box::new(outcome);
-        let worker = self.worker;
+        let (worker, job) = (self.worker, task.job);
         let offer = soon.and_then(|idle| self.offer(idle));
         self.tell(PoolEvent::Finished { worker, job, outcome, attach, memory_bytes, offer });
     }

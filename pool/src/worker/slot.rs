@@ -40,6 +40,8 @@ pub(super) struct Slot<'a> {
     session: Option<Arc<SessionCell>>,
     /// Why that state couldn't be copied after its last turn.
     not_copied: Option<Cause>,
+    /// Whether the last run was the pool's test of itself, whose reset isn't reported either.
+    was_self_test: bool,
     /// How long the last reset took, until an offer says so.
     reset: Option<Duration>,
     /// The seat for the next order is offered already.
@@ -66,6 +68,7 @@ impl<'a> Slot<'a> {
             is_pristine: false,
             session: None,
             not_copied: None,
+            was_self_test: false,
             reset: None,
             has_offered: false,
         };
@@ -119,7 +122,7 @@ impl<'a> Slot<'a> {
         let began = now();
         let worker = self.worker();
         tracing::info_span!("reset", %worker).in_scope(|| self.make_pristine())?;
-        self.reset = Some(since(began));
+        self.reset = Some(since(began)).filter(|_| !self.was_self_test);
         if !self.has_offered {
             self.work_ahead()?;
         }
@@ -187,6 +190,7 @@ impl<'a> Slot<'a> {
     }
 
     fn run(&mut self, mut task: Task) -> Result<(), StartError> {
+        self.was_self_test = task.is_self_test;
         let taken = now();
         let span = task.span.clone();
         let in_task = span.enter();
@@ -201,7 +205,7 @@ impl<'a> Slot<'a> {
         };
         if let Some(verdict) = not_run {
             drop(in_task);
-            self.desk.finished(task.job, Outcome::not_run(verdict), attach, 0, None);
+            self.desk.finished(&task, Outcome::not_run(verdict), attach, 0, None);
             return Ok(());
         }
         let due_in = task.due_in.map(|due_in| due_in.saturating_sub(attach));
@@ -246,7 +250,7 @@ impl<'a> Slot<'a> {
         // What the owner decides now isn't about this task only.
         drop(in_task);
         let soon = if is_lost { None } else { self.idle_soon(kept_bytes) };
-        self.desk.finished(task.job, outcome, attach, memory_bytes, soon);
+        self.desk.finished(&task, outcome, attach, memory_bytes, soon);
         if is_lost {
             self.interpreter = None;
         }
@@ -256,6 +260,7 @@ impl<'a> Slot<'a> {
     /// Runs tasks one after another.
     fn run_each(&mut self, tasks: &[Task]) -> Result<(), StartError> {
         let Some(first) = tasks.first() else { return Ok(()) };
+        self.was_self_test = false;
         let taken = now();
         let attached = first.span.in_scope(|| {
             tracing::info_span!("attach").in_scope(|| {
@@ -282,7 +287,7 @@ impl<'a> Slot<'a> {
                 is_lost = ended.afterwards == Afterwards::Lost;
                 let attach = std::mem::take(&mut attach);
                 let Ended { outcome, memory_bytes, .. } = ended;
-                desk.finished(tasks[place].job, outcome, attach, memory_bytes, None);
+                desk.finished(&tasks[place], outcome, attach, memory_bytes, None);
                 if let Some(next) = ours.get(place + 1) {
                     desk.goes_on(next.job);
                     span = run(next);

@@ -362,7 +362,8 @@ class Outcome:
         if self.stdout:
             parts.append(f"stdout={_cut(repr(self.stdout), 60)}")
         if exception := self.exception:
-            parts.append(f"{exception.type}({_cut(repr(exception.message), 80)})")
+            message = _cut(repr(exception.message), 80) if exception.message else ""
+            parts.append(f"{exception.type}({message})")
         elif not self.success and self.message:
             parts.append(f"message={_cut(repr(self.message), 80)}")
         return f"<Outcome {' '.join(parts)}>"

@@ -47,7 +47,7 @@ class _Lines:
 
     def _tell(self) -> None:
         self._told_at = time.monotonic()
-        print(f"{self._done}{self._total} jobs have ended", file=sys.stderr)
+        print(f"jobs ended: {self._done}{self._total}", file=sys.stderr)
 
 
 def bar(progress: Progress, total: int | None) -> Bar:

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use hatchery::error::counted;
+
 use super::Cluster;
 use crate::names::priority_token;
 
@@ -17,10 +19,16 @@ impl fmt::Display for Cluster {
         let slots: usize = workers.iter().map(|worker| worker.slots).sum();
         write!(
             f,
-            "{jobs} jobs in the queue, {running} of {slots} slots run, {results} results and \
-             {dead_letters} dead letters kept\n\n\
+            "{} in the queue, {running} of {} run, {} and {} kept\n\n\
              {:NAME$}  {:8}  {:>9}  {:>9}",
-            "tenant", "priority", "waiting", "claimed"
+            counted(jobs, "job"),
+            counted(slots, "slot"),
+            counted(results, "result"),
+            counted(dead_letters, "dead letter"),
+            "tenant",
+            "priority",
+            "waiting",
+            "claimed"
         )?;
         for lane in lanes {
             let tenant = cut(lane.tenant.as_deref().unwrap_or("(none)"));

@@ -30,7 +30,7 @@ impl SchedulerState {
         let cell = request.session.and_then(|id| self.cell(id));
         request.build = cell.as_ref().map_or(request.build, |cell| cell.build());
         let queued = request.queued();
-        let JobRequest { program, limits, build, session, deadline, .. } = *request;
+        let JobRequest { program, limits, build, session, deadline, is_self_test, .. } = *request;
         let tenant = Arc::clone(&queued.tenant);
         let task = Task {
             job,
@@ -41,6 +41,7 @@ impl SchedulerState {
             due_in: None,
             build,
             session: cell,
+            is_self_test,
             span: tracing::info_span!(parent: None, "job", job = job.0, tenant = &*tenant),
         };
         let live = Box::new(LiveJob {
@@ -76,7 +77,9 @@ impl SchedulerState {
 
     /// Keeps an admitted job, and tells its caller.
     fn admit(&mut self, job: JobId, live: Box<LiveJob>, admitted: AdmissionReply) {
-        self.broadcast(|| DecisionKind::Admitted { job, tenant: live.tenant.to_string() });
+        if !live.task.is_self_test {
+            self.broadcast(|| DecisionKind::Admitted { job, tenant: live.tenant.to_string() });
+        }
         self.jobs.insert(job, live);
         self.touch(job);
         if admitted.send(Ok(job)).is_err() {
@@ -123,6 +126,7 @@ impl SchedulerState {
             None | Some(SessionPlace::Fresh) => {}
             Some(place) => metrics.turn(place == SessionPlace::OnWorker { worker }),
         }
+        let is_self_test = live.task.is_self_test;
         let task = live.next_try(due_in, cut);
         if ahead.is_empty() {
             seat.assign(task);
@@ -131,7 +135,9 @@ impl SchedulerState {
             let others = ahead.into_iter().filter_map(next_try);
             seat.assign_each([task].into_iter().chain(others).collect());
         }
-        self.broadcast(|| DecisionKind::Dispatched { job, worker });
+        if !is_self_test {
+            self.broadcast(|| DecisionKind::Dispatched { job, worker });
+        }
     }
 
     /// Notes that a worker runs a job that it had ahead.
@@ -214,14 +220,15 @@ impl SchedulerState {
     /// Ends a job with the outcome that its worker reported.
     fn conclude(&mut self, job: JobId, Finished { outcome, attach, .. }: Finished) {
         self.touch(job);
-        {
+        if self.jobs.get(&job).is_some_and(|live| !live.task.is_self_test) {
             let mut measures = self.published.measures.lock();
             measures.record_attach(attach);
             if !never_ran(&outcome) {
                 measures.record_run(outcome.usage.wall);
             }
+            drop(measures);
+            self.published.metrics.attached(attach);
         }
-        self.published.metrics.attached(attach);
         self.end(job, outcome);
     }
 
@@ -296,29 +303,9 @@ impl SchedulerState {
         let until = since.map_or(self.now, |since| since.min(began));
         let queue_wait = until.saturating_sub(live.submitted);
         outcome.usage.queue_wait = queue_wait;
-        let how = self.totals.count(&outcome);
-        // A job that never started says nothing about queue times, only about its caller's
-        // patience.
-        let has_started = since.is_some();
-        {
-            let mut measures = self.published.measures.lock();
-            if has_started {
-                measures.record_queue(queue_wait);
-            }
-            measures.ended(self.now);
-            if let Verdict::SandboxFailed(failure) = &outcome.verdict {
-                let message = chain(failure).to_string();
-                measures.failed(self.now, Some(job), ran_on, live.session, message);
-            }
-            let (session, tenant) = (live.session, &live.tenant);
-            let error = ProgramError::of(&outcome.verdict, self.now, job, ran_on, session, tenant);
-            error.into_iter().for_each(|error| measures.program_failed(error));
+        if !live.task.is_self_test {
+            self.count(&live, &outcome, ran_on);
         }
-        if has_started {
-            self.published.metrics.queued(queue_wait);
-        }
-        self.published.metrics.job_ended(&outcome, how);
-        self.broadcast(|| DecisionKind::Ended { job, how });
         if let Some(reply) = live.reply.take() {
             let unsent = Arc::clone(&self.unsent);
             let answer = move || {
@@ -330,6 +317,30 @@ impl SchedulerState {
             self.outbox.put(Box::new(answer), may_wait, self.now);
         }
         self.discard(live);
+    }
+
+    /// Counts a job that has ended.
+    fn count(&mut self, live: &LiveJob, outcome: &Outcome, ran_on: Option<WorkerId>) {
+        let (job, session, queue_wait) = (live.task.job, live.session, outcome.usage.queue_wait);
+        let how = self.totals.count(outcome);
+        let mut measures = self.published.measures.lock();
+        // A job that never started says nothing about queue times, only about its caller's
+        // patience.
+        if ran_on.is_some() {
+            measures.record_queue(queue_wait);
+            self.published.metrics.queued(queue_wait);
+        }
+        measures.ended(self.now, how);
+        if let Verdict::SandboxFailed(failure) = &outcome.verdict {
+            let message = chain(failure).to_string();
+            measures.failed(self.now, Some(job), ran_on, session, message);
+        }
+        let (verdict, tenant) = (&outcome.verdict, &live.tenant);
+        let error = ProgramError::of(verdict, self.now, job, ran_on, session, tenant);
+        error.into_iter().for_each(|error| measures.program_failed(error));
+        drop(measures);
+        self.published.metrics.job_ended(outcome, how);
+        self.broadcast(|| DecisionKind::Ended { job, how });
     }
 
     /// Drops a job. If it has host functions, after the decision: what they own may read the status,

@@ -156,11 +156,12 @@ impl SchedulerStatus {
         let names = pool.map(|pool| pool.builds().names().map(|name| name.to_string()));
         let pythons = names.into_iter().flatten().collect();
         let workers = pool.map(Pool::workers).unwrap_or_default();
-        let (latency, jobs_per_second, last_errors, last_program_errors) = {
+        let (latency, last_ended, jobs_per_second, last_errors, last_program_errors) = {
             let measures = published.measures.lock();
             let (errors, program_errors) =
                 (measures.last_errors(now), measures.last_program_errors(now));
-            (measures.latencies(), measures.jobs_per_second(now), errors, program_errors)
+            let (last_ended, rate) = (measures.last_ended(now), measures.jobs_per_second(now));
+            (measures.latencies(), last_ended, rate, errors, program_errors)
         };
         let status = Self {
             version: env!("CARGO_PKG_VERSION"),
@@ -179,6 +180,7 @@ impl SchedulerStatus {
             memory: snapshot.memory,
             totals: snapshot.totals,
             latency,
+            last_ended,
             jobs_per_second,
             last_errors,
             last_program_errors,

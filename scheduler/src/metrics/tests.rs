@@ -220,6 +220,7 @@ fn empty() -> SchedulerStatus {
         memory: MemoryStatus::default(),
         totals: Totals::default(),
         latency: Latencies::default(),
+        last_ended: None,
         jobs_per_second: 0.0,
         last_errors: Vec::new(),
         last_program_errors: Vec::new(),

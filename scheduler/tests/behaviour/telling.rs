@@ -6,7 +6,8 @@ use engine::Verdict;
 use pool::JobId;
 use pool::interpreter::fake::FakeSource;
 use scheduler::{
-    DecisionKind, JobState, NextDecision, Phase, Priority, Refusal, SchedulerConfig, WaitReason,
+    DecisionKind, JobRequest, JobState, NextDecision, Phase, Priority, Refusal, SchedulerConfig,
+    Totals, WaitReason,
 };
 
 use crate::{
@@ -240,6 +241,42 @@ async fn errors_of_programs_are_told_apart_from_those_of_the_sandbox() {
     let [error] = &status.last_program_errors[..] else { panic!("{status:?}") };
     assert_eq!((&*error.tenant, &*error.exception, &*error.message), ("a", "ValueError", ""));
     assert!(error.worker.is_some() && error.age <= status.uptime, "{error:?}");
+}
+
+#[tokio::test]
+async fn a_pools_test_of_itself_is_counted_nowhere() {
+    let rig = rig(1).await;
+    let before = rig.status();
+    let mut decisions = rig.scheduler.decisions();
+    for kind in ["ok", "raise"] {
+        rig.run(JobRequest { is_self_test: true, ..script(kind) }).await;
+    }
+    rig.wait_until_idle().await;
+    let status = rig.status();
+    assert_eq!((status.totals, status.latency), (before.totals, before.latency));
+    assert_eq!((status.last_ended, &*status.last_program_errors), (None, &[][..]));
+    assert_eq!(status.workers[0].jobs_served, 0);
+    // The next job is counted, and the first that anybody hears of.
+    assert!(rig.run(script("ok")).await.is_success());
+    rig.wait_until_idle().await;
+    assert_eq!((rig.status().totals.succeeded, rig.status().latency.run.count), (1, 1));
+    let first = next(&mut decisions).await.kind;
+    assert!(matches!(first, DecisionKind::Admitted { .. }), "{first:?}");
+}
+
+#[tokio::test]
+async fn statistics_begin_again_on_request() {
+    let rig = rig(1).await;
+    assert!(!rig.run(script("raise")).await.is_success());
+    rig.wait_until_idle().await;
+    let ended = rig.status().last_ended.unwrap();
+    assert_eq!(ended.outcome, "failed");
+    rig.scheduler.reset_statistics().await;
+    let status = rig.status();
+    assert_eq!((status.totals, status.latency.run.count), (Totals::default(), 0));
+    assert_eq!((status.last_ended, &*status.last_program_errors), (None, &[][..]));
+    assert!(rig.run(script("ok")).await.is_success());
+    assert_eq!(rig.status().last_ended.unwrap().outcome, "succeeded");
 }
 
 #[tokio::test]

@@ -20,7 +20,8 @@ class Chart {
             { role: 'img', viewBox: `0 0 ${SPAN} 100`, preserveAspectRatio: 'none' },
             this.#grid,
             this.#area,
-            ...this.#lines,
+            // Widest first, so that lines of the same values are all seen.
+            ...[...this.#lines].reverse(),
         );
         const times = h(
             'div',

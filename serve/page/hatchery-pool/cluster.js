@@ -64,8 +64,8 @@ class ClusterView {
         }
         const { pool, jobs, lanes, workers } = cluster;
         const sum = (name) => workers.reduce((sum, worker) => sum + worker[name], 0);
-        const kept = `${count(cluster.results)} results and ${count(cluster.dead_letters)} dead letters kept`;
-        say(this.#queue.extra, `pool ${short(pool, 40)}: ${count(jobs)} jobs, ${kept}`);
+        const kept = `${counted(cluster.results, 'result')} and ${counted(cluster.dead_letters, 'dead letter')} kept`;
+        say(this.#queue.extra, `pool ${short(pool, 40)}: ${counted(jobs, 'job')}, ${kept}`);
         say(this.#workers.extra, `${count(sum('running'))} of ${count(sum('slots'))} slots run`);
         const longest = [...lanes].sort((a, b) => b.waiting - a.waiting || b.claimed - a.claimed);
         this.#lanes.show(longest.slice(0, MOST_LANES));

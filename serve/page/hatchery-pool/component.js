@@ -4,6 +4,8 @@
 const SHORTEST_INTERVAL = 500;
 /** How long a notice is there to be read, in milliseconds. */
 const TIME_TO_READ = 8000;
+/** The time between two requests of the small form, in milliseconds. */
+const SMALL_INTERVAL = 3000;
 const TOKEN_FORM = /^[A-Za-z0-9._~+/=-]{16,512}$/;
 
 const STYLE_SHEET = new CSSStyleSheet();
@@ -42,6 +44,17 @@ class HatcheryPool extends HTMLElement {
         this.#ask();
     }
 
+    /** Gives it the token of a server, as the user of the full form does. */
+    set token(token) {
+        if (!this.#view) throw new Error('Put the component into a page first.');
+        this.#enter(token);
+    }
+
+    /** Whether it has the small form: one panel, and no question for a token. */
+    get #isSmall() {
+        return this.hasAttribute('small');
+    }
+
     disconnectedCallback() {
         this.#life?.abort();
         this.#life = null;
@@ -70,10 +83,9 @@ class HatcheryPool extends HTMLElement {
         if (status.phase === 'drained') return made('disabled', 'The pool has ended.');
         const isActive = status.running > 0 || waiting(status) > 0;
         if (status.phase === 'draining') return made('active', 'The pool ends once its jobs have.');
-        return made(
-            isActive ? 'active' : 'idle',
-            isActive ? 'Programs are running.' : 'No program is running.',
-        );
+        if (isActive) return made('active', 'Programs are running.');
+        const failure = FAILURES[status.last_ended?.outcome];
+        return failure ? made('error', failure) : made('idle', 'No program is running.');
     }
 
     /** Who the server takes this page for. */
@@ -105,7 +117,10 @@ class HatcheryPool extends HTMLElement {
             return;
         }
         this.#show();
-        this.#wait(this.#isStale ? SHORTEST_INTERVAL : widget.updateInterval);
+        // The small form asks nobody for a token, so it says nothing until it has one.
+        if (this.#isSmall && this.#access === 'refused') return;
+        const interval = this.#isSmall ? SMALL_INTERVAL : widget.updateInterval;
+        this.#wait(this.#isStale ? SHORTEST_INTERVAL : interval);
     }
 
     #wait(time) {
@@ -126,8 +141,8 @@ class HatcheryPool extends HTMLElement {
         const status = await this.#server.json('v1/status', { signal });
         this.#problem = null;
         this.#took(status);
+        if (this.#isSmall) return;
         this.#follow(signal);
-        this.#packages ??= (await this.#server.json('v1/packages', { signal })).packages;
         if (status.tenant === undefined && this.#cluster !== null) await this.#readCluster(signal);
     }
 
@@ -143,13 +158,10 @@ class HatcheryPool extends HTMLElement {
     }
 
     #failed(error) {
-        const isRefused = error.status === 401;
-        if (isRefused) {
-            if (this.#server.hasToken) this.#view.refuse('The server doesn’t know this token.');
-            this.#server.use(null);
-            this.#status = null;
-        }
-        this.#problem = isRefused ? null : short(error.message);
+        this.#problem = error.status === 401 ? null : short(error.message);
+        if (!this.#server.refuses(error)) return;
+        this.#forget();
+        this.#view.refuse('The server doesn’t know this token.');
     }
 
     #took(status) {
@@ -158,11 +170,18 @@ class HatcheryPool extends HTMLElement {
             this.#history = new History();
             this.#packages = null;
             this.#cluster = undefined;
+            this.#ended = null;
         }
         this.#status = status;
         const ended = status.totals && doneOf(status.totals);
-        const hasMoved = this.#ended !== null && ended !== this.#ended;
-        if (hasMoved || status.running > 0) this.#lastActivity = new Date().toISOString();
+        // The statistics have begun again.
+        if (ended < this.#ended) this.#history = new History();
+        const hasMoved = this.#ended !== null && ended > this.#ended;
+        const isNow = hasMoved || status.running > 0;
+        if (isNow || (this.#lastActivity === null && status.last_ended)) {
+            const ago = isNow ? 0 : status.last_ended.age_seconds * 1000;
+            this.#lastActivity = new Date(Date.now() - ago).toISOString();
+        }
         this.#ended = ended;
         if (status.totals) this.#history.count(status.uptime_seconds, ended);
     }
@@ -190,6 +209,7 @@ class HatcheryPool extends HTMLElement {
         const life = this.#life;
         try {
             await this.#server.json(path, { method: 'POST', body, signal: life.signal });
+            if (this.#life !== life) return;
             this.#notice(text, 'good');
         } catch (error) {
             if (life.signal.aborted) return;
@@ -217,8 +237,23 @@ class HatcheryPool extends HTMLElement {
         this.#act(text, `v1/workers/${worker}/retire`, why);
     }
 
+    /** Lists what programs can import, or hides the list. */
+    async #list() {
+        const life = this.#life;
+        let packages = null;
+        try {
+            if (!this.#packages)
+                packages = (await this.#server.json('v1/packages', { signal: life.signal })).packages;
+        } catch (error) {
+            if (!life.signal.aborted) this.#notice(error.message, 'bad');
+        }
+        if (this.#life !== life) return;
+        this.#packages = packages;
+        this.#show();
+    }
+
     #notice(text, how) {
-        this.#view.notice(`${text.charAt(0).toUpperCase()}${text.slice(1)}`, how);
+        this.#view.notice(sentence(text), how);
         clearTimeout(this.#hideNotice);
         this.#hideNotice = setTimeout(() => this.#view.notice('', ''), TIME_TO_READ);
     }
@@ -231,20 +266,26 @@ class HatcheryPool extends HTMLElement {
         );
         if (isToken) {
             this.#server.use(token);
+            // What is asked now was asked without it.
+            this.#isStale = true;
             this.#ask();
         }
         return isToken;
     }
 
+    /** Forgets the token, and all that its user has seen and done. */
     #forget() {
         this.#server.use(null);
-        this.#status = this.#packages = null;
+        // Ends the program and the stream that were begun with the token.
+        this.#life.abort();
+        this.#life = new AbortController();
+        clearTimeout(this.#hideNotice);
+        this.#status = this.#packages = this.#lastActivity = this.#ended = null;
         this.#cluster = undefined;
         this.#history = new History();
-        this.#view.runner.end();
-        // Ends the stream that was opened with the token.
-        this.#life?.abort();
-        this.#life = new AbortController();
+        this.#canRetire = true;
+        this.#view.close();
+        this.#build();
         this.#show();
         this.#ask();
     }
@@ -257,16 +298,22 @@ class HatcheryPool extends HTMLElement {
             () => this.#life.signal,
             () => this.#askSoon(),
         );
-        this.#view = new View(runner, {
+        const actions = {
             enter: (token) => this.#enter(token),
-            forget: () => this.#forget(),
+            forget: () => {
+                this.#forget();
+                this.#view.focus();
+            },
+            list: () => this.#list(),
+            reset: () => this.#act('The statistics begin again.', 'v1/statistics/reset'),
             drain: () => this.#act('The pool drains.', 'v1/drain', undefined, {}),
             interrupt: (job) => this.#interrupt(job),
             retire: (worker) => this.#retire(worker),
-        });
-        const root = this.attachShadow({ mode: 'open' });
+        };
+        this.#view = new View(runner, actions, this.#isSmall);
+        const root = this.shadowRoot ?? this.attachShadow({ mode: 'open' });
         root.adoptedStyleSheets = [STYLE_SHEET];
-        root.append(...this.#view.elements);
+        root.replaceChildren(...this.#view.elements);
     }
 
     #show() {

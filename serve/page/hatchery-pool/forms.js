@@ -63,9 +63,9 @@ function table(html) {
         return h('tr', {}, ...cells);
     });
     const cut = [];
-    if (rest > 0) cut.push(`${count(rest)} more rows`);
-    if (columns > MOST_COLUMNS) cut.push(`${count(columns - MOST_COLUMNS)} more columns`);
-    const note = cut.length > 0 ? [h('figcaption', {}, `${cut.join(' and ')} aren’t shown.`)] : [];
+    if (rest > 0) cut.push(counted(rest, 'more row'));
+    if (columns > MOST_COLUMNS) cut.push(counted(columns - MOST_COLUMNS, 'more column'));
+    const note = cut.length > 0 ? [h('figcaption', {}, `Not shown: ${cut.join(' and ')}.`)] : [];
     return h('figure', { class: 'frame' }, h('table', {}, h('tbody', {}, ...shown)), ...note);
 }
 

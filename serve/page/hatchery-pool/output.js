@@ -96,9 +96,9 @@ class Output {
         this.#droppedFigures += figures;
         const parts = [];
         if (this.#droppedCharacters > 0)
-            parts.push(`${count(this.#droppedCharacters)} more characters`);
-        if (this.#droppedFigures > 0) parts.push(`${count(this.#droppedFigures)} more figures`);
-        say(this.more, `${parts.join(' and ')} aren’t shown.`);
+            parts.push(counted(this.#droppedCharacters, 'more character'));
+        if (this.#droppedFigures > 0) parts.push(counted(this.#droppedFigures, 'more figure'));
+        say(this.more, `Not shown: ${parts.join(' and ')}.`);
     }
 
     /** Cuts long lines. */
@@ -108,7 +108,7 @@ class Output {
             .map((line, index) => {
                 let end = '';
                 if (index > 0) {
-                    end = this.#skipped > 0 ? ` … ${count(this.#skipped)} more characters\n` : '\n';
+                    end = this.#skipped > 0 ? ` … ${counted(this.#skipped, 'more character')}\n` : '\n';
                     this.#column = this.#skipped = 0;
                 }
                 const kept = line.slice(0, Math.max(0, MOST_LINE - this.#column));

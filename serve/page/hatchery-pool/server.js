@@ -2,6 +2,9 @@
 
 /** A request that failed. */
 class Problem extends Error {
+    /** The token that was refused, if one was sent. */
+    token = null;
+
     constructor(message, status = 0, reason = null) {
         super(message);
         this.status = status;
@@ -53,10 +56,17 @@ class Server {
         }
     }
 
+    /** Whether it was the present token that was refused. */
+    refuses(problem) {
+        return problem.status === 401 && this.hasToken && problem.token === this.#token;
+    }
+
     async send(path, { method = 'GET', body, accept = 'application/json', signal }) {
+        let token = null;
         const request = async () => {
             const headers = { Accept: accept };
-            if (this.asks && this.#token) headers.Authorization = `Bearer ${this.#token}`;
+            token = this.asks ? this.#token : null;
+            if (token) headers.Authorization = `Bearer ${token}`;
             if (body !== undefined) headers['Content-Type'] = 'application/json';
             try {
                 return await fetch(new URL(path, this.#base), {
@@ -70,7 +80,7 @@ class Server {
                 });
             } catch (error) {
                 if (signal.aborted) throw error;
-                throw new Problem('the server can’t be reached');
+                throw new Problem('The server can’t be reached');
             }
         };
         let response = await request();
@@ -78,7 +88,7 @@ class Server {
             this.asks = true;
             if (this.#token) response = await request();
         }
-        if (!response.ok) throw await Problem.of(response);
+        if (!response.ok) throw Object.assign(await Problem.of(response), { token });
         return response;
     }
 

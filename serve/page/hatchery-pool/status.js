@@ -3,6 +3,12 @@
 const PRIORITIES = ['high', 'normal', 'low'];
 const STEPS = ['queue', 'attach', 'run', 'reset'];
 const MOST_ERRORS = 10;
+/** What to say of a last job that ended so. */
+const FAILURES = {
+    failed: 'The last program failed.',
+    limited: 'A limit ended the last program.',
+    sandbox_failed: 'The sandbox failed the last program.',
+};
 
 function doneOf(totals) {
     return (
@@ -44,7 +50,7 @@ function nice(value) {
 /** Says why buttons are disabled. */
 function whyNot(access, status) {
     if (access === 'anybody' && status)
-        return 'To drain, interrupt or retire from this page, start the server with --token-file.';
+        return 'To drain, reset, interrupt or retire from this page, start the server with --token-file.';
     if (access === 'tenant')
         return 'This token is a tenant’s: it shows own jobs and sessions. The whole pool is an administrator’s.';
     return '';
@@ -55,7 +61,7 @@ function errorsOf(status) {
     const ofPrograms = status.last_program_errors.map((error) => ({
         ...error,
         kind: 'program',
-        text: `${error.exception}: ${error.message}`,
+        text: [error.exception, error.message].filter(Boolean).join(': '),
     }));
     const ofSandbox = status.last_errors.map((error) => ({
         ...error,
@@ -65,6 +71,13 @@ function errorsOf(status) {
     const all = [...ofPrograms, ...ofSandbox].sort((a, b) => a.age_seconds - b.age_seconds);
     const at = (ago) => Math.round(status.uptime_seconds - ago);
     return all.slice(0, MOST_ERRORS).map((error) => ({ ...error, at: at(error.age_seconds) }));
+}
+
+/** Says where sessions are. */
+function placesOf({ on_workers: onWorkers, parked, compressed, on_disk: onDisk }) {
+    const places = { 'on workers': onWorkers, 'in memory': parked + compressed, 'on disk': onDisk };
+    const taken = Object.entries(places).filter(([, sessions]) => sessions > 0);
+    return taken.map(([place, sessions]) => `${count(sessions)} ${place}`).join(', ') || 'none';
 }
 
 /** Says where the state of a session is. */

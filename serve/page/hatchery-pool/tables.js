@@ -61,7 +61,7 @@ function workersTable({ interrupt, retire }) {
             ...numbers(['job'], '5.2em'),
             { name: 'session' },
             ...numbers(['age'], '7em'),
-            ...numbers(['memory'], '6.5em'),
+            ...numbers(['resident'], '6.5em'),
             ...numbers(['served'], '5.5em'),
             { name: 'last failure' },
             { name: 'actions', is: 'buttons', width: '11.5em' },
@@ -88,7 +88,7 @@ function workersTable({ interrupt, retire }) {
             worker.job == null ? '–' : String(worker.job),
             worker.session == null ? '–' : short(worker.name ?? `number ${worker.session}`, 60),
             age(worker.age_seconds),
-            bytes(worker.memory_bytes),
+            bytes(worker.process_private_bytes ?? worker.memory_bytes),
             count(worker.jobs_served),
             worker.last_error == null ? '–' : short(worker.last_error, 120),
             null,
@@ -116,9 +116,15 @@ function errorsTable() {
             { name: 'error', is: 'wide' },
         ],
         none: 'No program has failed.',
-        // An error has no number.
-        key: ({ kind, job, worker, at }) => [kind, job, worker, at].join(' '),
-        make: ({ age_seconds: ago }) => ({ time: clock.format(Date.now() - ago * 1000) }),
+        // An error has no number; its time is rounded, so it may seem to change.
+        key: ({ kind, job, worker, at }) => [kind, worker, job ?? `at ${at}`].join(' '),
+        make: ({ age_seconds: ago, kind, text, traceback }) => {
+            const said = kind === 'sandbox' ? `sandbox: ${short(text)}` : short(text);
+            const error = traceback
+                ? h('details', {}, h('summary', {}, said), h('pre', {}, visible(traceback)))
+                : said;
+            return { time: clock.format(Date.now() - ago * 1000), contents: { error: [error] } };
+        },
         texts: (error, { time }) => [
             time,
             error.job == null ? '–' : String(error.job),
@@ -126,7 +132,7 @@ function errorsTable() {
             error.tenant == null ? '–' : short(error.tenant, 60),
             error.session == null ? '–' : short(error.rests?.name ?? `number ${error.session}`, 60),
             error.session == null ? '–' : error.rests ? placeOf(error.rests.place) : 'closed',
-            error.kind === 'sandbox' ? `sandbox: ${short(error.text)}` : short(error.text),
+            null,
         ],
         update: ({ kind }, _, row) => {
             row.className = kind;

@@ -29,6 +29,16 @@ function count(value) {
     return whole.format(value ?? 0);
 }
 
+/** Returns a number with its noun. */
+function counted(value, noun) {
+    return `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
+}
+
+/** Begins a text with a capital letter. */
+function sentence(text) {
+    return `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
+}
+
 function scaled(value, units, base) {
     let unit = 0;
     while (value >= base * 0.9995 && unit + 1 < units.length) {

@@ -8,11 +8,13 @@ const MOST_SESSIONS = 50;
 const SHARES = ['p50', 'p95', 'p99'];
 
 class View {
+    #isSmall;
     #phase = h('span', { class: 'phase', role: 'status' }, 'connecting');
     #about = h('span', { class: 'about' });
     #notice = h('p', { class: 'notice', role: 'status' });
     #who = h('span', { class: 'who' });
     #forget;
+    #reset;
     #drain;
     #dialog;
 
@@ -31,25 +33,44 @@ class View {
     #errors = errorsTable();
     #sessions = sessionsTable();
     #cluster = new ClusterView();
+    #list;
     #packages = h('ul', { class: 'packages', tabindex: 0, 'aria-label': 'Packages' });
+    /** The packages that are listed. */
+    #listed = null;
     /** The counts beside the titles of lists. */
     #counts = {};
     /** What only an administrator sees. */
     #ofAll = [];
 
-    /** `actions` are `enter`, `forget`, `drain`, `interrupt` and `retire`. */
-    constructor(runner, actions) {
+    /**
+     * `actions` are `enter`, `forget`, `list`, `reset`, `drain`, `interrupt` and `retire`. The small
+     * form has one panel, and no actions.
+     */
+    constructor(runner, actions, isSmall) {
         this.runner = runner;
+        this.#isSmall = isSmall;
         this.#workers = workersTable(actions);
         this.#forget = button('Forget token', { class: 'quiet' }, actions.forget);
         this.#dialog = this.#question(actions.drain);
         const ask = () => this.#dialog.showModal();
+        this.#list = button('List packages', { 'aria-expanded': 'false' }, actions.list);
+        const why = { 'aria-describedby': 'why' };
+        this.#reset = button('Reset statistics', why, actions.reset);
         this.#drain = button('Drain…', { class: 'danger', 'aria-describedby': 'why' }, ask);
         this.#gate = this.#entrance(actions.enter);
-        this.#pool = h('div', { class: 'pool' }, this.#why, this.#overview(), ...this.#panels());
-        const about = [h('h1', {}, 'Hatchery'), this.#phase, this.#about, this.#notice];
-        const buttons = h('div', { class: 'actions' }, this.#who, this.#forget, this.#drain);
-        this.elements = [h('header', {}, ...about, buttons), this.#gate, this.#pool, this.#dialog];
+        const figures = this.#overview();
+        const about = [h('h1', {}, 'Hatchery'), this.#phase, this.#about];
+        if (isSmall) {
+            const head = h('header', {}, ...about);
+            this.#pool = h('section', { class: 'small', 'aria-label': 'Hatchery' }, head, figures);
+            this.elements = [this.#pool];
+            return;
+        }
+        const actors = [this.#who, this.#forget, this.#reset, this.#drain];
+        const buttons = h('div', { class: 'actions' }, ...actors);
+        const head = h('header', {}, ...about, this.#notice, buttons);
+        this.#pool = h('div', { class: 'pool' }, this.#why, figures, ...this.#panels());
+        this.elements = [head, this.#gate, this.#pool, this.#dialog];
     }
 
     /** Says how something that was asked for went. */
@@ -64,6 +85,11 @@ class View {
         say(this.#refused, text);
     }
 
+    /** Lets a token be typed. */
+    focus() {
+        this.#gate.querySelector('input').focus();
+    }
+
     /** Closes the question that may be open. */
     close() {
         if (this.#dialog.open) this.#dialog.close();
@@ -75,7 +101,9 @@ class View {
         const isAdministrator = access === 'administrator' && status !== null;
         const unknown = access === 'refused' ? 'locked' : 'connecting';
         say(this.#phase, problem ? 'no connection' : (status?.phase ?? unknown));
-        this.#phase.className = `phase ${status?.phase === 'draining' ? 'draining' : state}`;
+        // A program that fails is nothing wrong with the pool.
+        const how = state === 'error' && !problem ? 'idle' : state;
+        this.#phase.className = `phase ${status?.phase === 'draining' ? 'draining' : how}`;
         this.#phase.title = message;
         const parts = [];
         if (status?.uptime_seconds !== undefined) parts.push(`up ${age(status.uptime_seconds)}`);
@@ -84,17 +112,24 @@ class View {
         const tenant = access === 'tenant' ? `tenant ${short(status?.tenant, 40)}` : '';
         say(this.#who, isAdministrator ? 'administrator' : tenant);
         this.#forget.hidden = !hasToken;
-        this.#drain.hidden = access === 'refused';
+        this.#reset.hidden = this.#drain.hidden = access === 'refused';
+        this.#reset.disabled = !isAdministrator;
         this.#drain.disabled = !isAdministrator || status.phase !== 'open';
         this.#gate.hidden = access !== 'refused';
         this.#pool.hidden = access === 'refused';
-        say(this.#why, problem ? `${problem}; trying again.` : whyNot(access, status));
+        // What was seen last is old while the server is gone.
+        this.#pool.classList.toggle('stale', Boolean(problem));
+        this.#why.classList.toggle('problem', Boolean(problem));
+        say(this.#why, problem ? `${sentence(problem)}; trying again.` : whyNot(access, status));
+        this.#showPackages(packages);
         if (!status) return;
 
-        this.#showOwn(status, packages);
         const isAll = status.tenant === undefined;
-        this.#cluster.show(isAll ? cluster : null);
         for (const element of this.#ofAll) element.hidden = !isAll;
+        this.#showFigures(status, isAll);
+        if (this.#isSmall) return;
+        this.#showSessions(status.sessions);
+        this.#cluster.show(isAll ? cluster : null);
         if (!isAll) return;
         this.#showAll(status);
         this.#showRates(history.rates(status.uptime_seconds));
@@ -184,11 +219,11 @@ class View {
         const queue = panel('Queue', half, this.#tenants.element);
         queue.extra.append(...PRIORITIES.map(key));
         const steps = panel('Steps of jobs', half, this.#steps.element);
-        steps.extra.append('since the start');
+        steps.extra.append('since the start or the last reset');
         const workers = panel('Workers', {}, this.#workers.element);
         const errors = panel('Last errors', {}, this.#errors.element);
         const sessions = panel('Sessions', half, this.#sessions.element);
-        const packages = panel('Packages', half, this.#packages);
+        const packages = panel('Packages', half, this.#list, this.#packages);
         this.#counts = {
             tenants: queue.extra.appendChild(h('span')),
             workers: workers.extra,
@@ -204,41 +239,47 @@ class View {
 
     // -- What they show --
 
-    /** Shows what tenants see as well. */
-    #showOwn(status, packages) {
-        const { Running, Waiting, Sessions } = this.#figures;
+    #showPackages(packages) {
+        if (packages === this.#listed) return;
+        this.#listed = packages;
+        say(this.#list, packages ? 'Hide packages' : 'List packages');
+        this.#list.ariaExpanded = String(packages !== null);
+        const told = packages ? `${count(packages.length)}, with the standard library` : '';
+        say(this.#counts.packages, told);
+        const items = (packages ?? []).map(({ name, version }) => {
+            return h('li', {}, short(name, 60), ' ', h('span', {}, short(version, 30)));
+        });
+        this.#packages.replaceChildren(...items);
+    }
+
+    #showSessions(all) {
+        const sessions = this.#some('sessions', all, MOST_SESSIONS);
+        this.#sessions.show(sessions);
+        this.runner.offer(sessions.map(({ name }) => name));
+    }
+
+    #showFigures(status, isAll) {
+        const { Running, Waiting, Memory, Sessions, ...others } = this.#figures;
         say(Running.value, count(status.running));
         say(Waiting.value, count(waiting(status)));
         say(Sessions.value, count(status.sessions.length));
-        const sessions = this.#some('sessions', status.sessions, MOST_SESSIONS);
-        this.#sessions.show(sessions);
-        this.runner.offer(sessions.map(({ name }) => name));
-        if (!packages || this.#packages.childElementCount > 0) return;
-        say(this.#counts.packages, `${count(packages.length)}, with the standard library`);
-        const items = packages.map(({ name, version }) => {
-            return h('li', {}, short(name, 60), ' ', h('span', {}, short(version, 30)));
-        });
-        this.#packages.append(...items);
-    }
-
-    #showAll(status) {
+        if (!isAll) return;
         const { memory, places, totals } = status;
-        const { Running, Waiting, Memory, Sessions, ...others } = this.#figures;
         const rates = others['Jobs a second'];
         const badly = totals.failed + totals.limited + totals.sandbox_failed;
         say(rates.value, rate(status.jobs_per_second));
-        say(rates.detail, `${count(doneOf(totals))} ended, ${count(badly)} badly`);
-        say(Running.detail, `on ${count(status.workers.length)} workers`);
+        say(rates.detail, `${count(doneOf(totals))} ended, ${count(badly)} failed`);
+        say(Running.detail, `on ${counted(status.workers.length, 'worker')}`);
         const oldest = status.oldest_wait_seconds;
         say(Waiting.detail, oldest === null ? 'none' : `the oldest for ${duration(oldest)}`);
         const used = usedOf(memory);
         say(Memory.value, bytes(used));
-        say(Memory.detail, `of ${bytes(memory.limit_bytes)}`);
+        say(Memory.detail, `reserved of ${bytes(memory.limit_bytes)}`);
         this.#memory.style.width = share(used, memory.limit_bytes);
-        const inMemory = count(places.parked + places.compressed);
-        const where = [`${count(places.on_workers)} on workers`, `${inMemory} in memory`];
-        say(Sessions.detail, `${where.join(', ')}, ${count(places.on_disk)} on disk`);
+        say(Sessions.detail, placesOf(places));
+    }
 
+    #showAll(status) {
         this.#steps.show(STEPS.map((step) => ({ step, ...status.latency[step] })));
         const tenants = status.tenants.map((tenant) => ({ ...tenant, depths: depthsOf(tenant) }));
         tenants.sort((a, b) => b.depths.all - a.depths.all);

@@ -9,7 +9,7 @@ use wire::{Field, Intake};
 use super::answer;
 
 /// What is at which path: the method, the path, what it does, and what it takes and gives.
-const OPERATIONS: [(&str, &str, &str, Takes, Gives); 23] = [
+const OPERATIONS: [(&str, &str, &str, Takes, Gives); 24] = [
     (
         "post",
         "/v1/run",
@@ -113,6 +113,13 @@ const OPERATIONS: [(&str, &str, &str, Takes, Gives); 23] = [
         "Ends a worker after its present job; another takes its place. For administrators.",
         Takes::Nothing,
         Gives::Accepted,
+    ),
+    (
+        "post",
+        "/v1/statistics/reset",
+        "Begins totals, measured times and the last errors again. For administrators.",
+        Takes::Nothing,
+        Gives::Json,
     ),
     (
         "post",

@@ -153,6 +153,13 @@ pub(super) async fn retire(
     Ok(answer::json(StatusCode::ACCEPTED, &json!({ "worker": worker, "status": "retiring" })))
 }
 
+/// Begins the statistics again.
+pub(super) async fn reset_statistics(State(door): Doorway, Extension(visitor): Who) -> Answered {
+    for_administrators(&visitor, "only the token of an administrator resets statistics")?;
+    door.service.pool().reset_statistics().await;
+    Ok(answer::json(StatusCode::OK, &json!({ "status": "reset" })))
+}
+
 /// Explains where a job is.
 pub(super) async fn explain(
     State(door): Doorway,

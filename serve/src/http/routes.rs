@@ -35,6 +35,7 @@ pub(super) fn router(door: Arc<Door>) -> Router {
         .route("/v1/decisions", get(pool::decisions))
         .route("/v1/packages", get(pool::packages))
         .route("/v1/workers/{id}/retire", post(pool::retire))
+        .route("/v1/statistics/reset", post(pool::reset_statistics))
         .route("/v1/drain", post(pool::drain))
         .route("/metrics", get(pool::metrics))
         .route("/openapi.json", get(openapi::document))

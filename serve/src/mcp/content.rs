@@ -1,5 +1,6 @@
 //! A result as a model reads it: a short text, images, and links to files.
 
+use hatchery::error::counted;
 use hatchery::files::{ChangeKind, ChangedFile};
 use hatchery::outcome::{MimeBundle, MimeData};
 use hatchery::wire::Problem;
@@ -226,7 +227,7 @@ impl Told {
                 }
                 _ => "changed",
             };
-            let line = format!("File {change}: {path} ({} bytes)", contents.len());
+            let line = format!("File {change}: {path} ({})", counted(contents.len(), "byte"));
             match (session, std::str::from_utf8(contents)) {
                 (Some(session), _) => {
                     self.parts.push(line);
@@ -245,7 +246,7 @@ impl Told {
             }
         }
         if files.len() > MOST_FILES {
-            self.parts.push(format!("{} more files changed", files.len() - MOST_FILES));
+            self.parts.push(format!("{} changed", counted(files.len() - MOST_FILES, "more file")));
         }
     }
 }

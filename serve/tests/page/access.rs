@@ -4,7 +4,7 @@ use hatchery::Hatchery;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
-use crate::pool::enter;
+use crate::pool::{enter, run};
 use crate::server::{ADA, OPERATOR, POOL, guarded, open, start};
 
 /// Sends a request from the page, and returns the status.
@@ -52,6 +52,36 @@ fn a_tenant_sees_own_jobs_and_has_no_buttons() {
     browser.run("button('Forget token').click();");
     browser.until("!root.querySelector('.gate').hidden && pool.getStatus().state === 'disabled'");
     assert_eq!(browser.run("return sessionStorage.length"), 0);
+}
+
+/// Programs, results and errors of one user are not for the next one at the same screen.
+#[test]
+fn forgetting_the_token_leaves_nothing_of_its_user() {
+    let pool = start(|builder| builder.workers(1));
+    let page = guarded(&pool);
+    let Some(browser) = Browser::open(&page) else { return };
+    enter(&browser, OPERATOR);
+    browser.until("text('.who') === 'administrator'");
+    let shows = "import matplotlib.pyplot as plt, pandas as pd\n\
+                 print('private-output'); plt.plot([1, 2]); plt.show()\n\
+                 display(pd.DataFrame({'private-column': [1]}))\n\
+                 raise ValueError('private-error')";
+    run(&browser, shows);
+    browser.until("root.querySelector('.output img') && root.querySelector('.frame')");
+    browser.until("text('[aria-label=\"Last errors\"]').includes('private-error')");
+    browser.run("button('Reset statistics').click();");
+    browser.until("text('.notice')");
+    browser.run("button('Forget token').click();");
+    browser.until("!root.querySelector('.gate').hidden");
+    let left = "[root.textContent, root.querySelector('textarea').value, root.innerHTML].join()";
+    let left = browser.run(&format!("return {left}"));
+    let left = left.as_str().unwrap();
+    for private in ["private", "<img", "<figure", "begin again", "administrator"] {
+        assert!(!left.contains(private), "{private}: {left}");
+    }
+    assert_eq!(browser.run("return pool.getStatus().lastActivity"), json!(null));
+    // The next one types at once.
+    assert_eq!(browser.run("return root.activeElement.id"), "token");
 }
 
 #[test]

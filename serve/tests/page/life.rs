@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::browser::Browser;
-use crate::server::{POOL, host, open, open_to};
+use crate::server::{OPERATOR, POOL, guarded, host, open, open_to};
 
 /// Counts what is under way: timers, requests that nobody ended, listeners outside of the component.
 const COUNTED: &str = "
@@ -89,6 +89,68 @@ fn hosts_of_widgets_find_what_they_ask_for() {
     browser.finish("import('/page/hatchery-pool.js?again').then(() => done());");
     browser.run("window.fetch = () => Promise.reject(new TypeError('gone'));");
     browser.until("pool.getStatus().state === 'error' && text('.phase') === 'no connection'");
+    // What was seen before is old now.
+    assert_eq!(browser.run("return text('.why')"), "The server can’t be reached; trying again.");
+    let looks = browser.run(
+        "const style = (selector) => getComputedStyle(root.querySelector(selector));
+        return [style('.figures').opacity < 0.6, style('.why').opacity,
+                root.querySelector('.why').classList.contains('problem')];",
+    );
+    assert_eq!(looks, json!([true, "1", true]));
+}
+
+/// Puts the small form in place of the component, and notes its requests and timers.
+const SMALL: &str = "
+    pool.remove();
+    window.requests = [];
+    window.delays = [];
+    const set = window.setTimeout;
+    window.setTimeout = (call, delay, ...rest) => {
+        delays.push(delay);
+        return set(call, delay, ...rest);
+    };
+    const fetched = window.fetch;
+    window.fetch = (url, options) => {
+        requests.push(new URL(url).pathname);
+        return fetched(url, options);
+    };
+    const small = document.createElement('hatchery-pool');
+    small.setAttribute('small', '');
+    document.body.append(small);";
+
+#[test]
+fn the_small_form_is_one_panel_and_asks_for_the_status_alone() {
+    let page = open(&POOL);
+    let Some(browser) = Browser::open(&page) else { return };
+    browser.until("text('.phase') === 'open'");
+    browser.run(SMALL);
+    browser.until("text('.phase') === 'open' && delays.length");
+    let seen = browser.run(
+        "return [all('section').length, all('button, textarea, table, svg').length, \
+         text('.figures').includes('Running')]",
+    );
+    assert_eq!(seen, json!([1, 0, true]));
+    assert_eq!(browser.run("return pool.getStatus().secondaryMetric"), "0 running, 0 waiting");
+    browser.until("requests.length >= 2");
+    assert_eq!(browser.run("return [...new Set(requests)]"), json!(["/v1/status"]));
+    assert_eq!(browser.run("return [...new Set(delays)].includes(3000)"), true);
+}
+
+#[test]
+fn the_small_form_is_silent_without_a_token() {
+    let page = guarded(&POOL);
+    let Some(browser) = Browser::open(&page) else { return };
+    browser.until("!root.querySelector('.gate').hidden");
+    browser.run(SMALL);
+    browser.until("requests.length === 1 && pool.getStatus().message.includes('token')");
+    let seen =
+        browser.run("return [pool.getBoundingClientRect().height, pool.shadowRoot.textContent]");
+    assert_eq!(seen[0], 0, "{seen}");
+    assert_eq!(browser.run("return pool.getStatus().state"), "disabled");
+    // It asks once, until somebody gives it a token.
+    assert_eq!(browser.run("return delays.filter((delay) => delay >= 500)"), json!([]));
+    browser.run(&format!("pool.token = '{OPERATOR}';"));
+    browser.until("text('.phase') === 'open' && pool.getBoundingClientRect().height > 0");
 }
 
 #[test]
@@ -96,8 +158,7 @@ fn other_pages_show_it_if_their_origin_is_allowed() {
     let host = host(&POOL);
     let allowed = open_to(&POOL, host.trim_end_matches('/'));
     let Some(browser) = Browser::open(&format!("{host}host?{allowed}")) else { return };
-    browser
-        .until("all('[aria-label=Workers] tbody tr').length && pool.getStatus().state !== 'error'");
+    browser.until("all('[aria-label=Workers] tbody tr').length && text('.phase') === 'open'");
     let refusing = open(&POOL);
     browser.load(&format!("{host}host?{refusing}"));
     let refused =

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::browser::{Browser, Key};
 use crate::pool::{enter, run};
-use crate::server::{OPERATOR, POOL, guarded, open, start, wait};
+use crate::server::{OPERATOR, POOL, guarded, open, start, submit, wait};
 
-fn resize(browser: &Browser, width: u32, scheme: &str) {
+pub(crate) fn resize(browser: &Browser, width: u32, scheme: &str) {
     let size = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
     browser.command("Emulation.setDeviceMetricsOverride", &size);
     let scheme = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
@@ -33,6 +33,38 @@ fn it_fits_wide_and_narrow_screens_in_light_and_dark() {
         grounds.push(browser.run("return getComputedStyle(pool).backgroundColor"));
     }
     assert!(grounds[0] == grounds[2] && grounds[1] == grounds[3] && grounds[0] != grounds[1]);
+}
+
+#[test]
+fn colours_are_on_what_they_are_about() {
+    let pool = start(|builder| builder.workers(1));
+    let page = open(&pool);
+    let Some(browser) = Browser::open(&page) else { return };
+    let result = submit(&page, "", "while True: pass");
+    let row = "all('[aria-label=Workers] tbody tr')[0]";
+    browser.until(&format!("{row}?.className === 'running'"));
+    let colours = format!(
+        "const row = {row};
+        const colour = (name) =>
+            getComputedStyle(row.querySelector(`[data-label=\"${{name}}\"]`)).color;
+        return [colour('worker'), colour('python'), colour('state')];"
+    );
+    let colours = browser.run(&colours);
+    assert!(colours[0] == colours[1] && colours[1] != colours[2], "{colours}");
+    wait(pool.abort());
+    result.join().unwrap();
+}
+
+/// Lines of equal values lie on each other: those below are wider.
+#[test]
+fn no_percentile_hides_another_one() {
+    let page = open(&POOL);
+    let Some(browser) = Browser::open(&page) else { return };
+    let widths = "all('.chart .line.p50, .chart .line.p95, .chart .line.p99')\
+                  .map((line) => parseFloat(getComputedStyle(line).strokeWidth))";
+    let widths = browser.until(widths);
+    let widths: Vec<f64> = serde_json::from_value(widths).unwrap();
+    assert!(widths.len() == 3 && widths.is_sorted_by(|below, above| below > above), "{widths:?}");
 }
 
 #[test]
@@ -62,9 +94,15 @@ fn everything_is_reached_by_keyboard_with_a_visible_focus_and_a_name() {
             reached.push(name.to_owned());
         }
     }
-    for name in
-        ["Forget token", "Drain…", "Program", "Run", "Where the program runs", "Retire worker 1"]
-    {
+    for name in [
+        "Forget token",
+        "Reset statistics",
+        "Drain…",
+        "Program",
+        "Run",
+        "Where the program runs",
+        "Retire worker 1",
+    ] {
         assert!(reached.iter().any(|reached| reached == name), "{name} isn't among {reached:?}");
     }
     let unnamed = "return all('button, input, select, textarea, svg')\

@@ -76,7 +76,6 @@ fn an_error_has_its_session_and_where_that_rests() {
 fn a_program_shows_its_output_as_it_comes_and_its_figures_and_tables() {
     let page = open(&POOL);
     let Some(browser) = Browser::open(&page) else { return };
-    browser.until("text('.packages').includes('numpy')");
     // Output is there before the program has ended, which it doesn't by itself.
     let code = "import sys\nprint('first', flush=True)\nprint('second', file=sys.stderr)\n\
                 while True: pass";
@@ -85,7 +84,7 @@ fn a_program_shows_its_output_as_it_comes_and_its_figures_and_tables() {
     browser.press(&[Key::Control, Key::Enter]);
     browser.until("text('.stdout').includes('first') && text('.stderr').includes('second')");
     browser.run("button('Stop').click();");
-    browser.until("text('.runner .state').includes('stopped')");
+    browser.until("text('.runner .state').includes('Stopped')");
     run(
         &browser,
         "import matplotlib.pyplot as plt, pandas as pd\n\
@@ -99,6 +98,80 @@ fn a_program_shows_its_output_as_it_comes_and_its_figures_and_tables() {
     let cells = browser.run("return all('.frame :is(th, td)').map((cell) => cell.innerText)");
     assert_eq!(cells, json!(["", "<b>city</b>", "n", "0", "Oslo", "1", "1", "R&D", "2"]));
     assert_eq!(browser.run("return text('.output .value')"), "{'answer': 42}\n");
+}
+
+#[test]
+fn how_a_program_ended_is_said_in_its_own_terms() {
+    let page = open(&POOL);
+    let Some(browser) = Browser::open(&page) else { return };
+    for (code, expected) in [
+        ("raise KeyboardInterrupt", "raised"),
+        ("import sys; sys.exit(3)", "exited with 3"),
+        ("import sys; sys.exit(0)", "exited with 0"),
+        ("1", "completed"),
+    ] {
+        run(&browser, code);
+        let said = browser.run("return text('.runner .state')");
+        let said = said.as_str().unwrap();
+        assert!(said.starts_with("Job ") && said.contains(expected), "{code}: {said}");
+    }
+    let row = browser.until(
+        "all('[aria-label=\"Last errors\"] tbody tr').map((row) => row.innerText)\
+         .find((text) => text.includes('KeyboardInterrupt'))",
+    );
+    assert!(!row.as_str().unwrap().contains("KeyboardInterrupt:"), "{row}");
+}
+
+#[test]
+fn failures_of_programs_show_in_the_state_with_their_tracebacks_until_one_succeeds() {
+    let pool = start(|builder| builder.workers(1));
+    let page = guarded(&pool);
+    let Some(browser) = Browser::open(&page) else { return };
+    enter(&browser, OPERATOR);
+    browser.until("text('.who') === 'administrator'");
+    assert_eq!(browser.run("return pool.getStatus().lastActivity"), json!(null));
+    run(&browser, "def f():\n    return {}['region']\nf()");
+    browser.until("pool.getStatus().state === 'error'");
+    let message = browser.run("return pool.getStatus().message");
+    assert_eq!(message, "The last program failed.");
+    // Nothing is wrong with the pool.
+    assert_eq!(browser.run("return text('.phase')"), "open");
+    browser.run("root.querySelector('[aria-label=\"Last errors\"] summary').click();");
+    let traceback = "text('[aria-label=\"Last errors\"] details pre')";
+    let traceback = browser.until(traceback);
+    let traceback = traceback.as_str().unwrap();
+    assert!(traceback.starts_with("Traceback") && traceback.contains("in f"), "{traceback}");
+    // A later visitor sees when something happened last.
+    browser.load(&page);
+    browser.until("pool.getStatus().state === 'error' && pool.getStatus().lastActivity");
+    run(&browser, "1");
+    browser.until("pool.getStatus().state === 'idle'");
+    // Statistics begin again at the press of a button.
+    browser.until("text('.figures').includes('2 ended, 1 failed')");
+    browser.run("button('Reset statistics').click();");
+    browser.until("text('.figures').includes('0 ended, 0 failed')");
+    browser.until("text('.notice').includes('begin again')");
+    browser.until("text('[aria-label=\"Last errors\"]').includes('No program has failed')");
+    run(&browser, "1");
+    browser.until("text('.figures').includes('1 ended, 0 failed')");
+}
+
+#[test]
+fn packages_are_listed_by_a_button_and_stay_within_their_panel() {
+    let page = open(&POOL);
+    let Some(browser) = Browser::open(&page) else { return };
+    browser.until("text('.phase') === 'open'");
+    browser.run("button('List packages').click();");
+    browser.until("text('.packages').includes('numpy')");
+    for width in [1280, 320] {
+        crate::looks::resize(&browser, width, "light");
+        browser.until(&format!("innerWidth === {width}"));
+        let surplus = "const list = root.querySelector('.packages');\
+                       return list.scrollWidth - list.clientWidth";
+        assert_eq!(browser.run(surplus), 0, "{width}");
+    }
+    browser.run("button('Hide packages').click();");
+    browser.until("text('.packages') === '' && button('List packages')");
 }
 
 #[test]
@@ -133,9 +206,9 @@ fn a_cluster_has_its_queue_and_its_workers_and_is_hidden_where_there_is_none() {
     let page = open_with_cluster(&POOL, None);
     let Some(browser) = Browser::open(&page) else { return };
     browser.until("text('[aria-label=Cluster] .extra') === 'the NATS server is gone'");
-    browser.until("['idle', 'active'].includes(pool.getStatus().state)");
+    browser.until("text('.phase') === 'open'");
     drop(browser);
     let Some(browser) = Browser::open(&open(&POOL)) else { return };
-    browser.until("text('.packages').includes('numpy')");
+    browser.until("text('.phase') === 'open'");
     browser.until("root.querySelector('[aria-label=Cluster]').hidden");
 }

@@ -5,6 +5,7 @@ use std::io;
 
 use anyhow::Context;
 use batch::{Merge, Missing, Parts, Surplus};
+use hatchery::error::counted;
 use replace::{Access, is_same, replace, through_links};
 
 use super::{exit_of, open};
@@ -50,21 +51,22 @@ pub(crate) async fn merge(arguments: MergeArguments) -> anyhow::Result<Exit> {
 fn refuse_surplus(merge: &Merge, arguments: &MergeArguments) -> anyhow::Result<()> {
     if let Some(Surplus { count, first, .. }) = merge.twins() {
         return Err(UsageError(format!(
-            "{count} results are of lines that have another one, the first of them {first}: give \
-             each part once, and each shard one part"
+            "{} too many, the first of them {first}, of lines that have another one: give each \
+             part once, and each shard one part",
+            counted(count, "result")
         ))
         .into());
     }
     match merge.others() {
         None => Ok(()),
         Some(Surplus { count, .. }) if arguments.drop_others => {
-            terminal::note(format_args!("left out {count} results that belong to no line"));
+            terminal::note(format_args!("left out {} of no line of this batch", counted(count, "result")));
             Ok(())
         }
         Some(Surplus { count, first, .. }) => Err(UsageError(format!(
-            "{count} results belong to no line of `{}`, the first of them {first}: the part is of \
-             another batch, or the line or its program has changed since; --drop-others leaves such \
-             results out",
+            "{} of no line of `{}`, the first of them {first}: the part is of another batch, or the \
+             line or its program has changed since; --drop-others leaves such results out",
+            counted(count, "result"),
             arguments.jobs.display()
         ))
         .into()),
@@ -79,7 +81,7 @@ fn report_missing(merge: &Merge, arguments: &MergeArguments) {
             Some(shard) => format!("shard {shard}"),
             None => "the batch".to_owned(),
         };
-        let what = if *count == 1 { "1 result".to_owned() } else { format!("{count} results") };
+        let what = counted(count, "result");
         let mut lines: Vec<String> = first.iter().map(usize::to_string).collect();
         if *count > first.len() {
             lines.push("…".to_owned());
@@ -99,13 +101,15 @@ fn report_missing(merge: &Merge, arguments: &MergeArguments) {
     }
     if all.len() > MOST_NAMED {
         let (shards, more) = (all.len(), all.len() - MOST_NAMED);
-        terminal::error(format_args!("{shards} shards lack results, {more} beside these"));
+        terminal::error(format_args!("{shards} shards lack results, {more} more than these"));
     }
 }
 
 /// Writes the results where the options say.
 fn write(merge: &Merge, arguments: &MergeArguments) -> anyhow::Result<()> {
-    let Some(out) = &arguments.out else { return Ok(merge.write(&mut io::stdout().lock())?) };
+    let Some(out) = &arguments.out else {
+        return Ok(merge.write(&mut io::stdout().lock()).map_err(terminal::unwritten)?);
+    };
     let unwritable = || UsageError(format!("can't write `{}`", out.display()));
     // Such as a pipe or a device, which can't be replaced.
     if out.metadata().is_ok_and(|found| !found.is_file()) {

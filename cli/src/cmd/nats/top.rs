@@ -1,6 +1,6 @@
 //! `hatchery top --nats`: the queue and the workers of a pool on many machines.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 use remote::Watcher;
 
@@ -31,7 +31,7 @@ pub(crate) async fn run(url: &str, arguments: &TopArguments) -> anyhow::Result<E
             exit = interrupts.first() => return Ok(exit),
             _ = ticks.tick() => match watcher.cluster().await {
                 Ok(cluster) => {
-                    std::io::stdout().lock().write_all(CLEAR.as_bytes())?;
+                    terminal::write(CLEAR.as_bytes())?;
                     terminal::print(format_args!("pool {}: {cluster}", pool.as_str()))?;
                 }
                 Err(error) => terminal::note(error),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::notebook::{Difference, End, Error, Problem, Report, Resumption};
-use hatchery::error::chain;
+use hatchery::error::{chain, counted};
 use hatchery::files::{ChangedFile, OutputFolder};
 use hatchery::terminal::harmless;
 
@@ -210,7 +210,7 @@ impl Tally {
 
 impl std::fmt::Display for Tally {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{} of {} notebooks completed", self.completed, self.count())?;
+        write!(formatter, "{} of {} completed", self.completed, counted(self.count(), "notebook"))?;
         for (count, what) in [(self.failed, "failed"), (self.interrupted, "interrupted")] {
             if count > 0 {
                 write!(formatter, ", {count} {what}")?;

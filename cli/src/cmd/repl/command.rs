@@ -20,9 +20,9 @@ pub(super) const HELP: &str = "\
 :quit             leave; so do Ctrl-D and `sys.exit()`
 
 Tab completes names, attributes, commands and files. `?NAME` and `help(NAME)` say what something
-is. `%time CODE` and `%timeit CODE` measure how
-long code takes. Ctrl-C interrupts the program; a second one stops it and undoes its changes.
-Everything else is Python. A block ends with an empty line.";
+is. `%time CODE` and `%timeit CODE` measure how long code takes. Ctrl-C interrupts the program; a
+second one stops it and undoes its changes. Everything else is Python. A block ends with an empty
+line.";
 
 /// The longest name of a session, since the prompt shows it.
 const LONGEST_NAME: usize = 40;

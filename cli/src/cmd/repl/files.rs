@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use hatchery::error::chain;
+use hatchery::error::{chain, counted};
 use hatchery::files::{ChangeKind, Workspace};
 use hatchery::{Job, Outcome, Verdict};
 
@@ -98,7 +98,7 @@ impl Repl {
                 let is_there = there.contains(&name);
                 let (length, verb) = (contents.len(), if is_there { "replaced" } else { "put" });
                 let given = self.give(&name, contents).await?;
-                given.map(|()| note(format_args!("{verb} `{name}`, {length} bytes")))
+                given.map(|()| note(format_args!("{verb} `{name}`, {}", counted(length, "byte"))))
             }
             (Err(problem), _) | (_, Err(problem)) => Err(problem),
         };
@@ -131,7 +131,11 @@ impl Repl {
         };
         match got {
             Ok((local, length)) => {
-                note(format_args!("copied `{path}` to `{}`, {length} bytes", local.display()));
+                note(format_args!(
+                    "copied `{path}` to `{}`, {}",
+                    local.display(),
+                    counted(length, "byte")
+                ));
             }
             Err(problem) => {
                 self.complain(Exit::Usage, format_args!("can't get `{path}`: {problem}"));

@@ -11,7 +11,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use hatchery::Session;
+use hatchery::error::SessionError;
+use hatchery::{Error, Session};
 use replace::{Access, Unfinished, folder_of, lock_current, through_links};
 
 use crate::exit::UsageError;
@@ -66,7 +67,8 @@ impl SessionFile {
     /// Saves the session to the file, unless somebody else has written there meanwhile.
     pub(in crate::cmd) async fn save(&mut self, session: &Session) -> anyhow::Result<u64> {
         let (unfinished, _) = Unfinished::beside(&self.path, Access::Private)?;
-        let bytes = session.save(unfinished.path()).await?;
+        let saved = session.save(unfinished.path()).await;
+        let bytes = saved.map_err(|error| about(&self.path, error))?;
         let file = File::open(unfinished.path())?;
         // Without locks, comparing the stamps has to do.
         let _ = file.try_lock();
@@ -93,6 +95,16 @@ impl Drop for SessionFile {
         if is_empty(stamp) && stamp_at(&self.path).is_ok_and(|now| now.as_ref() == Some(stamp)) {
             let _ = fs::remove_file(&self.path);
         }
+    }
+}
+
+/// Names the user's file in an error, in place of the unfinished one.
+fn about(file: &Path, error: Error) -> Error {
+    match error {
+        Error::Session(SessionError::File { action, cause, .. }) => {
+            SessionError::File { action, path: file.to_owned(), cause }.into()
+        }
+        error => error,
     }
 }
 
@@ -181,6 +193,17 @@ mod tests {
         for path in [folder.path().to_owned(), folder.path().join("missing").join("x")] {
             assert!(SessionFile::open(&path).is_err_and(|error| error.is::<UsageError>()));
         }
+    }
+
+    #[test]
+    fn errors_name_the_users_file() {
+        let unfinished = SessionError::File {
+            action: "write",
+            path: "/w/.unfinished-x".into(),
+            cause: io::ErrorKind::StorageFull.into(),
+        };
+        let said = about("/w/mine.session".as_ref(), unfinished.into()).to_string();
+        assert_eq!(said, "can't write `/w/mine.session`");
     }
 
     #[test]

@@ -168,10 +168,13 @@ fn module_in(folder: &Path) -> io::Result<PathBuf> {
     }
     match <[PathBuf; 1]>::try_from(modules) {
         Ok([module]) => Ok(module),
-        Err(modules) => Err(io::Error::other(format!(
-            "the folder has {} files `*.wasm`: name the one to use",
-            modules.len()
-        ))),
+        Err(modules) if modules.is_empty() => {
+            Err(io::Error::other("the folder has no `.wasm` file"))
+        }
+        Err(modules) => {
+            let text = format!("the folder has {} `.wasm` files: name one", modules.len());
+            Err(io::Error::other(text))
+        }
     }
 }
 
@@ -184,8 +187,8 @@ fn module_of_wheel(wheel: &[u8]) -> io::Result<Vec<u8>> {
         .filter(|name| name.ends_with(".wasm"))
         .collect();
     let [name] = &names[..] else {
-        let count = names.len();
-        return Err(io::Error::other(format!("the wheel has {count} files `*.wasm`, not one")));
+        let text = format!("a wheel has one `.wasm` file, and this one has {}", names.len());
+        return Err(io::Error::other(text));
     };
     let entry = archive.by_name(name).map_err(io::Error::other)?;
     let mut wasm = Vec::new();
@@ -285,11 +288,12 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, contents).unwrap();
         };
+        assert!(refusal(LocalBuild::open(folder.path())).contains("has no `.wasm` file"));
         put("other.wasm", b"\0asm other");
         let build = LocalBuild::open(folder.path()).unwrap();
         assert_eq!(build.wasm().unwrap(), b"\0asm other");
         put("second.wasm", b"\0asm second");
-        assert!(refusal(LocalBuild::open(folder.path())).contains("2 files `*.wasm`"));
+        assert!(refusal(LocalBuild::open(folder.path())).contains("2 `.wasm` files"));
         put("python.wasm", b"\0asm python");
         put("python313.zip", b"archive");
         put("lib/python3.13/os.py", b"os");
@@ -322,7 +326,7 @@ mod tests {
         };
         assert_eq!(write(&["a/b.wasm", "a/__init__.py"]).wasm().unwrap(), b"\0asm");
         let error = chain(&write(&["a.wasm", "b.wasm"]).wasm().unwrap_err()).to_string();
-        assert!(error.contains("2 files `*.wasm`"), "{error}");
+        assert!(error.contains("this one has 2"), "{error}");
     }
 
     #[test]
