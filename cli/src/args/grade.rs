@@ -1,11 +1,13 @@
 //! Arguments of `hatchery grade`.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
 use clap::Args;
 
+use super::batch::parse_workers;
 use super::image::ImageArguments;
 use super::limits::{FileLimits, parse_memory, parse_time};
 
@@ -51,7 +53,7 @@ pub(crate) struct GradeArguments {
     pub(crate) k: Vec<u64>,
 
     /// CPU time of each sample on all its tests.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", default_value = "40s", value_parser = parse_time)]
     pub(crate) cpu_time: Duration,
 
     /// Wall-clock time of each sample. Default: ten times the CPU time, and at least 20s.
@@ -70,10 +72,10 @@ pub(crate) struct GradeArguments {
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     pub(crate) output: ByteSize,
 
-    /// Number of workers, at least 2: a sample and its tests run in a worker each, so half as many
-    /// samples are graded at once. Default: two for each CPU.
+    /// Number of workers, or `MIN..MAX`, of which MAX counts. A sample and its tests run in a worker
+    /// each, so half as many samples are graded at once, but at least one. Default: two for each CPU.
     #[arg(long, value_name = "N", value_parser = parse_workers, conflicts_with = "at_once")]
-    pub(crate) workers: Option<usize>,
+    pub(crate) workers: Option<RangeInclusive<usize>>,
 
     /// Samples that are graded at once, with two workers each. Default: the number of CPUs.
     #[arg(long, value_name = "N", value_parser = parse_at_once)]
@@ -97,13 +99,6 @@ pub(crate) struct GradeArguments {
 
     #[command(flatten)]
     pub(crate) image: ImageArguments,
-}
-
-fn parse_workers(text: &str) -> Result<usize, String> {
-    let count = text.parse().ok().filter(|count| (2..=2 * MOST_AT_ONCE).contains(count));
-    count.ok_or_else(|| {
-        format!("give 2 to {}: a sample and its tests run in a worker each", 2 * MOST_AT_ONCE)
-    })
 }
 
 fn parse_at_once(text: &str) -> Result<usize, String> {

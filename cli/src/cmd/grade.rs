@@ -81,9 +81,10 @@ pub(crate) async fn run(arguments: GradeArguments) -> anyhow::Result<Exit> {
             .set(Limits { output_bytes: bytes(arguments.output), ..Limits::default() }),
         allow_shared: arguments.allow_shared,
         check_solutions: !arguments.no_solutions,
-        at_once: match (arguments.workers, arguments.at_once) {
-            (Some(workers), _) => workers / 2,
-            (None, at_once) => at_once.unwrap_or_else(cpus),
+        at_once: match (arguments.at_once, &arguments.workers) {
+            (Some(at_once), _) => at_once,
+            (None, Some(workers)) => (workers.end() / 2).max(1),
+            (None, None) => cpus(),
         },
     };
     let builder = Hatchery::builder().preload(PRELOAD).progress(progress::sink());

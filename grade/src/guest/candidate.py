@@ -56,6 +56,12 @@ class _Server(Peer):
                     found[name] = getattr(target, name)
         return found
 
+    def _do_has_module(self, name):
+        return name in sys.modules
+
+    def _do_of_module(self, module, name):
+        return getattr(sys.modules[module], name)
+
     def _do_name(self, name):
         scope = vars(sys.modules[self._name])
         return (scope[name],) if name in scope else ()

@@ -31,6 +31,23 @@ _UNPICKLERS = ("_reconstruct", "_reconstructor", "_frombuffer", "scalar", "_unpi
 _FILE_WORDS = ("open", "os", "tempfile", "athlib", "shutil", "sqlite3", "zipfile", "csv", "json", "file", "glob")
 
 
+# The module whose figures are those that the candidate draws.
+_PLOTS = "matplotlib.pyplot"
+
+
+class _Module(types.ModuleType):
+    """A module of the candidate's interpreter."""
+
+    def __init__(self, link, name):
+        super().__init__(name)
+        self._hatchery_link = link
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._hatchery_link.ask("of_module", self.__name__, name)
+
+
 class CandidateGone(BaseException):
     """The candidate's interpreter has ended."""
 
@@ -51,8 +68,8 @@ class Link(Peer):
         self.doubt = None
         # Whether the candidate has sent anything but values, so that it can't pass.
         self.is_broken = False
-        # Whether a test had failed before there was a doubt.
-        self._has_failed = False
+        # Whether a test had failed before there was a doubt, and whether one has failed since.
+        self._has_failed = self._has_failed_since = False
         # Classes that the task asks for, and what the tests have made of them, with the arguments.
         self._requested, self._made = set(), {}
         # Kinds of other objects whose attributes the tests use; and those whose attributes they may use,
@@ -73,6 +90,8 @@ class Link(Peer):
             self.surroundings = Surroundings(True, has_files)
             if any(word in sources for word in _RUN_WORDS):
                 sys.addaudithook(self._audit)
+            if _PLOTS in sources and self.ask("has_module", _PLOTS) is True:
+                sys.modules[_PLOTS] = _Module(self, _PLOTS)
             if "patch" in sources:
                 self.surroundings.watch_patches(self._owner)
         except (Exception, SystemExit, CandidateExit) as error:
@@ -116,7 +135,9 @@ class Link(Peer):
 
         def watched(note):
             def noting(name, failure):
-                self._has_failed |= bool(failure) and self.doubt is None
+                is_sure = self.doubt is None and not self._is_shaken()
+                self._has_failed |= bool(failure) and is_sure
+                self._has_failed_since |= bool(failure)
                 note(name, failure)
 
             return noting
@@ -125,7 +146,14 @@ class Link(Peer):
 
     def undecided(self):
         """Returns why the tests decide nothing; `None` if they do."""
-        return None if self._has_failed else self.doubt
+        if self._has_failed:
+            return None
+        if self.doubt is None and self._has_failed_since and self._is_shaken():
+            return "the tests and the candidate draw from one sequence of random numbers"
+        return self.doubt
+
+    def _is_shaken(self):
+        return self.surroundings is not None and self.surroundings.shares_random()
 
     def refuse(self, reason):
         self.doubt = self.doubt or reason
@@ -284,7 +312,7 @@ class Link(Peer):
         if isinstance(value, (type, *_FUNCTION_TYPES)) and type(name) is type(module) is str:
             if resolved(module, name) is value:
                 return ("global", module, name)
-        if kind is types.ModuleType and sys.modules.get(value.__name__) is value and value.__name__ not in _OWN:
+        if isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value and value.__name__ not in _OWN:
             return ("global", value.__name__, "")
         if isinstance(value, _FUNCTION_TYPES):
             names = (value.__name__, name, module, value.__doc__)
@@ -327,6 +355,8 @@ class Link(Peer):
             return super().perform(operation, target, *rest)
         if operation == "signature" and (is_function or self._is_usable(target)):
             return super().perform(operation, target)
+        if operation == "set" and _is_mock(type(target)) and rest[0] == "__signature__":
+            return None  # as pyplot gives to each function that it wraps
         if operation == "get" and _is_mock(type(target)) and str(rest[0]).startswith("__"):
             raise AttributeError(rest[0])
         if operation in ("special", "resume", "iterate", "length", "item", "repr") and self._is_usable(target):

@@ -100,6 +100,11 @@ def _frames(error):
         traceback = traceback.tb_next
 
 
+def _is_good_exit(error):
+    """Returns whether this is a `sys.exit()` of the tests that tells of no failure."""
+    return isinstance(error, SystemExit) and error.code in (None, 0) and _raised_by_tests(error)
+
+
 def _raised_by_tests(error):
     """Returns whether the tests themselves raised this, in no call of the candidate."""
     files = [file for file, _ in _frames(error)]

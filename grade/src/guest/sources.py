@@ -40,19 +40,28 @@ def _prepared(tree, check=None, marker=None):
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             node.level = 0  # all modules stand side by side
-    for place, node in enumerate(tree.body):
-        if isinstance(node, ast.FunctionDef) and (node.name == check or node.name.startswith("test")):
+        elif isinstance(node, ast.If):
+            node.test = _Main().visit(node.test)
+    for node in _functions(tree):
+        if node.name == check or node.name.startswith("test"):
             if node.name == check and marker is not None:
                 node.body = [marker.visit(inner) for inner in node.body]
             skipped = ast.get_docstring(node) is not None
             if node.body[skipped:]:
                 body = _within(node.body[skipped], "__hatchery_call__", node.name, node.body[skipped:])
                 node.body = [*node.body[:skipped], body]
-        elif isinstance(node, ast.If):
-            node.test = _Main().visit(node.test)
-        if marker is not None:
-            tree.body[place] = marker.visit(node)
+    if marker is not None:
+        tree.body = [marker.visit(node) for node in tree.body]
     return ast.fix_missing_locations(tree)
+
+
+def _functions(tree):
+    """Yields the functions of a module, also those under a condition, but none within others."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef):
+            yield node
+        elif isinstance(node, ast.stmt) and not isinstance(node, (ast.ClassDef, ast.AsyncFunctionDef)):
+            yield from _functions(node)
 
 
 class _Main(ast.NodeTransformer):
@@ -109,13 +118,14 @@ def _bound(tree):
     return names
 
 
-def _imported_names(tree):
+def _imported_names(trees):
     """Returns the names that tests take from the module `solution`."""
+    nodes = [node for tree in trees for node in ast.walk(tree)]
     modules = {"solution"}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             modules |= {each.asname for each in node.names if each.name == "solution" and each.asname}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module == "solution":
             yield from (alias.name for alias in node.names if alias.name != "*")
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):

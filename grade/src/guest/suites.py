@@ -196,7 +196,8 @@ class Suite:
             self._exec("setup", setup, _prepared(setup))
         except _FAILURES as error:
             self._end(error)
-            return
+            if not _is_good_exit(error):
+                return
         at_first = self.uses()
         if len(trees) == 1:
             self._run_module(trees[0], check)
@@ -260,7 +261,7 @@ class Suite:
 
     def _end(self, error):
         """Notes that the source of the tests ended by an exception."""
-        if isinstance(error, SystemExit) and _raised_by_tests(error) and error.code in (None, 0, False):
+        if _is_good_exit(error):
             return
         skip = sys.modules["unittest"].SkipTest if "unittest" in sys.modules else Skip
         if isinstance(error, (Skip, skip)):
@@ -276,7 +277,7 @@ class Suite:
             raise Unsupported(f"the task's own code raises {_told(error)}") from None
         self._own = dict(self._scope)
         entry = self._task["entry_point"]
-        imported = {name for tree in trees for name in _imported_names(tree)}
+        imported = set(_imported_names(trees))
         calls = self._task["calls"]
         if calls is not None and calls["outputs"] is not None:
             names = [entry, "Solution"]
@@ -328,7 +329,7 @@ class Suite:
             try:
                 self._exec(name, tree, _prepared(tree))
             except _FAILURES as error:
-                if not (isinstance(error, SystemExit) and _raised_by_tests(error) and error.code in (None, 0)):
+                if not _is_good_exit(error):
                     self.fail(name, error)
                     continue
             self.report.put(name, None)

@@ -162,15 +162,26 @@ class Surroundings:
         self._patches, self._saved = [], []
         self._stdin = sys.stdin
         self._watched = set()
+        # Whether the candidate has drawn random numbers, and the tests then go on with theirs.
+        self._is_drawn = self._is_random_shared = False
         __import__("random")
         self._random, self._numbers = self._random_states()
+
+    def shares_random(self):
+        """Returns whether the tests have drawn random numbers after the candidate, which natively draws
+        from the same sequence."""
+        for now, before in zip(self._random_states(), (self._random, self._numbers)):
+            self._is_random_shared |= self._is_drawn and before is not None and now != before
+        return self._is_random_shared
 
     def _watch_seeds(self, module):
         """Notes when random numbers begin again, perhaps as they did before."""
         seed = module.seed
 
         def seeding(*args, **keywords):
+            self.shares_random()
             self._random = self._numbers = None
+            self._is_drawn = False
             return seed(*args, **keywords)
 
         module.seed = seeding
@@ -199,17 +210,22 @@ class Surroundings:
             news.append(("environment", tuple(self._environment.items())))
         if self._is_judge:
             self._tell_candidate(news)
-        elif self._printed:
+            return tuple(news)
+        states = self._random_states()
+        if states != (self._random, self._numbers):
+            self._random, self._numbers = states
+            news.append(("drawn", True))
+        if self._printed:
             news.append(("printed", tuple(self._printed)))
             self._printed.clear()
         return tuple(news)
 
     def _tell_candidate(self, news):
+        self.shares_random()
         state, numbers = self._random_states()
-        if state != self._random:
-            news.append(("random", state))
-        if numbers != self._numbers:
-            news.append(("numbers", numbers))
+        for kind, now, before in (("random", state, self._random), ("numbers", numbers, self._numbers)):
+            if now != before:
+                news.append((kind, now))
         self._random, self._numbers = state, numbers
         captured = (sys.stdout is not self._streams[0], sys.stderr is not self._streams[1])
         if captured != self._captured:
@@ -238,6 +254,8 @@ class Surroundings:
                 for number, text in told:
                     if self._captured[number] and type(text) is str:
                         (sys.stdout, sys.stderr)[number].write(text)
+            elif self._is_judge and kind == "drawn":
+                self._is_drawn = True
             elif self._is_judge:
                 raise Malformed("the candidate sent what it can't tell")
             else:
@@ -245,11 +263,13 @@ class Surroundings:
 
     def _take_random(self, state):
         __import__("random").setstate(state)
+        self._random = state
 
     def _take_numbers(self, numbers):
         numpy = __import__("numpy")
         name, keys, *rest = numbers
         numpy.random.set_state((name, numpy.frombuffer(keys, dtype="uint32"), *rest))
+        self._numbers = numbers
 
     def _take_captured(self, captured):
         writers = [_Writer(self._printed, number) if is_on else self._streams[number] for number, is_on in enumerate(captured)]

@@ -541,3 +541,13 @@ def value(): return 2
 import pickle, collections
 def dump(): return pickle.dumps(collections.OrderedDict(a=[2]))
 def value(): return 2
+# undecided: random numbers that the tests go on with after the candidate has drawn some
+import random
+random.seed(7)
+first = draw()
+second = random.randint(1, 1000000)
+random.seed(7)
+assert [first, second] == [random.randint(1, 1000000), random.randint(1, 1000000)]
+# right
+import random
+def draw(): return random.randint(1, 1000000)

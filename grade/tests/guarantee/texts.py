@@ -936,10 +936,6 @@ for test in tests:
 # text: exec of more tests
 check = f
 exec('assert check(1) == 2')
-# text: text of a test by name
-scope = {'f': f}
-exec(compile('def go():\n    assert f(1) == 2\n', 'x', 'exec'), scope)
-scope['go']()
 # text: assert in a class body
 class Checks:
     assert f(1) == 2
@@ -1338,3 +1334,11 @@ class TestA:
     def test_2(self): log.append(f(2))
 def test_last():
     assert log == ['m', 'c', 's', 2, 'S', 's', 3, 'S', 'C', 'f']
+# text: test functions under a condition that main calls
+calls = []
+if True:
+    def test_once():
+        calls.append(f(1))
+        assert calls == [2]
+    if __name__ == '__main__':
+        test_once()

@@ -99,7 +99,7 @@ def grade(
     samples: Lines | None = None,
     *,
     k: Sequence[int] = (1, 10, 100),
-    cpu_time: float = 10.0,
+    cpu_time: float = 40.0,
     timeout: float | None = None,
     at_once: int | None = None,
     workers: int | None = None,
@@ -121,7 +121,7 @@ def grade(
         cpu_time: CPU time of each sample on all its tests, in seconds.
         timeout: Wall time of each sample, in seconds. Default: ten times the CPU time, and at least 20.
         at_once: Samples that are graded at once. Default: the number of CPUs.
-        workers: The number of workers instead, at least 2: a sample and its tests have one each.
+        workers: The number of workers instead: a sample and its tests have one each.
         allow_shared: Whether tests that need the candidate's own interpreter run there, unguarded.
         check_solutions: Whether the tasks' own solutions are graded first.
         challenge: Whether MBPP's `challenge_test_list` is run, too.
