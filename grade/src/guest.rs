@@ -1,12 +1,24 @@
 //! The Python that runs in sandboxes around candidates and tests.
 
+/// What both sides of an exchange have.
+macro_rules! exchanging {
+    () => {
+        concat!(
+            include_str!("guest/kinds.py"),
+            include_str!("guest/ordering.py"),
+            include_str!("guest/frames.py"),
+            include_str!("guest/values.py"),
+            include_str!("guest/surroundings.py"),
+            include_str!("guest/stands.py"),
+        )
+    };
+}
+
 /// What runs tests.
 macro_rules! judging {
     () => {
         concat!(
-            include_str!("guest/values.py"),
-            include_str!("guest/surroundings.py"),
-            include_str!("guest/stands.py"),
+            exchanging!(),
             include_str!("guest/judge.py"),
             include_str!("guest/pytest_features.py"),
             include_str!("guest/reports.py"),
@@ -20,9 +32,7 @@ macro_rules! judging {
 
 /// A candidate's interpreter.
 pub(crate) const CANDIDATE: &str = concat!(
-    include_str!("guest/values.py"),
-    include_str!("guest/surroundings.py"),
-    include_str!("guest/stands.py"),
+    exchanging!(),
     include_str!("guest/candidate.py"),
     "\nserve_candidate(globals().pop('hatchery_code'))\n"
 );

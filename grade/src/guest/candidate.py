@@ -102,7 +102,11 @@ class _Server(Peer):
         return following()
 
     def given(self, value):
-        if type(value) is types.ModuleType and sys.modules.get(value.__name__) is value and value.__name__ not in _OWN:
+        if (
+            type(value) is types.ModuleType
+            and sys.modules.get(value.__name__) is value
+            and value.__name__ not in _OWN
+        ):
             return ("module", value.__name__)
         return super().given(value)
 
@@ -124,11 +128,14 @@ class _Server(Peer):
             return known
         target = Theirs(number)
         if is_async:
+
             async def stand_in(*args, **keywords):
                 return await self.ask("call", target, args, keywords)
         else:
+
             def stand_in(*args, **keywords):
                 return self.ask("call", target, args, keywords)
+
         stand_in.__name__, stand_in.__qualname__, stand_in.__module__, stand_in.__doc__ = names
         self._theirs[stand_in], self._stand_ins[number] = number, stand_in
         return stand_in

@@ -13,10 +13,31 @@ import ast
 _ENDINGS = (StopIteration, StopAsyncIteration)
 # Modules whose exceptions and classes mean something to the tests themselves.
 _JUDGING = ("unittest", "pytest", "_pytest", "doctest")
-_FILES = ("StringIO", "BytesIO", "TextIOWrapper", "BufferedReader", "BufferedWriter", "BufferedRandom", "FileIO")
+_FILES = (
+    "StringIO",
+    "BytesIO",
+    "TextIOWrapper",
+    "BufferedReader",
+    "BufferedWriter",
+    "BufferedRandom",
+    "FileIO",
+)
 _FILE_NAMES = (
-    "read", "readline", "readlines", "write", "writelines", "seek", "tell", "close", "flush", "truncate",
-    "getvalue", "closed", "mode", "name", "encoding",
+    "read",
+    "readline",
+    "readlines",
+    "write",
+    "writelines",
+    "seek",
+    "tell",
+    "close",
+    "flush",
+    "truncate",
+    "getvalue",
+    "closed",
+    "mode",
+    "name",
+    "encoding",
 )
 
 
@@ -25,10 +46,40 @@ _READABLE = ("__name__", "__doc__", "__qualname__", "__module__", "__annotations
 # What tests that run other source, or what is pickled, have in their own.
 _RUN_WORDS = ("eval", "exec", "compile", "pickle", "joblib", "shelve", "load")
 # Modules whose classes may be made from pickles, and the functions that make them.
-_PICKLED = ("builtins", "collections", "datetime", "decimal", "fractions", "numpy", "pandas", "pathlib", "uuid")
-_UNPICKLERS = ("_reconstruct", "_reconstructor", "_frombuffer", "scalar", "_unpickle_block", "_new_Index", "new_block")
+_PICKLED = (
+    "builtins",
+    "collections",
+    "datetime",
+    "decimal",
+    "fractions",
+    "numpy",
+    "pandas",
+    "pathlib",
+    "uuid",
+)
+_UNPICKLERS = (
+    "_reconstruct",
+    "_reconstructor",
+    "_frombuffer",
+    "scalar",
+    "_unpickle_block",
+    "_new_Index",
+    "new_block",
+)
 # What tests with files have in their source.
-_FILE_WORDS = ("open", "os", "tempfile", "athlib", "shutil", "sqlite3", "zipfile", "csv", "json", "file", "glob")
+_FILE_WORDS = (
+    "open",
+    "os",
+    "tempfile",
+    "athlib",
+    "shutil",
+    "sqlite3",
+    "zipfile",
+    "csv",
+    "json",
+    "file",
+    "glob",
+)
 
 
 # The module whose figures are those that the candidate draws.
@@ -168,7 +219,9 @@ class Link(Peer):
         except Refused as error:
             self.refuse(str(error))
         if Disorder.seen:
-            self.doubt = self.doubt or "a set has another order in the tests than in the candidate's interpreter"
+            self.doubt = (
+                self.doubt or "a set has another order in the tests than in the candidate's interpreter"
+            )
         return head
 
     def ask(self, *request):
@@ -263,7 +316,9 @@ class Link(Peer):
         """Calculates with what the tests made. With numbers of the tests the result must be an object
         again: `length(v) - 5` may be no number if `length` returned `v`."""
         stand_ins = [one for one in operands if self.number_of(one) is not None]
-        if not any(map(self._is_made, stand_ins)) or any(type(one) not in self._requested for one in stand_ins):
+        if not any(map(self._is_made, stand_ins)) or any(
+            type(one) not in self._requested for one in stand_ins
+        ):
             self._refuse_use(name, operands[0])
         result = super().use(name, *operands)
         is_plain = self.number_of(result) is None and result is not NotImplemented
@@ -312,12 +367,21 @@ class Link(Peer):
         if isinstance(value, (type, *_FUNCTION_TYPES)) and type(name) is type(module) is str:
             if resolved(module, name) is value:
                 return ("global", module, name)
-        if isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value and value.__name__ not in _OWN:
+        if (
+            isinstance(value, types.ModuleType)
+            and sys.modules.get(value.__name__) is value
+            and value.__name__ not in _OWN
+        ):
             return ("global", value.__name__, "")
         if isinstance(value, _FUNCTION_TYPES):
             names = (value.__name__, name, module, value.__doc__)
             names = tuple(it if type(it) is str else None for it in names)
-            return ("function", self.number(value), names, bool(getattr(value, "__code__", None) and value.__code__.co_flags & 0x80))
+            return (
+                "function",
+                self.number(value),
+                names,
+                bool(getattr(value, "__code__", None) and value.__code__.co_flags & 0x80),
+            )
         if kind is types.CoroutineType or self._is_usable(value) or isinstance(value, BaseException):
             return super().given(value)
         self.refuse(f"an object of the type `{kind.__name__}` can't be given to a candidate")
@@ -327,20 +391,32 @@ class Link(Peer):
         an iterator."""
         kind = value if isinstance(value, type) else type(value)
         return (
-            _is_of_tests(kind) or _is_mock(kind) or kind.__module__ == "_io" and kind.__name__ in _FILES
+            _is_of_tests(kind)
+            or _is_mock(kind)
+            or kind.__module__ == "_io"
+            and kind.__name__ in _FILES
             or kind.__module__ in ("builtins", "itertools", "functools")
             and (hasattr(kind, "__next__") or kind.__name__ in ("partial", "_lru_cache_wrapper"))
         )
 
     def _may_read(self, target, name):
-        if type(name) is not str or name.startswith("_") and name not in ("__name__", "__doc__", "__qualname__"):
+        if (
+            type(name) is not str
+            or name.startswith("_")
+            and name not in ("__name__", "__doc__", "__qualname__")
+        ):
             return False
         kind = type(target)
         if _is_mock(kind):
             return not hasattr(kind, name)
         if kind.__module__ == "_io":
             return name in _FILE_NAMES
-        return _is_of_tests(kind) or isinstance(target, type) and _is_of_tests(target) or isinstance(target, BaseException)
+        return (
+            _is_of_tests(kind)
+            or isinstance(target, type)
+            and _is_of_tests(target)
+            or isinstance(target, BaseException)
+        )
 
     def perform(self, operation, target, *rest):
         is_function = isinstance(target, _FUNCTION_TYPES)
@@ -349,7 +425,9 @@ class Link(Peer):
         if operation == "call" and (is_function or self._is_usable(target)):
             value = super().perform(operation, target, *rest)
             return value
-        if operation == "get" and (self._may_read(target, *rest) or is_function and rest[0] in ("__wrapped__", "__dict__")):
+        if operation == "get" and (
+            self._may_read(target, *rest) or is_function and rest[0] in ("__wrapped__", "__dict__")
+        ):
             return super().perform(operation, target, *rest)
         if operation == "set" and _is_of_tests(type(target)) and self._may_read(target, rest[0]):
             return super().perform(operation, target, *rest)
@@ -359,12 +437,16 @@ class Link(Peer):
             return None  # as pyplot gives to each function that it wraps
         if operation == "get" and _is_mock(type(target)) and str(rest[0]).startswith("__"):
             raise AttributeError(rest[0])
-        if operation in ("special", "resume", "iterate", "length", "item", "repr") and self._is_usable(target):
+        if operation in ("special", "resume", "iterate", "length", "item", "repr") and self._is_usable(
+            target
+        ):
             if operation == "special" and rest[0] not in _SPECIAL:
                 raise Malformed("the candidate asked for what there isn't")
             return super().perform(operation, target, *rest)
         used = rest[0] if rest and type(rest[0]) is str else operation
-        self.refuse(f"the candidate uses `{used}` of an object of the tests, of the type `{type(target).__name__}`")
+        self.refuse(
+            f"the candidate uses `{used}` of an object of the tests, of the type `{type(target).__name__}`"
+        )
 
     def _driven(self, coroutine):
         try:
@@ -372,6 +454,7 @@ class Link(Peer):
         except StopIteration as stop:
             return (True, stop.value)
         self.refuse("an `async` function of the tests waits for something while the candidate calls it")
+
 
 def _imports(source):
     """Returns what tests import: names, and statements that import each."""

@@ -36,8 +36,13 @@ _OWN = ("solution", "tests", "__main__")
 # Types of `builtins` that have no name there.
 _HIDDEN = {kind.__name__: kind for kind in vars(types).values() if isinstance(kind, type)}
 _FUNCTION_TYPES = (
-    types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodDescriptorType,
-    types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.ClassMethodDescriptorType,
 )
 
 
@@ -172,7 +177,8 @@ class Peer:
             return (number,)
         told = tuple(
             (base.__module__, base.__qualname__) if _is_elementary(base) else self.description(base)
-            for base in kind.__bases__ if base is not object
+            for base in kind.__bases__
+            if base is not object
         )
         special = tuple(name for name in _SPECIAL if _is_defined(kind, name))
         base = _plain_base(kind)
@@ -180,7 +186,16 @@ class Peer:
         name = base.__name__ if is_plain else None
         doc = kind.__doc__ if type(kind.__doc__) is str else None
         self._described.add(kind)
-        self._new[kind] = (number, kind.__name__, kind.__qualname__, kind.__module__, told, special, doc, name)
+        self._new[kind] = (
+            number,
+            kind.__name__,
+            kind.__qualname__,
+            kind.__module__,
+            told,
+            special,
+            doc,
+            name,
+        )
         return self._new[kind]
 
     # Objects of the other side.
@@ -276,9 +291,13 @@ class Peer:
             space["__hash__"] = None
         told = _Told if local in _FUNCTION_TYPES else lambda name, value: value
         space |= {
-            "__module__": told("__module__", module), "__qualname__": qualname, "__doc__": told("__doc__", doc),
-            "_hatchery_peer": self, "_hatchery_names": (module, qualname),
-            "_hatchery_class": number, "_hatchery_plain": plain,
+            "__module__": told("__module__", module),
+            "__qualname__": qualname,
+            "__doc__": told("__doc__", doc),
+            "_hatchery_peer": self,
+            "_hatchery_names": (module, qualname),
+            "_hatchery_class": number,
+            "_hatchery_plain": plain,
         }
         if not is_error and constant is None:
             space["__slots__"] = ()
@@ -341,7 +360,9 @@ class StandInClass(type):
     def __new__(cls, name, bases, space):
         for base in bases:
             if type(base) is StandInClass and "_hatchery_peer" in vars(base):
-                base._hatchery_peer.refuse(f"`{name}`, a class of the tests, derives from the candidate's `{base.__name__}`")
+                base._hatchery_peer.refuse(
+                    f"`{name}`, a class of the tests, derives from the candidate's `{base.__name__}`"
+                )
         return type.__new__(cls, name, bases, space)
 
     def __call__(cls, *args, **keywords):
@@ -447,7 +468,9 @@ def _as_plain(base, value):
     if base is str:
         return str.__str__(value)
     if base in (int, float, complex, bytes):
-        return getattr(base, {int: "__int__", float: "__float__"}.get(base, "__new__"))(*([value] if base in (int, float) else [base, value]))
+        return getattr(base, {int: "__int__", float: "__float__"}.get(base, "__new__"))(
+            *([value] if base in (int, float) else [base, value])
+        )
     return base(base.__iter__(value))
 
 
@@ -556,7 +579,9 @@ def _signature(peer, target):
         empty = inspect.Parameter.empty
         made = [
             inspect.Parameter(
-                name, getattr(inspect.Parameter, kind), default=default[0] if default else empty,
+                name,
+                getattr(inspect.Parameter, kind),
+                default=default[0] if default else empty,
                 annotation=annotation[0] if annotation else empty,
             )
             for name, kind, default, annotation in parameters

@@ -10,9 +10,20 @@ import tempfile
 
 # Calls that change files, with the places of paths among their arguments.
 _FILE_EVENTS = {
-    "open": (0,), "os.mkdir": (0,), "os.rename": (0, 1), "os.remove": (0,), "os.rmdir": (0,), "os.link": (1,),
-    "os.symlink": (1,), "os.truncate": (0,), "os.utime": (0,), "sqlite3.connect": (0,), "shutil.rmtree": (0,),
-    "shutil.move": (0, 1), "shutil.copyfile": (1,), "shutil.copytree": (1,),
+    "open": (0,),
+    "os.mkdir": (0,),
+    "os.rename": (0, 1),
+    "os.remove": (0,),
+    "os.rmdir": (0,),
+    "os.link": (1,),
+    "os.symlink": (1,),
+    "os.truncate": (0,),
+    "os.utime": (0,),
+    "sqlite3.connect": (0,),
+    "shutil.rmtree": (0,),
+    "shutil.move": (0, 1),
+    "shutil.copyfile": (1,),
+    "shutil.copytree": (1,),
 }
 # What the judge would run when it imports it isn't taken from the candidate.
 _PROGRAMS = (".py", ".pyc", ".pyo", ".pth", ".so", ".pyd", ".pyi")
@@ -83,9 +94,13 @@ class Files:
                     if state != self._known.get(path, _ABSENT):
                         self._known[path] = state
                         contents = self._contents(path, state[2]) if state[0] == "file" else None
-                        changed.append((self._told(path), state[0], contents, state[1] if contents is not None else 0))
+                        changed.append(
+                            (self._told(path), state[0], contents, state[1] if contents is not None else 0)
+                        )
             # What was made first was made in what was there; what is removed goes from the inside.
-            return tuple(sorted(changed, key=lambda it: (it[1] == "absent", it[0] if it[1] != "absent" else "")))
+            return tuple(
+                sorted(changed, key=lambda it: (it[1] == "absent", it[0] if it[1] != "absent" else ""))
+            )
         finally:
             self._is_busy = False
 
@@ -272,7 +287,10 @@ class Surroundings:
         self._numbers = numbers
 
     def _take_captured(self, captured):
-        writers = [_Writer(self._printed, number) if is_on else self._streams[number] for number, is_on in enumerate(captured)]
+        writers = [
+            _Writer(self._printed, number) if is_on else self._streams[number]
+            for number, is_on in enumerate(captured)
+        ]
         sys.stdout, sys.stderr = writers
 
     def _take_stdin(self, text):

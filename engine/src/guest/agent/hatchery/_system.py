@@ -184,8 +184,6 @@ FACTS = {
         "setitimer": setitimer, "getitimer": answer((0.0, 0.0)),
     },
     "_thread": {"get_native_id": os.getpid},
-    # `urllib.request` asks it for the handler of such addresses.
-    "http.client": {"_create_https_context": answer(None)},
     "socket": {
         "getservbyname": looked_up(PORTS, "service/proto"),
         "getservbyport": looked_up({port: name for name, port in PORTS.items()}, "port/proto"),
@@ -198,7 +196,8 @@ REFUSED = {
         NO_PROCESSES: "system fork forkpty execv execve execl execle execlp execlpe execvp execvpe killpg"
         " posix_spawn posix_spawnp spawnl spawnle spawnlp spawnlpe spawnv spawnve spawnvp spawnvpe setsid"
         " setpgid pidfd_open",
-        NO_PIPES: "pipe pipe2 dup dup2 mkfifo mknod",
+        # Not `mkfifo` and `mknod`: where they are there, `tarfile` fails for members that need them.
+        NO_PIPES: "pipe pipe2 dup dup2",
         NO_TERMINAL: "getlogin ttyname openpty ctermid tcgetpgrp tcsetpgrp",
         NO_OTHERS: "setgroups initgroups chroot",
     },
@@ -231,8 +230,11 @@ def adapt(module):
     for reason, refused in REFUSED.get(module.__name__, {}).items():
         names |= {name: refusal(name, reason) for name in refused.split()}
     name, base, port = SECURED.get(module.__name__, ("", "", 0))
-    if hasattr(module, base):
+    if hasattr(module, base) and not hasattr(module, name):
         names[name] = secured(getattr(module, base), name, port)
+        if name == "HTTPSConnection":
+            # `urllib.request` asks it for the handler of such addresses.
+            module._create_https_context = answer(None)
     for name, value in names.items():
         if not hasattr(module, name):
             setattr(module, name, value)
