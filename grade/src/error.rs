@@ -26,6 +26,11 @@ pub enum GradeError {
         #[source]
         source: io::Error,
     },
+    /// The grader's own Python modules can't be written to a temporary folder.
+    #[error(
+        "can't write the grader's modules to the folder for temporary files; set TMPDIR to another one"
+    )]
+    Modules(#[source] io::Error),
     /// Another process grades into this file.
     #[error("another `hatchery grade` writes to `{0}`; give `--out` another file")]
     InUse(PathBuf),

@@ -73,6 +73,8 @@ impl Grader {
     pub async fn start(builder: Builder, settings: Settings) -> Result<Self, GradeError> {
         let settings = Settings { at_once: settings.at_once.max(1), ..settings };
         let builder = builder.workers(settings.at_once * 2).queue_limit_bytes(usize::MAX);
+        let folder = tempfile::tempdir().map_err(GradeError::Modules)?;
+        let builder = guest::preload(builder, folder.path()).map_err(GradeError::Modules)?;
         Ok(Self { pool: builder.start().await?, settings })
     }
 

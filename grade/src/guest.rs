@@ -1,5 +1,10 @@
 //! The Python that runs in sandboxes around candidates and tests.
 
+use std::io;
+use std::path::Path;
+
+use hatchery::Builder;
+
 /// What both sides of an exchange have.
 macro_rules! exchanging {
     () => {
@@ -30,18 +35,22 @@ macro_rules! judging {
     };
 }
 
+/// The modules that are in the image of both interpreters, so that no sample waits for them: their files
+/// and sources.
+const MODULES: [(&str, &str); 2] = [
+    ("hatchery_candidate.py", concat!(exchanging!(), include_str!("guest/candidate.py"))),
+    ("hatchery_judge.py", judging!()),
+];
+
 /// A candidate's interpreter.
-pub(crate) const CANDIDATE: &str = concat!(
-    exchanging!(),
-    include_str!("guest/candidate.py"),
-    "\nserve_candidate(globals().pop('hatchery_code'))\n"
-);
+pub(crate) const CANDIDATE: &str = "from hatchery_candidate import serve_candidate\n\
+     serve_candidate(globals().pop('hatchery_code'))\n";
 
 /// A judge's interpreter. The report is its value.
-pub(crate) const JUDGE: &str = concat!(judging!(), "\njudge(hatchery_task)\n");
+pub(crate) const JUDGE: &str = "from hatchery_judge import judge\njudge(hatchery_task)\n";
 
 /// Looks for what can't be run in the tests of a task. Its value says that, if there is any.
-pub(crate) const CHECK: &str = concat!(judging!(), "\ncheck(hatchery_task)\n");
+pub(crate) const CHECK: &str = "from hatchery_judge import check\ncheck(hatchery_task)\n";
 
 /// The first turn of a session in which tests run beside their candidate: what the second compares.
 pub(crate) const SHARED_BEGIN: &str =
@@ -60,3 +69,15 @@ pub(crate) const SHARED_TEST: &str = concat!(
 
 /// Calls a checker's function. Its value is what that returns.
 pub(crate) const CHECKER: &str = concat!(include_str!("guest/checker.py"), "\nrun_checker()\n");
+
+/// Adds the modules to an image. Their files are written below `folder`, which must stay until the pool
+/// has started.
+pub(crate) fn preload(builder: Builder, folder: &Path) -> io::Result<Builder> {
+    let folder = folder.join("grade");
+    std::fs::create_dir(&folder)?;
+    for (file, source) in MODULES {
+        std::fs::write(folder.join(file), source)?;
+    }
+    let names = MODULES.map(|(file, _)| file.trim_end_matches(".py"));
+    Ok(builder.package(folder).preload(names))
+}
