@@ -143,9 +143,9 @@ class InteractiveShell:
         except BaseException as error:
             result.error_in_exec = error
             showing.captures.clear()
-            showing.send({}, "failed")
             if showing.failure is not None:
                 showing.fail(showing.failure)
+            showing.send({}, "failed")
             # The cell has its error, so further displays only print theirs.
             showing.failure = error
             raise

@@ -20,7 +20,9 @@ pub(super) fn failure(outcome: &Outcome) -> Option<Ending> {
     match &outcome.verdict {
         Verdict::Completed { .. } => None,
         Verdict::Raised(exception) => {
-            ending(&exception.type_name, exception.message.clone(), &exception.traceback)
+            // Notebooks have the name without its module.
+            let name = exception.type_name.rsplit('.').next().unwrap_or_default();
+            ending(name, exception.message.clone(), &exception.traceback)
         }
         Verdict::Exited { code, message } => {
             ending("SystemExit", message.clone().unwrap_or_else(|| code.to_string()), "")
