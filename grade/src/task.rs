@@ -31,9 +31,6 @@ pub struct Task {
     pub helpers: String,
     /// Its tests.
     pub suite: Suite,
-    /// Whether functions may change their arguments, and tests look at that. A task with a solution
-    /// finds out by itself.
-    pub in_place: bool,
 }
 
 /// How answers are tested.

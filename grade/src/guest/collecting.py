@@ -226,13 +226,17 @@ class Collection:
             awaits = any(base.__name__ == "IsolatedAsyncioTestCase" for base in case.__mro__)
             members = [value for base in case.__mro__ for value in vars(base).values()]
             if self._automatic(()) or any(isinstance(value, Fixture) for value in members):
-                raise Unsupported(f"fixtures of pytest are for the `unittest.TestCase` `{case.__name__}`, too")
+                raise Unsupported(
+                    f"fixtures of pytest are for the `unittest.TestCase` `{case.__name__}`, too"
+                )
             marks = [mark for base in case.__mro__ for mark in _marks_of(vars(base))]
             for name in loader.getTestCaseNames(case):
                 function = getattr(case, name)
                 for mark in (*marks, *_marks_of(vars(function))):
                     if mark.name == "parametrize":
-                        raise Unsupported(f"`{case.__name__}.{name}` is parametrized, as no `TestCase` can be")
+                        raise Unsupported(
+                            f"`{case.__name__}.{name}` is parametrized, as no `TestCase` can be"
+                        )
                     if mark.name == "skip" or mark.name == "skipif" and self._holds(mark):
                         function.__unittest_skip__ = True
                         function.__unittest_skip_why__ = str(mark.kwargs.get("reason", ""))
@@ -306,7 +310,8 @@ class Collection:
         return [mark for mark in item.marks if mark.name == "xfail" and self._holds(mark)]
 
     def _expected(self, item, error):
-        return any(isinstance(error, mark.kwargs.get("raises") or BaseException) for mark in self._failing(item))
+        marks = self._failing(item)
+        return any(isinstance(error, mark.kwargs.get("raises") or BaseException) for mark in marks)
 
     def _run_once(self, item):
         self._enter(item.owners)
@@ -358,8 +363,9 @@ class Collection:
         names = ("setup_method", "setup"), ("teardown_method", "teardown")
         members = {key: getattr(instance, key) for key in (*names[0], *names[1]) if hasattr(instance, key)}
         # These two are nose's, and may be anything that takes arguments.
+        plain = ("setup_method", "teardown_method")
         members = {key: value for key, value in members.items()
-                   if key in ("setup_method", "teardown_method") or _is_function(value) and not _takes(value)}
+                   if key in plain or _is_function(value) and not _takes(value)}
         self._pair(self._stack, members, *names, item.function)
 
     def _pair(self, stack, members, before, after, given=None):

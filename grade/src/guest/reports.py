@@ -107,7 +107,10 @@ def _is_good_exit(error):
 
 def _raised_by_tests(error):
     """Returns whether the tests themselves raised this, in no call of the candidate."""
-    files = [file for file, _ in _frames(error)]
-    inner = list(reversed(files))[: next((n for n, file in enumerate(reversed(files)) if file.startswith(_TESTS)), 0)]
-    is_there = any(file.startswith(_TESTS) for file in files)
-    return is_there and not {_SOLUTION, _told.__code__.co_filename} & set(inner)
+    of_others = {_SOLUTION, _told.__code__.co_filename}
+    for file in reversed([file for file, _ in _frames(error)]):
+        if file.startswith(_TESTS):
+            return True
+        if file in of_others:
+            break
+    return False

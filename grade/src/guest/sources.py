@@ -140,9 +140,9 @@ def _loaded(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             names.add(node.id)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and ">>> " in node.value:
-            for line in node.value.splitlines():
+            for line in map(str.strip, node.value.splitlines()):
                 with contextlib.suppress(SyntaxError):
-                    names |= _loaded(ast.parse(line.strip()[4:])) if line.strip().startswith(">>> ") else set()
+                    names |= _loaded(ast.parse(line[4:])) if line.startswith(">>> ") else set()
     return names
 
 

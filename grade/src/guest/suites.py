@@ -100,7 +100,8 @@ class Suite:
         before = dict(self._scope)
         for node in (node for tree in trees for node in tree.body):
             if not _only_defines(node):
-                if "fixture" in ast.unparse(node) or any(isinstance(each, _DEFINITIONS) for each in ast.walk(node)):
+                defines = any(isinstance(each, _DEFINITIONS) for each in ast.walk(node))
+                if defines or "fixture" in ast.unparse(node):
                     return  # what it defines isn't known
                 continue
             try:
@@ -128,7 +129,9 @@ class Suite:
                 stack.callback(sys.modules.pop, "pytest")
                 if kept is not None:
                     stack.callback(sys.modules.__setitem__, "pytest", kept)
-            for name, function, other in (("unittest", "main", _run_nothing), ("doctest", "testmod", self._test_examples)):
+            for name, function, other in (
+                ("unittest", "main", _run_nothing), ("doctest", "testmod", self._test_examples),
+            ):
                 if name in texts:
                     _replace(stack, importlib.import_module(name), function, other)
             if self._refuse and any(word in texts for word in _HEARING):
@@ -176,8 +179,8 @@ class Suite:
         else:
             helpers = _parsed_prompt(task["helpers"]) or ast.Module([], [])
         for node in (node for tree in (setup, *trees) for node in ast.walk(tree)):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "pytest":
-                getattr(pytest_module(), node.attr)
+            if isinstance(node, ast.Attribute) and getattr(node.value, "id", None) == "pytest":
+                getattr(pytest_module(), node.attr)  # which raises if it isn't there
         self._prepare(helpers, [setup, *trees])
         return [setup, *trees]
 
@@ -398,7 +401,8 @@ def judge(task_text):
     try:
         loaded = link.begin()
         if loaded is not None:
-            if task["completes"] and loaded.startswith("SyntaxError") and not _parsed_prompt(task["helpers"]):
+            is_source = loaded.startswith(("SyntaxError", "IndentationError", "TabError"))
+            if is_source and task["completes"] and not _parsed_prompt(task["helpers"]):
                 report = Report()
                 report.problem = "its prompt isn't Python, so no completion of it is a program"
                 return report.message()

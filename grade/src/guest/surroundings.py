@@ -60,7 +60,7 @@ class Files:
 
     def _see(self, path):
         path = self._abspath(path)
-        if path.startswith(tuple(root + "/" for root in self._roots)):
+        if path not in self._roots and path.startswith(tuple(root + "/" for root in self._roots)):
             self._seen.add(path)
             # A folder may have been made by code that tells of nothing.
             parent = path.rpartition("/")[0]

@@ -139,7 +139,6 @@ fn bare(id: String, suite: Suite) -> Task {
         sample: None,
         helpers: String::new(),
         suite,
-        in_place: false,
     }
 }
 
@@ -179,7 +178,6 @@ fn plain(object: &Object, id: String) -> Result<Task, InvalidLine> {
         entry_point: first_text(object, &["entry_point"]).map(str::to_owned),
         helpers: solution.clone().unwrap_or_default(),
         solution,
-        in_place: object.get("in_place").and_then(Value::as_bool).unwrap_or(false),
         ..bare(id, plain_suite(object)?)
     })
 }

@@ -9,16 +9,18 @@ from hatchery_sandbox.grade import compare, grade
 TASK = {"task_id": "t", "tests": ["assert f(1) == 2", "assert f(2) == 4"], "entry_point": "f"}
 RIGHT = {"task_id": "t", "solution": "def f(x): return x * 2"}
 WRONG = {"task_id": "t", "solution": "def f(x): return x + 1"}
-CHEAT = {"task_id": "t", "solution": "class f:\n def __init__(self, x): pass\n __eq__ = lambda *_: True"}
+CHEAT = {"task_id": "t", "solution": "import os\ndef f(x): os._exit(0)"}
 
 
 def test_samples_are_graded(tmp_path):
     page = tmp_path / "report.html"
-    report = grade([TASK], [RIGHT, WRONG, CHEAT], k=[1, 3], cpu_time=2, html=page)
+    report = grade([TASK], [RIGHT, WRONG, CHEAT], k=[1, 2], cpu_time=2, html=page)
     verdicts = {result.sample: result.verdict for result in report.results}
-    assert verdicts == {0: "passed", 1: "failed", 2: "failed"}
-    assert report.pass_at[1].value == pytest.approx(1 / 3)
-    assert report.pass_at[3].value == 1
+    assert verdicts == {0: "passed", 1: "failed", 2: "undecided"}
+    # What is undecided counts neither for nor against, and trainers get `None` of it.
+    assert {result.sample: result.passed for result in report.results} == {0: True, 1: False, 2: None}
+    assert {result.sample: result.credit for result in report.results} == {0: 1.0, 1: 0.5, 2: None}
+    assert (report.pass_at[1].value, report.pass_at[2].value) == (0.5, 1)
     (wrong,) = (result for result in report.results if result.sample == 1)
     assert (wrong.tests_passed, wrong.tests_total, wrong.guarded) == (1, 2, True)
     assert wrong.failures == (("test 2", "assert f(2) == 4"),)
