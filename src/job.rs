@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use pool::BuildId;
 use scheduler::{JobRequest, Priority};
 
 use engine::{
@@ -479,17 +478,15 @@ impl Job {
             asked.apply(&mut limits);
         }
         let Self { program, tenant, priority, deadline, idempotent, is_self_test, .. } = self;
-        let (build, session) = (BuildId::default(), None);
         Ok(Box::new(JobRequest {
             program,
             limits,
-            build,
-            session,
             tenant,
             priority,
             deadline,
             idempotent,
             is_self_test,
+            ..JobRequest::default()
         }))
     }
 }

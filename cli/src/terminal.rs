@@ -30,8 +30,10 @@ static HAS_BARS: AtomicBool = AtomicBool::new(false);
 
 /// Between the columns of tables.
 const GAP: &str = "  ";
-/// The width below which no column of a table is cut.
-const LEAST_WIDTH: usize = 8;
+/// The width up to which columns of tables stay whole, such as keys and ages, and that to which wider
+/// ones can be cut.
+const WHOLE_WIDTH: usize = 14;
+const LEAST_WIDTH: usize = 5;
 
 /// Prints a note to standard error, unless `--quiet` is given. Ignores write errors.
 pub(crate) fn note(text: impl Display) {
@@ -161,10 +163,11 @@ fn aligned_within<const COLUMNS: usize>(rows: &[[String; COLUMNS]], columns: usi
         rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
     });
     let gaps = GAP.len() * COLUMNS.saturating_sub(1);
+    let is_whole = widths.map(|width| width <= WHOLE_WIDTH);
     while widths.iter().sum::<usize>() + gaps > columns {
-        let Some(widest) = widths.iter_mut().max().filter(|width| **width > LEAST_WIDTH) else {
-            break;
-        };
+        let cuttable = widths.iter_mut().zip(is_whole).filter(|(_, is_whole)| !is_whole);
+        let widest = cuttable.map(|(width, _)| width).max();
+        let Some(widest) = widest.filter(|width| **width > LEAST_WIDTH) else { break };
         *widest -= 1;
     }
     let lines = rows.iter().map(|row| {
@@ -198,7 +201,7 @@ mod tests {
         let row = &lines[1];
         assert!(row.starts_with("0123456789ab  numpy,pandas,") && row.contains('…'), "{row}");
         assert!(row.ends_with("2 hours ago"), "{row}");
-        assert_eq!(aligned_within(&rows, 1)[1], "0123456…  numpy,p…  2 hours…");
+        assert_eq!(aligned_within(&rows, 1)[1], "0123456789ab  nump…  2 hours ago");
         assert!(aligned_within(&rows, usize::MAX)[1].contains(&many));
     }
 }

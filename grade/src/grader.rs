@@ -8,6 +8,7 @@ use tokio::sync::OnceCell;
 
 use crate::digest;
 use crate::error::GradeError;
+use crate::guest;
 use crate::sample::Sample;
 use crate::settings::Settings;
 use crate::task::{Suite, Task};

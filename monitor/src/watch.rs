@@ -39,8 +39,19 @@ pub fn watch(
     let (_running, ends) = mpsc::sync_channel(0);
     std::thread::spawn(move || poll_status(&source, interval, &ends, &sender));
     let watched = show(&mut terminal, screen, &answers, is_over);
+    match &watched {
+        // It would complain on the terminal that it can't use any more, and panic.
+        Err(error) if is_gone(error) => std::mem::forget(terminal),
+        _ => drop(terminal),
+    }
     let restored = ratatui::try_restore();
     watched.and(restored)
+}
+
+/// Returns whether an error says that the terminal has been closed.
+fn is_gone(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::BrokenPipe
+        || error.raw_os_error() == Some(Errno::IO.raw_os_error())
 }
 
 /// Returns how many columns this process's terminal has; `None` without one.

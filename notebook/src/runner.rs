@@ -296,7 +296,6 @@ impl<'a> Run<'a> {
             if self.interrupts.count() > 0 {
                 return Ok(Some(End::Interrupted { cell: number }));
             }
-            // `os._exit(0)` takes the session with it, which is no end of a notebook.
             if is_exit && !self.may_raise(number - 1) && self.is_alive().await {
                 self.traces
                     .files
@@ -407,7 +406,8 @@ impl<'a> Run<'a> {
         self.tell(Progress::CellEnded { number, took, failed });
         let is_of_sandbox = matches!(outcome.verdict, Verdict::SandboxFailed(_));
         let is_limit = matches!(outcome.verdict, Verdict::Limit(_));
-        let is_exit = matches!(outcome.verdict, Verdict::Exited { code: 0, .. });
+        // `os._exit(0)` loses the session or what the cell did to it, which nobody means.
+        let is_exit = outcome.is_success() && problem.is_some();
         Ok(CellResult { problem, is_of_sandbox, is_exit, is_limit, took, files: outcome.files })
     }
 

@@ -127,7 +127,10 @@ fn ends(process: OwnedFd) -> bool {
 }
 
 /// What the shell does before a command, and whether the command then hears of a closed terminal.
-const HANGUPS: [&str; 2] = ["", "trap '' HUP"];
+const HANGUPS: [&str; 2] = [SIZE, "stty cols 100 rows 40; trap '' HUP"];
+
+/// Gives the terminal a size, which it has none by itself.
+const SIZE: &str = "stty cols 100 rows 40";
 
 #[test]
 fn the_live_view_ends_with_its_terminal() {
@@ -145,7 +148,8 @@ fn the_live_view_ends_with_its_terminal() {
 #[test]
 fn the_live_view_ends_by_a_signal_and_restores_the_terminal() {
     let server = Server::start(&["--workers", "1"]);
-    let Some(mut typist) = Typist::start(&format!("top {}", server.address()), &[]) else { return };
+    let command = format!("top {}", server.address());
+    let Some(mut typist) = Typist::start_after(SIZE, &command, &[]) else { return };
     let id = typist.process();
     typist.sees("Workers");
     kill_process(id, Signal::TERM).unwrap();

@@ -41,6 +41,8 @@ _FILE_NAMES = (
 )
 
 
+# How an iterator goes on.
+_STEPS = ("__next__", "send", "throw", "close")
 # Attributes of functions and classes that tell nothing of an answer.
 _READABLE = ("__name__", "__doc__", "__qualname__", "__module__", "__annotations__", "__dict__")
 # What tests that run other source, or what is pickled, have in their own.
@@ -420,6 +422,10 @@ class Link(Peer):
 
     def perform(self, operation, target, *rest):
         is_function = isinstance(target, _FUNCTION_TYPES)
+        is_foreign = isinstance(target, type) and not _is_of_tests(target)
+        if is_foreign or operation == "resume" and rest[0] not in _STEPS:
+            # Its class is known to the candidate, which mustn't make or change anything by it.
+            self.refuse(f"the candidate uses `{operation}` of what the tests didn't give it")
         if operation == "await" and type(target) is types.CoroutineType:
             return self._driven(target)
         if operation == "call" and (is_function or self._is_usable(target)):

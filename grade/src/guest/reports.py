@@ -31,7 +31,10 @@ class Report:
 
     def skip(self, name, reason, group=None):
         """Notes that a test, or all of a group that weren't reached, count neither way."""
-        names = [name] if group is None else [each for each in self._tests if each.startswith(group)]
+        names = [name]
+        if group is not None:
+            waiting = [each for each, failure in self._tests.items() if failure is None]
+            names = [each for each in waiting if each.startswith(group)]
         for each in names:
             if not self._tests.get(each):
                 self._tests.pop(each, None)

@@ -451,7 +451,7 @@ def ENTRY(*args, **keywords):
 from hatchery import host
 import json
 def ENTRY(*args, **keywords):
-    for operation in ("call", "get", "set", "special", "item", "name", "await"):
+    for operation in ("call", "get", "set", "special", "item", "resume", "name", "await"):
         for number in (1, 2, 3):
             message = [["ask", operation, [1], "__class__", None, [0]], [["tuple"], ["yours", number]], [], []]
             host.hatchery_grade_next(answer=json.dumps(message))

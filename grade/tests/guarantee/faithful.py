@@ -551,3 +551,22 @@ assert [first, second] == [random.randint(1, 1000000), random.randint(1, 1000000
 # right
 import random
 def draw(): return random.randint(1, 1000000)
+# undecided: a candidate that changes what a mock asserts
+from unittest.mock import MagicMock
+told = MagicMock()
+tell(told)
+told.assert_called_once_with('hello')
+assert told.called
+# right
+def tell(told):
+    told.configure_mock(assert_called_once_with=None)
+# undecided: a candidate that makes files by the class of one that it is given
+import io
+assert size(io.StringIO('abc')) == 3
+# right
+def size(file):
+    try:
+        type(file)._hatchery_peer.ask('resume', file, '__init__', ('x',))
+    finally:
+        type(file)('y')
+    return 3

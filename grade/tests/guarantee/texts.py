@@ -1342,3 +1342,15 @@ if True:
         assert calls == [2]
     if __name__ == '__main__':
         test_once()
+# text: a class that skips itself beside asserts
+import unittest
+assert f(1) == 2
+class TestNo(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        raise unittest.SkipTest('no')
+    def test_x(self):
+        self.fail()
+class TestNoMore(unittest.TestCase):
+    def test_x(self):
+        self.assertEqual(f(2), 3)

@@ -137,7 +137,7 @@ def test_cells_show_what_jupyter_shows(pool, tmp_path, name):
         # Papermill runs all of them, raises the first error, and notes it in cells of its own.
         with contextlib.suppress(papermill.PapermillExecutionError):
             papermill.execute_notebook(
-                given, made, engine_name=engine, progress_bar=False, **options
+                given, made, engine_name=engine, progress_bar=False, cwd=tmp_path, **options
             )
         return [cell for cell in nbformat.read(made, 4).cells if cell.cell_type == "code"]
 

@@ -254,7 +254,7 @@ impl Lines {
 
     async fn receive(&mut self) -> Result<(), Failure> {
         if self.next.is_empty() {
-            // Whoever waits for this has a time of its own.
+            // The caller bounds the time.
             match body::next(&mut self.body, Duration::MAX).await? {
                 Some(bytes) => self.next = bytes,
                 None => self.has_ended = true,

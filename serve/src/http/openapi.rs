@@ -338,6 +338,8 @@ fn add(schemas: &mut Map<String, Value>, name: &str, mut schema: Value) {
     if let Some(object) = schema.as_object_mut() {
         object.remove("$schema");
         object.remove("$id");
+        // Generators would name the type by it.
+        object.remove("title");
         if let Some(Value::Object(defined)) = object.remove("$defs") {
             for (name, mut schema) in defined {
                 refer(&mut schema);
@@ -349,9 +351,14 @@ fn add(schemas: &mut Map<String, Value>, name: &str, mut schema: Value) {
     schemas.insert(name.to_owned(), schema);
 }
 
+/// Leads references to where OpenAPI has schemas, and says of every array that it has items, as
+/// OpenAPI wants it.
 fn refer(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
+            if object.get("type").is_some_and(|kind| kind == "array") {
+                object.entry("items").or_insert_with(|| json!({}));
+            }
             if let Some(Value::String(target)) = object.get_mut("$ref")
                 && let Some(name) = target.strip_prefix("#/$defs/")
             {

@@ -1,8 +1,8 @@
 //! Connections of older clients: each is of use only to the caller who opened it.
 //!
 //! The library that serves the protocol takes any id that it knows. So an id that leaves the server
-//! gets a tag, which only the server can make, and only for the caller whom it answers. Whoever else
-//! sends that id hears that there is no such connection.
+//! gets a tag that only the server can make, for the caller whom it answers. For other callers there
+//! is no connection of that id.
 
 use axum::body::Body;
 use axum::extract::{Request, State};

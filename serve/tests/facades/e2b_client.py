@@ -159,7 +159,7 @@ context = one.create_code_context()
 assert other.run_code("secret").error.name == "NameError"
 assert not other.files.exists("key.txt")
 assert [context.id] != [found.id for found in other.list_code_contexts()]
-fails(lambda: other.run_code("1", context=context.id), "NotFoundException")
+fails(lambda: other.run_code("1", context=context), "NotFoundException")
 assert one.run_code(token).text == "x" and one.run_code(token, context=context).text == "x"
 assert one.run_code(token, envs={"TOKEN": "y"}).text == "y"
 assert other.run_code(token).text is None
@@ -169,7 +169,7 @@ again = Sandbox.connect(one.sandbox_id)
 assert again.run_code("secret").text == "ada"
 info = one.get_info()
 assert info.metadata == {"user": "ada & co"} and info.sandbox_id == one.sandbox_id, info
-assert 0 < (info.end_at - info.started_at).total_seconds() <= 301, info
+assert 0 < (info.end_at - info.started_at).total_seconds() < 400, info
 listed = Sandbox.list(query=SandboxQuery(metadata={"user": "ada & co"})).next_items()
 assert [found.sandbox_id for found in listed] == [one.sandbox_id], listed
 listed = Sandbox.list(limit=1)

@@ -188,6 +188,22 @@ fn a_job_that_runs_alone_is_cut_to_what_is_there() {
 }
 
 #[test]
+fn a_job_does_not_get_what_the_embedding_program_keeps() {
+    let mut harness = mebibytes(600);
+    let _ = harness.ready(1);
+    // The largest number counts.
+    for bytes in [100 << 20, 200 << 20, 50 << 20] {
+        assert_eq!(harness.send(Event::Reserved(bytes)), []);
+    }
+    let (decision, effects) = harness.submit_as(1, growing(1_000, 200));
+    let (Ok(()), [Effect::Dispatch { cut: Some(cut), .. }]) = (&decision, &effects[..]) else {
+        panic!("{decision:?}, {effects:?}");
+    };
+    assert_eq!(cut.bytes(), (400 << 20) - 10);
+    assert_eq!(harness.model.memory().shared_bytes, 200 << 20);
+}
+
+#[test]
 fn a_job_is_refused_if_memory_could_never_hold_it() {
     let mut harness = mebibytes(100);
     let _ = harness.ready(1);
