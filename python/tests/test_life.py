@@ -174,13 +174,18 @@ def test_a_killed_server_ends_each_job_once_and_is_replaced(repetition):
     with Pool(workers=2) as pool:
         pool.start()
         futures = [pool.submit("import time; time.sleep(0.01)") for _ in range(1000)]
-        ends = []
+        ends, told = [], threading.Semaphore(0)
+
+        def end(future):
+            ends.append(future)
+            told.release()
+
         for future in futures:
-            future.add_done_callback(ends.append)
+            future.add_done_callback(end)
         futures[10].result()
         os.kill(server_of(pool), signal.SIGKILL)
         concurrent.futures.wait(futures)
-        assert len(ends) == 1000
+        assert all(told.acquire(timeout=20) for _ in futures) and len(set(ends)) == len(ends)
         errors = {str(future.exception()) for future in futures if future.exception()}
         assert errors == {"the server was killed by signal 9"}
         assert all(
