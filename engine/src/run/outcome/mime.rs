@@ -51,8 +51,8 @@ pub struct MimeBundle {
 }
 
 impl MimeBundle {
-    /// Creates a bundle; `None` if a name is invalid or repeated, or if there are too many.
-    pub(crate) fn new(forms: Vec<(String, MimeData)>) -> Option<Self> {
+    /// Creates a bundle; `None` if a type's name is invalid or repeated, or if there are too many.
+    pub fn new(forms: Vec<(String, MimeData)>) -> Option<Self> {
         let is_name = |name: &str| {
             name.len() <= LONGEST_TYPE
                 && name.contains('/')
