@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::{Contents, Field, Intake, InvalidJob, Job, Limits, job_schema};
 
 /// A job with every field that can stand beside `code`, and one with each of the other programs.
-fn every_field() -> [Value; 3] {
+fn every_field() -> [Value; 4] {
     [
         json!({
             "id": [1, null], "code": "1", "variables": { "x": [1, null] }, "args": ["a"],

@@ -206,8 +206,8 @@ impl FakeSource {
 
     fn fail(&self, step: Step, count: u32) {
         let mut state = self.shared.state.lock();
-        let failing = Gates { gate: Gate::Err, count, releases: state.releases };
-        state.gates.insert(step, VecDeque::from([failing]));
+        let releases = state.releases;
+        state.gates.insert(step, [Gates { gate: Gate::Err, count, releases }].into());
     }
 }
 
@@ -278,8 +278,8 @@ impl InterpreterSource for FakeSource {
         let number = self.shared.starts.fetch_add(1, Ordering::SeqCst) + 1;
         self.shared.wait_until(|state| !state.starts_held);
         self.shared.pass(Step::Start, None)?;
-        let state = FakeState::default();
-        Ok(Box::new(FakeInterpreter { shared: Arc::clone(&self.shared), number, state }))
+        let (shared, state) = (Arc::clone(&self.shared), FakeState::default());
+        Ok(Box::new(FakeInterpreter { shared, number, state }))
     }
 
     fn tasks_at_once(&self) -> usize {
@@ -424,9 +424,7 @@ impl Interpreter for FakeInterpreter {
         let script = Script::of(&task.program.source);
         self.shared.state.lock().running.push(task.job);
         self.state.runs += 1;
-        if let Some(bytes) = script.memory_bytes {
-            self.state.memory_bytes = bytes;
-        }
+        self.state.memory_bytes = script.memory_bytes.unwrap_or(self.state.memory_bytes);
         let (verdict, afterwards) = self.perform(task, &script);
         self.shared.state.lock().running.retain(|job| *job != task.job);
         assert!(!script.panics, "scripted to panic");
