@@ -5,7 +5,6 @@ use std::net::TcpStream;
 
 use hatchery::Hatchery;
 use serde_json::json;
-use serve::{Service, facades};
 
 use crate::client::{Client, Reply};
 use crate::server::{ADA, BOB, serve, start, tokens};
@@ -17,7 +16,6 @@ fn server(pool: &Hatchery, room: usize, body: usize) -> [Client; 2] {
     let mut config = tokens();
     config.bodies_bytes = room * MEBIBYTE;
     config.body_bytes = body * MEBIBYTE;
-    config.routes = facades::router(&Service::new(pool.clone()));
     let client = serve(pool, config).client;
     [ADA, BOB].map(|token| Client { token: Some(token), ..client.clone() })
 }
@@ -30,44 +28,6 @@ fn begun(client: &Client, path: &str, head: &str, body: &[u8]) -> TcpStream {
     write!(stream, "POST {path} HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
     stream.write_all(body).unwrap();
     stream
-}
-
-/// Sends requests until one is refused, as they are once the server has received the others.
-fn refused(client: &Client, path: &str, body: &[u8]) {
-    let headers = [("content-type", "application/json")];
-    let reply = std::iter::repeat_with(|| client.send("POST", path, &headers, body))
-        .find(|reply| reply.status == 429)
-        .unwrap();
-    assert_eq!(reply.header("retry-after"), Some("1"));
-    let problem = reply.json();
-    assert_eq!(problem["error"]["reason"], "bodies", "{problem}");
-    assert!(problem["error"]["message"].as_str().unwrap().contains("on their way"), "{problem}");
-}
-
-/// A job that is as long as it may be.
-fn long() -> Vec<u8> {
-    json!({ "code": "1", "language": "python", "stdin": "x".repeat(MEBIBYTE - 100) })
-        .to_string()
-        .into_bytes()
-}
-
-#[test]
-fn bodies_that_are_announced_are_counted_before_they_are_received() {
-    let pool = start(|builder| builder);
-    let before = pool.status().memory.shared_bytes;
-    let [ada, bob] = server(&pool, 4, 1);
-    for path in ["/v1/run", "/run_code"] {
-        let head = format!("content-length: {MEBIBYTE}\r\ncontent-type: application/json");
-        let silent = [(); 2].map(|()| begun(&ada, path, &head, b""));
-        for path in ["/v1/run", "/run_code", "/v1/batches"] {
-            refused(&ada, path, &long());
-        }
-        assert_eq!(bob.run("/v1/run", "1")["value"], 1);
-        drop(silent);
-        while ada.send("POST", "/v1/run", &[], &long()).status != 200 {}
-    }
-    // The pool has so much less for jobs.
-    assert_eq!(pool.status().memory.shared_bytes - before, 4 << 20);
 }
 
 #[test]
@@ -120,23 +80,6 @@ fn answers_that_nobody_reads_are_counted() {
     assert_eq!(bob.run(path, "open('f', 'wb').write(bytes(1 << 20))")["value"], 1 << 20);
     assert_eq!(unread.json()["files"][0]["bytes"], 15 << 20);
     assert_eq!(ada.send("POST", path, &[], job.as_bytes()).json()["value"], 15 << 20);
-}
-
-#[test]
-fn cells_whose_output_nobody_reads_are_counted() {
-    let [ada, bob] = server(&start(|builder| builder), 64, 1);
-    let code = "class Page:\n    def _repr_html_(self): return 'x' * (15 << 20)\ndisplay(Page())";
-    let cell = json!({ "code": code }).to_string();
-    let head = format!("content-length: {}\r\ncontent-type: application/json", cell.len());
-    let _unread = Reply::read(begun(&ada, "/execute", &head, cell.as_bytes())).unwrap();
-    let headers = [("content-type", "application/json")];
-    let cells = |client: &Client| {
-        let reply = client.send("POST", "/execute", &headers, cell.as_bytes());
-        reply.lines().last().unwrap()
-    };
-    // Those that come before the first one's page see it.
-    while !cells(&ada).contains("ResourceExhausted") {}
-    assert_eq!(bob.send("POST", "/execute", &headers, b"{\"code\": \"6 * 7\"}").status, 200);
 }
 
 #[test]
