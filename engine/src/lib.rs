@@ -13,7 +13,6 @@
 //! writes or asks for. A guest can only do what its imports do, and those are checked against a
 //! list when a module is loaded.
 
-pub use advice::Interface;
 pub use build::module::key::WASMER_VERSION;
 pub use build::packages::Package;
 pub use build::packages::info::{PackageInfo, PackageOrigin};
@@ -56,6 +55,7 @@ pub use interpreter::session::{PackedRest, PackedSession, SessionState};
 pub use interrupt::overdue::{OVERDUE_AFTER, Overdue};
 pub use interrupt::reason::StopReason;
 pub use interrupt::stop::{Ending, StopHandle};
+pub use limits::advice::Interface;
 pub use limits::{LimitHit, LimitKind, Limits};
 pub use memory::faults::own_handlers;
 pub use places::{
@@ -84,7 +84,6 @@ pub use run::value::{
     Array, Column, Element, Frame, InvalidValue, MOST_DIMENSIONS, Tagged, Value, Variables,
 };
 
-mod advice;
 mod build;
 mod cache;
 mod cause;

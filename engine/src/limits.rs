@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
-use crate::advice::Interface;
 use crate::counted::counted;
+
+use self::advice::Interface;
+
+pub(crate) mod advice;
 
 /// What one run may use.
 ///

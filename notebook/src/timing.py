@@ -13,7 +13,7 @@ FILENAME = "<magic>"
 class UsageError(Exception):
     """A magic or part of IPython that isn't available here, or was used wrongly.
 
-    The host adds advice on the remedy, as in `engine/src/advice.rs`.
+    The host adds advice on the remedy, as in `engine/src/limits/advice.rs`.
     """
 
     def __init__(self, message, remedy=None):

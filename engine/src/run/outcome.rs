@@ -8,10 +8,10 @@ use crate::run::functions::Recording;
 pub use exception::{Exception, StackFrame, SyntaxPosition};
 pub use mime::{MimeBundle, MimeData};
 
-use crate::advice::Interface;
 use crate::cause::Cause;
 use crate::files::changes::{ChangedFile, LeftOutFiles};
 use crate::limits::LimitHit;
+use crate::limits::advice::Interface;
 use crate::run::transcript::{Stream, Transcript};
 use crate::run::value::Value;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::advice::Interface;
 use crate::files::mount::Mount;
 use crate::files::path::{InvalidPath, check_path};
+use crate::limits::advice::Interface;
 use crate::places::{BESIDE_FOLDER, SCRIPT_FOLDER, SITE, WORKSPACE};
 use crate::run::functions::{HostFunctions, Recording};
 use crate::run::network::Network;

@@ -24,7 +24,7 @@ use super::run::submit;
 use crate::caller::Caller;
 use crate::service::Service;
 
-use self::contexts::{Context, Contexts, is_gone};
+use self::contexts::{Context, Contexts, Interpreter, is_gone};
 use self::lines::{Cell, follow, restarted};
 use self::sandboxes::Visit;
 
@@ -53,11 +53,6 @@ pub fn router(service: Service) -> Router {
         .layer(body_limit())
         .layer(Extension(Interface::E2b))
         .with_state(Interpreter { contexts: Arc::new(Contexts::new(service)) })
-}
-
-#[derive(Clone)]
-struct Interpreter {
-    contexts: Arc<Contexts>,
 }
 
 #[derive(Deserialize)]

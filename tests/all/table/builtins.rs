@@ -71,7 +71,10 @@ pub(super) fn rows() -> Vec<Row> {
             "ConnectionResetError",
             "[Errno 15] c",
         ),
-        raises("input()", "EOFError", "EOF when reading a line"),
+        raises("input()", "EOFError", "EOF when reading a line").ending(
+            "EOFError: EOF when reading a line\n\
+             The program has no standard input: `Job::stdin` gives it some.\n",
+        ),
         raises("import os\nos.mkdir('/tmp')", "FileExistsError", "[Errno 20] File exists: '/tmp'"),
         raises(
             "open('missing')",

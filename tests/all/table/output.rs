@@ -283,6 +283,9 @@ pub(super) fn rows() -> Vec<Row> {
         raises("display(1)\n1 / 0", "ZeroDivisionError", "division by zero")
             .display(&[("text/plain", "1")]),
         completes("import sys\nsys.stdin.read(), input if False else 0", json!(["", 0]), "('', 0)"),
-        raises("input('name? ')", "EOFError", "EOF when reading a line").stdout("name? "),
+        raises("input('name? ')", "EOFError", "EOF when reading a line").stdout("name? ").ending(
+            "EOFError: EOF when reading a line\n\
+             The program has no standard input: `Job::stdin` gives it some.\n",
+        ),
     ]
 }

@@ -3,7 +3,8 @@
 
 use serde_json::json;
 
-use super::dsl::{Row, completes, ends, exits, gives_none, raises, shows};
+use super::dsl::{Row, completes, ends, exits, fails, gives_none, raises, shows};
+use super::error::error;
 use crate::needs::Need;
 
 pub(super) fn rows() -> Vec<Row> {
@@ -35,10 +36,9 @@ pub(super) fn rows() -> Vec<Row> {
         .needs(Need::Default),
         completes("open('/dev/stdin').read(), open('/dev/fd/0').read()", json!(["", ""]), "('', '')")
             .needs(Need::Default),
-        raises(
+        fails(
             "import os\nos.makedirs(os.path.dirname('report.txt'), exist_ok=True)",
-            "FileNotFoundError",
-            "[Errno 44] No such file or directory: ''",
+            error("FileNotFoundError", "[Errno 44] No such file or directory: ''").anywhere(),
         )
         .needs(Need::Default),
         raises("open('', 'w')", "FileNotFoundError", "[Errno 44] No such file or directory: ''"),
@@ -118,11 +118,12 @@ pub(super) fn rows() -> Vec<Row> {
             ]),
             "['03:04 am', ' 3:04', '100%', 'TUE 2| 1|00002', ' 2 Jan %Q', ' 3\\n\\t2024-W01-2 am', '1704164640 %P']",
         ),
-        shows(
+        completes(
             "
             import pandas
             pandas.Series(pandas.to_datetime(['2024-01-02 15:04'])).dt.strftime('%-d %l %P').tolist()
             ",
+            json!(["2  3 pm"]),
             "['2  3 pm']",
         )
         .needs(Need::Default),

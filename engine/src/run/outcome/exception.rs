@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::advice::{Advice, Interface};
+use crate::limits::advice::{Advice, Interface};
 
 /// The most exceptions of a chain and its groups, frames of all of them, and notes of each, that
 /// are described; `agent/hatchery/_describe.py` has the same numbers.

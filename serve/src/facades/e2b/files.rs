@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::super::answer::json as json_answer;
 use super::super::ending::failure;
 use super::super::request::Sent;
-use super::Interpreter;
+use super::contexts::Interpreter;
 use super::form::{self, FormFile};
 use super::sandboxes::Visit;
 use crate::caller::Caller;

@@ -23,8 +23,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::answer::{json as json_answer, with_retry_after};
 use super::super::request::{Sender, Sent, unguessable};
-use super::Interpreter;
-use super::contexts::{Contexts, Owner};
+use super::contexts::{Contexts, Interpreter, Owner};
 use crate::caller::Caller;
 use crate::shares::Shares;
 

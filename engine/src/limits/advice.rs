@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::LimitKind;
+use super::LimitKind;
 
 /// The interface through which a user gives jobs, whose words messages about them use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
