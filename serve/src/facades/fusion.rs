@@ -274,7 +274,10 @@ mod tests {
         assert_eq!((job.code.as_deref(), &job.stdin[..]), (Some("print(1)"), "in"));
         assert_eq!(job.timeout, Some(Duration::from_millis(2500)));
         assert_eq!(job.limits.unwrap().memory, Some(256 << 20));
-        let files = [("a.txt".to_owned(), Contents::Bytes(b"A".to_vec()))];
+        let files = [
+            ("a.txt".to_owned(), Contents::Bytes(b"A".to_vec())),
+            ("main.py".to_owned(), Contents::Text("print(1)".to_owned())),
+        ];
         assert_eq!(job.files, files.into());
         let unlimited = request(json!({ "memory_limit_MB": -1 })).program().unwrap();
         assert_eq!(unlimited.limits.unwrap().memory, None);

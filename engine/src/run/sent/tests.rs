@@ -246,14 +246,14 @@ fn additions_arrive_in_a_transcript_with_its_caps() {
     let html = vec![("text/html".to_owned(), MimeData::Text("<b>".to_owned()))];
     there.append(Stream::Stdout, b"abc");
     there.show(MimeBundle::new(html).unwrap());
-    there.append(Stream::Stderr, b"defg");
+    there.append(Stream::Stderr, b"defghi");
     there.drop_display(1 << 40);
     there.host_called("price");
     assert_eq!(
         (here.text_of(Stream::Stdout), here.text_of(Stream::Stderr)),
-        (b"abc".to_vec(), b"de".to_vec())
+        (b"abc".to_vec(), b"defgh".to_vec())
     );
-    assert_eq!((here.written_bytes(), here.is_truncated()), (7, true));
+    assert_eq!((here.written_bytes(), here.is_truncated()), (9, true));
     assert_eq!(here.displays(), there.displays());
     assert_eq!(here.display_limits_met().count(), 1);
 }
