@@ -87,7 +87,12 @@ async fn verdicts_say_what_happened() {
         ("", Verdict::Failed, None, "name 'f' is not defined"),
         ("def f(x):\n while True: pass", Verdict::Limit, Some("cpu"), "cpu limit"),
         // At once more than there can be: filling memory first would take CPU time.
-        ("def f(x): return bytearray(3 << 29)", Verdict::Limit, Some("memory"), "memory limit"),
+        (
+            "def f(x): return bytearray(3 << 29)",
+            Verdict::Limit,
+            Some("memory"),
+            "1.5 GiB of memory",
+        ),
         ("import os\ndef f(x): os._exit(0)", Verdict::Failed, None, "left its interpreter"),
     ] {
         let graded = grade_one(&grader, task.clone(), program).await;
