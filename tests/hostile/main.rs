@@ -123,6 +123,8 @@ static SUITES: LazyLock<Vec<Suite>> = LazyLock::new(|| {
 
 fn limits() -> Limits {
     Limits {
+        // An attempt may wait for what never comes.
+        wall_time: Duration::from_secs(60),
         grace: Duration::from_millis(50),
         memory_bytes: 256 << 20,
         output_bytes: 64 << 10,
