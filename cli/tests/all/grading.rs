@@ -110,8 +110,8 @@ fn lines_that_are_no_tasks_and_no_samples_are_named() {
         (json!({ "tests": [{ "stdin": "", "stdout": "" }], "checker": "no" }), "`checker` must be"),
         (json!([1]), "isn't a JSON object"),
     ] {
-        let tasks = write(&folder, "tasks", &[task]);
-        let output = run(&["grade", &tasks]);
+        let task = write(&folder, "task", &[task]);
+        let output = run(&["grade", &task]);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         assert!(text(&output.stderr).contains(message), "{message}: {output:?}");
     }

@@ -74,11 +74,12 @@ pub(super) async fn count(
     let Received { bytes, held } = read_up_to(&door, &head, body, most).await?;
     let response = next.run(Request::from_parts(head, Body::from(bytes))).await;
     drop(held);
-    let mut held = match response.body().size_hint().exact() {
+    let length = response.body().size_hint().exact();
+    let mut held = match length {
         Some(length) => Some(door.transit.hold(&caller, length as usize)?),
         None => None,
     };
-    Ok(response.map(|body| {
+    let mut response = response.map(|body| {
         Body::from_stream(body.into_data_stream().map(move |bytes| {
             let bytes = bytes?;
             let held = held.take().map_or_else(|| door.transit.hold(&caller, bytes.len()), Ok);
@@ -87,7 +88,11 @@ pub(super) async fn count(
                 held.map_err(|full| axum::Error::new(Failure::from(full).into_problem().message))?;
             Ok::<_, axum::Error>(held.until_sent(bytes))
         }))
-    }))
+    });
+    if let Some(length) = length {
+        response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+    }
+    Ok(response)
 }
 
 fn caller(head: &Parts) -> Caller {
