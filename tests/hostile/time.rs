@@ -125,7 +125,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import _host\n_host.call(b'\\x02\\x29\\0\\0\\0{\"kind\":\"exited\",\"code\":0,\"message\":null}')\nwhile True: pass", Limit(LimitKind::Wall)),
     ("import atexit, _host\n@atexit.register\ndef f():\n _host.call(b'\\x05')\n while True: pass", Limit(LimitKind::Wall)),
     ("import sys\ndef f(frame, event, arg):\n if event == 'c_return' and 'reply' in frame.f_locals:\n  while True: pass\nsys.setprofile(f)", Limit(LimitKind::Wall)),
-    ("import sys\nf = sys._getframe().f_back\nwhile f.f_code.co_name != 'turn': f = f.f_back\nf.f_locals['self']._encode = lambda r: [*iter(int, 1)]\n[7]", Limit(LimitKind::Wall)),
+    ("import sys\nb = sys._getframe.__globals__['back_of']; f = b(sys._getframe())\nwhile f.f_code.co_name != 'turn': f = b(f)\nf.f_locals['self']._encode = lambda r: [*iter(int, 1)]\n[7]", Limit(LimitKind::Wall)),
     ("import builtins\nbuiltins.KeyboardInterrupt = ValueError\ntry:\n while True: pass\nexcept ValueError: pass", Limit(LimitKind::Wall)),
     ("import threading\nwhile True:\n try: threading.Thread(target=print).start()\n except RuntimeError: pass", Limit(LimitKind::Wall)),
     ("import signal\nsignal.signal(2, signal.SIG_IGN)\nwhile True: pass", Limit(LimitKind::Wall)),

@@ -46,7 +46,7 @@ pub(crate) const EVERYDAY: &[&str] = &[
     "import warnings; warnings.simplefilter('error'); warnings.warn(TOKEN)",
     "import random, numpy; random.seed(TOKEN); numpy.random.seed(7); [random.random(), numpy.random.rand()]",
     "import sys; sys.excepthook = sys.unraisablehook = sys.displayhook = None; sys.argv = [TOKEN]; raise ValueError(TOKEN)",
-    "import sys\nf = sys._getframe()\nwhile 'self' not in f.f_locals: f = f.f_back\nf.f_locals['self'].turn = f.f_locals['self'].main = None",
+    "import sys\nb = sys._getframe.__globals__['back_of']; f = sys._getframe()\nwhile 'self' not in f.f_locals: f = b(f)\nf.f_locals['self'].turn = f.f_locals['self'].main = None",
     // Files and descriptors.
     "open('/tmp/' + TOKEN, 'w').write(TOKEN); open(TOKEN, 'w').write(TOKEN * 1000)",
     "kept = [open(f'{TOKEN}{i}', 'w') for i in range(40)]; kept[0].write(TOKEN)",
