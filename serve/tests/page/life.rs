@@ -147,8 +147,9 @@ fn the_small_form_is_silent_without_a_token() {
         browser.run("return [pool.getBoundingClientRect().height, pool.shadowRoot.textContent]");
     assert_eq!(seen[0], 0, "{seen}");
     assert_eq!(browser.run("return pool.getStatus().state"), "disabled");
-    // It asks once, until somebody gives it a token.
-    assert_eq!(browser.run("return delays.filter((delay) => delay >= 500)"), json!([]));
+    // It asks once, until somebody gives it a token. The driver's own timer takes hours.
+    let soon = browser.run("return delays.filter((delay) => delay >= 500 && delay < 1e6)");
+    assert_eq!(soon, json!([]));
     browser.run(&format!("pool.token = '{OPERATOR}';"));
     browser.until("text('.phase') === 'open' && pool.getBoundingClientRect().height > 0");
 }
