@@ -50,7 +50,7 @@ fn every_turn_reads_its_own_input_from_the_beginning() {
                 turn(&mut slot, &with_input(second, "second\n"));
                 let input = format!("ä\r\nthird {number}");
                 let read = value_of(&mut slot, &with_input(READ, &input));
-                assert_eq!(read, stream(&input.replace("\r\n", "\n")), "{kind}: {first}; {second}");
+                assert_eq!(read, stream(&input), "{kind}: {first}; {second}");
             }
         }
         assert_eq!(value(&mut slot, READ), stream(""), "{kind}");
