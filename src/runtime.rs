@@ -222,9 +222,10 @@ impl Hatchery {
         self.pythons.packages(self.pythons.find(python)?)
     }
 
-    /// Takes bytes from the memory of the pool ([`Builder::memory_limit_bytes`](crate::Builder::memory_limit_bytes)) for the
-    /// embedding program, for as long as the pool lives: jobs and sessions have so much less. Further
-    /// calls can only raise their number.
+    /// Takes bytes from the memory of the pool, which
+    /// [`Builder::memory_limit_bytes`](crate::Builder::memory_limit_bytes) bounds, for the embedding
+    /// program, for as long as the pool lives: jobs and sessions have so much less. Further calls can
+    /// only raise their number.
     ///
     /// ```no_run
     /// # fn example(pool: hatchery::Hatchery) {
