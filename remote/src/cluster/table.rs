@@ -80,7 +80,7 @@ mod tests {
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(
             lines[0],
-            "5 jobs in the queue, 0 of 0 slots run, 7 results and 1 dead letters kept"
+            "5 jobs in the queue, 0 of 0 slots run, 7 results and 1 dead letter kept"
         );
         assert_eq!(lines[3], format!("?[2J{}  normal            3          2", "a".repeat(28)));
         assert_eq!(lines.len(), 6);
