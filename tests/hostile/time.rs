@@ -9,6 +9,7 @@ use super::Expect::{Limit, OfDefault, OneThread, Prints, Raises, Since};
 #[rustfmt::skip] // One attempt, one line.
 pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("while True: pass", Limit(LimitKind::Wall)),
+    ("import sys\ndef f(*a):\n while True: pass\nsys.excepthook = f\n1 / 0", Limit(LimitKind::Wall)),
     ("while True:\n try:\n  while True: pass\n except BaseException: pass", Limit(LimitKind::Wall)),
     ("while True:\n try: raise KeyboardInterrupt\n except: continue", Limit(LimitKind::Wall)),
     ("def f():\n try:\n  while 1: pass\n finally: f()\nf()", Limit(LimitKind::Wall)),
@@ -75,7 +76,6 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import atexit\n@atexit.register\ndef f():\n while True: pass", Limit(LimitKind::Wall)),
     ("import atexit\ndef f(): atexit.register(f); g()\ndef g():\n while True: pass\natexit.register(f); raise ValueError", Limit(LimitKind::Wall)),
     ("import sys\ndef f(*a):\n while True: pass\nsys.unraisablehook = f\nclass A:\n def __del__(self): 1 / 0\nA()", Limit(LimitKind::Wall)),
-    ("import sys\ndef f(*a):\n while True: pass\nsys.excepthook = f\n1 / 0", Raises("ZeroDivisionError")),
     ("import sys\ndef f(*a):\n while True: pass\nsys.displayhook = f\n1", Prints("")),
     ("import gc\ndef f(*a):\n while True: pass\ngc.callbacks.append(f); gc.collect()", Limit(LimitKind::Wall)),
     ("import gc\ngc.set_threshold(1)\ndef f(*a):\n while True:\n  try: gc.collect()\n  except BaseException: pass\ngc.callbacks.append(f)\n[[] for _ in range(9999)]", Limit(LimitKind::Wall)),
