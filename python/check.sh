@@ -65,7 +65,7 @@ fi
 "$folder/venv/bin/hatchery" python info | grep 'python.module, installed with this program'
 echo "from installing the wheels to the first result: $(($(date +%s) - began)) s"
 "$folder/venv/bin/mypy" --cache-dir "$folder/mypy"
-timeout 150 "$folder/venv/bin/python" -m pytest -q -p no:cacheprovider -o faulthandler_timeout=60 tests
+timeout 300 "$folder/venv/bin/python" -m pytest -q -p no:cacheprovider -o faulthandler_timeout=60 tests
 
 # The cells of the example, which assert on their own results.
 cd ../examples

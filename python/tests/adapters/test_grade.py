@@ -9,7 +9,8 @@ from hatchery_sandbox.grade import compare, grade
 TASK = {"task_id": "t", "tests": ["assert f(1) == 2", "assert f(2) == 4"], "entry_point": "f"}
 RIGHT = {"task_id": "t", "solution": "def f(x): return x * 2"}
 WRONG = {"task_id": "t", "solution": "def f(x): return x + 1"}
-CHEAT = {"task_id": "t", "solution": "import os\ndef f(x): os._exit(0)"}
+EQUAL = "class Equal:\n    def __eq__(self, other): return True\ndef f(x): return Equal()"
+CHEAT = {"task_id": "t", "solution": EQUAL}
 
 
 def test_samples_are_graded(tmp_path):
