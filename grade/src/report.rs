@@ -44,7 +44,7 @@ pub struct TaskReport {
     pub task_id: String,
     /// Its samples.
     pub samples: u64,
-    /// Those that are undecided, which count neither for nor against.
+    /// Those that are undecided or of a task that can't be graded, which count neither for nor against.
     pub undecided: u64,
     /// Those that passed.
     pub passed: u64,
@@ -98,7 +98,7 @@ impl Report {
         let undecided: u64 = self.by_task.iter().map(|task| task.undecided).sum();
         if undecided > 0 {
             lines.push(format!(
-                "{} undecided: left out of all estimates",
+                "{} undecided or of a task that can't be graded: left out of all estimates",
                 counted(undecided as usize, "sample")
             ));
         }

@@ -1,8 +1,9 @@
 """Advice on missing modules and files, and on what the sandbox or the build lacks.
 
 Advice is a dictionary of a `text`, a `remedy`, whose words depend on how the user came and so are
-the host's (`engine/src/limits/advice.rs`), and the `path` of a file. Nothing is hooked into imports: `try: import …` and `importlib.util.find_spec` work as usual. The
-advice is given when an exception that the program didn't catch is described.
+the host's (`engine/src/limits/advice.rs`), and the `path` of a file. Nothing is hooked into imports:
+`try: import …` and `importlib.util.find_spec` work as usual. The advice is given when an exception
+that the program didn't catch is described.
 """
 
 import sys
