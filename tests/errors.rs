@@ -19,20 +19,20 @@ const PRINTING: [&str; 1] = ["engine/src/interpreter/judge.rs: TurnFailure::Trap
 fn errors_keep_their_causes_and_do_not_print_them() {
     let mut errors = ErrorTypes::default();
     for folder in [
-        "wire/src",
+        "serving/wire/src",
         "engine/src",
         "pool/src",
         "scheduler/src",
         "src",
-        "batch/src",
+        "apps/batch/src",
         "bench/src",
-        "grade/src",
-        "kernel/src",
+        "apps/grade/src",
+        "apps/jupyter/src",
         "monitor/src",
-        "notebook/src",
+        "apps/notebook/src",
         "pictures/src",
-        "remote/src",
-        "serve/src",
+        "serving/cluster/src",
+        "serving/serve/src",
         "cli/src",
     ] {
         for (name, text) in sources(folder) {

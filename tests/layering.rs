@@ -9,24 +9,24 @@ use toml::Table;
 
 /// What each crate of ours may name, of ours and of the crates whose use is confined.
 const ALLOWED: [(&str, &[&str]); 19] = [
-    ("channel", &[]),
-    ("confine", &["landlock", "seccompiler"]),
+    ("isolation/channel", &[]),
+    ("isolation/confine", &["landlock", "seccompiler"]),
     ("replace", &[]),
-    ("wire", &[]),
+    ("serving/wire", &[]),
     ("engine", &["replace", "wasmer", "wasmer-compiler", "wasmer-types", "wasmer-wasix"]),
     ("pool", &["channel", "crossbeam-channel", "dashmap", "engine", "ractor", "tokio"]),
-    ("process", &["channel", "confine", "engine", "pool"]),
+    ("isolation/process", &["channel", "confine", "engine", "pool"]),
     ("scheduler", &["engine", "pool", "ractor", "tokio"]),
     (".", &["engine", "pool", "process", "replace", "scheduler", "tokio", "wire"]),
-    ("batch", &["hatchery", "replace", "tokio"]),
+    ("apps/batch", &["hatchery", "replace", "tokio"]),
     ("bench", &["hatchery", "tokio"]),
-    ("grade", &["hatchery", "tokio"]),
-    ("serve", &["hatchery", "notebook", "tokio", "wire"]),
-    ("notebook", &["hatchery", "replace", "tokio"]),
-    ("kernel", &["hatchery", "notebook", "tokio", "zeromq"]),
+    ("apps/grade", &["hatchery", "tokio"]),
+    ("serving/serve", &["hatchery", "notebook", "tokio", "wire"]),
+    ("apps/notebook", &["hatchery", "replace", "tokio"]),
+    ("apps/jupyter", &["hatchery", "notebook", "tokio", "zeromq"]),
     ("monitor", &["hatchery", "serve", "tokio"]),
     ("pictures", &[]),
-    ("remote", &["async-nats", "hatchery", "tokio", "wire"]),
+    ("serving/cluster", &["async-nats", "hatchery", "tokio", "wire"]),
     (
         "cli",
         &[
@@ -176,7 +176,7 @@ fn the_pinned_wasmer_is_the_one_in_the_cache_key() {
         .into_iter()
         .map(|name| (name, dependencies[name]["version"].as_str().unwrap()))
         .collect();
-    let source = include_str!("../engine/src/build/module/key.rs");
+    let source = include_str!("../engine/src/python/module/key.rs");
     let in_key = source.split("WASMER_VERSION: &str = \"").nth(1).unwrap();
     let in_key = in_key.split('"').next().unwrap();
     for (name, version) in pinned {

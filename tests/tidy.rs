@@ -23,7 +23,7 @@ const SECTIONS: [&str; 6] = ["Added", "Changed", "Deprecated", "Removed", "Fixed
 
 /// The folders of the crates whose items the facade exports.
 const CRATES: [&str; 6] =
-    ["src", "engine/src", "pool/src", "process/src", "scheduler/src", "wire/src"];
+    ["src", "engine/src", "pool/src", "isolation/process/src", "scheduler/src", "serving/wire/src"];
 
 /// Types of the facade that aren't `#[non_exhaustive]` although programs can build or match them in
 /// full, and why they may stay so.

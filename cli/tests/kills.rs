@@ -5,7 +5,7 @@
 //! that has.
 //!
 //! `HATCHERY_KILLS=1000` is the size for the record. Faults that are sent from outside change
-//! nothing, so `SIGSEGV` must be without effect; real ones are in `process/tests/compromised`.
+//! nothing, so `SIGSEGV` must be without effect; real ones are in `isolation/process/tests/compromised`.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 #![expect(

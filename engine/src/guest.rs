@@ -2,7 +2,7 @@
 //! there.
 //!
 //! Owns the agent's Python sources, requests to it and replies from it. Replies come from untrusted
-//! code and are parsed accordingly. May use `build/` and the wings below.
+//! code and are parsed accordingly. May use `python/` and the wings below.
 
 pub(crate) mod agent;
 pub(crate) mod recursion;

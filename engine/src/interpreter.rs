@@ -10,8 +10,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use wasmer::Store;
 
-use crate::build::module::throws::ThrowsLeft;
-use crate::build::spec::ImageSpec;
 use crate::guest::agent::{self, Moment, Word};
 use crate::host::GuestHost;
 use crate::host::door::{Door, GeneratorClaim};
@@ -25,6 +23,8 @@ use crate::interrupt::gate::Gate;
 use crate::interrupt::stop::StopHandle;
 use crate::limits::{LimitKind, Limits};
 use crate::memory::tunables::InstanceMemory;
+use crate::python::module::throws::ThrowsLeft;
+use crate::python::spec::ImageSpec;
 use crate::run::outcome::{Afterwards, Outcome, Usage, Verdict};
 use crate::run::program::{Entry, Program};
 use crate::run::transcript::Transcript;

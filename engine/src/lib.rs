@@ -13,15 +13,6 @@
 //! writes or asks for. A guest can only do what its imports do, and those are checked against a
 //! list when a module is loaded.
 
-pub use build::module::key::WASMER_VERSION;
-pub use build::packages::Package;
-pub use build::packages::info::{PackageInfo, PackageOrigin};
-pub use build::packages::target::PythonTarget;
-pub use build::prune::{
-    CacheEntry, CacheEntryKind, Prune, Pruned, entries as cache_entries, prune as prune_cache,
-};
-pub use build::python::PythonBuild;
-pub use build::spec::{ImageSpec, Setup};
 pub use cache::CacheDir;
 pub use cache::hashing::hash_on_one_thread;
 pub use cause::{Cause, chain};
@@ -62,6 +53,15 @@ pub use places::{
     CACHE_DIR_VARIABLE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_VARIABLE,
     PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT,
 };
+pub use python::distribution::PythonBuild;
+pub use python::module::key::WASMER_VERSION;
+pub use python::packages::Package;
+pub use python::packages::info::{PackageInfo, PackageOrigin};
+pub use python::packages::target::PythonTarget;
+pub use python::prune::{
+    CacheEntry, CacheEntryKind, Prune, Pruned, entries as cache_entries, prune as prune_cache,
+};
+pub use python::spec::{ImageSpec, Setup};
 pub use run::functions::calls::cancellation::Cancellation;
 pub use run::functions::served::{Answer, Served, ServedCalls};
 pub use run::functions::{
@@ -84,7 +84,6 @@ pub use run::value::{
     Array, Column, Element, Frame, InvalidValue, MOST_DIMENSIONS, Tagged, Value, Variables,
 };
 
-mod build;
 mod cache;
 mod cause;
 mod config;
@@ -101,4 +100,5 @@ mod interrupt;
 mod limits;
 mod memory;
 mod places;
+mod python;
 mod run;

@@ -45,7 +45,7 @@ fn the_environment_and_awaited_tasks_span_cells() {
 /// The translation needs nothing but CPython, so no notebook is run for it.
 #[test]
 fn cells_are_translated_to_python() {
-    let translation = include_str!("../../../notebook/src/guest/translation.py");
+    let translation = include_str!("../../../apps/notebook/src/guest/translation.py");
     let output = run(&["run", "-c", &[translation, include_str!("translation.py")].join("\n")]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }

@@ -58,7 +58,8 @@ fn the_conformance_suite_of_mcp() {
     let Some(packages) = packages() else { return };
     let server = Server::start(&[]);
     let modules = packages.join("node_modules");
-    let expected = concat!(env!("CARGO_MANIFEST_DIR"), "/../serve/tests/mcp/conformance.yml");
+    let expected =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../serving/serve/tests/mcp/conformance.yml");
     let output = Command::new(modules.join("node/bin/node"))
         .arg(modules.join("@modelcontextprotocol/conformance/dist/index.js"))
         .args(["server", "--suite", "all", "--expected-failures", expected, "--url"])

@@ -1,4 +1,4 @@
-//! `hatchery grade`: what it prints, writes and exits with. What passes is tested in `grade/tests`.
+//! `hatchery grade`: what it prints, writes and exits with. What passes is tested in `apps/grade/tests`.
 
 use serde_json::{Value, json};
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{hatchery, interrupt};
 
-#[path = "../../../serve/tests/mcp/python.rs"]
+#[path = "../../../serving/serve/tests/mcp/python.rs"]
 mod python;
 
 /// How long an answer may take; the first start on a machine compiles the build.

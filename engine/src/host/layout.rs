@@ -11,14 +11,14 @@
 
 use std::sync::Arc;
 
-use crate::build::library::Library;
-use crate::build::packages::{self, Package};
 use crate::errno::Errno;
 use crate::files::device::Device;
 use crate::files::mount::Mount;
 use crate::files::resolve::{self, Base, Links, Place};
 use crate::files::tree::{self, Kind, NodeId, Timestamp, Tree};
 use crate::places::{BESIDE_FOLDER, DOOR_PATH, SITE};
+use crate::python::library::Library;
+use crate::python::packages::{self, Package};
 use crate::run::program::InputFile;
 
 /// The folder of matplotlib's data; the guest sees it at `MATPLOTLIB_DATA_PATH`.

@@ -12,14 +12,14 @@ use super::env::{GuestEnv, RunEffects, RunSetup};
 use super::layout::{put_beside, put_input, put_mount, put_workdir};
 use super::network::RunNetwork;
 use super::wasi::{HostState, RunStreams, Wasi, binding, signal};
-use crate::build::module::imports::{self, HOST, HOST_CALL, WASI};
-use crate::build::module::shape::Shape;
 use crate::errno::Errno;
 use crate::error::StartError;
 use crate::files::changes::{LeftOutFiles, changes, left_out};
 use crate::files::quota::FileQuota;
 use crate::files::tree::Tree;
 use crate::places::{BESIDE_FOLDER, SCRIPT_FOLDER};
+use crate::python::module::imports::{self, HOST, HOST_CALL, WASI};
+use crate::python::module::shape::Shape;
 use crate::run::network::Network;
 use crate::run::outcome::{SandboxFailure, Verdict};
 

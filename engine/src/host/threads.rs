@@ -22,12 +22,12 @@ use super::door::Door;
 use super::env::{GuestEnv, RunControl, Siblings, ThreadExit, unwind};
 use super::reactor;
 use super::wasi::{Wasi, signal};
-use crate::build::module::native::NativeEngine;
-use crate::build::module::shape::{ALLOC, THREAD_START};
 use crate::errno::Errno;
 use crate::interrupt::gate::{Gate, Passage, Stopped};
 use crate::interrupt::watchdog::CpuClocks;
 use crate::memory::tunables::{SharedMemory, Waits};
+use crate::python::module::native::NativeEngine;
+use crate::python::module::shape::{ALLOC, THREAD_START};
 
 /// The stack for host functions; the guest's code has a stack of its own.
 const HOST_STACK_BYTES: usize = 1 << 20;

@@ -6,10 +6,10 @@ use wasmer::{FunctionEnv, Imports, Instance, Memory, Module, Store};
 
 use super::GuestHost;
 use super::env::{GuestEnv, RunEffects, RunSetup};
-use crate::build::library::Library;
-use crate::build::module::native::NativeEngine;
 use crate::error::StartError;
 use crate::host::wasi::HostState;
+use crate::python::library::Library;
+use crate::python::module::native::NativeEngine;
 use crate::run::outcome::Verdict;
 
 /// A host that serves no guest.

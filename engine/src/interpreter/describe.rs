@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::engine::Engine;
-use crate::build::module::shape::{Shape, shared_memory};
-use crate::build::module::writes;
 use crate::cause::chain;
 use crate::config::HostKind;
 use crate::error::EngineError;
 use crate::interrupt::stop::StopHandle;
 use crate::limits::Limits;
+use crate::python::module::shape::{Shape, shared_memory};
+use crate::python::module::writes;
 use crate::run::outcome::Verdict;
 use crate::run::program::Program;
 

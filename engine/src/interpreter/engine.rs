@@ -8,16 +8,6 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use replace::{Access, replace};
 
-use crate::build::library::Library;
-use crate::build::module::CompiledModule;
-use crate::build::module::imports;
-use crate::build::module::native::NativeEngine;
-use crate::build::module::shape::Shape;
-use crate::build::packages::Package;
-use crate::build::packages::inventory::{self, Inventory};
-use crate::build::python::local::LocalBuild;
-use crate::build::python::{Build, PythonBuild};
-use crate::build::{module, prune};
 use crate::cache::CacheDir;
 use crate::config::{EngineConfig, HostKind, Progress, ProgressSink};
 use crate::error::{EngineError, ModuleError, PythonError};
@@ -30,6 +20,16 @@ use crate::host::wasix::WasixHost;
 use crate::interpreter::survey::Surveyed;
 use crate::interrupt::raise::Offsets;
 use crate::memory::{self, GuestMemory};
+use crate::python::distribution::local::LocalBuild;
+use crate::python::distribution::{Build, PythonBuild};
+use crate::python::library::Library;
+use crate::python::module::CompiledModule;
+use crate::python::module::imports;
+use crate::python::module::native::NativeEngine;
+use crate::python::module::shape::Shape;
+use crate::python::packages::Package;
+use crate::python::packages::inventory::{self, Inventory};
+use crate::python::{module, prune};
 
 /// A Python build, compiled and loaded. Cheap to clone; clones share everything.
 #[derive(Clone)]

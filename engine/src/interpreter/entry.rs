@@ -19,7 +19,6 @@ use serde::{Deserialize, Serialize};
 use wasmer::{Instance, Store, Table, TypedFunction, Value};
 
 use super::judge::TurnFailure;
-use crate::build::module::shape::{ALLOC, INITIALIZE, START, Shape, TABLE, TURN};
 use crate::cause::Cause;
 use crate::error::StartError;
 use crate::guest::agent::{Word, boot};
@@ -28,6 +27,7 @@ use crate::host::env::{GuestExit, unwind};
 use crate::host::wasi::bytes::Buffer;
 use crate::interrupt::gate::Gate;
 use crate::memory::{GuestMemory, faults};
+use crate::python::module::shape::{ALLOC, INITIALIZE, START, Shape, TABLE, TURN};
 
 /// The offset of `tp_iternext` in a type: 28 words before it, of which CPython's stable interface
 /// has fixed the order since 3.8 (`struct _typeobject` in `Include/cpython/object.h`).

@@ -16,7 +16,6 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use crate::build::packages::info::PackageInfo;
 use crate::host::layout::Layout;
 use crate::host::wasi::HostState;
 use crate::interpreter::codes::CodeCache;
@@ -25,6 +24,7 @@ use crate::interpreter::entry::Reentry;
 use crate::interrupt::raise::Offsets;
 use crate::memory::image::MemoryImage;
 use crate::memory::patch::MemoryPatch;
+use crate::python::packages::info::PackageInfo;
 
 pub(crate) mod format;
 pub(crate) mod own;

@@ -5,7 +5,6 @@ use std::any::Any;
 use wasmer::RuntimeError;
 use wasmer::sys::vm::TrapCode;
 
-use crate::build::module::throws::MOST_THROWS;
 use crate::cause::Cause;
 use crate::guest::agent::{self, LeftOut};
 use crate::host::env::GuestExit;
@@ -13,6 +12,7 @@ use crate::interrupt::gate::{Asked, Stopped};
 use crate::interrupt::reason::StopReason;
 use crate::limits::{LimitHit, LimitKind, Limits, milliseconds};
 use crate::memory::tunables::GUEST_STACK_BYTES;
+use crate::python::module::throws::MOST_THROWS;
 use crate::run::outcome::{
     Afterwards, Exception, Outcome, SandboxFailure, Tampering, Usage, Verdict,
 };

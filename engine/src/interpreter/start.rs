@@ -10,8 +10,6 @@ use super::entry::{Entrance, Guest};
 use super::judge::panic_text;
 use super::turn::{HostRun, OpenGate};
 use super::{Interpreter, START_LIMIT};
-use crate::build::module::shape::{Shape, shared_memory};
-use crate::build::module::throws::ThrowsLeft;
 use crate::cause::Cause;
 use crate::error::StartError;
 use crate::guest::agent::{self, boot};
@@ -34,6 +32,8 @@ use crate::limits::Limits;
 use crate::memory::GuestMemory;
 use crate::memory::faults;
 use crate::memory::tunables::{SharedMemory, with_memory};
+use crate::python::module::shape::{Shape, shared_memory};
+use crate::python::module::throws::ThrowsLeft;
 use crate::run::program::{Deterministic, Program};
 use crate::run::transcript::{Stream, Transcript};
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::Interpreter;
 use super::entry::Reentry;
-use crate::build::module::throws::THROWN_BYTES;
 use crate::cause::Cause;
 use crate::error::{SessionError, StartError};
 use crate::host::wasi::HostState;
@@ -14,6 +13,7 @@ use crate::interpreter::image::{GeneratorState, Image};
 use crate::interpreter::session::{Generators, Life, SessionMemory, SessionState};
 use crate::memory::GuestMemory;
 use crate::memory::patch::MemoryPatch;
+use crate::python::module::throws::THROWN_BYTES;
 use crate::run::outcome::SandboxFailure;
 use crate::run::program::Deterministic;
 

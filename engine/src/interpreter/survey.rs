@@ -8,13 +8,13 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::engine::Engine;
-use crate::build::packages::info::{PackageInfo, PackageOrigin};
-use crate::build::packages::inventory::Inventory;
-use crate::build::packages::target::PythonTarget;
 use crate::cause::Cause;
 use crate::error::{EngineError, StartError};
 use crate::interrupt::stop::StopHandle;
 use crate::limits::Limits;
+use crate::python::packages::info::{PackageInfo, PackageOrigin};
+use crate::python::packages::inventory::Inventory;
+use crate::python::packages::target::PythonTarget;
 use crate::run::outcome::Verdict;
 use crate::run::program::Program;
 

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use super::entry::Guest;
 use super::judge::TurnFailure;
-use crate::build::module::throws::{MOST_THROWS, ThrowsLeft};
 use crate::guest::agent::{self, Word};
 use crate::host::GuestHost;
 use crate::host::door::{Door, GeneratorClaim, Passed};
@@ -21,6 +20,7 @@ use crate::interrupt::here::RunsHere;
 use crate::interrupt::stop::StopHandle;
 use crate::interrupt::watchdog::{Asker, Stopwatch, WatchGuard, be_watched};
 use crate::limits::Limits;
+use crate::python::module::throws::{MOST_THROWS, ThrowsLeft};
 use crate::run::functions::calls::{CallEffects, Calls};
 use crate::run::outcome::{Usage, Verdict};
 use crate::run::program::Program;

@@ -4,7 +4,7 @@
 //! interpreter lives on. A hard stop revokes the guest's memory: its next access faults, wasmer
 //! turns the fault into a trap, and the call that entered the guest returns an error. No signal is
 //! sent; compiled code needs no checks, only a memory access in each loop that may be endless
-//! (`build/module/safepoints.rs`). Host code must never touch a revoked memory, since a fault on
+//! (`python/module/safepoints.rs`). Host code must never touch a revoked memory, since a fault on
 //! the host's own stack ends the process: [`GuestMemory`] lends nothing of it from then on. And
 //! every crossing between guest and host passes this gate, which knows the side of each thread:
 //!

@@ -5,7 +5,7 @@
 //! one engine at once. A module whose threads share a memory imports it: `SharedMemory` is that
 //! memory, and each thread's store gets it anew. Beyond its memory, a guest can change only its
 //! instance's globals, which `InstanceMemory` restores together with the memory;
-//! `build/module/writes.rs` refuses builds that change more.
+//! `python/module/writes.rs` refuses builds that change more.
 #![expect(unsafe_code, reason = "wasmer's tunables are an unsafe interface")]
 
 use std::cell::{RefCell, UnsafeCell};

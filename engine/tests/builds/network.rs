@@ -120,7 +120,11 @@ fn a_program_connects_to_what_is_listed_and_to_nothing_else() {
             let (outcome, _) = run_granted(&mut interpreter, &source, &[]);
             assert_eq!(raised(&outcome), "PermissionError");
             let Verdict::Raised(exception) = outcome.verdict else { unreachable!() };
-            assert!(exception.message.contains("allow it TCP connections"), "{}", exception.message);
+            assert!(
+                exception.message.contains("allow it TCP connections"),
+                "{}",
+                exception.message
+            );
         }
         let source = "import socket; socket.getaddrinfo('example.com', 80)";
         for grants in [&[][..], &[listed]] {

@@ -1,5 +1,5 @@
 //! Packages beyond those of the build: in the image, in its jobs and in revived sessions; and
-//! imports of modules that don't exist. `engine/src/build/packages/tests.rs` tests refusals.
+//! imports of modules that don't exist. `engine/src/python/packages/tests.rs` tests refusals.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::fs;

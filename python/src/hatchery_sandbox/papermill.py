@@ -35,7 +35,7 @@ _MOST_SECONDS = 365 * 86400.0
 
 
 _CONTROL = "application/vnd.hatchery.notebook+json"
-"""The form of a display that says what to do with it; `notebook/src/guest/showing.py` describes it."""
+"""The form of a display that says what to do with it; `apps/notebook/src/guest/showing.py` describes it."""
 
 
 class CellError(Exception):

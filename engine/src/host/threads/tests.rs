@@ -3,14 +3,14 @@
 use wasmer::Store;
 
 use super::*;
-use crate::build::module::new_engine;
-use crate::build::module::shape::shared_memory;
 use crate::host::env::GuestExit;
 use crate::host::layout::Layout;
 use crate::host::wasi::HostState;
 use crate::interrupt::gate::InterruptHandle;
 use crate::interrupt::reason::StopReason;
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
+use crate::python::module::new_engine;
+use crate::python::module::shape::shared_memory;
 
 /// A guest with its host, as an interpreter has them.
 struct Guest {

@@ -10,13 +10,13 @@ use super::Wasi;
 use super::bytes::GuestBytes;
 use super::futex::futex_end;
 use super::signal::{self, Effect};
-use crate::build::module::imports::{self, Judgement, WASIX};
 use crate::errno::Errno;
 use crate::host::env::{GuestEnv, GuestExit, ThreadExit, unwind};
 use crate::host::network::watch::Watch;
 use crate::interrupt::futex::MAIN;
 use crate::interrupt::gate::{Stopped, Woken};
 use crate::memory::tunables::Expected;
+use crate::python::module::imports::{self, Judgement, WASIX};
 
 const SUCCESS: i32 = 0;
 

@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 use super::bytes::GuestBytes;
 use super::descriptors::Open;
 use super::{HostState, RunStreams, Wasi};
-use crate::build::library::{Library, LibraryFile};
 use crate::errno::Errno;
 use crate::files::quota::FileQuota;
 use crate::host::layout::Layout;
@@ -16,6 +15,7 @@ use crate::interpreter::image::saved::SavedHost;
 use crate::limits::{LimitKind, Limits};
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
 use crate::places::ARCHIVE_PATH;
+use crate::python::library::{Library, LibraryFile};
 use crate::run::program::Deterministic;
 use crate::run::transcript::Transcript;
 

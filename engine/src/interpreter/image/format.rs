@@ -22,14 +22,14 @@ use serde::{Deserialize, Serialize};
 
 use super::saved::SavedHost;
 use super::{Facts, ImageInfo};
-use crate::build::packages::Package;
-use crate::build::packages::info::PackageInfo;
-use crate::build::spec::ImageSpec;
 use crate::host::layout::Layout;
 use crate::host::wasi::HostState;
 use crate::memory::image::MemoryImage;
 use crate::memory::sys::FileView;
 use crate::memory::{GuestMemory, PAGE_BYTES};
+use crate::python::packages::Package;
+use crate::python::packages::info::PackageInfo;
+use crate::python::spec::ImageSpec;
 
 /// What was captured from a template. Holds the template's memory until it is written.
 pub(super) struct Captured {

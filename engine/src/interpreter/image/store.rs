@@ -15,9 +15,6 @@ use std::sync::Arc;
 
 use super::format::{self, Header, ImageContents};
 use super::{Image, ImageInfo, template};
-use crate::build::packages;
-use crate::build::python::Build;
-use crate::build::spec::ImageSpec;
 use crate::cache::seal::Sealer;
 use crate::cache::{CacheDir, remove_unfinished};
 use crate::cause::chain;
@@ -29,6 +26,9 @@ use crate::host::layout::Layout;
 use crate::host::wasi::BASE_ENVIRONMENT;
 use crate::interpreter::engine::Engine;
 use crate::memory::sys::FileView;
+use crate::python::distribution::Build;
+use crate::python::packages;
+use crate::python::spec::ImageSpec;
 
 /// The folder in the cache, and the lock on it.
 const FOLDER: &str = "images";
@@ -272,7 +272,7 @@ fn text(hash: blake3::Hash) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::build::library::Library;
+    use crate::python::library::Library;
     use std::io::Write;
 
     #[test]

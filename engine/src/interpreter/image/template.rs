@@ -6,8 +6,6 @@
 
 use super::format::Captured;
 use super::{Facts, GeneratorState};
-use crate::build::module::writes;
-use crate::build::spec::ImageSpec;
 use crate::cause::chain;
 use crate::config::{Progress, ProgressSink};
 use crate::error::ImageError;
@@ -15,6 +13,8 @@ use crate::host::door::GeneratorClaim;
 use crate::host::layout::Layout;
 use crate::interpreter::engine::Engine;
 use crate::memory::GuestMemory;
+use crate::python::module::writes;
+use crate::python::spec::ImageSpec;
 use crate::run::outcome::Verdict;
 use crate::run::program::Deterministic;
 

@@ -7,7 +7,7 @@ use wasmer::{Instance, TypedFunction, imports};
 use wasmer_types::TrapCode;
 
 use super::*;
-use crate::build::module::new_engine;
+use crate::python::module::new_engine;
 
 /// Recurses, then counts.
 const MODULE: &str = r#"(module

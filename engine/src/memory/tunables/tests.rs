@@ -10,10 +10,10 @@ use std::fmt::Write;
 use wasmer::{Instance, Module, TypedFunction, imports};
 
 use super::*;
-use crate::build::module::native::NativeEngine;
-use crate::build::module::new_engine;
 use crate::memory::image::MemoryImage;
 use crate::memory::sys::FileView;
+use crate::python::module::native::NativeEngine;
+use crate::python::module::new_engine;
 use canary::Canary;
 
 mod canary;

@@ -6,9 +6,6 @@ use std::thread;
 use wasmer::{FunctionEnv, FunctionType, Instance, Module, RuntimeError, Store};
 
 use super::*;
-use crate::build::module::imports::{JUDGED, Judgement, WASI, is_allowed};
-use crate::build::module::native::NativeEngine;
-use crate::build::module::new_engine;
 use crate::host::GuestHost;
 use crate::host::env::{GuestEnv, GuestExit, unwind};
 use crate::host::reactor::ReactorHost;
@@ -16,6 +13,9 @@ use crate::host::wasi::binding;
 use crate::interrupt::gate::{Gate, InterruptHandle, Passage, Stopped};
 use crate::interrupt::reason::StopReason;
 use crate::memory::tunables::{InstanceMemory, with_memory};
+use crate::python::module::imports::{JUDGED, Judgement, WASI, is_allowed};
+use crate::python::module::native::NativeEngine;
+use crate::python::module::new_engine;
 
 mod network;
 mod refused;
@@ -179,7 +179,7 @@ fn imported_functions(module: &[u8]) -> Vec<(String, String, FunctionType)> {
 
 #[test]
 fn functions_have_the_types_that_a_wasix_build_expects() {
-    let Some(folder) = crate::build::module::imports::tests::wasix_build() else { return };
+    let Some(folder) = crate::python::module::imports::tests::wasix_build() else { return };
     let mut bound = Bound::new();
     let Bound { store, env, .. } = &mut bound;
     let mut seen = 0;

@@ -7,12 +7,12 @@ use std::net::IpAddr;
 use wasmer::{Instance, Module};
 
 use super::bound::Bound;
-use crate::build::module::imports::tests::wasix_build;
-use crate::build::module::native::NativeEngine;
-use crate::build::module::new_engine;
 use crate::files::resolve::{Base, Links, Place, resolve};
 use crate::files::tree::{Kind, NodeId};
 use crate::host::network::RunNetwork;
+use crate::python::module::imports::tests::wasix_build;
+use crate::python::module::native::NativeEngine;
+use crate::python::module::new_engine;
 use crate::run::network::Destination;
 use crate::run::transcript::Stream;
 

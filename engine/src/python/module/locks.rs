@@ -1,0 +1,162 @@
+//! Grants file locks to the only process that a guest has.
+//!
+//! The build's C library has no file locks: its `fcntl` refuses them. So the build's SQLite
+//! separates processes by a folder beside the database, which also separates the connections of one
+//! program: none reads while another writes. Under POSIX a process never conflicts with its own
+//! locks, and a guest is the only process that sees its files. So here every lock is granted, and
+//! SQLite gets the POSIX locks, with which it separates its connections itself.
+//!
+//! Both functions are found by name. A build without them is compiled unchanged.
+
+use parking_lot::Mutex;
+use wasmer::sys::wasmparser::{BlockType, MemArg, Operator};
+use wasmer::sys::{FunctionMiddleware, MiddlewareError, MiddlewareReaderState, ModuleMiddleware};
+use wasmer_types::{FunctionIndex, FunctionType, LocalFunctionIndex, ModuleInfo, Type};
+
+/// `F_GETLK`; `F_SETLK` and `F_SETLKW` follow it. The values are those of wasi-libc's `fcntl.h`.
+const GET_LOCK: i32 = 7;
+const LOCK_COMMANDS: i32 = 3;
+/// `F_GETLK` writes this into the first two bytes of a `struct flock` if the lock is free.
+const UNLOCKED: i32 = 2;
+
+/// Takes the descriptor, the command, and the address of the other arguments.
+const FCNTL: &str = "fcntl";
+/// The function by which SQLite chooses locks: from a path and a file, the table of functions.
+const FOLDER_LOCKS: &str = "dotlockIoFinderImpl";
+const POSIX_LOCKS: &str = "posixIoFinderImpl";
+
+/// Makes the modules that an engine compiles grant locks, one module at a time.
+#[derive(Debug, Default)]
+pub(super) struct GrantLocks {
+    /// The functions of the module being compiled that get a new beginning.
+    changed: Mutex<Vec<(LocalFunctionIndex, Change)>>,
+}
+
+/// The new beginning of a function.
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    GrantLock,
+    /// It returns what this function returns.
+    Become(FunctionIndex),
+}
+
+impl ModuleMiddleware for GrantLocks {
+    fn transform_module_info(&self, info: &mut ModuleInfo) -> Result<(), MiddlewareError> {
+        let mut changed = Vec::new();
+        if let Some(fcntl) = find(info, FCNTL, &[Type::I32; 3]) {
+            changed.extend(info.local_func_index(fcntl).map(|fcntl| (fcntl, Change::GrantLock)));
+            let folder = find(info, FOLDER_LOCKS, &[Type::I32; 2]);
+            let folder = folder.and_then(|function| info.local_func_index(function));
+            let posix = find(info, POSIX_LOCKS, &[Type::I32; 2]);
+            changed.extend(folder.zip(posix.map(Change::Become)));
+        }
+        *self.changed.lock() = changed;
+        Ok(())
+    }
+
+    fn generate_function_middleware<'a>(
+        &self,
+        function: LocalFunctionIndex,
+    ) -> Box<dyn FunctionMiddleware<'a> + 'a> {
+        let changed = self.changed.lock();
+        let change = changed.iter().find(|(index, _)| *index == function);
+        Box::new(Beginning(change.map(|(_, change)| *change)))
+    }
+}
+
+/// Finds the function of this name that takes these parameters and returns an `i32`.
+fn find(info: &ModuleInfo, name: &str, parameters: &[Type]) -> Option<FunctionIndex> {
+    let wanted = FunctionType::new(parameters, [Type::I32]);
+    let named = info.function_names.iter().filter(|(_, known)| *known == name);
+    let mut found = named.map(|(index, _)| *index);
+    found.find(|index| info.signatures[info.functions[*index]] == wanted)
+}
+
+/// What remains to be inserted at a function's beginning.
+#[derive(Debug)]
+struct Beginning(Option<Change>);
+
+impl<'a> FunctionMiddleware<'a> for Beginning {
+    fn feed(
+        &mut self,
+        operator: Operator<'a>,
+        state: &mut MiddlewareReaderState<'a>,
+    ) -> Result<(), MiddlewareError> {
+        let at = |max_align| MemArg { align: max_align, max_align, offset: 0, memory: 0 };
+        match self.0.take() {
+            None => {}
+            Some(Change::GrantLock) => state.extend([
+                Operator::LocalGet { local_index: 1 },
+                Operator::I32Const { value: GET_LOCK },
+                Operator::I32Sub,
+                Operator::I32Const { value: LOCK_COMMANDS },
+                Operator::I32LtU,
+                Operator::If { blockty: BlockType::Empty },
+                Operator::LocalGet { local_index: 1 },
+                Operator::I32Const { value: GET_LOCK },
+                Operator::I32Eq,
+                Operator::If { blockty: BlockType::Empty },
+                Operator::LocalGet { local_index: 2 },
+                Operator::I32Load { memarg: at(2) },
+                Operator::I32Const { value: UNLOCKED },
+                Operator::I32Store16 { memarg: at(1) },
+                Operator::End,
+                Operator::I32Const { value: 0 },
+                Operator::Return,
+                Operator::End,
+            ]),
+            Some(Change::Become(function)) => state.extend([
+                Operator::LocalGet { local_index: 0 },
+                Operator::LocalGet { local_index: 1 },
+                Operator::Call { function_index: function.as_u32() },
+                Operator::Return,
+            ]),
+        }
+        state.push_operator(operator);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wasmer::{Instance, TypedFunction, imports};
+
+    use crate::memory::tunables::with_memory;
+    use crate::python::module::new_engine;
+
+    #[test]
+    fn locks_are_granted_and_sqlite_takes_those_of_posix() {
+        // The other arguments are at 16: a pointer to 32, where there is a write lock.
+        let text = r#"(module (memory 1)
+            (data (i32.const 16) "\20\00\00\00") (data (i32.const 32) "\01\00\77")
+            (func $fcntl (param i32 i32 i32) (result i32) (i32.const -1))
+            (func $posixIoFinderImpl (param i32 i32) (result i32)
+                (i32.sub (local.get 0) (local.get 1)))
+            (func $dotlockIoFinderImpl (param i32 i32) (result i32) (i32.const 7))
+            (func (export "fcntl") (param i32) (result i32)
+                (call $fcntl (i32.const 3) (local.get 0) (i32.const 16)))
+            (func (export "find") (result i32)
+                (call $dotlockIoFinderImpl (i32.const 100) (i32.const 1)))
+            (func (export "lock") (result i32) (i32.load (i32.const 32))))"#;
+        let engine = new_engine();
+        let module = engine.module(text);
+        let mut store = engine.store();
+        let (instance, _memory) =
+            with_memory(None, || Instance::new(&mut store, &module, &imports! {}).unwrap());
+        let exports = &instance.exports;
+        let fcntl: TypedFunction<i32, i32> = exports.get_typed_function(&store, "fcntl").unwrap();
+        let find: TypedFunction<(), i32> = exports.get_typed_function(&store, "find").unwrap();
+        let lock: TypedFunction<(), i32> = exports.get_typed_function(&store, "lock").unwrap();
+        for (command, answer, held) in [
+            (6, -1, 0x77_0001),
+            (8, 0, 0x77_0001),
+            (9, 0, 0x77_0001),
+            (7, 0, 0x77_0002),
+            (10, -1, 0x77_0002),
+        ] {
+            assert_eq!(fcntl.call(&mut store, command).unwrap(), answer, "{command}");
+            assert_eq!(lock.call(&mut store).unwrap(), held, "{command}");
+        }
+        assert_eq!(find.call(&mut store).unwrap(), 99);
+    }
+}

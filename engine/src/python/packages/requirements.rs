@@ -1,0 +1,342 @@
+//! Turns a requirements file into packages: reads it, fetches through pip, verifies and caches.
+//!
+//! pip is told to use pure-Python wheels only, so it neither builds nor runs anything that it
+//! fetches. The SHA-256 of each wheel is compared with those in the file, when it comes from pip
+//! and whenever it comes from the cache.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::target::PythonTarget;
+use super::{Package, PackageOrigin, bad, file_name, wheel};
+use crate::cache::seal::Sealer;
+use crate::cache::{CacheDir, UnfinishedFolder, remove_unfinished, write_atomically};
+use crate::config::{Progress, ProgressSink};
+use crate::error::PackageError;
+use crate::python::distribution::hexadecimal;
+use crate::python::distribution::pip::{self, PipFailure};
+
+/// The folder in the cache, and the lock on it.
+const FOLDER: &str = "packages";
+/// The sealed list of the wheels of one requirements file.
+const INDEX: &str = "index";
+/// Changes whenever pip is called differently.
+const SETTINGS: &str = "wheels 2";
+/// The longest requirements file, in bytes.
+const MOST_TEXT_BYTES: u64 = 4 << 20;
+
+/// Options that a file may have on lines of their own: where to find wheels, and what applies
+/// anyway. Options that name further files, run code, or concern packages by address are refused.
+const OPTIONS: [&str; 9] = [
+    "-i",
+    "--index-url",
+    "--extra-index-url",
+    "--no-index",
+    "-f",
+    "--find-links",
+    "--prefer-binary",
+    "--require-hashes",
+    "--trusted-host",
+];
+
+const HASH: &str = "--hash=sha256:";
+
+pub(super) fn load(
+    cache: &CacheDir,
+    path: &Path,
+    target: &PythonTarget,
+    progress: &dyn ProgressSink,
+) -> Result<Vec<Package>, PackageError> {
+    let text = read(path)?;
+    let hashes = parse(&text).map_err(|(line, detail)| PackageError::Requirements {
+        path: path.to_owned(),
+        line,
+        detail,
+    })?;
+    let key = format!("{SETTINGS} {}\n{text}", target.series());
+    let key = blake3::hash(key.as_bytes()).to_hex()[..32].to_owned();
+    let folder = cache.folder(FOLDER)?.join(&key);
+    let target = target.clone();
+    let wheels = Wheels { folder, key, hashes, target, sealer: Sealer::new(cache)? };
+    let find = || wheels.cached().transpose();
+    cache.find_or_make(FOLDER, find, |_lock| wheels.fetch(path, progress))
+}
+
+fn read(path: &Path) -> Result<String, PackageError> {
+    let unreadable = |cause| PackageError::Read { path: path.to_owned(), cause };
+    if fs::metadata(path).map_err(unreadable)?.len() > MOST_TEXT_BYTES {
+        return Err(unreadable(std::io::Error::other("it is too long to be one")));
+    }
+    fs::read_to_string(path).map_err(unreadable)
+}
+
+/// The wheels of one requirements file, for one Python.
+struct Wheels {
+    folder: PathBuf,
+    key: String,
+    /// Every SHA-256 in the file.
+    hashes: BTreeSet<String>,
+    target: PythonTarget,
+    sealer: Sealer,
+}
+
+impl Wheels {
+    /// Returns the packages in the cache; `None` unless all are present and intact.
+    fn cached(&self) -> Option<Result<Vec<Package>, PackageError>> {
+        let index = self.sealer.read(&self.folder.join(INDEX), &self.key)?;
+        let names: Vec<String> = serde_json::from_slice(&index).ok()?;
+        let read = |name: &String| {
+            let path = self.folder.join(name);
+            let bytes = fs::read(&path).ok().filter(|bytes| self.has(bytes));
+            if bytes.is_none() {
+                tracing::warn!(path = %path.display(), "a wheel is damaged; it is fetched again");
+            }
+            Some((path, bytes?))
+        };
+        let wheels: Vec<_> = names.iter().map(read).collect::<Option<_>>()?;
+        Some(self.open(&wheels))
+    }
+
+    fn has(&self, bytes: &[u8]) -> bool {
+        self.hashes.contains(&hexadecimal(&Sha256::digest(bytes)))
+    }
+
+    /// Fetches the wheels through pip, and keeps them if each can go into an image.
+    fn fetch(
+        &self,
+        path: &Path,
+        progress: &dyn ProgressSink,
+    ) -> Result<Vec<Package>, PackageError> {
+        progress.report(Progress::FetchingPackages);
+        let parent = self.folder.parent().unwrap_or(&self.folder);
+        remove_unfinished(parent);
+        let unfinished = UnfinishedFolder::new_in(parent)?;
+        let mut paths =
+            pip::download(path, unfinished.path(), &self.pure_wheels()).map_err(|failure| {
+                match failure {
+                    PipFailure::NotStarted { program, cause } => {
+                        PackageError::NoPip { program, cause }
+                    }
+                    PipFailure::Ended { status, detail } => {
+                        PackageError::Pip { path: path.to_owned(), status, detail }
+                    }
+                    PipFailure::Folder(error) => error.into(),
+                }
+            })?;
+        paths.sort_unstable();
+        let mut wheels = Vec::with_capacity(paths.len());
+        for wheel_path in paths {
+            let bytes = wheel::load(&wheel_path)?;
+            if !self.has(&bytes) {
+                let name = file_name(&wheel_path);
+                return Err(bad(
+                    path,
+                    &format!("pip fetched `{name}`, whose hash it doesn't have"),
+                ));
+            }
+            wheels.push((wheel_path, bytes));
+        }
+        let packages = self.open(&wheels)?;
+        let names: Vec<String> = wheels.iter().map(|(path, _)| file_name(path)).collect();
+        let index = serde_json::to_vec(&names).expect("names have a JSON form");
+        let place = unfinished.path().join(INDEX);
+        write_atomically(&place, |file| file.write_all(&index))?;
+        self.sealer.seal(&place, &self.key, &index)?;
+        unfinished.finish(&self.folder)?;
+        Ok(packages)
+    }
+
+    fn open(&self, wheels: &[(PathBuf, Vec<u8>)]) -> Result<Vec<Package>, PackageError> {
+        let open = |(path, bytes): &(PathBuf, Vec<u8>)| {
+            let origin = PackageOrigin::Requirements(file_name(path));
+            wheel::read(path, bytes, &self.target, origin)
+        };
+        wheels.iter().map(open).collect()
+    }
+
+    /// Returns the options that make pip only take wheels for any machine with this Python.
+    fn pure_wheels(&self) -> Vec<String> {
+        let version = self.target.series();
+        let machine = ["--platform", "any", "--implementation", "py", "--abi", "none"];
+        let options = machine.into_iter().chain(["--python-version", &version]);
+        options.map(str::to_owned).collect()
+    }
+}
+
+/// Returns every SHA-256 in a requirements file; else the first invalid line, counted from 1, and
+/// why.
+fn parse(text: &str) -> Result<BTreeSet<String>, (usize, String)> {
+    check_text(text)?;
+    let mut hashes = BTreeSet::new();
+    for (number, line) in logical_lines(text) {
+        let wrong = |detail: String| (number, detail);
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let Some(&first) = words.first() else { continue };
+        if first.starts_with('-') {
+            // pip takes several options on one line, and quoted ones.
+            for word in words.iter().filter(|word| is_option(word)) {
+                let option = word.split('=').next().unwrap_or(word);
+                if !OPTIONS.contains(&option) {
+                    return Err(wrong(format!("`{option}` can't be used here")));
+                }
+            }
+            continue;
+        }
+        let options = words.iter().position(|word| word.starts_with("--")).unwrap_or(words.len());
+        let (requirement, options) = words.split_at(options);
+        if let Some(option) = requirement.iter().find(|word| is_option(word)) {
+            return Err(wrong(format!("`{option}` can't be used here")));
+        }
+        let requirement = requirement.join(" ");
+        check_requirement(&requirement).map_err(wrong)?;
+        if options.is_empty() {
+            return Err(wrong(format!(
+                "`{requirement}` has no hash: give each requirement its {HASH}…, as \
+                 `pip-compile --generate-hashes` writes them, or `python3 -m pip hash WHEEL`"
+            )));
+        }
+        for option in options {
+            let hash = option.strip_prefix(HASH).filter(|hash| is_sha256(hash));
+            let hash = hash.ok_or_else(|| {
+                wrong(format!("`{option}` can't be used here: a hash is {HASH} and 64 hex digits"))
+            })?;
+            hashes.insert(hash.to_ascii_lowercase());
+        }
+    }
+    if hashes.is_empty() {
+        return Err((1, "it names no package".to_owned()));
+    }
+    Ok(hashes)
+}
+
+/// Checks that pip reads the text as it is read here: the same line ends, and UTF-8.
+fn check_text(text: &str) -> Result<(), (usize, String)> {
+    for (index, line) in text.lines().enumerate() {
+        let is_end_of_line =
+            |c: char| (c.is_control() && c != '\t') || "\u{2028}\u{2029}".contains(c);
+        if line.contains(is_end_of_line) {
+            return Err((index + 1, "it has a control character".to_owned()));
+        }
+        let names_encoding = ["coding:", "coding="].iter().any(|name| line.contains(name));
+        if index < 2 && line.starts_with('#') && names_encoding {
+            return Err((index + 1, "its comment can't name an encoding: it is UTF-8".to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether pip takes a word for an option; pip removes quotes first.
+fn is_option(word: &str) -> bool {
+    word.trim_start_matches(['"', '\'', '\\']).starts_with('-')
+}
+
+/// Checks that a requirement is a package by name with a version.
+fn check_requirement(requirement: &str) -> Result<(), String> {
+    let name_len = requirement
+        .find(|c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c))
+        .unwrap_or(requirement.len());
+    let begins = requirement.starts_with(|first: char| first.is_ascii_alphanumeric());
+    let before_marker = requirement.split(';').next().unwrap_or(requirement);
+    let rest = before_marker.get(name_len..).unwrap_or_default();
+    if !begins || rest.contains(['/', '@', ':']) || rest.is_empty() {
+        return Err(format!("`{requirement}` is no NAME==VERSION: packages are fetched by name"));
+    }
+    let version = rest.rsplit_once(']').map_or(rest, |(_extras, version)| version);
+    if !version.contains("==") || version.contains(['*', ',']) {
+        return Err(format!("`{requirement}` leaves its version open: write NAME==VERSION"));
+    }
+    Ok(())
+}
+
+fn is_sha256(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+/// Returns the lines with the number of their first line, lines that end in `\` joined, without
+/// comments. For pip, a line doesn't end in `\` if a blank follows.
+fn logical_lines(text: &str) -> Vec<(usize, String)> {
+    let mut lines: Vec<(usize, String)> = Vec::new();
+    let mut is_joined = false;
+    for (index, line) in text.lines().enumerate() {
+        let line = without_comment(line);
+        let (part, goes_on) = match line.strip_suffix('\\') {
+            Some(part) => (part, true),
+            None => (line, false),
+        };
+        match lines.last_mut() {
+            Some((_, joined)) if is_joined => {
+                joined.push(' ');
+                joined.push_str(part);
+            }
+            _ => lines.push((index + 1, part.to_owned())),
+        }
+        is_joined = goes_on;
+    }
+    lines
+}
+
+/// Removes the comment, which begins the line or follows white space.
+fn without_comment(line: &str) -> &str {
+    let is_comment = |at: usize| at == 0 || line[..at].ends_with(char::is_whitespace);
+    let comment = line.match_indices('#').map(|(at, _)| at).find(|at| is_comment(*at));
+    comment.map_or(line, |at| &line[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    const B: &str = "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB";
+
+    #[test]
+    fn hashes_are_taken_from_lines_as_pip_reads_them() {
+        let text = format!(
+            "# made by hand\n--no-index\n--find-links ./wheels  # near\n\n\
+             one==1.0 \\\n    --hash=sha256:{A} \\\n    --hash=sha256:{B}\n    # via two\n\
+             Two.x[extra] == 2 ; python_version > '3' --hash=sha256:{A}\n"
+        );
+        let hashes: Vec<String> = parse(&text).unwrap().into_iter().collect();
+        assert_eq!(hashes, [A.to_owned(), B.to_ascii_lowercase()]);
+    }
+
+    #[test]
+    fn what_leaves_something_open_is_refused_with_its_line() {
+        for (text, line, expected) in [
+            ("\none==1.0\n".to_owned(), 2, "pip-compile --generate-hashes"),
+            (format!("one>=1.0 --hash=sha256:{A}"), 1, "NAME==VERSION"),
+            (format!("one==1.* --hash=sha256:{A}"), 1, "NAME==VERSION"),
+            (format!("one --hash=sha256:{A}"), 1, "by name"),
+            (format!("./one.whl --hash=sha256:{A}"), 1, "by name"),
+            (format!("one @ https://x.test/one.whl --hash=sha256:{A}"), 1, "by name"),
+            (format!("https://x.test/one-1.whl --hash=sha256:{A}"), 1, "by name"),
+            (format!("one==1 --hash=md5:{A}"), 1, "64 hex digits"),
+            (format!("one==1 --hash=sha256:{}", &A[1..]), 1, "64 hex digits"),
+            (format!("one==1 --hash=sha256:{A} --config-settings=x"), 1, "--config-settings"),
+            ("-r other.txt".to_owned(), 1, "`-r`"),
+            ("# x\n-e .".to_owned(), 2, "`-e`"),
+            ("--no-binary=:all:".to_owned(), 1, "`--no-binary`"),
+            ("--no-index --no-binary :all:".to_owned(), 1, "`--no-binary`"),
+            ("--find-links x -rother.txt".to_owned(), 1, "`-rother.txt`"),
+            ("--no-index \"--no-binary\" :all:".to_owned(), 1, "--no-binary"),
+            ("--no-index \\--pre".to_owned(), 1, "--pre"),
+            ("--no-index \\\n  --pre".to_owned(), 1, "`--pre`"),
+            ("--no-index \\ \n-r other.txt".to_owned(), 2, "`-r`"),
+            (format!("one==1 \\ \n-r x --hash=sha256:{A}"), 1, "no hash"),
+            (format!("one==1 -r x --hash=sha256:{A}"), 1, "`-r`"),
+            ("# a\u{c}--no-binary :all:".to_owned(), 1, "control character"),
+            ("\n# a\u{2028}-e .".to_owned(), 2, "control character"),
+            ("# a\r-e .".to_owned(), 1, "control character"),
+            ("\n# -*- coding: utf-7 -*-".to_owned(), 2, "encoding"),
+            ("# nothing".to_owned(), 1, "no package"),
+        ] {
+            let (number, detail) = parse(&text).unwrap_err();
+            assert_eq!(number, line, "{text}: {detail}");
+            assert!(detail.contains(expected), "{text}: {detail}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What an image contains beyond the build: packages, imported modules, and the effects of code.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::ImageError;
+use crate::python::packages::{self, Package};
+
+/// What an image contains beyond the build.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ImageSpec {
+    /// Packages beyond those of the build, importable in the image and in every job.
+    pub packages: Vec<Package>,
+    /// Modules to import, in this order. Programs still need their `import`, which then takes no
+    /// time.
+    pub preload: Vec<String>,
+    /// Code to run after the imports.
+    pub setup: Option<Setup>,
+    /// The key under which [`add_image`](crate::add_image) stored an image that was made of all this on
+    /// another machine, to begin from it. If it is missing, damaged or made of something else, a warning
+    /// says so, and the image is made here.
+    pub added: Option<String>,
+}
+
+/// Code that runs as the main module before an image is captured. Every job finds its effects in
+/// `__main__`, in modules and in files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setup {
+    /// Python source.
+    pub source: String,
+    /// Its name in tracebacks.
+    pub filename: String,
+}
+
+impl ImageSpec {
+    /// Checks that every module to import has a valid name, and that the packages don't conflict.
+    ///
+    /// # Errors
+    /// The first invalid name, or the first path at which two packages differ.
+    pub fn check(&self) -> Result<(), ImageError> {
+        packages::check(&self.packages)?;
+        let is_part = |part: &str| {
+            let mut characters = part.chars();
+            characters.next().is_some_and(|first| first == '_' || first.is_alphabetic())
+                && characters.all(|other| other == '_' || other.is_alphanumeric())
+        };
+        match self.preload.iter().find(|name| !name.split('.').all(is_part)) {
+            Some(name) => Err(ImageError::ModuleName { name: name.clone() }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_have_names_that_modules_can_have() {
+        for (name, is_name) in [
+            ("numpy", true),
+            ("matplotlib.pyplot", true),
+            ("_private.größe2", true),
+            ("", false),
+            ("a.", false),
+            ("2a", false),
+            ("a b", false),
+            ("a;import b", false),
+        ] {
+            let spec = ImageSpec { preload: vec![name.to_owned()], ..ImageSpec::default() };
+            assert_eq!(spec.check().is_ok(), is_name, "{name}");
+        }
+    }
+}
