@@ -19,7 +19,7 @@ use crate::cache::stamp::stamp_path;
 use crate::cache::{CacheDir, is_unfinished, remove_unfinished};
 use crate::error::CacheError;
 use crate::python::module::code_path;
-use crate::python::{module, python};
+use crate::python::{distribution, module};
 
 /// File metadata counts in blocks of this size, whatever the file system uses.
 const BLOCK_BYTES: u64 = 512;
@@ -218,7 +218,7 @@ impl Place {
     fn entry(&self, path: PathBuf) -> CacheEntry {
         let file_name = path.file_name().unwrap_or_default();
         let name = if self.extension.is_some() { path.file_stem() } else { path.file_name() };
-        let needed = [python::folder_name(), module::file_name(python::WASM_SHA256)];
+        let needed = [distribution::folder_name(), module::file_name(python::WASM_SHA256)];
         CacheEntry {
             kind: self.kind,
             name: name.unwrap_or_default().to_string_lossy().into_owned(),
@@ -376,7 +376,7 @@ mod tests {
     #[test]
     fn least_recently_used_entries_are_removed_until_the_rest_fits() {
         let (_folder, cache) = cache();
-        let needed = module::file_name(python::WASM_SHA256);
+        let needed = module::file_name(distribution::WASM_SHA256);
         make(&cache, "modules", &needed, 100_000, 9);
         for (name, days) in [("a.image", 1), ("c.image", 8), ("b.image", 5)] {
             make(&cache, "images", name, 100_000, days);
