@@ -218,7 +218,7 @@ impl Place {
     fn entry(&self, path: PathBuf) -> CacheEntry {
         let file_name = path.file_name().unwrap_or_default();
         let name = if self.extension.is_some() { path.file_stem() } else { path.file_name() };
-        let needed = [distribution::folder_name(), module::file_name(python::WASM_SHA256)];
+        let needed = [distribution::folder_name(), module::file_name(distribution::WASM_SHA256)];
         CacheEntry {
             kind: self.kind,
             name: name.unwrap_or_default().to_string_lossy().into_owned(),
