@@ -426,12 +426,8 @@ async fn while_they_start(pools: u64) {
             send(all[dice.below(all.len() as u64) as usize], Signal::KILL);
         }
         let pool = starting.await.unwrap().unwrap_or_else(|error| panic!("{}", chain(&error)));
-        let job = || Job::code("6 * 7").idempotent(true);
-        let mut outcome = pool.run(job()).await.unwrap();
-        // All workers may have died a moment ago, and each try may have met another one.
-        if is_death(&outcome) {
-            outcome = pool.run(job()).await.unwrap();
-        }
+        // All workers may have died a moment ago: the job waits before each retry.
+        let outcome = pool.run(Job::code("6 * 7").idempotent(true)).await.unwrap();
         assert!(outcome.is_success(), "{:?}", outcome.verdict);
         drop(pool);
         is_alone().await;

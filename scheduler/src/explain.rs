@@ -90,6 +90,14 @@ pub enum WaitReason {
         /// Jobs of the session that run or are queued before it.
         turns_ahead: usize,
     },
+    /// The sandbox failed it, and it waits before the next try, as other workers may fail, too.
+    BackingOff {
+        /// Tries that a sandbox failure ended.
+        failed_attempts: u32,
+        /// The time until it may run again.
+        #[serde(rename = "remaining_seconds", serialize_with = "as_seconds")]
+        remaining: Duration,
+    },
     /// Memory is short until running jobs have ended.
     NoMemory {
         /// Bytes in use.
@@ -146,6 +154,14 @@ impl std::fmt::Display for WaitReason {
             }
             Self::SessionBusy { session, turns_ahead } => {
                 write!(formatter, "{} of {session} before it", counted(turns_ahead, "job"))
+            }
+            Self::BackingOff { failed_attempts, remaining } => {
+                write!(
+                    formatter,
+                    "the sandbox failed in {}, the next follows in {:.3} s",
+                    counted(failed_attempts, "attempt"),
+                    remaining.as_secs_f64()
+                )
             }
             Self::NoMemory { used, limit } => {
                 write!(formatter, "{used} of {limit} bytes of memory are in use")

@@ -7,7 +7,8 @@
 //! Each event is applied, and then everything that has become possible or due happens in the same
 //! step: jobs are dispatched, sessions evicted, workers started and ended. So admission and
 //! eviction are one decision, and no event can come between them. The rules are in `policy.rs`;
-//! `admission.rs`, `dispatch.rs`, `ending.rs`, `retiring.rs` and `upkeep.rs` apply them.
+//! `admission.rs`, `dispatch.rs`, `ending.rs`, `retrying.rs`, `retiring.rs` and `upkeep.rs` apply
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -34,6 +35,7 @@ mod ending;
 mod explaining;
 mod invariants;
 mod retiring;
+mod retrying;
 #[cfg(test)]
 mod tests;
 mod upkeep;
@@ -166,6 +168,8 @@ pub(crate) struct Model {
     waiting: BTreeSet<JobId>,
     /// The queued jobs that have a deadline, by deadline.
     due: BTreeSet<(Time, JobId)>,
+    /// The queued jobs that wait before a retry, by its time.
+    retries: BTreeSet<(Time, JobId)>,
     queued_bytes: usize,
     running: usize,
     /// What running jobs hold and may still grow by.
@@ -184,6 +188,8 @@ struct Job {
     submitted: Time,
     /// Tries that a fault ended.
     failed_attempts: u32,
+    /// Until when it waits before a retry, if it does.
+    retry_at: Option<Time>,
     run: Option<Run>,
     /// The worker that has it ahead while it is queued.
     ahead_on: Option<WorkerId>,
@@ -223,6 +229,7 @@ impl Model {
             jobs: BTreeMap::new(),
             waiting: BTreeSet::new(),
             due: BTreeSet::new(),
+            retries: BTreeSet::new(),
             queued_bytes: 0,
             running: 0,
             in_flight_bytes: 0,
@@ -288,6 +295,7 @@ impl Model {
         self.shortage_bytes = 0;
         self.sessions.wake_disk(self.now);
         self.fleet.take_back(self.config.workers.retry_after, self.now);
+        self.offer_retries();
         let mut effects = Vec::new();
         let decision = decide(self, &mut effects);
         // Steps that free resources come before those that take them.
@@ -408,6 +416,7 @@ impl Model {
         self.queued_bytes += bytes;
         self.shares.enqueue(tenant, waiting, self.config.of_tenant(tenant));
         match *session {
+            None if job.retry_at.is_some() => {}
             None => self.shares.offer(tenant, waiting.key),
             Some(session) => {
                 self.sessions.change(session, |session| {
@@ -424,6 +433,9 @@ impl Model {
         self.waiting.remove(&id);
         if let Some(due) = job.due() {
             self.due.remove(&(due, id));
+        }
+        if let Some(at) = job.retry_at {
+            self.retries.remove(&(at, id));
         }
         self.queued_bytes -= job.queued.bytes;
         if let Some(session) = job.queued.session {

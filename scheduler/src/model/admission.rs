@@ -17,8 +17,14 @@ impl Model {
         if let Some(refusal) = self.refuses(&queued) {
             return Err(refusal);
         }
-        let job =
-            Job { queued, submitted: self.now, failed_attempts: 0, run: None, ahead_on: None };
+        let job = Job {
+            queued,
+            submitted: self.now,
+            failed_attempts: 0,
+            retry_at: None,
+            run: None,
+            ahead_on: None,
+        };
         self.jobs.insert(id, Box::new(job));
         self.enqueue(id);
         Ok(())

@@ -117,24 +117,6 @@ impl Model {
         Some((job, run))
     }
 
-    /// Whether a job is retried after a fault.
-    fn may_retry(&self, job: &Job, run: &Run, fault: Fault) -> bool {
-        job.queued.is_idempotent
-            && job.queued.session.is_none()
-            && job.failed_attempts < fault.most_retries(self.config.retries)
-            && !run.is_unwanted
-            && !self.is_aborted
-    }
-
-    /// Queues a job for another try, and returns the number of the failed one.
-    fn requeue(&mut self, id: JobId, mut job: Box<Job>) -> u32 {
-        job.failed_attempts += 1;
-        let attempt = job.failed_attempts;
-        self.jobs.insert(id, job);
-        self.enqueue(id);
-        attempt
-    }
-
     pub(super) fn gone(
         &mut self,
         worker: WorkerId,

@@ -35,7 +35,7 @@ impl Model {
         let turns = self.turns_ahead(id, job);
         JobState::Waiting {
             waited: now.saturating_sub(job.submitted),
-            reason: self.wait_reason(id, job, turns),
+            reason: self.wait_reason(id, job, turns, now),
             ahead_in_tenant,
             ahead_of_others,
             estimate: self.estimate_wait_behind(name, ahead_in_tenant, ahead_of_others, turns),
@@ -65,11 +65,15 @@ impl Model {
         session.map_or(0, |session| session.waiting.range(..id).count() + usize::from(session.runs))
     }
 
-    fn wait_reason(&self, id: JobId, job: &Job, turns_ahead: usize) -> WaitReason {
+    fn wait_reason(&self, id: JobId, job: &Job, turns_ahead: usize, now: Time) -> WaitReason {
         if let Some(session) = job.queued.session
             && turns_ahead > 0
         {
             return WaitReason::SessionBusy { session, turns_ahead };
+        }
+        if let Some(at) = job.retry_at {
+            let remaining = at.saturating_sub(now);
+            return WaitReason::BackingOff { failed_attempts: job.failed_attempts, remaining };
         }
         if let Some(tenant) = self.shares.tenant(&job.queued.tenant)
             && tenant.running() >= tenant.limit()

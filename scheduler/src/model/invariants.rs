@@ -8,6 +8,7 @@ use super::dispatch::Room;
 use super::{Job, Model};
 use crate::policy::fleet::Activity;
 use crate::policy::residency::Place;
+use crate::timer::Time;
 
 fn ensure(holds: bool, text: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(text.to_owned()) }
@@ -179,11 +180,22 @@ impl Model {
         let due: BTreeSet<_> =
             self.waits().filter_map(|(id, job)| Some((job.due()?, id))).collect();
         ensure(due == self.due, "S-16: the watched deadlines aren't those of the queued jobs")?;
+        let retries: BTreeSet<_> =
+            self.waits().filter_map(|(id, job)| Some((job.retry_at?, id))).collect();
+        ensure(
+            retries == self.retries,
+            "S-16: the watched retries aren't those of the queued jobs",
+        )?;
+        ensure(
+            self.next_retry().is_none_or(|retry| retry > self.now),
+            "S-16: a job waits although it is time for its retry",
+        )?;
         let wake = self.next_wake();
         let first = due.first().map(|(due, _)| *due);
+        let is_watched = |at: Time| wake.is_some_and(|wake| wake <= at);
         ensure(
-            first.is_none_or(|first| wake.is_some_and(|wake| wake <= first)),
-            "S-16: a deadline would pass unnoticed",
+            first.into_iter().chain(self.next_retry()).all(is_watched),
+            "S-16: a deadline or a retry would pass unnoticed",
         )?;
         ensure(first.is_none_or(|first| first > self.now), "S-16: a job waits beyond its deadline")
     }

@@ -156,10 +156,9 @@ impl Model {
         let taken_back = self.next_taken_back();
         let spills_again = self.sessions.disk_wakes_at();
         let recovers = self.health.wakes_at().filter(|_| self.phase == Phase::Open);
-        [deadline, drained, parks, spills, spills_again, closes, shrinks, taken_back, recovers]
-            .into_iter()
-            .flatten()
-            .min()
+        let retries = self.next_retry();
+        let all = [deadline, drained, parks, spills, spills_again, closes, shrinks, taken_back];
+        all.into_iter().chain([recovers, retries]).flatten().min()
     }
 
     /// When a worker place that was given up is tried again.

@@ -123,11 +123,15 @@ impl Rig {
 
     /// Waits until no job is queued or running and every worker is ready.
     async fn wait_until_idle(&self) {
+        until(&self.scheduler, |status| status.queue_depth == 0 && status.running == 0).await;
+        self.wait_for_workers().await;
+    }
+
+    /// Waits until every worker is ready.
+    async fn wait_for_workers(&self) {
         until(&self.scheduler, |status| {
-            let is_ready = |activity| activity == WorkerActivity::Ready;
-            status.queue_depth == 0
-                && status.running == 0
-                && status.workers.iter().all(|worker| is_ready(worker.activity))
+            let mut activities = status.workers.iter().map(|worker| worker.activity);
+            activities.all(|activity| activity == WorkerActivity::Ready)
         })
         .await;
     }

@@ -1,12 +1,14 @@
 //! What the sandbox failed is retried, within bounds; what a program did never is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::{SandboxFailure, Verdict};
 use pool::interpreter::fake::{Gate, Step};
-use scheduler::{DecisionKind, JobRequest, RetireReason, SchedulerConfig};
+use scheduler::{DecisionKind, JobRequest, JobState, RetireReason, SchedulerConfig, WaitReason};
+use tokio::time::advance;
 
-use crate::{config, find, next, rig, rig_with, script, script_in, until};
+use crate::{config, find, next, rig, rig_with, script, script_in, standing_still, until, within};
 
 #[tokio::test]
 async fn a_job_that_the_sandbox_failed_is_tried_again_and_counts_once() {
@@ -44,6 +46,31 @@ async fn a_job_that_the_sandbox_failed_is_tried_again_and_counts_once() {
         "succeeded",
     ];
     assert_eq!(story, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_waits_although_other_workers_are_idle_and_says_so() {
+    standing_still(async {
+        let rig = rig(3).await;
+        rig.wait_until_idle().await;
+        rig.source.gate(Step::Run, [Gate::Err, Gate::Err]);
+        let ticket = rig.submit(script("ok")).await;
+        for (failed_attempts, wait) in [(1, 100), (2, 200)] {
+            until(&rig.scheduler, |status| status.totals.retried == failed_attempts).await;
+            let explained = rig.scheduler.explain(ticket.job_id()).await.unwrap();
+            let JobState::Waiting { reason, .. } = &explained.state else { panic!("{explained}") };
+            let failed_attempts = failed_attempts as u32;
+            let remaining = Duration::from_millis(wait);
+            assert_eq!(*reason, WaitReason::BackingOff { failed_attempts, remaining });
+            rig.wait_for_workers().await;
+            advance(remaining - Duration::from_millis(1)).await;
+            assert!(rig.run(script("ok")).await.is_success(), "others don't wait");
+            assert_eq!(rig.status().queue_depth, 1);
+            advance(Duration::from_millis(1)).await;
+        }
+        assert!(within(ticket.into_future()).await.is_success());
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! What happens when workers die and runs fail.
 
+use super::explain::reason;
 use super::*;
+use crate::explain::WaitReason;
 
 /// A job that may be retried.
 fn idempotent() -> Queued {
@@ -13,6 +15,13 @@ fn sandbox_failed() -> Report {
 
 fn retry(job: u64, attempt: u32) -> Effect {
     Effect::Retry { job: JobId(job), attempt }
+}
+
+/// What is dispatched once the wait before the next retry is over.
+fn after_the_wait(harness: &mut Harness) -> Vec<Effect> {
+    let retry = harness.model.next_retry().unwrap();
+    assert_eq!(harness.model.next_wake(), Some(retry));
+    harness.pass(retry - harness.now)
 }
 
 fn renewed(worker: u64) -> Effect {
@@ -116,17 +125,65 @@ fn a_job_that_the_sandbox_failed_is_retried_elsewhere_within_bounds() {
     let _ = harness.ready(1);
     let _ = harness.submit_as(1, idempotent());
     let _ = harness.submit(2);
-    // It is first again, because its position depends on its submission time.
     assert_eq!(harness.finish_as(1, 1, sandbox_failed()), retried(1));
     assert_eq!(harness.ready(1), [renewed(1)]);
-    assert_eq!(harness.ready(2), [dispatch(1, 2)]);
+    let _ = harness.end(2, Ending::Cancel);
+    assert_eq!(harness.ready(2), []);
+    assert_eq!(after_the_wait(&mut harness), [dispatch(1, 2)]);
     assert_eq!(harness.gone(2, true, false), [retry(1, 2)]);
-    assert_eq!(harness.ready(1), [dispatch(1, 1)]);
+    assert_eq!(harness.ready(1), []);
+    assert_eq!(after_the_wait(&mut harness), [dispatch(1, 1)]);
     assert_eq!(
         harness.model.explain(JobId(1), harness.now).map(|job| job.failed_attempts),
         Some(2)
     );
     assert_eq!(harness.finish_as(1, 1, sandbox_failed()), concluded([]));
+}
+
+#[test]
+fn a_job_waits_before_each_retry_twice_as_long_and_says_so() {
+    let mut harness = Harness::small(1, 10);
+    let _ = harness.ready(1);
+    let _ = harness.submit_as(1, idempotent());
+    let moment = Duration::from_millis(1);
+    for (attempt, wait) in [(1, 100), (2, 200)] {
+        let (wait, next) = (Duration::from_millis(wait), attempt + 1);
+        assert_eq!(harness.gone(attempt, true, false), [retry(1, attempt as u32)]);
+        let backs_off = |remaining| {
+            let failed_attempts = attempt as u32;
+            WaitReason::BackingOff { failed_attempts, remaining }
+        };
+        assert_eq!(reason(&harness, 1), backs_off(wait));
+        // Others run meanwhile.
+        assert_eq!(harness.ready(next), []);
+        assert_eq!(harness.submit(10 + attempt), admitted([dispatch(10 + attempt, next)]));
+        assert_eq!(harness.finish(next, 10 + attempt), concluded([]));
+        assert_eq!(harness.ready(next), []);
+        assert_eq!(harness.pass(wait - moment), []);
+        assert_eq!(reason(&harness, 1), backs_off(moment));
+        assert_eq!(harness.pass(moment), [dispatch(1, next)]);
+    }
+    assert_eq!(harness.gone(3, true, false), [died(1)]);
+}
+
+#[test]
+fn a_job_that_waits_before_a_retry_can_end() {
+    for ending in [Ending::Cancel, Ending::Stop, Ending::Interrupt] {
+        let mut harness = Harness::small(1, 10);
+        let _ = harness.ready(1);
+        let _ = harness.submit_as(1, idempotent());
+        assert_eq!(harness.gone(1, true, false), [retry(1, 1)]);
+        assert_eq!(harness.end(1, ending), [settle(1, Settlement::Cancelled)]);
+        assert_eq!(harness.model.next_retry(), None);
+    }
+    let mut harness = Harness::small(1, 10);
+    let _ = harness.ready(1);
+    let deadline = Some(Duration::from_millis(50));
+    let _ = harness.submit_as(1, Queued { deadline, ..idempotent() });
+    let _ = harness.gone(1, true, false);
+    let (allowed, waited) = (Duration::from_millis(50), Duration::from_millis(60));
+    let passed = settle(1, Settlement::DeadlinePassed { allowed, waited });
+    assert_eq!(harness.pass(waited), [passed]);
 }
 
 #[test]
@@ -136,7 +193,8 @@ fn a_job_that_broke_its_interpreter_is_tried_again_once() {
     let _ = harness.ready(1);
     let _ = harness.submit_as(1, idempotent());
     assert_eq!(harness.finish_as(1, 1, tampered), retried(1));
-    assert_eq!(harness.ready(1), [dispatch(1, 1)]);
+    assert_eq!(harness.ready(1), []);
+    assert_eq!(after_the_wait(&mut harness), [dispatch(1, 1)]);
     assert_eq!(harness.finish_as(1, 1, tampered), concluded([]));
 }
 
@@ -204,7 +262,8 @@ fn reports_of_a_dead_worker_change_nothing() {
     let _ = harness.ready(1);
     assert_eq!(harness.gone(1, true, false), [retry(1, 1)]);
     assert_eq!(harness.finish(1, 1), (Finish::Ignore, Vec::new()));
-    assert_eq!(harness.ready(2), [dispatch(1, 2)]);
+    assert_eq!(harness.ready(2), []);
+    assert_eq!(after_the_wait(&mut harness), [dispatch(1, 2)]);
     assert_eq!(harness.finish(1, 1), (Finish::Ignore, Vec::new()));
     assert_eq!(harness.finish(2, 1), concluded([]));
 }
