@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hatchery::error::chain;
 use hatchery::{Checkpoint, Error, Hatchery, HostFunction, Job, Limits, Refusal, Session, Verdict};
-use notebook::Problem;
+use notebook::{Prepared, Problem};
 use notebook::guest::own_limits;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -28,6 +28,7 @@ pub(crate) struct Sessions {
     /// What the first job of a session gets besides, such as mounted folders.
     given: Job,
     functions: Vec<HostFunction>,
+    prepared: Prepared,
     /// What the names of its sessions in the pool begin with, which no other kernel has.
     prefix: String,
     /// Invariant: contains the present one.
@@ -45,10 +46,12 @@ impl Sessions {
         functions: Vec<HostFunction>,
         prefix: String,
     ) -> Result<Self, KernelError> {
-        let session = begin(&pool, &named(&prefix, FIRST), &limits, &given, &functions).await?;
+        let prepared = Prepared::default();
+        let name = named(&prefix, FIRST);
+        let session = begin(&pool, &name, &limits, &given, &functions, &prepared).await?;
         let open = BTreeMap::from([(FIRST.to_owned(), session)]);
         let (present, checkpoints) = (FIRST.to_owned(), BTreeMap::new());
-        Ok(Self { pool, limits, given, functions, prefix, open, present, checkpoints })
+        Ok(Self { pool, limits, given, functions, prepared, prefix, open, present, checkpoints })
     }
 
     /// Returns the limits of a cell.
@@ -80,9 +83,9 @@ impl Sessions {
             Err(error) => matches!(error, Error::Refused(Refusal::SessionGone { .. })),
         };
         if is_lost {
-            let Self { pool, limits, given, functions, .. } = &*self;
+            let Self { pool, limits, given, functions, prepared, .. } = &*self;
             let name = named(&self.prefix, &self.present);
-            let session = begin(pool, &name, limits, given, functions).await?;
+            let session = begin(pool, &name, limits, given, functions, prepared).await?;
             self.open.insert(self.present.clone(), session);
         }
         Ok(is_lost)
@@ -171,10 +174,12 @@ async fn begin(
     limits: &Limits,
     given: &Job,
     functions: &[HostFunction],
+    prepared: &Prepared,
 ) -> Result<Session, KernelError> {
     let session = pool.session(name).await.map_err(KernelError::Session)?;
     let session = session.functions(functions.iter().cloned()).map_err(KernelError::Session)?;
-    for job in [notebook::guest::begin(limits).with_files_of(given), guest::begin(limits)] {
+    let first = prepared.first_job(pool, &session, limits).await.with_files_of(given);
+    for job in [first, guest::begin(limits)] {
         let outcome = session.run(job).await.map_err(KernelError::Session)?;
         if let Some(problem) = Problem::of(&outcome) {
             let problem = format!("{}: {}", problem.name, problem.message);

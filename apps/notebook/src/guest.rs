@@ -184,6 +184,11 @@ pub fn begin(limits: &Limits) -> Job {
     Job::code(source).limits(own_limits(limits))
 }
 
+/// Returns the first job of a session that continues from a [`Prepared`](crate::Prepared) state.
+pub(crate) fn start(limits: &Limits) -> Job {
+    call("start", &[]).limits(own_limits(limits))
+}
+
 /// Returns the first job of a session that continues from a saved state, a checkpoint or a fork:
 /// the random number generators continue where [`remember`] left them.
 pub fn resume(limits: &Limits) -> Job {

@@ -191,7 +191,7 @@ impl<'a> Run<'a> {
         self.tell(Progress::Started { total: self.total });
         if let Some(Ok(())) = resumed {
             self.tell(Progress::Resumed { done: self.done });
-            return self.start_session(self.settings.resume(&self.task)).await;
+            return self.start_session(false).await;
         }
         self.take_from_shelf().await
     }
@@ -207,8 +207,9 @@ impl<'a> Run<'a> {
         self.tell(Progress::TakenOver { first, last, of_this_command });
     }
 
-    /// Runs the first job of the session, which is opened if it isn't.
-    async fn start_session(&mut self, first: hatchery::Job) -> Result<(), Error> {
+    /// Runs the first job of the session, which is opened if it isn't. A fresh one begins before the
+    /// first cell.
+    async fn start_session(&mut self, is_fresh: bool) -> Result<(), Error> {
         let session = match self.session.take() {
             Some(session) => session,
             None => self.settings.pool.session(&session_name(&self.task)).await?,
@@ -217,6 +218,10 @@ impl<'a> Run<'a> {
         if let Some(state) = &self.pending {
             session.restore(&state.checkpoint).await?;
         }
+        let first = match is_fresh {
+            true => self.settings.begin(session, &self.task).await,
+            false => self.settings.resume(&self.task),
+        };
         let outcome = session.run(first).await?;
         if let Some(problem) = Problem::of(&outcome) {
             return Err(Error::Begin { problem });
@@ -258,11 +263,7 @@ impl<'a> Run<'a> {
                 }
             };
             if self.session.is_none() || self.pending.is_some() {
-                let first = match self.pending {
-                    Some(_) => self.settings.resume(&self.task),
-                    None => self.settings.begin(&self.task),
-                };
-                self.start_session(first).await?;
+                self.start_session(self.pending.is_none()).await?;
             }
             if let Some(end) = self.step(number, claim).await? {
                 return Ok(end);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery::{Error, Hatchery, Job, Limits};
+use hatchery::{Error, Hatchery, Job, Limits, Session};
 
 use crate::document::{CodeCell, Notebook};
 use crate::guest;
@@ -10,6 +10,7 @@ use crate::places::Places;
 use crate::prefixes::Prefixes;
 use crate::prefixes::folders::Seen;
 use crate::prefixes::key::{Key, chain};
+use crate::prepared::Prepared;
 use crate::progress::Observer;
 
 /// A notebook to run.
@@ -56,6 +57,7 @@ pub struct Settings {
     pub prefixes: Option<Prefixes>,
     /// Who is told of the progress. Default: nobody.
     pub observer: Arc<dyn Observer>,
+    prepared: Prepared,
     /// The input files in each workspace, and a digest of their names and contents.
     inputs: Job,
     input_digest: String,
@@ -73,6 +75,7 @@ impl Settings {
             writes: true,
             prefixes: None,
             observer: Arc::new(()),
+            prepared: Prepared::default(),
             inputs: Job::default(),
             input_digest: digest(&[]),
         }
@@ -127,8 +130,9 @@ impl Settings {
     }
 
     /// Returns the first job of a fresh session.
-    pub(crate) fn begin(&self, task: &Task) -> Job {
-        guest::begin(&self.limits)
+    pub(crate) async fn begin(&self, session: &Session, task: &Task) -> Job {
+        let first = self.prepared.first_job(&self.pool, session, &self.limits).await;
+        first
             .with_files_of(&task.folders)
             .with_files_of(&self.mounts)
             .with_files_of(&self.inputs)

@@ -29,6 +29,8 @@ pub struct Service {
     kernels: Option<Arc<dyn Kernels>>,
     /// A job whose folders all others get.
     folders: Arc<Job>,
+    /// From where sessions for cells continue.
+    prepared: notebook::Prepared,
     kept: Arc<Mutex<Kept>>,
     /// Whether `drain` or `abort` has ended the pool.
     is_ended: Arc<watch::Sender<bool>>,
@@ -73,8 +75,8 @@ const MOST_CHECKPOINTS: usize = 1024;
 impl Service {
     /// Serves this pool.
     pub fn new(pool: Hatchery) -> Self {
-        let (folders, kept, is_ended, connections) = Default::default();
-        Self { pool, kernels: None, folders, kept, is_ended, connections }
+        let (folders, prepared, kept, is_ended, connections) = Default::default();
+        Self { pool, kernels: None, folders, prepared, kept, is_ended, connections }
     }
 
     /// Lets clients of frames have Jupyter kernels.
@@ -193,9 +195,14 @@ impl Service {
         self.kept.lock().sessions.get(&own).cloned().ok_or_else(|| missing("session", name))
     }
 
-    /// Returns the job that prepares a session for the cells of a notebook.
-    pub(crate) fn notebook_job(&self, caller: &Caller) -> Job {
-        caller.own(notebook::guest::begin(self.pool.limits()))
+    /// Returns the job that prepares a fresh session of the caller for the cells of a notebook.
+    ///
+    /// # Errors
+    /// There is no session of this name.
+    pub(crate) async fn notebook_job(&self, caller: &Caller, name: &str) -> Result<Job, Problem> {
+        let session = self.session(caller, name)?;
+        let limits = self.pool.limits();
+        Ok(caller.own(self.prepared.first_job(&self.pool, &session, limits).await))
     }
 
     /// Checks the outcome of [`Self::notebook_job`].

@@ -5,17 +5,23 @@ provides `get_ipython()`, and IPython's modules unless the image has the real on
 """
 
 import builtins
+import os
 
 import hatchery._display
 from hatchery_notebook import modules, shell, showing
 from hatchery_notebook.randomness import go_on, remember
 
-__all__ = ["go_on", "remember", "run_cell"]
+__all__ = ["go_on", "remember", "run_cell", "start"]
 
 
 def run_cell(written, number, stores_history=True, is_silent=False):
     """Runs a cell, given its source as written."""
     shell.get_ipython().run_notebook_cell(written, number, stores_history, is_silent)
+
+
+def start():
+    """Begins a session that continues from the state after `begin`, in its own working folder."""
+    shell.get_ipython().folders[:] = [os.getcwd()]
 
 
 def begin():

@@ -68,7 +68,7 @@ impl Run<'_> {
             self.traces = traces;
             self.pass(count, false);
             if !is_whole {
-                self.start_session(self.settings.resume(&self.task)).await?;
+                self.start_session(false).await?;
             }
             return Ok(());
         }

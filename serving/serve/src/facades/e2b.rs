@@ -182,7 +182,7 @@ impl Interpreter {
         let session = context.session();
         let service = &self.contexts.service;
         if turn.is_fresh {
-            let begin = service.notebook_job(caller).workdir(&context.cwd);
+            let begin = service.notebook_job(caller, &session).await?.workdir(&context.cwd);
             let begin = begin.map_err(|error| error.problem())?;
             let begun = submit(service, caller, &begin, Some(&session), PATIENCE).await?;
             Service::begun(&begun.await)?;

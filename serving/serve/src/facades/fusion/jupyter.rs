@@ -120,8 +120,9 @@ async fn run_cells(
     let mut notebook =
         Notebook { cells: Vec::new(), wall: Duration::ZERO, files: BTreeMap::new(), end: None };
     if !request.cells.is_empty() {
-        let (job, name) = (service.notebook_job(caller), Some(opened.name.as_str()));
-        Service::begun(&submit(service, caller, &job, name, SPARE).await?.await)?;
+        let job = service.notebook_job(caller, &opened.name).await?;
+        let begun = submit(service, caller, &job, Some(&opened.name), SPARE).await?;
+        Service::begun(&begun.await)?;
     }
     for cell in &request.cells {
         let left = total.saturating_sub(notebook.wall);
