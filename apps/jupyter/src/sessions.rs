@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use hatchery::error::chain;
 use hatchery::{Checkpoint, Error, Hatchery, HostFunction, Job, Limits, Refusal, Session, Verdict};
-use notebook::{Prepared, Problem};
 use notebook::guest::own_limits;
+use notebook::{Prepared, Problem};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

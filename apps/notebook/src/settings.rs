@@ -132,10 +132,7 @@ impl Settings {
     /// Returns the first job of a fresh session.
     pub(crate) async fn begin(&self, session: &Session, task: &Task) -> Job {
         let first = self.prepared.first_job(&self.pool, session, &self.limits).await;
-        first
-            .with_files_of(&task.folders)
-            .with_files_of(&self.mounts)
-            .with_files_of(&self.inputs)
+        first.with_files_of(&task.folders).with_files_of(&self.mounts).with_files_of(&self.inputs)
     }
 
     /// Returns the first job of a session that continues from a saved state.

@@ -53,7 +53,7 @@ async fn a_retry_waits_although_other_workers_are_idle_and_says_so() {
     standing_still(async {
         let rig = rig(3).await;
         rig.wait_until_idle().await;
-        rig.source.gate(Step::Run, [Gate::Err, Gate::Err]);
+        rig.source.gate(Step::Run, [Gate::Err]);
         let ticket = rig.submit(script("ok")).await;
         for (failed_attempts, wait) in [(1, 100), (2, 200)] {
             until(&rig.scheduler, |status| status.totals.retried == failed_attempts).await;
@@ -66,6 +66,7 @@ async fn a_retry_waits_although_other_workers_are_idle_and_says_so() {
             advance(remaining - Duration::from_millis(1)).await;
             assert!(rig.run(script("ok")).await.is_success(), "others don't wait");
             assert_eq!(rig.status().queue_depth, 1);
+            rig.source.gate(Step::Run, (failed_attempts == 1).then_some(Gate::Err));
             advance(Duration::from_millis(1)).await;
         }
         assert!(within(ticket.into_future()).await.is_success());
