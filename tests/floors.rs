@@ -69,13 +69,10 @@ fn files_form_no_circles() {
         "scheduler/src",
         "src",
         "apps/batch/src",
-        "bench/src",
         "serving/cluster/src",
         "serving/serve/src",
         "apps/notebook/src",
         "apps/jupyter/src",
-        "monitor/src",
-        "pictures/src",
         "apps/grade/src",
         "cli/src",
     ];

@@ -8,7 +8,7 @@ use std::path::Path;
 use toml::Table;
 
 /// What each crate of ours may name, of ours and of the crates whose use is confined.
-const ALLOWED: [(&str, &[&str]); 19] = [
+const ALLOWED: [(&str, &[&str]); 16] = [
     ("isolation/channel", &[]),
     ("isolation/confine", &["landlock", "seccompiler"]),
     ("replace", &[]),
@@ -19,28 +19,22 @@ const ALLOWED: [(&str, &[&str]); 19] = [
     ("scheduler", &["engine", "pool", "ractor", "tokio"]),
     (".", &["engine", "pool", "process", "replace", "scheduler", "tokio", "wire"]),
     ("apps/batch", &["hatchery", "replace", "tokio"]),
-    ("bench", &["hatchery", "tokio"]),
     ("apps/grade", &["hatchery", "tokio"]),
     ("serving/serve", &["hatchery", "notebook", "tokio", "wire"]),
     ("apps/notebook", &["hatchery", "replace", "tokio"]),
     ("apps/jupyter", &["hatchery", "notebook", "tokio", "zeromq"]),
-    ("monitor", &["hatchery", "serve", "tokio"]),
-    ("pictures", &[]),
     ("serving/cluster", &["async-nats", "hatchery", "tokio", "wire"]),
     (
         "cli",
         &[
             "anyhow",
             "batch",
-            "bench",
             "clap",
             "grade",
             "hatchery",
             "indicatif",
             "kernel",
-            "monitor",
             "notebook",
-            "pictures",
             "remote",
             "replace",
             "serve",
@@ -50,11 +44,10 @@ const ALLOWED: [(&str, &[&str]); 19] = [
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 33] = [
+const CONFINED: [&str; 30] = [
     "anyhow",
     "async-nats",
     "batch",
-    "bench",
     "channel",
     "clap",
     "confine",
@@ -66,9 +59,7 @@ const CONFINED: [&str; 33] = [
     "indicatif",
     "kernel",
     "landlock",
-    "monitor",
     "notebook",
-    "pictures",
     "pool",
     "process",
     "ractor",

@@ -7,7 +7,6 @@ pub(crate) mod grade;
 pub(crate) mod image;
 pub(crate) mod kernel;
 pub(crate) mod mcp;
-#[cfg(feature = "nats")]
 mod nats;
 pub(crate) mod notebook;
 pub(crate) mod packages;
@@ -17,7 +16,5 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod shell;
 pub(crate) mod tool;
-#[cfg(feature = "monitor")]
 pub(crate) mod top;
-#[cfg(feature = "nats")]
 pub(crate) mod worker;

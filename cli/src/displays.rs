@@ -20,7 +20,7 @@ pub(crate) fn has_image(bundle: &MimeBundle) -> bool {
 /// Shows a bundle's picture where the terminal takes pictures, and returns whether it did.
 pub(crate) fn draw(bundle: &MimeBundle) -> io::Result<bool> {
     let png = bundle.iter().find(|(name, _)| *name == "image/png");
-    png.map_or(Ok(false), |(_, png)| pictures::draw(png.as_bytes()))
+    png.map_or(Ok(false), |(_, png)| crate::images::draw(png.as_bytes()))
 }
 
 /// Returns how many displays are images.

@@ -10,13 +10,14 @@ use crate::exit::Exit;
 use crate::settings::Settings;
 
 mod args;
+mod bench;
 mod cmd;
 mod descriptors;
 mod displays;
 mod exit;
 mod follow;
+mod images;
 mod inputs;
-#[cfg_attr(not(feature = "monitor"), path = "metrics/absent.rs")]
 mod metrics;
 mod output;
 mod pool;
@@ -26,6 +27,7 @@ mod signals;
 mod stdout;
 mod terminal;
 mod threads;
+mod top;
 
 fn main() -> ExitCode {
     hatchery::be_helper();
@@ -83,21 +85,9 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Batch(arguments) => beside_its_tasks(cmd::batch::run(*arguments)).await,
         Command::BatchMerge(arguments) => cmd::batch::merge::merge(arguments).await,
         Command::Serve(arguments) => cmd::serve::run(*arguments).await,
-        #[cfg(feature = "nats")]
         Command::Worker(arguments) => cmd::worker::run(*arguments).await,
-        #[cfg(feature = "nats")]
         Command::Submit(arguments) => beside_its_tasks(cmd::batch::submit(*arguments)).await,
-        #[cfg(not(feature = "nats"))]
-        Command::Worker(_) | Command::Submit(_) => Err(exit::UsageError(
-            "this binary was built without NATS; build it with the feature `nats`, which is on by \
-             default"
-                .to_owned(),
-        )
-        .into()),
-        #[cfg(feature = "monitor")]
         Command::Top(arguments) => cmd::top::run(arguments).await,
-        #[cfg(not(feature = "monitor"))]
-        Command::Top(_) => Err(metrics::absent("`hatchery top`").into()),
         Command::Repl(arguments) => cmd::repl::run(*arguments).await,
         Command::Notebook { command: NotebookCommand::Run(arguments) } => {
             cmd::notebook::run(*arguments).await

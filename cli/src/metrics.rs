@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use monitor::{Monitor, MonitorError, metrics_page};
+use serve::monitor::{Monitor, MonitorError, metrics_page};
 
 use crate::exit::UsageError;
 
@@ -15,9 +15,4 @@ pub(crate) async fn start(address: &str, pool: Option<&str>) -> anyhow::Result<M
         }
         _ => error.into(),
     })
-}
-
-/// Returns what renders the metrics of a pool that starts later; `None` in a build without them.
-pub(crate) fn page() -> anyhow::Result<Option<Arc<dyn Fn() -> String + Send + Sync>>> {
-    Ok(Some(metrics_page(None)?))
 }

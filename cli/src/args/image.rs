@@ -243,7 +243,6 @@ impl ImageArguments {
     }
 
     /// Returns what workers of other machines need for this image.
-    #[cfg(feature = "nats")]
     pub(crate) fn source(&self) -> anyhow::Result<remote::ImageSource> {
         let mut source = remote::ImageSource::default();
         source.preload.clone_from(&self.preload);

@@ -16,13 +16,11 @@ use crate::threads::cpus;
 use crate::{inputs, metrics, output, signals, terminal};
 
 use self::progress::Progress;
-#[cfg(feature = "nats")]
 pub(crate) use self::submission::submit;
 
 mod clock;
 pub(crate) mod merge;
 mod progress;
-#[cfg(feature = "nats")]
 mod submission;
 
 pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {

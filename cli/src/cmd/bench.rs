@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use bench::{Report, Sections, Settings, measure};
 use hatchery::Hatchery;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::BenchArguments;
+use crate::bench::{Report, Sections, Settings, measure};
 use crate::exit::Exit;
 use crate::{progress, signals, terminal};
 

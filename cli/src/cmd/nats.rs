@@ -11,7 +11,6 @@ use crate::exit::UsageError;
 use crate::terminal;
 
 pub(crate) mod page;
-#[cfg(feature = "monitor")]
 pub(crate) mod top;
 
 /// Returns how to connect, and to which pool.

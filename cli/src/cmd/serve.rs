@@ -12,6 +12,7 @@ use hatchery::status::Phase;
 use hatchery::{Builder, Hatchery, Job};
 use serve::frames::{UnixServer, serve_stdio};
 use serve::http::{self, HttpConfig, HttpError, Started, Token};
+use serve::monitor::metrics_page;
 use serve::{Service, facades, mcp};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
@@ -21,13 +22,9 @@ use tokio::time::timeout;
 use crate::args::ServeArguments;
 use crate::exit::{Exit, UsageError};
 use crate::pool::{sized, start_pool};
-use crate::{descriptors, inputs, metrics, progress, signals, terminal};
+use crate::{descriptors, inputs, progress, signals, terminal};
 
-#[cfg(feature = "nats")]
 use super::nats::page as cluster;
-
-#[cfg(not(feature = "nats"))]
-mod cluster;
 
 /// How long clients of HTTP may take to read the answers to what the pool has finished.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
@@ -168,7 +165,7 @@ impl Web {
             ))
             .into());
         }
-        config.metrics = metrics::page()?;
+        config.metrics = Some(metrics_page(None)?);
         if let Some(url) = &arguments.nats {
             config.cluster = Some(cluster::watched(url, &arguments.access).await?);
         }

@@ -1,23 +1,17 @@
-//! `hatchery top`: shows a batch with `--metrics`, or a server, live in a terminal. The crate
-//! `monitor` has the screen.
+//! `hatchery top`: shows a batch with `--metrics`, or a server, live in a terminal.
+//! `top.rs` beside `cmd` has the screen.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hatchery::error::chain;
-use monitor::{Screen, Source, SourceError, screen_width, watch};
-
+use super::nats::top as cluster;
 use crate::args::TopArguments;
 use crate::exit::{Exit, UsageError};
+use crate::top::{Screen, Source, SourceError, screen_width, watch};
 use crate::{signals, terminal};
-
-#[cfg(feature = "nats")]
-use super::nats::top as cluster;
-
-#[cfg(not(feature = "nats"))]
-mod cluster;
+use hatchery::error::chain;
 
 /// The width of `--once` output without a terminal.
 const COLUMNS: u16 = 100;

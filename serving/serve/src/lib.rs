@@ -2,7 +2,8 @@
 //!
 //! A [`Service`] is the pool with the sessions that its callers have opened. [`frames`] serves it as
 //! frames over standard input and output and over Unix sockets, [`http`] over TCP, and [`mcp`] as
-//! tools of agents. Whoever calls is a [`Caller`]: the way in decides whose jobs they are and what
+//! tools of agents. [`monitor`] shows a pool to Prometheus and to
+//! `hatchery top`. Whoever calls is a [`Caller`]: the way in decides whose jobs they are and what
 //! they may ask for, never the message.
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,7 @@ pub mod facades;
 pub mod frames;
 pub mod http;
 pub mod mcp;
+pub mod monitor;
 mod self_test;
 mod service;
 mod shares;

@@ -1,0 +1,25 @@
+//! What `hatchery bench` measures on a machine, in a minute.
+//!
+//! [`measure`] fills a [`Report`] in rounds, each of which takes some samples of every [`Figure`], so
+//! that a busy minute of the machine meets all of them. Nothing is estimated: a figure has the samples
+//! of at least five rounds, or isn't reported. Not measured: fetching and compiling the Python build,
+//! which happens once on a machine.
+
+pub(crate) use error::Error;
+pub(crate) use figures::{Figure, Ratio, Samples};
+pub(crate) use machine::{Machine, Python3};
+pub(crate) use measure::measure;
+pub(crate) use report::{Build, Report, Sections};
+pub(crate) use settings::Settings;
+pub(crate) use spread::{Spread, Unit};
+
+mod children;
+mod clock;
+mod error;
+mod figures;
+mod machine;
+mod measure;
+mod report;
+mod rounds;
+mod settings;
+mod spread;

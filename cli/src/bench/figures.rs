@@ -1,0 +1,264 @@
+//! The figures of the benchmark, and the samples that were taken of each.
+
+use std::collections::BTreeMap;
+
+use crate::bench::spread::{Spread, Unit};
+
+/// Rounds without which nothing is reported.
+pub(crate) const LEAST_ROUNDS: usize = 5;
+
+/// Something that is measured in every round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub(crate) enum Figure {
+    /// The command line, from its start to its first outcome.
+    FirstOutcome,
+    /// A job in a fresh interpreter.
+    Fresh,
+    /// The same with numpy and pandas imported.
+    FreshScience,
+    /// A turn of a session.
+    Turn,
+    /// Fresh jobs per second on one worker.
+    OneWorker,
+    /// Fresh jobs per second on a worker for each CPU.
+    AllCpus,
+    /// A turn of a session that has a frame of 100,000 rows.
+    TurnFrame,
+    /// A fork of that session.
+    ForkFrame,
+    /// Saving that session to a file.
+    SaveFrame,
+    /// Reviving it from there, with a turn.
+    ReviveFrame,
+    /// `fib(27)` in the sandbox.
+    Fib,
+    /// `fib(27)` in the machine's own Python.
+    FibPython3,
+    /// Elementwise operations and products of arrays.
+    Numpy,
+}
+
+/// Constants of a figure.
+struct Constants {
+    name: &'static str,
+    title: &'static str,
+    unit: Unit,
+    each_round: usize,
+}
+
+impl Figure {
+    /// Every figure, in the order in which they are reported.
+    pub(crate) const ALL: [Self; 13] = [
+        Self::FirstOutcome,
+        Self::Fresh,
+        Self::FreshScience,
+        Self::Turn,
+        Self::OneWorker,
+        Self::AllCpus,
+        Self::TurnFrame,
+        Self::ForkFrame,
+        Self::SaveFrame,
+        Self::ReviveFrame,
+        Self::Fib,
+        Self::FibPython3,
+        Self::Numpy,
+    ];
+
+    fn constants(self) -> Constants {
+        use Unit::{Millis, Rate};
+        let (name, title, unit, each_round) = match self {
+            Self::FirstOutcome => ("first_outcome", "process, to its first outcome", Millis, 1),
+            Self::Fresh => ("fresh", "fresh job", Millis, 100),
+            Self::FreshScience => {
+                ("fresh_numpy_pandas", "fresh job with numpy and pandas", Millis, 100)
+            }
+            Self::Turn => ("turn", "turn of a session", Millis, 100),
+            Self::OneWorker => ("throughput_one_worker", "fresh jobs, one worker", Rate, 5),
+            Self::AllCpus => ("throughput_all_cpus", "fresh jobs, a worker per CPU", Rate, 5),
+            Self::TurnFrame => ("turn_frame", "turn with a frame of 100,000 rows", Millis, 20),
+            Self::ForkFrame => ("fork_frame", "fork of that session", Millis, 5),
+            Self::SaveFrame => ("save_frame", "save to a file", Millis, 1),
+            Self::ReviveFrame => ("revive_frame", "revive from there, and a turn", Millis, 1),
+            Self::Fib => ("fib", "fib(27)", Millis, 1),
+            Self::FibPython3 => ("fib_python3", "fib(27) in python3", Millis, 1),
+            Self::Numpy => ("numpy", "numpy, elementwise and products", Millis, 1),
+        };
+        Constants { name, title, unit, each_round }
+    }
+
+    /// Returns the name of its field.
+    pub(crate) fn name(self) -> &'static str {
+        self.constants().name
+    }
+
+    /// Returns the words for its row in the table.
+    pub(crate) fn title(self) -> &'static str {
+        self.constants().title
+    }
+
+    /// Returns what it counts.
+    pub(crate) fn unit(self) -> Unit {
+        self.constants().unit
+    }
+
+    /// Returns how many samples a round takes.
+    pub(crate) fn each_round(self) -> usize {
+        self.constants().each_round
+    }
+
+    /// Returns whether there are enough samples for the 99th percentile.
+    pub(crate) fn has_tail(self) -> bool {
+        self.each_round() >= 100
+    }
+
+    /// Returns whether the CPU time of its jobs is measured.
+    pub(crate) fn has_cpu(self) -> bool {
+        match self {
+            Self::Fresh | Self::FreshScience | Self::Turn | Self::TurnFrame => true,
+            Self::OneWorker | Self::AllCpus => true,
+            Self::FirstOutcome | Self::ForkFrame | Self::SaveFrame | Self::ReviveFrame => false,
+            Self::Fib | Self::FibPython3 | Self::Numpy => false,
+        }
+    }
+}
+
+/// A figure over another one.
+#[derive(Debug)]
+pub(crate) struct Ratio {
+    /// The name of its field.
+    name: &'static str,
+    over: Figure,
+    under: Figure,
+    /// What it says, with `{}` for the number.
+    text: &'static str,
+}
+
+impl Ratio {
+    /// Every ratio, in the order in which they are reported.
+    pub(crate) const ALL: [Self; 3] = [
+        Self {
+            name: "turn_to_fresh",
+            over: Figure::Turn,
+            under: Figure::Fresh,
+            text: "a turn takes {} times as long as a fresh job",
+        },
+        Self {
+            name: "throughput_all_cpus_to_one_worker",
+            over: Figure::AllCpus,
+            under: Figure::OneWorker,
+            text: "a worker per CPU runs {} times as many jobs as one worker",
+        },
+        Self {
+            name: "fib_to_python3",
+            over: Figure::Fib,
+            under: Figure::FibPython3,
+            text: "fib(27) takes {} times as long as in python3",
+        },
+    ];
+
+    /// Returns the name of its field.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Returns what a ratio of this size says.
+    pub(crate) fn says(&self, ratio: &str) -> String {
+        self.text.replace("{}", ratio)
+    }
+}
+
+/// What was measured so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Samples {
+    values: BTreeMap<Figure, Vec<f64>>,
+    /// Milliseconds of CPU time per job, at least one sample for each round.
+    cpu: BTreeMap<Figure, Vec<f64>>,
+}
+
+impl Samples {
+    /// Adds a sample, in the figure's unit.
+    pub(crate) fn push(&mut self, figure: Figure, value: f64) {
+        self.values.entry(figure).or_default().push(value);
+    }
+
+    /// Adds the CPU time per job of some jobs, in milliseconds.
+    pub(crate) fn push_cpu(&mut self, figure: Figure, millis: f64) {
+        self.cpu.entry(figure).or_default().push(millis);
+    }
+
+    /// Returns the spread; `None` without the samples of five rounds.
+    pub(crate) fn spread(&self, figure: Figure) -> Option<Spread> {
+        Spread::of(self.values.get(&figure)?, LEAST_ROUNDS * figure.each_round())
+    }
+
+    /// Returns the median of the CPU time per job in milliseconds, likewise.
+    pub(crate) fn cpu_millis(&self, figure: Figure) -> Option<f64> {
+        Some(Spread::of(self.cpu.get(&figure)?, LEAST_ROUNDS)?.p50)
+    }
+
+    /// Returns the ratio of two figures, if both are known. Times are compared by their medians. Of
+    /// rates, whose samples take equal times, all jobs count: a shared CPU may change between two
+    /// speeds, and the ratio of medians would depend on which of them is more frequent.
+    pub(crate) fn ratio(&self, ratio: &Ratio) -> Option<f64> {
+        let value = |figure: Figure| {
+            let spread = self.spread(figure)?;
+            Some(match figure.unit() {
+                Unit::Millis => spread.p50,
+                Unit::Rate => spread.mean,
+            })
+        };
+        Some(value(ratio.over)? / value(ratio.under)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_names_of_their_own() {
+        for names in [Figure::name, Figure::title] {
+            let names: std::collections::BTreeSet<_> = Figure::ALL.map(names).into();
+            assert_eq!(names.len(), Figure::ALL.len());
+        }
+    }
+
+    #[test]
+    fn a_figure_is_known_after_the_least_number_of_rounds() {
+        let mut samples = Samples::default();
+        for round in 1..=LEAST_ROUNDS {
+            assert_eq!(samples.spread(Figure::Turn), None);
+            assert_eq!(samples.cpu_millis(Figure::Turn), None);
+            assert_eq!(samples.ratio(&Ratio::ALL[0]), None);
+            for _ in 0..Figure::Turn.each_round() {
+                samples.push(Figure::Turn, 3.0);
+                samples.push(Figure::Fresh, 2.0);
+            }
+            samples.push_cpu(Figure::Turn, round as f64);
+        }
+        let spread = samples.spread(Figure::Turn).unwrap();
+        assert_eq!((spread.samples, spread.p50), (LEAST_ROUNDS * 100, 3.0));
+        assert_eq!(samples.cpu_millis(Figure::Turn), Some(3.0));
+        assert_eq!(samples.ratio(&Ratio::ALL[0]), Some(1.5));
+        assert_eq!(samples.ratio(&Ratio::ALL[2]), None);
+        assert_eq!(Ratio::ALL[0].says("1.5"), "a turn takes 1.5 times as long as a fresh job");
+    }
+
+    #[test]
+    fn times_are_compared_by_medians_and_rates_by_all_jobs() {
+        let mut samples = Samples::default();
+        // Most samples are equal, but one figure found a faster CPU in four of ten rounds.
+        for round in 0..2 * LEAST_ROUNDS {
+            let faster = if round <= LEAST_ROUNDS { 1.0 } else { 2.0 };
+            for figure in [Figure::Turn, Figure::OneWorker] {
+                (0..figure.each_round()).for_each(|_| samples.push(figure, 1.0));
+            }
+            for figure in [Figure::Fresh, Figure::AllCpus] {
+                (0..figure.each_round()).for_each(|_| samples.push(figure, faster));
+            }
+        }
+        assert_eq!(samples.ratio(&Ratio::ALL[0]), Some(1.0));
+        assert_eq!(samples.ratio(&Ratio::ALL[1]), Some(1.4));
+    }
+}

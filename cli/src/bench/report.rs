@@ -1,0 +1,261 @@
+//! What the benchmark reports: a table for people, or a JSON object.
+
+use std::time::{Duration, Instant};
+
+use bytesize::ByteSize;
+use hatchery::config::ImageMapping;
+use serde_json::{Value, json};
+
+use crate::bench::clock::now;
+use crate::bench::figures::{Figure, Ratio, Samples};
+use crate::bench::machine::{Machine, Python3, load};
+use crate::bench::settings::Settings;
+use crate::bench::spread::{Spread, Unit, digits};
+
+/// Digits of a key that distinguish images for a reader.
+const SHOWN_DIGITS: usize = 12;
+
+/// Decimals of numbers in JSON: below a nanosecond, for milliseconds.
+const JSON_SCALE: f64 = 1e6;
+
+/// What runs the programs.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub(crate) struct Build {
+    /// Python as packed for the sandbox.
+    pub(crate) name: String,
+    /// Its version, such as `3.14.0`.
+    pub(crate) version: String,
+    /// The key of the image without imports.
+    pub(crate) image: Option<String>,
+    /// The key of the image with numpy and pandas.
+    pub(crate) science_image: Option<String>,
+    /// What one pool may use.
+    pub(crate) memory_limit_bytes: u64,
+}
+
+/// Everything that is reported.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub(crate) struct Report {
+    /// Whether a quarter of the samples was wanted.
+    pub(crate) is_quick: bool,
+    /// All rounds were done.
+    pub(crate) is_complete: bool,
+    /// The machine.
+    pub(crate) machine: Machine,
+    /// Its own Python; `None` if the benchmark ended before that was known, or there is none.
+    pub(crate) python3: Option<Python3>,
+    /// What runs the programs; `None` if the benchmark ended before that was known.
+    pub(crate) build: Option<Build>,
+    /// What was measured.
+    pub(crate) samples: Samples,
+    /// The load average at the end.
+    pub(crate) load: Option<f64>,
+    /// What it took to start, and to build what was missing; `None` if that didn't end.
+    pub(crate) preparation: Option<Duration>,
+    /// When it began.
+    began: Instant,
+    /// What it took, once it has ended.
+    took: Option<Duration>,
+}
+
+/// A report for people. Every line is ready to print; the table wants aligned columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub(crate) struct Sections {
+    /// The machine and the build, a line each.
+    pub(crate) facts: Vec<String>,
+    /// A heading, and a row for each figure that is known; empty if none is.
+    pub(crate) table: Vec<[String; 7]>,
+    /// What the figures say about each other.
+    pub(crate) ratios: Vec<String>,
+    /// How long it took.
+    pub(crate) end: String,
+}
+
+impl Report {
+    /// Begins a report about this machine, without figures. What it takes counts from now.
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self {
+            is_quick: settings.is_quick,
+            is_complete: false,
+            machine: Machine::read(),
+            python3: None,
+            build: None,
+            samples: Samples::default(),
+            load: None,
+            preparation: None,
+            began: now(),
+            took: None,
+        }
+    }
+
+    /// Ends the report: notes how long it took, and the load.
+    pub(crate) fn end(&mut self) {
+        self.load = load();
+        self.took = Some(self.began.elapsed());
+    }
+
+    fn took(&self) -> Duration {
+        self.took.unwrap_or_else(|| self.began.elapsed())
+    }
+
+    /// Returns the report for people.
+    pub(crate) fn sections(&self) -> Sections {
+        let ratio = |ratio: &Ratio| Some(ratio.says(&digits(self.samples.ratio(ratio)?)));
+        let took = digits(self.took().as_secs_f64());
+        let end = match self.preparation {
+            Some(time) => {
+                format!("took {took} s, {} s of that to start", digits(time.as_secs_f64()))
+            }
+            None => format!("ended after {took} s, before it had started"),
+        };
+        let ratios = Ratio::ALL.iter().filter_map(ratio).collect();
+        Sections { facts: self.facts(), table: self.table(), ratios, end }
+    }
+
+    /// Describes the machine and the build, a line each.
+    fn facts(&self) -> Vec<String> {
+        let Self { machine, build, .. } = self;
+        let unknown = || "unknown".to_owned();
+        let or_unknown = |fact: &Option<String>| fact.clone().unwrap_or_else(unknown);
+        let size = |bytes: u64| ByteSize::b(bytes).to_string();
+        let load = |load: Option<f64>| load.map_or_else(unknown, |load| format!("{load:.2}"));
+        let short = |key: &Option<String>| or_unknown(key).chars().take(SHOWN_DIGITS).collect();
+        let mut memory = machine.memory_bytes.map_or_else(unknown, size);
+        let mut images = mapping(machine.mapping).to_owned();
+        let mut python = None;
+        if let Some(build) = build {
+            memory += &format!(", of which a pool uses {} at most", size(build.memory_limit_bytes));
+            let [plain, science]: [String; 2] = [&build.image, &build.science_image].map(short);
+            images = format!("{plain}, {science} with numpy and pandas; {images}");
+            python = Some(format!("{}, {}", build.version, build.name));
+        }
+        let python3 = match &self.python3 {
+            Some(Python3 { version, start }) => {
+                let [half, low, high] = Unit::Millis.row([start.p50, start.p5, start.p95]);
+                Some(format!("{version}; `python3 -c pass` takes {half}, {low} to {high}"))
+            }
+            // Before the build is known, nobody may have looked.
+            None => build.as_ref().map(|_| "not installed".to_owned()),
+        };
+        let loads = [machine.load, self.load].map(load);
+        let facts = [
+            ("hatchery", Some(env!("CARGO_PKG_VERSION").to_owned())),
+            ("cpu", Some(or_unknown(&machine.cpu_model))),
+            ("cpus", Some(machine.cpus.to_string())),
+            ("memory", Some(memory)),
+            ("kernel", Some(or_unknown(&machine.kernel))),
+            ("python", python),
+            ("images", Some(images)),
+            ("python3", python3),
+            ("load", Some(format!("{} at the start, {} at the end", loads[0], loads[1]))),
+        ];
+        let line = |(name, fact): (&str, Option<String>)| Some(format!("{name:8} {}", fact?));
+        facts.into_iter().filter_map(line).collect()
+    }
+
+    /// Formats a heading and a row for each figure; nothing if there are none.
+    fn table(&self) -> Vec<[String; 7]> {
+        let headings = ["FIGURE", "MEDIAN", "P5", "P95", "P99", "CPU PER JOB", "SAMPLES"];
+        let known: Vec<_> = Figure::ALL.into_iter().filter_map(|figure| self.row(figure)).collect();
+        if known.is_empty() {
+            return Vec::new();
+        }
+        [vec![headings.map(str::to_owned)], known].concat()
+    }
+
+    /// Formats the line of a figure, if it is known.
+    fn row(&self, figure: Figure) -> Option<[String; 7]> {
+        let Spread { samples, mean: _, p5, p50, p95, p99 } = self.samples.spread(figure)?;
+        let [half, low, high, tail] = figure.unit().row([p50, p5, p95, p99]);
+        let none = || "-".to_owned();
+        let tail = if figure.has_tail() { tail } else { none() };
+        let cpu = self.samples.cpu_millis(figure).map_or_else(none, |millis| {
+            let [cpu] = Unit::Millis.row([millis]);
+            cpu
+        });
+        Some([figure.title().to_owned(), half, low, high, tail, cpu, samples.to_string()])
+    }
+
+    /// Returns the object for programs. Whatever isn't known is null.
+    pub(crate) fn json(&self) -> Value {
+        let Self { machine, build, python3, .. } = self;
+        let build = build.as_ref();
+        let python3 = python3.as_ref();
+        let mut figures = json!({});
+        for figure in Figure::ALL {
+            figures[figure.name()] = self.figure_json(figure);
+        }
+        let mut ratios = json!({});
+        for ratio in &Ratio::ALL {
+            ratios[ratio.name()] = self.samples.ratio(ratio).map(rounded).into();
+        }
+        json!({
+            "hatchery_version": env!("CARGO_PKG_VERSION"),
+            "is_quick": self.is_quick,
+            "is_complete": self.is_complete,
+            "took_seconds": rounded(self.took().as_secs_f64()),
+            "preparation_seconds": self.preparation.map(|time| rounded(time.as_secs_f64())),
+            "machine": {
+                "cpu_model": machine.cpu_model,
+                "cpu_count": machine.cpus,
+                "memory_bytes": machine.memory_bytes,
+                "memory_limit_bytes": build.map(|build| build.memory_limit_bytes),
+                "kernel": machine.kernel,
+                "has_copy_on_write": machine.mapping != ImageMapping::Copied,
+                "has_page_scan": machine.mapping == ImageMapping::PageScan,
+                "load_at_start": machine.load,
+                "load_at_end": self.load,
+                "python3_version": python3.map(|python3| &python3.version),
+                "python3_start": python3.map(|python3| spread_json(&python3.start, "ms")),
+            },
+            "build": build.map(|build| json!({
+                "name": build.name,
+                "python_version": build.version,
+                "image_key": build.image,
+                "numpy_pandas_image_key": build.science_image,
+            })),
+            "figures": figures,
+            "ratios": ratios,
+        })
+    }
+
+    fn figure_json(&self, figure: Figure) -> Value {
+        let Some(spread) = self.samples.spread(figure) else { return Value::Null };
+        let suffix = figure.unit().suffix();
+        let mut value = spread_json(&spread, suffix);
+        if figure.has_tail() {
+            value[format!("p99_{suffix}")] = rounded(spread.p99).into();
+        }
+        if figure.has_cpu() {
+            value["cpu_ms_per_job"] = self.samples.cpu_millis(figure).map(rounded).into();
+        }
+        value
+    }
+}
+
+fn spread_json(spread: &Spread, suffix: &str) -> Value {
+    let mut value = json!({ "samples": spread.samples });
+    for (name, number) in [("p5", spread.p5), ("p50", spread.p50), ("p95", spread.p95)] {
+        value[format!("{name}_{suffix}")] = rounded(number).into();
+    }
+    value
+}
+
+fn rounded(number: f64) -> f64 {
+    (number * JSON_SCALE).round() / JSON_SCALE
+}
+
+fn mapping(mapping: ImageMapping) -> &'static str {
+    match mapping {
+        ImageMapping::Copied => "copied",
+        ImageMapping::PageMap => "mapped copy-on-write, without the kernel's page scan",
+        ImageMapping::PageScan => "mapped copy-on-write, with the kernel's page scan",
+        _ => "unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,289 @@
+//! What is measured, through the public library as any program would use it. A round takes some
+//! samples of every figure, so that a busy minute of the machine meets all of them.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hatchery::{Builder, Hatchery, Job, Outcome, Session};
+use tempfile::TempDir;
+
+use crate::bench::children;
+use crate::bench::clock::{cpu, millis, now};
+use crate::bench::error::Error;
+use crate::bench::figures::{Figure, Samples};
+use crate::bench::machine::Python3;
+
+/// The smallest program that does something.
+const PROGRAM: &str = "x = 1";
+
+/// A turn that needs what the turns before it left.
+const TURN: &str = "x += 1";
+
+const FRAME: &str = "import numpy, pandas\n\
+     df = pandas.DataFrame({'a': numpy.arange(100_000), 'b': numpy.arange(100_000) * 0.5})";
+
+const FRAME_TURN: &str = "df.loc[7, 'b'] += 1";
+
+/// Prints a number, and how many seconds it took to compute.
+const FIB: &str = "import time
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+begun = time.perf_counter()
+result = fib(27)
+print(result, time.perf_counter() - begun)";
+
+/// The same for arrays.
+const NUMPY: &str = "import time, numpy
+a = numpy.arange(200_000) / 200_000
+m = a[:40_000].reshape(200, 200) + numpy.eye(200)
+begun = time.perf_counter()
+for _ in range(20):
+    b = numpy.sqrt(a * a + a)
+    total = numpy.where(b > 0.5, b - 0.5, b).sum() + (m @ m).trace()
+print(round(total), time.perf_counter() - begun)";
+
+/// What the two compute.
+const FIB_RESULT: &str = "196418";
+const NUMPY_RESULT: &str = "89415";
+
+const SCIENCE: [&str; 2] = ["numpy", "pandas"];
+
+/// Jobs before those that count, since what was measured before them left caches cold, and the
+/// session on another worker.
+const WARM_UP: usize = 20;
+
+/// How long jobs are submitted for a sample of the throughput, and before it. Samples of one worker
+/// and of all take turns, so that both see the same moods of a shared machine.
+const STREAM: Duration = Duration::from_millis(50);
+const STREAM_WARM_UP: Duration = Duration::from_millis(5);
+
+/// Jobs per worker that are submitted and haven't ended, for the throughput.
+const AT_ONCE: usize = 32;
+
+/// What the figures are measured on.
+pub(crate) struct Subjects {
+    /// The command line, if its start is measured.
+    program: Option<PathBuf>,
+    has_python3: bool,
+    workers: usize,
+    one: Hatchery,
+    all: Hatchery,
+    science: Hatchery,
+    session: Session,
+    framed: Session,
+    /// For saved sessions.
+    folder: TempDir,
+    rounds: usize,
+}
+
+impl Subjects {
+    /// Starts pools, and builds the images that are missing.
+    pub(crate) async fn start(
+        builder: impl Fn() -> Builder,
+        workers: usize,
+        program: Option<PathBuf>,
+        has_python3: bool,
+    ) -> Result<Self, Error> {
+        let all = builder().workers(workers).start().await?;
+        let one = builder().workers(1).start().await?;
+        let science = builder().workers(workers).preload(SCIENCE).start().await?;
+        let session = all.session("turns").await?;
+        checked(session.run(Job::code("x = 0")).await?)?;
+        let framed = science.session("frame").await?;
+        checked(framed.run(Job::code(FRAME)).await?)?;
+        let folder = tempfile::tempdir().map_err(Error::Folder)?;
+        let rounds = 0;
+        Ok(Self {
+            program,
+            has_python3,
+            workers,
+            one,
+            all,
+            science,
+            session,
+            framed,
+            folder,
+            rounds,
+        })
+    }
+
+    /// Returns the pool without imports, and the one with numpy and pandas imported.
+    pub(crate) fn pools(&self) -> (&Hatchery, &Hatchery) {
+        (&self.all, &self.science)
+    }
+
+    /// Takes the samples of a round.
+    pub(crate) async fn round(&mut self, samples: &mut Samples) -> Result<(), Error> {
+        self.rounds += 1;
+        self.first_outcome(samples).await?;
+        one_at_a_time(Figure::Fresh, Target::Fresh(&self.all), PROGRAM, samples).await?;
+        one_at_a_time(Figure::Turn, Target::Turn(&self.session), TURN, samples).await?;
+        one_at_a_time(Figure::FreshScience, Target::Fresh(&self.science), PROGRAM, samples).await?;
+        for _ in 0..Figure::OneWorker.each_round() {
+            many(Figure::OneWorker, &self.one, 1, samples).await?;
+            many(Figure::AllCpus, &self.all, self.workers, samples).await?;
+        }
+        one_at_a_time(Figure::TurnFrame, Target::Turn(&self.framed), FRAME_TURN, samples).await?;
+        self.fork(samples).await?;
+        self.save_and_revive(samples).await?;
+        self.compute(samples).await
+    }
+
+    async fn first_outcome(&self, samples: &mut Samples) -> Result<(), Error> {
+        let Some(program) = &self.program else { return Ok(()) };
+        let (printed, took) = children::run(program, &["--quiet", "run", "-c", "print(1)"]).await?;
+        if printed != "1\n" {
+            return Err(Error::Printed { printed, expected: "1" });
+        }
+        samples.push(Figure::FirstOutcome, millis(took));
+        Ok(())
+    }
+
+    /// Forks the session, each time after a turn.
+    async fn fork(&self, samples: &mut Samples) -> Result<(), Error> {
+        for number in 0..Figure::ForkFrame.each_round() {
+            checked(self.framed.run(Job::code(FRAME_TURN)).await?)?;
+            let began = now();
+            let fork = self.framed.fork(&format!("fork {number} of {}", self.rounds)).await?;
+            samples.push(Figure::ForkFrame, millis(began.elapsed()));
+            fork.close();
+        }
+        Ok(())
+    }
+
+    async fn save_and_revive(&self, samples: &mut Samples) -> Result<(), Error> {
+        let file = self.folder.path().join("frame.session");
+        checked(self.framed.run(Job::code(FRAME_TURN)).await?)?;
+        let began = now();
+        self.framed.save(&file).await?;
+        samples.push(Figure::SaveFrame, millis(began.elapsed()));
+        let began = now();
+        let revived = self.science.revive(&format!("revived {}", self.rounds), &file).await?;
+        checked(revived.run(Job::code(FRAME_TURN)).await?)?;
+        samples.push(Figure::ReviveFrame, millis(began.elapsed()));
+        revived.close();
+        Ok(())
+    }
+
+    /// Runs the programs that compute, by their own clocks.
+    async fn compute(&self, samples: &mut Samples) -> Result<(), Error> {
+        let printed = checked(self.all.run(Job::code(FIB)).await?)?.stdout_text();
+        samples.push(Figure::Fib, self_timed(&printed, FIB_RESULT)?);
+        if self.has_python3 {
+            let python3 = Path::new(Python3::PROGRAM);
+            let (printed, _) = children::run(python3, &["-c", FIB]).await?;
+            samples.push(Figure::FibPython3, self_timed(&printed, FIB_RESULT)?);
+        }
+        let printed = checked(self.science.run(Job::code(NUMPY)).await?)?.stdout_text();
+        samples.push(Figure::Numpy, self_timed(&printed, NUMPY_RESULT)?);
+        Ok(())
+    }
+}
+
+/// Where jobs run.
+enum Target<'a> {
+    Fresh(&'a Hatchery),
+    Turn(&'a Session),
+}
+
+impl Target<'_> {
+    async fn run(&self, source: &str) -> Result<Outcome, Error> {
+        let job = Job::code(source);
+        checked(match self {
+            Self::Fresh(pool) => pool.run(job).await?,
+            Self::Turn(session) => session.run(job).await?,
+        })
+    }
+}
+
+/// Runs jobs one after another, each from submission to outcome.
+async fn one_at_a_time(
+    figure: Figure,
+    target: Target<'_>,
+    source: &str,
+    samples: &mut Samples,
+) -> Result<(), Error> {
+    for _ in 0..WARM_UP {
+        target.run(source).await?;
+    }
+    let cpu_before = cpu();
+    for _ in 0..figure.each_round() {
+        let began = now();
+        target.run(source).await?;
+        samples.push(figure, millis(began.elapsed()));
+    }
+    samples.push_cpu(figure, millis(cpu() - cpu_before) / figure.each_round() as f64);
+    Ok(())
+}
+
+/// Measures the throughput with many jobs in flight.
+async fn many(
+    figure: Figure,
+    pool: &Hatchery,
+    workers: usize,
+    samples: &mut Samples,
+) -> Result<(), Error> {
+    stream(pool, AT_ONCE * workers, STREAM_WARM_UP).await?;
+    let (cpu_before, began) = (cpu(), now());
+    let jobs = stream(pool, AT_ONCE * workers, STREAM).await?;
+    samples.push(figure, jobs / began.elapsed().as_secs_f64());
+    samples.push_cpu(figure, millis(cpu() - cpu_before) / jobs);
+    Ok(())
+}
+
+/// Submits jobs for this time, and waits until all have ended. Returns how many they were.
+async fn stream(pool: &Hatchery, at_once: usize, time: Duration) -> Result<f64, Error> {
+    let mut tickets = VecDeque::with_capacity(at_once);
+    let mut jobs = 0.0;
+    let began = now();
+    while began.elapsed() < time {
+        if tickets.len() == at_once
+            && let Some(first) = tickets.pop_front()
+        {
+            checked(first.await)?;
+        }
+        tickets.push_back(pool.submit(Job::code(PROGRAM)).await?);
+        jobs += 1.0;
+    }
+    for ticket in tickets {
+        checked(ticket.await)?;
+    }
+    Ok(jobs)
+}
+
+/// Returns the outcome if the job succeeded. A figure of failed jobs would mean nothing.
+pub(crate) fn checked(outcome: Outcome) -> Result<Outcome, Error> {
+    let (ending, said) = (outcome.verdict.name(), outcome.stderr_text());
+    if !outcome.is_success() {
+        return Err(Error::Job { ending, said });
+    }
+    Ok(outcome)
+}
+
+/// Reads what a program printed that times itself, and returns that time in milliseconds.
+fn self_timed(printed: &str, expected: &'static str) -> Result<f64, Error> {
+    let seconds = match printed.trim_end().split_once(' ') {
+        Some((result, seconds)) if result == expected => seconds.parse::<f64>().ok(),
+        _ => None,
+    };
+    let seconds = seconds.filter(|seconds| *seconds > 0.0);
+    match seconds {
+        Some(seconds) => Ok(seconds * 1e3),
+        None => Err(Error::Printed { printed: printed.to_owned(), expected }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_times_itself_must_also_be_right() {
+        assert_eq!(self_timed("7 0.25\n", "7").unwrap(), 250.0);
+        for wrong in ["8 0.25\n", "7\n", "7 soon\n", "7 0.0\n", ""] {
+            let error = self_timed(wrong, "7").unwrap_err().to_string();
+            assert!(error.contains("not 7"), "{error}");
+        }
+    }
+}
