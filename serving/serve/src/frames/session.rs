@@ -111,7 +111,7 @@ async fn perform(
 }
 
 async fn begin_notebook(service: &Service, caller: &Caller, session: &str) -> Result<(), Problem> {
-    let job = service.notebook_job(caller);
+    let job = service.notebook_job(caller, session).await?;
     Service::begun(&service.submit(caller, job, Some(session)).await?.await)
 }
 
