@@ -4,8 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
-use syn::{Attribute, Item, UseTree, Visibility};
+use syn::visit::{self, Visit};
+use syn::{Attribute, BinOp, Expr, Item, Lit, Member, UseTree, Visibility};
 use toml::Table;
 
 /// Production lines that a file may have; longer ones are split by concern.
@@ -18,8 +20,9 @@ const IMPURE: [&str; 8] =
 /// Calls that fail where an invariant doesn't hold.
 const ASSERTIONS: [&str; 5] = ["assert!", "assert_eq!", "debug_assert!", "ensure", "expect"];
 
-/// The sections of a version in the changelog, in their order.
-const SECTIONS: [&str; 6] = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"];
+/// The size of SPECIFICATION.md, and of the text of a row: a longer one is more than one promise.
+const MOST_SPECIFICATION_BYTES: usize = 20_000;
+const MOST_ROW_WORDS: usize = 40;
 
 /// The folders of the crates whose items the facade exports.
 const CRATES: [&str; 6] =
@@ -267,28 +270,163 @@ fn every_crate_is_in_the_architecture() {
     }
 }
 
+/// The cells of each row of SPECIFICATION.md.
+fn promises(text: &str) -> impl Iterator<Item = Vec<&str>> {
+    text.lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| what |"))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+}
+
+/// Whether running a file can show that a promise is kept.
+fn holds_promises(name: &str, text: &str) -> bool {
+    let is_run = name.split('/').any(|part| part == "benches" || part == "examples");
+    let has_tests = tests(text).next().is_some() || text.contains("const TESTS:");
+    is_run || has_tests || text.contains("    def test_")
+}
+
 #[test]
 fn promises_name_what_holds_them() {
     let specification = read("SPECIFICATION.md");
-    let rows: Vec<&str> = specification
-        .lines()
-        .filter(|line| line.starts_with("| ") && !line.starts_with("| what |"))
-        .collect();
-    assert!(rows.len() > 10);
+    assert!(specification.len() <= MOST_SPECIFICATION_BYTES, "{} bytes", specification.len());
+    let (held, _) = specification.split_once("\n## Defaults\n").unwrap();
+    assert!(promises(held).count() > 10);
     let mut holders = BTreeSet::new();
-    for row in rows {
-        let held_by = row.trim_end_matches('|').rsplit('|').next().unwrap().trim();
-        assert!(held_by == "[pending]" || held_by.starts_with('`'), "nothing holds: {row}");
+    for row in promises(held) {
+        let words = row[..row.len() - 1].iter().flat_map(|cell| cell.split_whitespace()).count();
+        assert!(words <= MOST_ROW_WORDS, "{words} words: {row:?}");
+        let held_by = row[row.len() - 1];
+        assert!(held_by == "[pending]" || held_by.starts_with('`'), "nothing holds: {row:?}");
         for name in quoted(held_by) {
-            let file = name.split(':').next().unwrap();
-            assert!(root().join(file).is_file(), "`{file}` is no file: {row}");
-            holders.insert(file);
+            let text = fs::read_to_string(root().join(name));
+            let text = text.unwrap_or_else(|error| panic!("`{name}`: {error}: {row:?}"));
+            assert!(holds_promises(name, &text), "`{name}` has no test: {row:?}");
+            holders.insert(name);
         }
     }
     for (name, _) in sources() {
         if Path::new(&name).parent().is_some_and(|folder| folder.ends_with("benches")) {
             assert!(holders.contains(name.as_str()), "SPECIFICATION.md has no row for {name}");
         }
+    }
+}
+
+/// A default, as the code and SPECIFICATION.md both write it.
+#[derive(Debug, PartialEq, Eq)]
+enum Value {
+    Absent,
+    Flag(bool),
+    Count(u64),
+    Time(Duration),
+}
+
+impl Value {
+    /// Reads a cell such as `30 s`, `1 GiB`, `10,000`, `none` or `on`.
+    fn written(cell: &str) -> Option<Self> {
+        let (number, unit) = cell.split_once(' ').unwrap_or((cell, ""));
+        let number = number.replace(',', "").parse();
+        Some(match (number, unit) {
+            (Err(_), "") if cell == "none" => Self::Absent,
+            (Err(_), "") if cell == "on" || cell == "off" => Self::Flag(cell == "on"),
+            (Ok(count), "" | "%") => Self::Count(count),
+            (Ok(count), "KiB") => Self::Count(count << 10),
+            (Ok(count), "MiB") => Self::Count(count << 20),
+            (Ok(count), "GiB") => Self::Count(count << 30),
+            (Ok(count), "ms") => Self::Time(Duration::from_millis(count)),
+            (Ok(count), "s") => Self::Time(Duration::from_secs(count)),
+            (Ok(count), "min") => Self::Time(Duration::from_secs(60 * count)),
+            _ => return None,
+        })
+    }
+}
+
+/// The constants of a file, and the fields of its implementations of `Default`.
+#[derive(Default)]
+struct Declared {
+    is_default: bool,
+    values: BTreeMap<String, Expr>,
+}
+
+impl Declared {
+    fn of(name: &str) -> Self {
+        let mut declared = Self::default();
+        declared.visit_file(&syn::parse_file(&read(name)).unwrap());
+        declared
+    }
+
+    fn value(&self, name: &str) -> Option<Value> {
+        self.evaluate(self.values.get(name)?)
+    }
+
+    fn count(&self, expression: &Expr) -> Option<u64> {
+        let Value::Count(count) = self.evaluate(expression)? else { return None };
+        Some(count)
+    }
+
+    fn evaluate(&self, expression: &Expr) -> Option<Value> {
+        Some(match expression {
+            Expr::Lit(literal) => match &literal.lit {
+                Lit::Int(number) => Value::Count(number.base10_parse().ok()?),
+                Lit::Bool(flag) => Value::Flag(flag.value),
+                _ => return None,
+            },
+            Expr::Path(path) if path.path.is_ident("None") => Value::Absent,
+            Expr::Path(path) => self.value(&path.path.get_ident()?.to_string())?,
+            Expr::Binary(binary) => {
+                let (left, right) = (self.count(&binary.left)?, self.count(&binary.right)?);
+                match binary.op {
+                    BinOp::Shl(_) => Value::Count(left << right),
+                    BinOp::Div(_) => Value::Count(left / right),
+                    _ => return None,
+                }
+            }
+            Expr::Call(call) => {
+                let Expr::Path(function) = &*call.func else { return None };
+                let count = self.count(call.args.first()?)?;
+                match function.path.segments.last()?.ident.to_string().as_str() {
+                    "from_secs" => Value::Time(Duration::from_secs(count)),
+                    "from_millis" => Value::Time(Duration::from_millis(count)),
+                    _ => return None,
+                }
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl<'ast> Visit<'ast> for Declared {
+    fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
+        self.values.entry(item.ident.to_string()).or_insert_with(|| (*item.expr).clone());
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        let of = item.trait_.as_ref().and_then(|(_, path, _)| path.segments.last());
+        self.is_default = of.is_some_and(|name| name.ident == "Default");
+        visit::visit_item_impl(self, item);
+        self.is_default = false;
+    }
+
+    fn visit_field_value(&mut self, field: &'ast syn::FieldValue) {
+        if let (true, Member::Named(name)) = (self.is_default, &field.member) {
+            self.values.entry(name.to_string()).or_insert_with(|| field.expr.clone());
+        }
+    }
+}
+
+#[test]
+fn defaults_are_those_of_the_code() {
+    let specification = read("SPECIFICATION.md");
+    let (_, defaults) = specification.split_once("\n## Defaults\n").unwrap();
+    assert!(promises(defaults).count() > 40);
+    let mut declared = Declared::default();
+    for row in promises(defaults) {
+        let [_, value, place] = row[..] else { panic!("not three cells: {row:?}") };
+        let (file, name) = place.trim_matches('`').split_once("::").unwrap();
+        if !file.is_empty() {
+            declared = Declared::of(file);
+        }
+        let written = Value::written(value);
+        assert!(written.is_some(), "not a value: {row:?}");
+        assert_eq!(written, declared.value(name), "{row:?}");
     }
 }
 
@@ -309,27 +447,6 @@ fn every_metric_is_documented_and_set() {
     assert_eq!(documented, described);
     for name in described {
         assert!(source.matches(&format!("\"{name}\"")).count() >= 2, "nothing sets {name}");
-    }
-}
-
-#[test]
-fn the_changelog_keeps_its_form() {
-    let changelog = read("CHANGELOG.md");
-    assert!(changelog.starts_with("# Changelog\n"));
-    let mut titles = changelog.lines().filter(|line| line.starts_with("## "));
-    assert_eq!(titles.next(), Some("## [Unreleased]"));
-    for title in titles {
-        assert!(title.starts_with("## [") && title.contains("] - "), "{title}");
-    }
-    let mut last = None;
-    for line in changelog.lines() {
-        if line.starts_with("## ") {
-            last = None;
-        } else if let Some(section) = line.strip_prefix("### ") {
-            let place = SECTIONS.iter().position(|name| *name == section);
-            assert!(place.is_some() && place > last, "{section} is no section, or out of order");
-            last = place;
-        }
     }
 }
 
