@@ -9,6 +9,7 @@ use hatchery::Builder;
 macro_rules! exchanging {
     () => {
         concat!(
+            include_str!("guest/limits.py"),
             include_str!("guest/kinds.py"),
             include_str!("guest/ordering.py"),
             include_str!("guest/frames.py"),

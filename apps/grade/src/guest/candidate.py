@@ -5,6 +5,7 @@ judge makes of its answers.
 """
 
 import builtins
+import importlib.util
 
 
 class _Ended(BaseException):
@@ -33,6 +34,7 @@ class _Server(Peer):
     def _do_begin(self, has_files, imports):
         """Runs the candidate's code as a module."""
         self.surroundings = Surroundings(False, has_files)
+        watch_limits((f"<{self._name}>",), self.surroundings.meet)
         module = sys.modules[self._name] = types.ModuleType(self._name)
         module.__file__ = f"/workspace/{self._name}.py"
         code = compile(self._code.removeprefix("\ufeff"), f"<{self._name}>", "exec")
@@ -56,11 +58,11 @@ class _Server(Peer):
                     found[name] = getattr(target, name)
         return found
 
-    def _do_has_module(self, name):
-        return name in sys.modules
+    def _do_has_package(self, name):
+        return name in sys.modules or importlib.util.find_spec(name) is not None
 
     def _do_of_module(self, module, name):
-        return getattr(sys.modules[module], name)
+        return getattr(importlib.import_module(module), name)
 
     def _do_name(self, name):
         scope = vars(sys.modules[self._name])

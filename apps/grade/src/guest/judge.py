@@ -117,8 +117,7 @@ class Link(Peer):
     def __init__(self, exchange, task):
         super().__init__(exchange, 2)
         self._task = task
-        # Why nothing that has happened since can be told from a limit of this exchange.
-        self.doubt = None
+        self._doubt = None
         # Whether the candidate has sent anything but values, so that it can't pass.
         self.is_broken = False
         # Whether a test had failed before there was a doubt, and whether one has failed since.
@@ -138,13 +137,16 @@ class Link(Peer):
         sources = "\n".join([self._task["setup"], *self._task["tests"]])
         self._sources = sources
         has_files = any(word in sources for word in _FILE_WORDS)
+        self.surroundings = Surroundings(True, has_files)
+        watch_limits((_TESTS,), self.surroundings.meet)
         try:
             self.ask("begin", has_files, tuple(_imports(sources)))
-            self.surroundings = Surroundings(True, has_files)
             if any(word in sources for word in _RUN_WORDS):
                 sys.addaudithook(self._audit)
-            if _PLOTS in sources and self.ask("has_module", _PLOTS) is True:
+            if "pyplot" in sources and self.ask("has_package", _PLOTS.partition(".")[0]) is True:
                 sys.modules[_PLOTS] = _Module(self, _PLOTS)
+                if "matplotlib" in sys.modules:
+                    sys.modules["matplotlib"].pyplot = sys.modules[_PLOTS]
             if "patch" in sources:
                 self.surroundings.watch_patches(self._owner)
         except (Exception, SystemExit, CandidateExit) as error:
@@ -181,6 +183,28 @@ class Link(Peer):
         if found and may_be_class and type(found[0]) is StandInClass:
             self._requested.add(found[0])
         return found
+
+    @property
+    def doubt(self):
+        """Why nothing that has happened since can be told from a limit, of this exchange or the sandbox."""
+        if self._doubt is None and self.surroundings is not None:
+            limit, doubt = self.limit, self.surroundings.doubt
+            self._doubt = doubt if limit is None else f"it meets a limit of the sandbox: {limit}"
+        return self._doubt
+
+    @doubt.setter
+    def doubt(self, reason):
+        self._doubt = reason
+
+    @property
+    def limit(self):
+        return None if self.surroundings is None else self.surroundings.limit
+
+    def written(self, *head):
+        try:
+            return super().written(*head)
+        except Refused as error:
+            self.refuse(str(error))
 
     def watch(self, report):
         """Notes which tests failed before there was a doubt."""

@@ -7,6 +7,8 @@ _MOST_FAILURES = 20
 _LONGEST_MESSAGE = 300
 # What fails one test and lets the others run.
 _FAILURES = (Exception, SystemExit, CandidateExit, Malformed, Refused, Skip, Fail, ExpectedFailure)
+# Items of a list that are looked at.
+_MOST_ITEMS = 100
 # Names of files in tracebacks: of tests, and of a candidate whose tests run beside it.
 _TESTS, _SOLUTION = "<tests", "<solution>"
 
@@ -101,6 +103,32 @@ def _frames(error):
     while traceback is not None:
         yield traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
         traceback = traceback.tb_next
+
+
+def _misusing(error):
+    """Returns the library whose code failed with an object of another library that is the candidate's, which
+    natively is no stand-in."""
+    frames, traceback = [], error.__traceback__
+    while traceback is not None:
+        frames.append(traceback.tb_frame)
+        traceback = traceback.tb_next
+    own = (_TESTS, "<task>", _told.__code__.co_filename)
+    name = str(frames[-1].f_globals.get("__name__")).partition(".")[0] if frames else ""
+    if not frames or frames[-1].f_code.co_filename.startswith(own) or name in _JUDGING:
+        return None
+    for frame in frames:
+        if not frame.f_code.co_filename.startswith(own):
+            if any(_is_foreign(value) for value in frame.f_locals.values()):
+                return name
+    return None
+
+
+def _is_foreign(value):
+    """Returns whether a value stands for an object of the candidate whose class a library defines."""
+    if type(value) in (list, tuple):
+        return any(type(type(item)) is StandInClass and _is_foreign(item) for item in value[:_MOST_ITEMS])
+    kind = type(value)
+    return type(kind) is StandInClass and kind._hatchery_names[0] not in (*_OWN, "builtins")
 
 
 def _is_good_exit(error):

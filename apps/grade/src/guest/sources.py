@@ -42,6 +42,8 @@ def _prepared(tree, check=None, marker=None):
             node.level = 0  # all modules stand side by side
         elif isinstance(node, ast.If):
             node.test = _Main().visit(node.test)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "type" and len(node.args) == 1:
+            node.func.id = "__hatchery_type__"
     for node in _functions(tree):
         if node.name == check or node.name.startswith("test"):
             if node.name == check and marker is not None:

@@ -144,7 +144,7 @@ class Peer:
         number = self._numbers.get(id(value))
         if number is None:
             if len(self._objects) >= _MOST_OBJECTS:
-                raise MemoryError(f"tests and a candidate hold at most {_MOST_OBJECTS} objects of each other")
+                self.refuse(f"tests and a candidate hold at most {_MOST_OBJECTS} objects of each other")
             number = self._count = self._count + 1
             self._objects[number] = value
             self._numbers[id(value)] = number
@@ -393,6 +393,12 @@ class StandInClass(type):
 
     def __repr__(cls):
         return cls._hatchery_peer.ask("repr", cls)
+
+
+def _type_of(value):
+    """`type` for tests: an object of the candidate has the type of a library that its own has."""
+    kind = type(value)
+    return value.__class__ if type(kind) is StandInClass else kind
 
 
 class _Told:

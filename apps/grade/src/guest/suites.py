@@ -193,10 +193,11 @@ class Suite:
         self._scope |= {
             "__hatchery_site__": lambda number: _Site(self, f"assert {number}"),
             "__hatchery_call__": self._noting,
+            "__hatchery_type__": _type_of,
         }
-        self._lines = {}
+        self._lines, self._sources = {}, {}
         try:
-            self._exec("setup", setup, _prepared(setup))
+            self._exec("setup", setup, _prepared(setup), self._task["setup"])
         except _FAILURES as error:
             self._end(error)
             if not _is_good_exit(error):
@@ -227,9 +228,10 @@ class Suite:
         yield
         self._done.add(name)
 
-    def _exec(self, name, tree, prepared):
+    def _exec(self, name, tree, prepared, source):
         """Runs source, and keeps its lines for messages."""
         file = f"{_TESTS}>" if name == "tests" else f"{_TESTS}: {name}>"
+        self._sources[file] = dict(enumerate(source.splitlines(), 1))
         for node in ast.walk(tree):
             if isinstance(node, ast.Assert):
                 self._lines.setdefault((file, node.lineno), ast.unparse(node))
@@ -256,11 +258,27 @@ class Suite:
         """
         if isinstance(error, ModuleNotFoundError) and _raised_by_tests(error):
             raise _missing(error)
+        doubt = self._refuse and self._doubt_of(error)
+        if doubt:
+            with contextlib.suppress(Refused):
+                self._refuse(doubt)
         if isinstance(error, AssertionError) and not error.args:
             for place in reversed(list(_frames(error))):
                 if place[0].startswith(_TESTS):
                     return self._lines.get(place, "AssertionError")
         return _told(error)
+
+    def _doubt_of(self, error):
+        """Returns why a failure may not be the candidate's, if there is a reason."""
+        library = _misusing(error)
+        if library:
+            return f"`{library}` can't use an object of the candidate that isn't in its own interpreter"
+        told = _told(error)
+        lines = [self._sources.get(file, {}).get(line, "") for file, line in _frames(error)]
+        names_both = "int32" in told and "int64" in told or any("int64" in line for line in lines)
+        if names_both and "numpy" in sys.modules:
+            return "NumPy's integers have 32 bits in the sandbox, and the tests name those of 64 bits"
+        return None
 
     def _end(self, error):
         """Notes that the source of the tests ended by an exception."""
@@ -330,7 +348,7 @@ class Suite:
         for place, tree in enumerate(trees):
             name = f"test {place + 1}"
             try:
-                self._exec(name, tree, _prepared(tree))
+                self._exec(name, tree, _prepared(tree), self._task["tests"][place])
             except _FAILURES as error:
                 if not _is_good_exit(error):
                     self.fail(name, error)
@@ -343,7 +361,7 @@ class Suite:
         for place in range(marker.count):
             self.report.declare(f"assert {place + 1}")
         try:
-            self._exec("tests", tree, prepared)
+            self._exec("tests", tree, prepared, self._task["tests"][0])
             if check in self._scope and check not in self._done:
                 self._check(self._scope[check])
         except _FAILURES as error:
@@ -400,6 +418,8 @@ def judge(task_text):
     link = Link(exchange, task)
     try:
         loaded = link.begin()
+        if loaded is not None and link.doubt is not None:
+            return to_text({"undecided": link.doubt, "limit": link.limit})
         if loaded is not None:
             is_source = loaded.startswith(("SyntaxError", "IndentationError", "TabError"))
             if is_source and task["completes"] and not _parsed_prompt(task["helpers"]):
@@ -416,7 +436,7 @@ def judge(task_text):
         return to_text({"load": str(error)[:_LONGEST_MESSAGE]})
     suite.report.is_complete &= not link.is_broken
     undecided = None if link.is_broken else link.undecided()
-    told = {"undecided": undecided, "kinds": sorted(link.used)}
+    told = {"undecided": undecided, "limit": link.limit, "kinds": sorted(link.used)}
     return to_text({**from_text(suite.report.message()), **told})
 
 

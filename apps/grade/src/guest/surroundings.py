@@ -28,6 +28,7 @@ _FILE_EVENTS = {
 # What the judge would run when it imports it isn't taken from the candidate.
 _PROGRAMS = (".py", ".pyc", ".pyo", ".pth", ".so", ".pyd", ".pyi")
 _MOST_FILE_BYTES = 16 << 20
+_LONGEST_DOUBT = 300
 _ABSENT = ("absent",)
 
 
@@ -40,6 +41,8 @@ class Files:
         self._known = {}
         self._seen = set()
         self._is_busy = False
+        # Which file couldn't be shared.
+        self.excess = None
         self._open, self._read, self._write, self._close = os.open, os.read, os.write, os.close
         self._stat, self._listdir, self._lstat = os.stat, os.listdir, os.lstat
         self._mkdir, self._remove, self._rmdir, self._utime = os.mkdir, os.remove, os.rmdir, os.utime
@@ -94,6 +97,8 @@ class Files:
                     if state != self._known.get(path, _ABSENT):
                         self._known[path] = state
                         contents = self._contents(path, state[2]) if state[0] == "file" else None
+                        if state[0] == "file" and contents is None:
+                            continue
                         changed.append(
                             (self._told(path), state[0], contents, state[1] if contents is not None else 0)
                         )
@@ -106,7 +111,8 @@ class Files:
 
     def _contents(self, path, size):
         if size > _MOST_FILE_BYTES:
-            raise Refused(f"the file `{path}` is too large to be shared with the tests")
+            self.excess = f"the file `{path}` is too large to be shared between the tests and the candidate"
+            return None
         opened = self._open(path, os.O_RDONLY)
         try:
             parts = []
@@ -179,8 +185,15 @@ class Surroundings:
         self._watched = set()
         # Whether the candidate has drawn random numbers, and the tests then go on with theirs.
         self._is_drawn = self._is_random_shared = False
+        # What of the sandbox this side has met, and what can't be shared; and whether the other side knows.
+        self.limit = self.doubt = None
+        self._is_limit_told = self._is_doubt_told = False
         __import__("random")
         self._random, self._numbers = self._random_states()
+
+    def meet(self, limit):
+        """Notes that this side has met a limit of the sandbox."""
+        self.limit = self.limit or limit
 
     def shares_random(self):
         """Returns whether the tests have drawn random numbers after the candidate, which natively draws
@@ -218,6 +231,7 @@ class Surroundings:
         news = []
         if self._files is not None:
             changed = self._files.changed()
+            self.doubt = self.doubt or self._files.excess
             if changed:
                 news.append(("files", changed))
         if os.environ != self._environment:
@@ -226,6 +240,12 @@ class Surroundings:
         if self._is_judge:
             self._tell_candidate(news)
             return tuple(news)
+        if self.limit is not None and not self._is_limit_told:
+            self._is_limit_told = True
+            news.append(("limit", self.limit))
+        if self.doubt is not None and not self._is_doubt_told:
+            self._is_doubt_told = True
+            news.append(("doubt", self.doubt))
         states = self._random_states()
         if states != (self._random, self._numbers):
             self._random, self._numbers = states
@@ -258,7 +278,7 @@ class Surroundings:
         """Makes the surroundings what they are on the other side."""
         for kind, told in news:
             if kind == "files" and self._files is not None:
-                self._files.take(told, not self._is_judge)
+                self._take_files(told)
             elif kind == "environment":
                 told = {str(name): str(value) for name, value in told}
                 for name in os.environ.keys() - told.keys():
@@ -271,10 +291,18 @@ class Surroundings:
                         (sys.stdout, sys.stderr)[number].write(text)
             elif self._is_judge and kind == "drawn":
                 self._is_drawn = True
+            elif self._is_judge and kind in ("limit", "doubt"):
+                setattr(self, kind, getattr(self, kind) or str(told)[:_LONGEST_DOUBT])
             elif self._is_judge:
                 raise Malformed("the candidate sent what it can't tell")
             else:
                 getattr(self, f"_take_{kind}")(told)
+
+    def _take_files(self, files):
+        try:
+            self._files.take(files, not self._is_judge)
+        except Refused as error:
+            self.doubt = self.doubt or str(error)
 
     def _take_random(self, state):
         __import__("random").setstate(state)

@@ -1,0 +1,128 @@
+"""Limits of the sandbox that a candidate or its tests meet: a module, a process or a network that isn't
+there. What comes of such an exception decides nothing, also if it is caught.
+"""
+
+import sys
+
+# What the exceptions say that the sandbox raises, and what is told of them.
+_LIMITS = (
+    ("the sandbox has ", ""),
+    ("the build has no ", ""),
+    ("wasi does not support processes", "the sandbox has no processes"),
+    ("can't start new thread", "the sandbox has one thread"),
+    ("wasm32-wasi", ""),
+    ("No username set in the environment", "the sandbox has no users"),
+    ("too large to convert to C s", "the sandbox's pointers have 32 bits"),
+    ("too large to convert to C long", "the sandbox's integers of C have 32 bits"),
+    ("fit 'int' into an index-sized integer", "the sandbox's pointers have 32 bits"),
+    ("out of bounds for int32", "NumPy's integers have 32 bits in the sandbox"),
+    ("array is too big", "the sandbox's pointers have 32 bits"),
+    ("Maximum allowed dimension exceeded", "the sandbox's pointers have 32 bits"),
+)
+# Well-known packages that are pure Python, by the names of their imports.
+_PURE_PACKAGES = frozenset(
+    "Bio Crypto Levenshtein OpenSSL PyPDF2 absl altair astropy autograd babel bokeh cachetools celery chardet "
+    "click colorama coverage dash dask deap django docutils docx dotenv emoji faker folium fsspec fuzzywuzzy "
+    "geopandas geopy gym gymnasium h11 hypothesis holidays html5lib humanize imageio imblearn jinja2 "
+    "jmespath jsonschema jwt langdetect librosa loguru markdown marshmallow mechanize mistune mock "
+    "more_itertools moviepy networkx nltk numpy_financial optuna oauthlib passlib pdfplumber peewee "
+    "pendulum pgmpy pingouin plotly ply prettytable prophet pycountry pydantic pydub pyfiglet pymc pypdf pyperclip "
+    "pyquery pytesseract python_http_client pytz pywt rapidfuzz reportlab rich rsa ruamel scrapy sendgrid "
+    "setuptools shap simplejson skimage sklearn_pandas slugify sortedcontainers spacy sqlalchemy "
+    "stopit surprise tabulate tenacity termcolor textblob texttable tinydb toml tomlkit toolz "
+    "tornado tqdm transitions trio typer tzlocal unidecode validators wcwidth werkzeug wikipedia "
+    "wordcloud wordninja xarray xlrd xlsxwriter xlwt yarl zope natsort".split()
+)
+# Names of the system's modules that Linux has and the build doesn't, beside constants.
+_ABSENT_NAMES = {
+    "os": "copy_file_range eventfd eventfd_read eventfd_write fchdir fchmod fwalk getgrouplist getxattr grantpt"
+    " listxattr lockf login_tty major makedev memfd_create minor mkfifo mknod posix_fallocate posix_openpt preadv"
+    " ptsname pwritev readv removexattr sched_get_priority_max sched_get_priority_min sched_getparam"
+    " sched_getscheduler sched_param sched_rr_get_interval sched_setaffinity sched_setparam sched_setscheduler"
+    " sendfile setns setpgrp setpriority setresgid setresuid setxattr splice timerfd_create unlockpt unshare writev",
+    "signal": "Sigmasks pidfd_send_signal sigpending sigtimedwait sigwaitinfo struct_siginfo valid_signals",
+    "socket": "if_indextoname if_nameindex if_nametoindex recv_fds send_fds sethostname",
+    "select": "epoll",
+    "time": "clock_settime clock_settime_ns",
+    "mmap": "",
+    "errno": "",
+}
+_SYSTEM_FOLDERS = ("/bin/", "/dev/", "/etc/", "/proc/", "/sys/", "/usr/")
+_LONGEST_LIMIT = 150
+_LIMIT_TOOL = 4
+_MOST_CAUSES = 8
+
+
+def watch_limits(files, note):
+    """Calls `note` with the first limit that an exception tells of, in code of files whose names begin so.
+
+    What libraries catch themselves never comes to such code, so it is no reason to doubt.
+    """
+    monitoring = sys.monitoring
+
+    def raised(code, _, error):
+        if code.co_filename.startswith(files):
+            reason = limit_of(error)
+            if reason is not None:
+                monitoring.set_events(_LIMIT_TOOL, 0)
+                note(reason)
+
+    monitoring.use_tool_id(_LIMIT_TOOL, "hatchery")
+    monitoring.register_callback(_LIMIT_TOOL, monitoring.events.RAISE, raised)
+    monitoring.set_events(_LIMIT_TOOL, monitoring.events.RAISE)
+
+
+def limit_of(error):
+    """Returns the limit of the sandbox of which an exception or one of its causes tells; else `None`."""
+    for _ in range(_MOST_CAUSES):
+        if error is None:
+            break
+        reason = _limit_in(error)
+        if reason is not None:
+            return reason
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _limit_in(error):
+    kind, args = type(error), error.args
+    if issubclass(kind, (ImportError, AttributeError)):
+        is_module = issubclass(kind, ModuleNotFoundError)
+        return _absent_module(error.name) if is_module else _absent_name(error)
+    if issubclass(kind, FileNotFoundError):
+        path = error.filename
+        return f"the sandbox has no `{path}`" if str(path).startswith(_SYSTEM_FOLDERS) else None
+    if issubclass(kind, MemoryError):
+        return "it needs more memory than the sandbox gives it (`--memory`)"
+    for text in args:
+        if type(text) is str:
+            for words, told in _LIMITS:
+                if words in text:
+                    return told or text[:_LONGEST_LIMIT]
+    return None
+
+
+
+def _absent_module(name):
+    if type(name) is not str:
+        return None
+    top = name.partition(".")[0]
+    if top != name and top in sys.modules:
+        return None  # no package has such a module
+    from hatchery import _packages
+
+    if top in sys.stdlib_module_names or top.lstrip("_") in _packages._REASONS:
+        return f"the sandbox lacks `{name}`, a module of Python's library"
+    if top in _PURE_PACKAGES or top in _packages._NATIVE or top in _packages._OF_THE_NETWORK:
+        return f"the image lacks the package `{top}`, which `--package` or `--requirements` may add"
+    return None
+
+
+def _absent_name(error):
+    is_import = isinstance(error, ImportError)
+    name = getattr(error, "name_from", None) if is_import else error.name
+    module = error.name if is_import else getattr(error.obj, "__name__", None)
+    if type(name) is str and type(module) is str and module in _ABSENT_NAMES:
+        if name in _ABSENT_NAMES[module].split() or name.isupper():
+            return f"the sandbox lacks `{module}.{name}`"
+    return None
