@@ -304,7 +304,9 @@ class Suite:
             names = [entry, "Solution"]
         elif entry is not None:
             # It may be a method: `Solution().f`.
-            names = sorted({entry.partition(".")[0].partition("(")[0]} | imported)
+            loaded = set().union(*(_loaded(tree) for tree in trees))
+            classes = {name for name in loaded & _defined(helpers) if isinstance(self._own.get(name), type)}
+            names = sorted({entry.partition(".")[0].partition("(")[0]} | imported | classes)
         else:
             loaded = set().union(*(_loaded(tree) for tree in trees))
             defined = _defined(helpers)
