@@ -181,6 +181,33 @@ def test_a_call_on_a_loop_that_has_ended_is_answered():
         pool.close()
 
 
+def test_a_call_whose_loop_ends_before_its_first_step_is_answered():
+    """The loop has taken the call, and is closed before it has begun it."""
+    called = threading.Event()
+
+    async def late():
+        return 1
+
+    class Loop(asyncio.SelectorEventLoop):
+        def call_soon_threadsafe(self, *args, **options):
+            handle = super().call_soon_threadsafe(*args, **options)
+            called.set()
+            return handle
+
+    async def submit(pool):
+        return pool._submit(CALL + "host.late()", {}, functions=[late])
+
+    pool, loop = AsyncPool(workers=1, timeout=60), Loop()
+    future = loop.run_until_complete(submit(pool))
+    try:
+        assert called.wait(60)
+        loop.close()
+        exception = future.result(20).exception
+        assert exception.type == "RuntimeError" and "event loop ended" in exception.message
+    finally:
+        pool.close()
+
+
 def test_functions_of_a_pool_a_session_and_a_job():
     def who() -> str:
         return "pool"

@@ -184,6 +184,33 @@ def test_a_running_job_is_cancelled_for_real(pool):
     assert not done.cancel()
 
 
+def test_a_future_that_is_dropped_cancels_its_program():
+    """Also one of hundreds, of which most haven't been sent yet, and one whose stream was left."""
+    with Pool(workers=1, timeout=60) as pool:
+        for leave in (
+            lambda: pool.submit(ENDLESS),
+            lambda: [pool.submit(ENDLESS) for _ in range(300)],
+            lambda: next(iter(pool.submit(ENDLESS, events=True).events())),
+            lambda: pool.submit(ENDLESS, functions={"f": print}),
+        ):
+            leave()
+            assert pool.run("1", timeout=20).value == 1
+        with pool.session() as session:
+            session.run("x = 1")
+            for _ in session.submit(ENDLESS, events=True).events():
+                break
+            assert session.run("x", timeout=20).value == 1
+        # Not while somebody follows it, or is to be called.
+        seen = [event for event in pool.submit("print(1)", events=True).events()]
+        assert any(isinstance(event, Output) for event in seen)
+        called: concurrent.futures.Future[int] = concurrent.futures.Future()
+        pool.submit("import time; time.sleep(0.2); 7").add_done_callback(
+            lambda future: called.set_result(future.result().value)
+        )
+        assert called.result(20) == 7
+        assert pool.run("1").value == 1 and not pool._launcher.client().kept
+
+
 def test_an_interrupt_is_a_keyboard_interrupt(pool):
     program = """
 try:

@@ -1,10 +1,11 @@
 """States that live from job to job."""
 
 import pickle
+import time
 
 import pytest
 
-from hatchery_sandbox import InvalidJobError, Pool, PoolError, RefusedError
+from hatchery_sandbox import InvalidJobError, Pool, PoolError, RefusedError, UnknownSessionError
 
 
 def test_a_session_keeps_its_state(pool):
@@ -117,8 +118,38 @@ def test_a_session_is_closed_once(pool):
     session = pool.session()
     session.close()
     session.close()
-    with pytest.raises(InvalidJobError, match="no session"):
+    with pytest.raises(UnknownSessionError, match="no session"):
         session.run("1")
+    with pytest.raises(UnknownSessionError, match="no session `nobody's`"):
+        pool.attach("nobody's").reset()
+
+
+def test_a_session_without_a_name_of_its_own_is_closed_when_it_is_dropped(pool):
+    def is_open(name):
+        return name in pool.sessions()
+
+    with pool.session() as session:
+        session.run("x = 1")
+        dropped, state = [], session.save()
+        for _ in range(20):
+            dropped.append(session.fork().name)
+        dropped += [pool.session().name, pool.revive(None, state).name]
+        late = pool.session().submit("import time; time.sleep(0.2); 7")
+        named = session.fork("named-" + session.name).name
+        deadline = time.monotonic() + 10
+        while any(map(is_open, dropped)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not any(map(is_open, dropped))
+        assert is_open(session.name) and is_open(named) and late.result().value == 7
+        with pool.attach(named) as fork:
+            assert fork.run("x").value == 1
+
+
+def test_a_turn_that_nobody_waits_for_runs(pool):
+    with pool.session() as session:
+        session.submit("import time; time.sleep(0.1); x = 1")
+        session.submit("x += 1")
+        assert session.run("x").value == 2
 
 
 def test_determinism_that_comes_too_late_is_the_callers_mistake(pool):

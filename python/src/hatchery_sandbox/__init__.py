@@ -32,6 +32,7 @@ from hatchery_sandbox._errors import (
     SandboxFailedError,
     StartError,
     TimeLimitError,
+    UnknownSessionError,
     UnsupportedValueError,
 )
 from hatchery_sandbox._events import (
@@ -95,6 +96,7 @@ __all__ = [
     "Started",
     "TimeLimitError",
     "UnsendableError",
+    "UnknownSessionError",
     "UnsupportedValueError",
     "Usage",
 ]

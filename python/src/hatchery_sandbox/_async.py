@@ -22,11 +22,11 @@ from hatchery_sandbox._events import Event
 from hatchery_sandbox._functions import Functions, FunctionSet
 from hatchery_sandbox._future import Future
 from hatchery_sandbox._job import Job, JobOptions, Limits
-from hatchery_sandbox._loops import Waker, call_soon, start_coroutine, wait_for, wait_until_done
+from hatchery_sandbox._loops import Waker, start_coroutine, wait_for, wait_until_done
 from hatchery_sandbox._map import mapping
 from hatchery_sandbox._outcome import Outcome
 from hatchery_sandbox._pool import Pool, drain_message, same
-from hatchery_sandbox._session import Action, new_name, opening
+from hatchery_sandbox._session import Action, close_when_dropped, new_name, opening
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -37,19 +37,13 @@ T = TypeVar("T")
 class AsyncFuture(Awaitable[T], Generic[T]):
     """A job under way. Awaiting it gives its outcome; if that is cancelled, so is the job.
 
-    The job is also cancelled if this is dropped before its end, so keep it for as long as the job
-    shall run. `asyncio.ensure_future` makes a task of it, for `asyncio.wait` and callbacks.
+    The job is also cancelled if this is dropped before its end, unless it is a turn of a session
+    whose events aren't followed. `asyncio.ensure_future` makes a task of it, for `asyncio.wait` and
+    callbacks.
     """
 
     def __init__(self, future: Future[T]) -> None:
         self._future = future
-        self._call_soon = call_soon()
-
-    def __del__(self) -> None:
-        # Not here: this may be called in the middle of anything, with any lock held.
-        if self._call_soon is not None and not self._future.done():
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                self._call_soon(self._future.cancel)
 
     def __await__(self) -> Generator[Any, None, T]:
         return self._wait().__await__()
@@ -80,7 +74,7 @@ class AsyncFuture(Awaitable[T], Generic[T]):
         Raises:
             ValueError: The job wasn't submitted with `events=True`.
         """
-        log = self._future.events()
+        log = self._future.log()
         waker = Waker()
         log.wake(waker.wake)
         count = 0
@@ -260,17 +254,17 @@ class AsyncPool:
         self, name: str | None = None, *, functions: Functions = (), python: str | None = None
     ) -> AsyncSession:
         """Opens a session; see `Pool.session`."""
-        name = name or new_name()
-        await self.request({"type": "session", "session": name, "action": opening(python)})
-        return AsyncSession(self, name, functions)
+        session = AsyncSession(self, name or new_name(), functions)
+        await self.request({"type": "session", "session": session.name, "action": opening(python)})
+        return session if name else close_when_dropped(session, self._pool)
 
     async def revive(
         self, name: str | None, state: bytes, *, functions: Functions = ()
     ) -> AsyncSession:
         """Opens a session with a state that `AsyncSession.save` has returned."""
-        name = name or new_name()
-        await self.request({"type": "session", "session": name, "action": "revive"}, [state])
-        return AsyncSession(self, name, functions)
+        session = AsyncSession(self, name or new_name(), functions)
+        await self.request({"type": "session", "session": session.name, "action": "revive"}, [state])
+        return session if name else close_when_dropped(session, self._pool)
 
     def attach(self, name: str, *, functions: Functions = ()) -> AsyncSession:
         """Returns a session that is open already."""
@@ -367,9 +361,9 @@ class AsyncSession:
 
     async def fork(self, name: str | None = None) -> AsyncSession:
         """Opens another session that continues from this one's state."""
-        name = name or new_name()
-        await self._act({"fork": {"to": name}})
-        return AsyncSession(self._pool, name, self._functions)
+        opened = AsyncSession(self._pool, name or new_name(), self._functions)
+        await self._act({"fork": {"to": opened.name}})
+        return opened if name else close_when_dropped(opened, self._pool._pool)
 
     async def checkpoint(self, name: str | None = None) -> str:
         """Captures the state, and returns the name to `restore` it by."""

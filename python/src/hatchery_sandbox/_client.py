@@ -20,10 +20,10 @@ import queue
 import select
 import threading
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent import futures
-from typing import Any, Protocol
+from typing import Any, Protocol, Union
 
 from hatchery_sandbox._connection import Connection
 from hatchery_sandbox._errors import (
@@ -74,6 +74,10 @@ class Handler(Protocol):
         """As `fail`, in a forked child: locks may be held for ever, and other threads don't exist."""
 
 
+Reference = Callable[[], Union[Handler, None]]
+"""Gives a handler, unless nobody has it any more."""
+
+
 class Waited(Protocol):
     """A job whose caller waits for it."""
 
@@ -114,13 +118,15 @@ class Client:
         self._window = window
         self._lock = threading.Lock()
         self._ids = itertools.count(1)
-        self._handlers: dict[int, Handler] = {}
+        self._handlers: dict[int, Reference] = {}
         """Of jobs, those in the backlog included."""
+        self.kept: set[object] = set()
+        """Handlers that live on also where nobody else has them."""
         self._requests: dict[int, Request] = {}
-        self._backlog: deque[tuple[int, bytes]] = deque()
+        self._backlog: OrderedDict[int, bytes] = OrderedDict()
         self._unsent: deque[bytes | memoryview] = deque()
-        self._has_unsent = threading.Semaphore(0)
-        self._writer: threading.Thread | None = None
+        self._to_do: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        """For the writing thread: what finalizers leave to it; `None` if something is unsent."""
         self._is_closing = False
         self._is_ending = False
         self._frames = FrameReader(connection.descriptor)
@@ -139,6 +145,8 @@ class Client:
         self.hello: futures.Future[Message] = futures.Future()
         """The server's first message."""
         self._reader = threading.Thread(target=self._read, name="hatchery-reader", daemon=True)
+        writer = threading.Thread(target=self._write_all, name="hatchery-writer", daemon=True)
+        writer.start()
         _clients.add(self)
         with self._lock:
             self._write(encode({"type": "hello", "version": VERSION, "client": "python"}))
@@ -150,7 +158,7 @@ class Client:
         self,
         message: Message,
         attachments: Sequence[bytes],
-        handler: Handler,
+        reference: Reference,
         is_attended: bool = False,
     ) -> int:
         """Sends a job, and returns its id. While many are under way, it waits here for its turn.
@@ -169,11 +177,11 @@ class Client:
                 if self.lost is not None:
                     raise self.lost
                 sent = len(self._handlers) - len(self._backlog)
-                self._handlers[number] = handler
+                self._handlers[number] = reference
                 self._latest = number
                 must_wake = not (is_attended or self._is_watching)
                 if sent >= self._window:
-                    self._backlog.append((number, frame))
+                    self._backlog[number] = frame
                 else:
                     # While the server has enough to do, many jobs are written at once.
                     self._write(frame, is_urgent=sent < _BUSY)
@@ -182,7 +190,8 @@ class Client:
         except BaseException:
             # Also an interrupt of the main thread: the job ends, as far as it was sent.
             self._handlers.pop(message.get("id", 0), None)
-            handler.fail(self.lost or PoolError("the job wasn't sent"))
+            if (handler := reference()) is not None:
+                handler.fail(self.lost or PoolError("the job wasn't sent"))
             if self.lost is None:
                 self.command("cancel", message.get("id", 0))
             raise
@@ -240,15 +249,18 @@ class Client:
     def command(self, command: str, number: int) -> None:
         """Sends `interrupt`, `cancel` or `stop` for a job."""
         with self._lock:
-            for place, (waiting, _) in enumerate(self._backlog):
-                if waiting == number:
-                    # The server hasn't heard of it.
-                    if command != "interrupt":
-                        del self._backlog[place]
-                        self._handlers.pop(number, None)
-                    return
-            if self.lost is None:
+            if number in self._backlog:
+                # The server hasn't heard of it.
+                if command != "interrupt":
+                    del self._backlog[number]
+                    self._handlers.pop(number, None)
+            elif self.lost is None:
                 self._write(encode({"type": command, "id": number}))
+
+    def soon(self, call: Callable[[], object]) -> None:
+        """Calls this in the writing thread. For finalizers, which may run in the middle of anything:
+        this takes no lock."""
+        self._to_do.put(call)
 
     def close(self) -> None:
         """Ends the connection and with it everything that runs; waits until it has ended."""
@@ -261,8 +273,9 @@ class Client:
 
     def under_way(self) -> list[futures.Future[Any]]:
         """Returns what somebody may wait for."""
-        handlers = [*self._handlers.values(), *self._requests.values(), *self._promises]
-        waiting = [handler for handler in handlers if isinstance(handler, futures.Future)]
+        waiting: list[futures.Future[Any]] = [*self._requests.values(), *self._promises]
+        jobs = [reference() for reference in list(self._handlers.values())]
+        waiting += [job for job in jobs if isinstance(job, futures.Future)]
         return [future for future in waiting if not future.done()]
 
     def promise(self) -> futures.Future[None]:
@@ -293,8 +306,9 @@ class Client:
         self._is_resting = False
         self.lost = PoolClosedError("this pool's server belongs to the process that forked this one")
         self._connection.forget()
-        handlers: list[Handler] = [*self._handlers.values(), *self._requests.values()]
-        self._handlers, self._requests, self._promises = {}, {}, set()
+        handlers = self._take_all()
+        self._promises.clear()
+        self.kept.clear()
         for handler in handlers:
             with contextlib.suppress(futures.InvalidStateError):
                 handler.forget(self.lost)
@@ -315,20 +329,18 @@ class Client:
             self._unsent.append(memoryview(frame)[written:])
         else:
             self._unsent.append(frame)
-        if self._writer is None:
-            self._writer = threading.Thread(
-                target=self._write_all, name="hatchery-writer", daemon=True
-            )
-            self._writer.start()
         if was_all_sent:
-            self._has_unsent.release()
+            self._to_do.put(None)
 
     def _write_all(self) -> None:
-        """Writes what others couldn't; a thread of its own."""
+        """Writes what others couldn't, and does what they left; a thread of its own."""
         while True:
-            self._has_unsent.acquire()
+            call = self._to_do.get()
             if self.lost is not None:
                 return
+            if call is not None:
+                with contextlib.suppress(PoolError):  # the connection has ended meanwhile
+                    call()
             while self._write_next():
                 self._connection.wait_for_room()
 
@@ -432,12 +444,11 @@ class Client:
         kind = message["type"]
         try:
             if kind == "outcome":
-                handler = self._handlers.pop(message["id"], None)
-                if handler is not None:
+                reference = self._handlers.pop(message["id"], _nobody)
+                if (handler := reference()) is not None:
                     handler.succeed(message, attachments)
             elif kind in ("event", "call"):
-                handler = self._handlers.get(message["id"])
-                if handler is not None:
+                if (handler := self._handlers.get(message["id"], _nobody)()) is not None:
                     handler.happen(message, attachments)
             elif kind == "done":
                 request = self._requests.pop(message["id"], None)
@@ -461,14 +472,21 @@ class Client:
         if number is None:
             logger.error("the server refused a message: %s", error)
             return
-        handler = self._handlers.pop(number, None) or self._requests.pop(number, None)
+        handler = self._handlers.pop(number, _nobody)() or self._requests.pop(number, None)
         if handler is not None:
             handler.fail(error)
+
+    def _take_all(self) -> list[Handler]:
+        """Takes all for whom something is under way."""
+        jobs = [reference() for reference in self._handlers.values()]
+        handlers = [*filter(None, jobs), *self._requests.values()]
+        self._handlers, self._requests = {}, {}
+        return handlers
 
     def _refill(self) -> None:
         with self._lock:
             while self._backlog and len(self._handlers) - len(self._backlog) < self._window:
-                self._write(self._backlog.popleft()[1], is_urgent=False)
+                self._write(self._backlog.popitem(last=False)[1], is_urgent=False)
 
     def answer(self, call: int, answer: Message) -> None:
         """Answers a call of a function."""
@@ -499,9 +517,8 @@ class Client:
             self.lost = lost
             self._backlog.clear()
             self._unsent.clear()
-            handlers: list[Handler] = [*self._handlers.values(), *self._requests.values()]
-            self._handlers, self._requests = {}, {}
-        self._has_unsent.release()
+            handlers = self._take_all()
+        self._to_do.put(None)
         if not is_started:
             self.hello.set_exception(lost)
         for cancel in list(self._calls.values()):
@@ -512,6 +529,10 @@ class Client:
                 handler.fail(lost)
             except Exception:
                 logger.exception("a job's end couldn't be told")
+
+
+def _nobody() -> None:
+    """Stands for the handler of a job that isn't under way."""
 
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()

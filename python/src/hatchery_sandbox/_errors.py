@@ -111,6 +111,10 @@ class InvalidJobError(PoolError, ValueError):
     """The job is invalid; the same job fails again."""
 
 
+class UnknownSessionError(PoolError, LookupError):
+    """There is no open session of this name: it was closed or lost, or never opened."""
+
+
 class UnsupportedValueError(PoolError, TypeError):
     """A value can't pass between a program and its host."""
 
@@ -133,9 +137,11 @@ class HostError(Exception):
 def of_problem(problem: dict[str, Any]) -> PoolError:
     """Returns the exception for the `problem` of a refusal."""
     message = str(problem.get("message", "the request was refused"))
-    kind = problem.get("kind")
+    kind, reason = problem.get("kind"), problem.get("reason")
+    if reason in ("no_session", "session_gone"):
+        return UnknownSessionError(message)
     if kind == "usage":
         return InvalidJobError(message)
     if kind == "refused":
-        return RefusedError(message, problem.get("reason"), problem.get("retry_after"))
+        return RefusedError(message, reason, problem.get("retry_after"))
     return SandboxFailedError(message)

@@ -130,3 +130,14 @@ class EventLog:
             if is_over:
                 return
             woken.get()
+
+
+class Events:
+    """The events of a job. Following them keeps the job's future, which otherwise is cancelled."""
+
+    def __init__(self, log: EventLog, job: object) -> None:
+        self._log = log
+        self._job = job
+
+    def __iter__(self) -> Iterator[Event]:
+        yield from self._log

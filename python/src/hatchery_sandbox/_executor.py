@@ -66,7 +66,9 @@ class Executor(futures.Executor):
         with self._lock:
             if self._is_shut_down:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            future: Future[T] = self._pool._submit(_value, self._job(fn, args, kwargs), {})
+            job = self._job(fn, args, kwargs)
+            # A call that nobody waits for runs, as in any executor.
+            future: Future[T] = self._pool._submit(_value, job, {}, is_kept=True)
             self._submitted.add(future)
         return future
 

@@ -77,7 +77,7 @@ class FunctionSet:
         """Calls a function in a thread or on a loop, and returns what cancels it, if anything."""
         function = self._by_name.get(name)
         if function is None:
-            answer(_error("AttributeError", f"there is no function `{name}`"))
+            answer(failure("AttributeError", f"there is no function `{name}`"))
             return None
         # What the function changes in its context is for itself.
         context = context.copy()
@@ -90,7 +90,7 @@ class FunctionSet:
             # The loop has ended, or no thread can be started.
             if coroutine is not None:
                 coroutine.close()
-            answer(_error("RuntimeError", f"the host function {name} can't be called: {error}"))
+            answer(failure("RuntimeError", f"the host function {name} can't be called: {error}"))
         return None
 
 
@@ -153,20 +153,21 @@ class _Described:
     def _raised(self, error: BaseException) -> Message:
         try:
             if isinstance(error, HostError):
-                return _error(error.kind, error.message)
+                return failure(error.kind, error.message)
             if isinstance(error, self._raises):
                 is_plain = len(error.args) == 1 and isinstance(error.args[0], str)
-                return _error(type(error).__name__, error.args[0] if is_plain else str(error))
+                return failure(type(error).__name__, error.args[0] if is_plain else str(error))
             if isinstance(error, (Exception, SystemExit, KeyboardInterrupt)):
                 logger.error("the host function %s failed", self.name, exc_info=error)
-                return _error("RuntimeError", f"the host function {self.name} failed")
+                return failure("RuntimeError", f"the host function {self.name} failed")
         except Exception:  # its texts raise, too
             logger.exception("the host function %s failed", self.name)
-            return _error("RuntimeError", f"the host function {self.name} failed")
-        return _error("RuntimeError", f"the host function {self.name} was cancelled")
+            return failure("RuntimeError", f"the host function {self.name} failed")
+        return failure("RuntimeError", f"the host function {self.name} was cancelled")
 
 
-def _error(kind: object, message: object) -> Message:
+def failure(kind: object, message: object) -> Message:
+    """Returns the answer to a call that raises an exception in the program."""
     return {"error": {"type": printable(kind), "message": printable(message)}}
 
 

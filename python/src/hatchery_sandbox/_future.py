@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextvars
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent import futures
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from hatchery_sandbox import _events
 from hatchery_sandbox._client import Client
 from hatchery_sandbox._errors import HatcheryError, PoolError
 from hatchery_sandbox._frames import Message
-from hatchery_sandbox._functions import FunctionSet
+from hatchery_sandbox._functions import FunctionSet, failure
 from hatchery_sandbox._outcome import Outcome
 from hatchery_sandbox._threads import start_thread
 
@@ -49,11 +51,18 @@ class _Running:
         message: Message,
         attachments: Sequence[bytes],
         is_attended: bool = False,
+        is_kept: bool = True,
     ) -> None:
-        """Sends the job of which this is told. `is_attended` says that its caller waits for it next."""
+        """Sends the job of which this is told.
+
+        Args:
+            is_attended: Whether its caller waits for it next.
+            is_kept: Whether this lives until the job's end, also if its caller drops it.
+        """
         self._client = client
         is_attended = is_attended and self._is_silent
-        self._number = client.run(message, attachments, self, is_attended)
+        reference = (lambda: self) if is_kept else weakref.ref(self)
+        self._number = client.run(message, attachments, reference, is_attended)
 
     @property
     def _is_silent(self) -> bool:
@@ -77,12 +86,8 @@ class _Running:
         """Stops the program at once, by force. Its session is as it was before the job."""
         self._command("stop")
 
-    def events(self) -> _events.EventLog:
-        """Returns what happens in the job, from its start to its end; iterating waits.
-
-        Raises:
-            ValueError: The job wasn't submitted with `events=True`.
-        """
+    def log(self) -> _events.EventLog:
+        """Returns the events of the job, which must be asked for."""
         if self._log is None:
             raise ValueError("submit the job with events=True to follow its events")
         return self._log
@@ -106,14 +111,8 @@ class _Running:
         if client is None or self._functions is None or self._context is None:
             return
 
-        def answer(result: Message) -> None:
-            try:
-                client.answer(call, result)
-            except ValueError as error:  # it is too long
-                problem = {"type": "ValueError", "message": f"the host function's result: {error}"}
-                client.answer(call, {"error": problem})
-
         name, arguments = message["name"], message["arguments"]
+        answer = _Answer(client, call, name)
         client.called(call, self._functions.call(name, arguments, answer, self._context))
 
     def succeed(self, message: Message, attachments: Sequence[bytearray]) -> None:
@@ -132,6 +131,31 @@ class _Running:
         if self._log is not None:
             self._log.forget()
         self._end(error)
+
+
+class _Answer:
+    """Answers a call of a function once; also if it is dropped, as by an event loop that ends before
+    the function has begun."""
+
+    def __init__(self, client: Client, call: int, name: str) -> None:
+        self._client = client
+        self._call = call
+        self._name = name
+        self._is_given = False
+
+    def __call__(self, result: Message) -> None:
+        self._is_given = True
+        try:
+            self._client.answer(self._call, result)
+        except ValueError as error:  # it is too long
+            message = f"the host function's result: {error}"
+            self._client.answer(self._call, failure("ValueError", message))
+
+    def __del__(self) -> None:
+        if not self._is_given:
+            message = f"the event loop ended before the host function {self._name} could run"
+            result = failure("RuntimeError", message)
+            self._client.soon(partial(self._client.answer, self._call, result))
 
 
 class Call(_Running):
@@ -187,10 +211,11 @@ class Call(_Running):
 class Future(_Running, futures.Future[T], Generic[T]):
     """A job under way: a `concurrent.futures.Future` that can also be interrupted and watched.
 
-    Callbacks of jobs that have ended run in a thread of their own, so they may run further jobs.
-    A future that is dropped runs on, as one of any executor. `running()` is false until the job has ended, because nobody is told when it starts; `events`
-    tells. If the handler of a signal raises in the middle of `result`, the future may stay locked, as
-    any of the standard library; `Pool.run` has no such flaw.
+    If it is dropped before its end, the job is cancelled, unless it has a callback or is a turn of a
+    session whose events aren't followed. Callbacks of jobs that have ended run in a thread of their
+    own, so they may run further jobs. `running()` is false until the job has ended, because nobody is
+    told when it starts; `events` tells. If the handler of a signal raises in the middle of `result`,
+    the future may stay locked, as any of the standard library; `Pool.run` has no such flaw.
     """
 
     def __init__(
@@ -206,6 +231,20 @@ class Future(_Running, futures.Future[T], Generic[T]):
         self._is_given_up = False
         self._to_call: list[Callable[[futures.Future[T]], object]] = []
         """Callbacks that the reading thread leaves to another one."""
+
+    def __del__(self) -> None:
+        # Any lock may be held where this is called.
+        client = self._client
+        if client is not None and client.lost is None and self._state == _PENDING:
+            client.soon(partial(client.command, "cancel", self._number))
+
+    def events(self) -> _events.Events:
+        """Returns what happens in the job, from its start to its end; iterating waits.
+
+        Raises:
+            ValueError: The job wasn't submitted with `events=True`.
+        """
+        return _events.Events(self.log(), self)
 
     def cancel(self) -> bool:
         """Cancels the job, also one that runs: its program ends, and `result` raises
@@ -261,9 +300,13 @@ class Future(_Running, futures.Future[T], Generic[T]):
 
     def call_when_done(self, fn: Callable[[futures.Future[T]], object]) -> None:
         """As `add_done_callback`, for what never waits: it may be called in the reading thread."""
+        client = self._client
+        if client is not None and self not in client.kept:
+            client.kept.add(self)
+            super().add_done_callback(client.kept.discard)
         super().add_done_callback(fn)
-        if self._client is not None:
-            self._client.wake()
+        if client is not None:
+            client.wake()
 
     def _call_all(self, callbacks: Sequence[Callable[[futures.Future[T]], object]]) -> None:
         for callback in callbacks:

@@ -29,19 +29,6 @@ def _loop() -> asyncio.AbstractEventLoop | None:
     raise RuntimeError("there is no running event loop of asyncio or trio")
 
 
-def call_soon() -> Callable[[Callable[[], object]], object] | None:
-    """Returns what calls something on the loop that runs this, from anywhere, finalizers included;
-    `None` if none runs this. What it returns raises `RuntimeError` once the loop has ended."""
-    try:
-        loop = _loop()
-    except RuntimeError:
-        return None
-    if loop is not None:
-        return loop.call_soon_threadsafe
-    token = sys.modules["trio"].lowlevel.current_trio_token()
-    return lambda call: token.run_sync_soon(call)
-
-
 class Waker:
     """Wakes the task that has made it, from any thread."""
 

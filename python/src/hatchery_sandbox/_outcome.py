@@ -21,6 +21,7 @@ from hatchery_sandbox._errors import (
     RefusedError,
     SandboxFailedError,
     TimeLimitError,
+    UnknownSessionError,
     UnsupportedValueError,
 )
 from hatchery_sandbox._frames import Message
@@ -423,8 +424,10 @@ _NOT_RUN: Message = {
 
 def _result_of(error: PoolError) -> Message:
     """Returns the result of a job that wasn't run, as of `hatchery tool schema --result`."""
-    kinds = {InvalidJobError: "usage", UnsupportedValueError: "usage", RefusedError: "refused"}
-    kind = next((kind for type, kind in kinds.items() if isinstance(error, type)), "sandbox")
+    if isinstance(error, (InvalidJobError, UnknownSessionError, UnsupportedValueError)):
+        kind = "usage"
+    else:
+        kind = "refused" if isinstance(error, RefusedError) else "sandbox"
     return {**_NOT_RUN, "error": {"kind": kind, "message": str(error)}}
 
 

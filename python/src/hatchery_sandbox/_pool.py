@@ -19,7 +19,7 @@ from hatchery_sandbox._job import Job, JobOptions, Limits
 from hatchery_sandbox._launcher import Launcher
 from hatchery_sandbox._map import mapping
 from hatchery_sandbox._outcome import Outcome
-from hatchery_sandbox._session import Session, new_name, opening
+from hatchery_sandbox._session import Session, close_when_dropped, new_name, opening
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -203,6 +203,9 @@ class Pool:
     ) -> Future[Outcome]:
         """Submits a program, and returns at once. `events=True` lets its events be followed.
 
+        Keep the future, or give it a callback, for as long as the job shall run: dropping it cancels
+        the job.
+
         Raises:
             PoolError: The pool is closed, or can't be started or reached.
             TypeError, ValueError: An option can't be sent.
@@ -228,7 +231,7 @@ class Pool:
         try:
             call.send(client, message, attachments, is_attended=True)
             if on_event is not None:
-                for event in call.events():
+                for event in call.log():
                     on_event(event)
             return call.outcome()
         except PoolError:
@@ -251,13 +254,16 @@ class Pool:
         functions: FunctionSet | None = None,
         lend: Callable[[Functions], FunctionSet] = FunctionSet,
         index: int | None = None,
+        is_kept: bool = False,
     ) -> Future[T]:
         client = self._launcher.client()
         message, attachments, functions = self._prepare(job, options, session, functions, lend)
         if events:
             message["events"] = True
         future = Future(convert, functions, EventLog() if events else None, index)
-        future.send(client, message, attachments)
+        # Later turns see what a turn did, though nobody reads its outcome.
+        is_kept = is_kept or (session is not None and not events)
+        future.send(client, message, attachments, is_kept=is_kept)
         return future
 
     def _prepare(
@@ -317,7 +323,8 @@ class Pool:
         """Opens a session: its variables, modules and files stay from job to job.
 
         Args:
-            name: Its name, which no open session has. Default: a random one.
+            name: Its name, which no open session has. Default: a random one, and the session is
+                closed when nobody refers to it any more.
             functions: Functions that its programs can call, beside those of the pool.
             python: The name of the Python build on which it runs for life. Default: the default one.
 
@@ -325,9 +332,9 @@ class Pool:
             RefusedError: There is such a session, or there are too many.
             PoolError: The pool has no such build.
         """
-        name = name or new_name()
-        self.request({"type": "session", "session": name, "action": opening(python)})
-        return Session(self, name, functions)
+        session = Session(self, name or new_name(), functions)
+        self.request({"type": "session", "session": session.name, "action": opening(python)})
+        return session if name else close_when_dropped(session, self)
 
     def revive(
         self, name: str | None, state: bytes | str | PathLike, *, functions: Functions = ()
@@ -341,9 +348,9 @@ class Pool:
         if not isinstance(state, (bytes, bytearray)):
             with open(state, "rb") as file:
                 state = file.read()
-        name = name or new_name()
-        self.request({"type": "session", "session": name, "action": "revive"}, [bytes(state)])
-        return Session(self, name, functions)
+        session = Session(self, name or new_name(), functions)
+        self.request({"type": "session", "session": session.name, "action": "revive"}, [bytes(state)])
+        return session if name else close_when_dropped(session, self)
 
     def attach(self, name: str, *, functions: Functions = ()) -> Session:
         """Returns a session that is open already, such as one that another process has opened."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
+import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from hatchery_sandbox._errors import PoolError
 from hatchery_sandbox._events import Event
@@ -19,8 +20,11 @@ from hatchery_sandbox._outcome import Outcome
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from hatchery_sandbox._async import AsyncSession
+    from hatchery_sandbox._launcher import Launcher
     from hatchery_sandbox._pool import Pool
 
+S = TypeVar("S", "Session", "AsyncSession")
 Action = Union[str, Message]
 
 
@@ -35,7 +39,7 @@ class Session:
     ```
 
     It stays open until `close` or the end of its pool, wherever its state is meanwhile: there can
-    be thousands.
+    be thousands. One that was opened without a name is closed when nobody refers to it any more.
     """
 
     def __init__(self, pool: Pool, name: str, functions: Functions = ()) -> None:
@@ -73,9 +77,9 @@ class Session:
         Raises:
             RefusedError: A job of this session waits or runs, or there is such a session.
         """
-        name = name or new_name()
-        self._act({"fork": {"to": name}})
-        return Session(self._pool, name, self._lent)
+        opened = Session(self._pool, name or new_name(), self._lent)
+        self._act({"fork": {"to": opened.name}})
+        return opened if name else close_when_dropped(opened, self._pool)
 
     def checkpoint(self, name: str | None = None) -> str:
         """Captures the state, and returns the name to `restore` it by. An earlier checkpoint of
@@ -131,6 +135,20 @@ class Session:
 
     def __repr__(self) -> str:
         return f"<Session {self.name}>"
+
+
+def close_when_dropped(session: S, pool: Pool) -> S:
+    """Returns a session that is closed once nobody refers to it any more."""
+    closing = weakref.finalize(session, _close, pool._launcher, session.name)
+    closing.atexit = False
+    return session
+
+
+def _close(launcher: Launcher, name: str) -> None:
+    client = launcher.current()
+    if client is not None and client.lost is None:
+        message = {"type": "session", "session": name, "action": "close"}
+        client.soon(lambda: client.request(message))
 
 
 def _same(outcome: Outcome) -> Outcome:
