@@ -5,13 +5,9 @@
 //! of at least five rounds, or isn't reported. Not measured: fetching and compiling the Python build,
 //! which happens once on a machine.
 
-pub(crate) use error::Error;
-pub(crate) use figures::{Figure, Ratio, Samples};
-pub(crate) use machine::{Machine, Python3};
 pub(crate) use measure::measure;
-pub(crate) use report::{Build, Report, Sections};
+pub(crate) use report::{Report, Sections};
 pub(crate) use settings::Settings;
-pub(crate) use spread::{Spread, Unit};
 
 mod children;
 mod clock;

@@ -1,8 +1,6 @@
 //! The server on which a batch, or the pool of a worker, can be watched.
 
-use std::sync::Arc;
-
-use serve::monitor::{Monitor, MonitorError, metrics_page};
+use serve::monitor::{Monitor, MonitorError};
 
 use crate::exit::UsageError;
 
