@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use syn::visit::{self, Visit};
-use syn::{Attribute, BinOp, Expr, Item, Lit, Member, UseTree, Visibility};
+use syn::{Attribute, BinOp, Expr, Ident, Item, Lit, Member, UseTree, Visibility};
 use toml::Table;
 
 /// Production lines that a file may have; longer ones are split by concern.
@@ -311,7 +311,7 @@ fn promises_name_what_holds_them() {
 }
 
 /// A default, as the code and SPECIFICATION.md both write it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Value {
     Absent,
     Flag(bool),
@@ -343,7 +343,7 @@ impl Value {
 #[derive(Default)]
 struct Declared {
     is_default: bool,
-    values: BTreeMap<String, Expr>,
+    values: BTreeMap<String, Value>,
 }
 
 impl Declared {
@@ -353,8 +353,11 @@ impl Declared {
         declared
     }
 
-    fn value(&self, name: &str) -> Option<Value> {
-        self.evaluate(self.values.get(name)?)
+    /// Keeps the first value of a name; values may use those before them.
+    fn declare(&mut self, name: &Ident, expression: &Expr) {
+        if let Some(value) = self.evaluate(expression) {
+            self.values.entry(name.to_string()).or_insert(value);
+        }
     }
 
     fn count(&self, expression: &Expr) -> Option<u64> {
@@ -370,7 +373,7 @@ impl Declared {
                 _ => return None,
             },
             Expr::Path(path) if path.path.is_ident("None") => Value::Absent,
-            Expr::Path(path) => self.value(&path.path.get_ident()?.to_string())?,
+            Expr::Path(path) => *self.values.get(&path.path.get_ident()?.to_string())?,
             Expr::Binary(binary) => {
                 let (left, right) = (self.count(&binary.left)?, self.count(&binary.right)?);
                 match binary.op {
@@ -395,11 +398,11 @@ impl Declared {
 
 impl<'ast> Visit<'ast> for Declared {
     fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
-        self.values.entry(item.ident.to_string()).or_insert_with(|| (*item.expr).clone());
+        self.declare(&item.ident, &item.expr);
     }
 
     fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
-        let of = item.trait_.as_ref().and_then(|(_, path, _)| path.segments.last());
+        let of = item.trait_.as_ref().and_then(|(path, _)| path.segments.last());
         self.is_default = of.is_some_and(|name| name.ident == "Default");
         visit::visit_item_impl(self, item);
         self.is_default = false;
@@ -407,7 +410,7 @@ impl<'ast> Visit<'ast> for Declared {
 
     fn visit_field_value(&mut self, field: &'ast syn::FieldValue) {
         if let (true, Member::Named(name)) = (self.is_default, &field.member) {
-            self.values.entry(name.to_string()).or_insert_with(|| field.expr.clone());
+            self.declare(name, &field.expr);
         }
     }
 }
@@ -426,7 +429,7 @@ fn defaults_are_those_of_the_code() {
         }
         let written = Value::written(value);
         assert!(written.is_some(), "not a value: {row:?}");
-        assert_eq!(written, declared.value(name), "{row:?}");
+        assert_eq!(written.as_ref(), declared.values.get(name), "{row:?}");
     }
 }
 
