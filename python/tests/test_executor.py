@@ -159,3 +159,20 @@ def test_shutdown_is_as_in_the_standard_library():
     late = executor.submit(wait)
     executor.shutdown(wait=False)
     assert late.result() == 1
+
+
+def test_a_call_that_nobody_waits_for_runs():
+    seen = []
+
+    def note(n):
+        seen.append(n)
+
+    def call(n):
+        from hatchery import host
+
+        host.note(n=n)
+
+    with Executor(workers=1, functions=[note]) as executor:
+        for n in range(3):
+            executor.submit(call, n)
+    assert seen == [0, 1, 2]

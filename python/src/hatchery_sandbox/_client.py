@@ -273,10 +273,9 @@ class Client:
 
     def under_way(self) -> list[futures.Future[Any]]:
         """Returns what somebody may wait for."""
-        waiting: list[futures.Future[Any]] = [*self._requests.values(), *self._promises]
         jobs = [reference() for reference in list(self._handlers.values())]
-        waiting += [job for job in jobs if isinstance(job, futures.Future)]
-        return [future for future in waiting if not future.done()]
+        waiting: list[object] = [*jobs, *self._requests.values(), *self._promises]
+        return [one for one in waiting if isinstance(one, futures.Future) and not one.done()]
 
     def promise(self) -> futures.Future[None]:
         """Returns what counts as under way until it has ended."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextvars
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Union
 
 from hatchery_sandbox import _threads
@@ -16,8 +17,8 @@ from hatchery_sandbox._values import tagged, untagged
 
 logger = logging.getLogger("hatchery_sandbox")
 
-StartCoroutine = Callable[[Coroutine[Any, Any, None]], Callable[[], object]]
-"""Runs a coroutine somewhere, and returns what cancels it."""
+StartCoroutine = Callable[[_threads.AsyncCall], Callable[[], object]]
+"""Calls an async function somewhere, and returns what cancels that."""
 
 Answer = Callable[[Message], None]
 """Takes the `value` or the `error` of a call."""
@@ -81,15 +82,13 @@ class FunctionSet:
             return None
         # What the function changes in its context is for itself.
         context = context.copy()
-        coroutine = function.call_async(arguments, answer) if function.is_async else None
         try:
-            if coroutine is not None:
-                return context.run(self._start_coroutine, coroutine)
+            if function.is_async:
+                call = partial(function.call_async, arguments, answer)
+                return context.run(self._start_coroutine, call)
             _threads.start_thread(lambda: context.run(function.call, arguments, answer))
         except RuntimeError as error:
             # The loop has ended, or no thread can be started.
-            if coroutine is not None:
-                coroutine.close()
             answer(failure("RuntimeError", f"the host function {name} can't be called: {error}"))
         return None
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent import futures
+from functools import partial
 from typing import Any, TypeVar
 
 from hatchery_sandbox._functions import StartCoroutine
 from hatchery_sandbox._future import Future
+from hatchery_sandbox._threads import AsyncCall, start_on
 
 T = TypeVar("T")
 
@@ -94,20 +96,19 @@ async def wait_for(future: futures.Future[T], cancel: bool = True) -> T:
 
 
 def start_coroutine() -> StartCoroutine:
-    """Returns what runs coroutines on the loop that runs this, for other threads."""
+    """Returns what calls async functions on the loop that runs this, for other threads."""
     loop = _loop()
     if loop is not None:
-        running = loop
-        return lambda coroutine: asyncio.run_coroutine_threadsafe(coroutine, running).cancel
+        return partial(start_on, loop)
     trio: Any = sys.modules["trio"]
     token = trio.lowlevel.current_trio_token()
 
-    def start(coroutine: Coroutine[Any, Any, None]) -> Callable[[], object]:
+    def start(call: AsyncCall) -> Callable[[], object]:
         scope = trio.CancelScope()
 
         async def run() -> None:
             with scope:
-                await coroutine
+                await call()
 
         token.run_sync_soon(trio.lowlevel.spawn_system_task, run)
         return lambda: token.run_sync_soon(scope.cancel)

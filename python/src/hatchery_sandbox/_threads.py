@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import queue
 import threading
@@ -10,6 +11,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 _IDLE_SECONDS = 30.0
+
+AsyncCall = Callable[[], Coroutine[Any, Any, None]]
 
 
 class DaemonThreads:
@@ -54,14 +57,31 @@ class BackgroundLoop:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def start(self, coroutine: Coroutine[Any, Any, None]) -> Callable[[], object]:
-        """Runs a coroutine, and returns what cancels it."""
+    def start(self, call: AsyncCall) -> Callable[[], object]:
+        """Calls an async function, and returns what cancels that."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 run = self._loop.run_forever
                 threading.Thread(target=run, name="hatchery-loop", daemon=True).start()
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).cancel
+        return start_on(self._loop, call)
+
+
+def start_on(loop: asyncio.AbstractEventLoop, call: AsyncCall) -> Callable[[], object]:
+    """Calls an async function on a loop of another thread, and returns what cancels that. A loop that
+    ends before it begins drops the function.
+
+    Raises:
+        RuntimeError: The loop has ended.
+    """
+    tasks: list[asyncio.Task[None]] = []
+    loop.call_soon_threadsafe(lambda: tasks.append(loop.create_task(call())))
+
+    def cancel() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(lambda: tasks[0].cancel())
+
+    return cancel
 
 
 class _Shared:
@@ -89,6 +109,6 @@ def start_thread(work: Callable[[], None]) -> None:
     _shared.threads.start(work)
 
 
-def start_coroutine(coroutine: Coroutine[Any, Any, None]) -> Callable[[], object]:
-    """Runs a coroutine on this process's background loop, and returns what cancels it."""
-    return _shared.loop.start(coroutine)
+def start_coroutine(call: AsyncCall) -> Callable[[], object]:
+    """Calls an async function on this process's background loop, and returns what cancels that."""
+    return _shared.loop.start(call)
