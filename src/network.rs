@@ -9,14 +9,12 @@ pub enum NetworkError {
     /// The pool's interpreters are in processes.
     #[error(
         "connections are for interpreters on threads, and a worker process is confined without any \
-         network: leave out `--allow-connect` (`Builder::allow_connect`), or run with `--isolation \
-         threads`"
+         network: allow no connections, or use the isolation `threads`"
     )]
     Isolation,
     /// No Python build of the pool can connect.
     #[error(
-        "no Python build here can connect, as `--allow-connect` (`Builder::allow_connect`) asks: \
-         {}; a build for WASIX can, see `hatchery python info`",
+        "no Python build here can connect to what programs are allowed: {}; a build for WASIX can",
         reasons.join("; ")
     )]
     Build {
@@ -25,8 +23,7 @@ pub enum NetworkError {
     },
     /// A job asks for more than its pool allows.
     #[error(
-        "the pool doesn't allow its jobs to connect to `{destination}` (`--allow-connect`, \
-         `Builder::allow_connect`)"
+        "the pool doesn't allow its jobs to connect to `{destination}` (`Builder::allow_connect`)"
     )]
     NotAllowed {
         /// The first destination that isn't allowed.

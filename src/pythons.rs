@@ -18,7 +18,7 @@ const MOST_NAME_BYTES: usize = 64;
 pub enum InvalidPython {
     /// The pool has no build of this name.
     #[error(
-        "this pool has no Python build `{name}`: it has `{}` (`--python NAME=FILE` adds others)",
+        "this pool has no Python build `{name}`: it has `{}`; others are given where it is started",
         known.join("`, `")
     )]
     Unknown {

@@ -226,7 +226,8 @@ pub enum ModuleError {
     /// The file with the compiled module isn't the one that the user named.
     #[error(
         "`{}` has SHA-256 {found}, and {}: it holds native code, so it is loaded only with its own \
-         hash, in {PYTHON_MODULE_HASH_VARIABLE} or `--sha256`", path.display(), pinned(expected)
+         hash, in {PYTHON_MODULE_HASH_VARIABLE} or for `hatchery python install \
+         --sha256`", path.display(), pinned(expected)
     )]
     WrongHash {
         /// The file.

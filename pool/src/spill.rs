@@ -85,8 +85,7 @@ impl Spill {
         if let Some(heap) = &*heap {
             return Ok(Arc::clone(heap));
         }
-        let no_folder =
-            || io::Error::other("no folder is set to spill sessions to; set `Builder::spill_dir`");
+        let no_folder = || io::Error::other("the pool has no folder to spill sessions to");
         let file = tempfile::tempfile_in(self.folder.as_ref().ok_or_else(no_folder)?)?;
         let blocks = Mutex::new(RangeAllocator::new(0..MOST_BLOCKS));
         let opened = Heap { file, blocks, has_failed_to_punch: false.into(), home: Home::here() };

@@ -139,7 +139,7 @@ pub enum Refusal {
     /// The memory limit is reached.
     #[error(
         "no memory is left: {used} of {limit} bytes are in use and {needed} more are needed; try \
-         again {}, close sessions, or raise `memory_limit_bytes`",
+         again {}, close sessions, or give the pool more memory",
         later(*retry_after)
     )]
     NoMemory {
@@ -154,7 +154,7 @@ pub enum Refusal {
     },
     /// Too many sessions are open.
     #[error(
-        "no more than {} may be open: close one, or raise `session_limit`",
+        "no more than {} may be open: close one, or let the pool have more",
         counted(limit, "session")
     )]
     TooManySessions {

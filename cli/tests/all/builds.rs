@@ -190,6 +190,7 @@ print(repr(s.recv(5).decode()))"
         assert_eq!(text(&output.stdout), "'there'\n", "{output:?}");
         let output = run(&["run", &python, ON_THREADS, "-c", &source]);
         assert!(text(&output.stderr).contains("PermissionError"), "{output:?}");
+        assert!(text(&output.stderr).contains("`--allow-connect HOST:PORT` lets"), "{output:?}");
         // A job can't grant itself anything.
         for field in ["network", "allow_connect"] {
             let line = json!({ "code": source, field: [format!("127.0.0.1:{port}")] });
@@ -203,7 +204,10 @@ print(repr(s.recv(5).decode()))"
     }
     for (arguments, expected) in [
         (&[&*allowed, ON_THREADS][..], "`default`: it imports no sockets of WASIX"),
-        (&[&allowed, "--isolation=process"], "leave out `--allow-connect`"),
+        (
+            &[&allowed, "--isolation=process"],
+            "allow no connections, or use the isolation `threads`",
+        ),
         (&["--allow-connect=*:80"], "is no destination"),
         (&["--allow-connect=localhost:80"], "list the address, as in `127.0.0.1:8080`"),
     ] {

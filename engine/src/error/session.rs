@@ -46,8 +46,8 @@ pub enum SessionError {
     },
     /// The session belongs to another Python build.
     #[error(
-        "`{}` was saved on the Python build {build}, and here is {here}: revive it where `--python` \
-         names that build", path.display()
+        "`{}` was saved on the Python build {build}, and here is {here}: revive it in a pool of \
+         that build", path.display()
     )]
     OtherBuild {
         /// The file.

@@ -55,6 +55,8 @@ enum Remedy {
     Data,
     /// A package.
     Package,
+    /// A connection that it wasn't granted.
+    Connection,
 }
 
 /// Advice on an exception.
@@ -81,7 +83,7 @@ impl Advice {
         match self.remedy {
             Some(Remedy::File) => has_sought(&self.path),
             Some(Remedy::Input) => !has_input,
-            Some(Remedy::Data | Remedy::Package) | None => true,
+            Some(Remedy::Data | Remedy::Package | Remedy::Connection) | None => true,
         }
     }
 
@@ -95,6 +97,9 @@ impl Advice {
             }
             Some(Remedy::Data) => format!("Give the program its data with {}.", data(interface)),
             Some(Remedy::Package) => package(interface),
+            Some(Remedy::Connection) => {
+                format!("{} lets programs connect there.", connection(interface))
+            }
         };
         let space = if self.text.is_empty() || remedy.is_empty() { "" } else { " " };
         format!("{}{space}{remedy}", self.text)
@@ -200,6 +205,20 @@ fn package(interface: Interface) -> String {
             .to_owned(),
         I::Mcp => format!("{server}; `list_packages` lists what can be imported."),
         I::Json | I::Http | I::E2b | I::SandboxFusion | I::Piston => format!("{server}."),
+    }
+}
+
+fn connection(interface: Interface) -> &'static str {
+    use Interface as I;
+    match interface {
+        I::Library => "`Builder::allow_connect`",
+        I::CommandLine | I::Batch | I::Prompt | I::Notebook | I::Kernel | I::Grade => {
+            "`--allow-connect HOST:PORT`"
+        }
+        I::Python => "`Pool(allow_connect=[…])`",
+        I::Json | I::Http | I::Mcp | I::E2b | I::SandboxFusion | I::Piston => {
+            "The server's `--allow-connect HOST:PORT`"
+        }
     }
 }
 
@@ -316,6 +335,20 @@ mod tests {
             missing("a").holds(|path| path == "a", true) && !missing("a").holds(|_| false, true)
         );
         assert!(input.holds(|_| false, false) && !input.holds(|_| true, true));
+    }
+
+    #[test]
+    fn a_connection_is_allowed_in_the_words_of_the_interface() {
+        let refused = Advice { remedy: Some(Remedy::Connection), ..missing("") };
+        for (interface, expected) in [
+            (Interface::Library, "`Builder::allow_connect` lets programs connect there."),
+            (Interface::CommandLine, "`--allow-connect HOST:PORT` lets"),
+            (Interface::Python, "`Pool(allow_connect=[…])` lets"),
+            (Interface::Mcp, "The server's `--allow-connect HOST:PORT` lets"),
+        ] {
+            let told = refused.worded_for(interface);
+            assert!(told.starts_with(expected), "{interface:?}: {told}");
+        }
     }
 
     #[test]

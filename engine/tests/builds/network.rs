@@ -121,7 +121,7 @@ fn a_program_connects_to_what_is_listed_and_to_nothing_else() {
             assert_eq!(raised(&outcome), "PermissionError");
             let Verdict::Raised(exception) = outcome.verdict else { unreachable!() };
             assert!(
-                exception.message.contains("allow it TCP connections"),
+                exception.message.contains("let it connect to the hosts"),
                 "{}",
                 exception.message
             );

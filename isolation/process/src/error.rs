@@ -47,7 +47,7 @@ pub enum ProcessError {
     /// All layers of the wall were demanded, and the system doesn't offer some.
     #[error(
         "this system can't confine worker processes as fully as `process-strict` demands:\n{}\n\
-         Change that, or run without it by `--isolation process` (`Isolation::Process`)",
+         Change that, or use the isolation `process`, which does without them",
         missing.iter().map(|layer| format!("- {layer}")).collect::<Vec<_>>().join("\n")
     )]
     Missing {

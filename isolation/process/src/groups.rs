@@ -176,8 +176,7 @@ impl WorkerGroup {
         let mebibytes = self.groups.bounds.memory_bytes >> 20;
         (killed.trim().parse::<u64>().ok()? > 0).then(|| {
             format!(
-                "by the kernel's out-of-memory killer: worker processes may have {mebibytes} MiB \
-                 (`Builder::memory_limit_bytes`)"
+                "by the kernel's out-of-memory killer: worker processes may have {mebibytes} MiB"
             )
         })
     }

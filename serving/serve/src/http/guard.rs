@@ -88,7 +88,8 @@ fn check_place(
             |address: &SocketAddr| door.config.watching_only && !address.ip().is_loopback();
         let is_ours = |address: &SocketAddr| is_host(host, *address, &door.config.hosts);
         if !door.addresses.iter().any(|address| may_watch(address) || is_ours(address)) {
-            let message = "this server isn't known by that host name; `--host-name` adds one";
+            let message =
+                "this server isn't known by that host name; its option `--host-name` adds one";
             return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, "host", message));
         }
     }
@@ -96,7 +97,8 @@ fn check_place(
     let value = headers.get(header::ORIGIN);
     let is_listed = value.is_some_and(|value| is_listed(&door.config.origins, value));
     if !is_listed && !is_same(origin, host) {
-        let message = "pages of that origin may not call this server; `--origin` adds one";
+        let message =
+            "pages of that origin may not call this server; its option `--origin` adds one";
         return Err(Failure::new(StatusCode::FORBIDDEN, "origin", message));
     }
     let asks = headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);

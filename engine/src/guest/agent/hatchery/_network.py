@@ -9,7 +9,7 @@ import errno
 from hatchery import _system
 from hatchery._system import NO_NETWORK
 
-NO_GRANT = f"{NO_NETWORK}, or allow it TCP connections to the hosts that it needs"
+NO_GRANT = f"{NO_NETWORK}, or let it connect to the hosts that it needs"
 
 
 def adapt_socket(module):
@@ -32,6 +32,13 @@ def adapt_socket(module):
     module.socket.__init__ = open_socket
 
 
+def refused(kind, number):
+    """Returns the exception where a job may connect to nothing."""
+    error = kind(number, NO_GRANT)
+    error._hatchery_remedy = "connection"
+    return error
+
+
 def explain_refusals(module):
     """Lets sockets and names fail with our message where the job was granted nothing."""
     open_socket, look_up = module.socket.__init__, module._socket.getaddrinfo
@@ -40,7 +47,7 @@ def explain_refusals(module):
         try:
             open_socket(self, *args, **kwargs)
         except PermissionError:
-            raise PermissionError(errno.EACCES, NO_GRANT) from None
+            raise refused(PermissionError, errno.EACCES) from None
 
     def look_up_or_explain(*args, **kwargs):
         try:
@@ -49,7 +56,7 @@ def explain_refusals(module):
             try:
                 module._socket.socket().close()
             except PermissionError:
-                raise module.gaierror(module.EAI_FAIL, NO_GRANT) from None
+                raise refused(module.gaierror, module.EAI_FAIL) from None
             raise
 
     module.socket.__init__ = open_or_explain

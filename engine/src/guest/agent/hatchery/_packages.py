@@ -126,7 +126,7 @@ def _advice_on_attempt(error):
     """Explains errors about what this build lacks, if CPython doesn't give the reason."""
     kind, reason = type(error), ""
     remedy = vars(error).get("_hatchery_remedy")
-    if remedy in ("data", "input", "package"):
+    if remedy in ("connection", "data", "input", "package"):
         # Of one of our packages.
         return {"remedy": remedy}
     if kind is EOFError and _is_of_input(error):

@@ -17,7 +17,7 @@ from hatchery._locks import put
 from hatchery._packages import _NO_NETWORK
 from hatchery._packages import _NO_PROCESSES as NO_PROCESSES
 
-NO_NETWORK = f"{_NO_NETWORK}: give the program its data as files, or a host function that fetches it"
+NO_NETWORK = f"{_NO_NETWORK}: give the program its data beforehand, such as files"
 NO_ALARM = "the sandbox has no timers that interrupt a program: limit the job's time instead"
 NO_TLS = "the build has no TLS, so nothing connects that way"
 NO_PIPES = "the sandbox has no pipes and copies no descriptors: use io.BytesIO, a file or a queue"
