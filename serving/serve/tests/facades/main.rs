@@ -8,6 +8,8 @@ mod e2b;
 mod fusion;
 /// Piston.
 mod piston;
+/// Sessions for cells, and from what they continue.
+mod prepared;
 /// Clients from the package index, unchanged.
 mod stock;
 

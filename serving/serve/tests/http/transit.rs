@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::net::TcpStream;
 
-use hatchery::Hatchery;
-use serde_json::json;
+use hatchery::{Hatchery, Limits};
+use serde_json::{Value, json};
+use serve::{Service, facades};
 
 use crate::client::{Client, Reply};
 use crate::server::{ADA, BOB, serve, start, tokens};
@@ -16,6 +17,7 @@ fn server(pool: &Hatchery, room: usize, body: usize) -> [Client; 2] {
     let mut config = tokens();
     config.bodies_bytes = room * MEBIBYTE;
     config.body_bytes = body * MEBIBYTE;
+    config.routes = facades::router(&Service::new(pool.clone()));
     let client = serve(pool, config).client;
     [ADA, BOB].map(|token| Client { token: Some(token), ..client.clone() })
 }
@@ -28,6 +30,65 @@ fn begun(client: &Client, path: &str, head: &str, body: &[u8]) -> TcpStream {
     write!(stream, "POST {path} HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
     stream.write_all(body).unwrap();
     stream
+}
+
+/// Returns the status of the next answer on a connection, such as 100 for a body that is asked for.
+fn status(stream: &TcpStream) -> u16 {
+    Reply::read(stream.try_clone().unwrap()).expect("an answer").status
+}
+
+#[test]
+fn announced_bodies_are_counted_before_they_are_received() {
+    let pool = start(|builder| builder);
+    let [ada, bob] = server(&pool, 4, 1);
+    let length = MEBIBYTE - 1_000;
+    let head = format!("content-length: {length}\r\nexpect: 100-continue");
+    for path in ["/v1/run", "/execute"] {
+        // One tenant can hold two of them. The server asks for a body once it has counted it.
+        let [mut first, second] = [(); 2].map(|()| begun(&ada, path, &head, b""));
+        assert_eq!([&first, &second].map(status), [100, 100]);
+        let refused = Reply::read(begun(&ada, path, &head, b"")).unwrap();
+        assert_eq!((refused.status, refused.reason()), (429, "bodies".to_owned()));
+        assert_eq!(status(&begun(&bob, path, &head, b"")), 100);
+        // What was received and answered counts no longer.
+        let job = format!("{:length$}", json!({ "code": "6 * 7" }));
+        first.write_all(job.as_bytes()).unwrap();
+        assert_eq!(status(&first), 200);
+        drop(first);
+        let again = std::iter::repeat_with(|| status(&begun(&ada, path, &head, b"")));
+        assert!(again.take(1_000).any(|status| status == 100));
+    }
+}
+
+#[test]
+fn lines_of_cells_that_nobody_reads_are_counted() {
+    const LINES: usize = 24;
+    let limits = Limits { output_bytes: 64 * MEBIBYTE, ..Limits::default() };
+    let [ada, bob] = server(&start(|builder| builder.limits(limits)), 4, 1);
+    let cell = |code: &str| json!({ "code": code }).to_string();
+    // More than the system keeps for a connection.
+    let shown = format!("for _ in range({LINES}): display('x' * {})", MEBIBYTE / 2);
+    let execute = |client: &Client, code: &str| {
+        let body = cell(code);
+        begun(client, "/execute", &format!("content-length: {}", body.len()), body.as_bytes())
+    };
+    let lines = |stream: TcpStream| -> Vec<Value> {
+        let reply = Reply::read(stream).unwrap();
+        assert_eq!(reply.status, 200);
+        reply.lines().map(|line| serde_json::from_str(&line).unwrap()).collect()
+    };
+    let unread = execute(&ada, &shown);
+    // The next cell of the context runs once that one has ended.
+    let _ = Reply::read(execute(&ada, "1")).unwrap();
+    let [_, value] = &lines(execute(&bob, "6 * 7"))[..] else { panic!("a number and a value") };
+    assert_eq!(value["text"], "42");
+    let told = lines(unread);
+    let results = told.iter().filter(|line| line["type"] == "result").count();
+    assert!(results < LINES, "{results}");
+    let last = told.last().unwrap();
+    assert_eq!((&last["type"], &last["name"]), (&json!("error"), &json!("ResourceExhausted")));
+    let [_, value] = &lines(execute(&ada, "6 * 7"))[..] else { panic!("a number and a value") };
+    assert_eq!(value["text"], "42");
 }
 
 #[test]
