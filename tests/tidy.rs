@@ -528,7 +528,9 @@ fn exports_of_tree(
     match tree {
         UseTree::Path(path) => {
             let name = path.ident.to_string();
-            let of_crate = CRATES.into_iter().find(|folder| *folder == format!("{name}/src"));
+            let suffix = format!("/{name}/src");
+            let is_of = |folder: &&str| format!("/{folder}").ends_with(&suffix);
+            let of_crate = CRATES.into_iter().find(is_of);
             exports_of_tree(&path.tree, folder.or(of_crate), found);
         }
         UseTree::Name(name) => drop(keep(name.ident.to_string())),
