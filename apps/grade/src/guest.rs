@@ -14,6 +14,7 @@ macro_rules! exchanging {
             include_str!("guest/ordering.py"),
             include_str!("guest/frames.py"),
             include_str!("guest/values.py"),
+            include_str!("guest/hearing.py"),
             include_str!("guest/surroundings.py"),
             include_str!("guest/stands.py"),
         )

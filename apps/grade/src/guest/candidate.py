@@ -6,6 +6,7 @@ judge makes of its answers.
 
 import builtins
 import importlib.util
+import inspect
 
 
 class _Ended(BaseException):
@@ -19,6 +20,8 @@ class _Server(Peer):
         super().__init__(exchange, 1)
         self._code, self._name = code, name
         self._tasks, self._loop = {}, None
+        # Copies of objects of the tests, by number, with what they were made of and what they are.
+        self._copies = {}
 
     def serve(self):
         """Answers requests until there are no more."""
@@ -31,18 +34,21 @@ class _Server(Peer):
         own = getattr(self, f"_do_{operation}", None)
         return super().perform(operation, *rest) if own is None else own(*rest)
 
-    def _do_begin(self, has_files, imports):
+    def _do_begin(self, has_files, is_heard, imports):
         """Runs the candidate's code as a module."""
-        self.surroundings = Surroundings(False, has_files)
+        self.surroundings = Surroundings(False, has_files, is_heard)
         watch_limits((f"<{self._name}>",), self.surroundings.meet)
         module = sys.modules[self._name] = types.ModuleType(self._name)
         module.__file__ = f"/workspace/{self._name}.py"
         code = compile(self._code.removeprefix("\ufeff"), f"<{self._name}>", "exec")
         exec(code, module.__dict__)
-        # Natively a candidate and its tests are one module, which has what either imports.
-        missing = _names(code) - set(vars(module)) - set(dir(builtins))
+        # Natively a candidate and its tests are one module, which has what either imports, the tests last.
+        used = _names(code)
+        if any("solution" in statement for _, statement in imports):
+            used -= {*vars(module), *dir(builtins)}
+        lines = {line.strip() for line in self._code.splitlines()}
         for name, statement in imports:
-            if name in missing:
+            if name in used and statement not in lines:
                 try:
                     exec(statement, module.__dict__)
                 except ImportError:
@@ -121,26 +127,76 @@ class _Server(Peer):
             return found
         if name == "function":
             return self._function(*parts)
+        if name == "copy":
+            return self._copy(*parts)
         return super().resolve(name, parts)
 
-    def _function(self, number, names, is_async):
+    def _copy(self, number, data):
+        """Returns a copy of an object of a library that the tests give."""
+        import pickle
+
+        known = self._copies.get(number)
+        if known is None or known[1] != data:
+            try:
+                made = pickle.loads(data)
+                known = self._copies[number] = (made, data, pickle.dumps(made))
+            except Exception as error:
+                self.surroundings.doubt = f"an object of the tests can't be given to the candidate: {error}"
+                return None
+        return known[0]
+
+    def written(self, *head):
+        for made, _, before in self._copies.values():
+            try:
+                is_same = __import__("pickle").dumps(made) == before
+            except Exception:
+                is_same = False
+            if not is_same:
+                kind = type(made).__name__
+                self.surroundings.doubt = f"the candidate changes an object of the tests, of the type `{kind}`"
+        return super().written(*head)
+
+    def number_of(self, value):
+        copies = (number for number, copy in self._copies.items() if copy[0] is value)
+        return super().number_of(value) or next(copies, None)
+
+    def _function(self, number, names, form):
         """Returns a function for one of the tests."""
         known = self._stand_ins.get(number)
         if known is not None:
             return known
         target = Theirs(number)
-        if is_async:
-
-            async def stand_in(*args, **keywords):
-                return await self.ask("call", target, args, keywords)
-        else:
-
-            def stand_in(*args, **keywords):
-                return self.ask("call", target, args, keywords)
-
+        stand_in = _formed(form, lambda args, keywords: self.ask("call", target, args, keywords))
         stand_in.__name__, stand_in.__qualname__, stand_in.__module__, stand_in.__doc__ = names
         self._theirs[stand_in], self._stand_ins[number] = number, stand_in
         return stand_in
+
+
+def _formed(form, call):
+    """Returns a function of the form of one of the tests."""
+    if form is None:
+        return lambda *args, **keywords: call(args, keywords)
+    names, only, count, others, has_rest, has_more, defaults, of_others, annotations, flags = form
+    place = count + others
+    rest = f"*{names[place]}" if has_rest else ""
+    more = f"**{names[place + has_rest]}" if has_more else ""
+    first = [name + "=None" * (count - place <= len(defaults or ())) for place, name in enumerate(names[:count])]
+    last = [name + "=None" * (name in (of_others or ())) for name in names[count:place]]
+    star = [rest or "*"] if rest or last else []
+    taken = [*first[:only], *["/"] * (only > 0), *first[only:], *star, *last, *filter(None, [more])]
+    args = "".join(f"{name}, " for name in (*names[:count], *filter(None, [rest])))
+    keywords = "".join(f"{name!r}: {name}, " for name in names[count:place]) + more
+    called = f"_hatchery_call(({args}), {{{keywords}}})"
+    word = {0: "return", inspect.CO_GENERATOR: "return (yield from", inspect.CO_COROUTINE: "return (await"}[flags]
+    prefix = "async " * (flags == inspect.CO_COROUTINE)
+    scope = {"_hatchery_call": call}
+    source = f"{prefix}def made({', '.join(taken)}): {word} {called}" + ")" * (flags != 0)
+    exec(compile(source, "<a function of the tests>", "exec"), scope)
+    made = scope["made"]
+    made.__defaults__, made.__kwdefaults__ = defaults, of_others
+    if annotations is not None:
+        made.__annotations__ = annotations
+    return made
 
 
 def _names(code):

@@ -8,7 +8,7 @@ import types
 # Scopes of fixtures, those that last longest first.
 _SCOPES = ("session", "package", "module", "class", "function")
 # Fixtures that are there without a definition.
-_BUILT_IN = ("capfd", "capsys", "monkeypatch", "tmp_path", "tmp_path_factory")
+_BUILT_IN = ("capfd", "caplog", "capsys", "monkeypatch", "recwarn", "tmp_path", "tmp_path_factory")
 _NO_SKIP = type("_NoSkip", (BaseException,), {})
 
 
@@ -70,12 +70,12 @@ class Collection:
         made: Those of them that the text has defined.
         report: Where results go.
         fail: Notes a test's failure: called with its name and the exception.
-        refuse: Says that a test needs the candidate's own interpreter; `None` there.
+        patch: Tells the candidate of an attribute that the tests change; `None` in its own interpreter.
     """
 
-    def __init__(self, scope, made, report, fail, refuse):
+    def __init__(self, scope, made, report, fail, patch):
         self._scope, self._made, self._report = scope, made, report
-        self._fail, self._refuse = fail, refuse
+        self._fail, self._patch = fail, patch
         self._items, self._cases = [], []
         self._fixtures = [value for value in made.values() if isinstance(value, Fixture)]
         self._values = {}
@@ -431,8 +431,10 @@ class Collection:
 
         if name in ("capsys", "capfd"):
             return self._stack.enter_context(Captured())
+        if name in ("caplog", "recwarn"):
+            return self._stack.enter_context(Logged() if name == "caplog" else Warned())
         if name == "monkeypatch":
-            return self._stack.enter_context(pytest_module(self._refuse).MonkeyPatch.context())
+            return self._stack.enter_context(pytest_module(self._patch).MonkeyPatch.context())
         if name == "tmp_path":
             return pathlib.Path(tempfile.mkdtemp())
         return types.SimpleNamespace(

@@ -8,6 +8,7 @@ undecided, and so is whatever else the two interpreters can't do as one.
 """
 
 import ast
+import inspect
 
 # Exceptions that would end a `map`, a `zip` or a loop of the tests as if nothing were left to check.
 _ENDINGS = (StopIteration, StopAsyncIteration)
@@ -81,6 +82,8 @@ _FILE_WORDS = (
     "json",
     "file",
     "glob",
+    "_path",
+    "chdir",
 )
 
 
@@ -137,10 +140,11 @@ class Link(Peer):
         sources = "\n".join([self._task["setup"], *self._task["tests"]])
         self._sources = sources
         has_files = any(word in sources for word in _FILE_WORDS)
-        self.surroundings = Surroundings(True, has_files)
+        is_heard = any(word in sources for word in _HEARING_WORDS)
+        self.surroundings = Surroundings(True, has_files, is_heard, self._owner)
         watch_limits((_TESTS,), self.surroundings.meet)
         try:
-            self.ask("begin", has_files, tuple(_imports(sources)))
+            self.ask("begin", has_files, is_heard, tuple(_imports(sources)))
             if any(word in sources for word in _RUN_WORDS):
                 sys.addaudithook(self._audit)
             if "pyplot" in sources and self.ask("has_package", _PLOTS.partition(".")[0]) is True:
@@ -148,7 +152,7 @@ class Link(Peer):
                 if "matplotlib" in sys.modules:
                     sys.modules["matplotlib"].pyplot = sys.modules[_PLOTS]
             if "patch" in sources:
-                self.surroundings.watch_patches(self._owner)
+                self.surroundings.watch_patches()
         except (Exception, SystemExit, CandidateExit) as error:
             if isinstance(error, CandidateExit):
                 return str(error)
@@ -199,6 +203,10 @@ class Link(Peer):
     @property
     def limit(self):
         return None if self.surroundings is None else self.surroundings.limit
+
+    def patch(self, change, target, name, value=None):
+        """Tells the candidate of an attribute that the tests change."""
+        self.surroundings.patch(change, target, name, value)
 
     def written(self, *head):
         try:
@@ -390,9 +398,8 @@ class Link(Peer):
     def given(self, value):
         kind = type(value)
         name, module = getattr(value, "__qualname__", None), getattr(value, "__module__", None)
-        if isinstance(value, (type, *_FUNCTION_TYPES)) and type(name) is type(module) is str:
-            if resolved(module, name) is value:
-                return ("global", module, name)
+        if callable(value) and type(name) is type(module) is str and resolved(module, name) is value:
+            return ("global", module, name)
         if (
             isinstance(value, types.ModuleType)
             and sys.modules.get(value.__name__) is value
@@ -402,15 +409,13 @@ class Link(Peer):
         if isinstance(value, _FUNCTION_TYPES):
             names = (value.__name__, name, module, value.__doc__)
             names = tuple(it if type(it) is str else None for it in names)
-            return (
-                "function",
-                self.number(value),
-                names,
-                bool(getattr(value, "__code__", None) and value.__code__.co_flags & 0x80),
-            )
+            return ("function", self.number(value), names, _form(value))
         if kind is types.CoroutineType or self._is_usable(value) or isinstance(value, BaseException):
             return super().given(value)
-        self.refuse(f"an object of the type `{kind.__name__}` can't be given to a candidate")
+        try:
+            return ("copy", self.number(value), __import__("pickle").dumps(value))
+        except Exception:
+            self.refuse(f"an object of the type `{kind.__name__}` can't be given to a candidate")
 
     def _is_usable(self, value):
         """Returns whether the candidate may use an object: one of a class of the tests, a mock, a file,
@@ -426,6 +431,8 @@ class Link(Peer):
         )
 
     def _may_read(self, target, name):
+        if type(name) is str and _is_mock(type(target)):
+            return not hasattr(type(target), name) and not name.startswith(("__", "_mock", "_spec"))
         if (
             type(name) is not str
             or name.startswith("_")
@@ -433,8 +440,6 @@ class Link(Peer):
         ):
             return False
         kind = type(target)
-        if _is_mock(kind):
-            return not hasattr(kind, name)
         if kind.__module__ == "_io":
             return name in _FILE_NAMES
         return (
@@ -502,6 +507,29 @@ def _imports(source):
 
 def _is_of_tests(kind):
     return kind.__module__ in ("tests", "__main__") and resolved(kind.__module__, kind.__qualname__) is None
+
+
+def _form(function):
+    """Returns what a function takes: its parameters, how many of them are of each kind, its defaults and
+    annotations, and the flags of its code; `None` if it isn't one of Python."""
+    is_method = type(function) is types.MethodType
+    function = getattr(function, "__func__", function)
+    if type(function) is not types.FunctionType:
+        return None
+    code = function.__code__
+    counts = [code.co_posonlyargcount, code.co_argcount, code.co_kwonlyargcount]
+    stars = [bool(code.co_flags & flag) for flag in (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)]
+    names = code.co_varnames[: counts[1] + counts[2] + sum(stars)]
+    counts = [max(0, count - is_method) for count in counts[:2]] + counts[2:]
+    return (
+        names[is_method:],
+        *counts,
+        *stars,
+        function.__defaults__,
+        function.__kwdefaults__,
+        getattr(function, "__annotations__", None),
+        code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE),
+    )
 
 
 def _is_mock(kind):

@@ -11,6 +11,8 @@ _LIMITS = (
     ("wasi does not support processes", "the sandbox has no processes"),
     ("can't start new thread", "the sandbox has one thread"),
     ("wasm32-wasi", ""),
+    ("could not get source code", "no source of a program is a file"),
+    ("source code not available", "no source of a program is a file"),
     ("No username set in the environment", "the sandbox has no users"),
     ("too large to convert to C s", "the sandbox's pointers have 32 bits"),
     ("too large to convert to C long", "the sandbox's integers of C have 32 bits"),

@@ -156,10 +156,10 @@ def _raises(expected_exception=Exception, *args, match=None, check=None, **keywo
 
 
 class _Warns:
-    """`pytest.warns`. What a candidate in another interpreter warns of stays there."""
+    """`pytest.warns`."""
 
-    def __init__(self, expected, match, refuse):
-        self._expected, self._match, self._refuse = expected, match, refuse
+    def __init__(self, expected, match):
+        self._expected, self._match = expected, match
 
     def __enter__(self):
         import warnings
@@ -176,15 +176,13 @@ class _Warns:
         fitting = [warning for warning in self._seen if issubclass(warning.category, self._expected)]
         if self._match is not None:
             fitting = [warning for warning in fitting if re.search(self._match, str(warning.message))]
-        if not fitting and self._refuse:
-            self._refuse("`pytest.warns` works only in the candidate's own interpreter")
         if not fitting:
             raise Fail(f"it didn't warn of {_names(self._expected)}")
         return False
 
 
-def _warns(refuse, expected_warning=Warning, *args, match=None, **keywords):
-    context = _Warns(expected_warning, match, refuse)
+def _warns(expected_warning=Warning, *args, match=None, **keywords):
+    context = _Warns(expected_warning, match)
     if not args:
         return context
     with context:
@@ -252,8 +250,8 @@ class Approx:
 class MonkeyPatch:
     """`monkeypatch`: changes that are undone."""
 
-    # Says that a test needs the candidate's own interpreter, if that is another one.
-    refuse = None
+    # Tells the candidate of an attribute, if it has another interpreter.
+    patch = None
 
     def __init__(self):
         self._undo = []
@@ -266,6 +264,10 @@ class MonkeyPatch:
             yield patch
         finally:
             patch.undo()
+
+    def _tell(self, *change):
+        if self.patch:
+            self.patch(*change)
 
     def undo(self):
         while self._undo:
@@ -283,11 +285,15 @@ class MonkeyPatch:
         target, name, _ = _target(target, (*name, None) if name else (None,))
         if not hasattr(target, name) and not raising:
             return
-        if self.refuse:
-            self.refuse("`monkeypatch.delattr` works only in the candidate's own interpreter")
         old = vars(target)[name]
         delattr(target, name)
-        self._undo.append(lambda: setattr(target, name, old))
+        self._tell("delete", target, name)
+
+        def restore():
+            setattr(target, name, old)
+            self._tell("undo", target, name)
+
+        self._undo.append(restore)
 
     def setitem(self, mapping, key, value):
         self._keep_item(mapping, key)
@@ -323,8 +329,6 @@ class MonkeyPatch:
     def chdir(self, path):
         import os
 
-        if self.refuse:
-            self.refuse("`monkeypatch.chdir` works only in the candidate's own interpreter")
         self._undo.append(lambda old=os.getcwd(): os.chdir(old))
         os.chdir(path)
 
@@ -369,6 +373,76 @@ class Captured:
             sys.stdout, sys.stderr = streams
 
 
+class Logged:
+    """`caplog`: what is logged."""
+
+    def __init__(self):
+        import logging
+
+        self._logging = logging
+        self.handler = logging.Handler(0)
+        self.handler.emit = lambda record: self.records.append(record)
+        self.handler.setFormatter(logging.Formatter("%(levelname)-8s %(name)s:%(filename)s:%(lineno)d %(message)s"))
+        self.records, self._levels = [], contextlib.ExitStack()
+
+    def __enter__(self):
+        self._logging.root.addHandler(self.handler)
+        return self
+
+    def __exit__(self, *_):
+        self._levels.close()
+        self._logging.root.removeHandler(self.handler)
+
+    def set_level(self, level, logger=None):
+        self._levels.enter_context(self.at_level(level, logger))
+
+    @contextlib.contextmanager
+    def at_level(self, level, logger=None):
+        logger = self._logging.getLogger(logger)
+        before = logger.level
+        logger.setLevel(level)
+        try:
+            yield
+        finally:
+            logger.setLevel(before)
+
+    def clear(self):
+        self.records.clear()
+
+    def get_records(self, when):
+        return self.records if when == "call" else []
+
+    messages = property(lambda self: [record.getMessage() for record in self.records])
+    text = property(lambda self: "".join(self.handler.format(record) + "\n" for record in self.records))
+    record_tuples = property(
+        lambda self: [(record.name, record.levelno, record.getMessage()) for record in self.records]
+    )
+
+
+class Warned(list):
+    """`recwarn`: what is warned of."""
+
+    def __enter__(self):
+        import warnings
+
+        self._caught = warnings.catch_warnings(record=True)
+        self._caught.__enter__()
+        warnings._showwarnmsg_impl = self.append
+        warnings.simplefilter("default")
+        return self
+
+    def __exit__(self, *error):
+        self._caught.__exit__(*error)
+
+    list = property(lambda self: self)
+
+    def pop(self, category=Warning):
+        found = [place for place, one in enumerate(self) if issubclass(one.category, category)]
+        if not found:
+            raise AssertionError(f"{category!r} not found in warning list")
+        return super().pop(found[0])
+
+
 def _ending(kind):
     def end(reason="", *_, msg=None, **__):
         raise kind(str(msg or reason))
@@ -393,30 +467,34 @@ class _Pytest(types.ModuleType):
         raise Unsupported(f"the tests use `pytest.{name}`, which grading doesn't have")
 
 
-def pytest_module(refuse=None):
+def pytest_module(patch=None):
     """Returns the module that tests import as `pytest`.
 
     Args:
-        refuse: Says that a test needs the candidate's own interpreter; `None` there.
+        patch: Tells the candidate of an attribute that is deleted, if it has another interpreter.
     """
     module = _Pytest("pytest")
     vars(module).update(
         approx=Approx,
-        deprecated_call=functools.partial(_warns, refuse, DeprecationWarning),
+        deprecated_call=functools.partial(
+            _warns, (DeprecationWarning, PendingDeprecationWarning, FutureWarning)
+        ),
         fail=_ending(Fail),
         fixture=_fixture,
         importorskip=_importorskip,
         main=lambda *_, **__: 0,  # the tests run anyway
         mark=_Marks(),
-        MonkeyPatch=type("MonkeyPatch", (MonkeyPatch,), {"refuse": refuse and staticmethod(refuse)}),
+        MonkeyPatch=type("MonkeyPatch", (MonkeyPatch,), {"patch": patch and staticmethod(patch)}),
         param=_param,
         raises=_raises,
         skip=_ending(Skip),
-        warns=functools.partial(_warns, refuse),
+        warns=_warns,
         xfail=_ending(ExpectedFailure),
         __version__="8.0.0",
         # Tests name these in annotations.
         CaptureFixture=Captured,
+        LogCaptureFixture=Logged,
+        WarningsRecorder=Warned,
         FixtureRequest=object,
         ExceptionInfo=_Caught,
     )

@@ -28,9 +28,25 @@ class _Marker(ast.NodeTransformer):
     visit_Try = visit_TryStar = visit_With = visit_AsyncWith = _leave
 
 
+class _Setter(ast.NodeTransformer):
+    """Notes which attributes are set, of what has a name."""
+
+    def visit_Assign(self, node):
+        targets = getattr(node, "targets", None) or [node.target]
+        for target in targets:
+            owner = getattr(target, "value", None)
+            path = ast.unparse(owner) if isinstance(target, ast.Attribute) else ""
+            if all(map(str.isidentifier, path.split("."))) and path.partition(".")[0] not in ("self", "cls"):
+                owner = ast.parse(path, mode="eval").body
+                return _within(node, "__hatchery_set__", [owner, ast.Constant(target.attr)])
+        return node
+
+    visit_AugAssign = visit_Delete = visit_Assign
+
+
 def _within(node, name, given, body=None):
     """Returns a `with` around a statement, or around a body."""
-    call = ast.Call(ast.Name(name, ast.Load()), [ast.Constant(given)], [])
+    call = ast.Call(ast.Name(name, ast.Load()), given if type(given) is list else [ast.Constant(given)], [])
     return ast.copy_location(ast.With([ast.withitem(call)], body or [node]), node)
 
 
@@ -54,6 +70,7 @@ def _prepared(tree, check=None, marker=None):
                 node.body = [*node.body[:skipped], body]
     if marker is not None:
         tree.body = [marker.visit(node) for node in tree.body]
+    tree = _Setter().visit(tree)
     return ast.fix_missing_locations(tree)
 
 

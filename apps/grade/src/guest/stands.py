@@ -382,6 +382,9 @@ class StandInClass(type):
     def __iter__(cls):
         return iter(cls._hatchery_peer.ask("iterate", cls))
 
+    def __bool__(cls):
+        return True
+
     def __len__(cls):
         return cls._hatchery_peer.ask("length", cls)
 
@@ -424,6 +427,11 @@ class _Attributes:
             return lambda *args: _resumed(peer.ask("resume", self, name, args))
         return peer.get(self, name)
 
+    @property
+    def __class__(self):
+        kind = type(self)
+        return kind._hatchery_peer.local_class(*kind._hatchery_names) or kind
+
     def __copy__(self):
         return type(self)._hatchery_peer.ask("copy", self)
 
@@ -447,11 +455,6 @@ class StandIn(_Attributes, metaclass=StandInClass):
 
     def __dir__(self):
         return type(self)._hatchery_peer.ask("dir", self)
-
-    @property
-    def __class__(self):
-        kind = type(self)
-        return kind._hatchery_peer.local_class(*kind._hatchery_names) or kind
 
     def __del__(self):
         type(self)._hatchery_peer._released.add(self._hatchery_number)

@@ -32,8 +32,8 @@ class _Site:
         return True
 
 
-# By these tests listen for warnings and logs.
-_HEARING = ("assertWarns", "assertLogs", "assertNoLogs", "catch_warnings")
+# What both sides share in another way.
+_STREAMS = [(sys, name) for name in ("stdin", "stdout", "stderr", "path")]
 
 
 class _Nothing:
@@ -57,7 +57,7 @@ class _Nothing:
 class Suite:
     """The tests of a task in a namespace of their own."""
 
-    def __init__(self, task, source_of, beside=None, uses=None, refuse=None):
+    def __init__(self, task, source_of, beside=None, uses=None, refuse=None, patch=None):
         self._task = task
         # Returns what the candidate calls a name, in a list; an empty one if it has no such name.
         # Its second argument is whether that may be a class, whose instances have attributes.
@@ -69,6 +69,8 @@ class Suite:
         self._counts_uses = uses is not None
         # Says that the tests need the candidate's own interpreter, if they aren't there.
         self._refuse = refuse
+        # Tells the candidate of an attribute that the tests change, if it is in another interpreter.
+        self._patch = patch
         self.uses_of_sites = 0
         self.report = Report()
         self._module = sys.modules["tests"] = types.ModuleType("tests")
@@ -115,7 +117,7 @@ class Suite:
     def _collected(self, before):
         made = {name: value for name, value in self._scope.items()
                 if name not in before or value is not before[name]}
-        return Collection(self._scope, made, self.report, self.fail, self._refuse)
+        return Collection(self._scope, made, self.report, self.fail, self._patch)
 
     @contextlib.contextmanager
     def _surroundings(self):
@@ -125,7 +127,7 @@ class Suite:
         kept = sys.modules.get("pytest")
         with contextlib.ExitStack() as stack:
             if "pytest" in texts:
-                sys.modules["pytest"] = pytest_module(self._refuse)
+                sys.modules["pytest"] = pytest_module(self._patch)
                 stack.callback(sys.modules.pop, "pytest")
                 if kept is not None:
                     stack.callback(sys.modules.__setitem__, "pytest", kept)
@@ -134,31 +136,7 @@ class Suite:
             ):
                 if name in texts:
                     _replace(stack, importlib.import_module(name), function, other)
-            if self._refuse and any(word in texts for word in _HEARING):
-                self._doubt_what_is_heard(stack)
             yield
-
-    def _doubt_what_is_heard(self, stack):
-        """Makes tests undecided that listen for warnings or logs, of which the candidate's stay with it."""
-        import unittest.case
-        import unittest._log
-        import warnings
-
-        def leave(context, original, *error):
-            try:
-                return original(context, *error)
-            except AssertionError:
-                self._refuse("what a candidate warns of or logs is heard only in its own interpreter")
-
-        def leave_recording(context, original, *error):
-            if context._record:
-                with contextlib.suppress(Refused):
-                    self._refuse("what a candidate warns of is recorded only in its own interpreter")
-            return original(context, *error)
-
-        for kind in (unittest.case._AssertWarnsContext, unittest._log._AssertLogsContext):
-            _replace(stack, kind, "__exit__", leave)
-        _replace(stack, warnings.catch_warnings, "__exit__", leave_recording)
 
     def _test_examples(self, testmod, module=None, *args, **keywords):
         """`doctest.testmod`, of which a failure counts."""
@@ -194,8 +172,11 @@ class Suite:
             "__hatchery_site__": lambda number: _Site(self, f"assert {number}"),
             "__hatchery_call__": self._noting,
             "__hatchery_type__": _type_of,
+            "__hatchery_set__": self._setting,
         }
         self._lines, self._sources = {}, {}
+        # What attributes were that the tests have set, by their owner and name.
+        self._changed = {}
         try:
             self._exec("setup", setup, _prepared(setup), self._task["setup"])
         except _FAILURES as error:
@@ -227,6 +208,26 @@ class Suite:
     def _noting(self, name):
         yield
         self._done.add(name)
+
+    @contextlib.contextmanager
+    def _setting(self, target, name):
+        """Tells the candidate what the tests make of an attribute, such as one of a module."""
+        before = getattr(target, name, _MISSING)
+        yield
+        now = getattr(target, name, _MISSING)
+        if self._patch is None or now is before or (target, name) in _STREAMS:
+            return
+        original = self._changed.setdefault((id(target), name), before)
+        if original is not before:
+            self._patch("undo", target, name)
+        if now is _MISSING:
+            self._patch("delete", target, name)
+        elif now is not original:
+            self._patch("set", target, name, now)
+        if now is original:
+            del self._changed[id(target), name]
+            if original is before:
+                return
 
     def _exec(self, name, tree, prepared, source):
         """Runs source, and keeps its lines for messages."""
@@ -429,7 +430,7 @@ def judge(task_text):
                 report.problem = "its prompt isn't Python, so no completion of it is a program"
                 return report.message()
             return to_text({"load": loaded[:_LONGEST_MESSAGE]})
-        suite = Suite(task, link.name, uses=lambda: exchange.count, refuse=link.refuse)
+        suite = Suite(task, link.name, uses=lambda: exchange.count, refuse=link.refuse, patch=link.patch)
         link.watch(suite.report)
         suite.run()
     except CandidateGone as error:

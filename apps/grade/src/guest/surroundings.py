@@ -100,7 +100,7 @@ class Files:
                         if state[0] == "file" and contents is None:
                             continue
                         changed.append(
-                            (self._told(path), state[0], contents, state[1] if contents is not None else 0)
+                            (self.told(path), state[0], contents, state[1] if contents is not None else 0)
                         )
             # What was made first was made in what was there; what is removed goes from the inside.
             return tuple(
@@ -122,15 +122,19 @@ class Files:
         finally:
             self._close(opened)
 
-    def _told(self, path):
-        return "./" + path[len(self._home) + 1 :] if path.startswith(self._home + "/") else path
+    def told(self, path):
+        """Returns a path as the other side is told of it, which has another working folder."""
+        return "." + path[len(self._home) :] if f"{path}/".startswith(f"{self._home}/") else path
+
+    def path_of(self, told):
+        return self._abspath(self._join(self._home, told))
 
     def take(self, changes, may_be_programs):
         """Makes files what they are on the other side."""
         self._is_busy = True
         try:
             for told, kind, contents, changed_at in changes:
-                path = self._abspath(self._join(self._home, told))
+                path = self.path_of(told)
                 if not path.startswith(tuple(root + "/" for root in self._roots)):
                     raise Malformed("the candidate sent a file that it can't share")
                 if kind == "file" and path.lower().endswith(_PROGRAMS) and not may_be_programs:
@@ -172,15 +176,20 @@ class Files:
 class Surroundings:
     """The surroundings of one side."""
 
-    def __init__(self, is_judge, has_files):
+    def __init__(self, is_judge, has_files, is_heard=False, owner_of=None):
         self._is_judge = is_judge
+        self._hearing = Hearing(is_judge) if is_heard else None
         self._files = Files() if has_files else None
         self._random = self._numbers = None
         self._environment = dict(os.environ)
+        self._path, self._folder = list(sys.path), os.getcwd()
+        self._getcwd, self._chdir = os.getcwd, os.chdir
         self._streams = (sys.stdout, sys.stderr)
         self._captured = (False, False)
         self._printed = []
         self._patches, self._saved = [], []
+        # Returns what the candidate knows the owner of an attribute as; `None` if it doesn't.
+        self._owner_of = owner_of
         self._stdin = sys.stdin
         self._watched = set()
         # Whether the candidate has drawn random numbers, and the tests then go on with theirs.
@@ -237,6 +246,13 @@ class Surroundings:
         if os.environ != self._environment:
             self._environment = dict(os.environ)
             news.append(("environment", tuple(self._environment.items())))
+        folder = self._getcwd()
+        if self._files is not None and folder != self._folder:
+            self._folder = folder
+            news.append(("folder", self._files.told(folder)))
+        if sys.path != self._path:
+            self._path = list(sys.path)
+            news.append(("path", tuple(map(str, self._path))))
         if self._is_judge:
             self._tell_candidate(news)
             return tuple(news)
@@ -250,6 +266,9 @@ class Surroundings:
         if states != (self._random, self._numbers):
             self._random, self._numbers = states
             news.append(("drawn", True))
+        heard = self._hearing and self._hearing.heard()
+        if heard:
+            news.append(("heard", heard))
         if self._printed:
             news.append(("printed", tuple(self._printed)))
             self._printed.clear()
@@ -266,6 +285,9 @@ class Surroundings:
         if captured != self._captured:
             self._captured = captured
             news.append(("captured", captured))
+        listens = self._hearing and self._hearing.changed()
+        if listens:
+            news.append(("listens", listens))
         if self._patches:
             news.append(("patches", tuple(self._patches)))
             self._patches = []
@@ -285,10 +307,19 @@ class Surroundings:
                     del os.environ[name]
                 os.environ.update(told)
                 self._environment = dict(os.environ)
+            elif kind == "folder" and self._files is not None:
+                self._chdir(self._files.path_of(str(told)))
+                self._folder = self._getcwd()
+            elif kind == "path":
+                sys.path[:] = self._path = [str(folder) for folder in told]
+                # A file of the candidate may be an archive of programs.
+                sys.path_hooks[:] = [hook for hook in sys.path_hooks if hook.__name__ != "zipimporter"]
             elif self._is_judge and kind == "printed":
                 for number, text in told:
                     if self._captured[number] and type(text) is str:
                         (sys.stdout, sys.stderr)[number].write(text)
+            elif self._is_judge and kind == "heard" and self._hearing:
+                self._hearing.hear(told)
             elif self._is_judge and kind == "drawn":
                 self._is_drawn = True
             elif self._is_judge and kind in ("limit", "doubt"):
@@ -321,16 +352,19 @@ class Surroundings:
         ]
         sys.stdout, sys.stderr = writers
 
+    def _take_listens(self, listens):
+        self._hearing.set(*listens)
+
     def _take_stdin(self, text):
         sys.stdin = __import__("io").StringIO(text)
 
     def _take_patches(self, patches):
-        for is_set, target, name, value in patches:
+        for change, target, name, value in patches:
             if type(target) is str:
                 target = sys.modules[target]
-            if is_set:
+            if change != "undo":
                 self._saved.append((target, name, vars(target).get(name, _ABSENT)))
-                setattr(target, name, value)
+                setattr(target, name, value) if change == "set" else delattr(target, name)
                 continue
             for place in range(len(self._saved) - 1, -1, -1):
                 if self._saved[place][:2] == (target, name):
@@ -341,23 +375,24 @@ class Surroundings:
                         setattr(target, name, original)
                     break
 
-    def watch_patches(self, owner_of):
-        """Notes what tests patch from now on. `owner_of` returns what the candidate knows a patched
-        object as."""
+    def patch(self, change, target, name, value=None):
+        """Tells the candidate that the tests `set`, `delete` or `undo` an attribute of what both know."""
+        owner = self._owner_of(target)
+        if owner is not None:
+            self._patches.append((change, owner, name, value))
+
+    def watch_patches(self):
+        """Notes what `unittest.mock` patches from now on."""
         mock = __import__("unittest.mock").mock
         enter, leave = mock._patch.__enter__, mock._patch.__exit__
 
         def entering(patch):
             value = enter(patch)
-            owner = owner_of(patch.target)
-            if owner is not None:
-                self._patches.append((True, owner, patch.attribute, getattr(patch.target, patch.attribute)))
+            self.patch("set", patch.target, patch.attribute, getattr(patch.target, patch.attribute))
             return value
 
         def leaving(patch, *error):
-            owner = owner_of(patch.target)
-            if owner is not None:
-                self._patches.append((False, owner, patch.attribute, None))
+            self.patch("undo", patch.target, patch.attribute)
             return leave(patch, *error)
 
         mock._patch.__enter__, mock._patch.__exit__ = entering, leaving

@@ -54,7 +54,7 @@ class Writer:
 
     def _put(self, value):
         kind = type(value)
-        if value is None or kind is str or kind is float or kind is bool:
+        if value is None or kind is str or kind is bool or kind is float and value == value:
             return value
         if kind is int and _SMALLEST <= value <= _LARGEST:
             return value
@@ -131,8 +131,38 @@ def _pack_time(value):
     return ("time", value.isoformat())
 
 
+def _pack_match(value):
+    parts = (value.re.pattern, int(value.re.flags), value.string, value.pos, value.endpos, value.regs)
+    if _make_match(*parts).regs != value.regs:
+        raise NotPlain("a match")
+    return ("Match", *parts)
+
+
+def _make_match(pattern, flags, string, first, last, spans):
+    compiled, (start, end) = _imported("re", "compile")(pattern, flags), spans[0]
+    for made in (
+        compiled.search(string, first, last),
+        compiled.match(string, start, last),
+        compiled.fullmatch(string, start, end),
+    ):
+        if made is not None and made.regs == spans:
+            return made
+    raise NotPlain("a match")
+
+
+def _pack_nan(value):
+    # It equals itself only in a list, so who it is counts.
+    names = (name for name in ("numpy", "math") if getattr(_sys.modules.get(name), "nan", None) is value)
+    return ("nan", next(names, ""))
+
+
+def _make_nan(name):
+    return __import__(name).nan if name in ("numpy", "math") else float("nan")
+
+
 _PACKERS = {
     int: _pack_int,
+    float: _pack_nan,
     tuple: lambda value: ("tuple", *value),
     frozenset: lambda value: ("frozenset", *value),
     complex: lambda value: ("complex", value.real, value.imag),
@@ -159,6 +189,7 @@ _NAMED = {
     ("uuid", "UUID"): lambda value: ("UUID", value.int),
     ("pathlib", "PosixPath"): lambda value: ("Path", str(value)),
     ("pathlib._local", "PosixPath"): lambda value: ("Path", str(value)),
+    ("re", "Match"): _pack_match,
     ("re", "Pattern"): lambda value: ("Pattern", value.pattern, int(value.flags)),
 }
 
@@ -262,6 +293,8 @@ _UNPACKERS = {
     "UUID": lambda number: _imported("uuid", "UUID")(int=number),
     "Path": lambda text: _imported("pathlib", "Path")(text),
     "Pattern": lambda pattern, flags: _imported("re", "compile")(pattern, flags),
+    "Match": _make_match,
+    "nan": _make_nan,
     "scalar": _make_scalar,
     "Timestamp": _make_timestamp,
     "Timedelta": lambda unit, number: __import__("pandas").Timedelta(number, unit=unit).as_unit(unit),
