@@ -64,11 +64,6 @@ impl Builds {
         self.builds.iter().map(|build| build.source.shared_bytes()).sum()
     }
 
-    /// Returns how many tasks a worker should be given at once at most.
-    pub fn tasks_at_once(&self) -> usize {
-        self.get(BuildId::default()).source.tasks_at_once()
-    }
-
     /// Returns where the interpreters run, of all builds.
     pub fn isolation(&self) -> IsolationStatus {
         self.get(BuildId::default()).source.isolation()

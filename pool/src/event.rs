@@ -53,7 +53,6 @@ pub struct Offer {
 /// ```text
 /// Ready, then for the order:
 ///    assign        SessionParked?  Finished, perhaps with the next offer
-///    assign_each   SessionParked?  Finished, for one task after another; Returned*
 ///    park          SessionParked?  Parked
 ///    vacate        SessionParked?
 ///    renew         SessionParked?
@@ -84,13 +83,6 @@ pub enum PoolEvent {
         /// The worker's next seat, if it will be ready so soon that it can be given its next order
         /// now.
         offer: Option<Offer>,
-    },
-    /// A worker returns the last of the tasks that it was given at once: it doesn't begin them.
-    Returned {
-        /// The worker.
-        worker: WorkerId,
-        /// The jobs of the tasks.
-        jobs: Vec<JobId>,
     },
     /// A worker has copied a session's state out: the state is in the session's cell, or lost.
     Parked {

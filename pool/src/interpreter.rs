@@ -23,11 +23,6 @@ pub trait InterpreterSource: Send + Sync + 'static {
     /// No interpreter can be started.
     fn start(&self) -> Result<Box<dyn Interpreter>, StartError>;
 
-    /// Returns how many tasks [`Interpreter::run_each`] should be given at most; at least 1.
-    fn tasks_at_once(&self) -> usize {
-        1
-    }
-
     /// Returns the memory that all its interpreters share, in bytes.
     fn shared_bytes(&self) -> u64 {
         0
@@ -51,33 +46,6 @@ pub trait InterpreterSource: Send + Sync + 'static {
     fn unpack(&self, packed: &Packed) -> Result<Parked, StartError>;
 }
 
-/// What [`Interpreter::run_each`] tells of its runs, by the places of their tasks.
-#[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is told and gone, and a box would cost every run an allocation"
-)]
-pub enum EachRun {
-    /// The run of this task has ended. These come in the order of the tasks.
-    Ended(usize, Ended),
-    /// The tasks from this one on don't begin. This may come before others end, and again for more
-    /// tasks.
-    Left(usize),
-}
-
-/// How one of several runs ended.
-#[derive(Debug)]
-pub struct Ended {
-    /// Its outcome.
-    pub outcome: Outcome,
-    /// What it left of the interpreter.
-    pub afterwards: Afterwards,
-    /// The interpreter's private memory then, in bytes.
-    pub memory_bytes: u64,
-    /// Whether it found its program compiled.
-    pub had_code: bool,
-}
-
 /// Runs programs on one thread.
 ///
 /// After an error the interpreter is in an unknown state, and only `reset` and `attach` may be
@@ -85,20 +53,6 @@ pub struct Ended {
 pub trait Interpreter {
     /// Runs one program to its end. `last` says that no other program will run on this state.
     fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards);
-
-    /// Runs programs one after another, each on the state of the image, and tells how each ends, or
-    /// that it doesn't begin. A run that loses the interpreter is the last. None of the programs calls
-    /// host functions or has mounts.
-    ///
-    /// For interpreters that go from one run to the next faster than their caller can ask for it. A
-    /// program doesn't wait here behind another one that takes long: its task is left to the caller.
-    fn run_each(&mut self, tasks: &[Task], tell: &mut dyn FnMut(EachRun)) {
-        let Some(first) = tasks.first() else { return };
-        tell(EachRun::Left(1));
-        let (outcome, afterwards) = self.run(first, true);
-        let (memory_bytes, had_code) = (self.memory_bytes(), self.had_code());
-        tell(EachRun::Ended(0, Ended { outcome, afterwards, memory_bytes, had_code }));
-    }
 
     /// Returns the interpreter to its image: nothing of what ran remains.
     ///

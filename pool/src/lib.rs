@@ -33,9 +33,7 @@ pub use config::PoolConfig;
 pub use error::{PoolError, StowError};
 pub use event::{Offer, PoolEvent, PoolOwner};
 pub use ids::{BuildId, JobId, SessionId, WorkerId};
-pub use interpreter::{
-    EachRun, Ended, Interpreter, InterpreterSource, Packed, Parked, ParkedState,
-};
+pub use interpreter::{Interpreter, InterpreterSource, Packed, Parked, ParkedState};
 pub use isolation::{IsolationStatus, MissingLayer, ProcessMemory, WorkersIn};
 pub use look::Look;
 pub use pool::Pool;

@@ -125,8 +125,7 @@ impl Actor for SchedulerActor {
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
         let SchedulerArguments { config, pool, builds, published, combiner } = arguments;
-        let mut model = Model::new(config, builds.shared_bytes());
-        model.take_at_once(builds.tasks_at_once());
+        let model = Model::new(config, builds.shared_bytes());
         let ends = EndsCombiner(Arc::clone(&combiner));
         let pool = Pool::start(pool, builds, Owner::new(&combiner), myself.get_cell()).await?;
         let clock = published.clock;
@@ -348,9 +347,6 @@ impl SchedulerState {
                 self.finished(worker, job, Finished { outcome, attach, memory_bytes });
                 offer.into_iter().for_each(|offer| self.offered(offer));
             }
-            PoolEvent::Returned { worker, jobs } => {
-                self.decide(Event::Returned { worker, jobs });
-            }
             PoolEvent::Parked { worker, job, result } => {
                 self.touch(job);
                 let session = self.session_of(job);
@@ -405,11 +401,9 @@ impl SchedulerState {
 
     fn perform_one(&mut self, effect: Effect) {
         match effect {
-            Effect::Dispatch { job, worker, due_in, cut, ahead } => {
-                self.dispatch(job, worker, due_in, cut, ahead);
+            Effect::Dispatch { job, worker, due_in, cut } => {
+                self.dispatch(job, worker, due_in, cut);
             }
-            Effect::GoOn(job, worker) => self.went_on(job, worker),
-            Effect::Recall(job) => self.recall(job),
             Effect::Displace(session, reason) => {
                 self.evicted(session, EvictedTo::Memory, reason);
             }

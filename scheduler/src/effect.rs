@@ -22,13 +22,7 @@ pub(crate) enum Effect {
         due_in: Option<Duration>,
         /// What it may grow by, if less memory is free than its limits allow.
         cut: Option<Growth>,
-        /// The queued jobs that the worker gets besides, to run them afterwards.
-        ahead: Vec<JobId>,
     },
-    /// The worker goes on with this job, which it got ahead.
-    GoOn(JobId, WorkerId),
-    /// The job is queued and no worker has it ahead any more. What its worker had of it is spent.
-    Recall(JobId),
     /// The session is displaced by the worker's next job, whose start parks it.
     Displace(SessionId, EvictionReason),
     /// The job's worker died: the job is queued for another try, and the failed one is forgotten.
@@ -40,8 +34,7 @@ pub(crate) enum Effect {
     },
     /// The job ends without an outcome from a worker.
     Settle(JobId, Settlement),
-    /// The job that runs, or that a worker has ahead, is stopped at once. If it runs, its outcome comes
-    /// from the worker.
+    /// The running job is stopped at once. Its outcome comes from the worker.
     StopRun(JobId),
     /// The running job's program is interrupted. Its outcome comes from the worker.
     InterruptRun(JobId, StopReason),

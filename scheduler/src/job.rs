@@ -15,9 +15,6 @@ pub const DEFAULT_TENANT: &str = "default";
 pub(crate) static SHARED_DEFAULT_TENANT: LazyLock<Arc<str>> =
     LazyLock::new(|| Arc::from(DEFAULT_TENANT));
 
-/// The bytes of a job that a worker may have ahead.
-const MOST_BYTES_AHEAD: usize = 16 << 10;
-
 /// How urgent a job is among its tenant's jobs.
 ///
 /// A job counts as submitted earlier or later by
@@ -93,9 +90,6 @@ pub(crate) struct Queued {
     pub(crate) growth: Growth,
     /// Whether it may be retried.
     pub(crate) is_idempotent: bool,
-    /// Whether a worker may have it ahead, behind another job: it reaches for nothing outside of its
-    /// interpreter, and isn't large.
-    pub(crate) may_go_ahead: bool,
 }
 
 /// The most that a run may grow by, according to its limits or to the memory that is free.
@@ -160,45 +154,7 @@ impl JobRequest {
                 .saturating_add(self.limits.display_bytes),
             growth: Growth::of(&self.limits),
             is_idempotent: self.idempotent.unwrap_or(self.session.is_none() && !has_functions),
-            may_go_ahead: self.may_go_ahead(),
         }
-    }
-
-    /// Whether a worker may have it ahead.
-    fn may_go_ahead(&self) -> bool {
-        // Whoever adds a field decides whether a program with it reaches outside.
-        let Program {
-            functions,
-            stdin_function,
-            replays,
-            mounts,
-            beside,
-            script,
-            network,
-            source: _,
-            entry: _,
-            variables: _,
-            filename: _,
-            args: _,
-            env: _,
-            stdin: _,
-            files: _,
-            workdir: _,
-            is_prompt: _,
-            is_read_only: _,
-            keeps_files: _,
-            deterministic: _,
-            interface: _,
-            records_calls: _,
-        } = &self.program;
-        let asks_nothing = functions.is_empty() && stdin_function.is_none() && replays.is_none();
-        let reads_nothing = mounts.is_empty() && beside.is_none() && script.is_none();
-        asks_nothing
-            && reads_nothing
-            && network.is_empty()
-            && self.session.is_none()
-            && self.deadline.is_none()
-            && self.bytes() <= MOST_BYTES_AHEAD
     }
 
     /// Bytes of memory that the job holds while it is queued.
@@ -235,7 +191,6 @@ impl Queued {
             output_bytes: 0,
             growth: Growth::default(),
             is_idempotent: false,
-            may_go_ahead: false,
         }
     }
 }

@@ -29,7 +29,6 @@ use crate::status::Phase;
 use crate::timer::Time;
 
 mod admission;
-mod ahead;
 mod dispatch;
 mod ending;
 mod explaining;
@@ -76,8 +75,6 @@ pub(crate) enum Event {
     /// A worker is idle and offers its seat. Its interpreter is of `build` and has `memory_bytes` of
     /// its own; the copy of its session's state takes `kept_bytes`.
     Ready { worker: WorkerId, build: BuildId, memory_bytes: u64, kept_bytes: u64 },
-    /// A worker returns the last of the jobs that it was given at once: it doesn't begin them.
-    Returned { worker: WorkerId, jobs: Vec<JobId> },
     /// A worker has finished copying a session's state, which counted as a job of the session.
     Captured { worker: WorkerId, job: JobId },
     /// A worker has ended; `takes_session` if the state that it held is lost with it.
@@ -153,8 +150,6 @@ pub(crate) struct Model {
     shared_bytes: u64,
     /// The part of them that the embedding program keeps for itself.
     reserved_bytes: u64,
-    /// How many jobs a worker takes at once.
-    jobs_at_once: usize,
     now: Time,
     phase: Phase,
     /// When draining aborts what is left.
@@ -191,8 +186,6 @@ struct Job {
     /// Until when it waits before a retry, if it does.
     retry_at: Option<Time>,
     run: Option<Run>,
-    /// The worker that has it ahead while it is queued.
-    ahead_on: Option<WorkerId>,
 }
 
 /// One try of a job.
@@ -221,7 +214,6 @@ impl Model {
             config,
             shared_bytes,
             reserved_bytes: 0,
-            jobs_at_once: 1,
             now: Time::ZERO,
             phase: Phase::Open,
             drain_until: None,
@@ -239,11 +231,6 @@ impl Model {
             health: Health::default(),
             sessions: Residency::default(),
         }
-    }
-
-    /// Sets how many jobs a worker takes at once; at least 1.
-    pub(crate) fn take_at_once(&mut self, jobs: usize) {
-        self.jobs_at_once = jobs;
     }
 
     /// Asks for the first workers.
@@ -332,7 +319,6 @@ impl Model {
             Event::Ready { worker, build, memory_bytes, kept_bytes } => {
                 self.ready(worker, build, memory_bytes, kept_bytes, effects);
             }
-            Event::Returned { worker, jobs } => self.returned(worker, &jobs, effects),
             Event::Captured { worker, job } => self.captured(worker, job, effects),
             Event::Gone { worker, reason, is_replaced, takes_session, fault } => {
                 self.gone(worker, &reason, is_replaced, takes_session, fault, effects);

@@ -1,7 +1,5 @@
 //! The public library with the real build: what a user may rely on, one module per subject.
 
-/// Many short jobs at once, which worker processes get ahead.
-mod ahead;
 /// Plain host functions that block, and how they affect other calls.
 mod blocking;
 /// What the Python build contains: the page about it, and adaptations for what it lacks.
@@ -10,6 +8,8 @@ mod build;
 mod builds;
 /// Tickets that are cancelled, dropped and streamed from.
 mod cancellation;
+/// Many short jobs at once.
+mod crowd;
 /// Reproducible runs.
 mod determinism;
 /// The events of a job, in one order, for readers of every kind.

@@ -121,23 +121,9 @@ impl Receiver {
         self.older = older;
     }
 
-    /// Sets whether waits sleep without looking first, for a receiver that other threads should rather
-    /// run than look. It is off at first.
-    pub fn sleep_at_once(&mut self, at_once: bool) {
-        self.waiter.sleep_at_once(at_once);
-    }
-
     /// Returns whether waits for frames find them soon, so that it pays to let other threads go first.
     pub fn looking_pays(&self) -> bool {
         self.waiter.looking_pays()
-    }
-
-    /// Returns whether something of a frame has arrived that wasn't taken.
-    ///
-    /// # Errors
-    /// [`Error::Lied`]: nothing more can be received.
-    pub fn has_more(&mut self) -> Result<bool, Error> {
-        Ok(self.consumer.known() > 0 || self.consumer.arrived()? > 0)
     }
 
     /// Takes a buffer for the bulk of the next frame that has one. Long frames arrive several times

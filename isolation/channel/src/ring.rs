@@ -81,15 +81,10 @@ impl Producer {
     /// Lets the other side see what was written, and wakes it.
     pub(crate) fn publish(&mut self) {
         if self.published != self.written {
-            self.publish_quietly();
+            self.published = self.written;
+            self.shared.memory.word(self.places.written).store(self.written, Ordering::Release);
             wait::ring(self.shared.memory.bell(self.places.for_bytes));
         }
-    }
-
-    /// Lets the other side see what was written, when it looks.
-    pub(crate) fn publish_quietly(&mut self) {
-        self.published = self.written;
-        self.shared.memory.word(self.places.written).store(self.written, Ordering::Release);
     }
 }
 

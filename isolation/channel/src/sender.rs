@@ -19,13 +19,6 @@ const PIECE: usize = 64 << 10;
 /// A buffer for messages that is longer is freed after use.
 const KEPT_BUFFER: usize = 64 << 10;
 
-/// What becomes of the other process, once a frame is there, if it sleeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
-    Wake,
-    LetSleep,
-}
-
 /// Sends frames to the other process.
 #[derive(Debug)]
 pub struct Sender {
@@ -95,30 +88,6 @@ impl Sender {
         bulk: &[u8],
         deadline: Option<Instant>,
     ) -> Result<(), Error> {
-        self.send_and(Then::Wake, message, bulk, deadline)
-    }
-
-    /// Sends as [`Self::send`] does, but doesn't wake the other process if that sleeps, unless the ring
-    /// fills up: it sees the frame at its next wake-up, or when its deadline has passed.
-    ///
-    /// # Errors
-    /// As [`Self::send`].
-    pub fn send_quietly<T: Serialize + ?Sized>(
-        &mut self,
-        message: &T,
-        bulk: &[u8],
-        deadline: Option<Instant>,
-    ) -> Result<(), Error> {
-        self.send_and(Then::LetSleep, message, bulk, deadline)
-    }
-
-    fn send_and<T: Serialize + ?Sized>(
-        &mut self,
-        then: Then,
-        message: &T,
-        bulk: &[u8],
-        deadline: Option<Instant>,
-    ) -> Result<(), Error> {
         self.check_open()?;
         if self.is_cut_off {
             return Err(Error::CutOff);
@@ -126,7 +95,7 @@ impl Sender {
         self.buffer.clear();
         let encoded = postcard::to_extend(message, mem::take(&mut self.buffer));
         let message = encoded.map_err(Error::Encode)?;
-        let sent = self.send_encoded(then, &message, bulk, deadline);
+        let sent = self.send_encoded(&message, bulk, deadline);
         if message.capacity() <= KEPT_BUFFER {
             self.buffer = message;
         }
@@ -135,7 +104,6 @@ impl Sender {
 
     fn send_encoded(
         &mut self,
-        then: Then,
         message: &[u8],
         bulk: &[u8],
         deadline: Option<Instant>,
@@ -154,7 +122,7 @@ impl Sender {
         let total = HEADER + padded(message) + padded(bulk);
         // Afterwards the pieces of a frame that fits need not wait.
         self.wait_for(total.min(self.producer.ring_bytes()), deadline)?;
-        let sent = self.send_parts(then, [&header.to_bytes(), message, bulk], deadline);
+        let sent = self.send_parts([&header.to_bytes(), message, bulk], deadline);
         match sent {
             Ok(()) => self.sequence += 1,
             Err(_) => self.is_cut_off = true,
@@ -162,12 +130,7 @@ impl Sender {
         sent
     }
 
-    fn send_parts(
-        &mut self,
-        then: Then,
-        parts: [&[u8]; 3],
-        deadline: Option<Instant>,
-    ) -> Result<(), Error> {
+    fn send_parts(&mut self, parts: [&[u8]; 3], deadline: Option<Instant>) -> Result<(), Error> {
         let mut unseen = 0;
         for mut part in parts {
             while !part.is_empty() {
@@ -187,20 +150,8 @@ impl Sender {
                 part = rest;
             }
         }
-        // While the ring fills up, the other process had better take what is there.
-        if then == Then::LetSleep && self.has_room(self.producer.ring_bytes() / 2)? {
-            self.producer.publish_quietly();
-        } else {
-            self.producer.publish();
-        }
+        self.producer.publish();
         Ok(())
-    }
-
-    fn has_room(&mut self, bytes: usize) -> Result<bool, Error> {
-        if self.producer.known_free() >= bytes {
-            return Ok(true);
-        }
-        Ok(self.producer.free().map_err(|lie| self.keep(lie))? >= bytes)
     }
 
     /// The most bytes that are written at once: enough to be worth a wake-up, and so few that both

@@ -88,18 +88,12 @@ pub(crate) struct Waiter {
     is_guarded: bool,
     longest: Duration,
     odds: Odds,
-    sleeps_at_once: bool,
 }
 
 impl Waiter {
     /// Returns one that looks for `longest` before it sleeps, while that pays.
     pub(crate) fn new(is_guarded: bool, longest: Duration) -> Self {
-        Self { is_guarded, longest, odds: Odds::new(), sleeps_at_once: false }
-    }
-
-    /// Sets whether later waits sleep without looking first.
-    pub(crate) fn sleep_at_once(&mut self, at_once: bool) {
-        self.sleeps_at_once = at_once;
+        Self { is_guarded, longest, odds: Odds::new() }
     }
 
     /// Returns whether looking pays at present, and so letting other threads go first.
@@ -155,7 +149,7 @@ impl Waiter {
         deadline: Option<Instant>,
         mut is_ready: impl FnMut() -> Result<bool, Lie>,
     ) -> Result<bool, Lie> {
-        if self.sleeps_at_once || self.longest.is_zero() || !self.odds.looks() {
+        if self.longest.is_zero() || !self.odds.looks() {
             return Ok(false);
         }
         let began = clock::now();

@@ -100,38 +100,6 @@ fn no_wake_up_is_lost() {
     });
 }
 
-/// What is sent without waking the other end is there when that looks, and a ring that fills up wakes it.
-#[test]
-fn quiet_frames_wait_in_the_ring_and_keep_nobody_from_going_on() {
-    let (mut parent, mut worker) = ends(&config());
-    assert!(!parent.receiver.has_more().unwrap());
-    for length in [0, 100, RING / 4] {
-        worker.sender.send_quietly(&bytes(length, 1), &[], soon()).unwrap();
-    }
-    assert!(parent.receiver.has_more().unwrap());
-    for length in [0, 100, RING / 4] {
-        let frame = parent.receiver.receive::<Vec<u8>>(soon()).unwrap();
-        assert_eq!(frame.message, bytes(length, 1));
-    }
-    assert!(!parent.receiver.has_more().unwrap());
-    parent.receiver.sleep_at_once(true);
-    let began = now();
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            for round in 0..2_000 {
-                worker.sender.send_quietly(&bytes(round % 200, round), &[], stuck()).unwrap();
-            }
-            worker.sender.send(&bytes(7, 7), &[], stuck()).unwrap();
-        });
-        for round in 0..2_000 {
-            let frame = parent.receiver.receive::<Vec<u8>>(stuck()).unwrap();
-            assert_eq!(frame.message, bytes(round % 200, round));
-        }
-        assert_eq!(parent.receiver.receive::<Vec<u8>>(stuck()).unwrap().message, bytes(7, 7));
-    });
-    assert!(began.elapsed() < STUCK / 2);
-}
-
 #[test]
 fn a_receiver_goes_on_with_a_frame_after_its_deadline() {
     let (mut parent, mut worker) = ends(&config());

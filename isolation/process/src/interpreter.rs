@@ -10,7 +10,7 @@ use engine::{
     Served, ServedCalls, SessionError, SessionState, StartError, Verdict,
 };
 use parking_lot::Mutex;
-use pool::{EachRun, Interpreter, Parked, ProcessMemory, Task};
+use pool::{Interpreter, Parked, ProcessMemory, Task};
 
 use crate::clock::{after, has_come};
 use crate::copies::Movable;
@@ -22,8 +22,6 @@ use crate::message::{Done, Facts, Order, Up, Word};
 use crate::remote::{GLANCE, SILENCE, Worker};
 use crate::states;
 use crate::words::Words;
-
-mod ahead;
 
 /// An interpreter in a worker process, as the pool sees it.
 #[derive(Debug)]
@@ -120,7 +118,7 @@ impl ProcessInterpreter {
     fn order(&mut self, order: Order) -> Result<Done, StartError> {
         let done = self
             .settle()
-            .and_then(|()| self.worker.order(order, false))
+            .and_then(|()| self.worker.order(order))
             .and_then(|()| self.finish(|| None, |_| Err(NO_RUN)));
         match done {
             Ok(done @ (Done::Well | Done::Kept { .. })) => Ok(done),
@@ -228,7 +226,7 @@ impl ProcessInterpreter {
         let keep = (!is_last && self.wants_copies).then(|| self.next_copy());
         let order = self.run_order(task, is_last, keep);
         let run = self.runs;
-        self.worker.order(order, false)?;
+        self.worker.order(order)?;
         let ending = Arc::new(EndsRun::new(&self.worker, run, program, limits));
         stop.begin(Arc::clone(&ending) as _);
         let calls = ServedCalls::new(program.functions.clone(), limits);
@@ -268,7 +266,6 @@ impl ProcessInterpreter {
                             .map_err(|_| "it took no answers")?;
                     }
                     Up::Confined(_) => return Err("it was confined twice"),
-                    Up::TakenBack { .. } => return Err(NOTHING_TAKEN_BACK),
                     Up::Alive | Up::Done(..) => {}
                 }
                 Ok(())
@@ -297,9 +294,6 @@ impl ProcessInterpreter {
 
 /// What a worker has done wrong that adds to a transcript what can't be there.
 const INVALID: &str = "it showed something in an invalid form";
-
-/// What a worker has done wrong that says what it was not asked.
-const NOTHING_TAKEN_BACK: &str = "it gave back runs that it was not asked for";
 
 /// What a worker has done wrong that ends a run which isn't the one that goes on.
 const ANOTHER_RUN: &str = "it ended another run than the one that it was given";
@@ -337,10 +331,6 @@ impl Interpreter for ProcessInterpreter {
         self.is_resetting = last && !is_lost;
         let afterwards = if is_lost { Afterwards::Lost } else { Afterwards::Usable };
         (outcome.with_output(&task.transcript), afterwards)
-    }
-
-    fn run_each(&mut self, tasks: &[Task], tell: &mut dyn FnMut(EachRun)) {
-        self.run_ahead(tasks, tell);
     }
 
     fn reset(&mut self) -> Result<(), StartError> {

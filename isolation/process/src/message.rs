@@ -1,12 +1,10 @@
 //! What a worker process and the embedding one say to each other.
 //!
-//! The embedding process gives orders, and each ends with [`Up::Done`]. It gives one at a time, but for
-//! runs that it gives ahead: these wait in the ring, and it may take them back. During a run
-//! the worker reports what the program does, and the embedding process may ask it to end. Orders and
+//! The embedding process gives one order at a time, and each ends with [`Up::Done`]. During a run the
+//! worker reports what the program does, and the embedding process may ask it to end. Orders and
 //! such words come down separate rings: the thread that runs programs takes its orders itself, without
 //! a second thread that would have to be woken first.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use channel::{ChannelConfig, Direction};
@@ -46,8 +44,6 @@ pub(crate) enum Word {
     Answers { run: u64, answers: Vec<Answer>, freed: Vec<u64> },
     /// Answers the only question that is open. A file's descriptor comes beside it.
     Folder { answer: FolderAnswer, has_file: bool },
-    /// Takes back the orders of these runs, as far as they haven't begun. [`Up::TakenBack`] answers.
-    TakeBack { runs: RangeInclusive<u64> },
     /// Asks for a sign of life.
     Ping,
 }
@@ -105,10 +101,6 @@ pub(crate) enum Up {
     Folder {
         number: u64,
         ask: FolderAsk,
-    },
-    /// Of the runs that were to be taken back, those from this one on haven't begun, and won't.
-    TakenBack {
-        from: u64,
     },
     Alive,
     Done(Done, Facts),

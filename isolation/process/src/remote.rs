@@ -48,15 +48,10 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Gives an order. If another one follows at once, that one wakes the worker. The error says how
-    /// the worker has ended.
-    pub(crate) fn order(&self, order: Order, another_follows: bool) -> Result<(), String> {
+    /// Gives an order. The error says how the worker has ended.
+    pub(crate) fn order(&self, order: Order) -> Result<(), String> {
         let given = Given { order, dropped: self.dropped.lock().take() };
-        let (mut orders, deadline) = (self.orders.lock(), Some(after(SENDING)));
-        let sent = match another_follows {
-            true => orders.send_quietly(&given, &[], deadline),
-            false => orders.send(&given, &[], deadline),
-        };
+        let sent = self.orders.lock().send(&given, &[], Some(after(SENDING)));
         sent.map_err(|error| self.failed(&error))
     }
 

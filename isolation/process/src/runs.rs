@@ -4,7 +4,6 @@
 //! numbers of runs only grow, which tells such a word from one that came too late.
 
 use std::collections::HashMap;
-use std::ops::RangeInclusive;
 
 use engine::{Reply, Room, StopHandle, StopReason};
 use serde::{Deserialize, Serialize};
@@ -18,11 +17,6 @@ pub(crate) struct Runs {
     last: u64,
     /// How runs are to end that haven't begun.
     early: Vec<End>,
-    /// The number of the last one whose order was taken.
-    taken: u64,
-    /// The runs whose orders were taken back, as far as these orders may still be in the ring. More may
-    /// be taken back before this process has come to the first ones.
-    taken_back: Vec<RangeInclusive<u64>>,
 }
 
 /// The run that goes on.
@@ -33,17 +27,6 @@ pub(crate) struct Run {
     /// The room of calls that have ended for the program, while the host works on them.
     pub(crate) left: HashMap<u64, Room>,
     pub(crate) last_call: u64,
-}
-
-/// What becomes of a run whose order was taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// It begins.
-    ToRun,
-    /// Nobody wants its outcome any more, so it doesn't begin.
-    Cancelled { run: u64 },
-    /// Its order was taken back, so nobody waits for it.
-    Back,
 }
 
 /// How a run is to end.
@@ -65,35 +48,11 @@ impl End {
 }
 
 impl Runs {
-    /// Takes the order of a run.
-    pub(crate) fn take(&mut self, number: u64) -> Taken {
-        self.taken_back.retain(|runs| *runs.end() >= number);
-        if self.taken_back.iter().any(|runs| runs.contains(&number)) {
-            return Taken::Back;
-        }
-        self.taken = number;
-        let is_cancelled =
-            |end: &End| end.run == number && end.reason == StopReason::Cancelled && !end.is_gentle;
-        match self.early.iter().any(is_cancelled) {
-            true => Taken::Cancelled { run: number },
-            false => Taken::ToRun,
-        }
-    }
-
-    /// Returns whether the run after the last one was not taken back.
-    pub(crate) fn goes_on(&self) -> bool {
-        !self.taken_back.iter().any(|runs| runs.contains(&(self.taken + 1)))
-    }
-
-    /// Takes orders back, unless they were taken before. Returns the first run that won't begin.
-    pub(crate) fn take_back(&mut self, runs: RangeInclusive<u64>) -> u64 {
-        let from = (self.taken + 1).max(*runs.start());
-        let back = from..=*runs.end();
-        self.early.retain(|end| !back.contains(&end.run));
-        if !back.is_empty() {
-            self.taken_back.push(back);
-        }
-        from
+    /// Whether a run whose order was taken doesn't begin, since its outcome isn't wanted any more.
+    pub(crate) fn is_cancelled(&self, number: u64) -> bool {
+        self.early
+            .iter()
+            .any(|end| end.run == number && end.reason == StopReason::Cancelled && !end.is_gentle)
     }
 
     /// Notes that a run begins. Returns how it is to end, if that was said before.
@@ -143,42 +102,12 @@ mod tests {
     const STOP: End = End { run: 2, reason: StopReason::Cancelled, is_gentle: false };
 
     #[test]
-    fn runs_are_taken_back_unless_they_were_taken_before() {
-        let mut runs = Runs::default();
-        assert_eq!((runs.take(1), runs.take(2)), (Taken::ToRun, Taken::ToRun));
-        assert!(runs.goes_on());
-        assert_eq!(runs.take_back(2..=4), 3);
-        assert!(!runs.goes_on());
-        // There is nothing left to take back, and nothing comes again.
-        assert_eq!(runs.take_back(2..=2), 3);
-        assert_eq!(
-            (runs.take(3), runs.take(4), runs.take(5)),
-            (Taken::Back, Taken::Back, Taken::ToRun)
-        );
-        assert_eq!(runs.take_back(6..=u64::MAX), 6);
-        assert_eq!(runs.take(7), Taken::Back);
-    }
-
-    #[test]
-    fn runs_stay_taken_back_when_others_are_before_the_worker_comes_to_them() {
-        let mut runs = Runs::default();
-        assert_eq!((runs.take(1), runs.take_back(2..=3)), (Taken::ToRun, 2));
-        assert_eq!(runs.take_back(5..=6), 5);
-        let taken = [2, 3, 4, 5, 6, 7].map(|run| runs.take(run));
-        use Taken::{Back, ToRun};
-        assert_eq!(taken, [Back, Back, ToRun, Back, Back, ToRun]);
-    }
-
-    #[test]
     fn a_run_that_nobody_wants_does_not_begin() {
         let mut runs = Runs::default();
         let end = |run, is_gentle| End { run, is_gentle, ..STOP };
         assert!(runs.end(end(1, true)).is_none() && runs.end(end(2, false)).is_none());
-        assert!(runs.end(end(3, false)).is_none());
         // It can answer an interrupt.
-        assert_eq!((runs.take(1), runs.take(2)), (Taken::ToRun, Taken::Cancelled { run: 2 }));
-        // Whoever takes a run back gives it to another worker, or nobody wants it.
-        assert_eq!((runs.take_back(3..=3), runs.take(3)), (3, Taken::Back));
+        assert!(!runs.is_cancelled(1) && runs.is_cancelled(2) && !runs.is_cancelled(3));
     }
 
     #[test]

@@ -16,10 +16,6 @@ use crate::interpreter::ProcessInterpreter;
 use crate::kept::settled;
 use crate::worker;
 
-/// How many short programs a worker gets at once. Eight share one wake-up of each process well; more
-/// would make the last of them wait for longer.
-const TASKS_AT_ONCE: usize = 8;
-
 /// What a worker may map beyond the pool's memory: addresses that are reserved and hardly used, such as
 /// those of stacks, and of a guest's memory while it is replaced.
 const ROOM: u64 = 16 << 30;
@@ -151,10 +147,6 @@ impl InterpreterSource for ProcessSource {
 
     fn isolation(&self) -> IsolationStatus {
         self.isolation.lock().clone()
-    }
-
-    fn tasks_at_once(&self) -> usize {
-        TASKS_AT_ONCE
     }
 
     fn shared_bytes(&self) -> u64 {

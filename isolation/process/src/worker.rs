@@ -22,7 +22,7 @@ use crate::back_door;
 use crate::groups;
 use crate::memory;
 use crate::message::{Done, Facts, Given, Order, StateAsk, Up, Word, orders_config, words_config};
-use crate::runs::{End, Run, Runs, Taken};
+use crate::runs::{End, Run, Runs};
 use crate::states::{self, Arrived};
 use crate::stream::read;
 use crate::system::end;
@@ -122,48 +122,28 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
     shared.done(Done::Well, facts(&interpreter, reset_bytes));
     while let Ok(frame) = channel.receiver.receive::<Given>(None) {
         let Given { mut order, dropped } = frame.message;
-        let mut taken = Taken::ToRun;
+        let mut cancelled = None;
         if let Order::Run { run, limits: new, .. } = &mut order {
             if let Some(new) = new.take() {
                 limits = new.0;
             }
-            taken = shared.runs.lock().take(*run);
+            cancelled = Some(*run).filter(|run| shared.runs.lock().is_cancelled(*run));
         }
         let then = Then::after(&order);
-        let done = match (taken, failed.take()) {
-            (Taken::Back, error) => {
-                failed = error;
-                shared.forget(&dropped);
-                continue;
-            }
-            (_, Some(error)) => Err(error),
-            (Taken::ToRun, None) => shared.carry_out(&mut interpreter, &limits, order),
-            (Taken::Cancelled { run }, None) => {
+        let done = match (failed.take(), cancelled) {
+            (Some(error), _) => Err(error),
+            (None, None) => shared.carry_out(&mut interpreter, &limits, order),
+            (None, Some(run)) => {
                 let outcome = Box::new(SentOutcome::new(&Outcome::not_run(Verdict::Cancelled)));
                 Ok(Done::Ran { run, outcome, is_lost: false })
             }
         };
         let done = done.unwrap_or_else(|error| Done::Failed(chain(&error).to_string()));
         let is_usable = matches!(done, Done::Ran { is_lost: false, .. });
-        if matches!(done, Done::Ran { is_lost: true, .. }) {
-            // Nothing runs on what is left of the interpreter.
-            shared.runs.lock().take_back(0..=u64::MAX);
-        }
-        // Whoever gave another run ahead, and didn't take it back, looks by itself.
-        let goes_on = channel.receiver.has_more().unwrap_or(false) && shared.runs.lock().goes_on();
-        let done = Up::Done(done, facts(&interpreter, reset_bytes));
-        if goes_on {
-            shared.send_quietly(&done);
-            if !shared.runs.lock().goes_on() {
-                // The other run was taken back meanwhile, so nobody may be looking.
-                shared.send(&Up::Alive);
-            }
-        } else {
-            shared.send(&done);
-            if channel.receiver.looking_pays() {
-                // A thread that looks for it on this CPU has it before what follows.
-                thread::yield_now();
-            }
+        shared.done(done, facts(&interpreter, reset_bytes));
+        if channel.receiver.looking_pays() {
+            // A thread that looks for it on this CPU has it before what follows.
+            thread::yield_now();
         }
         shared.forget(&dropped);
         match then {
@@ -311,10 +291,6 @@ impl Shared {
                     *self.answer.lock() = Some((answer, file));
                     self.answered.notify_all();
                 }
-                Word::TakeBack { runs } => {
-                    let from = self.runs.lock().take_back(runs);
-                    self.send(&Up::TakenBack { from });
-                }
                 Word::Ping => self.send(&Up::Alive),
             }
         }
@@ -392,13 +368,6 @@ impl Shared {
 
     fn done(&self, done: Done, facts: Facts) {
         self.send(&Up::Done(done, facts));
-    }
-
-    /// As `send`, but lets the embedding process sleep.
-    fn send_quietly(&self, message: &Up) {
-        if self.sender.lock().send_quietly(message, &[], None).is_err() {
-            end(0);
-        }
     }
 
     fn send(&self, message: &Up) {

@@ -3,8 +3,7 @@
 //! The program's source is the script, a list of parts separated by semicolons: `ok`, `raise`,
 //! `lose` (the interpreter is lost), `trap` (the sandbox fails), `panic` (the thread panics),
 //! `wait` (until the gate opens or the run is stopped), `stick` (until the gate opens; once it is
-//! stopped it reports that it is overdue), `back` (of several tasks at once it and those behind it are
-//! returned, unless it is the first), `count` (the value is the number of runs in this state,
+//! stopped it reports that it is overdue), `count` (the value is the number of runs in this state,
 //! this one included, which identifies the state), `memory N` (it has N bytes), `cpu N` (it took N
 //! microseconds, of no real time) or `spin N` (the same, of real time).
 //!
@@ -20,7 +19,7 @@ use engine::{
 };
 use parking_lot::{Condvar, Mutex};
 
-use super::{EachRun, Ended, Interpreter, InterpreterSource, Packed, Parked, ParkedState};
+use super::{Interpreter, InterpreterSource, Packed, Parked, ParkedState};
 use crate::clock::now;
 use crate::ids::JobId;
 use crate::task::Task;
@@ -97,8 +96,6 @@ struct State {
     is_ready_soon: bool,
     is_open: bool,
     running: Vec<JobId>,
-    /// `None`: one.
-    tasks_at_once: Option<usize>,
     /// The processes of the first interpreters, this many, have ended.
     ended: u64,
 }
@@ -161,11 +158,6 @@ impl FakeSource {
     /// Makes the next `count` attempts to attach a state fail.
     pub fn fail_attaches(&self, count: u32) {
         self.fail(Step::Attach, count);
-    }
-
-    /// Sets how many tasks the pool's owner should give at once.
-    pub fn take_at_once(&self, tasks: usize) {
-        self.shared.state.lock().tasks_at_once = Some(tasks);
     }
 
     /// Holds starts, or lets them continue.
@@ -282,10 +274,6 @@ impl InterpreterSource for FakeSource {
         Ok(Box::new(FakeInterpreter { shared, number, state }))
     }
 
-    fn tasks_at_once(&self) -> usize {
-        self.shared.state.lock().tasks_at_once.unwrap_or(1)
-    }
-
     fn pack(&self, parked: &Parked) -> Result<Packed, StartError> {
         self.shared.pass(Step::Pack, None)?;
         let FakeState { runs, memory_bytes } = state_of(parked);
@@ -338,7 +326,6 @@ struct Script {
     panics: bool,
     waits: bool,
     sticks: bool,
-    goes_back: bool,
     counts: bool,
     memory_bytes: Option<u64>,
     cpu: Duration,
@@ -358,7 +345,6 @@ impl Script {
                 "panic" => script.panics = true,
                 "wait" => script.waits = true,
                 "stick" => script.sticks = true,
-                "back" => script.goes_back = true,
                 "count" => script.counts = true,
                 "memory" => script.memory_bytes = Some(number),
                 "cpu" => script.cpu = Duration::from_micros(number),
@@ -434,25 +420,6 @@ impl Interpreter for FakeInterpreter {
         outcome.usage.cpu = script.cpu + script.spin;
         outcome.usage.wall = script.spin;
         (outcome, afterwards)
-    }
-
-    fn run_each(&mut self, tasks: &[Task], tell: &mut dyn FnMut(EachRun)) {
-        let goes_back = |task: &Task| Script::of(&task.program.source).goes_back;
-        let back = tasks.iter().skip(1).position(goes_back);
-        let left = back.map_or(tasks.len(), |back| 1 + back);
-        tell(EachRun::Left(left));
-        for (place, task) in tasks[..left].iter().enumerate() {
-            self.state = FakeState::default();
-            let (outcome, afterwards) = self.run(task, true);
-            let (memory_bytes, had_code) = (self.memory_bytes(), false);
-            tell(EachRun::Ended(place, Ended { outcome, afterwards, memory_bytes, had_code }));
-            if afterwards == Afterwards::Lost {
-                if place + 1 < left {
-                    tell(EachRun::Left(place + 1));
-                }
-                return;
-            }
-        }
     }
 
     fn reset(&mut self) -> Result<(), StartError> {

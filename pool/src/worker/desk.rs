@@ -53,8 +53,6 @@ struct Controls {
     orders: Option<Sender<Order>>,
     /// Stops the task that runs or is about to.
     stop: Option<StopHandle>,
-    /// Stop those that the thread has besides.
-    ahead: Vec<StopHandle>,
     had_interpreter: bool,
     was_dismissed: bool,
     /// The thread is stuck, and its events are suppressed.
@@ -85,7 +83,6 @@ impl Desk {
             phase: Phase::Starting,
             orders: Some(orders),
             stop: None,
-            ahead: Vec::new(),
             had_interpreter: false,
             was_dismissed: false,
             is_left_behind: false,
@@ -141,17 +138,13 @@ impl Desk {
         }
         controls.was_dismissed |= input == Input::Dismissed;
         // P-3: set before the order is sent, so that every run can be stopped.
-        let watched = |task: &Task| {
-            let observer: Weak<Self> = Arc::downgrade(self);
-            task.stop.when_overdue(observer, task.job.0);
-            task.stop.clone()
-        };
-        (controls.stop, controls.ahead) = match &order {
-            Order::Run(task) => (Some(watched(task)), Vec::new()),
-            Order::RunEach(tasks) => (None, tasks.iter().map(watched).collect()),
-            Order::Park { .. } | Order::Vacate | Order::Renew | Order::Dismiss => {
-                (None, Vec::new())
+        controls.stop = match &order {
+            Order::Run(task) => {
+                let observer: Weak<Self> = Arc::downgrade(self);
+                task.stop.when_overdue(observer, task.job.0);
+                Some(task.stop.clone())
             }
+            Order::Park { .. } | Order::Vacate | Order::Renew | Order::Dismiss => None,
         };
         if let Input::Assigned(_) = input {
             controls.session = order.session().cloned();
@@ -211,22 +204,6 @@ impl Desk {
         self.tell(PoolEvent::Finished { worker, job, outcome, attach, memory_bytes, offer });
     }
 
-    /// Called by the thread when the next one of several tasks is its turn.
-    pub(super) fn goes_on(&self, job: JobId) {
-        let mut controls = self.controls.lock();
-        let _ = self.step(&mut controls, Input::WentOn(job));
-    }
-
-    /// Called by the thread when it has several tasks of which it doesn't begin these, the last ones.
-    pub(super) fn returned(&self, jobs: Vec<JobId>) {
-        let Some(first) = jobs.first() else { return };
-        let was_next = self.controls.lock().phase == Phase::Running(*first);
-        if was_next {
-            self.job_ended();
-        }
-        self.tell(PoolEvent::Returned { worker: self.worker, jobs });
-    }
-
     /// Called by the thread when it has copied a state out, or failed to.
     pub(super) fn parked(&self, job: JobId, result: Result<(), Cause>) {
         self.job_ended();
@@ -270,11 +247,8 @@ impl Desk {
             return;
         }
         self.close();
-        let (stop, ahead) = {
-            let mut controls = self.controls.lock();
-            (controls.stop.take(), std::mem::take(&mut controls.ahead))
-        };
-        for stop in stop.into_iter().chain(ahead) {
+        let stop = self.controls.lock().stop.take();
+        if let Some(stop) = stop {
             stop.stop(StopReason::Cancelled);
         }
         self.join();
@@ -307,7 +281,6 @@ impl Desk {
             controls.is_left_behind = true;
             controls.orders = None;
             controls.stop = None;
-            controls.ahead.clear();
             (controls.session.take(), controls.actor.take())
         };
         tracing::error!(worker = %self.worker, ?job, "a worker's thread is stuck and left behind");

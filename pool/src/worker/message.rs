@@ -26,9 +26,6 @@ pub(crate) enum WorkerMessage {
 pub(super) enum Order {
     /// Run a task. `PoolEvent::Finished` follows.
     Run(Task),
-    /// Run tasks without sessions one after another. For each `PoolEvent::Finished` follows, in
-    /// their order, or `PoolEvent::Returned`.
-    RunEach(Vec<Task>),
     /// Copy a session's state out to its cell. `PoolEvent::Parked` follows.
     Park {
         /// The job that this counts as.
@@ -49,10 +46,6 @@ impl Order {
     pub(super) fn input(&self) -> Input {
         match self {
             Self::Run(Task { job, .. }) | Self::Park { job, .. } => Input::Assigned(*job),
-            // There is a first one.
-            Self::RunEach(tasks) => {
-                tasks.first().map_or(Input::Cleared, |task| Input::Assigned(task.job))
-            }
             Self::Vacate | Self::Renew => Input::Cleared,
             Self::Dismiss => Input::Dismissed,
         }
@@ -63,7 +56,7 @@ impl Order {
         match self {
             Self::Run(task) => task.session.as_ref(),
             Self::Park { session, .. } => Some(session),
-            Self::RunEach(_) | Self::Vacate | Self::Renew | Self::Dismiss => None,
+            Self::Vacate | Self::Renew | Self::Dismiss => None,
         }
     }
 }

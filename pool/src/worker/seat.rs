@@ -33,13 +33,6 @@ impl Seat {
         self.desk.order(Order::Run(task));
     }
 
-    /// Gives the worker tasks that it runs one after another. There is at least one, none has a
-    /// session or a deadline, and all are of one build. For each `Finished` follows, in their order, or
-    /// `Returned`, or `Gone` follows.
-    pub fn assign_each(self, tasks: Vec<Task>) {
-        self.desk.order(Order::RunEach(tasks));
-    }
-
     /// Makes the worker copy a session's state out, or unpack a stowed one, to the session's cell,
     /// where it stays until it is stowed again. It counts as a job. `Parked` or `Gone` follows.
     pub fn park(self, job: JobId, session: Arc<SessionCell>) {

@@ -18,7 +18,7 @@ use super::message::Order;
 use super::orders::LetsOthersGo;
 use crate::clock::now;
 use crate::ids::{BuildId, WorkerId};
-use crate::interpreter::{EachRun, Ended, Interpreter};
+use crate::interpreter::Interpreter;
 use crate::metrics;
 use crate::session::SessionCell;
 use crate::task::Task;
@@ -84,7 +84,6 @@ impl<'a> Slot<'a> {
     ) -> Result<Next, StartError> {
         match order {
             Order::Run(task) => self.run(task)?,
-            Order::RunEach(tasks) => self.run_each(&tasks)?,
             Order::Park { job, session } => {
                 let result = self.make_available(&session).map_err(Cause::new);
                 self.desk.parked(job, result);
@@ -251,55 +250,6 @@ impl<'a> Slot<'a> {
         drop(in_task);
         let soon = if is_lost { None } else { self.idle_soon(kept_bytes) };
         self.desk.finished(&task, outcome, attach, memory_bytes, soon);
-        if is_lost {
-            self.interpreter = None;
-        }
-        Ok(())
-    }
-
-    /// Runs tasks one after another.
-    fn run_each(&mut self, tasks: &[Task]) -> Result<(), StartError> {
-        let Some(first) = tasks.first() else { return Ok(()) };
-        self.was_self_test = false;
-        let taken = now();
-        let attached = first.span.in_scope(|| {
-            tracing::info_span!("attach").in_scope(|| {
-                self.vacate();
-                self.change_to(first.build);
-                self.make_pristine()
-            })
-        });
-        attached?;
-        // The others find the interpreter as they need it.
-        let mut attach = since(taken);
-        self.is_pristine = false;
-        let desk = self.desk;
-        let mut is_lost = false;
-        let run = |task: &Task| task.span.in_scope(|| tracing::info_span!("run"));
-        let mut span = run(first);
-        let interpreter = self.interpreter.as_mut().expect("it was just made pristine");
-        let mut ours = tasks;
-        interpreter.run_each(tasks, &mut |told| match told {
-            EachRun::Ended(place, ended) => {
-                if ended.had_code {
-                    metrics::had_code();
-                }
-                is_lost = ended.afterwards == Afterwards::Lost;
-                let attach = std::mem::take(&mut attach);
-                let Ended { outcome, memory_bytes, .. } = ended;
-                desk.finished(&tasks[place], outcome, attach, memory_bytes, None);
-                if let Some(next) = ours.get(place + 1) {
-                    desk.goes_on(next.job);
-                    span = run(next);
-                }
-            }
-            EachRun::Left(from) => {
-                let (kept, left) = ours.split_at(from.min(ours.len()));
-                ours = kept;
-                desk.returned(left.iter().map(|task| task.job).collect());
-            }
-        });
-        drop(span);
         if is_lost {
             self.interpreter = None;
         }

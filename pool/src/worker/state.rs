@@ -34,8 +34,6 @@ pub(crate) enum Input {
     Dismissed,
     /// The thread's job has ended.
     Finished,
-    /// The thread goes on with this job, which it was given together with the one that has ended.
-    WentOn(JobId),
     /// The thread has ended.
     Ended,
 }
@@ -63,7 +61,6 @@ impl Phase {
             (Self::Ready, Input::Cleared) => (Self::Resetting, Step::Send),
             (Self::Ready, Input::Dismissed) => (Self::Leaving, Step::Send),
             (Self::Running(_), Input::Finished) => (Self::Resetting, Step::Note),
-            (Self::Resetting, Input::WentOn(job)) => (Self::Running(job), Step::Note),
             (
                 Self::Starting
                 | Self::Ready
@@ -87,10 +84,6 @@ impl Phase {
             | (
                 Self::Starting | Self::Ready | Self::Resetting | Self::Leaving | Self::Ended,
                 Input::Finished,
-            )
-            | (
-                Self::Starting | Self::Ready | Self::Running(_) | Self::Leaving | Self::Ended,
-                Input::WentOn(_),
             ) => (self, Step::Ignore),
         }
     }
@@ -143,15 +136,12 @@ mod tests {
         };
         let mut finished = same(ignore);
         finished[2] = (Resetting, note);
-        let mut went_on = same(ignore);
-        went_on[3] = (running, note);
         let table = [
             (Input::Idle, idle),
             (Input::Assigned(job), when_ready(running)),
             (Input::Cleared, when_ready(Resetting)),
             (Input::Dismissed, when_ready(Leaving)),
             (Input::Finished, finished),
-            (Input::WentOn(job), went_on),
             (Input::Ended, [(Ended, note); 6]),
         ];
         for (input, row) in table {

@@ -111,7 +111,6 @@ impl SchedulerState {
         worker: WorkerId,
         due_in: Option<Duration>,
         cut: Option<Growth>,
-        ahead: Vec<JobId>,
     ) {
         self.touch(job);
         let seat = self.seat(worker);
@@ -128,34 +127,9 @@ impl SchedulerState {
         }
         let is_self_test = live.task.is_self_test;
         let task = live.next_try(due_in, cut);
-        if ahead.is_empty() {
-            seat.assign(task);
-        } else {
-            let next_try = |job| Some(self.jobs.get_mut(&job)?.next_try(None, None));
-            let others = ahead.into_iter().filter_map(next_try);
-            seat.assign_each([task].into_iter().chain(others).collect());
-        }
+        seat.assign(task);
         if !is_self_test {
             self.broadcast(|| DecisionKind::Dispatched { job, worker });
-        }
-    }
-
-    /// Notes that a worker runs a job that it had ahead.
-    pub(super) fn went_on(&mut self, job: JobId, worker: WorkerId) {
-        self.touch(job);
-        if let Some(live) = self.jobs.get_mut(&job) {
-            live.dispatched = Some((self.now, worker));
-        }
-        self.broadcast(|| DecisionKind::Dispatched { job, worker });
-    }
-
-    /// Prepares a job again that a worker had ahead and hasn't begun.
-    pub(super) fn recall(&mut self, job: JobId) {
-        self.touch(job);
-        if let Some(live) = self.jobs.get_mut(&job) {
-            live.dispatched = None;
-            // If the worker ended, that has stopped the old handle.
-            live.task.stop = StopHandle::default();
         }
     }
 
@@ -298,9 +272,7 @@ impl SchedulerState {
         let Some(mut live) = self.jobs.remove(&job) else { return };
         live.adjust(&mut outcome, self.now);
         let (since, ran_on) = live.dispatched.unzip();
-        // A worker may have begun a job that it had ahead before it said so.
-        let began = self.now.saturating_sub(outcome.usage.wall);
-        let until = since.map_or(self.now, |since| since.min(began));
+        let until = since.unwrap_or(self.now);
         let queue_wait = until.saturating_sub(live.submitted);
         outcome.usage.queue_wait = queue_wait;
         if !live.task.is_self_test {

@@ -17,14 +17,8 @@ impl Model {
         if let Some(refusal) = self.refuses(&queued) {
             return Err(refusal);
         }
-        let job = Job {
-            queued,
-            submitted: self.now,
-            failed_attempts: 0,
-            retry_at: None,
-            run: None,
-            ahead_on: None,
-        };
+        let job =
+            Job { queued, submitted: self.now, failed_attempts: 0, retry_at: None, run: None };
         self.jobs.insert(id, Box::new(job));
         self.enqueue(id);
         Ok(())

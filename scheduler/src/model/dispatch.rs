@@ -33,14 +33,6 @@ pub(super) enum Room {
 impl Model {
     /// Starts the jobs that can run now, in the order of the tenants' shares.
     pub(super) fn dispatch(&mut self, effects: &mut Vec<Effect>) {
-        let before = effects.len();
-        self.dispatch_one_each(effects);
-        if self.jobs_at_once > 1 {
-            self.dispatch_ahead(&mut effects[before..]);
-        }
-    }
-
-    fn dispatch_one_each(&mut self, effects: &mut Vec<Effect>) {
         while self.running < self.config.concurrent
             && let Some(id) = self.shares.next()
             && let Some(worker) = self.seat_for(&self.jobs[&id].queued)
@@ -169,8 +161,7 @@ impl Model {
             self.move_in(session, worker);
         }
         self.begin(id, Run { worker, since: now, charged, bytes, is_unwanted: false });
-        let ahead = Vec::new();
-        effects.push(Effect::Dispatch { job: id, worker, due_in, cut, ahead });
+        effects.push(Effect::Dispatch { job: id, worker, due_in, cut });
     }
 
     /// Takes a job out of the queue, and charges its tenant for it. Returns the charge.

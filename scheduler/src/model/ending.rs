@@ -60,7 +60,6 @@ impl Model {
         };
         // Until the worker is ready again, its interpreter keeps what the job took.
         self.fleet.finished(worker, self.now, retire, own_memory_bytes);
-        self.go_on(worker, effects);
         if let Some(fault) = report.fault
             && self.may_retry(&job, &run, fault)
         {
@@ -136,7 +135,6 @@ impl Model {
             return;
         };
         self.note_vacated(worker, was.leaving());
-        self.offer_again(was.ahead(), effects);
         let previous = was.resident().and_then(|id| Some(self.sessions.get(id)?.previous_place));
         if let Activity::Busy(id) = was.activity()
             && let Some((job, run)) = self.stop_running(worker, id)
@@ -189,9 +187,6 @@ impl Model {
         self.remove_from_queue(id);
         let job = self.jobs.remove(&id)?;
         self.shares.dequeue(&job.queued.tenant, self.as_waiting(id, &job));
-        if job.ahead_on.is_some() {
-            effects.push(Effect::StopRun(id));
-        }
         effects.push(Effect::Settle(id, settlement));
         if let Some(session) = job.queued.session {
             self.reoffer(session);

@@ -19,7 +19,6 @@ impl Model {
     pub(crate) fn check_invariants(&self) -> Result<(), String> {
         self.check_queue()?;
         self.check_workers()?;
-        self.check_ahead()?;
         self.check_sessions()?;
         self.check_timers()?;
         self.shares.check()?;
@@ -106,32 +105,6 @@ impl Model {
         let comes =
             self.waiting.is_empty() || self.shares.could_run() == 0 || self.fleet.count() > 0;
         ensure(comes, "S-15: no worker comes although a job could run")
-    }
-
-    fn check_ahead(&self) -> Result<(), String> {
-        let mut ahead = BTreeMap::new();
-        for (id, worker) in self.fleet.iter() {
-            let jobs = worker.ahead().filter(|job| self.jobs.contains_key(job));
-            ahead.extend(jobs.map(|job| (job, id)));
-            let is_busy = matches!(worker.activity(), Activity::Busy(_));
-            ensure(
-                is_busy || worker.ahead().next().is_none(),
-                "S-17: a worker that runs nothing has jobs ahead",
-            )?;
-        }
-        let of_jobs: BTreeMap<_, _> =
-            self.jobs.iter().filter_map(|(id, job)| Some((*id, job.ahead_on?))).collect();
-        ensure(ahead == of_jobs, "S-17: a job isn't ahead on exactly one worker")?;
-        let waits_alone = |(id, _): (&JobId, _)| {
-            let job = &self.jobs[id];
-            let tenant = self.shares.tenant(&job.queued.tenant);
-            let is_offered = tenant.is_some_and(|tenant| tenant.offers(self.key(*id, job)));
-            job.run.is_none() && job.queued.may_go_ahead && !is_offered
-        };
-        ensure(
-            ahead.iter().all(waits_alone),
-            "S-17: a job that is ahead runs, or could run elsewhere",
-        )
     }
 
     fn check_sessions(&self) -> Result<(), String> {

@@ -16,7 +16,6 @@ use crate::status::Phase;
 use crate::timer::Time;
 
 mod admission;
-mod ahead;
 mod basics;
 mod builds;
 mod elastic;
@@ -212,7 +211,6 @@ fn queued() -> Queued {
         output_bytes: 0,
         growth: Growth::default(),
         is_idempotent: false,
-        may_go_ahead: false,
     }
 }
 
@@ -231,13 +229,7 @@ fn refused(refusal: Refusal) -> Submitted {
 }
 
 fn dispatch(job: u64, worker: u64) -> Effect {
-    dispatch_with(job, worker, &[])
-}
-
-/// The worker gets the job, and others ahead.
-fn dispatch_with(job: u64, worker: u64, ahead: &[u64]) -> Effect {
-    let ahead = ahead.iter().copied().map(JobId).collect();
-    Effect::Dispatch { job: JobId(job), worker: WorkerId(worker), due_in: None, cut: None, ahead }
+    Effect::Dispatch { job: JobId(job), worker: WorkerId(worker), due_in: None, cut: None }
 }
 
 /// The session is displaced by its worker's next job.

@@ -1,7 +1,7 @@
 //! The workers: what each does, and how many there should be.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use engine::Cause;
@@ -39,8 +39,6 @@ pub(crate) struct Worker {
     kept_bytes: u64,
     /// Why it is to be retired.
     retire: Option<RetireReason>,
-    /// The queued jobs that it got besides the one that it runs, in their order. Some may have ended.
-    ahead: VecDeque<JobId>,
 }
 
 impl Worker {
@@ -54,11 +52,6 @@ impl Worker {
 
     pub(crate) fn leaving(&self) -> Option<SessionId> {
         self.leaving
-    }
-
-    /// The jobs that it got besides the one that it runs.
-    pub(crate) fn ahead(&self) -> impl Iterator<Item = JobId> {
-        self.ahead.iter().copied()
     }
 
     /// Bytes that its interpreter has of its own.
@@ -199,7 +192,6 @@ impl Fleet {
                 slot_bytes,
                 kept_bytes,
                 retire: None,
-                ahead: VecDeque::new(),
             }
         });
         self.slot_bytes = self.slot_bytes - worker.slot_bytes + slot_bytes;
@@ -217,25 +209,6 @@ impl Fleet {
     /// Uses the seat of an idle worker.
     pub(crate) fn occupy(&mut self, id: WorkerId, activity: Activity) {
         self.change(id, |worker| worker.activity = activity);
-    }
-
-    /// Records the jobs that a worker has besides the one that it runs.
-    pub(crate) fn give_ahead(&mut self, id: WorkerId, jobs: impl IntoIterator<Item = JobId>) {
-        if let Some(worker) = self.workers.get_mut(&id) {
-            worker.ahead.extend(jobs);
-        }
-    }
-
-    /// Takes the first of these jobs.
-    pub(crate) fn next_ahead(&mut self, id: WorkerId) -> Option<JobId> {
-        self.workers.get_mut(&id)?.ahead.pop_front()
-    }
-
-    /// Takes those of these jobs that it returns, which are the last ones.
-    pub(crate) fn take_ahead(&mut self, id: WorkerId, returned: &[JobId]) -> VecDeque<JobId> {
-        let Some(worker) = self.workers.get_mut(&id) else { return VecDeque::new() };
-        let from = worker.ahead.iter().position(|job| returned.contains(job));
-        from.map_or_else(VecDeque::new, |from| worker.ahead.split_off(from))
     }
 
     /// Records that a worker's interpreter will be one of this build.

@@ -110,11 +110,6 @@ impl Tenant {
         self.eligible.range(..key).count()
     }
 
-    /// Whether the queued job with this key is one that could run.
-    pub(crate) fn offers(&self, key: Key) -> bool {
-        self.eligible.contains(&key)
-    }
-
     fn has_jobs(&self) -> bool {
         self.running > 0 || self.queued() > 0
     }

@@ -15,7 +15,6 @@ use scheduler::{
 };
 
 /// Short jobs, of which a worker gets several at once.
-mod ahead;
 /// Decisions on the threads that cause them: what they must survive there.
 mod combining;
 /// The number of workers follows the load; places whose workers keep failing are given up.

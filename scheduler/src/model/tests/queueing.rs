@@ -240,7 +240,6 @@ fn waiting_jobs_end_at_their_deadlines_and_running_ones_know_theirs() {
         worker: WorkerId(1),
         due_in: Some(seconds(3)),
         cut: None,
-        ahead: Vec::new(),
     };
     assert_eq!(harness.submit_as(1, due(3)), admitted([runs]));
     let _ = harness.submit_as(2, due(5));

@@ -32,9 +32,6 @@ pub(super) struct World {
     preparing: Vec<WorkerId>,
     idle: BTreeSet<WorkerId>,
     running: BTreeMap<WorkerId, JobId>,
-    /// The jobs that workers have ahead, and whether jobs are short enough for that.
-    ahead: BTreeMap<WorkerId, VecDeque<JobId>>,
-    is_brief: bool,
     /// Workers that are to end before they run another job.
     retiring: BTreeSet<WorkerId>,
     /// Whether the pool was last told to be ready; `None` before anything was told.
@@ -57,7 +54,7 @@ pub(super) struct World {
 }
 
 /// The number of kinds of decisions and effects.
-pub(super) const KINDS: u32 = 20;
+pub(super) const KINDS: u32 = 18;
 
 // The kinds of decisions; `kind` has those of effects. A retry is either.
 const ADMITTED: u32 = 0;
@@ -82,21 +79,12 @@ fn kind(effect: &Effect) -> u32 {
         Effect::Displace(..) => 15,
         Effect::Retire(_) => 16,
         Effect::Health(_) => 17,
-        Effect::GoOn(..) => 18,
-        Effect::Recall(_) => 19,
     }
 }
 
 impl World {
-    pub(super) fn new(mut config: SchedulerConfig, seed: u64) -> Self {
+    pub(super) fn new(config: SchedulerConfig, seed: u64) -> Self {
         let retries = config.retries;
-        let is_brief = seed.is_multiple_of(3);
-        if is_brief {
-            // Workers get jobs ahead where many wait that are alike.
-            config.queued_count += 30;
-            config.queued_bytes *= 10;
-            config.memory_bytes *= 4;
-        }
         let mut world = Self {
             model: Model::new(config, 100),
             now: Time::ZERO,
@@ -108,8 +96,6 @@ impl World {
             preparing: Vec::new(),
             idle: BTreeSet::new(),
             running: BTreeMap::new(),
-            ahead: BTreeMap::new(),
-            is_brief,
             retiring: BTreeSet::new(),
             was_ready: None,
             session_of: BTreeMap::new(),
@@ -125,10 +111,6 @@ impl World {
             refused: 0,
             asked: 0,
         };
-        if world.is_brief {
-            let most = world.random.below(6) as usize;
-            world.model.take_at_once(1 + most);
-        }
         let effects = world.model.start();
         world.perform(effects);
         world
@@ -144,24 +126,16 @@ impl World {
         for effect in effects {
             self.asked |= 1 << kind(&effect);
             match effect {
-                Effect::Dispatch { job, worker, due_in, ahead, .. } => {
+                Effect::Dispatch { job, worker, due_in, .. } => {
                     assert_ne!(due_in, Some(Duration::ZERO), "nothing runs beyond its deadline");
                     self.dispatch(job, worker);
-                    self.give_ahead(worker, ahead);
-                }
-                Effect::GoOn(job, worker) => self.go_on(job, worker),
-                Effect::Recall(job) => {
-                    assert!(self.is_live(job));
-                    assert!(!self.running.values().any(|running| *running == job));
                 }
                 // The following dispatch parks the session.
                 Effect::Displace(..) => {}
                 Effect::Settle(job, _) => self.end(job),
                 Effect::Retry { job, attempt } => self.retry(job, attempt),
                 Effect::StopRun(job) | Effect::InterruptRun(job, _) => {
-                    let mut ahead = self.ahead.values().flatten();
-                    let is_ahead = ahead.any(|ahead| *ahead == job);
-                    assert!(is_ahead || self.running.values().any(|running| *running == job));
+                    assert!(self.running.values().any(|running| *running == job));
                 }
                 Effect::EndSession(session, _) => {
                     self.states.remove(&session);
@@ -279,26 +253,21 @@ impl World {
     }
 
     fn submit(&mut self) {
-        let one_in = if self.is_brief { 8 } else { 2 };
-        let session = self.random.one_in(one_in).then(|| self.any_session());
+        let session = self.random.one_in(2).then(|| self.any_session());
         let deadline = self.random.one_in(4).then(|| self.random.below(3_000));
-        let is_alike = self.is_brief && !self.random.one_in(8);
-        let tenant = if is_alike { 1 } else { self.random.below(4) };
-        let builds = if is_alike { 1 } else { 3 };
         let queued = Queued {
             bytes: self.random.below(500) as usize,
-            build: BuildId(session.map_or(self.next_job % builds, |session| session.0 % 3) as u16),
+            build: BuildId(session.map_or(self.next_job % 3, |session| session.0 % 3) as u16),
             session,
-            tenant: Arc::from(TENANTS[tenant as usize]),
+            tenant: Arc::from(TENANTS[self.random.below(4) as usize]),
             priority: Priority::ALL[self.random.below(3) as usize],
             deadline: deadline.map(Duration::from_millis),
-            output_bytes: if is_alike { 100 } else { self.random.below(200) as usize },
+            output_bytes: self.random.below(200) as usize,
             growth: Growth {
-                memory_bytes: if is_alike { 200 } else { self.random.below(400) },
-                file_bytes: if is_alike { 50 } else { self.random.below(100) },
+                memory_bytes: self.random.below(400),
+                file_bytes: self.random.below(100),
             },
             is_idempotent: self.random.one_in(2),
-            may_go_ahead: session.is_none() && deadline.is_none() && !self.random.one_in(4),
         };
         let job = self.new_job(session);
         if queued.is_idempotent {
@@ -373,11 +342,10 @@ impl World {
         // Some take their interpreter along, but leave their session behind.
         let session_left = session
             .is_some_and(|session| self.random.one_in(6) && self.states.remove(&session).is_some());
-        let [most, overhead] = if self.is_brief { [200, 100] } else { [1_000_000, 1_000] };
         let report = Report {
-            wall: Duration::from_micros(self.random.below(most)),
-            cpu: Duration::from_micros(self.random.below(most)),
-            overhead: Duration::from_micros(self.random.below(overhead)),
+            wall: Duration::from_micros(self.random.below(1_000_000)),
+            cpu: Duration::from_micros(self.random.below(1_000_000)),
+            overhead: Duration::from_micros(self.random.below(1_000)),
             peak_memory_bytes: self.random.below(1_200),
             own_memory_bytes: self.random.below(1_200),
             fault: self.fault(),
@@ -385,7 +353,6 @@ impl World {
             never_ran: self.random.below(8) == 0,
         };
         self.report(worker, job, &report);
-        self.end_of_turn(worker);
     }
 
     fn report(&mut self, worker: WorkerId, job: JobId, report: &Report) {

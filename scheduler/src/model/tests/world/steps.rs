@@ -25,7 +25,6 @@ impl World {
         };
         let Some(worker) = worker else { return };
         self.running.remove(&worker);
-        self.ahead.remove(&worker);
         self.retiring.remove(&worker);
         self.coming += usize::from(is_replaced);
         self.states.retain(|_, on| *on != worker);
@@ -33,65 +32,6 @@ impl World {
         let reason = "killed".into();
         let fault = self.fault().unwrap_or(Fault::Sandbox);
         self.send(Event::Gone { worker, reason, is_replaced, takes_session, fault });
-    }
-
-    pub(super) fn give_ahead(&mut self, worker: WorkerId, jobs: Vec<JobId>) {
-        for job in &jobs {
-            assert!(self.is_live(*job) && !self.session_of.contains_key(job));
-            let mut ahead = self.ahead.values().flatten();
-            assert!(!ahead.any(|ahead| ahead == job), "one worker has it");
-            assert!(!self.running.values().any(|running| running == job));
-        }
-        assert!(self.ahead.insert(worker, jobs.into()).is_none_or(|before| before.is_empty()));
-    }
-
-    /// The worker runs a job that it had ahead. It skips those before it, which have ended.
-    pub(super) fn go_on(&mut self, job: JobId, worker: WorkerId) {
-        self.preparing.retain(|preparing| *preparing != worker);
-        let ahead = self.ahead.get_mut(&worker).expect("it has some");
-        while let Some(next) = ahead.pop_front()
-            && next != job
-        {
-            assert!(self.ended.contains(&next));
-        }
-        assert!(self.is_live(job) && self.running.insert(worker, job).is_none());
-    }
-
-    /// A worker that has finished a job returns those that it has, or some of their reports come
-    /// although they were cancelled meanwhile.
-    pub(super) fn end_of_turn(&mut self, worker: WorkerId) {
-        if let Some(ended) = self.any_ended()
-            && self.running.get(&worker) != Some(&ended)
-        {
-            let (late, effects) = self.model.finish(worker, ended, &Report::default(), self.now);
-            assert_eq!(late, Finish::Ignore);
-            self.perform(effects);
-        }
-        let now = self.running.get(&worker).copied();
-        if now.is_none() {
-            // What it has left has ended.
-            self.ahead.remove(&worker);
-        } else if self.random.one_in(3)
-            && let Some(ahead) = self.ahead.get_mut(&worker).filter(|ahead| !ahead.is_empty())
-        {
-            // It goes on with some of them.
-            let from = self.random.below(ahead.len() as u64) as usize;
-            let jobs = ahead.split_off(from).into();
-            self.send(Event::Returned { worker, jobs });
-        } else if self.random.one_in(3) {
-            self.running.remove(&worker);
-            self.preparing.push(worker);
-            let ahead = self.ahead.remove(&worker).unwrap_or_default();
-            // Some have ended meanwhile.
-            let ended = self.any_ended();
-            let jobs = ended.into_iter().chain(now).chain(ahead).collect();
-            self.send(Event::Returned { worker, jobs });
-        }
-    }
-
-    fn any_ended(&mut self) -> Option<JobId> {
-        let at = self.random.below(self.ended.len() as u64) as usize;
-        self.ended.iter().nth(at).copied()
     }
 
     pub(super) fn retire(&mut self) {

@@ -1,4 +1,4 @@
-//! Many short jobs at once. Worker processes get several of them at a time.
+//! Many short jobs at once, of all kinds.
 
 use std::collections::VecDeque;
 use std::time::Duration;
