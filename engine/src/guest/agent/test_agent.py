@@ -558,6 +558,7 @@ class AgentTest(AgentCase):
         self.assertEqual((reply["kind"], reply["code"]), ("exited", 3))
         reply = self.run_program(hook.format("1 / 0"), last=True)
         self.assertRegex(self.err, r"(?s)^Error in sys.excepthook:\n.*ZeroDivisionError.*Original exception was:\n$")
+        self.assertNotIn("During handling", self.err)
         self.assertIn("raise KeyError", reply["traceback"])
         # A session over an interface goes on, as in a notebook.
         self.assertIn("raise KeyError", self.run_program(hook.format("print(1)"))["traceback"])

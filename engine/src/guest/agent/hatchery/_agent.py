@@ -184,7 +184,7 @@ class Agent:
             raise MemoryError from error
 
     def _run(self, source, code, moment, cap, data_bytes, around, stdin):
-        bridge, buffers, is_interrupted = self._bridge, [], False
+        bridge, buffers, is_interrupted, hooked = self._bridge, [], False, None
         is_process = moment & LAST
         self._displays.begin(cap)
         try:
@@ -229,7 +229,10 @@ class Agent:
             is_interrupted = issubclass(type(error), KeyboardInterrupt)
             reply = {"kind": "raised", **describe_exception(error, cap)}
             if is_process and sys.__dict__.get("excepthook") is not self._excepthook:
-                reply = self._hooked(error, reply, cap)
+                hooked = error
+        if hooked is not None:
+            # Out here, since nothing is being handled any more, as at the end of a process.
+            reply, hooked = self._hooked(hooked, reply, cap), None
         self._displays.finish(is_interrupted)
         if moment & LAST:
             if not moment & REHEARSE:
