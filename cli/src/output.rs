@@ -15,22 +15,26 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<OutputFolder> {
         .with_context(|| UsageError(format!("can't create `{}`", path.display())))
 }
 
-/// Notes what isn't written to a folder that the user named, and why.
-pub(crate) fn mention_left_out(left_out: LeftOutFiles) {
-    let counted = |count, one: &str, many: &str| match count {
-        1 => format!("1 {one}"),
-        count => format!("{count} {many}"),
-    };
+/// Notes what isn't written to a folder that the user named, why, and what keeps it, if anything does.
+pub(crate) fn mention_left_out(left_out: LeftOutFiles, keeping: &str) {
     if left_out.undone > 0 {
-        let files = counted(left_out.undone, "file is", "files are");
-        let advice = "`--keep-files` keeps what a failed program wrote";
-        terminal::note(format_args!("the program failed, so {files} not kept; {advice}"));
+        let files = are(left_out.undone, "file");
+        terminal::note(format_args!("the program failed, so {files} not kept{keeping}"));
     }
-    if left_out.links > 0 {
-        let links = counted(left_out.links, "symbolic link is", "symbolic links are");
-        let advice = "let the program copy the files to keep them";
-        terminal::note(format_args!("{links} not kept, only files are; {advice}"));
+    if let Some(links) = links_left_out(left_out.links) {
+        terminal::note(links);
     }
+}
+
+/// Returns that so many links aren't written, and what to do; `None` if there are none.
+pub(crate) fn links_left_out(links: u64) -> Option<String> {
+    let advice = "let the program copy the files to keep them";
+    let links = (links > 0).then(|| are(links, "symbolic link"))?;
+    Some(format!("{links} not kept, only files are; {advice}"))
+}
+
+fn are(count: u64, noun: &str) -> String {
+    format!("{} {}", counted(count, noun), if count == 1 { "is" } else { "are" })
 }
 
 /// Lists the files but deleted ones, with their sizes; `None` if there are none.

@@ -23,6 +23,8 @@ pub struct Report {
     pub taken_over: usize,
     /// The files that its cells created or changed, sorted by path.
     pub files: Vec<ChangedFile>,
+    /// Number of symbolic links that its cells made, which aren't among the files.
+    pub links: u64,
     /// Whether a later run can continue where it ended.
     pub resumption: Resumption,
     /// Failures other than the cells' own, in the order in which they occurred.
@@ -94,6 +96,7 @@ impl Report {
             allowed_errors: 0,
             taken_over: 0,
             files: Vec::new(),
+            links: 0,
             resumption: Resumption::Nothing,
             errors,
         }

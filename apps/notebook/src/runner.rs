@@ -43,6 +43,7 @@ struct CellResult {
     is_limit: bool,
     took: Duration,
     files: Vec<ChangedFile>,
+    links: u64,
 }
 
 /// A running notebook.
@@ -161,6 +162,7 @@ impl<'a> Run<'a> {
             allowed_errors: self.traces.allowed_errors,
             taken_over: self.taken_over,
             files: std::mem::take(&mut self.traces.files).into_values().collect(),
+            links: self.traces.links,
             resumption,
             errors,
         }
@@ -298,9 +300,7 @@ impl<'a> Run<'a> {
                 return Ok(Some(End::Interrupted { cell: number }));
             }
             if is_exit && !self.may_raise(number - 1) && self.is_alive().await {
-                self.traces
-                    .files
-                    .extend(ran.files.into_iter().map(|file| (file.path.clone(), file)));
+                self.traces.add(ran.files, ran.links);
                 return Ok(Some(End::Exited { cell: number }));
             }
             if !self.may_raise(number - 1) || is_of_sandbox || !self.is_alive().await {
@@ -314,7 +314,7 @@ impl<'a> Run<'a> {
                 return Ok(Some(End::Failed { cell: number, problem, is_of_sandbox: false }));
             }
         }
-        self.traces.files.extend(ran.files.into_iter().map(|file| (file.path.clone(), file)));
+        self.traces.add(ran.files, ran.links);
         if number == self.total && !is_kept {
             self.done = number;
             return Ok(None);
@@ -409,7 +409,8 @@ impl<'a> Run<'a> {
         let is_limit = matches!(outcome.verdict, Verdict::Limit(_));
         // `os._exit(0)` loses the session or what the cell did to it, which nobody means.
         let is_exit = outcome.is_success() && problem.is_some();
-        Ok(CellResult { problem, is_of_sandbox, is_exit, is_limit, took, files: outcome.files })
+        let (files, links) = (outcome.files, outcome.left_out_files.links);
+        Ok(CellResult { problem, is_of_sandbox, is_exit, is_limit, took, files, links })
     }
 
     /// Saves the session, as it was before the cell at which the notebook ended or before the last

@@ -97,7 +97,8 @@ fn keep_files(outcome: &Outcome, output: Option<&OutputFolder>, arguments: &RunA
         }
         return true;
     };
-    output::mention_left_out(outcome.left_out_files);
+    let keeping = "; `--keep-files` keeps what a failed program wrote";
+    output::mention_left_out(outcome.left_out_files, keeping);
     keep(&outcome.files, folder)
 }
 

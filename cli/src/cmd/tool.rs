@@ -78,6 +78,9 @@ async fn run_call(arguments: &ToolRunArguments) -> anyhow::Result<(Value, Exit)>
     let followed = follow(&mut ticket, false, &mut interrupts).await?;
     let Followed { outcome, interrupts, .. } = followed;
     // Written before the result is printed, so that everything exists when it is read.
+    if output.is_some() {
+        output::mention_left_out(outcome.left_out_files, "");
+    }
     let problems = output.map_or_else(Vec::new, |folder| folder.keep(&outcome.files));
     problems.iter().for_each(terminal::error);
     let mut are_kept = problems.is_empty();

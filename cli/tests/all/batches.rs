@@ -299,6 +299,9 @@ fn a_run_says_which_files_it_does_not_keep() {
     assert!(failed.contains(note), "{failed}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     assert!(!said("1 / 0").contains("not kept"));
+    let code = json!({ "code": code }).to_string();
+    let output = run_with_stdin(&["tool", "run", "--output-dir", path], &code);
+    assert!(text(&output.stderr).contains("1 symbolic link is not kept"), "{output:?}");
 }
 
 #[test]

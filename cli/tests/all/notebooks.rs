@@ -463,3 +463,17 @@ fn a_notebook_reads_its_folder_if_that_is_granted() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(cells(&copy)[2]["outputs"], json!([stream(&["4\n"])]));
 }
+
+#[test]
+fn links_that_a_notebook_leaves_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let sources = ["import os; open('f', 'w').write('x'); os.symlink('f', 'l')", "1"];
+    let path = write(folder.path(), "n.ipynb", &sources);
+    // The second time, the cells' state is there already.
+    for _ in 0..2 {
+        let output = run_notebook(&path, &["--output-dir", out.to_str().unwrap()]);
+        let said = text(&output.stderr);
+        assert!(said.contains("1 symbolic link is not kept, only files are"), "{output:?}");
+    }
+}

@@ -355,6 +355,8 @@ fn an_unclosed_bracket_takes_one_more_line() {
 fn a_program_reads_the_lines_that_follow_it() {
     let output = "x = input('name? ')\nAda\nx\nimport sys; y = sys.stdin.read()\n1\n\n";
     assert_eq!(printed(output), "name? 'Ada'\n");
+    let output = "with open('/dev/stdin') as f: y = f.readline()\n\nBob\ny\n";
+    assert_eq!(printed(output), "'Bob\\n'\n");
     let output = typed("x = 1\nx = input()");
     assert!(text(&output.stderr).contains("EOFError"), "{output:?}");
 }

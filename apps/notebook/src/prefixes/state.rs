@@ -16,8 +16,18 @@ pub(crate) struct Traces {
     pub(crate) places: Vec<(String, usize, usize)>,
     /// Files that the cells created or changed, by path.
     pub(crate) files: BTreeMap<String, ChangedFile>,
+    /// Number of symbolic links that the cells made, which aren't among the files.
+    pub(crate) links: u64,
     /// Number of cells that raised and were allowed to.
     pub(crate) allowed_errors: usize,
+}
+
+impl Traces {
+    /// Adds what a cell left in the workspace.
+    pub(crate) fn add(&mut self, files: Vec<ChangedFile>, links: u64) {
+        self.files.extend(files.into_iter().map(|file| (file.path.clone(), file)));
+        self.links += links;
+    }
 }
 
 /// The state after some cells of a notebook, in memory.
@@ -38,6 +48,8 @@ pub(crate) struct Kept {
     places: Vec<(String, usize, usize)>,
     /// The paths of the files, and whether each is new. Their contents are in the session.
     files: Vec<(String, Change)>,
+    #[serde(default)]
+    links: u64,
     allowed_errors: usize,
 }
 
@@ -76,6 +88,7 @@ impl Kept {
             outputs: notebook.code().take(count).map(|cell| cell.outputs.clone()).collect(),
             places: traces.places.clone(),
             files: files.collect(),
+            links: traces.links,
             allowed_errors: traces.allowed_errors,
         }
     }
@@ -108,8 +121,8 @@ impl Kept {
             Some((path.clone(), ChangedFile::new(path, kind, contents)))
         };
         let files = self.files.into_iter().map(file).collect::<Option<_>>()?;
-        let (places, allowed_errors) = (self.places, self.allowed_errors);
-        Some((self.outputs, Traces { places, files, allowed_errors }))
+        let Self { outputs, places, links, allowed_errors, .. } = self;
+        Some((outputs, Traces { places, files, links, allowed_errors }))
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use ::notebook::{Difference, End, Error, Problem, Report, Resumption};
 use hatchery::error::{chain, counted};
-use hatchery::files::{ChangedFile, OutputFolder};
+use hatchery::files::OutputFolder;
 use hatchery::terminal::harmless;
 
 use crate::exit::Exit;
-use crate::output::list;
+use crate::output::{links_left_out, list};
 use crate::terminal;
 
 /// What the user knows of a notebook.
@@ -62,7 +62,7 @@ impl Told {
             End::Broken { cell } => (format!("ended at cell {cell} of {total}"), Exit::Sandbox),
             end => (format!("ended as {end:?}"), Exit::Sandbox),
         };
-        let are_kept = self.keep_files(&report.files);
+        let are_kept = self.keep_files(report);
         let outputs = match report.is_written {
             false if differences.is_some() => "no outputs are written".to_owned(),
             true => format!("outputs in {}", self.copy.display()),
@@ -114,8 +114,13 @@ impl Told {
 
     /// Writes the files that the cells created, or notes that there are some. Returns whether every
     /// file that should be written was.
-    fn keep_files(&self, files: &[ChangedFile]) -> bool {
-        let name = &self.name;
+    fn keep_files(&self, report: &Report) -> bool {
+        let (name, files) = (&self.name, &report.files);
+        if let Some(links) = links_left_out(report.links)
+            && self.files.is_some()
+        {
+            terminal::note(format_args!("{name}: {links}"));
+        }
         let Some(listed) = list(files) else { return true };
         let Some((output, folder)) = &self.files else {
             terminal::note(format_args!(

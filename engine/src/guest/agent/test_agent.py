@@ -8,6 +8,7 @@ import json
 import linecache
 import marshal
 import os
+import pathlib
 import shutil
 import sys
 import tempfile
@@ -767,6 +768,8 @@ class AgentTest(AgentCase):
     def test_lines_of_the_host_are_standard_input(self):
         from hatchery import _stdin
 
+        for module in (builtins, io):
+            self.addCleanup(setattr, module, "open", open)
         given = ["a\n", "", "b\n", "no end", ""]
         stream = _stdin.open_lines(lambda name, arguments: given.pop(0), "read")
         with unittest.mock.patch("sys.stdin", stream), contextlib.redirect_stdout(io.StringIO()) as shown:
@@ -778,9 +781,16 @@ class AgentTest(AgentCase):
             self.assertEqual(len(stream.readline()), 10_001)
             self.assertRaises(KeyboardInterrupt, input)
         self.assertEqual(shown.getvalue(), "name? ")
+        given[:] = ["c\n", "", "d\n", "e\n", ""]
+        self.assertEqual(open("/dev/stdin").read(), "c\n")
+        self.assertEqual(list(pathlib.Path("/dev/fd/0").open("rb")), [b"d\n", b"e\n"])
+        self.assertEqual(open(os.devnull).read(), "")
+        self.assertRaises(FileNotFoundError, open, "nowhere")
 
     def test_a_program_reads_from_a_function(self):
         with unittest.mock.patch.object(self.agent._bridge, "call", lambda name, arguments: f"{name}\n"):
+            for module in (builtins, io):
+                self.addCleanup(setattr, module, "open", open)
             self.assertEqual(self.given("input()", stdin="lines")["value"], "lines")
         self.assertEqual(self.run_program("import sys; type(sys.stdin.buffer.raw).__name__")["value"], "FileIO")
 

@@ -1,5 +1,7 @@
 """Standard input from a function of the host, line by line, as from a terminal."""
 
+import builtins
+import functools
 import io
 
 from hatchery._streams import text_stream
@@ -32,6 +34,22 @@ class Lines(io.RawIOBase):
         return len(part)
 
 
+# What opens standard input by a name.
+NAMES = ("/dev/stdin", "/dev/fd/0")
+plain_open = io.open
+
+
 def open_lines(call, function):
-    """Opens a text stream that reads from a function of the host."""
+    """Opens a text stream that reads from a function of the host, and makes `open` do the same where
+    it would open standard input."""
+
+    @functools.wraps(plain_open)
+    def open(file, mode="r", *args, **options):
+        if not (file == 0 or str(file) in NAMES) or not mode.startswith("r"):
+            return plain_open(file, mode, *args, **options)
+        buffer = io.BufferedReader(Lines(call, function))
+        return buffer if "b" in mode else text_stream(buffer, "stdin")
+
+    if builtins.open in (plain_open, io.open):
+        builtins.open = io.open = open
     return text_stream(io.BufferedReader(Lines(call, function)), "stdin")
