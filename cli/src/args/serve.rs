@@ -79,10 +79,10 @@ pub(crate) struct ServeArguments {
     pub(crate) mount: Vec<String>,
 
     #[command(flatten)]
-    pub(crate) sessions: SessionArguments,
+    pub(crate) access: AccessArguments,
 
     #[command(flatten)]
-    pub(crate) access: AccessArguments,
+    pub(crate) sessions: SessionArguments,
 
     #[command(flatten)]
     pub(crate) image: ImageArguments,

@@ -84,7 +84,7 @@ fn the_object_has_every_fact_and_figure_and_sane_numbers() {
         let ratio = report["ratios"][name].as_f64();
         assert_eq!(ratio.is_some_and(|ratio| ratio > 0.0), is_known, "{name}: {ratio:?}");
     }
-    let guide = include_str!("../../../docs/guide/operations.md");
+    let guide = include_str!("../../../docs/guide/performance.md");
     for field in fields(&report) {
         let is_documented = ["`", "."].iter().any(|end| guide.contains(&format!("{field}{end}")));
         assert!(is_documented, "the guide doesn't have `{field}`");

@@ -1,6 +1,7 @@
 //! The command line about itself: mistakes in the usage, the configuration file, completions, man
 //! pages, and the version.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -153,6 +154,66 @@ fn help_of_every_command_is_there_without_a_configuration() {
         let help = help.output().unwrap();
         assert!(help.status.success() && !help.stdout.is_empty(), "{command}: {help:?}");
     }
+}
+
+/// Finds the commands that run, as they are typed, with their help.
+fn find_helps(group: &[&str], found: &mut BTreeMap<String, String>) {
+    let help = text(&run(&[group, &["--help"]].concat()).stdout);
+    let (_, commands) = help.split_once("\nCommands:\n").unwrap_or_default();
+    let is_name = |line: &&str| line.starts_with("  ") && !line.starts_with("   ");
+    for line in commands.lines().take_while(|line| !line.is_empty()).filter(is_name) {
+        match line.split_whitespace().next().unwrap() {
+            "help" => {}
+            name => find_helps(&[group, &[name]].concat(), found),
+        }
+    }
+    if !help.lines().any(|line| line.starts_with("Usage:") && line.ends_with(" <COMMAND>")) {
+        found.insert(group.join(" "), help);
+    }
+}
+
+/// The options of a command's help, without those of every command.
+fn options(help: &str) -> impl Iterator<Item = &str> {
+    let (own, _) = help.split_once("Options of every command:\n").expect(help);
+    own.lines().filter_map(|line| {
+        let option = line.trim_start();
+        let is_option = option.starts_with('-') && line.len() - option.len() <= 6;
+        let long = option.split(' ').find(|word| word.starts_with("--"));
+        let name = long.or_else(|| option.split(' ').next()).filter(|_| is_option)?;
+        name.split(['[', '=']).next()
+    })
+}
+
+/// The words in backquotes.
+fn quoted(cell: &str) -> impl Iterator<Item = String> {
+    cell.split('`').skip(1).step_by(2).map(str::to_owned)
+}
+
+#[test]
+fn the_guide_has_every_command_and_option() {
+    let page = include_str!("../../../docs/guide/command-line.md");
+    let (listed_commands, rest) = page.split_once("\n## Options\n").unwrap();
+    let (listed_options, _) = rest.split_once("\n## ").unwrap();
+    let cell = |line: &'static str, index| line.split('|').nth(index).unwrap_or_default();
+    let mut commands = BTreeMap::new();
+    find_helps(&[], &mut commands);
+    let listed: BTreeSet<_> =
+        listed_commands.lines().flat_map(|line| quoted(cell(line, 1))).collect();
+    assert_eq!(listed, commands.keys().cloned().collect());
+
+    let mut documented = BTreeSet::new();
+    for line in listed_options.lines() {
+        for command in quoted(cell(line, 3)) {
+            documented.extend(quoted(cell(line, 2)).map(|option| format!("{command} {option}")));
+        }
+    }
+    let of_command = |(command, help): (&String, &String)| -> Vec<String> {
+        options(help).map(|option| format!("{command} {option}")).collect()
+    };
+    let existing: BTreeSet<String> = commands.iter().flat_map(of_command).collect();
+    let missing: Vec<_> = existing.difference(&documented).collect();
+    let unknown: Vec<_> = documented.difference(&existing).collect();
+    assert!(missing.is_empty() && unknown.is_empty(), "lacks {missing:?}, invents {unknown:?}");
 }
 
 /// They would stand between a command's own.
