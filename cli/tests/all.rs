@@ -75,6 +75,16 @@ mod images;
 #[path = "all/isolation.rs"]
 mod isolation;
 
+/// The processes of workers.
+#[cfg(target_os = "linux")]
+#[path = "../../tests/support/processes.rs"]
+mod processes;
+
+/// Processes that are killed.
+#[cfg(target_os = "linux")]
+#[path = "../../tests/support/victims.rs"]
+mod victims;
+
 /// The prompt's inputs: which lines they consist of.
 #[path = "all/inputs.rs"]
 mod inputs;

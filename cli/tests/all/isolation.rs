@@ -4,10 +4,14 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Output, Stdio};
+use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::json;
 
 use crate::hatchery;
+use crate::victims::Victim;
+use crate::web::Server;
 
 /// Runs a program with these variables set.
 fn run(environment: &[(&str, &str)], arguments: &[&str]) -> Output {
@@ -68,6 +72,66 @@ fn a_signal_to_all_processes_is_for_the_command_alone() {
         let (said, code) = signalled(&prompt, input, Signal::TERM);
         assert_eq!((&*said, code), (says, Some(143)));
     }
+}
+
+#[test]
+fn jobs_and_turns_of_a_server_outlive_each_process_below_it() {
+    let server = Server::start(&["--workers", "2", "--isolation", "process"]);
+    let job = json!({ "code": "import time; time.sleep(0.3); 6 * 7" });
+    let turn = json!({ "code": "turns = globals().get('turns', 0) + 1; turns" });
+    let session = || server.post("/v1/sessions", &json!({ "name": "s" })).0;
+    assert_eq!(session(), 201);
+    let (mut turns, mut kept) = (0, 0);
+    for victim in Victim::ALL {
+        thread::scope(|scope| {
+            let jobs = [(); 2].map(|()| scope.spawn(|| server.post("/v1/run", &job)));
+            server.running();
+            victim.kill(server.process());
+            for job in jobs {
+                let (status, result) = job.join().unwrap();
+                assert_eq!((status, &result["value"]), (200, &json!(42)), "{victim:?}: {result}");
+            }
+        });
+        let (status, result) = server.post("/v1/sessions/s/run", &turn);
+        if status == 200 {
+            (turns, kept) = (turns + 1, kept + 1);
+            assert_eq!(result["value"], turns, "{victim:?}: {result}");
+        } else {
+            // It was on the worker, and no copy of it had left that.
+            assert_eq!(result["error"]["reason"], "session_gone", "{victim:?}: {result}");
+            turns = 0;
+            assert_eq!(session(), 201);
+        }
+    }
+    assert!(kept > 0);
+}
+
+#[test]
+fn a_prompt_outlives_each_process_below_it() {
+    let mut command = hatchery();
+    command.args(["repl", "--isolation", "process"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let (mut keys, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut lines = BufReader::new(stdout).lines();
+    let mut says = |input: &str| {
+        writeln!(keys, "{input}").unwrap();
+        lines.next().unwrap().unwrap()
+    };
+    let mut kept = 0;
+    for (round, victim) in (1..).zip([Victim::ALL, Victim::ALL].concat()) {
+        assert_eq!(says(&format!("x = {round}; print('set')")), "set");
+        // It dies beside an input, or during one, which is undone then.
+        if round > Victim::ALL.len() {
+            assert_eq!(says("import time; print('on', flush=True); x = 'wrong'; time.sleep(60)"), "on");
+        }
+        victim.kill(child.id());
+        let left = says("print(globals().get('x', 'lost'))");
+        assert!(left == round.to_string() || left == "lost", "{victim:?}: {left}");
+        kept += u32::from(left != "lost");
+    }
+    assert!(kept > 0);
+    drop(keys);
+    child.wait().unwrap();
 }
 
 #[test]

@@ -70,6 +70,11 @@ impl Server {
         server
     }
 
+    /// Returns the id of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
@@ -105,7 +110,7 @@ impl Server {
     }
 
     /// Waits until a job runs, and returns its number.
-    fn running(&self) -> u64 {
+    pub(crate) fn running(&self) -> u64 {
         let job = || {
             let (_, status) = self.get("/v1/status");
             status["workers"].as_array()?.iter().find_map(|worker| worker["job"].as_u64())

@@ -147,6 +147,11 @@ impl Running {
         assert!(!self.heard.iter().any(|line| line.contains(text)), "{:?}", self.heard);
     }
 
+    /// Returns the id of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Whether it runs.
     pub(crate) fn runs(&mut self) -> bool {
         self.process.try_wait().unwrap().is_none()

@@ -16,6 +16,8 @@ use crate::commands::{Files, Running, without_times};
 use crate::dice::Dice;
 use crate::library::client;
 use crate::server::{NEWEST, OLDEST, Server};
+#[cfg(target_os = "linux")]
+use crate::victims::Victim;
 
 const JOBS: usize = 600;
 const KILLS: usize = 8;
@@ -119,6 +121,34 @@ fn each_job_has_one_result_whoever_is_killed() {
     dead.sort_by_key(ToString::to_string);
     assert_eq!(dead, expected);
     assert!(deaths.load(Ordering::Relaxed) >= 3 * poison);
+}
+
+/// The worker itself lives on, and what is below it is started again.
+#[test]
+#[cfg(target_os = "linux")]
+fn each_job_has_one_result_whichever_process_below_a_worker_is_killed() {
+    const SLOW_JOBS: usize = 80;
+    let Some(server) = Server::start() else { return };
+    let line = |id: usize| {
+        let code = format!("import time; time.sleep(0.1); {id} * {id}");
+        json!({ "id": id, "code": code }).to_string()
+    };
+    let files = Files::new(&(0..SLOW_JOBS).map(line).collect::<Vec<_>>());
+    let worker = Running::ready_worker(&server, "worker", &["--isolation", "process"]);
+    let mut submit = submit(&server, &files);
+    let mut dice = Dice(9);
+    for victim in [Victim::ALL, Victim::ALL].concat() {
+        if submit.runs() {
+            victim.kill(worker.id());
+            std::thread::sleep(Duration::from_millis(300 + dice.below(200)));
+        }
+    }
+    let (status, said) = submit.end();
+    assert!(status.success(), "{said}");
+    let mut values: Vec<u64> =
+        files.results("out").iter().map(|result| result["value"].as_u64().unwrap()).collect();
+    values.sort_unstable();
+    assert_eq!(values, (0..SLOW_JOBS as u64).map(|id| id * id).collect::<Vec<_>>());
 }
 
 fn worker(server: &Server, at: usize) -> Running {
