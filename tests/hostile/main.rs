@@ -170,6 +170,10 @@ fn failures(suite: &Suite, class: &str, attempts: &[Attempt], limits: &Limits) -
         }
     }
     println!("{name}, {class}: {compared} of {} verdicts compared", attempts.len());
+    let walls = outcomes.iter().step_by(2).map(|outcome| outcome.usage.wall);
+    let mut walls: Vec<_> = walls.zip(attempts).map(|(wall, (source, _))| (wall, source)).collect();
+    walls.sort_unstable_by(|one, other| other.cmp(one));
+    println!("{name}, {class}: the longest {:#?}", &walls[..walls.len().min(3)]);
     assert!(compared * 3 > attempts.len(), "{name}, {class}: {compared} verdicts compared");
     let outcome = runtime.block_on(pool.run(Job::code("print(6 * 7)"))).unwrap();
     assert_eq!(outcome.stdout_text(), "42\n", "{name}, after {class}");
