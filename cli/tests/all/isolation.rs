@@ -122,7 +122,10 @@ fn a_prompt_outlives_each_process_below_it() {
         assert_eq!(says(&format!("x = {round}; print('set')")), "set");
         // It dies beside an input, or during one, which is undone then.
         if round > Victim::ALL.len() {
-            assert_eq!(says("import time; print('on', flush=True); x = 'wrong'; time.sleep(60)"), "on");
+            assert_eq!(
+                says("import time; print('on', flush=True); x = 'wrong'; time.sleep(60)"),
+                "on"
+            );
         }
         victim.kill(child.id());
         let left = says("print(globals().get('x', 'lost'))");
