@@ -7,6 +7,10 @@ _list:
 build:
     cargo build --release --locked --workspace --all-targets
 
+# Unit tests and the scheduler's model, in under two minutes once they are built
+quick:
+    cargo test --release --locked --workspace --lib
+
 # All tests
 test:
     cargo test --release --locked --workspace
