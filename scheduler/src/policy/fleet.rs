@@ -1,7 +1,7 @@
 //! The workers: what each does, and how many there should be.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::time::Duration;
 
 use engine::Cause;
