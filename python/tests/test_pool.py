@@ -463,6 +463,9 @@ def test_map_sends_again_what_a_server_loses():
         ({"files": {"a": 5}}, "the file `a` must be text or bytes, not int"),
         ({"stdin": 0}, "standard input"),
         ({"args": "abc"}, "args"),
+        ({"args": 5}, "args must be a list of texts, not int"),
+        ({"files": ["a"]}, "files must be a dictionary, not list"),
+        ({"variables": 5}, "variables must be a dictionary"),
         ({"limits": {"memory": 1 << 28}}, "Limits"),
         ({"variables": {"x": [object()]}}, r"the variable `x` .*`\[0\]` is of the type object"),
         ({"variables": {"x": "\ud800"}}, "the variable `x` .*surrogates"),
@@ -482,8 +485,19 @@ def test_a_mistake_of_the_caller_is_no_failure_of_the_sandbox(pool):
     assert "/tmp" not in str(raised.value)
     with pytest.raises(InvalidJobError, match="doesn't begin with"):
         pool.run("1", functions={"__x__": lambda: 1})
+    for options, text in [
+        ({"timeout": -1}, "^`timeout` is -1"),
+        ({"seed": "x"}, "^`seed` must be a whole number"),
+    ]:
+        with pytest.raises(InvalidJobError, match=text):
+            pool.run("1", **options)
     with pytest.raises(ValueError, match="queue"):
         Pool(queue=0)
+    for workers in (0, -1, "a", (3, 1), (1,)):
+        with pytest.raises(ValueError, match="workers must be a number from 1, or"):
+            Pool(workers=workers)
+    with pytest.raises(TypeError, match="sessions must be SessionSettings"):
+        Pool(sessions=5)
     with pytest.raises(TypeError, match="timeout must be a number"):
         Pool(timeout="5")
     with pytest.raises(TypeError, match="Limits"):
@@ -516,3 +530,20 @@ def test_all_settings_of_the_server_can_be_given(tmp_path):
         outcome = pool.run("bytes(101)")
         assert "limit" in outcome.value_missing
         assert pool.run("bytes(101)", limits=Limits(result_data=1000)).value == bytes(101)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"limits": Limits(memory=5)}, "`memory` can't be `5B`: give 32MiB to 4GiB"),
+        ({"isolation": "none"}, "`isolation` can't be `none`: possible values: threads, process"),
+        ({"allow_connect": "x"}, "`allow_connect` can't be `x`: `x` is no destination"),
+        ({"preload": "--version"}, "`preload` can't be `--version`: a module's name"),
+        ({"setup": "/nowhere.py"}, "can't read the setup `/nowhere.py`: No such file"),
+    ],
+)
+def test_what_a_pool_cannot_start_with_is_told_in_words_of_python(options, text):
+    with pytest.raises(StartError, match=f"(?s)^the pool couldn't be started: {text}") as raised:
+        Pool(workers=1, **options).start()
+    for word in ("error:", "For more information", "hatchery serve"):
+        assert word not in str(raised.value)

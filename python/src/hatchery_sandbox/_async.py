@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -330,6 +331,7 @@ class AsyncSession:
         """Its name in the pool."""
         self._functions = functions
         self._is_closed = False
+        self._closing: weakref.finalize[Any, Any] | None = None
 
     async def run(
         self,
@@ -395,6 +397,8 @@ class AsyncSession:
         if not self._is_closed:
             await self._act("close")
             self._is_closed = True
+            if self._closing is not None:
+                self._closing.detach()
 
     async def _act(self, action: Action) -> tuple[Any, Any]:
         message = {"type": "session", "session": self.name, "action": action}

@@ -73,6 +73,14 @@ class PoolConfig:
     functions: Functions = field(default=(), hash=False)
 
     def __post_init__(self) -> None:
+        if self.sessions is not None and not isinstance(self.sessions, SessionSettings):
+            kind = type(self.sessions).__name__
+            raise TypeError(f"sessions must be SessionSettings(…), not {kind}")
+        if self.workers is not None and not _is_range(self.workers):
+            raise ValueError(
+                "workers must be a number from 1, or the least and the most, such as (1, 8), not "
+                f"{self.workers!r}"
+            )
         self.arguments()  # raises where the pool is made, not where it starts
         if self.queue is not None and self.queue < 1:
             raise ValueError(f"queue must be at least 1, not {self.queue}: no job could run")
@@ -93,11 +101,11 @@ class PoolConfig:
         """Returns the arguments of the server."""
         arguments = ["serve", "--stdio"]
         if isinstance(self.workers, tuple):
-            arguments += ["--workers", f"{self.workers[0]}..{self.workers[1]}"]
+            arguments.append(f"--workers={self.workers[0]}..{self.workers[1]}")
         elif self.workers is not None:
-            arguments += ["--workers", str(self.workers)]
+            arguments.append(f"--workers={self.workers}")
         if self.queue is not None:
-            arguments += ["--queue", str(self.queue)]
+            arguments.append(f"--queue={self.queue}")
         for option, values in (
             ("--preload", self.preload),
             ("--package", self.packages),
@@ -109,8 +117,8 @@ class PoolConfig:
             ("--mount", [f"{folder}={path}" for path, folder in self.mounts]),
             ("--allow-connect", self.allow_connect),
         ):
-            for value in values:
-                arguments += [option, value]
+            # In one argument, since a value may begin as an option does.
+            arguments += [f"{option}={value}" for value in values]
         if self.timeout is not None:
             arguments += ["--timeout", _time("timeout", self.timeout)]
         sessions = self.sessions or SessionSettings()
@@ -140,6 +148,11 @@ class PoolConfig:
         server, which others may use, too, doesn't refuse them."""
         queue = _QUEUE if self.queue is None else self.queue
         return max(1, min(queue, _MOST_WINDOW))
+
+
+def _is_range(workers: int | tuple[int, int]) -> bool:
+    ends = workers if isinstance(workers, tuple) else (workers, workers)
+    return len(ends) == 2 and all(isinstance(end, int) for end in ends) and 1 <= ends[0] <= ends[1]
 
 
 def _time(name: str, seconds: float) -> str:

@@ -137,6 +137,8 @@ class HostError(Exception):
 def of_problem(problem: dict[str, Any]) -> PoolError:
     """Returns the exception for the `problem` of a refusal."""
     message = str(problem.get("message", "the request was refused"))
+    # What was sent is a message to the server; its caller knows of a job.
+    message = message.removeprefix("the message is invalid: ").replace("`deterministic.seed`", "`seed`")
     kind, reason = problem.get("kind"), problem.get("reason")
     if reason in ("no_session", "session_gone"):
         return UnknownSessionError(message)

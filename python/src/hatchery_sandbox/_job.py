@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union
 
@@ -178,6 +178,10 @@ def prepare(job: str | Job, options: JobOptions, session: str | None) -> Prepare
         return Prepared(message, [], None)
     if unknown := options.keys() - _NAMES:
         raise TypeError(f"a job has no option `{min(unknown)}`; it has {', '.join(sorted(_NAMES))}")
+    for name in ("variables", "files", "env"):
+        given = options.get(name)
+        if given is not None and not isinstance(given, Mapping):
+            raise TypeError(f"{name} must be a dictionary, not {type(given).__name__}")
     attachments = _values.Attachments()
     if variables := options.get("variables"):
         wire["variables"], data = _values.split(variables, attachments)
@@ -206,7 +210,7 @@ def _call(function: Message) -> Message:
 
 def _add_settings(wire: Message, options: JobOptions) -> None:
     if args := options.get("args"):
-        if isinstance(args, (str, bytes)):
+        if isinstance(args, (str, bytes)) or not isinstance(args, Iterable):
             raise TypeError(f"args must be a list of texts, not {type(args).__name__}")
         wire["args"] = list(args)
     if env := options.get("env"):

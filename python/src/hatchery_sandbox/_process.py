@@ -6,6 +6,7 @@ import fcntl
 import importlib.metadata
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,9 @@ _PIPE_BYTES = 1 << 20
 _KEPT_LINES = 20
 _PATIENCE_SECONDS = 1.0
 """How long a start takes before it is worth telling."""
+_USAGE = 2
+"""The code of a server that couldn't use its arguments."""
+_INVALID = re.compile(r"invalid value '(.*)' for '--([a-z-]+)[^']*':?\s*(.*)", re.DOTALL)
 _END_SECONDS = 10.0
 """How long a server that was told to end may take."""
 
@@ -130,6 +134,8 @@ class ChildProcess(Connection):
             code = self._process.wait()
         self._reader.close()
         said = self._errors.last()
+        if code == _USAGE and said:
+            return in_words(said)
         how = f"was killed by signal {-code}" if code < 0 else f"ended with the code {code}"
         return f"the server {how}{': ' if said else ''}{said}"
 
@@ -142,6 +148,16 @@ class ChildProcess(Connection):
             descriptor.close()
         # It is the parent's child, not this process's.
         self._process.returncode = 0
+
+
+def in_words(said: str) -> str:
+    """Returns what a server said of its arguments last, by the names that they have in Python."""
+    begin = max(said.rfind(f"\n{prefix}: ") for prefix in ("hatchery", "error")) + 1
+    said = said[begin:].partition(": ")[2].partition("\n\nFor more information")[0]
+    if match := _INVALID.fullmatch(said):
+        value, option, why = match.groups()
+        return f"`{option.replace('-', '_')}` can't be `{value}`: {why.strip('[]')}"
+    return said
 
 
 class _Errors:

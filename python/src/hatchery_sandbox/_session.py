@@ -49,6 +49,7 @@ class Session:
         self._functions = FunctionSet(functions) if functions else None
         self._lent = functions
         self._is_closed = False
+        self._closing: weakref.finalize[Any, Any] | None = None
 
     def run(
         self,
@@ -117,6 +118,8 @@ class Session:
         if not self._is_closed:
             self._act("close")
             self._is_closed = True
+            if self._closing is not None:
+                self._closing.detach()
 
     def _act(self, action: Action) -> tuple[Any, Any]:
         return self._pool.request({"type": "session", "session": self.name, "action": action})
@@ -139,8 +142,8 @@ class Session:
 
 def close_when_dropped(session: S, pool: Pool) -> S:
     """Returns a session that is closed once nobody refers to it any more."""
-    closing = weakref.finalize(session, _close, pool._launcher, session.name)
-    closing.atexit = False
+    session._closing = weakref.finalize(session, _close, pool._launcher, session.name)
+    session._closing.atexit = False
     return session
 
 
