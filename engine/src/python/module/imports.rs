@@ -42,7 +42,10 @@ pub(crate) struct Judged {
     pub(crate) names: &'static [&'static str],
     pub(crate) judgement: Judgement,
     /// What the guest gets, or why it doesn't get it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for readers; a test puts it in the documents"))]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for readers; a test puts it in the documents")
+    )]
     pub(crate) why: &'static str,
 }
 

@@ -21,35 +21,23 @@ const JOBS: u64 = 24;
 /// Orders that workers have and that aren't settled.
 #[derive(Default)]
 struct Ledger {
-    taken: BTreeMap<WorkerId, VecDeque<JobId>>,
+    taken: BTreeMap<WorkerId, JobId>,
     settled: BTreeMap<JobId, u32>,
 }
 
 impl Ledger {
-    fn take(&mut self, worker: WorkerId, jobs: &[JobId]) {
-        let before = self.taken.insert(worker, jobs.iter().copied().collect());
+    fn take(&mut self, worker: WorkerId, job: JobId) {
+        let before = self.taken.insert(worker, job);
         assert_eq!(before, None, "{worker} already had an order");
     }
 
     fn settle(&mut self, worker: WorkerId, job: JobId) {
-        let jobs = self.taken.get_mut(&worker).expect("the worker had an order");
-        assert_eq!(jobs.pop_front(), Some(job), "{worker} did not have {job:?}, or not next");
+        assert_eq!(self.taken.remove(&worker), Some(job), "{worker} did not have {job:?}");
         *self.settled.entry(job).or_default() += 1;
-        self.taken.retain(|_, jobs| !jobs.is_empty());
-    }
-
-    fn returned(&mut self, worker: WorkerId, jobs: &[JobId]) {
-        let left = self.taken.get_mut(&worker).expect("the worker had an order");
-        let last = left.split_off(left.len() - jobs.len());
-        assert!(last.iter().eq(jobs), "{worker} returned {jobs:?} of {left:?}, {last:?}");
-        self.taken.retain(|_, jobs| !jobs.is_empty());
-        for job in last {
-            *self.settled.entry(job).or_default() += 1;
-        }
     }
 
     fn gone(&mut self, worker: WorkerId) {
-        for job in self.taken.remove(&worker).unwrap_or_default() {
+        if let Some(job) = self.taken.remove(&worker) {
             *self.settled.entry(job).or_default() += 1;
         }
     }
@@ -113,23 +101,15 @@ async fn settles(step: Step, gate: Gate, is_ready_soon: bool) {
                         seat.dismiss();
                         rig.pool.add_worker();
                     }
-                    4 => {
-                        let jobs = [job.0, job.0 + 1_000, job.0 + 2_000];
-                        ledger.take(worker, &jobs.map(JobId));
-                        let last = if next % 16 == 4 { "ok" } else { "back" };
-                        let tasks = jobs.into_iter().zip(["ok", "ok", last]);
-                        let tasks = tasks.map(|(job, script)| task(job, script, None));
-                        seat.assign_each(tasks.collect());
-                    }
                     3 => {
-                        ledger.take(worker, &[job]);
+                        ledger.take(worker, job);
                         seat.park(job, Arc::clone(cell));
                     }
                     shape => {
                         let isolated = shape == 6;
                         let task = task(job.0, "ok", (!isolated).then_some(cell));
                         let stop = task.stop.clone();
-                        ledger.take(worker, &[job]);
+                        ledger.take(worker, job);
                         seat.assign(task);
                         if shape == 5 {
                             stop.stop(StopReason::Cancelled);
@@ -146,7 +126,6 @@ async fn settles(step: Step, gate: Gate, is_ready_soon: bool) {
                     }
                 }
             }
-            PoolEvent::Returned { worker, jobs } => ledger.returned(worker, &jobs),
             PoolEvent::Gone { worker, is_replaced, .. } => {
                 ledger.gone(worker);
                 if !is_replaced {

@@ -1,12 +1,11 @@
 //! What happens to workers and sessions of a world, besides what its jobs do.
 
-use pool::{JobId, SessionId, StowError, Stowage, WorkerId};
+use pool::{SessionId, StowError, Stowage, WorkerId};
 
 use super::super::queued;
 use super::World;
-use crate::effect::Finish;
 use crate::job::Queued;
-use crate::model::{Event, Fault, Report};
+use crate::model::{Event, Fault};
 
 impl World {
     /// Kills a worker: one that runs a job, is preparing, is idle or is starting.
