@@ -279,15 +279,15 @@ async fn kill(kills: u64, dice: &mut Dice, sent: &mut Sent) {
         let (workers, keeper) = family(helper);
         if Instant::now() >= next_helper && deadly(sent) < most {
             next_helper = Instant::now() + Duration::from_millis(dice.below(APART));
-            let signal = [Signal::KILL, Signal::ABORT][dice.below(2) as usize];
-            let victim = match keeper {
+            let (victim, signal) = match keeper {
+                // The first process of a namespace dies of no other signal.
                 Some(keeper) if dice.below(2) == 0 => {
                     sent.keepers += 1;
-                    keeper
+                    (keeper, Signal::KILL)
                 }
                 _ => {
                     sent.helpers += 1;
-                    helper
+                    (helper, [Signal::KILL, Signal::ABORT][dice.below(2) as usize])
                 }
             };
             if send(victim, signal) {

@@ -128,8 +128,8 @@ fn with_bodies(attempts: &mut Attempts) {
         .job("a body that is too long", &[413], vec![b' '; MOST_BODY_BYTES + 1])
         .tenant("a length that is too long", &[413], run, "content-length: 99999999999\r\n")
         .raw("chunks that are too long", &[413], chunks)
-        .tenant("a body that ends early", &[400, ENDED], run, "content-length: 9\r\n\r\n{")
-        .tenant("chunks that end early", &[400, ENDED], run, &format!("{chunked}9\r\n{{"))
+        .cut("a body that ends early", &[400, ENDED], run, "content-length: 9\r\n\r\n{")
+        .cut("chunks that end early", &[400, ENDED], run, &format!("{chunked}9\r\n{{"))
         .tenant("a negative length", &[400], run, "content-length: -1\r\n")
         .tenant("a signed length", &[400], run, "content-length: +2\r\n\r\n{}")
         .tenant(

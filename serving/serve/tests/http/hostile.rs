@@ -214,7 +214,8 @@ fn bodies_that_are_no_jobs_are_refused() {
 fn bodies_are_bounded_and_complete() {
     let mut config = tokens();
     config.body_bytes = 1 << 20;
-    config.idle_time = Duration::from_secs(2);
+    // Longer than `status` waits.
+    config.idle_time = Duration::from_secs(5);
     let client = Client { token: Some(ADA), ..serve(&POOL, config).client };
     let large = vec![b'x'; 2 << 20];
     let reply = client.send("POST", "/v1/run", &[], &large);

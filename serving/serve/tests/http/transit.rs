@@ -26,7 +26,9 @@ fn server(pool: &Hatchery, room: usize, body: usize) -> [Client; 2] {
 fn begun(client: &Client, path: &str, head: &str, body: &[u8]) -> TcpStream {
     let mut stream = client.connect();
     let (address, token) = (client.address, client.token.unwrap());
-    let head = format!("host: {address}\r\nauthorization: Bearer {token}\r\n{head}");
+    let head = format!(
+        "host: {address}\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\n{head}"
+    );
     write!(stream, "POST {path} HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
     stream.write_all(body).unwrap();
     stream
@@ -51,8 +53,9 @@ fn announced_bodies_are_counted_before_they_are_received() {
         assert_eq!((refused.status, refused.reason()), (429, "bodies".to_owned()));
         assert_eq!(status(&begun(&bob, path, &head, b"")), 100);
         // What was received and answered counts no longer.
-        let job = format!("{:length$}", json!({ "code": "6 * 7" }));
-        first.write_all(job.as_bytes()).unwrap();
+        let mut job = json!({ "code": "6 * 7" }).to_string().into_bytes();
+        job.resize(length, b' ');
+        first.write_all(&job).unwrap();
         assert_eq!(status(&first), 200);
         drop(first);
         let again = std::iter::repeat_with(|| status(&begun(&ada, path, &head, b"")));

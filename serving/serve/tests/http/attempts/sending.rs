@@ -71,6 +71,22 @@ impl Attempts {
         self.stranger(name, expected, line, &format!("TOKEN\r\n{head}"))
     }
 
+    /// A request of a tenant that ends here, whatever it announced.
+    pub(super) fn cut(
+        &mut self,
+        name: &str,
+        expected: &[u16],
+        line: &str,
+        head: &str,
+    ) -> &mut Self {
+        let bytes = format!("{line} HTTP/1.1\r\nhost: HOST\r\nTOKEN\r\n{head}\r\n");
+        self.add(name, expected, move |client| {
+            let stream = sent(client, &filled(client, bytes.as_bytes()));
+            let _ = stream.shutdown(Shutdown::Write);
+            first_of(&heard(stream))
+        })
+    }
+
     /// A job of a tenant.
     pub(super) fn job(
         &mut self,
