@@ -14,7 +14,7 @@ wheels="${1:-$folder/wheels}"
 tools="$HOME/.cache/hatchery/python-tools"
 
 # What builds and checks; kept from run to run.
-versions="build==1.6.1 hatchling==1.33.0 maturin==1.16.0"
+versions="build==1.6.1 hatchling==1.33.0 maturin==1.16.0 twine==7.0.0"
 if [ "$(cat "$tools/versions" 2>/dev/null)" != "$versions" ]; then
     rm -rf "$tools"
     python3 -m venv "$tools"
@@ -35,6 +35,7 @@ wheels="$(mkdir -p "$wheels" && cd "$wheels" && pwd)"
 {
     "$tools/bin/python" -m build --wheel --no-isolation --outdir "$wheels" .
     (cd runtime && "$tools/bin/maturin" build --release --out "$wheels")
+    "$tools/bin/twine" check --strict "$wheels"/*.whl
 } > "$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
 
 python3 -m venv "$folder/venv"

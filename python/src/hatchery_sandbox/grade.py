@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 import warnings
@@ -35,6 +36,7 @@ Lines = Union[PathLike, Iterable[Mapping[str, Any]]]
 
 _GRADED = (0, 1)
 """Exit codes after which there is a report: all passed, or not."""
+_OPTION = re.compile(r"`--([a-z-]+)`(?: \(`Settings::\w+`\))?")
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ def grade(
     k: Sequence[int] = (1, 10, 100),
     cpu_time: float = 40.0,
     timeout: float | None = None,
+    memory: int | None = None,
+    value_bytes: int | None = None,
     at_once: int | None = None,
     workers: int | None = None,
     allow_shared: bool = False,
@@ -120,6 +124,9 @@ def grade(
         k: For which numbers of samples to estimate pass@k.
         cpu_time: CPU time of each sample on all its tests, in seconds.
         timeout: Wall time of each sample, in seconds. Default: ten times the CPU time, and at least 20.
+        memory: Memory of each interpreter, in bytes. Default: that of `hatchery grade`.
+        value_bytes: The largest value that a sample and its tests can pass each other, in bytes.
+            Default: that of `hatchery grade`.
         at_once: Samples that are graded at once. Default: the number of CPUs.
         workers: The number of workers instead: a sample and its tests have one each.
         allow_shared: Whether tests that need the candidate's own interpreter run there, unguarded.
@@ -148,10 +155,13 @@ def grade(
         command += ["--cpu-time", _seconds(cpu_time)]
         if timeout is not None:
             command += ["--timeout", _seconds(timeout)]
-        if at_once is not None:
-            command += ["--at-once", str(at_once)]
-        if workers is not None:
-            command += ["--workers", str(workers)]
+        for option, number in (
+            ("--memory", None if memory is None else f"{memory}B"),
+            ("--value-bytes", None if value_bytes is None else f"{value_bytes}B"),
+            ("--at-once", at_once),
+            ("--workers", workers),
+        ):
+            command += [] if number is None else [f"{option}={number}"]
         for option, is_set in (
             ("--allow-shared", allow_shared),
             ("--no-solutions", not check_solutions),
@@ -190,7 +200,7 @@ def _run(binary: PathLike | None, arguments: Sequence[str], made: Path) -> None:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode in _GRADED:
         return
-    told = done.stderr.decode(errors="replace").strip()
+    told = _in_python(done.stderr.decode(errors="replace").strip())
     if done.returncode == 2 and made.exists():
         warnings.warn(told, stacklevel=3)
         return
@@ -213,14 +223,21 @@ def _seconds(seconds: float) -> str:
     return f"{round(seconds * 1e9)}ns"
 
 
+def _in_python(message: str) -> str:
+    """Returns a message that names options by the names that they have here."""
+    return _OPTION.sub(lambda match: f"`{match[1].replace('-', '_')}=`", message)
+
+
 def _result(line: dict[str, Any]) -> Result:
-    failures = tuple((each["test"], each["message"]) for each in line.get("failures", ()))
+    failures = tuple(
+        (each["test"], _in_python(each["message"])) for each in line.get("failures", ())
+    )
     return Result(
         line["task_id"],
         line["sample"],
         line["verdict"],
         line.get("limit"),
-        line.get("message", ""),
+        _in_python(line.get("message", "")),
         line["tests_passed"],
         line["tests_total"],
         line["guarded"],

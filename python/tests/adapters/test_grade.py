@@ -26,6 +26,16 @@ def test_samples_are_graded(tmp_path):
     assert (wrong.tests_passed, wrong.tests_total, wrong.guarded) == (1, 2, True)
     assert wrong.failures == (("test 2", "assert f(2) == 4"),)
     assert "<title>" in page.read_text()
+    (cheat,) = (result for result in report.results if result.sample == 2)
+    assert "`allow_shared=` decides it" in cheat.message
+
+
+def test_a_limit_is_named_as_it_is_here():
+    heavy = {"task_id": "t", "solution": "def f(x): return [bytes(8 << 20) for _ in range(99)] and x * 2"}
+    results = grade([TASK], [heavy, RIGHT], memory=128 << 20, value_bytes=1 << 20).results
+    told = {result.sample: (result.limit, result.message) for result in results}
+    assert told[0][0] == "memory" and "`memory=` raises it" in told[0][1]
+    assert told[1] == (None, "")
 
 
 def test_results_are_kept_and_compared(tmp_path):
