@@ -784,7 +784,7 @@ class AgentTest(AgentCase):
         given[:] = ["c\n", "", "d\n", "e\n", ""]
         self.assertEqual(open("/dev/stdin").read(), "c\n")
         self.assertEqual(list(pathlib.Path("/dev/fd/0").open("rb")), [b"d\n", b"e\n"])
-        self.assertEqual(open(os.devnull).read(), "")
+        self.assertEqual(pathlib.Path(os.devnull).read_text(), "")
         self.assertRaises(FileNotFoundError, open, "nowhere")
 
     def test_a_program_reads_from_a_function(self):

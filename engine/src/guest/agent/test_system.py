@@ -99,6 +99,7 @@ assert os.stat in os.supports_follow_symlinks and shutil.rmtree.avoids_symlink_a
 class Opener:
     open = open
 Opener().open("file", "w").close()
+open("", opener=lambda path, flags: os.open("file", flags)).close()
 assert os.listdir(".") == ["file"] and os.stat(pathlib.Path(""))
 try:
     os.rename("", "x")

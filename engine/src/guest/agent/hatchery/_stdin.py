@@ -1,9 +1,9 @@
 """Standard input from a function of the host, line by line, as from a terminal."""
 
 import builtins
-import functools
 import io
 
+from hatchery._paths import like
 from hatchery._streams import text_stream
 
 
@@ -43,7 +43,6 @@ def open_lines(call, function):
     """Opens a text stream that reads from a function of the host, and makes `open` do the same where
     it would open standard input."""
 
-    @functools.wraps(plain_open)
     def open(file, mode="r", *args, **options):
         if not (file == 0 or str(file) in NAMES) or not mode.startswith("r"):
             return plain_open(file, mode, *args, **options)
@@ -51,5 +50,5 @@ def open_lines(call, function):
         return buffer if "b" in mode else text_stream(buffer, "stdin")
 
     if builtins.open in (plain_open, io.open):
-        builtins.open = io.open = open
+        builtins.open = io.open = like(plain_open, open)
     return text_stream(io.BufferedReader(Lines(call, function)), "stdin")
