@@ -128,6 +128,7 @@ struct WatchId {
 struct Part(usize);
 
 impl Part {
+    /// More than most pools have workers, so that these seldom share a lock.
     const COUNT: usize = 16;
 
     /// Returns the part of this thread, which shares it with few others.
