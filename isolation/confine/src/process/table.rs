@@ -214,7 +214,7 @@ pub const CALLS: &[Call] = &[
         ..call(
             "statx",
             libc::SYS_statx,
-            "takes paths; whoever reads a whole file does without its length",
+            "takes paths; reading a whole file needs no length",
         )
     },
     call("rseq", libc::SYS_rseq, "is part of the start of a thread"),
