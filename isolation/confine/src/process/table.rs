@@ -211,11 +211,7 @@ pub const CALLS: &[Call] = &[
     ),
     Call {
         answer: Fail(libc::ENOSYS as u16),
-        ..call(
-            "statx",
-            libc::SYS_statx,
-            "takes paths; reading a whole file needs no length",
-        )
+        ..call("statx", libc::SYS_statx, "takes paths; reading a whole file needs no length")
     },
     call("rseq", libc::SYS_rseq, "is part of the start of a thread"),
     Call {
