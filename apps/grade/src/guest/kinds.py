@@ -3,7 +3,6 @@
 import builtins as _builtins
 import json as _json
 import sys as _sys
-from bisect import bisect_right as _bisect_right
 from operator import is_ as _is
 
 _MISSING = object()

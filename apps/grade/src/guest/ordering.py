@@ -13,88 +13,112 @@ def ordered_set(items):
     if _are_same(list(made), items):
         return made
     hashes = [hash(item) for item in items]
-    size = 8
-    while size <= 16 * len(items) + 16 and len(items) <= _MOST_ORDERED:
-        if len(items) * 5 < size * 3:
-            order = _insertions(hashes, size)
-            if order is not None:
-                made = _inserted([items[place] for place in order], size)
-                if _are_same(list(made), items):
-                    return made
-        size *= 2
-    return made
+    # Most have the size that this one has.
+    sizes = [8 << power for power in range(20) if len(items) * 5 < (8 << power) * 3 and len(items) <= _MOST_ORDERED]
+    usual = max(8, (_sys.getsizeof(made) - _sys.getsizeof(set())) // _ENTRY_BYTES)
+    for size in sorted(sizes[:3], key=lambda size: size != usual):
+        insertions = _insertions(hashes, size)
+        if insertions is not None:
+            made = _inserted(items, insertions, size)
+            if _are_same(list(made), items):
+                return made
+    return set(items)
 
 
-_MOST_ORDERED = 2_000
+_MOST_ORDERED = 5_000
+# Slots that are tried for one item, and for all of them on the average.
+_MOST_PROBES = 60
+_MOST_TRIES = 5
 _LINEAR_PROBES = 9
+_ENTRY_BYTES = 16 if _sys.maxsize > 1 << 32 else 8
 _UNSIGNED = (1 << _sys.hash_info.width) - 1
 
 
+class _Filler:
+    """Takes a slot of a set's table, so that items that come later take the next one, and is removed then."""
+
+    def __init__(self, slot):
+        self._slot = slot
+
+    def __hash__(self):
+        return self._slot
+
+
 def _insertions(hashes, size):
-    """Returns an order in which insertions into CPython's table of this size leave items in the order
-    of their hashes; `None` if none is found."""
-    naturals = [number & size - 1 for number in hashes]
-    slots, order, taken = [None] * len(hashes), [], set()
-    # Items that were displaced far came after most others.
-    steps = [_rising(naturals), range(len(hashes))]
-    while len(order) < len(hashes):
-        limits, limit = [], size
-        for slot in reversed(slots):
-            limits.append(limit)
-            limit = limit if slot is None else slot
-        limits.reverse()
-        below, before, step = -1, len(order), set(steps[0])
-        for place, number in enumerate(hashes):
-            if slots[place] is None and place in step:
-                slot = _slot(number, size - 1, taken)
-                if below < slot < limits[place]:
-                    slots[place] = slot
-                    taken.add(slot)
-                    order.append(place)
-            if slots[place] is not None:
-                below = slots[place]
-        if len(order) == before:
-            if len(steps) == 1:
+    """Returns in which order items, by their place, and fillers are inserted into CPython's table of this
+    size, so that items are in the order of their hashes; `None` if no such order is found."""
+    slots, choices, tries = [], [iter(_probed(hashes[0], size))], _MOST_TRIES * (len(hashes) + size)
+    while choices:
+        last = slots[-1] if slots else -1
+        slot = next((slot for slot in choices[-1] if slot > last), None)
+        tries -= 1
+        if slot is None or tries < 0:
+            choices.pop()
+            if slots:
+                slots.pop()
+            if tries < 0:
                 return None
-            steps.pop(0)
-    return order
+            continue
+        slots.append(slot)
+        if len(slots) < len(hashes):
+            choices.append(iter(_probed(hashes[len(slots)], size)))
+            continue
+        found = _sorted(hashes, slots, size)
+        if found is not None:
+            return found
+        slots.pop()
+    return None
 
 
-def _rising(numbers):
-    """Returns places of a longest subsequence that never falls."""
-    ends, places, before = [], [], [None] * len(numbers)
-    for place, number in enumerate(numbers):
-        length = _bisect_right(ends, number)
-        ends[length : length + 1] = [number]
-        places[length : length + 1] = [place]
-        before[place] = places[length - 1] if length else None
-    found, place = [], places[-1]
-    while place is not None:
-        found.append(place)
-        place = before[place]
-    return found
+def _sorted(hashes, slots, size):
+    """Returns the insertions that give items these slots: those first whose slots others have to find taken."""
+    owners, order, entered = {slot: place for place, slot in enumerate(slots)}, [], {}
+    for start in range(len(slots)):
+        stack = [start]
+        while stack:
+            place = stack[-1]
+            if place in entered:
+                stack.pop()
+                if entered[place] is False:
+                    entered[place] = True
+                    order.append(place)
+                continue
+            entered[place] = False
+            for slot in _probed(hashes[place], size):
+                if slot == slots[place]:
+                    break
+                owner = owners.get(slot, _MISSING)
+                if owner is _MISSING:
+                    owners[slot] = None
+                    order.append(_Filler(slot))
+                elif owner is None:
+                    continue
+                elif owner not in entered:
+                    stack.append(owner)
+                elif entered[owner] is False:
+                    return None  # each has to be there before the other
+    return order if len(order) * 5 < (size - 1) * 3 else None
 
 
-def _slot(number, mask, taken):
-    """Returns where CPython puts an item with this hash."""
-    slot, rest = number & mask, number & _UNSIGNED
-    while True:
-        probes = _LINEAR_PROBES if slot + _LINEAR_PROBES <= mask else 0
-        for place in range(slot, slot + probes + 1):
-            if place not in taken:
-                return place
+def _probed(number, size):
+    """Yields the slots in which CPython looks for an item with this hash, one after the other."""
+    slot, rest, count = number & size - 1, number & _UNSIGNED, 0
+    while count < _MOST_PROBES:
+        probes = _LINEAR_PROBES if slot + _LINEAR_PROBES < size else 0
+        yield from range(slot, slot + probes + 1)
+        count += probes + 1
         rest >>= 5
-        slot = slot * 5 + 1 + rest & mask
+        slot = slot * 5 + 1 + rest & size - 1
 
 
-def _inserted(items, size):
-    """Returns a set whose table has this size, with items inserted in this order."""
-    first = items[: size // 2 - 1]
+def _inserted(items, insertions, size):
+    """Returns a set whose table has this size, into which this is inserted in this order."""
+    taken = [items[one] if type(one) is int else one for one in insertions]
+    free = sorted({*range(size)} - {hash(one) & size - 1 for one in taken})
     # A dictionary makes the table large enough for twice its length at once.
-    fillers = [(_MISSING, number) for number in range(max(0, size // 4 + 1 - len(first)))]
-    made = set(dict.fromkeys(first + fillers)) if size > 8 else set(first)
-    for filler in fillers:
-        made.discard(filler)
-    for item in items[len(first) :]:
-        made.add(item)
+    taken += map(_Filler, free[: max(0, size // 4 + 1 - len(taken))] if size > 8 else ())
+    first = taken[: size // 2 - 1]
+    made = set(dict.fromkeys(first)) if size > 8 else set(first)
+    made.update(taken[len(first) :])
+    made.difference_update([one for one in taken if type(one) is _Filler])
     return made

@@ -22,7 +22,7 @@ _BINARY = (
 _UNARY = "neg pos abs invert int float complex index round trunc floor ceil".split()
 _OTHERS = (
     "call len bool getitem setitem delitem iter next reversed contains str repr format enter exit await "
-    "aiter anext aenter aexit get hash eq fspath bytes"
+    "aiter anext aenter aexit get hash eq fspath bytes init"
 ).split()
 _SPECIAL = [f"__{name}__" for name in _ORDER + _BINARY + _UNARY + _OTHERS]
 # What a value of a derived class is, too: it is sent with the values of the first, and asked for by the
@@ -397,6 +397,10 @@ class StandInClass(type):
     def __repr__(cls):
         return cls._hatchery_peer.ask("repr", cls)
 
+    def __dir__(cls):
+        return cls._hatchery_peer.ask("dir", cls)
+
+    __annotations__ = property(lambda cls: cls._hatchery_peer.get(cls, "__annotations__"))
 
 def _type_of(value):
     """`type` for tests: an object of the candidate has the type of a library that its own has."""
@@ -503,6 +507,16 @@ _FORWARDERS = {name: _forwarder(name) for name in _SPECIAL}
 
 def _override(function):
     _FORWARDERS[function.__name__] = function
+
+
+class _Init:
+    """`__init__` of a class, which tests may call."""
+
+    def __get__(self, instance, owner):
+        return owner._hatchery_peer.get(owner if instance is None else instance, "__init__")
+
+
+_FORWARDERS["__init__"] = _Init()
 
 
 @_override

@@ -274,8 +274,14 @@ class Suite:
         library = _misusing(error)
         if library:
             return f"`{library}` can't use an object of the candidate that isn't in its own interpreter"
+        if isinstance(error, AttributeError) and _raised_by_tests(error):
+            owner = getattr(error.obj, "__self__", error.obj)
+            if type(type(owner)) is StandInClass:
+                return "an object of the candidate has attributes only in its own interpreter"
         told = _told(error)
         lines = [self._sources.get(file, {}).get(line, "") for file, line in _frames(error)]
+        if any("__dict__" in line or "vars(" in line or "getmembers" in line for line in lines):
+            return "what a class of the candidate's defines is known only in its own interpreter"
         names_both = "int32" in told and "int64" in told or any("int64" in line for line in lines)
         if names_both and "numpy" in sys.modules:
             return "NumPy's integers have 32 bits in the sandbox, and the tests name those of 64 bits"

@@ -71,10 +71,11 @@ class Writer:
 
     def _node(self, value):
         try:
-            kind = kind_of(value)
+            is_other = type(type(value)) is StandInClass
+            kind = None if is_other else kind_of(value)
             if kind is not None:
                 return self._changeable(kind, value)
-            packer = _PACKERS.get(type(value)) or _NAMED.get(_named(type(value))) or _packer_by_base(value)
+            packer = None if is_other else _packer_of(value)
             name, *parts = (packer or self._opaque)(value)
         except NotPlain:
             name, *parts = self._opaque(value)
@@ -89,13 +90,18 @@ class Writer:
         return [kind.name, number, *self._all(parts)]
 
 
+def _packer_of(value):
+    return _PACKERS.get(type(value)) or _NAMED.get(_named(type(value))) or _packer_by_base(value)
+
+
 def _packer_by_base(value):
     kind = type(value)
-    if kind.__module__ == "numpy" and hasattr(value, "dtype") and hasattr(value, "item"):
-        if _dtype_kind(value) in "biufcUS" and kind.__name__ != "ndarray":
+    if kind.__module__ == "numpy" and any(base.__name__ == "generic" for base in kind.__mro__):
+        if _dtype_kind(value) in "biufcUS":
             return lambda value: ("scalar", value.dtype.str, value.item())
     if isinstance(value, tuple) and hasattr(kind, "_fields") and kind.__eq__ is tuple.__eq__:
         if type(kind._fields) is tuple and all(type(name) is str for name in kind._fields):
+            _NAMED_TUPLES.setdefault((kind.__name__, kind.__module__, kind._fields), kind)
             return lambda value: (
                 "named",
                 kind.__name__,
@@ -126,9 +132,20 @@ def _pack_datetime(value):
 
 
 def _pack_time(value):
-    if value.tzinfo is not None:
+    zone = value.tzinfo
+    if zone is not None and (type(zone).__module__, type(zone).__qualname__) not in _ZONES:
         raise NotPlain("a time zone")
-    return ("time", value.isoformat())
+    return ("time", value.replace(tzinfo=None).isoformat(), zone)
+
+
+def _pack_text(value):
+    return ("text", type(value).__module__.partition(".")[0], type(value).__name__, str(value))
+
+
+def _make_text(module, name, text):
+    if (module, name) not in _TEXTS:
+        raise Malformed("the candidate sent an unknown type")
+    return _imported(module, name)(text)
 
 
 def _pack_match(value):
@@ -268,6 +285,13 @@ def _make_named(name, module, fields, items):
     return kind._make(items)
 
 
+# Types of which a value is made of its text.
+_TEXTS = [("ipaddress", f"IPv{version}{part}") for version in "46" for part in ("Address", "Network", "Interface")]
+_TEXTS += [("pathlib", "PurePosixPath"), ("pathlib", "PureWindowsPath")]
+_NAMED |= dict.fromkeys(_TEXTS, _pack_text)
+_NAMED |= {("pathlib._local", name): _pack_text for _, name in _TEXTS[-2:]}
+
+
 _UNPACKERS = {
     "int": lambda text: int(text, 16),
     "tuple": lambda *items: items,
@@ -286,7 +310,8 @@ _UNPACKERS = {
     "Fraction": lambda one, other: _imported("fractions", "Fraction")(one, other),
     "datetime": _make_datetime,
     "date": lambda text: _imported("datetime", "date").fromisoformat(text),
-    "time": lambda text: _imported("datetime", "time").fromisoformat(text),
+    "time": lambda text, zone: _imported("datetime", "time").fromisoformat(text).replace(tzinfo=zone),
+    "text": _make_text,
     "timedelta": lambda *parts: _imported("datetime", "timedelta")(*parts),
     "timezone": _make_timezone,
     "ZoneInfo": lambda key: _imported("zoneinfo", "ZoneInfo")(key),
