@@ -26,13 +26,16 @@ const HEADERS: [(HeaderName, &str); 3] = [
 const ALLOWED: &str = "authorization, content-type, idempotency-key, last-event-id, mcp-method, \
                        mcp-name, mcp-protocol-version, mcp-session-id";
 
-/// Checks where a request was sent to and which page sent it. Everything passes here.
+/// Checks where a request was sent to, which page sent it, and that its body can be read. Everything
+/// passes here.
 pub(super) async fn place(
     State(door): State<Arc<Door>>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let checked = check_place(&door, request.method(), request.uri(), request.headers());
+    let headers = request.headers();
+    let checked = check_encoding(headers)
+        .and_then(|()| check_place(&door, request.method(), request.uri(), headers));
     // What is behind this may have stricter rules of its own, as that for agents has.
     let origin = request.headers_mut().remove(header::ORIGIN);
     let mut response = match checked {
@@ -68,6 +71,18 @@ pub(super) async fn token(
     request.extensions_mut().insert(visitor.caller.clone());
     request.extensions_mut().insert(visitor);
     next.run(request).await
+}
+
+/// Refuses a compressed body, which would be taken for broken JSON.
+fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
+    match single(headers, &header::CONTENT_ENCODING)? {
+        None | Some("identity") => Ok(()),
+        Some(encoding) => {
+            let message =
+                format!("bodies in the encoding `{encoding}` can't be read; send it plain");
+            Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "encoding", message))
+        }
+    }
 }
 
 /// Returns the answer if the request only asks what an origin may do.

@@ -207,6 +207,11 @@ fn bodies_that_are_no_jobs_are_refused() {
         // The message doesn't repeat a body of any length.
         assert!(reply.bytes().len() < 2000, "{shown}");
     }
+    for (encoding, expected) in [("identity", 200), ("gzip", 415), ("gzip, br", 415)] {
+        let headers = [("content-encoding", encoding)];
+        let reply = with(ADA).send("POST", "/v1/run", &headers, br#"{"code": "1"}"#);
+        assert_eq!(reply.status, expected, "{encoding}");
+    }
     serves_on();
 }
 
