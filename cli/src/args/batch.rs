@@ -49,9 +49,8 @@ pub(crate) struct BatchArguments {
     #[arg(long, requires = "out")]
     pub(crate) resume: bool,
 
-    /// Run shard K of N, counted from 1: the lines whose digest falls to it, so that N processes,
-    /// on one machine or many, run each line once. `hatchery batch-merge` puts their results
-    /// together.
+    /// Run shard K of N, counted from 1, so that N processes, on one machine or many, run each line
+    /// once. A digest of each line decides its shard. `hatchery batch-merge` merges their results.
     #[arg(long, value_name = "K/N")]
     pub(crate) shard: Option<Shard>,
 

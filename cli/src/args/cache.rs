@@ -18,9 +18,8 @@ pub(crate) enum CacheCommand {
     /// Remove what hasn't been used for a time, or the least recently used until the rest fits a
     /// size.
     ///
-    /// Whatever a running process uses stays. Anything removed is rebuilt or downloaded again when
-    /// it is needed. The Python build and its compiled form, which every start needs, are removed
-    /// last.
+    /// Files that a running process uses stay. Removed files are rebuilt or downloaded again when
+    /// needed. The Python build and its compiled form, which every start needs, are removed last.
     Prune(PruneArguments),
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct GradeArguments {
     pub(crate) tasks: Option<PathBuf>,
 
     /// Samples: a file of JSON lines with `task_id` and `completion` or `solution`. Default: the
-    /// programs that stand in TASKS, or else the tasks' own solutions.
+    /// programs in TASKS, or else the tasks' own solutions.
     #[arg(value_name = "SAMPLES", conflicts_with = "compare")]
     pub(crate) samples: Option<PathBuf>,
 
@@ -47,7 +47,7 @@ pub(crate) struct GradeArguments {
     #[arg(long, value_name = "FILE", num_args = 2)]
     pub(crate) compare: Option<Vec<PathBuf>>,
 
-    /// For which numbers of samples to estimate pass@k; left out if a task has fewer.
+    /// Numbers of samples for which to estimate pass@k; left out if a task has fewer.
     #[arg(short, value_name = "K", value_delimiter = ',', default_value = "1,10,100",
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) k: Vec<u64>,
@@ -64,11 +64,11 @@ pub(crate) struct GradeArguments {
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
     pub(crate) memory: ByteSize,
 
-    /// What one value that a sample and its tests exchange may take, as JSON.
+    /// Maximum size of a value that a sample and its tests exchange, as JSON.
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub(crate) value_bytes: ByteSize,
 
-    /// What a program may write for one case.
+    /// Maximum output of a program for one case.
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     pub(crate) output: ByteSize,
 
@@ -77,7 +77,8 @@ pub(crate) struct GradeArguments {
     #[arg(long, value_name = "N", value_parser = parse_workers, conflicts_with = "at_once")]
     pub(crate) workers: Option<RangeInclusive<usize>>,
 
-    /// Samples that are graded at once, with two workers each. Default: the number of CPUs.
+    /// Number of samples that are graded at once, with two workers each. Default: the number of
+    /// CPUs.
     #[arg(long, value_name = "N", value_parser = parse_at_once)]
     pub(crate) at_once: Option<usize>,
 

@@ -31,7 +31,7 @@ pub(crate) enum ImageCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show everything about one image.
+    /// Show the details of one image.
     Info {
         /// The image's key, or its first digits.
         #[arg(value_name = "KEY", value_parser = parse_key)]
@@ -96,15 +96,15 @@ pub(crate) struct PackagesArguments {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Image")]
 pub(crate) struct ImageArguments {
-    /// The Python build: a WebAssembly file with its library beside it, their folder, or a wheel
+    /// The Python build: a WebAssembly file with its library next to it, their folder, or a wheel
     /// or a package `.webc` with one. Default: `$HATCHERY_PYTHON`, else the build that Hatchery
     /// fetches. For `batch`, `serve` and `mcp` it can be repeated, with names by which jobs ask for
     /// further builds.
     #[arg(long, value_name = "[NAME=]FILE|DIR", value_parser = PythonArgument::parse)]
     pub(crate) python: Vec<PythonArgument>,
 
-    /// The host that serves the guest: our own, wasmer-wasix, or our own unless only wasmer-wasix
-    /// serves what the build imports.
+    /// The host that serves the guest's imports: Hatchery's (`own`), wasmer-wasix (`wasix`), or
+    /// Hatchery's unless only wasmer-wasix serves them all (`auto`).
     #[arg(long, value_enum, default_value_t)]
     pub(crate) host: Host,
 

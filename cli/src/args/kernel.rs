@@ -33,7 +33,7 @@ pub(crate) struct KernelArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KernelCommand {
-    /// Make a kernel known to Jupyter's front ends, which start it with these options.
+    /// Install a kernel for Jupyter's front ends, which start it with these options.
     ///
     /// Also builds the image now, so that the kernel starts at once.
     Install(Box<InstallArguments>),
@@ -90,7 +90,7 @@ pub(crate) struct InstallArguments {
     #[arg(long, value_name = "DIR", group = "place")]
     pub(crate) prefix: Option<PathBuf>,
 
-    /// The name by which the kernel is chosen.
+    /// The kernel's name, by which front ends select it.
     #[arg(long, value_name = "NAME", default_value = "hatchery")]
     pub(crate) name: String,
 

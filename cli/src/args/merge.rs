@@ -21,11 +21,11 @@ pub(crate) struct MergeArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 
-    /// Write what there is, although results are missing. The exit code says that some are.
+    /// Write the results that exist, even if others are missing. The exit code is still 3.
     #[arg(long)]
     pub(crate) partial: bool,
 
-    /// Leave out results that belong to no line, as of lines that have changed since, instead of
+    /// Leave out results that belong to no line, such as those of changed lines, instead of
     /// refusing their parts.
     #[arg(long)]
     pub(crate) drop_others: bool,

@@ -54,16 +54,16 @@ pub(crate) struct NatsArguments {
     #[command(flatten)]
     pub(crate) access: AccessArguments,
 
-    /// On how many servers of a cluster to keep the queue and the results, from 1 to 5. Whoever sets
-    /// the pool up first decides, here and below.
+    /// Number of servers of a cluster that keep the queue and the results, from 1 to 5. The first
+    /// worker or submitter of the pool decides, here and below.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(1_u8..=5))]
     pub(crate) replicas: u8,
 
-    /// After which time without a sign of life of its worker a job is given to another one.
+    /// Time without a sign of life of its worker, after which a job goes to another one.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "30s")]
     pub(crate) claim_time: Duration,
 
-    /// The most jobs in the queue on the server; further ones wait with their submitters.
+    /// Maximum number of jobs in the queue on the server; submitters hold further ones back.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = whole::<u64>(..))]
     pub(crate) server_queue: u64,
 
@@ -91,7 +91,7 @@ pub(crate) struct WorkerArguments {
     #[arg(long, value_name = "NAME=WEIGHT", value_parser = parse_tenant)]
     pub(crate) tenant: Vec<(String, u32)>,
 
-    /// Set the most jobs of a tenant that run at once in the whole cluster, over all priorities and
+    /// Limit the jobs of a tenant that run at once in the whole cluster, over all priorities and
     /// workers; at most 10000. Give the same to every worker. Can be repeated.
     #[arg(long, value_name = "NAME=JOBS", value_parser = parse_tenant_limit)]
     pub(crate) tenant_limit: Vec<(String, u32)>,
@@ -131,7 +131,7 @@ pub(crate) struct WorkerArguments {
 #[derive(Debug, Args)]
 pub(crate) struct SubmitArguments {
     /// The jobs, one JSON object per line, as for `hatchery batch`. The text of a `file` is sent,
-    /// without what is beside it. `-` reads standard input.
+    /// without other files of its folder. `-` reads standard input.
     #[arg(value_name = "IN.ndjson")]
     pub(crate) jobs: PathBuf,
 
@@ -152,7 +152,7 @@ pub(crate) struct SubmitArguments {
     #[arg(long)]
     pub(crate) ordered: bool,
 
-    /// The most jobs that are in the queue or run at once.
+    /// Maximum number of jobs in the queue or running.
     #[arg(long, value_name = "N", default_value_t = 10_000,
         value_parser = whole(1_u32..=1_000_000))]
     pub(crate) ahead: u32,

@@ -15,9 +15,9 @@ pub(crate) enum NotebookCommand {
     /// Run the code cells of notebooks in order, several notebooks in parallel, and write copies
     /// with the outputs.
     ///
-    /// The copy of NAME.ipynb is NAME.executed.ipynb beside it, or NAME.ipynb in --output-dir. When
-    /// a cell fails or Ctrl-C is pressed, the notebook ends, and its session as it was before that
-    /// cell is saved beside the copy, for --resume.
+    /// The copy of NAME.ipynb is NAME.executed.ipynb next to it, or NAME.ipynb in --output-dir.
+    /// When a cell fails or Ctrl-C is pressed, the notebook ends, and its session as it was before
+    /// that cell is saved next to the copy, for --resume.
     Run(Box<NotebookArguments>),
     /// List the parameters that a notebook's cell tagged `parameters` defines: their names, types,
     /// defaults and descriptions.
@@ -66,24 +66,24 @@ pub(crate) struct ParameterArguments {
         action = ArgAction::Append, allow_hyphen_values = true)]
     pub(crate) values: Vec<String>,
 
-    /// Assign a text to a parameter, whatever it looks like. Can be repeated.
+    /// Assign a text to a parameter, even if it looks like a number. Can be repeated.
     #[arg(short = 'r', long = "raw-parameter", num_args = 2, value_names = ["NAME", "TEXT"],
         action = ArgAction::Append, allow_hyphen_values = true)]
     pub(crate) raw: Vec<String>,
 
-    /// Assign the parameters of a mapping in YAML or JSON. Can be repeated. `-p` and `-r` come
-    /// before it.
+    /// Assign the parameters of a mapping in YAML or JSON. Can be repeated. `-p` and `-r` take
+    /// precedence.
     #[arg(short = 'y', long = "parameters-yaml", value_name = "YAML", allow_hyphen_values = true)]
     pub(crate) yaml: Vec<String>,
 
-    /// Assign the parameters of a file in YAML or JSON. Can be repeated. All other options come
-    /// before it.
+    /// Assign the parameters of a file in YAML or JSON. Can be repeated. All other options take
+    /// precedence.
     #[arg(short = 'f', long = "parameters-file", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
     /// Run each notebook with each set of parameters in a file: CSV, JSON lines, or a list or
     /// mapping of sets in JSON or YAML. The field `@name`, or the key in a mapping, names a set and
-    /// its outputs; otherwise its number does. A set comes before all other options.
+    /// its outputs; otherwise its number does. A set takes precedence over all other options.
     #[arg(long, value_name = "FILE")]
     pub(crate) sets: Option<PathBuf>,
 }
@@ -105,14 +105,14 @@ pub(crate) struct NotebookArguments {
     #[arg(long)]
     pub(crate) resume: bool,
 
-    /// Run all cells. By default, a notebook that begins like one that ran before takes over the
-    /// outputs and the state of the cells they have in common, if image, inputs, folders, limits and
-    /// parameters are the same too. A cell with the tag `fresh`, and those after it, always run.
+    /// Run all cells. By default, a notebook reuses the outputs and the state of cells that ran
+    /// before, up to the first different one, if image, inputs, folders, limits and parameters are
+    /// the same. A cell with the tag `fresh`, and those after it, always run.
     #[arg(long)]
     pub(crate) fresh: bool,
 
-    /// Size of the states that are kept for later runs. Those that weren't used for the longest time
-    /// go first; `0` keeps and uses none.
+    /// Maximum size of the states that are kept for later runs. The least recently used go first;
+    /// `0` keeps and uses none.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size,
         allow_hyphen_values = true)]
     pub(crate) keep_states: ByteSize,
@@ -124,14 +124,14 @@ pub(crate) struct NotebookArguments {
     pub(crate) progress: Option<NotebookProgress>,
 
     /// Compare the outputs with those in the notebook's file, and exit with 1 if some differ: of
-    /// `all` cells, or only of those `marked` NBVAL_CHECK_OUTPUT. nbval's comments and tags are
-    /// heeded. Implies --fresh, and writes copies only into an --output-dir.
+    /// `all` cells, or only of those `marked` NBVAL_CHECK_OUTPUT. nbval's comments and tags apply.
+    /// Implies --fresh, and writes copies only into an --output-dir.
     #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true,
         default_missing_value = "all", conflicts_with = "resume")]
     pub(crate) check: Option<Checked>,
 
-    /// Before comparing, replace in all outputs what the pairs of lines `regex: …` and `replace: …`
-    /// in this file say, as nbval does.
+    /// Before comparing, apply the pairs of lines `regex: …` and `replace: …` in this file to all
+    /// outputs, as nbval does.
     #[arg(long, value_name = "FILE", requires = "check")]
     pub(crate) sanitize_with: Option<PathBuf>,
 

@@ -39,8 +39,8 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "FILE", requires = "http")]
     pub(crate) token_file: Option<PathBuf>,
 
-    /// A name, beside the address, by which HTTP clients may call this server, such as that of a
-    /// proxy. Can be repeated.
+    /// A further name by which HTTP clients may call this server, such as that of a proxy. Can be
+    /// repeated.
     #[arg(long, value_name = "NAME", requires = "http")]
     pub(crate) host_name: Vec<String>,
 
@@ -49,8 +49,8 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "ORIGIN", requires = "http")]
     pub(crate) origin: Vec<String>,
 
-    /// The most HTTP connections at once. A further one takes the place of the one that has been idle
-    /// longest, and waits if none is idle. Default: 1024.
+    /// Maximum number of HTTP connections. A further one replaces the longest idle one, and waits
+    /// if none is idle. Default: 1024.
     #[arg(long, value_name = "N", requires = "http", value_parser = whole(1..=MOST_CONNECTIONS))]
     pub(crate) connections: Option<usize>,
 
@@ -68,7 +68,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "10s")]
     pub(crate) drain_time: Duration,
 
-    /// Also show a pool on many machines, behind a queue on this NATS server: on the page, and at
+    /// Also show a pool on many machines, with a queue on this NATS server, on the page and at
     /// `/v1/cluster`.
     #[arg(long, value_name = "URL", requires = "http")]
     pub(crate) nats: Option<String>,

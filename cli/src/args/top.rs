@@ -15,7 +15,7 @@ pub(crate) struct TopArguments {
     #[arg(value_name = "ADDR", default_value = DEFAULT_ADDRESS)]
     pub(crate) address: String,
 
-    /// Watch the pools behind a queue on this NATS server instead.
+    /// Watch the pools of a queue on this NATS server instead.
     #[arg(long, value_name = "URL", conflicts_with = "address")]
     pub(crate) nats: Option<String>,
 
