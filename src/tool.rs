@@ -210,7 +210,7 @@ mod tests {
             ),
             (
                 json!({"code": "", "tenant": "a"}),
-                "`tenant` can't be used here: whoever runs the pool decides whose job it is and how urgent",
+                "`tenant` can't be used here: the pool's operator decides whose job it is and how urgent",
             ),
         ] {
             assert_eq!(problem(call), expected);

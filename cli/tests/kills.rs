@@ -49,7 +49,7 @@ const SIGNALS: [(Signal, Option<&str>); 4] = [
     (Signal::KILL, Some("SIGKILL")),
     (Signal::ABORT, Some("SIGABRT")),
     (Signal::SEGV, None),
-    (Signal::STOP, Some("no sign of life")),
+    (Signal::STOP, Some("stopped responding")),
 ];
 
 /// A helper or the first process of its namespace is killed at random moments this far apart, in

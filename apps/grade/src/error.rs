@@ -66,7 +66,7 @@ pub enum GradeError {
     #[error("the pool refuses a job")]
     Pool(#[from] hatchery::Error),
     /// A task of the program that grades has panicked.
-    #[error("grading a sample died: {0}")]
+    #[error("grading failed: {0}")]
     Task(String),
     /// The system gives no random bytes.
     #[error("the system gives no random bytes: {0}")]

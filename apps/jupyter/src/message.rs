@@ -50,7 +50,7 @@ pub(crate) enum InvalidMessage {
     TooLong,
     #[error("its signature is wrong")]
     Signature,
-    #[error("a part of it is no JSON object")]
+    #[error("expected a JSON object")]
     NotJson,
 }
 

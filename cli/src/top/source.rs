@@ -43,7 +43,7 @@ pub(crate) enum SourceError {
         status: String,
     },
     /// The answer is no status, or that of another version.
-    #[error("the server there is not Hatchery of this version")]
+    #[error("that server runs an incompatible version of Hatchery")]
     Version(#[from] serde_json::Error),
 }
 

@@ -315,7 +315,7 @@ fn an_agent_chooses_among_several_builds() {
     let packages = agent.call("list_packages", json!({ "python": "3.12" }));
     assert_eq!(packages["structuredContent"], json!({ "packages": [] }));
     let mut alone = Agent::start();
-    assert!(is_refused(&alone.run(on("default")), "whoever runs the pool decides"));
+    assert!(is_refused(&alone.run(on("default")), "the pool's operator decides"));
 }
 
 #[test]

@@ -195,7 +195,7 @@ impl ProcessInterpreter {
                 Err(Error::TimedOut) => {
                     let deadline = *silent_since.get_or_insert_with(|| after(SILENCE));
                     if has_come(deadline) {
-                        return Err(self.worker.end("it gave no sign of life"));
+                        return Err(self.worker.end("it stopped responding"));
                     }
                     self.worker.say(&Word::Ping)?;
                 }

@@ -134,7 +134,7 @@ impl Worker {
                 received => return received,
             }
             if has_come(deadline) {
-                self.end("it gave no sign of life");
+                self.end("it stopped responding");
             }
             if self.life.has_ended() {
                 return Err(Error::Closed);

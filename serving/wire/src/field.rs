@@ -99,11 +99,11 @@ impl Field {
             Self::Variables | Self::Args | Self::Env | Self::Stdin | Self::Files => {
                 "programs get no inputs in this way"
             }
-            Self::Timeout | Self::Limits => "whoever runs the pool sets the limits",
-            Self::Deterministic => "whoever runs the pool decides on clocks and random numbers",
-            Self::Python => "whoever runs the pool decides which Python runs",
+            Self::Timeout | Self::Limits => "the pool's operator sets the limits",
+            Self::Deterministic => "the pool's operator decides on clocks and random numbers",
+            Self::Python => "the pool's operator decides which Python runs",
             Self::Tenant | Self::Priority | Self::Deadline => {
-                "whoever runs the pool decides whose job it is and how urgent"
+                "the pool's operator decides whose job it is and how urgent"
             }
         }
     }

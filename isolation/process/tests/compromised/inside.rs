@@ -105,7 +105,7 @@ pub(crate) const WAYS: &[(&str, &str)] = &[
     ("exit", "code 7"),
     ("exit-well", "code 0"),
     ("close", "code 0"),
-    ("stop", "no sign of life"),
+    ("stop", "stopped responding"),
     ("spin", "limit of wall time"),
 ];
 

@@ -35,7 +35,7 @@ pub(super) async fn receive(inner: Arc<Inner>, mut next: u64) {
         // A reader doesn't outlive the connection: what was on its way is lost.
         let reading = read(&inner, &mut next);
         if let Some(Err(error)) = inner.streams.link.unless_renewed(reading).await {
-            tracing::info!("the reader of results is made anew: {error}");
+            tracing::info!("recreating the reader of results: {error}");
             sleep(PAUSE).await;
         }
     }

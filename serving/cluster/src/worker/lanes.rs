@@ -226,7 +226,7 @@ impl Lanes {
             self.known.lock().lanes.iter().map(|(lane, _)| lane.clone()).collect();
         for lane in known.iter().filter(|lane| !found.contains(lane)) {
             if let Err(error) = self.streams.consumer(lane).await {
-                tracing::info!("can't make the lane `{lane}` anew: {error}");
+                tracing::info!("can't recreate the lane `{lane}`: {error}");
             }
         }
     }

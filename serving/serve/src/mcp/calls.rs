@@ -136,7 +136,7 @@ impl Call<'_> {
         }
         problem.message += match (is_gone, self.naming) {
             (true, Naming::Free) => {
-                ". Its variables and files are lost; the next call that names it begins anew"
+                ". Its variables and files are lost; the next call that names it starts afresh"
             }
             (true, Naming::Random) => {
                 ". Its variables and files are lost; give \"new\" to open another one"
