@@ -1,5 +1,4 @@
 //! Pools on many machines, on one: `hatchery worker` and `hatchery submit` with a real NATS server.
-#![cfg(feature = "nats")]
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 #![expect(
     clippy::disallowed_methods,
