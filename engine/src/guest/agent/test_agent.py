@@ -292,6 +292,7 @@ class AgentTest(AgentCase):
             ("import getpass, io\ngetpass._raw_input('', io.StringIO(), io.StringIO())", "input"),
             ("e = Exception()\ne._hatchery_remedy = 'data'\nraise e", "data"),
             ("from hatchery import _network\nraise _network.refused(PermissionError, 2)", "connection"),
+            ("import urllib.error\ne = OSError()\ne._hatchery_remedy = 'data'\nraise urllib.error.URLError(e)", "data"),
         ]:
             self.assertEqual(self.run_program(source)["advice"].get("remedy"), remedy, source)
         for source in ("raise EOFError('Ran out of input')", "raise EOFError", "1 / 0", "e = Exception()\ne._hatchery_remedy = 5\nraise e"):

@@ -21,10 +21,10 @@ def adapt_socket(module):
         return explain_refusals(module)
 
     def look_up(*args, **kwargs):
-        raise module.gaierror(module.EAI_FAIL, NO_NETWORK)
+        raise refused(module.gaierror, module.EAI_FAIL, NO_NETWORK, "data")
 
     def open_socket(self, *args, **kwargs):
-        raise OSError(errno.ENETUNREACH, NO_NETWORK)
+        raise refused(OSError, errno.ENETUNREACH, NO_NETWORK, "data")
 
     for name in ("getaddrinfo", "getnameinfo", "gethostbyaddr", "gethostbyname", "gethostbyname_ex"):
         setattr(module, name, look_up)
@@ -32,10 +32,10 @@ def adapt_socket(module):
     module.socket.__init__ = open_socket
 
 
-def refused(kind, number):
-    """Returns the exception where a job may connect to nothing."""
-    error = kind(number, NO_GRANT)
-    error._hatchery_remedy = "connection"
+def refused(kind, number, text=NO_GRANT, remedy="connection"):
+    """Returns the exception for what a job may not do, with what would help."""
+    error = kind(number, text)
+    error._hatchery_remedy = remedy
     return error
 
 

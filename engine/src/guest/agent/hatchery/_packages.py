@@ -125,7 +125,9 @@ def _advice_on_file(error):
 def _advice_on_attempt(error):
     """Explains errors about what this build lacks, if CPython doesn't give the reason."""
     kind, reason = type(error), ""
-    remedy = vars(error).get("_hatchery_remedy")
+    # `urllib` has what happened as the reason of its own exception.
+    cause = vars(error).get("reason")
+    remedy = vars(cause if isinstance(cause, OSError) else error).get("_hatchery_remedy")
     if remedy in ("connection", "data", "input", "package"):
         # Of one of our packages.
         return {"remedy": remedy}
