@@ -60,6 +60,10 @@ fn attempts_at_networks_and_threads_fail_with_an_explanation() {
         ("import multiprocessing; multiprocessing.Pool(2)", "no processes"),
         ("import http.client; http.client.HTTPSConnection('example.com').connect()", "no network"),
         ("import requests", "no network"),
+        (
+            "import urllib.request as u; u.urlopen('http://example.com')",
+            "Give the program its data with `Job::input`",
+        ),
         ("import torch", "no native libraries"),
         ("import _testcapi", "a part of Python that this build leaves out"),
     ] {
