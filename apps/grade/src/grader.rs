@@ -109,7 +109,8 @@ impl Grader {
             }
         };
         // A sample has no say in this where the task's own solution shows that it needn't be.
-        let may_be_shared = !matches!(mode, Mode::Guarded { kinds: Some(_) });
+        let may_be_shared =
+            !matches!(mode, Mode::Guarded { kinds: Some(_) }) && !trial.is_of_sandbox;
         let mut guarded = true;
         if trial.verdict == Verdict::Undecided && may_be_shared {
             if self.settings.allow_shared {
@@ -154,11 +155,18 @@ impl Grader {
             return Ok(Mode::Guarded { kinds: Some(guarded.kinds) });
         }
         let mut problem = guarded.told();
+        if guarded.verdict == Verdict::Undecided && guarded.is_of_sandbox {
+            let message = format!("its task's own solution is undecided: {problem}");
+            return Ok(Mode::Broken(Box::new(Trial { message, ..guarded })));
+        }
         if matches!(guarded.verdict, Verdict::Sandbox | Verdict::TaskError) {
             return Ok(Mode::Broken(Box::new(guarded)));
         }
         if matches!(task.suite, Suite::Code { .. }) {
             let shared = self.tried(task, solution, How::Shared, cpu_time).await?;
+            if shared.verdict == Verdict::Undecided {
+                return Ok(Mode::Broken(Box::new(shared)));
+            }
             if shared.verdict == Verdict::Passed {
                 let told = format!("its tests need the candidate's own interpreter ({problem})");
                 return Ok(Mode::Shared(told));

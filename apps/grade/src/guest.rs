@@ -59,8 +59,11 @@ pub(crate) const SHARED_BEGIN: &str =
     concat!(include_str!("guest/shared.py"), "\nsnapshot('hatchery_snapshot')\n");
 
 /// The second turn: the candidate's code.
-pub(crate) const SHARED_LOAD: &str =
-    concat!(include_str!("guest/load.py"), "\nload(globals().pop('hatchery_code'))\n");
+pub(crate) const SHARED_LOAD: &str = concat!(
+    include_str!("guest/limits.py"),
+    include_str!("guest/load.py"),
+    "\nload(globals().pop('hatchery_code'))\n"
+);
 
 /// The third turn: the tests.
 pub(crate) const SHARED_TEST: &str = concat!(
@@ -68,6 +71,10 @@ pub(crate) const SHARED_TEST: &str = concat!(
     include_str!("guest/shared.py"),
     "\njudge_beside(globals().pop('hatchery_task'), globals().pop('hatchery_token'))\n"
 );
+
+/// Looks for a limit of the sandbox in an exception. Its value says which, if there is one.
+pub(crate) const LIMIT: &str =
+    "from hatchery_judge import limit_told\nlimit_told(hatchery_kind, hatchery_text)\n";
 
 /// Calls a checker's function. Its value is what that returns.
 pub(crate) const CHECKER: &str = concat!(include_str!("guest/checker.py"), "\nrun_checker()\n");

@@ -36,6 +36,12 @@ pub struct Settings {
     pub at_once: usize,
 }
 
+/// Returns the limits of tests that run without their candidate, such as a checker.
+pub(crate) fn limits_of_tests(cpu_time: Duration) -> Limits {
+    let wall_time = LEAST_WALL.max(cpu_time * WALL_FACTOR);
+    Limits { cpu_time: Some(cpu_time), wall_time, ..Limits::default() }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {

@@ -97,10 +97,7 @@ fn of_judge(judged: &Outcome) -> Trial {
             Some(report) => Trial::reported(report),
             None => Trial::of_task("the tests gave no report"),
         },
-        End::Limit(hit) => Trial {
-            limit: Some(format!("tests_{}", hit.limit.name())),
-            ..Trial::new(Verdict::Limit, format!("its tests took too much: {hit}"))
-        },
+        End::Limit(hit) => Trial::of_tests(hit),
         End::SandboxFailed(_) => Trial::ended(judged),
         _ => Trial::of_task(format!("its tests ended early: {}", Trial::ended(judged).message)),
     }

@@ -64,6 +64,9 @@ async fn turns(
         };
         return Ok(Trial { cpu_ms: cpu_ms(&loaded), ..trial });
     }
+    if let Some(Value::String(limit)) = value(&loaded) {
+        return Ok(Trial { cpu_ms: cpu_ms(&loaded), ..Trial::of_sandbox(&limit) });
+    }
     let mut left = limits.clone();
     left.cpu_time = limits.cpu_time.map(|time| time.saturating_sub(spent));
     let token = token()?;

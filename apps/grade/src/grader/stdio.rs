@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use hatchery::{Hatchery, Interface, Job, LimitKind, Limits, Outcome, Verdict as End};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::guarded::TESTS_CPU;
 use super::trial::{Trial, cpu_ms};
 use crate::checker;
 use crate::error::GradeError;
 use crate::guest;
+use crate::settings::limits_of_tests;
 use crate::task::{Case, Checker};
 use crate::verdict::{Failure, Verdict};
 
@@ -44,13 +45,22 @@ pub(crate) async fn run(
         trial.cpu_ms += cpu_ms(&outcome);
         left = left.saturating_sub(outcome.usage.cpu);
         let problem = match outcome.is_success() && !outcome.output_truncated {
-            true => wrong(pool, checker, case, &outcome, limits, &mut trial).await?,
+            true => match wrong(pool, checker, case, &outcome, &mut trial).await? {
+                Checked::Right => None,
+                Checked::Wrong(message) => Some(message),
+                Checked::Not(ended) => return Ok(ended.with_counts_of(&trial)),
+            },
             false => {
                 let ended = ended(&outcome, &limits);
                 if matches!(ended.verdict, Verdict::Limit | Verdict::Sandbox) {
                     let spent = (trial.cpu_ms, trial.tests_cpu_ms);
                     let ended = ended.with_counts_of(&trial);
                     return Ok(Trial { cpu_ms: spent.0, tests_cpu_ms: spent.1, ..ended });
+                }
+                if let (Some(limit), true) =
+                    (limit(pool, &outcome).await?, trial.failures.is_empty())
+                {
+                    return Ok(Trial::of_sandbox(&limit).with_counts_of(&trial));
                 }
                 Some(ended.message)
             }
@@ -84,29 +94,56 @@ fn ended(outcome: &Outcome, limits: &Limits) -> Trial {
     Trial::ended(outcome).blaming(outcome)
 }
 
-/// Returns what is wrong with the output for a case, if anything is.
+/// Returns the limit of the sandbox that ended a program, if one did.
+async fn limit(pool: &Hatchery, outcome: &Outcome) -> Result<Option<String>, GradeError> {
+    let End::Raised(exception) = &outcome.verdict else { return Ok(None) };
+    let job = Job::code(guest::LIMIT)
+        .named("limit")
+        .variable("hatchery_kind", exception.type_name.as_str())
+        .variable("hatchery_text", exception.message.as_str())
+        .limits(limits_of_tests(TESTS_CPU));
+    Ok(match pool.run(job).await?.verdict {
+        End::Completed { value: Some(Value::String(limit)), .. } => Some(limit),
+        _ => None,
+    })
+}
+
+/// What a checker says of an output.
+enum Checked {
+    Right,
+    Wrong(String),
+    /// Nothing, since it met a limit of its own.
+    Not(Trial),
+}
+
+/// Compares the output for a case, in an interpreter with limits of its own if a program does it.
 async fn wrong(
     pool: &Hatchery,
     checker: &Checker,
     case: &Case,
     outcome: &Outcome,
-    limits: Limits,
     trial: &mut Trial,
-) -> Result<Option<String>, GradeError> {
+) -> Result<Checked, GradeError> {
     let output = outcome.stdout_text();
     let Checker::Program(source) = checker else {
-        return Ok(checker::wrong(checker, &output, &case.stdout));
+        return Ok(match checker::wrong(checker, &output, &case.stdout) {
+            None => Checked::Right,
+            Some(message) => Checked::Wrong(message),
+        });
     };
     let job = Job::code(guest::CHECKER)
         .named("checker")
         .variable("hatchery_checker", source.as_str())
         .variable("hatchery_cases", json!([[case.stdin, output, case.stdout]]))
-        .limits(Limits { cpu_time: Some(TESTS_CPU), ..limits });
+        .limits(limits_of_tests(TESTS_CPU));
     let checked = pool.run(job).await?;
     trial.tests_cpu_ms += cpu_ms(&checked);
-    let accepted = match &checked.verdict {
-        End::Completed { value: Some(value), .. } => *value == json!([true]),
-        _ => return Ok(Some(format!("the checker failed: {}", Trial::ended(&checked).message))),
-    };
-    Ok((!accepted).then(|| "the checker refuses its output".to_owned()))
+    let ended = || Trial::ended(&checked);
+    Ok(match &checked.verdict {
+        End::Completed { value: Some(value), .. } if *value == json!([true]) => Checked::Right,
+        End::Completed { .. } => Checked::Wrong("the checker refuses its output".to_owned()),
+        End::Limit(hit) => Checked::Not(Trial::of_tests(hit)),
+        End::SandboxFailed(_) => Checked::Not(ended()),
+        _ => Checked::Wrong(format!("the checker failed: {}", ended().message)),
+    })
 }

@@ -22,6 +22,8 @@ pub(crate) struct Report {
     failures: Vec<(String, String)>,
     /// Why a failure, or a pass, may not be the candidate's.
     undecided: Option<String>,
+    /// What of the sandbox the candidate or its tests have met.
+    limit: Option<String>,
     /// Kinds of objects of the candidate whose attributes the tests use.
     kinds: Vec<String>,
     /// Why the candidate's code can't be run.
@@ -39,6 +41,8 @@ pub(crate) struct Trial {
     pub(crate) passed: u64,
     pub(crate) total: u64,
     pub(crate) failures: Vec<Failure>,
+    /// Whether a limit of the sandbox leaves it undecided, which every interpreter of the sandbox has.
+    pub(crate) is_of_sandbox: bool,
     /// Kinds of objects of the candidate whose attributes the tests used.
     pub(crate) kinds: Vec<String>,
     pub(crate) cpu_ms: f64,
@@ -54,6 +58,7 @@ impl Trial {
             passed: 0,
             total: 0,
             failures: Vec::new(),
+            is_of_sandbox: false,
             kinds: Vec::new(),
             cpu_ms: 0.0,
             tests_cpu_ms: 0.0,
@@ -67,6 +72,20 @@ impl Trial {
     /// Returns the trial of a sample whose task can't be graded.
     pub(crate) fn of_task(problem: impl Display) -> Self {
         Self::new(Verdict::TaskError, format!("its task can't be graded: {problem}"))
+    }
+
+    /// Returns the trial of a sample that the sandbox lacks something for.
+    pub(crate) fn of_sandbox(limit: &str) -> Self {
+        let message = format!("it meets a limit of the sandbox: {limit}");
+        Self { is_of_sandbox: true, ..Self::new(Verdict::Undecided, message) }
+    }
+
+    /// Returns the trial of a sample whose tests met a limit.
+    pub(crate) fn of_tests(hit: &LimitHit) -> Self {
+        Self {
+            limit: Some(format!("tests_{}", hit.limit.name())),
+            ..Self::new(Verdict::Limit, format!("its tests took too much: {hit}"))
+        }
     }
 
     /// Returns the trial of a candidate whose interpreter ended by itself, in place of an answer.
@@ -91,8 +110,18 @@ impl Trial {
 
     /// Returns the trial that the tests report.
     pub(crate) fn reported(report: Report) -> Self {
-        let Report { total, passed, complete, problem, failures, undecided, kinds, load, gone } =
-            report;
+        let Report {
+            total,
+            passed,
+            complete,
+            problem,
+            failures,
+            undecided,
+            limit,
+            kinds,
+            load,
+            gone,
+        } = report;
         if let Some(load) = load {
             return Self::error(format!("its code can't be run: {load}"));
         }
@@ -102,9 +131,10 @@ impl Trial {
         if let Some(problem) = problem {
             return Self::of_task(problem);
         }
-        if total == 0 {
+        if total == 0 && undecided.is_none() {
             return Self::of_task("it has no tests");
         }
+        let is_of_sandbox = undecided.is_some() && limit.is_some();
         let verdict = match undecided {
             Some(_) => Verdict::Undecided,
             None if complete && passed == total => Verdict::Passed,
@@ -115,7 +145,8 @@ impl Trial {
         let first = failures.first();
         let failure = || first.map(|first| format!("{}: {}", first.test, first.message));
         let message = undecided.or_else(failure);
-        Self { passed, total, failures, kinds, ..Self::new(verdict, message.unwrap_or_default()) }
+        let trial = Self::new(verdict, message.unwrap_or_default());
+        Self { passed, total, failures, is_of_sandbox, kinds, ..trial }
     }
 
     /// Returns the trial with the counts of the tests, which ended early.

@@ -142,7 +142,7 @@ class Link(Peer):
         has_files = any(word in sources for word in _FILE_WORDS)
         is_heard = any(word in sources for word in _HEARING_WORDS)
         self.surroundings = Surroundings(True, has_files, is_heard, self._owner)
-        watch_limits((_TESTS,), self.surroundings.meet)
+        watch_limits((_TESTS, "<task>"), self.surroundings.meet)
         try:
             self.ask("begin", has_files, is_heard, tuple(_imports(sources)))
             if any(word in sources for word in _RUN_WORDS):

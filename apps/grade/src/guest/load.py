@@ -2,9 +2,16 @@
 
 
 def load(code):
+    """Returns the limit of the sandbox that keeps the code from running; `None` if it has run."""
     import sys
     import types
 
     module = sys.modules["solution"] = types.ModuleType("solution")
     module.__file__ = "/workspace/solution.py"
-    exec(compile(code.removeprefix("\ufeff"), "<solution>", "exec"), module.__dict__)
+    try:
+        exec(compile(code.removeprefix("\ufeff"), "<solution>", "exec"), module.__dict__)
+    except Exception as error:
+        limit = limit_of(error)
+        if limit is None:
+            raise
+        return limit

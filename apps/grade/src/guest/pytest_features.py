@@ -25,6 +25,10 @@ class Unsupported(BaseException):
     """Something that tests use and that can't be graded. The candidate isn't to blame."""
 
 
+class Limited(Unsupported):
+    """Something that the sandbox lacks."""
+
+
 class Fixture:
     """A function that `pytest.fixture` decorates."""
 

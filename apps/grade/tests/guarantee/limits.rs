@@ -1,0 +1,138 @@
+//! What the sandbox lacks: a sample that meets one of its limits has neither passed nor failed.
+
+use std::time::Duration;
+
+use grade::{Settings, Verdict};
+use serde_json::json;
+
+use crate::{grade, grade_one, grader, settings};
+
+/// Bodies of `f` that meet a limit, and what is told of it.
+const LIMITED: [(&str, &str); 15] = [
+    ("import nltk", "the package `nltk`"),
+    ("import cv2.data", "the package `cv2`"),
+    ("import ssl", "`_ssl`"),
+    ("import fcntl", "`fcntl`"),
+    ("import subprocess; subprocess.run(['ls'])", "processes"),
+    ("import os; os.system('ls')", "processes"),
+    ("import multiprocessing; multiprocessing.Pool(2).map(abs, [1])", "processes"),
+    ("import threading; threading.Thread(target=print).start()", "one thread"),
+    ("from concurrent.futures import ThreadPoolExecutor as T; T().submit(abs, 1)", "one thread"),
+    ("import urllib.request; urllib.request.urlopen('http://example.com')", "network"),
+    ("import signal; signal.alarm(1)", "timers"),
+    ("import os; os.mkfifo('a')", "`os.mkfifo`"),
+    ("open('/etc/passwd').read()", "`/etc/passwd`"),
+    ("len(range(1 << 40))", "32 bits"),
+    ("import getpass; getpass.getuser()", "`pwd`"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_meets_a_limit_of_the_sandbox_is_undecided() {
+    let settings = Settings { cpu_time: Duration::from_secs(10), ..settings() };
+    let task = json!({ "task_id": "t", "tests": "assert f(1) == 2" });
+    for allow_shared in [false, true] {
+        let grader = grader(Settings { allow_shared, ..settings.clone() }).await;
+        let (mut samples, mut expected) = (Vec::new(), Vec::new());
+        for (body, told) in LIMITED {
+            for program in [
+                format!("def f(x):\n    {body}\n    return x + 1\n"),
+                // Whether what it does then is right isn't known.
+                format!(
+                    "def f(x):\n    try:\n        {body}\n    except Exception:\n        return x\n"
+                ),
+                format!(
+                    "def f(x):\n    try:\n        {body}\n    except Exception:\n        return x + 1\n"
+                ),
+                format!("{body}\ndef f(x): return x + 1\n"),
+            ] {
+                samples.push(json!({ "task_id": "t", "solution": program }));
+                expected.push((program, told));
+            }
+        }
+        let results = grade(&grader, std::slice::from_ref(&task), &samples).await;
+        for (graded, (program, told)) in results.iter().zip(expected) {
+            assert_eq!(graded.verdict, Verdict::Undecided, "{program}: {graded:?}");
+            assert!(graded.message.contains(told), "{program}: {graded:?}");
+            assert!(graded.guarded && graded.credit().is_none());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_nowhere_is_the_candidates_own_fault() {
+    let grader = grader(Settings { cpu_time: Duration::from_secs(10), ..settings() }).await;
+    for (program, verdict) in [
+        ("import no_such_module\ndef f(x): return x + 1", Verdict::Error),
+        ("def f(x):\n    import no_such_module\n    return x + 1", Verdict::Failed),
+        ("def f(x):\n    import os\n    return os.no_such_name", Verdict::Failed),
+        ("def f(x): return open('no_such_file')", Verdict::Failed),
+        // A library that does without isn't the program's.
+        ("import pandas\ndef f(x): return int(pandas.Series([x]).sum()) + 1", Verdict::Passed),
+        (
+            "try:\n    import no_such_module\nexcept ImportError: pass\ndef f(x): return x + 1",
+            Verdict::Passed,
+        ),
+    ] {
+        let task = json!({ "task_id": "t", "tests": "assert f(1) == 2" });
+        let graded = grade_one(&grader, task, program).await;
+        assert_eq!(graded.verdict, verdict, "{program}: {graded:?}");
+    }
+    // What failed before decides.
+    let task = json!({ "task_id": "t", "tests": "assert f(1) == 2\nassert f(2) == 3" });
+    let program = "def f(x):\n    if x == 2:\n        import nltk\n    return x";
+    assert_eq!(grade_one(&grader, task, program).await.verdict, Verdict::Failed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn samples_are_undecided_whose_tasks_own_solution_is() {
+    for allow_shared in [false, true] {
+        let settings = Settings { allow_shared, cpu_time: Duration::from_secs(10), ..settings() };
+        let grader = grader(settings).await;
+        for solution in ["import nltk\ndef f(x): return x", "import os\ndef f(x): return os.fork()"]
+        {
+            let task = json!({ "task_id": "t", "solution": solution, "tests": "assert f(1) == 1" });
+            let graded = grade_one(&grader, task, "def f(x): return x").await;
+            assert_eq!(graded.verdict, Verdict::Undecided, "{graded:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_with_standard_input_meet_limits_too() {
+    let grader = grader(Settings { cpu_time: Duration::from_secs(10), ..settings() }).await;
+    let case = json!([{ "stdin": "1", "stdout": "2" }]);
+    for (program, verdict) in [
+        ("import nltk\nprint(2)", Verdict::Undecided),
+        ("import os\nos.system('echo 2')", Verdict::Undecided),
+        ("import no_such_module\nprint(2)", Verdict::Failed),
+        ("raise OSError('no')", Verdict::Failed),
+    ] {
+        let graded = grade_one(&grader, json!({ "task_id": "t", "tests": case }), program).await;
+        assert_eq!(graded.verdict, verdict, "{program}: {graded:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checker_has_limits_of_its_own() {
+    let checker = |body: &str| json!({ "program": format!("def check(stdin, stdout, expected):\n    {body}\n") });
+    let task = |body: &str| {
+        let case = json!([{ "stdin": "", "stdout": "1" }]);
+        json!({ "task_id": "t", "tests": case, "checker": checker(body) })
+    };
+    // None of the candidate's is enough for the checker.
+    let small = Settings {
+        cpu_time: Duration::from_secs(2),
+        memory_bytes: 64 << 20,
+        wall_time: Some(Duration::from_secs(60)),
+        ..settings()
+    };
+    let grader = grader(small).await;
+    let graded = grade_one(&grader, task("return len(bytearray(200 << 20)) > 0"), "print(1)").await;
+    assert_eq!(graded.verdict, Verdict::Passed, "{graded:?}");
+    let graded = grade_one(&grader, task("while True: pass"), "print(1)").await;
+    assert_eq!(
+        (graded.verdict, graded.limit.as_deref()),
+        (Verdict::Limit, Some("tests_cpu")),
+        "{graded:?}"
+    );
+}
