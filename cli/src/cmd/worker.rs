@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use hatchery::error::counted;
-use hatchery::{Builder, Hatchery};
+use hatchery::{Builder, Hatchery, Interface};
 use remote::{Connection, Images, PoolName, Worker, WorkerConfig};
 
 use crate::args::WorkerArguments;
@@ -111,7 +111,7 @@ fn config(arguments: &WorkerArguments) -> WorkerConfig {
 
 fn builder(arguments: &WorkerArguments) -> anyhow::Result<Builder> {
     let builder = Hatchery::builder().limits(arguments.limits.limits()).progress(progress::sink());
-    let builder = arguments.image.apply_to_all(builder)?;
+    let builder = arguments.image.apply_to_all(builder)?.interface(Interface::Cluster);
     let builder = sized(builder, arguments.workers.as_ref(), arguments.queue);
     Ok(weighted(builder, &arguments.tenant)?)
 }

@@ -17,7 +17,7 @@ pub enum Interface {
     /// Options of `hatchery run`.
     CommandLine,
     /// Jobs as lines or calls, with options of a command for all of them: `hatchery batch`,
-    /// `hatchery tool run`, `hatchery worker`.
+    /// `hatchery tool run`.
     Batch,
     /// The prompt of `hatchery repl`.
     Prompt,
@@ -31,6 +31,8 @@ pub enum Interface {
     Json,
     /// Jobs as JSON over HTTP, from a client that can lower limits.
     Http,
+    /// Lines of `hatchery submit`, which `hatchery worker` runs.
+    Cluster,
     /// The tools of MCP.
     Mcp,
     /// The Python package.
@@ -135,7 +137,7 @@ fn file(path: &str, interface: Interface) -> String {
             format!("`:put {0} {0}` gives it a copy", quoted(path))
         }
         I::Prompt => format!("`:put {}` gives it a copy{renamed}", quoted(path)),
-        I::Grade | I::Json | I::Http => "the field `files` gives it a copy".to_owned(),
+        I::Grade | I::Json | I::Http | I::Cluster => "the field `files` gives it a copy".to_owned(),
         I::Mcp => "the argument `files` gives it a copy".to_owned(),
         I::Python => format!("`files={{{path:?}: …}}` gives it a copy"),
         I::E2b => format!("`sandbox.files.write({path:?}, …)` gives it a copy"),
@@ -152,9 +154,8 @@ fn input(interface: Interface) -> &'static str {
         I::Prompt => "`input()` reads the line that is typed next, and there is none",
         I::Notebook => "assign the answer in the cell, or make it a parameter (`--parameter`)",
         I::Grade => "its task has none, either",
-        I::Batch | I::Json | I::Http | I::SandboxFusion | I::Piston => {
-            "the field `stdin` gives it some"
-        }
+        I::Batch | I::Json | I::Http | I::Cluster | I::Piston => "the field `stdin` gives it some",
+        I::SandboxFusion => "the field `stdin` of `/run_code` gives it some",
         I::Python => "`stdin=` gives it some",
         I::Mcp => "the argument `stdin` gives it some",
         I::Kernel | I::E2b => "assign the answer in the code",
@@ -172,7 +173,7 @@ fn data(interface: Interface) -> &'static str {
         I::Prompt => "`:put FILE`",
         I::Notebook => "`--input` or `--mount`",
         I::Kernel => "the kernel's options `--beside` or `--mount`",
-        I::Grade | I::Json | I::Http => "the field `files`",
+        I::Grade | I::Json | I::Http | I::Cluster => "the field `files`",
         I::Mcp => "the argument `files`",
         I::Python => "`files=`, or have a host function fetch it (`functions=`)",
         I::E2b => "`sandbox.files.write`",
@@ -182,7 +183,9 @@ fn data(interface: Interface) -> &'static str {
 
 fn package(interface: Interface) -> String {
     use Interface as I;
-    let server = "The server adds packages with its options `--package` and `--requirements`";
+    let server = |name| {
+        format!("The {name} adds packages with its options `--package` and `--requirements`")
+    };
     match interface {
         I::Library => "`Builder::package` adds a pure-Python wheel or a folder, \
                        `Builder::requirements` what a file names; `Job::input` gives a program a \
@@ -203,8 +206,11 @@ fn package(interface: Interface) -> String {
                       `Pool(requirements=[…])` what files name; `files=` gives a program a module \
                       of yours."
             .to_owned(),
-        I::Mcp => format!("{server}; `list_packages` lists what can be imported."),
-        I::Json | I::Http | I::E2b | I::SandboxFusion | I::Piston => format!("{server}."),
+        I::Mcp => format!("{}; `list_packages` lists what can be imported.", server("server")),
+        I::Cluster => format!("{}.", server("worker")),
+        I::Json | I::Http | I::E2b | I::SandboxFusion | I::Piston => {
+            format!("{}.", server("server"))
+        }
     }
 }
 
@@ -216,6 +222,7 @@ fn connection(interface: Interface) -> &'static str {
             "`--allow-connect HOST:PORT`"
         }
         I::Python => "`Pool(allow_connect=[…])`",
+        I::Cluster => "The worker's `--allow-connect HOST:PORT`",
         I::Json | I::Http | I::Mcp | I::E2b | I::SandboxFusion | I::Piston => {
             "The server's `--allow-connect HOST:PORT`"
         }
@@ -257,7 +264,10 @@ impl LimitKind {
             return Some(format!("`Limits::{field}`"));
         }
         let option = format!("`--{}`", name.replace('_', "-"));
-        let server = || format!("the server's {option}");
+        let server = || match interface {
+            I::Cluster => format!("the worker's {option}"),
+            _ => format!("the server's {option}"),
+        };
         let own = |field: &str| Some(format!("`{field}`, up to {},", server()));
         match (interface, self) {
             (I::Python, Self::Wall) => Some("`timeout=`".to_owned()),
@@ -268,8 +278,8 @@ impl LimitKind {
             (I::CommandLine | I::Batch | I::Prompt | I::Notebook | I::Kernel, _)
             | (I::Grade, Self::Wall | Self::Cpu | Self::Memory) => Some(option),
             (I::Grade, _) => None,
-            (I::Http | I::Mcp, Self::Wall) => own("timeout"),
-            (I::Http, _) => own(&format!("limits.{name}")),
+            (I::Http | I::Mcp | I::Cluster, Self::Wall) => own("timeout"),
+            (I::Http | I::Cluster, _) => own(&format!("limits.{name}")),
             (I::SandboxFusion, Self::Wall) => own("run_timeout` or `cell_timeout"),
             (I::SandboxFusion, Self::Memory) => own("memory_limit_MB"),
             (I::Piston, Self::Wall) => own("run_timeout"),
@@ -318,6 +328,7 @@ mod tests {
             (Interface::CommandLine, "/a.csv", "`--input /a.csv` gives it a copy,"),
             (Interface::Batch, "a.csv", "`--input` gives a copy to every job, the field `files` "),
             (Interface::Http, "/d/a.csv", "the field `files` gives"),
+            (Interface::Cluster, "a.csv", "the field `files` gives"),
             (Interface::Mcp, "a.csv", "the argument `files` gives"),
             (Interface::Python, "a.csv", "`files={\"a.csv\": …}` gives"),
             (Interface::E2b, "a.csv", "`sandbox.files.write(\"a.csv\", …)` gives"),
@@ -367,6 +378,7 @@ mod tests {
             (LimitKind::Wall, I::Http, Some("`timeout`, up to the server's `--timeout`,")),
             (LimitKind::Wall, I::Mcp, Some("`timeout`, up to the server's `--timeout`,")),
             (LimitKind::Memory, I::Mcp, Some("the server's `--memory`")),
+            (LimitKind::Wall, I::Cluster, Some("`timeout`, up to the worker's `--timeout`,")),
             (LimitKind::Wall, I::Python, Some("`timeout=`")),
             (LimitKind::OpenFiles, I::Python, Some("`Limits(open_files=…)`")),
             (LimitKind::Wall, I::E2b, Some("the server's `--timeout`")),
