@@ -4,7 +4,8 @@ The tests' side tells its filters of warnings and its levels of loggers; the can
 passes them, which the tests' side then warns of and logs itself.
 """
 
-import sys
+import logging
+import warnings
 
 # Words of tests that listen.
 _HEARING_WORDS = ("warn", "Warn", "log", "Log")
@@ -14,10 +15,6 @@ class Hearing:
     """Warnings and logs of one side."""
 
     def __init__(self, is_judge):
-        import logging
-        import warnings
-
-        self._logging, self._warnings = logging, warnings
         self._filters, self._levels, self._kept = list(warnings.filters), self._found_levels(), {}
         self._first_levels = self._levels
         self._heard = []
@@ -43,22 +40,22 @@ class Hearing:
         """Warns of and logs what the candidate has."""
         for one, *rest in heard:
             if isinstance(one, Warning):
-                warning = self._warnings.WarningMessage(one, type(one), "<solution>", rest[0])
-                self._warnings._showwarnmsg(warning)
+                warning = warnings.WarningMessage(one, type(one), "<solution>", rest[0])
+                warnings._showwarnmsg(warning)
                 continue
             level, text, line = rest
-            logger = self._logging.getLogger(one)
+            logger = logging.getLogger(one)
             if logger.hasHandlers():
-                logger.handle(self._logging.LogRecord(one, level, "<solution>", line, text, (), None))
+                logger.handle(logging.LogRecord(one, level, "<solution>", line, text, (), None))
 
     def _found_levels(self):
-        loggers = self._logging.root.manager.loggerDict.items()
-        found = {name: one.level for name, one in loggers if isinstance(one, self._logging.Logger) and one.level}
-        return {**found, "root": self._logging.root.level}
+        loggers = logging.root.manager.loggerDict.items()
+        found = {name: one.level for name, one in loggers if isinstance(one, logging.Logger) and one.level}
+        return {**found, "root": logging.root.level}
 
     def changed(self):
         """Returns the filters and levels of the tests that have changed: `None`, or what they are."""
-        filters, levels = list(self._warnings.filters), self._found_levels()
+        filters, levels = list(warnings.filters), self._found_levels()
         are_new = filters != self._filters or levels != self._levels
         self._filters, self._levels = filters, levels
         first = self._first_levels.items()
@@ -66,10 +63,10 @@ class Hearing:
 
     def set(self, filters, levels):
         """Makes filters and levels those of the tests."""
-        self._warnings.resetwarnings()
-        self._warnings.filters.extend(filters)
+        warnings.resetwarnings()
+        warnings.filters.extend(filters)
         for name in {*levels, *self._kept}:
-            logger = self._logging.getLogger(name)
+            logger = logging.getLogger(name)
             if name in levels:
                 self._kept.setdefault(name, logger.level)
                 logger.setLevel(levels[name])

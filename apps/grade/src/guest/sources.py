@@ -28,18 +28,26 @@ class _Marker(ast.NodeTransformer):
     visit_Try = visit_TryStar = visit_With = visit_AsyncWith = _leave
 
 
+_WITH_STATEMENTS = (ast.mod, ast.stmt, ast.excepthandler, ast.match_case)
+
+
 class _Setter(ast.NodeTransformer):
     """Notes which attributes are set, of what has a name."""
 
     def visit_Assign(self, node):
         targets = getattr(node, "targets", None) or [node.target]
         for target in targets:
-            owner = getattr(target, "value", None)
-            path = ast.unparse(owner) if isinstance(target, ast.Attribute) else ""
+            if not isinstance(target, ast.Attribute):
+                continue
+            path = ast.unparse(target.value)
             if all(map(str.isidentifier, path.split("."))) and path.partition(".")[0] not in ("self", "cls"):
                 owner = ast.parse(path, mode="eval").body
                 return _within(node, "__hatchery_set__", [owner, ast.Constant(target.attr)])
         return node
+
+    def visit(self, node):
+        # Expressions set no attributes.
+        return super().visit(node) if isinstance(node, _WITH_STATEMENTS) else node
 
     visit_AugAssign = visit_Delete = visit_Assign
 
@@ -58,7 +66,7 @@ def _prepared(tree, check=None, marker=None):
             node.level = 0  # all modules stand side by side
         elif isinstance(node, ast.If):
             node.test = _Main().visit(node.test)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "type" and len(node.args) == 1:
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "type" and len(node.args) == 1:
             node.func.id = "__hatchery_type__"
     for node in _functions(tree):
         if node.name == check or node.name.startswith("test"):
@@ -167,7 +175,6 @@ def _loaded(tree):
 
 def _parsed(name, source):
     try:
-        compile(source, f"<{name}>", "exec", dont_inherit=True)
         return ast.parse(source)
     except (SyntaxError, ValueError) as error:
         verb = "isn't" if name != "tests" else "aren't"

@@ -3,7 +3,6 @@
 import ast
 import builtins
 import contextlib
-import copy
 import functools
 import importlib
 import sys
@@ -241,7 +240,7 @@ class Suite:
         self._sources[file] = dict(enumerate(source.splitlines(), 1))
         for node in ast.walk(tree):
             if isinstance(node, ast.Assert):
-                self._lines.setdefault((file, node.lineno), ast.unparse(node))
+                self._lines.setdefault((file, node.lineno), node)
         try:
             code = compile(prepared, file, "exec")
         except SyntaxError as error:
@@ -272,7 +271,7 @@ class Suite:
         if isinstance(error, AssertionError) and not error.args:
             for place in reversed(list(_frames(error))):
                 if place[0].startswith(_TESTS):
-                    return self._lines.get(place, "AssertionError")
+                    return ast.unparse(self._lines[place]) if place in self._lines else "AssertionError"
         return _told(error)
 
     def _doubt_of(self, error):
@@ -373,7 +372,8 @@ class Suite:
 
     def _run_module(self, tree, check):
         marker = _Marker()
-        prepared = _prepared(copy.deepcopy(tree), check, marker)
+        # Another tree, since messages repeat what stands in this one.
+        prepared = _prepared(_parsed("tests", self._task["tests"][0]), check, marker)
         for place in range(marker.count):
             self.report.declare(f"assert {place + 1}")
         try:
