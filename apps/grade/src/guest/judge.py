@@ -322,6 +322,17 @@ class Link(Peer):
             )
         self.used.add(known)
 
+    def type_of(self, kind):
+        """Returns the type that tests see, of which the candidate only tells the name: a library's, if the
+        task's own solution gives them such an object."""
+        local, known = self.local_class(*kind._hatchery_names), ".".join(kind._hatchery_names)
+        if local is None:
+            return kind
+        if known not in self._usable if self._usable is not None else not self._task["has_solution"]:
+            self.refuse(f"the tests ask for the type of an object of the candidate, which says that it is `{known}`")
+        self.used.add(known)
+        return local
+
     def use(self, name, target, *args):
         plain = name.strip("_")
         if plain in ("eq", "ne"):

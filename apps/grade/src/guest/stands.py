@@ -403,9 +403,9 @@ class StandInClass(type):
     __annotations__ = property(lambda cls: cls._hatchery_peer.get(cls, "__annotations__"))
 
 def _type_of(value):
-    """`type` for tests: an object of the candidate has the type of a library that its own has."""
+    """`type` for tests, to which an object of the candidate may have the type of a library."""
     kind = type(value)
-    return value.__class__ if type(kind) is StandInClass else kind
+    return kind._hatchery_peer.type_of(kind) if type(kind) is StandInClass else kind
 
 
 class _Told:

@@ -183,6 +183,7 @@ class Surroundings:
         self._random = self._numbers = None
         self._environment = dict(os.environ)
         self._path, self._folder = list(sys.path), os.getcwd()
+        self._first_path = self._path
         self._getcwd, self._chdir = os.getcwd, os.chdir
         self._streams = (sys.stdout, sys.stderr)
         self._captured = (False, False)
@@ -311,7 +312,9 @@ class Surroundings:
                 self._chdir(self._files.path_of(str(told)))
                 self._folder = self._getcwd()
             elif kind == "path":
-                sys.path[:] = self._path = [str(folder) for folder in told]
+                told = [str(folder) for folder in told]
+                sys.path[:] = [*told, *(own for own in self._first_path if own not in told)]
+                self._path = list(sys.path)
                 # A file of the candidate may be an archive of programs.
                 sys.path_hooks[:] = [hook for hook in sys.path_hooks if hook.__name__ != "zipimporter"]
             elif self._is_judge and kind == "printed":

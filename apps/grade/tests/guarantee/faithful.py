@@ -1007,14 +1007,6 @@ assert f(ET.fromstring("<a><b>x</b></a>"), string.Template("a$b"), SimpleNamespa
 def f(e, t, s): return e.find("b").text, t.substitute(b=1), s.c
 # wrong
 def f(e, t, s): return e.find("b").text, t.substitute(b=2), s.c
-# case: the type of an object of a library
-import collections
-assert type(f()) is collections.ChainMap and type(f()) == collections.ChainMap
-# right
-import collections
-def f(): return collections.ChainMap({})
-# wrong
-def f(): return {}
 # undecided: an object of a library that the candidate changes
 import xml.etree.ElementTree as ET
 e = ET.fromstring("<a><b>x</b></a>")
@@ -1060,3 +1052,9 @@ def f(x): return len(x)
 assert len(f(200_001)) == 200_001
 # right
 def f(n): return [[] for _ in range(n)]
+# undecided: a type of which only the name is told
+assert type(f()) is int
+# right
+class Pretender: pass
+Pretender.__module__, Pretender.__qualname__ = "builtins", "int"
+def f(): return Pretender()
