@@ -227,7 +227,7 @@ fn a_state_that_cannot_be_written_is_compressed_and_can_be_spilled_later() {
     for _ in 0..2 {
         let error = stow(&cell, Stowage::Disk, &source, &Spill::default()).unwrap_err();
         let text = engine::chain(&error).to_string();
-        assert!(text.contains("in memory: no folder"), "{text}");
+        assert!(text.contains("has no folder to spill"), "{text}");
         let StowError::NotWritten { bytes, .. } = error else { panic!("{error}") };
         assert_eq!(cell.place(), SessionPlace::Compressed { bytes });
     }

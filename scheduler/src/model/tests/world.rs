@@ -411,6 +411,9 @@ impl World {
                 continue;
             } else if self.stowing.is_some() {
                 self.stowed();
+            } else if self.model.queue_depth() > 0 && self.model.next_wake().is_some() {
+                // Such a job waits before a retry.
+                self.wake();
             } else {
                 assert!(self.retiring.is_empty(), "each of them ends");
                 return;
