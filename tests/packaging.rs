@@ -101,20 +101,20 @@ fn every_crate_can_be_found() {
     }
 }
 
-/// A worker with a back door is for the test of the crate that has it, which names the feature on its
+/// A worker with a test hook is for the test of the crate that has it, which names the feature on its
 /// command line.
 #[test]
-fn no_manifest_opens_the_back_door() {
+fn no_manifest_opens_the_test_hook() {
     for folder in members() {
         let text = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
-        let named = text.matches("back-door").count();
+        let named = text.matches("test-hook").count();
         if !folder.ends_with("process") {
-            assert_eq!(named, 0, "{} names the feature `back-door`", folder.display());
+            assert_eq!(named, 0, "{} names the feature `test-hook`", folder.display());
             continue;
         }
         let features = &manifest(&folder)["features"];
         assert!(features.get("default").is_none());
-        assert_eq!(features["back-door"].as_array().map(Vec::len), Some(0));
+        assert_eq!(features["test-hook"].as_array().map(Vec::len), Some(0));
         assert_eq!(named, 2, "the feature, and the test that needs it");
     }
 }

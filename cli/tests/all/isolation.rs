@@ -249,11 +249,11 @@ fn the_status_tells_the_isolation_and_the_memory_of_each_process() {
     assert!(shown["workers"][0]["process_private_bytes"].is_null(), "{shown}");
 }
 
-/// With the feature `back-door` of the crate `process`, the text is in the program: its test
+/// With the feature `test-hook` of the crate `process`, the text is in the program: its test
 /// `compromised` finds it in itself.
 #[test]
-fn the_program_has_no_back_door() {
+fn the_program_has_no_test_hook() {
     let program = std::fs::read(env!("CARGO_BIN_EXE_hatchery")).unwrap();
-    let text = b"# hatchery back door";
+    let text = b"# hatchery test hook";
     assert!(program.windows(text.len()).all(|found| found != text));
 }

@@ -16,43 +16,26 @@
 //! The embedding process believes nothing that a worker sends. A worker that breaks the protocol or
 //! falls silent is killed, and its job has failed by the sandbox (`life.rs`).
 //!
-//! - `source.rs`, `interpreter.rs`: the pool's seam, in the embedding process; `remote.rs`, `kept.rs`: a
-//!   worker and the states that it keeps, from there; `copies.rs`: moving these out of it.
-//! - `handle.rs`, `helper.rs`: a helper, from outside and inside; `helpers.rs`: the next one, once it has
-//!   ended.
-//! - `worker.rs`, `runs.rs`: a worker process, and its present run; `memory.rs`: what the kernel says of its memory.
-//! - `groups.rs`: a control group for each worker, where one was delegated.
-//! - `back_door.rs`: code of a test in a worker, in no release.
+//! - `parent/`, in the embedding process: `source.rs` and `interpreter.rs` are the pool's seam, `remote.rs`
+//!   a worker, `snapshot.rs` and `offloader.rs` the copies of states that it keeps, `control.rs` what is
+//!   said to its runs, `exit_state.rs` its end, `handle.rs` and `helpers.rs` the helper, and the next one
+//!   once it has ended, `groups.rs` a control group for each worker.
+//! - `child/`: `helper.rs` is the helper, `worker.rs` a worker process, `runs.rs` its present run,
+//!   `test_hook.rs` code of a test in a worker, in no release.
+//! - Both sides: `message.rs`, `states.rs`, `stream.rs`, `memory.rs`, `system.rs`.
 
-#[cfg(feature = "back-door")]
-pub use back_door::{BACK_DOOR, open_back_door};
+pub use child::helper::{Helper, be_helper};
+#[cfg(feature = "test-hook")]
+pub use child::test_hook::{TEST_HOOK, open_test_hook};
 pub use error::ProcessError;
-pub use helper::{Helper, be_helper};
-pub use source::ProcessSource;
+pub use parent::source::ProcessSource;
 
-#[cfg(feature = "back-door")]
-mod back_door;
-#[cfg(not(feature = "back-door"))]
-#[path = "back_door_disabled.rs"]
-mod back_door;
+mod child;
 mod clock;
-mod copies;
-mod ending;
 mod error;
-mod groups;
-mod handle;
-mod helper;
-mod helpers;
-mod interpreter;
-mod kept;
-mod life;
 mod memory;
 mod message;
-mod remote;
-mod runs;
-mod source;
+mod parent;
 mod states;
 mod stream;
 mod system;
-mod words;
-mod worker;

@@ -1,17 +1,17 @@
 //! What a worker process and the embedding one say to each other.
 //!
-//! The embedding process gives one order at a time, and each ends with [`Up::Done`]. During a run the
-//! worker reports what the program does, and the embedding process may ask it to end. Orders and
-//! such words come down separate rings: the thread that runs programs takes its orders itself, without
-//! a second thread that would have to be woken first.
+//! The embedding process gives one command at a time, and each ends with [`WorkerMessage::Reply`].
+//! During a run the worker reports what the program does, and the embedding process may ask it to end.
+//! Commands and [`ControlMessage`]s come down separate rings: the thread that runs programs takes its
+//! commands itself, without a second thread that would have to be woken first.
 
 use std::time::Duration;
 
 use channel::{ChannelConfig, Direction};
-use engine::{Addition, Answer, FolderAnswer, FolderAsk, SentLimits, SentOutcome, SentProgram};
+use engine::{
+    Addition, Answer, FolderAnswer, FolderAsk, SentLimits, SentOutcome, SentProgram, StopReason,
+};
 use serde::{Deserialize, Serialize};
-
-use crate::runs::End;
 
 /// The environment variable that makes a program a helper.
 pub(crate) const MARK: &str = "HATCHERY_HELPER_PROCESS";
@@ -19,26 +19,34 @@ pub(crate) const MARK: &str = "HATCHERY_HELPER_PROCESS";
 /// The memory that a guest can address.
 const MOST_MEMORY: u64 = 4 << 30;
 
-/// The channel of a worker's orders and of all that it says: a frame may be as long as the largest
+/// The channel of a worker's commands and of all that it says: a frame may be as long as the largest
 /// value or file that a job can be allowed.
-pub(crate) fn orders_config() -> ChannelConfig {
+pub(crate) fn commands_config() -> ChannelConfig {
     let direction = Direction { longest_frame: 1 << 30, ..Direction::default() };
     ChannelConfig { down: direction, up: direction, ..ChannelConfig::default() }
 }
 
-/// The channel of what concerns a run that goes on, down alone. Its words are rare, so that looking
-/// for them before sleeping would cost time in vain.
-pub(crate) fn words_config() -> ChannelConfig {
+/// The channel of what concerns a run that goes on, down alone. Its messages are rare, so that spinning
+/// for them would waste time.
+pub(crate) fn control_config() -> ChannelConfig {
     let down = Direction { longest_frame: 1 << 30, ring_bytes: 64 << 10 };
     let up = Direction { longest_frame: 0, ring_bytes: 4 << 10 };
     ChannelConfig { down, up, spin: Duration::ZERO }
 }
 
+/// How a run is to end.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct StopRequest {
+    pub(crate) run: u64,
+    pub(crate) reason: StopReason,
+    pub(crate) is_gentle: bool,
+}
+
 /// From the embedding process, to a run that goes on.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Word {
-    /// Ends a run, if it still goes on. It may come before the run's order was taken.
-    End(End),
+pub(crate) enum ControlMessage {
+    /// Ends a run, if it still goes on. It may come before the run's command was taken.
+    End(StopRequest),
     /// Host functions have answered, and the host has stopped working on calls of these numbers,
     /// which had ended for the program before.
     Answers { run: u64, answers: Vec<Answer>, freed: Vec<u64> },
@@ -48,19 +56,19 @@ pub(crate) enum Word {
     Ping,
 }
 
-/// An order, and what the worker hears with it without being woken for that alone.
+/// A command, and what the worker hears with it without being woken for that alone.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Given {
-    pub(crate) order: Order,
+pub(crate) struct CommandFrame {
+    pub(crate) order: Command,
     /// The numbers of copies that nobody has any more. The worker drops them after the order.
     pub(crate) dropped: Vec<u64>,
 }
 
 /// What the worker does next. States come and go as memory files beside the ring.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Order {
+pub(crate) enum Command {
     /// Runs a program. While its outcome is on its way, the worker goes on by itself: if no other
-    /// program runs on this state, it resets itself, and if that fails, so does the next order; else
+    /// program runs on this state, it resets itself, and if that fails, so does the next command; else
     /// it keeps a copy under the number `keep`, if there is one, and says so as after [`Self::Keep`].
     /// After a run that has lost the interpreter it does neither.
     Run {
@@ -85,7 +93,7 @@ pub(crate) enum Order {
 
 /// From a worker.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Up {
+pub(crate) enum WorkerMessage {
     /// What the system granted to confine it. Comes once, first. The file with the numbers of its
     /// memory comes beside it.
     Confined(confine::Report),
@@ -103,25 +111,25 @@ pub(crate) enum Up {
         ask: FolderAsk,
     },
     Alive,
-    Done(Done, Facts),
+    Reply(Reply, WorkerStats),
 }
 
-/// How an order ended.
+/// How a command ended.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Done {
+pub(crate) enum Reply {
     /// The run of this number has ended.
     Ran { run: u64, outcome: Box<SentOutcome>, is_lost: bool },
-    /// The order was carried out. A state comes beside this if it was asked for.
-    Well,
+    /// The command was carried out. A state comes beside this if it was asked for.
+    Ok,
     /// A copy of this many bytes is kept.
-    Kept { bytes: u64 },
-    /// The order failed, with this error and its causes.
+    Snapshot { bytes: u64 },
+    /// The command failed, with this error and its causes.
     Failed(String),
 }
 
-/// What the embedding process wants to know of an interpreter after each order.
+/// What the embedding process wants to know of an interpreter after each command.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Facts {
+pub(crate) struct WorkerStats {
     pub(crate) memory_bytes: u64,
     /// The same when it was last reset: for a worker that resets itself now.
     pub(crate) reset_bytes: u64,
@@ -130,7 +138,7 @@ pub(crate) struct Facts {
     pub(crate) had_code: bool,
 }
 
-impl Facts {
+impl WorkerStats {
     /// Returns what can be true of them: no guest addresses more memory than this. Whoever believed
     /// more would have none left for other workers.
     pub(crate) fn believed(self) -> Self {
@@ -197,9 +205,15 @@ mod tests {
 
     #[test]
     fn more_memory_than_there_can_be_is_not_believed() {
-        let honest = Facts { memory_bytes: 7, reset_bytes: 5, had_code: true, ..Facts::default() };
+        let honest = WorkerStats {
+            memory_bytes: 7,
+            reset_bytes: 5,
+            had_code: true,
+            ..WorkerStats::default()
+        };
         assert_eq!(honest.believed(), honest);
-        let lie = Facts { memory_bytes: u64::MAX, reset_bytes: u64::MAX, ..Facts::default() };
+        let lie =
+            WorkerStats { memory_bytes: u64::MAX, reset_bytes: u64::MAX, ..WorkerStats::default() };
         let believed = lie.believed();
         assert_eq!((believed.memory_bytes, believed.reset_bytes), (4 << 30, 4 << 30));
     }

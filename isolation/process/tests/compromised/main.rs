@@ -1,4 +1,4 @@
-//! Workers that a guest has taken over: native code of this test runs in them, through the back door.
+//! Workers that a guest has taken over: native code of this test runs in them, through the test hook.
 //!
 //! It makes the attempts of `isolation/confine/tests/confined` in real workers of a real pool, wrecks what a
 //! worker can reach, and dies in many ways. Each is refused, or costs that one job; the pool goes on.
@@ -43,11 +43,11 @@ const TESTS: &[(&str, fn())] = &[
     ),
     ("evicted_pages_are_not_missed", evicted::evicted_pages_are_not_missed),
     ("nothing_is_left", ways::nothing_is_left),
-    ("this_program_has_the_back_door", this_program_has_the_back_door),
+    ("this_program_has_the_test_hook", this_program_has_the_test_hook),
 ];
 
 fn main() {
-    process::open_back_door(inside::carry_out);
+    process::open_test_hook(inside::carry_out);
     process::be_helper(|_| load().map_err(|error| error.to_string()));
     let filters: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
@@ -73,9 +73,9 @@ fn load() -> Result<Image, Box<dyn std::error::Error>> {
     Ok(Image::load_or_build(&engine, &ImageSpec::default(), &progress)?)
 }
 
-/// So a search for the text in released programs finds a back door: `cli/tests/all/isolation.rs`.
-fn this_program_has_the_back_door() {
+/// So a search for the text in released programs finds a test hook: `cli/tests/all/isolation.rs`.
+fn this_program_has_the_test_hook() {
     let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-    let text = process::BACK_DOOR.as_bytes();
+    let text = process::TEST_HOOK.as_bytes();
     assert!(program.windows(text.len()).any(|found| found == text));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engine::{Limits, Outcome, Program, Verdict, chain};
 use pool::{InterpreterSource, PoolConfig, SessionId};
-use process::{BACK_DOOR, Helper, ProcessSource};
+use process::{Helper, ProcessSource, TEST_HOOK};
 use scheduler::{JobRequest, Scheduler, SchedulerConfig, WorkersConfig};
 use tokio::runtime::Runtime;
 
@@ -68,7 +68,7 @@ impl Pool {
 
     /// Has a worker run native code; returns the text of the value, or how the worker died.
     pub(crate) fn compromise(&self, words: &str) -> Result<String, String> {
-        let outcome = self.run(&format!("{BACK_DOOR}{words}"), None);
+        let outcome = self.run(&format!("{TEST_HOOK}{words}"), None);
         match &outcome.verdict {
             Verdict::Completed { value: Some(value), .. } => Ok(value.to_string()),
             Verdict::SandboxFailed(failure) => Err(chain(failure).to_string()),

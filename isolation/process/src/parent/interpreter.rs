@@ -13,15 +13,15 @@ use parking_lot::Mutex;
 use pool::{Interpreter, Parked, ProcessMemory, Task};
 
 use crate::clock::{after, has_come};
-use crate::copies::Movable;
-use crate::ending::EndsRun;
-use crate::handle::{Born, HelperHandle};
-use crate::kept::{Kept, KeptState, lent, settled};
 use crate::memory::Memory;
-use crate::message::{Done, Facts, Order, Up, Word};
-use crate::remote::{GLANCE, SILENCE, Worker};
+use crate::message::{Command, ControlMessage, Reply, WorkerMessage, WorkerStats};
+use crate::parent::control::ControlChannel;
+use crate::parent::ending::EndsRun;
+use crate::parent::handle::{HelperHandle, SpawnedWorker};
+use crate::parent::offloader::Movable;
+use crate::parent::remote::{GLANCE, SILENCE, Worker};
+use crate::parent::snapshot::{RemoteSnapshot, RemoteState, lent, settled};
 use crate::states;
-use crate::words::Words;
 
 /// An interpreter in a worker process, as the pool sees it.
 #[derive(Debug)]
@@ -29,10 +29,10 @@ pub(crate) struct ProcessInterpreter {
     image: Image,
     worker: Arc<Worker>,
     receiver: Receiver,
-    facts: Facts,
+    facts: WorkerStats,
     report: confine::Report,
     memory: Option<Arc<Memory>>,
-    /// The last run was followed by no other order, and the worker resets itself after it.
+    /// The last run was followed by no other command, and the worker resets itself after it.
     is_resetting: bool,
     /// The number of the copy that the worker makes by itself after the last run, until it has said
     /// so.
@@ -46,7 +46,7 @@ pub(crate) struct ProcessInterpreter {
     /// The folders that programs of its present state were lent, by their numbers.
     folders: Vec<Arc<Mount>>,
     /// The copies that the worker keeps.
-    copies: Vec<Weak<Kept>>,
+    copies: Vec<Weak<RemoteSnapshot>>,
 }
 
 impl ProcessInterpreter {
@@ -54,14 +54,14 @@ impl ProcessInterpreter {
     pub(crate) fn start(
         image: &Image,
         helper: Arc<HelperHandle>,
-        born: Born,
+        born: SpawnedWorker,
     ) -> Result<Self, StartError> {
-        let Born { number, end, words, files, asks, states, life } = born;
+        let SpawnedWorker { number, end, control, files, asks, states, life } = born;
         let worker = Worker {
             number,
             helper,
-            orders: Mutex::new(end.sender),
-            words: Words::new(words),
+            commands: Mutex::new(end.sender),
+            control: ControlChannel::new(control),
             files,
             states: Mutex::new((asks, states)),
             dropped: Mutex::default(),
@@ -72,7 +72,7 @@ impl ProcessInterpreter {
             image: image.clone(),
             worker: Arc::new(worker),
             receiver: end.receiver,
-            facts: Facts::default(),
+            facts: WorkerStats::default(),
             report: confine::Report::default(),
             memory: None,
             is_resetting: false,
@@ -88,7 +88,7 @@ impl ProcessInterpreter {
         let finished = started.finish(
             || None,
             |up| match up {
-                Up::Confined(report) if told.is_none() => {
+                WorkerMessage::Confined(report) if told.is_none() => {
                     told = Some(report);
                     Ok(())
                 }
@@ -97,12 +97,12 @@ impl ProcessInterpreter {
         );
         let memory = started.worker.files.receive(1).ok().and_then(|mut files| files.pop());
         match (finished, told, memory) {
-            (Ok(Done::Well), Some(report), Some(memory)) => {
+            (Ok(Reply::Ok), Some(report), Some(memory)) => {
                 started.report = report;
                 started.memory = Some(Arc::new(Memory::new(memory)));
                 Ok(started)
             }
-            (Ok(Done::Well), ..) => {
+            (Ok(Reply::Ok), ..) => {
                 Err(started.failed(Err(started.worker.end("it didn't say how it is confined"))))
             }
             (other, ..) => Err(started.failed(other)),
@@ -114,14 +114,14 @@ impl ProcessInterpreter {
         &self.report
     }
 
-    /// Gives an order that isn't a run, and waits until it was carried out.
-    fn order(&mut self, order: Order) -> Result<Done, StartError> {
+    /// Gives a command that isn't a run, and waits until it was carried out.
+    fn order(&mut self, order: Command) -> Result<Reply, StartError> {
         let done = self
             .settle()
             .and_then(|()| self.worker.order(order))
             .and_then(|()| self.finish(|| None, |_| Err(NO_RUN)));
         match done {
-            Ok(done @ (Done::Well | Done::Kept { .. })) => Ok(done),
+            Ok(done @ (Reply::Ok | Reply::Snapshot { .. })) => Ok(done),
             other => Err(self.failed(other)),
         }
     }
@@ -132,7 +132,7 @@ impl ProcessInterpreter {
         let Some(number) = self.is_keeping.take() else { return Ok(()) };
         // The pool didn't want the copy.
         self.wants_copies = false;
-        if let Done::Kept { bytes } = self.finish(|| None, |_| Err(NO_RUN))? {
+        if let Reply::Snapshot { bytes } = self.finish(|| None, |_| Err(NO_RUN))? {
             self.worker.forget(number, bytes);
         }
         Ok(())
@@ -144,37 +144,37 @@ impl ProcessInterpreter {
         self.kept
     }
 
-    /// Carries out an order that has no result.
-    fn well(&mut self, order: Order) -> Result<(), StartError> {
+    /// Carries out a command that has no result.
+    fn well(&mut self, order: Command) -> Result<(), StartError> {
         match self.order(order)? {
-            Done::Well => Ok(()),
+            Reply::Ok => Ok(()),
             other => Err(self.failed(Ok(other))),
         }
     }
 
-    /// Returns the error for an order that didn't end well.
-    fn failed(&self, ended: Result<Done, String>) -> StartError {
+    /// Returns the error for a command that didn't end well.
+    fn failed(&self, ended: Result<Reply, String>) -> StartError {
         let why = match ended {
-            Ok(Done::Failed(why)) => why,
+            Ok(Reply::Failed(why)) => why,
             Ok(_) => self.worker.end("it answered another order than it was given"),
             Err(why) => why,
         };
         StartError::Process(Cause::new(why))
     }
 
-    /// Receives until the order has ended. `hears` gets what comes before that. `overdue` says why
+    /// Receives until the command has ended. `hears` gets what comes before that. `overdue` says why
     /// the worker may go on no longer; it is asked at least every [`GLANCE`], whatever comes.
     ///
     /// The error says how the worker has ended, which it has then.
     fn finish(
         &mut self,
         overdue: impl Fn() -> Option<&'static str>,
-        mut hears: impl FnMut(Up) -> Result<(), &'static str>,
-    ) -> Result<Done, String> {
+        mut hears: impl FnMut(WorkerMessage) -> Result<(), &'static str>,
+    ) -> Result<Reply, String> {
         loop {
             match self.hear(&overdue)? {
-                Up::Alive => {}
-                Up::Done(done, facts) => {
+                WorkerMessage::Alive => {}
+                WorkerMessage::Reply(done, facts) => {
                     self.facts = facts.believed();
                     return Ok(done);
                 }
@@ -184,20 +184,23 @@ impl ProcessInterpreter {
     }
 
     /// Receives what comes next, as [`Self::finish`] does.
-    fn hear(&mut self, overdue: impl Fn() -> Option<&'static str>) -> Result<Up, String> {
+    fn hear(
+        &mut self,
+        overdue: impl Fn() -> Option<&'static str>,
+    ) -> Result<WorkerMessage, String> {
         let mut silent_since: Option<Instant> = None;
         loop {
             if let Some(why) = overdue() {
                 return Err(self.worker.end(why));
             }
-            match self.receiver.receive::<Up>(Some(after(GLANCE))) {
+            match self.receiver.receive::<WorkerMessage>(Some(after(GLANCE))) {
                 Ok(frame) => return Ok(frame.message),
                 Err(Error::TimedOut) => {
                     let deadline = *silent_since.get_or_insert_with(|| after(SILENCE));
                     if has_come(deadline) {
                         return Err(self.worker.end("it stopped responding"));
                     }
-                    self.worker.say(&Word::Ping)?;
+                    self.worker.say(&ControlMessage::Ping)?;
                 }
                 Err(error) => return Err(self.worker.failed(&error)),
             }
@@ -205,7 +208,7 @@ impl ProcessInterpreter {
     }
 
     /// Makes the order of the next run.
-    fn run_order(&mut self, task: &Task, is_last: bool, keep: Option<u64>) -> Order {
+    fn run_order(&mut self, task: &Task, is_last: bool, keep: Option<u64>) -> Command {
         let Task { program, limits, .. } = task;
         self.runs += 1;
         let folders = &mut self.folders;
@@ -216,7 +219,7 @@ impl ProcessInterpreter {
             self.limits = Some(limits.clone());
         }
         let (run, program) = (self.runs, Box::new(sent));
-        Order::Run { run, program, limits: sent_limits, is_last, keep }
+        Command::Run { run, program, limits: sent_limits, is_last, keep }
     }
 
     /// Runs a program; the error says how the worker has ended.
@@ -238,7 +241,9 @@ impl ProcessInterpreter {
                 scope.spawn(|| {
                     while let Some(Served { answers, freed }) = calls.wait(None) {
                         let is_news = !answers.is_empty() || !freed.is_empty();
-                        if is_news && worker.say(&Word::Answers { run, answers, freed }).is_err() {
+                        if is_news
+                            && worker.say(&ControlMessage::Answers { run, answers, freed }).is_err()
+                        {
                             return;
                         }
                     }
@@ -246,14 +251,16 @@ impl ProcessInterpreter {
             }
             let hears = |up| {
                 match up {
-                    Up::Added(addition) => addition.add_to(transcript).map_err(|_| INVALID)?,
-                    Up::Called { number, name, arguments } => {
+                    WorkerMessage::Added(addition) => {
+                        addition.add_to(transcript).map_err(|_| INVALID)?
+                    }
+                    WorkerMessage::Called { number, name, arguments } => {
                         let arguments = serde_json::from_str(&arguments)
                             .map_err(|_| "it called a function with invalid arguments")?;
                         calls.begin(number, &name, &arguments);
                     }
-                    Up::Cancelled { number } => calls.cancel(number),
-                    Up::Folder { number, ask } => {
+                    WorkerMessage::Cancelled { number } => calls.cancel(number),
+                    WorkerMessage::Folder { number, ask } => {
                         let folder = lent(&folders, number)
                             .ok_or("it asked for a folder that it was not lent")?;
                         let (answer, file) = folder.serve(&ask);
@@ -262,11 +269,11 @@ impl ProcessInterpreter {
                         }
                         let has_file = file.is_some();
                         worker
-                            .say(&Word::Folder { answer, has_file })
+                            .say(&ControlMessage::Folder { answer, has_file })
                             .map_err(|_| "it took no answers")?;
                     }
-                    Up::Confined(_) => return Err("it was confined twice"),
-                    Up::Alive | Up::Done(..) => {}
+                    WorkerMessage::Confined(_) => return Err("it was confined twice"),
+                    WorkerMessage::Alive | WorkerMessage::Reply(..) => {}
                 }
                 Ok(())
             };
@@ -276,8 +283,8 @@ impl ProcessInterpreter {
         let (done, met) = done;
         stop.detach();
         match done? {
-            Done::Ran { run: other, .. } if other != run => Err(self.worker.end(ANOTHER_RUN)),
-            Done::Ran { outcome, is_lost, .. } => match outcome.outcome() {
+            Reply::Ran { run: other, .. } if other != run => Err(self.worker.end(ANOTHER_RUN)),
+            Reply::Ran { outcome, is_lost, .. } => match outcome.outcome() {
                 Ok(mut outcome) => {
                     // A call that was refused here ended for the worker as any other.
                     outcome.limits_met.extend(met);
@@ -286,8 +293,8 @@ impl ProcessInterpreter {
                 }
                 Err(lie) => Err(self.worker.end(&lie.to_string())),
             },
-            Done::Failed(why) => Err(self.worker.end(&why)),
-            Done::Well | Done::Kept { .. } => Err(self.worker.end("it answered another order")),
+            Reply::Failed(why) => Err(self.worker.end(&why)),
+            Reply::Ok | Reply::Snapshot { .. } => Err(self.worker.end("it answered another order")),
         }
     }
 }
@@ -339,7 +346,7 @@ impl Interpreter for ProcessInterpreter {
             self.facts.memory_bytes = self.facts.reset_bytes;
             return Ok(());
         }
-        self.well(Order::Reset)
+        self.well(Command::Reset)
     }
 
     fn resets_soon(&self) -> Option<u64> {
@@ -348,7 +355,7 @@ impl Interpreter for ProcessInterpreter {
 
     fn work_ahead(&mut self) -> Result<(), StartError> {
         match self.facts.has_work_ahead {
-            true => self.well(Order::WorkAhead),
+            true => self.well(Command::WorkAhead),
             false => Ok(()),
         }
     }
@@ -358,7 +365,7 @@ impl Interpreter for ProcessInterpreter {
     }
 
     fn park(&mut self) -> Result<Parked, StartError> {
-        self.well(Order::Park)?;
+        self.well(Command::Park)?;
         let state = states::receive(|| self.worker.files.receive(MOST_DESCRIPTORS))
             .map_err(|error| self.failed(Err(self.worker.failed(&error))))?;
         Ok(Parked::new(state.state(&self.image, |number, _| lent(&self.folders, number))?))
@@ -368,26 +375,26 @@ impl Interpreter for ProcessInterpreter {
         self.wants_copies = true;
         let (number, done) = match self.is_keeping.take() {
             Some(number) => match self.finish(|| None, |_| Err(NO_RUN)) {
-                Ok(done @ Done::Kept { .. }) => (number, done),
+                Ok(done @ Reply::Snapshot { .. }) => (number, done),
                 other => return Err(self.failed(other)),
             },
             None => {
                 let number = self.next_copy();
-                (number, self.order(Order::Keep(number))?)
+                (number, self.order(Command::Keep(number))?)
             }
         };
         match done {
-            Done::Kept { bytes } => {
+            Reply::Snapshot { bytes } => {
                 let bytes = bytes.min(states::LONGEST);
                 let (image, worker) = (self.image.clone(), Arc::clone(&self.worker));
                 let (folders, fetched) = (self.folders.clone(), Mutex::default());
-                let kept = Kept { image, worker, number, bytes, folders, fetched };
+                let kept = RemoteSnapshot { image, worker, number, bytes, folders, fetched };
                 let kept = Arc::new(kept);
-                let copy: Weak<dyn Movable> = Arc::<Kept>::downgrade(&kept);
+                let copy: Weak<dyn Movable> = Arc::<RemoteSnapshot>::downgrade(&kept);
                 self.worker.helper.copies().add(self.worker.number, copy, bytes);
                 self.copies.retain(|copy| copy.strong_count() > 0);
                 self.copies.push(Arc::downgrade(&kept));
-                Ok(Parked::new(KeptState(kept)))
+                Ok(Parked::new(RemoteState(kept)))
             }
             other => Err(self.failed(Ok(other))),
         }
@@ -395,14 +402,14 @@ impl Interpreter for ProcessInterpreter {
 
     fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {
         self.folders.clear();
-        if let Some(kept) = parked.downcast_ref::<KeptState>()
+        if let Some(kept) = parked.downcast_ref::<RemoteState>()
             && Arc::ptr_eq(&kept.0.worker, &self.worker)
         {
             // Nobody fetches it meanwhile.
             let fetched = kept.0.fetched.lock();
             if fetched.is_none() {
                 self.folders.clone_from(&kept.0.folders);
-                return self.well(Order::AttachKept(kept.0.number));
+                return self.well(Command::AttachKept(kept.0.number));
             }
         }
         let settled = settled(parked)?;
@@ -410,7 +417,7 @@ impl Interpreter for ProcessInterpreter {
         let folders = &mut self.folders;
         let sent = states::send(&self.worker.files, state, |mount| Some(number_of(folders, mount)));
         sent.map_err(|error| self.failed(Err(self.worker.failed(&error))))?;
-        self.well(Order::Attach)
+        self.well(Command::Attach)
     }
 
     fn has_ended(&self) -> bool {

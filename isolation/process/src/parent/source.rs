@@ -6,15 +6,15 @@ use engine::{Cause, Image, StartError};
 use parking_lot::Mutex;
 use pool::{Interpreter, InterpreterSource, IsolationStatus, MissingLayer, Packed, Parked};
 
-use crate::copies::Copies;
+use crate::child::helper::Helper;
+use crate::child::worker;
 use crate::error::ProcessError;
-use crate::groups::{Bounds, Kernel, WorkerGroups};
-use crate::handle::Recipe;
-use crate::helper::Helper;
-use crate::helpers::{ATTEMPTS, Helpers};
-use crate::interpreter::ProcessInterpreter;
-use crate::kept::settled;
-use crate::worker;
+use crate::parent::groups::{Bounds, Kernel, WorkerGroups};
+use crate::parent::handle::Recipe;
+use crate::parent::helpers::{ATTEMPTS, Helpers};
+use crate::parent::interpreter::ProcessInterpreter;
+use crate::parent::offloader::SnapshotOffloader;
+use crate::parent::snapshot::settled;
 
 /// What a worker may map beyond the pool's memory: addresses that are reserved and hardly used, such as
 /// those of stacks, and of a guest's memory while it is replaced.
@@ -59,7 +59,7 @@ impl ProcessSource {
             key: image.info().key.clone(),
             groups: groups.as_ref().ok().cloned(),
             private_bytes: memory_bytes.saturating_add(ROOM),
-            copies: Copies::start()?,
+            copies: SnapshotOffloader::start()?,
         };
         let helpers = Helpers::start(recipe)?;
         let cgroup = groups.map(|groups| groups.folder().display().to_string());

@@ -1,6 +1,6 @@
 //! A worker process: it owns one interpreter, and asks the embedding process for all else.
 //!
-//! Its main thread takes orders and carries them out; `hatchery-words` receives what concerns the run
+//! Its main thread takes commands and carries them out; `hatchery-control` receives what concerns the run
 //! that goes on; `hatchery-states` hands out kept states. If a channel ends, so does the process.
 
 use std::collections::HashMap;
@@ -18,11 +18,14 @@ use engine::{
 };
 use parking_lot::{Condvar, Mutex};
 
-use crate::back_door;
-use crate::groups;
+use crate::child::runs::{Run, Runs};
+use crate::child::test_hook;
 use crate::memory;
-use crate::message::{Done, Facts, Given, Order, StateAsk, Up, Word, orders_config, words_config};
-use crate::runs::{End, Run, Runs};
+use crate::message::{
+    Command, CommandFrame, ControlMessage, Reply, StateAsk, StopRequest, WorkerMessage,
+    WorkerStats, commands_config, control_config,
+};
+use crate::parent::groups;
 use crate::states::{self, Arrived};
 use crate::stream::read;
 use crate::system::end;
@@ -32,7 +35,7 @@ pub(crate) use outside::{Outside, THREADS};
 mod outside;
 
 /// What the threads of a worker share.
-struct Shared {
+struct WorkerShared {
     sender: Mutex<Sender>,
     files: Descriptors,
     runs: Mutex<Runs>,
@@ -44,7 +47,7 @@ struct Shared {
 
 /// A worker's ends of what connects it with the embedding process.
 #[derive(Debug)]
-pub(crate) struct Ends {
+pub(crate) struct WorkerEnds {
     pub(crate) ring: OwnedFd,
     pub(crate) words: OwnedFd,
     pub(crate) files: Descriptors,
@@ -55,21 +58,21 @@ pub(crate) struct Ends {
 }
 
 /// Runs a worker in a process that was forked for it.
-pub(crate) fn run(image: &Image, ends: Ends, outside: &Outside<'_>) -> ! {
+pub(crate) fn run(image: &Image, ends: WorkerEnds, outside: &Outside<'_>) -> ! {
     // A panic must not unwind into the helper's code, which this process has a copy of.
     let ran = panic::catch_unwind(AssertUnwindSafe(|| work(image, ends, outside)));
     end(if ran.is_ok() { 0 } else { 8 })
 }
 
 /// Works until the channel ends.
-fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
+fn work(image: &Image, ends: WorkerEnds, outside: &Outside<'_>) {
     // The default hook opens files for its trace.
     panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a worker process panicked")));
-    let Ends { ring, words, files, mut asks, states, group } = ends;
-    let Ok(mut channel) = channel::attach(&ring, &orders_config()) else { end(2) };
-    let Ok(words) = channel::attach(&words, &words_config()) else { end(2) };
+    let WorkerEnds { ring, words, files, mut asks, states, group } = ends;
+    let Ok(mut channel) = channel::attach(&ring, &commands_config()) else { end(2) };
+    let Ok(words) = channel::attach(&words, &control_config()) else { end(2) };
     let mut fail = |why: String| -> ! {
-        let failed = Up::Done(Done::Failed(why), Facts::default());
+        let failed = WorkerMessage::Reply(Reply::Failed(why), WorkerStats::default());
         // If nobody can be told, nobody waits.
         let _ = channel.sender.send(&failed, &[], None);
         end(0)
@@ -89,7 +92,7 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
         Ok(report) => report,
         Err(error) => fail(error),
     };
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(WorkerShared {
         sender: Mutex::new(channel.sender),
         files,
         runs: Mutex::default(),
@@ -99,7 +102,7 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
     });
     let its = Arc::clone(&shared);
     let began = thread::Builder::new()
-        .name("hatchery-words".to_owned())
+        .name("hatchery-control".to_owned())
         .spawn(move || its.hear(words.receiver))
         .and_then(|_| {
             let its = Arc::clone(&shared);
@@ -116,14 +119,14 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
     if !matches!(sent, Ok(Ok(()))) {
         end(9);
     }
-    shared.send(&Up::Confined(report));
+    shared.send(&WorkerMessage::Confined(report));
     let mut reset_bytes = interpreter.private_bytes();
     let (mut failed, mut limits) = (None, Limits::default());
-    shared.done(Done::Well, facts(&interpreter, reset_bytes));
-    while let Ok(frame) = channel.receiver.receive::<Given>(None) {
-        let Given { mut order, dropped } = frame.message;
+    shared.done(Reply::Ok, facts(&interpreter, reset_bytes));
+    while let Ok(frame) = channel.receiver.receive::<CommandFrame>(None) {
+        let CommandFrame { mut order, dropped } = frame.message;
         let mut cancelled = None;
-        if let Order::Run { run, limits: new, .. } = &mut order {
+        if let Command::Run { run, limits: new, .. } = &mut order {
             if let Some(new) = new.take() {
                 limits = new.0;
             }
@@ -132,14 +135,14 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
         let then = Then::after(&order);
         let done = match (failed.take(), cancelled) {
             (Some(error), _) => Err(error),
-            (None, None) => shared.carry_out(&mut interpreter, &limits, order),
+            (None, None) => shared.execute(&mut interpreter, &limits, order),
             (None, Some(run)) => {
                 let outcome = Box::new(SentOutcome::new(&Outcome::not_run(Verdict::Cancelled)));
-                Ok(Done::Ran { run, outcome, is_lost: false })
+                Ok(Reply::Ran { run, outcome, is_lost: false })
             }
         };
-        let done = done.unwrap_or_else(|error| Done::Failed(chain(&error).to_string()));
-        let is_usable = matches!(done, Done::Ran { is_lost: false, .. });
+        let done = done.unwrap_or_else(|error| Reply::Failed(chain(&error).to_string()));
+        let is_usable = matches!(done, Reply::Ran { is_lost: false, .. });
         shared.done(done, facts(&interpreter, reset_bytes));
         if channel.receiver.looking_pays() {
             // A thread that looks for it on this CPU has it before what follows.
@@ -153,7 +156,7 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
             }
             Then::Keep(number) if is_usable => {
                 let kept = shared.keep(&mut interpreter, number);
-                let kept = kept.unwrap_or_else(|error| Done::Failed(chain(&error).to_string()));
+                let kept = kept.unwrap_or_else(|error| Reply::Failed(chain(&error).to_string()));
                 shared.done(kept, facts(&interpreter, reset_bytes));
             }
             _ => {}
@@ -162,7 +165,7 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
     end(0)
 }
 
-/// What a worker does by itself after an order.
+/// What a worker does by itself after a command.
 enum Then {
     Nothing,
     Reset,
@@ -170,17 +173,17 @@ enum Then {
 }
 
 impl Then {
-    fn after(order: &Order) -> Self {
+    fn after(order: &Command) -> Self {
         match order {
-            Order::Run { is_last: true, .. } => Self::Reset,
-            Order::Run { keep: Some(number), .. } => Self::Keep(*number),
+            Command::Run { is_last: true, .. } => Self::Reset,
+            Command::Run { keep: Some(number), .. } => Self::Keep(*number),
             _ => Self::Nothing,
         }
     }
 }
 
-fn facts(interpreter: &Interpreter, reset_bytes: u64) -> Facts {
-    Facts {
+fn facts(interpreter: &Interpreter, reset_bytes: u64) -> WorkerStats {
+    WorkerStats {
         memory_bytes: interpreter.private_bytes(),
         reset_bytes,
         has_work_ahead: interpreter.has_to_compile(),
@@ -189,28 +192,28 @@ fn facts(interpreter: &Interpreter, reset_bytes: u64) -> Facts {
     }
 }
 
-impl Shared {
-    fn carry_out(
+impl WorkerShared {
+    fn execute(
         self: &Arc<Self>,
         interpreter: &mut Interpreter,
         limits: &Limits,
-        order: Order,
-    ) -> Result<Done, StartError> {
+        order: Command,
+    ) -> Result<Reply, StartError> {
         match order {
-            Order::Run { run, program, is_last, .. } => {
+            Command::Run { run, program, is_last, .. } => {
                 return Ok(self.run(interpreter, run, *program, limits, is_last));
             }
-            Order::Reset => interpreter.reset()?,
-            Order::WorkAhead => interpreter.compile_ahead()?,
-            Order::Park => {
+            Command::Reset => interpreter.reset()?,
+            Command::WorkAhead => interpreter.compile_ahead()?,
+            Command::Park => {
                 let sent =
                     states::send(&self.files, &interpreter.park()?, |mount| mount.lent_number());
                 if sent.is_err() {
                     end(4);
                 }
             }
-            Order::Keep(number) => return self.keep(interpreter, number),
-            Order::Attach => {
+            Command::Keep(number) => return self.keep(interpreter, number),
+            Command::Attach => {
                 let state = self.state();
                 let image = interpreter.image().expect("it was started on one").clone();
                 let server: Arc<dyn FolderServer> = Lender(Arc::clone(self)).folders();
@@ -220,21 +223,21 @@ impl Shared {
                 })?;
                 interpreter.attach(&state)?;
             }
-            Order::AttachKept(number) => {
+            Command::AttachKept(number) => {
                 let state = self.kept.lock().get(&number).cloned();
                 let state = state.ok_or(engine::SessionError::NotParkable)?;
                 interpreter.attach(&state)?;
             }
         }
-        Ok(Done::Well)
+        Ok(Reply::Ok)
     }
 
     /// Keeps a copy of the interpreter's state under this number.
-    fn keep(&self, interpreter: &mut Interpreter, number: u64) -> Result<Done, StartError> {
+    fn keep(&self, interpreter: &mut Interpreter, number: u64) -> Result<Reply, StartError> {
         let state = interpreter.snapshot()?;
         let bytes = state.bytes();
         self.kept.lock().insert(number, state);
-        Ok(Done::Kept { bytes })
+        Ok(Reply::Snapshot { bytes })
     }
 
     fn run(
@@ -244,14 +247,14 @@ impl Shared {
         program: SentProgram,
         limits: &Limits,
         is_last: bool,
-    ) -> Done {
+    ) -> Reply {
         let mut program = match program.program(&Lender(Arc::clone(self))) {
             Ok(program) => program,
             Err(error) => {
                 let failure = SandboxFailure::Start(Cause::new(error));
                 let outcome = Outcome::not_run(Verdict::SandboxFailed(failure));
                 let outcome = Box::new(SentOutcome::new(&outcome));
-                return Done::Ran { run: number, outcome, is_lost: false };
+                return Reply::Ran { run: number, outcome, is_lost: false };
             }
         };
         let stop = StopHandle::default();
@@ -259,25 +262,25 @@ impl Shared {
         if let Some(end) = early {
             end.of(&stop);
         }
-        back_door::pass(&mut program.source);
+        test_hook::pass(&mut program.source);
         let transcript = Arc::<Transcript>::default();
         let its = Arc::clone(self);
-        transcript.copy_to(Additions(move |addition| its.send(&Up::Added(addition))));
+        transcript.copy_to(Additions(move |addition| its.send(&WorkerMessage::Added(addition))));
         let (outcome, afterwards) = interpreter.run(&program, limits, &transcript, &stop, is_last);
         // Calls that go on end with the run; their replies do nothing any more.
         let ended = self.runs.lock().finish();
         drop(ended);
         let outcome = Box::new(SentOutcome::new(&outcome));
-        Done::Ran { run: number, outcome, is_lost: afterwards == Afterwards::Lost }
+        Reply::Ran { run: number, outcome, is_lost: afterwards == Afterwards::Lost }
     }
 
     /// Hears what the embedding process says of runs.
     fn hear(&self, mut receiver: Receiver) {
         loop {
-            let Ok(frame) = receiver.receive::<Word>(None) else { end(0) };
+            let Ok(frame) = receiver.receive::<ControlMessage>(None) else { end(0) };
             match frame.message {
-                Word::End(end) => self.end_run(end),
-                Word::Answers { run, answers, freed } => {
+                ControlMessage::End(end) => self.end_run(end),
+                ControlMessage::Answers { run, answers, freed } => {
                     for answer in answers {
                         self.answer(run, answer);
                     }
@@ -286,18 +289,18 @@ impl Shared {
                         drop(room);
                     }
                 }
-                Word::Folder { answer, has_file } => {
+                ControlMessage::Folder { answer, has_file } => {
                     let file = has_file.then(|| self.file());
                     *self.answer.lock() = Some((answer, file));
                     self.answered.notify_all();
                 }
-                Word::Ping => self.send(&Up::Alive),
+                ControlMessage::Ping => self.send(&WorkerMessage::Alive),
             }
         }
     }
 
     /// Ends a run, at once if it goes on, or when it begins.
-    fn end_run(&self, end: End) {
+    fn end_run(&self, end: StopRequest) {
         let stop = self.runs.lock().end(end);
         if let Some(stop) = stop {
             end.of(&stop);
@@ -366,11 +369,11 @@ impl Shared {
         }
     }
 
-    fn done(&self, done: Done, facts: Facts) {
-        self.send(&Up::Done(done, facts));
+    fn done(&self, done: Reply, facts: WorkerStats) {
+        self.send(&WorkerMessage::Reply(done, facts));
     }
 
-    fn send(&self, message: &Up) {
+    fn send(&self, message: &WorkerMessage) {
         if self.sender.lock().send(message, &[], None).is_err() {
             end(0);
         }
@@ -378,7 +381,7 @@ impl Shared {
 }
 
 /// Stands in for what the embedding process has.
-struct Lender(Arc<Shared>);
+struct Lender(Arc<WorkerShared>);
 
 impl Lent for Lender {
     fn folders(&self) -> Arc<dyn FolderServer> {
@@ -394,7 +397,7 @@ impl FolderServer for Lender {
     fn ask(&self, folder: u64, ask: FolderAsk) -> Option<(FolderAnswer, Option<OwnedFd>)> {
         let mut answer = self.0.answer.lock();
         *answer = None;
-        self.0.send(&Up::Folder { number: folder, ask });
+        self.0.send(&WorkerMessage::Folder { number: folder, ask });
         while answer.is_none() {
             self.0.answered.wait(&mut answer);
         }
@@ -404,7 +407,7 @@ impl FolderServer for Lender {
 
 /// A function of the embedding process.
 struct Elsewhere {
-    shared: Arc<Shared>,
+    shared: Arc<WorkerShared>,
     name: String,
 }
 
@@ -420,7 +423,7 @@ impl Callee for Elsewhere {
             run.last_call
         };
         let arguments = serde_json::Value::Object(arguments).to_string();
-        self.shared.send(&Up::Called { number, name: self.name.clone(), arguments });
+        self.shared.send(&WorkerMessage::Called { number, name: self.name.clone(), arguments });
         let shared = Arc::clone(&self.shared);
         cancellation.on_cancel(move || {
             // Its room stays taken until the host has stopped working on it.
@@ -430,7 +433,7 @@ impl Callee for Elsewhere {
                 Some(reply)
             });
             if reply.is_some() {
-                shared.send(&Up::Cancelled { number });
+                shared.send(&WorkerMessage::Cancelled { number });
             }
         });
     }

@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 
 use engine::{Reply, Room, StopHandle, StopReason};
-use serde::{Deserialize, Serialize};
+
+use crate::message::StopRequest;
 
 /// What a worker knows of runs.
 #[derive(Default)]
@@ -16,7 +17,7 @@ pub(crate) struct Runs {
     /// The number of the last one that began.
     last: u64,
     /// How runs are to end that haven't begun.
-    early: Vec<End>,
+    early: Vec<StopRequest>,
 }
 
 /// The run that goes on.
@@ -29,15 +30,7 @@ pub(crate) struct Run {
     pub(crate) last_call: u64,
 }
 
-/// How a run is to end.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct End {
-    pub(crate) run: u64,
-    pub(crate) reason: StopReason,
-    pub(crate) is_gentle: bool,
-}
-
-impl End {
+impl StopRequest {
     /// Ends the run that has this handle.
     pub(crate) fn of(self, stop: &StopHandle) {
         match self.is_gentle {
@@ -48,7 +41,7 @@ impl End {
 }
 
 impl Runs {
-    /// Whether a run whose order was taken doesn't begin, since its outcome isn't wanted any more.
+    /// Whether a run whose command was taken doesn't begin, since its outcome isn't wanted any more.
     pub(crate) fn is_cancelled(&self, number: u64) -> bool {
         self.early
             .iter()
@@ -57,7 +50,7 @@ impl Runs {
 
     /// Notes that a run begins. Returns how it is to end, if that was said before.
     #[must_use]
-    pub(crate) fn begin(&mut self, number: u64, stop: StopHandle) -> Option<End> {
+    pub(crate) fn begin(&mut self, number: u64, stop: StopHandle) -> Option<StopRequest> {
         let (calls, left) = (HashMap::new(), HashMap::new());
         self.now = Some(Run { number, stop, calls, left, last_call: 0 });
         self.last = number;
@@ -68,7 +61,7 @@ impl Runs {
 
     /// Notes how a run is to end, if it hasn't begun. Returns its handle, if it goes on.
     #[must_use]
-    pub(crate) fn end(&mut self, end: End) -> Option<StopHandle> {
+    pub(crate) fn end(&mut self, end: StopRequest) -> Option<StopHandle> {
         if end.run > self.last {
             // A stop outweighs an interrupt.
             match self.early.iter_mut().find(|early| early.run == end.run) {
@@ -99,12 +92,13 @@ impl Runs {
 mod tests {
     use super::*;
 
-    const STOP: End = End { run: 2, reason: StopReason::Cancelled, is_gentle: false };
+    const STOP: StopRequest =
+        StopRequest { run: 2, reason: StopReason::Cancelled, is_gentle: false };
 
     #[test]
     fn a_run_that_nobody_wants_does_not_begin() {
         let mut runs = Runs::default();
-        let end = |run, is_gentle| End { run, is_gentle, ..STOP };
+        let end = |run, is_gentle| StopRequest { run, is_gentle, ..STOP };
         assert!(runs.end(end(1, true)).is_none() && runs.end(end(2, false)).is_none());
         // It can answer an interrupt.
         assert!(!runs.is_cancelled(1) && runs.is_cancelled(2) && !runs.is_cancelled(3));
@@ -112,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_word_that_overtakes_its_run_ends_it_when_it_begins() {
-        let gentle = End { is_gentle: true, ..STOP };
+        let gentle = StopRequest { is_gentle: true, ..STOP };
         let mut runs = Runs::default();
         assert!(runs.begin(1, StopHandle::default()).is_none());
         assert!(

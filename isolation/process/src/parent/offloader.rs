@@ -32,10 +32,10 @@ pub(crate) trait Movable: Debug + Send + Sync {
 
 /// Moves copies in a thread, which ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Copies(Arc<Shared>);
+pub(crate) struct SnapshotOffloader(Arc<OffloaderShared>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct OffloaderShared {
     resting: Mutex<Resting>,
     changed: Condvar,
 }
@@ -49,10 +49,10 @@ struct Resting {
     is_over: bool,
 }
 
-impl Copies {
+impl SnapshotOffloader {
     /// Starts the thread.
     pub(crate) fn start() -> io::Result<Self> {
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::<OffloaderShared>::default();
         let its = Arc::clone(&shared);
         thread::Builder::new().name("hatchery-copies".to_owned()).spawn(move || its.move_all())?;
         Ok(Self(shared))
@@ -72,14 +72,14 @@ impl Copies {
     }
 }
 
-impl Drop for Copies {
+impl Drop for SnapshotOffloader {
     fn drop(&mut self) {
         self.0.resting.lock().is_over = true;
         self.0.changed.notify_one();
     }
 }
 
-impl Shared {
+impl OffloaderShared {
     fn move_all(&self) {
         let mut resting = self.resting.lock();
         while !resting.is_over {
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn the_last_copy_of_each_worker_is_moved() {
         let (tells, told) = channel();
-        let copies = Copies::start().unwrap();
+        let copies = SnapshotOffloader::start().unwrap();
         let made = [copy(1, &tells), copy(2, &tells), copy(3, &tells)];
         let hours = RATE * 3_600;
         copies.add(7, Arc::downgrade(&made[0]), hours);
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_copy_that_is_gone_is_none_and_the_thread_ends() {
         let (tells, told) = channel();
-        let copies = Copies::start().unwrap();
+        let copies = SnapshotOffloader::start().unwrap();
         let (gone, stays) = (copy(1, &tells), copy(2, &tells));
         copies.add(1, Arc::downgrade(&gone), 0);
         drop(gone);

@@ -1,4 +1,4 @@
-//! No back door: a source is what the interpreter runs.
+//! No test hook: a source is what the interpreter runs.
 
 /// Leaves a source alone.
 pub(crate) fn pass(_source: &mut String) {}

@@ -29,7 +29,7 @@ use parking_lot::Mutex;
 
 use crate::clock::{after, has_come};
 use files::{Claim, Files};
-use place::{Place, Version};
+use place::{GroupLocation, Version};
 
 pub(crate) use files::Kernel;
 
@@ -73,7 +73,7 @@ impl WorkerGroups {
     /// Makes the folder for a pool's groups where the system lets this process have some, and removes
     /// what others have left there. The error says why there can be none.
     pub(crate) fn new(files: Arc<dyn Files>, bounds: Bounds) -> Result<Self, String> {
-        let place = Place::find(&*files)?;
+        let place = GroupLocation::find(&*files)?;
         remove_leftovers(&*files, &place);
         let (folder, claim) = claim_folder(&*files, &place.folder).map_err(|error| {
             format!("no group can be made in {}: {error}", shown(&place.folder))
@@ -214,7 +214,7 @@ fn claim_folder(files: &dyn Files, delegated: &Path) -> io::Result<(PathBuf, Cla
 }
 
 /// Removes the folders of pools whose process has ended.
-fn remove_leftovers(files: &dyn Files, place: &Place) {
+fn remove_leftovers(files: &dyn Files, place: &GroupLocation) {
     let Ok(groups) = files.groups_in(&place.folder) else { return };
     let is_pool = |group: &PathBuf| {
         group.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(POOL))

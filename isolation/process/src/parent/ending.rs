@@ -8,8 +8,8 @@ use engine::{Ending, Limits, Program, StopReason};
 use parking_lot::Mutex;
 
 use crate::clock::{after, has_come};
-use crate::remote::Worker;
-use crate::runs::End;
+use crate::message::StopRequest;
+use crate::parent::remote::Worker;
 
 /// How long a worker may go on after it was told to stop its run.
 const STOPPING: Duration = Duration::from_secs(2);
@@ -40,13 +40,13 @@ impl EndsRun {
     }
 
     fn tell(&self, reason: StopReason, is_gentle: bool) {
-        self.worker.words.end(End { run: self.run, reason, is_gentle });
+        self.worker.control.end(StopRequest { run: self.run, reason, is_gentle });
     }
 
     /// Returns why the worker may go on no longer. To be called now and then while the run goes on: it
     /// tells the worker what it couldn't be told before.
     pub(crate) fn overdue(&self) -> Option<&'static str> {
-        let takes_none = self.worker.words.say_ends();
+        let takes_none = self.worker.control.say_ends();
         if self.stopping.lock().is_some_and(has_come) {
             self.worker.was_stopped.store(true, Ordering::Relaxed);
             return Some("it went on after it was told to stop");

@@ -6,8 +6,7 @@ use channel::{Error, Sender};
 use parking_lot::Mutex;
 
 use crate::clock::{after, has_come};
-use crate::message::Word;
-use crate::runs::End;
+use crate::message::{ControlMessage, StopRequest};
 
 /// How long a frame may wait for space in a worker's ring.
 pub(crate) const SENDING: Duration = Duration::from_secs(3);
@@ -17,26 +16,26 @@ const END_BYTES: u64 = 32;
 
 /// Says things to the runs of a worker.
 #[derive(Debug)]
-pub(crate) struct Words {
+pub(crate) struct ControlChannel {
     sender: Mutex<Sender>,
-    /// Ends that the worker hasn't been told of yet.
-    ends: Mutex<Ends>,
+    /// Stop requests that the worker hasn't been told of yet.
+    ends: Mutex<PendingStops>,
 }
 
 #[derive(Debug, Default)]
-struct Ends {
-    ends: Vec<End>,
+struct PendingStops {
+    ends: Vec<StopRequest>,
     /// When the worker must have been told of all.
     until: Option<Instant>,
 }
 
-impl Words {
+impl ControlChannel {
     pub(crate) fn new(sender: Sender) -> Self {
         Self { sender: Mutex::new(sender), ends: Mutex::default() }
     }
 
     /// Says something. Waits while the worker doesn't read what it was told before.
-    pub(crate) fn say(&self, word: &Word) -> Result<(), Error> {
+    pub(crate) fn say(&self, word: &ControlMessage) -> Result<(), Error> {
         let said = self.sender.lock().send(word, &[], Some(after(SENDING)));
         self.say_ends();
         said
@@ -45,7 +44,7 @@ impl Words {
     /// Has a run end. Never waits, since the scheduler asks for it while it decides. If the worker can't
     /// be told now, it is told later: by the thread that is saying something, or by the next call of
     /// [`Self::say_ends`].
-    pub(crate) fn end(&self, end: End) {
+    pub(crate) fn end(&self, end: StopRequest) {
         self.ends.lock().add(end);
         self.say_ends();
     }
@@ -64,15 +63,15 @@ impl Words {
             }
             let end = self.ends.lock().take_one();
             if let Some(end) = end {
-                let _ = sender.send(&Word::End(end), &[], Some(after(Duration::ZERO)));
+                let _ = sender.send(&ControlMessage::End(end), &[], Some(after(Duration::ZERO)));
             }
         }
         self.ends.lock().until.is_some_and(has_come)
     }
 }
 
-impl Ends {
-    fn add(&mut self, end: End) {
+impl PendingStops {
+    fn add(&mut self, end: StopRequest) {
         match self.ends.iter_mut().find(|other| other.run == end.run) {
             // A stop outweighs an interrupt.
             Some(other) => other.is_gentle &= end.is_gentle,
@@ -81,7 +80,7 @@ impl Ends {
         self.until.get_or_insert_with(|| after(SENDING));
     }
 
-    fn take_one(&mut self) -> Option<End> {
+    fn take_one(&mut self) -> Option<StopRequest> {
         let end = self.ends.pop();
         if self.ends.is_empty() {
             self.until = None;
@@ -96,28 +95,29 @@ mod tests {
     use engine::StopReason;
 
     use super::*;
-    use crate::message::words_config;
+    use crate::message::control_config;
 
-    const STOP: End = End { run: 1, reason: StopReason::Cancelled, is_gentle: false };
-    const INTERRUPT: End = End { is_gentle: true, ..STOP };
+    const STOP: StopRequest =
+        StopRequest { run: 1, reason: StopReason::Cancelled, is_gentle: false };
+    const INTERRUPT: StopRequest = StopRequest { is_gentle: true, ..STOP };
 
-    fn words() -> (Words, Receiver) {
-        let (end, file) = channel::create(&words_config()).unwrap();
-        let receiver = channel::attach(&file, &words_config()).unwrap().receiver;
-        (Words::new(end.sender), receiver)
+    fn words() -> (ControlChannel, Receiver) {
+        let (end, file) = channel::create(&control_config()).unwrap();
+        let receiver = channel::attach(&file, &control_config()).unwrap().receiver;
+        (ControlChannel::new(end.sender), receiver)
     }
 
     /// Fills the ring. Returns how many words are in it.
-    fn fill(words: &Words) -> usize {
+    fn fill(words: &ControlChannel) -> usize {
         let mut count = 0;
         while !words.sender.lock().would_block(END_BYTES, 0).unwrap() {
-            words.say(&Word::Ping).unwrap();
+            words.say(&ControlMessage::Ping).unwrap();
             count += 1;
         }
         count
     }
 
-    fn next(receiver: &mut Receiver) -> Word {
+    fn next(receiver: &mut Receiver) -> ControlMessage {
         receiver.receive(Some(after(Duration::from_secs(60)))).unwrap().message
     }
 
@@ -128,23 +128,23 @@ mod tests {
         words.end(INTERRUPT);
         words.end(STOP);
         words.end(INTERRUPT);
-        words.end(End { run: 2, ..INTERRUPT });
+        words.end(StopRequest { run: 2, ..INTERRUPT });
         assert!(!words.say_ends());
         words.ends.lock().until = Some(after(Duration::ZERO));
         assert!(words.say_ends(), "the worker takes nothing");
         for _ in 0..count {
-            assert!(matches!(next(&mut receiver), Word::Ping));
+            assert!(matches!(next(&mut receiver), ControlMessage::Ping));
         }
         assert!(!words.say_ends());
         let mut ends = [next(&mut receiver), next(&mut receiver)].map(|word| match word {
-            Word::End(end) => (end.run, end.is_gentle),
+            ControlMessage::End(end) => (end.run, end.is_gentle),
             other => panic!("{other:?}"),
         });
         ends.sort_unstable();
         assert_eq!(ends, [(1, false), (2, true)]);
         words.say_ends();
-        words.say(&Word::Ping).unwrap();
-        assert!(matches!(next(&mut receiver), Word::Ping), "each end is said once");
+        words.say(&ControlMessage::Ping).unwrap();
+        assert!(matches!(next(&mut receiver), ControlMessage::Ping), "each end is said once");
     }
 
     #[test]
@@ -153,14 +153,14 @@ mod tests {
         let somebody = words.sender.lock();
         words.end(STOP);
         drop(somebody);
-        words.say(&Word::Ping).unwrap();
-        assert!(matches!(next(&mut receiver), Word::Ping));
-        assert!(matches!(next(&mut receiver), Word::End(End { run: 1, .. })));
+        words.say(&ControlMessage::Ping).unwrap();
+        assert!(matches!(next(&mut receiver), ControlMessage::Ping));
+        assert!(matches!(next(&mut receiver), ControlMessage::End(StopRequest { run: 1, .. })));
     }
 
     #[test]
     fn an_end_fits_into_the_room_that_is_asked_for() {
-        let longest = Word::End(End { run: u64::MAX, ..STOP });
+        let longest = ControlMessage::End(StopRequest { run: u64::MAX, ..STOP });
         assert!(postcard::to_allocvec(&longest).unwrap().len() as u64 <= END_BYTES);
     }
 }

@@ -12,13 +12,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Whether a worker lives, and how it ended.
 #[derive(Debug)]
-pub(crate) struct Life {
+pub(crate) struct ExitState {
     closers: [Closer; 2],
     how: Mutex<Option<String>>,
     ended: Condvar,
 }
 
-impl Life {
+impl ExitState {
     pub(crate) fn new(closers: [Closer; 2]) -> Self {
         Self { closers, how: Mutex::default(), ended: Condvar::new() }
     }

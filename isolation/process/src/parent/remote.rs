@@ -12,14 +12,14 @@ use engine::{Cause, StartError};
 use parking_lot::Mutex;
 
 use crate::clock::{after, has_come};
-use crate::handle::HelperHandle;
-use crate::kept::Dropped;
-use crate::life::Life;
-use crate::message::{Given, Order, StateAsk, Word};
+use crate::message::{Command, CommandFrame, ControlMessage, StateAsk};
+use crate::parent::control::{ControlChannel, SENDING};
+use crate::parent::exit_state::ExitState;
+use crate::parent::handle::HelperHandle;
+use crate::parent::snapshot::PendingFrees;
 use crate::states::{self, Arrived};
 use crate::stream::write;
 use crate::system::wait_readable;
-use crate::words::{SENDING, Words};
 
 /// How often a worker is looked at while nothing comes from it.
 pub(crate) const GLANCE: Duration = Duration::from_millis(500);
@@ -36,28 +36,28 @@ const FETCHING: u64 = 64 << 20;
 pub(crate) struct Worker {
     pub(crate) number: u64,
     pub(crate) helper: Arc<HelperHandle>,
-    pub(crate) orders: Mutex<Sender>,
-    pub(crate) words: Words,
+    pub(crate) commands: Mutex<Sender>,
+    pub(crate) control: ControlChannel,
     pub(crate) files: Descriptors,
     pub(crate) states: Mutex<(UnixStream, Descriptors)>,
     /// Copies that the worker may drop.
-    pub(crate) dropped: Mutex<Dropped>,
-    pub(crate) life: Arc<Life>,
+    pub(crate) dropped: Mutex<PendingFrees>,
+    pub(crate) life: Arc<ExitState>,
     /// It was killed since it went on after it was told to stop.
     pub(crate) was_stopped: AtomicBool,
 }
 
 impl Worker {
-    /// Gives an order. The error says how the worker has ended.
-    pub(crate) fn order(&self, order: Order) -> Result<(), String> {
-        let given = Given { order, dropped: self.dropped.lock().take() };
-        let sent = self.orders.lock().send(&given, &[], Some(after(SENDING)));
+    /// Gives a command. The error says how the worker has ended.
+    pub(crate) fn order(&self, order: Command) -> Result<(), String> {
+        let given = CommandFrame { order, dropped: self.dropped.lock().take() };
+        let sent = self.commands.lock().send(&given, &[], Some(after(SENDING)));
         sent.map_err(|error| self.failed(&error))
     }
 
     /// Says something to a run. The error says how the worker has ended.
-    pub(crate) fn say(&self, word: &Word) -> Result<(), String> {
-        self.words.say(word).map_err(|error| self.failed(&error))
+    pub(crate) fn say(&self, word: &ControlMessage) -> Result<(), String> {
+        self.control.say(word).map_err(|error| self.failed(&error))
     }
 
     /// Returns how the worker has ended that can't be spoken to. Kills it if it hasn't.
@@ -82,7 +82,7 @@ impl Worker {
         self.life.how()
     }
 
-    /// Has the worker drop a copy of this length: with its next order, or now if the copies that
+    /// Has the worker drop a copy of this length: with its next command, or now if the copies that
     /// wait for that take much memory. Never waits: while a copy is being fetched, the worker hears of
     /// them afterwards.
     pub(crate) fn forget(&self, number: u64, bytes: u64) {
@@ -90,7 +90,7 @@ impl Worker {
         self.forget_many();
     }
 
-    /// Has the worker drop the copies now that wait for its next order, if they take much memory and
+    /// Has the worker drop the copies now that wait for its next command, if they take much memory and
     /// nobody asks for states. Who does calls this afterwards.
     fn forget_many(&self) {
         while self.dropped.lock().take_much()

@@ -15,13 +15,13 @@ use channel::{Descriptors, End, Sender};
 use parking_lot::{Condvar, Mutex};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::child::helper::Helper;
 use crate::clock::after;
-use crate::copies::Copies;
 use crate::error::ProcessError;
-use crate::groups::{WorkerGroup, WorkerGroups};
-use crate::helper::Helper;
-use crate::life::Life;
-use crate::message::{HelperEvent, HelperOrder, MARK, orders_config, words_config};
+use crate::message::{HelperEvent, HelperOrder, MARK, commands_config, control_config};
+use crate::parent::exit_state::ExitState;
+use crate::parent::groups::{WorkerGroup, WorkerGroups};
+use crate::parent::offloader::SnapshotOffloader;
 use crate::stream::{read, write};
 use crate::system::{self, wait_readable};
 
@@ -47,21 +47,21 @@ pub(crate) struct Recipe {
     pub(crate) groups: Option<Arc<WorkerGroups>>,
     /// The most private memory of a worker.
     pub(crate) private_bytes: u64,
-    pub(crate) copies: Copies,
+    pub(crate) copies: SnapshotOffloader,
 }
 
 /// A running helper. It ends, with all its workers, when this is dropped.
 #[derive(Debug)]
 pub(crate) struct HelperHandle {
     asks: Mutex<Asks>,
-    shared: Arc<Shared>,
+    shared: Arc<HelperShared>,
     recipe: Arc<Recipe>,
 }
 
 /// What the thread that listens to the helper has of it.
 #[derive(Debug)]
-struct Shared {
-    known: Mutex<Known>,
+struct HelperShared {
+    known: Mutex<WorkerRegistry>,
     ended: Condvar,
     process: HelperProcess,
 }
@@ -120,8 +120,8 @@ struct Asks {
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    workers: HashMap<u64, KnownWorker>,
+struct WorkerRegistry {
+    workers: HashMap<u64, RegisteredWorker>,
     /// Who waits for a fork.
     forks: HashMap<u64, SyncSender<Result<(), String>>>,
     has_forked: bool,
@@ -132,21 +132,21 @@ struct Known {
 }
 
 #[derive(Debug)]
-struct KnownWorker {
-    life: Weak<Life>,
+struct RegisteredWorker {
+    life: Weak<ExitState>,
     group: Option<WorkerGroup>,
 }
 
 /// What the embedding process has of a new worker.
 #[derive(Debug)]
-pub(crate) struct Born {
+pub(crate) struct SpawnedWorker {
     pub(crate) number: u64,
     pub(crate) end: End,
-    pub(crate) words: Sender,
+    pub(crate) control: Sender,
     pub(crate) files: Descriptors,
     pub(crate) asks: UnixStream,
     pub(crate) states: Descriptors,
-    pub(crate) life: Arc<Life>,
+    pub(crate) life: Arc<ExitState>,
 }
 
 impl HelperHandle {
@@ -189,7 +189,7 @@ impl HelperHandle {
         }
         stream.set_read_timeout(None)?;
         let known = Mutex::default();
-        let shared = Arc::new(Shared { known, ended: Condvar::new(), process });
+        let shared = Arc::new(HelperShared { known, ended: Condvar::new(), process });
         let (mut told, listens) = (stream.try_clone()?, Arc::clone(&shared));
         thread::Builder::new().name("hatchery-helper".to_owned()).spawn(move || {
             if let Some(how) = listens.listen(&mut told) {
@@ -201,16 +201,16 @@ impl HelperHandle {
     }
 
     /// Forks the worker of this number, which no other one has had. Blocks for milliseconds.
-    pub(crate) fn fork(&self, number: u64) -> Result<Born, ProcessError> {
-        let (end, ring) = channel::create(&orders_config())?;
-        let (words, word_ring) = channel::create(&words_config())?;
+    pub(crate) fn fork(&self, number: u64) -> Result<SpawnedWorker, ProcessError> {
+        let (end, ring) = channel::create(&commands_config())?;
+        let (control, word_ring) = channel::create(&control_config())?;
         let (files, its_files) = Descriptors::pair()?;
         let (states, its_states) = Descriptors::pair()?;
         let (asks, its_asks) = UnixStream::pair()?;
         files.set_nonblocking(true)?;
         states.set_nonblocking(true)?;
         asks.set_nonblocking(true)?;
-        let life = Arc::new(Life::new([end.closer.clone(), words.closer]));
+        let life = Arc::new(ExitState::new([end.closer.clone(), control.closer]));
         let group = self.recipe.groups.as_ref().map(|groups| groups.make(number)).transpose()?;
         let entrance = group.as_ref().map(WorkerGroup::entrance).transpose()?;
         let forked = self.shared.known.lock().expect(number, &life, group)?;
@@ -230,7 +230,15 @@ impl HelperHandle {
                 Err(RecvTimeoutError::Disconnected) => Err("it has ended".to_owned()),
             });
         match answer {
-            Ok(()) => Ok(Born { number, end, words: words.sender, files, asks, states, life }),
+            Ok(()) => Ok(SpawnedWorker {
+                number,
+                end,
+                control: control.sender,
+                files,
+                asks,
+                states,
+                life,
+            }),
             Err(why) => Err(self.shared.not_forked(number, why)),
         }
     }
@@ -247,7 +255,7 @@ impl HelperHandle {
     }
 
     /// Returns what moves copies of states out of the workers.
-    pub(crate) fn copies(&self) -> &Copies {
+    pub(crate) fn copies(&self) -> &SnapshotOffloader {
         &self.recipe.copies
     }
 
@@ -268,7 +276,7 @@ impl Drop for HelperHandle {
     }
 }
 
-impl Shared {
+impl HelperShared {
     /// Learns what the helper says until it has ended. Returns how, if it had forked a worker and wasn't
     /// dropped.
     fn listen(&self, told: &mut UnixStream) -> Option<String> {
@@ -304,18 +312,18 @@ impl Shared {
     }
 }
 
-impl Known {
+impl WorkerRegistry {
     fn expect(
         &mut self,
         number: u64,
-        life: &Arc<Life>,
+        life: &Arc<ExitState>,
         group: Option<WorkerGroup>,
     ) -> Result<Receiver<Result<(), String>>, ProcessError> {
         if let Some(how) = self.how.clone() {
             return Err(ProcessError::HelperEnded { how });
         }
         let (sender, forked) = sync_channel(1);
-        self.workers.insert(number, KnownWorker { life: Arc::downgrade(life), group });
+        self.workers.insert(number, RegisteredWorker { life: Arc::downgrade(life), group });
         self.forks.insert(number, sender);
         Ok(forked)
     }
@@ -331,7 +339,7 @@ impl Known {
                 self.forked(worker, Err(what));
             }
             HelperEvent::Ended { worker, how } => {
-                if let Some(KnownWorker { life, group }) = self.workers.remove(&worker) {
+                if let Some(RegisteredWorker { life, group }) = self.workers.remove(&worker) {
                     let killer = group.as_ref().and_then(WorkerGroup::out_of_memory);
                     let how = killer.map_or(how.clone(), |killer| format!("{how} {killer}"));
                     if let Some(life) = life.upgrade() {

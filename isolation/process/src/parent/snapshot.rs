@@ -6,13 +6,13 @@ use engine::{Cause, Image, Mount, SessionState, StartError};
 use parking_lot::Mutex;
 use pool::{Parked, ParkedState};
 
-use crate::copies::Movable;
-use crate::remote::Worker;
+use crate::parent::offloader::Movable;
+use crate::parent::remote::Worker;
 use crate::states::GoneState;
 
 /// A state that a worker keeps beside the one it has, until it is fetched.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct RemoteSnapshot {
     pub(crate) image: Image,
     pub(crate) worker: Arc<Worker>,
     pub(crate) number: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Kept {
     pub(crate) fetched: Mutex<Option<SessionState>>,
 }
 
-impl Kept {
+impl RemoteSnapshot {
     pub(crate) fn fetch(&self) -> Result<SessionState, StartError> {
         let mut fetched = self.fetched.lock();
         if let Some(state) = &*fetched {
@@ -41,7 +41,7 @@ impl Kept {
     }
 }
 
-impl Movable for Kept {
+impl Movable for RemoteSnapshot {
     fn move_here(&self) {
         if let Err(error) = self.fetch() {
             tracing::debug!(error = %engine::chain(&error), "a copy of a session's state stays in its worker");
@@ -49,7 +49,7 @@ impl Movable for Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for RemoteSnapshot {
     fn drop(&mut self) {
         if self.fetched.get_mut().is_none() {
             self.forget();
@@ -57,24 +57,24 @@ impl Drop for Kept {
     }
 }
 
-/// The most memory that dropped copies take in a worker until its next order, in bytes.
+/// The most memory that dropped copies take in a worker until its next command, in bytes.
 const MOST_DROPPED: u64 = 8 << 20;
 
 /// Copies that a worker may drop, and has not been told of.
 #[derive(Debug, Default)]
-pub(crate) struct Dropped {
+pub(crate) struct PendingFrees {
     numbers: Vec<u64>,
     bytes: u64,
 }
 
-impl Dropped {
+impl PendingFrees {
     /// Adds a copy of this length.
     pub(crate) fn add(&mut self, number: u64, bytes: u64) {
         self.numbers.push(number);
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// Returns whether together they take too much memory to wait for the worker's next order.
+    /// Returns whether together they take too much memory to wait for the worker's next command.
     pub(crate) fn take_much(&self) -> bool {
         self.bytes > MOST_DROPPED
     }
@@ -85,9 +85,9 @@ impl Dropped {
     }
 }
 
-pub(crate) struct KeptState(pub(crate) Arc<Kept>);
+pub(crate) struct RemoteState(pub(crate) Arc<RemoteSnapshot>);
 
-impl ParkedState for KeptState {
+impl ParkedState for RemoteState {
     fn bytes(&self) -> u64 {
         self.0.bytes
     }
@@ -110,7 +110,7 @@ impl ParkedState for KeptState {
 
 /// Returns a state that depends on no process.
 pub(crate) fn settled(parked: &Parked) -> Result<Parked, StartError> {
-    if let Some(kept) = parked.downcast_ref::<KeptState>() {
+    if let Some(kept) = parked.downcast_ref::<RemoteState>() {
         return kept.0.fetch().map(Parked::new);
     }
     match parked.downcast_ref::<GoneState>() {
@@ -130,8 +130,8 @@ mod tests {
 
     #[test]
     fn dropped_copies_wait_for_an_order_while_they_take_little() {
-        let mut dropped = Dropped::default();
-        let add = |dropped: &mut Dropped, number, bytes| {
+        let mut dropped = PendingFrees::default();
+        let add = |dropped: &mut PendingFrees, number, bytes| {
             dropped.add(number, bytes);
             dropped.take_much()
         };

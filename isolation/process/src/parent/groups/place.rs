@@ -51,12 +51,12 @@ impl Version {
 
 /// A group in which this process may make groups, with the memory controller.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct GroupLocation {
     pub(super) version: Version,
     pub(super) folder: PathBuf,
 }
 
-impl Place {
+impl GroupLocation {
     /// Finds the group, and lets groups below it have limits. The error says why there is none.
     pub(super) fn find(files: &dyn Files) -> Result<Self, String> {
         let Some(wanted) = files.wanted() else { return Self::delegated(files) };

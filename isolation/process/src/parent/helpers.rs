@@ -11,17 +11,17 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use crate::error::ProcessError;
-use crate::handle::{Born, HelperHandle, Recipe};
+use crate::parent::handle::{HelperHandle, Recipe, SpawnedWorker};
 
 /// How often a helper or a worker that was killed while it started is started again at once.
 pub(crate) const ATTEMPTS: u32 = 3;
 
 /// The helper of a pool. Its process ends with this, unless it is just being started: then soon after.
 #[derive(Debug)]
-pub(crate) struct Helpers(Arc<Shared>);
+pub(crate) struct Helpers(Arc<HelpersShared>);
 
 #[derive(Debug)]
-struct Shared {
+struct HelpersShared {
     recipe: Arc<Recipe>,
     current: Mutex<Option<Arc<HelperHandle>>>,
     /// The number of the last worker.
@@ -31,8 +31,11 @@ struct Shared {
 impl Helpers {
     /// Starts the helper. Blocks.
     pub(crate) fn start(recipe: Recipe) -> Result<Self, ProcessError> {
-        let shared =
-            Shared { recipe: Arc::new(recipe), current: Mutex::default(), last: AtomicU64::new(0) };
+        let shared = HelpersShared {
+            recipe: Arc::new(recipe),
+            current: Mutex::default(),
+            last: AtomicU64::new(0),
+        };
         let helpers = Self(Arc::new(shared));
         helpers.0.current()?;
         Ok(helpers)
@@ -40,14 +43,14 @@ impl Helpers {
 
     /// Forks a worker, and starts a helper before if the last one has ended. Blocks for milliseconds,
     /// or for as long as a helper starts.
-    pub(crate) fn fork(&self) -> Result<(Arc<HelperHandle>, Born), ProcessError> {
+    pub(crate) fn fork(&self) -> Result<(Arc<HelperHandle>, SpawnedWorker), ProcessError> {
         let helper = self.0.current()?;
         let born = helper.fork(self.0.last.fetch_add(1, Ordering::Relaxed) + 1)?;
         Ok((helper, born))
     }
 }
 
-impl Shared {
+impl HelpersShared {
     /// Returns the helper, which was alive a moment ago.
     fn current(self: &Arc<Self>) -> Result<Arc<HelperHandle>, ProcessError> {
         let mut current = self.current.lock();
@@ -67,7 +70,7 @@ impl Shared {
 }
 
 /// Starts the next helper, if the pool still wants one.
-fn replace(shared: &Weak<Shared>, how: &str) {
+fn replace(shared: &Weak<HelpersShared>, how: &str) {
     let Some(shared) = shared.upgrade() else { return };
     tracing::warn!(how, "the helper for worker processes has ended, and another one is started");
     if let Err(error) = shared.current() {

@@ -15,12 +15,12 @@ use channel::Descriptors;
 use confine::{ConfineError, RefusedCall, Separation};
 use engine::Image;
 
+use crate::child::worker::{self, Outside, WorkerEnds};
 use crate::clock::{after, has_come};
 use crate::error::ProcessError;
 use crate::message::{HelperEvent, HelperOrder, MARK};
 use crate::stream::{read, write};
 use crate::system::{self, Child, EndedChildren, Pid, SharedWord};
-use crate::worker::{self, Ends, Outside};
 
 /// How long the threads that have loaded an image may take to end.
 const ENDING: Duration = Duration::from_secs(2);
@@ -180,7 +180,7 @@ impl Forks {
             Ok((refused, Child::Here)) => {
                 EndedChildren::forget();
                 self.workers.clear();
-                let ends = Ends {
+                let ends = WorkerEnds {
                     ring,
                     words,
                     files: Descriptors::from_socket(its_files),
@@ -219,7 +219,7 @@ impl Forks {
             if keeper == Some(pid.cast_unsigned()) {
                 // All workers end with it, and none can be forked any more.
                 let why = format!("the first process of its workers' namespace has ended: {how}");
-                write(stream, &HelperEvent::Ends { why: why.clone() })?;
+                write(stream, &HelperEvent::WorkerEnds { why: why.clone() })?;
                 return Err(io::Error::other(why));
             }
             if let Some(Forked { number, refused }) = self.workers.remove(&pid) {
