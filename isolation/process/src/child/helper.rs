@@ -172,7 +172,7 @@ impl Forks {
     ) -> io::Result<()> {
         let mut its = files.receive(6).map_err(io::Error::other)?;
         let group = (its.len() == 6).then(|| its.pop()).flatten();
-        let Ok([ring, words, its_files, asks, states]) = <[OwnedFd; 5]>::try_from(its) else {
+        let Ok([ring, control, its_files, asks, states]) = <[OwnedFd; 5]>::try_from(its) else {
             return Err(io::Error::other("a worker needs five descriptors"));
         };
         let forked = SharedWord::new().and_then(|refused| Ok((refused, system::fork()?)));
@@ -182,7 +182,7 @@ impl Forks {
                 self.workers.clear();
                 let ends = WorkerEnds {
                     ring,
-                    words,
+                    control,
                     files: Descriptors::from_socket(its_files),
                     asks: UnixStream::from(asks),
                     states: Descriptors::from_socket(states),

@@ -49,7 +49,7 @@ struct WorkerShared {
 #[derive(Debug)]
 pub(crate) struct WorkerEnds {
     pub(crate) ring: OwnedFd,
-    pub(crate) words: OwnedFd,
+    pub(crate) control: OwnedFd,
     pub(crate) files: Descriptors,
     pub(crate) asks: UnixStream,
     pub(crate) states: Descriptors,
@@ -68,9 +68,9 @@ pub(crate) fn run(image: &Image, ends: WorkerEnds, outside: &Outside<'_>) -> ! {
 fn work(image: &Image, ends: WorkerEnds, outside: &Outside<'_>) {
     // The default hook opens files for its trace.
     panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a worker process panicked")));
-    let WorkerEnds { ring, words, files, mut asks, states, group } = ends;
+    let WorkerEnds { ring, control, files, mut asks, states, group } = ends;
     let Ok(mut channel) = channel::attach(&ring, &commands_config()) else { end(2) };
-    let Ok(words) = channel::attach(&words, &control_config()) else { end(2) };
+    let Ok(control) = channel::attach(&control, &control_config()) else { end(2) };
     let mut fail = |why: String| -> ! {
         let failed = WorkerMessage::Reply(Reply::Failed(why), WorkerStats::default());
         // If nobody can be told, nobody waits.
@@ -103,7 +103,7 @@ fn work(image: &Image, ends: WorkerEnds, outside: &Outside<'_>) {
     let its = Arc::clone(&shared);
     let began = thread::Builder::new()
         .name("hatchery-control".to_owned())
-        .spawn(move || its.hear(words.receiver))
+        .spawn(move || its.hear(control.receiver))
         .and_then(|_| {
             let its = Arc::clone(&shared);
             thread::Builder::new().name("hatchery-states".to_owned()).spawn(move || {

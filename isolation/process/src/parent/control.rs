@@ -101,17 +101,17 @@ mod tests {
         StopRequest { run: 1, reason: StopReason::Cancelled, is_gentle: false };
     const INTERRUPT: StopRequest = StopRequest { is_gentle: true, ..STOP };
 
-    fn words() -> (ControlChannel, Receiver) {
+    fn control() -> (ControlChannel, Receiver) {
         let (end, file) = channel::create(&control_config()).unwrap();
         let receiver = channel::attach(&file, &control_config()).unwrap().receiver;
         (ControlChannel::new(end.sender), receiver)
     }
 
-    /// Fills the ring. Returns how many words are in it.
-    fn fill(words: &ControlChannel) -> usize {
+    /// Fills the ring. Returns how many control are in it.
+    fn fill(control: &ControlChannel) -> usize {
         let mut count = 0;
-        while !words.sender.lock().would_block(END_BYTES, 0).unwrap() {
-            words.say(&ControlMessage::Ping).unwrap();
+        while !control.sender.lock().would_block(END_BYTES, 0).unwrap() {
+            control.say(&ControlMessage::Ping).unwrap();
             count += 1;
         }
         count
@@ -123,37 +123,37 @@ mod tests {
 
     #[test]
     fn an_end_that_finds_no_room_waits_for_some_and_holds_nobody_up() {
-        let (words, mut receiver) = words();
-        let count = fill(&words);
-        words.end(INTERRUPT);
-        words.end(STOP);
-        words.end(INTERRUPT);
-        words.end(StopRequest { run: 2, ..INTERRUPT });
-        assert!(!words.say_ends());
-        words.ends.lock().until = Some(after(Duration::ZERO));
-        assert!(words.say_ends(), "the worker takes nothing");
+        let (control, mut receiver) = control();
+        let count = fill(&control);
+        control.end(INTERRUPT);
+        control.end(STOP);
+        control.end(INTERRUPT);
+        control.end(StopRequest { run: 2, ..INTERRUPT });
+        assert!(!control.say_ends());
+        control.ends.lock().until = Some(after(Duration::ZERO));
+        assert!(control.say_ends(), "the worker takes nothing");
         for _ in 0..count {
             assert!(matches!(next(&mut receiver), ControlMessage::Ping));
         }
-        assert!(!words.say_ends());
+        assert!(!control.say_ends());
         let mut ends = [next(&mut receiver), next(&mut receiver)].map(|word| match word {
             ControlMessage::End(end) => (end.run, end.is_gentle),
             other => panic!("{other:?}"),
         });
         ends.sort_unstable();
         assert_eq!(ends, [(1, false), (2, true)]);
-        words.say_ends();
-        words.say(&ControlMessage::Ping).unwrap();
+        control.say_ends();
+        control.say(&ControlMessage::Ping).unwrap();
         assert!(matches!(next(&mut receiver), ControlMessage::Ping), "each end is said once");
     }
 
     #[test]
     fn whoever_says_something_says_the_ends_that_came_meanwhile() {
-        let (words, mut receiver) = words();
-        let somebody = words.sender.lock();
-        words.end(STOP);
+        let (control, mut receiver) = control();
+        let somebody = control.sender.lock();
+        control.end(STOP);
         drop(somebody);
-        words.say(&ControlMessage::Ping).unwrap();
+        control.say(&ControlMessage::Ping).unwrap();
         assert!(matches!(next(&mut receiver), ControlMessage::Ping));
         assert!(matches!(next(&mut receiver), ControlMessage::End(StopRequest { run: 1, .. })));
     }
