@@ -43,12 +43,14 @@ class _Server(Peer):
         code = compile(self._code.removeprefix("\ufeff"), f"<{self._name}>", "exec")
         exec(code, module.__dict__)
         # Natively a candidate and its tests are one module, which has what either imports, the tests last.
-        used = _names(code)
-        if any("solution" in statement for _, statement in imports):
-            used -= {*vars(module), *dir(builtins)}
-        lines = {line.strip() for line in self._code.splitlines()}
+        used, lines = _names(code) - set(dir(builtins)), {line.strip() for line in self._code.splitlines()}
+        is_one = not any("solution" in statement for _, statement in imports)
         for name, statement in imports:
-            if name in used and statement not in lines:
+            found = vars(module).get(name, self)
+            is_imported = callable(found) or isinstance(found, types.ModuleType)
+            is_imported = is_imported and getattr(found, "__module__", None) != self._name
+            is_replaced = is_one and is_imported and statement not in lines
+            if name in used and (found is self or is_replaced):
                 try:
                     exec(statement, module.__dict__)
                 except ImportError:

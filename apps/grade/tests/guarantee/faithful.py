@@ -1058,3 +1058,12 @@ assert type(f()) is int
 class Pretender: pass
 Pretender.__module__, Pretender.__qualname__ = "builtins", "int"
 def f(): return Pretender()
+# case: an import of a name that the candidate defines
+from math import gcd
+assert f(4) == 104
+# right
+def gcd(a, b): return 100 + a
+def f(x): return gcd(x, 0)
+# wrong
+def gcd(a, b): return a
+def f(x): return gcd(x, 0)
