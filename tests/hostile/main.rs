@@ -126,8 +126,6 @@ const SHORT: Duration = Duration::from_millis(250);
 
 fn limits() -> Limits {
     Limits {
-        // An attempt may wait for what never comes.
-        wall_time: Duration::from_secs(60),
         grace: Duration::from_millis(50),
         memory_bytes: 256 << 20,
         output_bytes: 64 << 10,
@@ -320,8 +318,11 @@ fn results_and_displays() {
 #[test]
 fn state_left_behind() {
     for Suite { name, runtime, pool, build, .. } in &*SUITES {
-        let run =
-            |source: &str| runtime.block_on(pool.run(Job::code(source).limits(limits()))).unwrap();
+        // What is left may be something that waits for what never comes.
+        let limits = Limits { wall_time: Duration::from_secs(60), ..limits() };
+        let run = |source: &str| {
+            runtime.block_on(pool.run(Job::code(source).limits(limits.clone()))).unwrap()
+        };
         for (leave, look, expected) in state::LEFTOVERS {
             let expected = match build.has("", &[Need::Default]) {
                 true => (*expected).to_owned(),
