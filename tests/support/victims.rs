@@ -4,11 +4,11 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::processes::{children, family};
 
-/// A process under a command.
+/// What is killed under a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Victim {
-    /// A worker.
-    Worker,
+    /// All workers.
+    Workers,
     /// The first process of the workers' namespace; the helper, where they have none.
     First,
     /// The helper that forks the workers.
@@ -16,24 +16,24 @@ pub(crate) enum Victim {
 }
 
 impl Victim {
-    pub(crate) const ALL: [Self; 3] = [Self::Worker, Self::First, Self::Helper];
+    pub(crate) const ALL: [Self; 3] = [Self::Workers, Self::First, Self::Helper];
 
     /// Kills it under the process of a command, as soon as it is there.
     pub(crate) fn kill(self, command: u32) {
         let found = || {
-            let helper = *children(command).first()?;
-            let (workers, first) = family(helper);
+            let helper = children(command).first().copied();
+            let (workers, first) = helper.map(family).unwrap_or_default();
             match self {
-                Self::Worker => workers.first().copied(),
-                Self::First => first.or(Some(helper)),
-                Self::Helper => Some(helper),
+                Self::Workers => workers,
+                Self::First => Vec::from_iter(first.or(helper)),
+                Self::Helper => Vec::from_iter(helper),
             }
         };
-        let kill = || {
-            let victim = Pid::from_raw(found()?.cast_signed())?;
-            kill_process(victim, Signal::KILL).ok()
+        let is_killed = |process: u32| {
+            let process = Pid::from_raw(process.cast_signed());
+            process.is_some_and(|process| kill_process(process, Signal::KILL).is_ok())
         };
-        while kill().is_none() {
+        while found().into_iter().filter(|process| is_killed(*process)).count() == 0 {
             std::thread::yield_now();
         }
     }
