@@ -443,7 +443,8 @@ class Link(Peer):
 
     def _may_read(self, target, name):
         if type(name) is str and _is_mock(type(target)):
-            return not hasattr(type(target), name) and not name.startswith(("__", "_mock", "_spec"))
+            is_own = not name.startswith("__") or name in vars(target)
+            return is_own and not hasattr(type(target), name) and not name.startswith(("_mock", "_spec"))
         if (
             type(name) is not str
             or name.startswith("_")

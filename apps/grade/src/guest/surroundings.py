@@ -193,6 +193,8 @@ class Surroundings:
         self._owner_of = owner_of
         self._stdin = sys.stdin
         self._watched = set()
+        # Whether the candidate looks at the time at which a file was made, which isn't shared.
+        self.reads_creation = False
         # Whether the candidate has drawn random numbers, and the tests then go on with theirs.
         self._is_drawn = self._is_random_shared = False
         # What of the sandbox this side has met, and what can't be shared; and whether the other side knows.
@@ -333,6 +335,8 @@ class Surroundings:
                 getattr(self, f"_take_{kind}")(told)
 
     def _take_files(self, files):
+        if self.reads_creation:
+            self.doubt = "when a file was made is another time in the candidate's interpreter"
         try:
             self._files.take(files, not self._is_judge)
         except Refused as error:

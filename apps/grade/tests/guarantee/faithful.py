@@ -1067,3 +1067,20 @@ def f(x): return gcd(x, 0)
 # wrong
 def gcd(a, b): return a
 def f(x): return gcd(x, 0)
+# case: a name with underscores that a mock is given
+from unittest.mock import MagicMock
+m = MagicMock()
+m.__path__, m._name = ["a"], "b"
+assert f(m) == (["a"], "b")
+# right
+def f(m): return m.__path__, m._name
+# wrong
+def f(m): return m.__path__, "c"
+# undecided: when a file was made
+import os, time
+with open("a.txt", "w") as file: file.write("x")
+now = time.time()
+assert f("a.txt") <= now
+# right
+import os
+def f(path): return os.path.getctime(path)
