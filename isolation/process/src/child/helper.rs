@@ -219,7 +219,7 @@ impl Forks {
             if keeper == Some(pid.cast_unsigned()) {
                 // All workers end with it, and none can be forked any more.
                 let why = format!("the first process of its workers' namespace has ended: {how}");
-                write(stream, &HelperEvent::WorkerEnds { why: why.clone() })?;
+                write(stream, &HelperEvent::Ends { why: why.clone() })?;
                 return Err(io::Error::other(why));
             }
             if let Some(Forked { number, refused }) = self.workers.remove(&pid) {
