@@ -157,7 +157,12 @@ class _Server(Peer):
             if not is_same:
                 kind = type(made).__name__
                 self.surroundings.doubt = f"the candidate changes an object of the tests, of the type `{kind}`"
-        return super().written(*head)
+        try:
+            return super().written(*head)
+        except Refused as error:
+            # The candidate may catch it.
+            self.surroundings.doubt = str(error)
+            raise
 
     def number_of(self, value):
         copies = (number for number, copy in self._copies.items() if copy[0] is value)

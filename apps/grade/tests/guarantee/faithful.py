@@ -1084,3 +1084,10 @@ assert f("a.txt") <= now
 # right
 import os
 def f(path): return os.path.getctime(path)
+# undecided: a refusal that the candidate catches
+assert f(lambda l: len(l)) == 100_001
+# right
+class A: pass
+def f(g):
+    try: return g([A() for _ in range(100_001)])
+    except BaseException: return 0
