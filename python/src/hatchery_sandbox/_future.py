@@ -53,7 +53,7 @@ class _Running:
         is_attended: bool = False,
         is_kept: bool = True,
     ) -> None:
-        """Sends the job of which this is told.
+        """Sends the job whose events and end this gets.
 
         Args:
             is_attended: Whether its caller waits for it next.
