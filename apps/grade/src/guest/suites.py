@@ -5,6 +5,7 @@ import builtins
 import contextlib
 import functools
 import importlib
+import re
 import sys
 import types
 
@@ -31,6 +32,8 @@ class _Site:
         return True
 
 
+# Integers of NumPy of which few may be multiplied or added.
+_LARGE = re.compile(r"int32\(-?\d{5}|\d{5}[^a-z]*dtype=int32")
 # What both sides share in another way.
 _STREAMS = [(sys, name) for name in ("stdin", "stdout", "stderr", "path")]
 
@@ -290,6 +293,8 @@ class Suite:
         names_both = "int32" in told and "int64" in told or any("int64" in line for line in lines)
         if names_both and "numpy" in sys.modules:
             return "NumPy's integers have 32 bits in the sandbox, and the tests name those of 64 bits"
+        if _LARGE.search(told):
+            return "NumPy's integers have 32 bits in the sandbox, and these are large"
         return None
 
     def _end(self, error):
