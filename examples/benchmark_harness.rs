@@ -41,8 +41,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for (name, source) in CANDIDATES {
         // The last expression distinguishes a finished check from a candidate that exited early.
         let program = format!("{source}\n{CHECKS}\n'passed'");
-        // A budget of CPU time grades alike on a busy machine and on an idle one.
-        let job = Job::code(program).named("candidate.py").cpu_time(Duration::from_secs(2));
+        // A budget of CPU time grades alike on a busy machine and on an idle one. The wall-clock time
+        // ends only what waits.
+        let job = Job::code(program)
+            .named("candidate.py")
+            .cpu_time(Duration::from_secs(2))
+            .timeout(Duration::from_secs(120));
         tickets.push((name, pool.submit(job).await?));
     }
     for (name, ticket) in tickets {
