@@ -12,7 +12,6 @@ use crate::error::GradeError;
 use crate::guest;
 use crate::link::Link;
 use crate::task::{Suite, Task};
-use crate::verdict::Verdict;
 
 /// How long a candidate may go on after its tests have ended, before it is stopped.
 const LAST_STEPS: Duration = Duration::from_secs(1);
