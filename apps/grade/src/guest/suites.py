@@ -164,7 +164,8 @@ class Suite:
             helpers = _parsed("task's own solution", task["helpers"])
         else:
             helpers = _parsed_prompt(task["helpers"]) or ast.Module([], [])
-        for node in (node for tree in (setup, *trees) for node in ast.walk(tree)):
+        with_pytest = (setup, *trees) if "pytest" in "".join([*task["tests"], task["setup"]]) else ()
+        for node in (node for tree in with_pytest for node in ast.walk(tree)):
             if isinstance(node, ast.Attribute) and getattr(node.value, "id", None) == "pytest":
                 getattr(pytest_module(), node.attr)  # which raises if it isn't there
         self._prepare(helpers, [setup, *trees])
@@ -182,7 +183,7 @@ class Suite:
             "__hatchery_type__": _type_of,
             "__hatchery_set__": self._setting,
         }
-        self._lines, self._sources = {}, {}
+        self._read, self._sources = {}, {}
         # What attributes were that the tests have set, by their owner and name.
         self._changed = {}
         try:
@@ -238,12 +239,10 @@ class Suite:
                 return
 
     def _exec(self, name, tree, prepared, source):
-        """Runs source, and keeps its lines for messages."""
+        """Runs source, and keeps it for messages."""
         file = f"{_TESTS}>" if name == "tests" else f"{_TESTS}: {name}>"
-        self._sources[file] = dict(enumerate(source.splitlines(), 1))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Assert):
-                self._lines.setdefault((file, node.lineno), node)
+        self._sources[file] = source
+        self._read[file] = tree
         try:
             code = compile(prepared, file, "exec")
         except SyntaxError as error:
@@ -273,8 +272,11 @@ class Suite:
                 self._refuse(doubt)
         if isinstance(error, AssertionError) and not error.args:
             for place in reversed(list(_frames(error))):
-                if place[0].startswith(_TESTS):
-                    return ast.unparse(self._lines[place]) if place in self._lines else "AssertionError"
+                file, line = place
+                if file.startswith(_TESTS):
+                    found = (node for node in ast.walk(self._read[file]) if isinstance(node, ast.Assert))
+                    found = next((node for node in found if node.lineno == line), None)
+                    return "AssertionError" if found is None else ast.unparse(found)
         return _told(error)
 
     def _doubt_of(self, error):
@@ -287,7 +289,8 @@ class Suite:
             if type(type(owner)) is StandInClass:
                 return "an object of the candidate has attributes only in its own interpreter"
         told = _told(error)
-        lines = [self._sources.get(file, {}).get(line, "") for file, line in _frames(error)]
+        frames = [(self._sources.get(file, "").splitlines(), line) for file, line in _frames(error)]
+        lines = [source[line - 1] for source, line in frames if line is not None and 0 < line <= len(source)]
         if any("__dict__" in line or "vars(" in line or "getmembers" in line for line in lines):
             return "what a class of the candidate's defines is known only in its own interpreter"
         names_both = "int32" in told and "int64" in told or any("int64" in line for line in lines)
@@ -316,14 +319,15 @@ class Suite:
             raise kind(f"the task's own code raises {_told(error)}") from None
         self._own = dict(self._scope)
         entry = self._task["entry_point"]
-        imported = set(_imported_names(trees))
+        names_solution = "solution" in "".join([*self._task["tests"], self._task["setup"]])
+        imported = set(_imported_names(trees)) if names_solution else set()
         calls = self._task["calls"]
         if calls is not None and calls["outputs"] is not None:
             names = [entry, "Solution"]
         elif entry is not None:
             # It may be a method: `Solution().f`.
-            loaded = set().union(*(_loaded(tree) for tree in trees))
-            classes = {name for name in loaded & _defined(helpers) if isinstance(self._own.get(name), type)}
+            classes = {name for name in _defined(helpers) if isinstance(self._own.get(name), type)}
+            classes &= set().union(*(_loaded(tree) for tree in trees)) if classes else set()
             names = sorted({entry.partition(".")[0].partition("(")[0]} | imported | classes)
         else:
             loaded = set().union(*(_loaded(tree) for tree in trees))

@@ -181,7 +181,7 @@ class Surroundings:
         self._hearing = Hearing(is_judge) if is_heard else None
         self._files = Files() if has_files else None
         self._random = self._numbers = None
-        self._environment = dict(os.environ)
+        self._variables = dict(os.environ._data)
         self._path, self._folder = list(sys.path), os.getcwd()
         self._first_path = self._path
         self._getcwd, self._chdir = os.getcwd, os.chdir
@@ -246,9 +246,9 @@ class Surroundings:
             self.doubt = self.doubt or self._files.excess
             if changed:
                 news.append(("files", changed))
-        if os.environ != self._environment:
-            self._environment = dict(os.environ)
-            news.append(("environment", tuple(self._environment.items())))
+        if os.environ._data != self._variables:
+            self._variables = dict(os.environ._data)
+            news.append(("environment", tuple(os.environ.items())))
         folder = self._getcwd()
         if self._files is not None and folder != self._folder:
             self._folder = folder
@@ -309,7 +309,7 @@ class Surroundings:
                 for name in os.environ.keys() - told.keys():
                     del os.environ[name]
                 os.environ.update(told)
-                self._environment = dict(os.environ)
+                self._variables = dict(os.environ._data)
             elif kind == "folder" and self._files is not None:
                 self._chdir(self._files.path_of(str(told)))
                 self._folder = self._getcwd()
