@@ -44,6 +44,8 @@ class Hearing:
                 warnings._showwarnmsg(warning)
                 continue
             level, text, line = rest
+            if not (type(one) is type(text) is str and type(level) is type(line) is int):
+                raise Malformed("the candidate sent what is no log")
             logger = logging.getLogger(one)
             if logger.hasHandlers():
                 logger.handle(logging.LogRecord(one, level, "<solution>", line, text, (), None))
