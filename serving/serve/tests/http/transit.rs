@@ -42,10 +42,10 @@ fn status(stream: &TcpStream) -> u16 {
 #[test]
 fn announced_bodies_are_counted_before_they_are_received() {
     let pool = start(|builder| builder);
-    let [ada, bob] = server(&pool, 4, 1);
     let length = MEBIBYTE - 1_000;
     let head = format!("content-length: {length}\r\nexpect: 100-continue");
     for path in ["/v1/run", "/execute"] {
+        let [ada, bob] = server(&pool, 4, 1);
         // One tenant can hold two of them. The server asks for a body once it has counted it.
         let [mut first, second] = [(); 2].map(|()| begun(&ada, path, &head, b""));
         assert_eq!([&first, &second].map(status), [100, 100]);
