@@ -1,5 +1,6 @@
 //! The Python that runs in sandboxes around candidates and tests.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 
@@ -79,6 +80,26 @@ pub(crate) const LIMIT: &str =
 /// Calls a checker's function. Its value is what that returns.
 pub(crate) const CHECKER: &str = concat!(include_str!("guest/checker.py"), "\nrun_checker()\n");
 
+/// Returns code in which `sys.maxsize`, which programs take for infinity, is that of 64 bits, as where they
+/// were written.
+pub(crate) fn with_wide_maxsize(code: &str) -> Cow<'_, str> {
+    const NAME: &str = "sys.maxsize";
+    const IMPORT: &str = "from sys import maxsize\n";
+    const LARGEST: &str = "9223372036854775807";
+    if !code.contains("maxsize") {
+        return Cow::Borrowed(code);
+    }
+    let (mut wide, mut rest) = (String::with_capacity(code.len()), code);
+    while let Some((before, after)) = rest.split_once(NAME) {
+        let is_other =
+            before.ends_with(|last: char| last.is_alphanumeric() || "_.'\"".contains(last));
+        wide.extend([before, if is_other { NAME } else { LARGEST }]);
+        rest = after;
+    }
+    wide.push_str(rest);
+    Cow::Owned(wide.replace(IMPORT, &format!("{}; maxsize = {LARGEST}\n", IMPORT.trim_end())))
+}
+
 /// Adds the modules to an image. Their files are written below `folder`, which must stay until the pool
 /// has started.
 pub(crate) fn preload(builder: Builder, folder: &Path) -> io::Result<Builder> {
@@ -89,4 +110,19 @@ pub(crate) fn preload(builder: Builder, folder: &Path) -> io::Result<Builder> {
     }
     let names = MODULES.map(|(file, _)| file.trim_end_matches(".py"));
     Ok(builder.package(folder).preload(names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_wide_maxsize;
+
+    #[test]
+    fn only_the_name_itself_is_replaced() {
+        let code =
+            "x = -sys.maxsize\npatch('sys.maxsize', mysys.maxsize)\nfrom sys import maxsize\n";
+        let wide = "x = -9223372036854775807\npatch('sys.maxsize', mysys.maxsize)\n\
+                    from sys import maxsize; maxsize = 9223372036854775807\n";
+        assert_eq!(with_wide_maxsize(code), wide);
+        assert_eq!(with_wide_maxsize("x = 1"), "x = 1");
+    }
 }

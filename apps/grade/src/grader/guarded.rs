@@ -34,7 +34,7 @@ pub(crate) async fn run(
     tests.wall_time += limits.wall_time + TESTS_CPU;
     let candidate = Job::code(guest::CANDIDATE)
         .named("candidate")
-        .variable("hatchery_code", code)
+        .variable("hatchery_code", &*guest::with_wide_maxsize(code))
         .function(link.next())
         .limits(limits)
         .idempotent(false);
@@ -143,13 +143,14 @@ pub(super) fn message(task: &Task, code: &str, kinds: Option<&[String]>) -> Stri
         }
         Suite::Stdio { .. } | Suite::Unusable(_) => (&no_tests, "", None, None),
     };
+    let tests: Vec<_> = tests.iter().map(|test| guest::with_wide_maxsize(test)).collect();
     json!({
         "tests": tests,
-        "setup": setup,
+        "setup": guest::with_wide_maxsize(setup),
         "check": check,
         "calls": calls,
         "entry_point": task.entry_point,
-        "helpers": task.helpers,
+        "helpers": guest::with_wide_maxsize(&task.helpers),
         "kinds": kinds,
         "has_solution": task.solution.is_some(),
         "completes": !task.prompt.is_empty() && code.starts_with(&task.prompt),

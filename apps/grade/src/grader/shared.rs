@@ -54,7 +54,9 @@ async fn turns(
     let Some(at_first) = value(&begun).and_then(|value| serde_json::from_value(value).ok()) else {
         return Ok(Trial::ended(&begun));
     };
-    let loaded = session.run(job(guest::SHARED_LOAD).variable("hatchery_code", code)).await?;
+    let loaded = session
+        .run(job(guest::SHARED_LOAD).variable("hatchery_code", &*guest::with_wide_maxsize(code)))
+        .await?;
     let spent = loaded.usage.cpu;
     if !loaded.passed() {
         let trial = Trial::ended(&loaded).blaming(&loaded);

@@ -17,6 +17,7 @@ _LIMITS = (
     ("too large to convert to C s", "the sandbox's pointers have 32 bits"),
     ("too large to convert to C long", "the sandbox's integers of C have 32 bits"),
     ("fit 'int' into an index-sized integer", "the sandbox's pointers have 32 bits"),
+    ("<= sys.maxsize", "the sandbox's pointers have 32 bits"),
     ("out of bounds for int32", "NumPy's integers have 32 bits in the sandbox"),
     ("array is too big", "the sandbox's pointers have 32 bits"),
     ("Maximum allowed dimension exceeded", "the sandbox's pointers have 32 bits"),

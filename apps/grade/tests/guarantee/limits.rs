@@ -113,6 +113,20 @@ async fn programs_with_standard_input_meet_limits_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_largest_index_is_that_of_64_bits() {
+    let grader = grader(Settings { cpu_time: Duration::from_secs(10), ..settings() }).await;
+    for import in ["import sys", "from sys import maxsize"] {
+        let name = import.strip_prefix("import ").map_or("maxsize", |_| "sys.maxsize");
+        let task = json!({ "task_id": "t", "tests": "assert f(5_000_000_000) == 5_000_000_000" });
+        let program = format!("{import}\ndef f(x): return min({name}, x)");
+        assert!(grade_one(&grader, task, &program).await.passed());
+        let task =
+            json!({ "task_id": "t", "tests": [{ "stdin": "", "stdout": "9223372036854775807" }] });
+        assert!(grade_one(&grader, task, &format!("{import}\nprint({name})")).await.passed());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_checker_has_limits_of_its_own() {
     let checker = |body: &str| json!({ "program": format!("def check(stdin, stdout, expected):\n    {body}\n") });
     let task = |body: &str| {
