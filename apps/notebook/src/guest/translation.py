@@ -7,6 +7,7 @@ a backslash. Lines keep their numbers. `shell.py` has the methods that are calle
 
 import ast
 import re
+import textwrap
 import tokenize
 
 # Cell magics that run their body like the rest of the notebook.
@@ -18,7 +19,6 @@ BETWEEN = (tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, toke
 PYTHON_PROMPT = re.compile(r"[ \t]*>>>(?: |$)", re.MULTILINE)
 PYTHON_PROMPTS = re.compile(r"^[ \t]*(?:>>>|\.\.\.)(?: |$)", re.MULTILINE)
 IPYTHON_PROMPTS = re.compile(r"^(?:(?:\[nav\]|\[ins\])? ?In \[\d+\]:(?: |$)|[ \t]*\.{3,}: ?)", re.MULTILINE)
-INDENTED = re.compile(r"(?:[ \t]*\n)*([ \t]+)\S")
 CELL_MAGIC = re.compile(r"([ \t\n]*)%%([^\n]*)\n?(.*)", re.DOTALL)
 NAMED = re.compile(r"([^\W\d][^ \t]*)(.*)", re.DOTALL)
 HELP = re.compile(r"(\?{0,2})([^\W\d][\w.\[\]]*)(\?{0,2})")
@@ -42,9 +42,8 @@ def translate(cell):
 
 
 def undented(cell):
-    """Returns a cell without the indentation of its first line, where others have it."""
-    match = INDENTED.match(cell)
-    return re.sub(f"^{match[1]}", "", cell, flags=re.MULTILINE) if match else cell
+    """Returns a cell without the indentation that all its lines share."""
+    return textwrap.dedent(cell) if cell.lstrip("\n")[:1] in (" ", "\t") else cell
 
 
 def unprompted(cell):
