@@ -44,4 +44,4 @@ sales:
 
 # What decides whether a change lands
 ci:
-    .ci/run
+    .github/ci.sh
