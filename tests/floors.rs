@@ -23,7 +23,7 @@ const FLOORS: [&[&str]; 9] = [
     &["run", "cache"],
     &["files", "interrupt", "config", "error"],
     &["memory", "limits", "errno", "places", "cause", "installed"],
-    &["home", "counted"],
+    &["counted", "owner"],
 ];
 
 /// The one recursion that is in the matter: an event carries a seat, a seat leads to a worker's

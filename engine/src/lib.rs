@@ -32,7 +32,6 @@ pub use files::mount::{
 };
 pub use files::path::{InvalidPath, MAX_PATH_BYTES, check_path};
 pub use files::workspace::Workspace;
-pub use home::Home;
 pub use interpreter::Interpreter;
 pub use interpreter::describe::BuildInfo;
 pub use interpreter::engine::Engine;
@@ -49,6 +48,7 @@ pub use interrupt::stop::{Ending, StopHandle};
 pub use limits::advice::Interface;
 pub use limits::{LimitHit, LimitKind, Limits};
 pub use memory::faults::own_handlers;
+pub use owner::OwnerProcess;
 pub use places::{
     CACHE_DIR_VARIABLE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_VARIABLE,
     PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT,
@@ -92,13 +92,13 @@ mod errno;
 mod error;
 mod files;
 mod guest;
-mod home;
 mod host;
 mod installed;
 mod interpreter;
 mod interrupt;
 mod limits;
 mod memory;
+mod owner;
 mod places;
 mod python;
 mod run;

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::Home;
+use engine::OwnerProcess;
 use parking_lot::Mutex;
 use range_alloc::RangeAllocator;
 
@@ -48,7 +48,7 @@ struct Heap {
     /// The blocks without an extent.
     blocks: Mutex<RangeAllocator<u64>>,
     has_failed_to_punch: AtomicBool,
-    home: Home,
+    owner: OwnerProcess,
 }
 
 /// Bytes on disk. Dropping it frees their space.
@@ -88,7 +88,12 @@ impl Spill {
         let no_folder = || io::Error::other("the pool has no folder to spill sessions to");
         let file = tempfile::tempfile_in(self.folder.as_ref().ok_or_else(no_folder)?)?;
         let blocks = Mutex::new(RangeAllocator::new(0..MOST_BLOCKS));
-        let opened = Heap { file, blocks, has_failed_to_punch: false.into(), home: Home::here() };
+        let opened = Heap {
+            file,
+            blocks,
+            has_failed_to_punch: false.into(),
+            owner: OwnerProcess::current(),
+        };
         Ok(Arc::clone(heap.insert(Arc::new(opened))))
     }
 }
@@ -118,7 +123,7 @@ impl Extent {
 impl Drop for Extent {
     fn drop(&mut self) {
         let heap = &self.heap;
-        if !heap.home.is_here() {
+        if !heap.owner.is_current() {
             // A copy that a fork made. The file's blocks are the parent's.
             return;
         }

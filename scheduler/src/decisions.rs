@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use engine::Home;
+use engine::OwnerProcess;
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
@@ -67,7 +67,7 @@ impl DecisionLog {
             Some(sender) => sender.subscribe(),
             None => return Decisions::none(),
         };
-        Decisions { receiver, home: Home::here() }
+        Decisions { receiver, owner: OwnerProcess::current() }
     }
 
     /// Returns the last decisions that were kept, the latest first.
@@ -96,7 +96,7 @@ impl State {
 #[must_use = "a follower that isn't read receives nothing"]
 pub struct Decisions {
     receiver: broadcast::Receiver<Decision>,
-    home: Home,
+    owner: OwnerProcess,
 }
 
 /// What a follower receives next: a decision or a gap, and nothing else ever.
@@ -111,13 +111,13 @@ pub enum NextDecision {
 impl Decisions {
     /// Receives nothing.
     pub(crate) fn none() -> Self {
-        Self { receiver: broadcast::channel(1).1, home: Home::here() }
+        Self { receiver: broadcast::channel(1).1, owner: OwnerProcess::current() }
     }
 
     /// Returns the next decision; `None` once the scheduler has ended and all were received, and in
     /// a forked child process. Cancel-safe.
     pub async fn next(&mut self) -> Option<NextDecision> {
-        if !self.home.is_here() {
+        if !self.owner.is_current() {
             return None;
         }
         match self.receiver.recv().await {

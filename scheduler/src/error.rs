@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::{Cause, Home, counted};
+use engine::{Cause, OwnerProcess, counted};
 use pool::WorkerId;
 
 /// Why a scheduler could not be started.
@@ -228,10 +228,10 @@ impl Refusal {
     ///
     /// # Errors
     /// This isn't the pool's process.
-    pub(crate) fn unless_here(home: Home) -> Result<(), Self> {
-        match home.is_here() {
+    pub(crate) fn unless_here(owner: OwnerProcess) -> Result<(), Self> {
+        match owner.is_current() {
             true => Ok(()),
-            false => Err(Self::OtherProcess { process: home.process() }),
+            false => Err(Self::OtherProcess { process: owner.id() }),
         }
     }
 

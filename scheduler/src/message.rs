@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use engine::{Cause, Home, Outcome, Transcript};
+use engine::{Cause, Outcome, OwnerProcess, Transcript};
 use pool::{BuildId, JobId, Parked, PoolEvent, PoolOwner, SessionId, WorkerId};
 use tokio::sync::oneshot;
 
@@ -91,24 +91,24 @@ pub(crate) struct Mailbox {
 #[derive(Debug)]
 struct AbortOnDrop {
     combiner: Arc<Combiner<SchedulerMessage>>,
-    home: Home,
+    owner: OwnerProcess,
 }
 
 impl Mailbox {
     pub(crate) fn new(combiner: Arc<Combiner<SchedulerMessage>>) -> Self {
-        Self { combiner: Arc::new(AbortOnDrop { combiner, home: Home::here() }) }
+        Self { combiner: Arc::new(AbortOnDrop { combiner, owner: OwnerProcess::current() }) }
     }
 
     /// Returns the process of the scheduler.
-    pub(crate) fn home(&self) -> Home {
-        self.combiner.home
+    pub(crate) fn owner(&self) -> OwnerProcess {
+        self.combiner.owner
     }
 
     /// Sends a message, and decides on it here if nothing else is being decided; fails if the
     /// scheduler has ended, and in another process than its own.
     pub(crate) fn send(&self, message: SchedulerMessage) -> Result<(), Refusal> {
         // Before any lock, which a thread may have had that this process lacks.
-        Refusal::unless_here(self.home())?;
+        Refusal::unless_here(self.owner())?;
         self.combiner.combiner.send(message).map_err(|_| Refusal::ShuttingDown)
     }
 
@@ -128,7 +128,7 @@ impl Mailbox {
 
 impl AbortOnDrop {
     fn post(&self, message: SchedulerMessage) {
-        if self.home.is_here() {
+        if self.owner.is_current() {
             // Fails if the scheduler has already ended.
             let _ = self.combiner.post(message);
         }

@@ -59,7 +59,7 @@ impl Scheduler {
     /// # Errors
     /// This isn't the process in which the scheduler was started.
     pub fn check_process(&self) -> Result<(), Refusal> {
-        Refusal::unless_here(self.mailbox.home())
+        Refusal::unless_here(self.mailbox.owner())
     }
 
     /// Submits a job, and returns as soon as it is admitted or refused. While another thread decides
@@ -146,7 +146,7 @@ impl Scheduler {
     /// Returns the present state of the scheduler and its workers. Waits at most for the decision
     /// that is being made. In a forked child process it is that of a scheduler that has ended.
     pub fn status(&self) -> SchedulerStatus {
-        if !self.mailbox.home().is_here() {
+        if !self.mailbox.owner().is_current() {
             return SchedulerStatus::ended();
         }
         SchedulerStatus::of(&self.published)
@@ -186,7 +186,7 @@ impl Scheduler {
 
     /// Follows the decisions from now on.
     pub fn decisions(&self) -> Decisions {
-        if !self.mailbox.home().is_here() {
+        if !self.mailbox.owner().is_current() {
             return Decisions::none();
         }
         self.published.decisions.follow()

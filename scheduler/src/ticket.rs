@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use engine::{
-    Cause, Chunk, Cursor, Event, Home, Next, Outcome, SandboxFailure, Transcript, Verdict,
+    Cause, Chunk, Cursor, Event, Next, Outcome, OwnerProcess, SandboxFailure, Transcript, Verdict,
 };
 use pool::JobId;
 use tokio::sync::{Notify, oneshot};
@@ -83,7 +83,7 @@ impl Ticket {
     /// # }
     /// ```
     pub async fn next_output(&mut self) -> Option<Chunk> {
-        if !self.scheduler.home().is_here() {
+        if !self.scheduler.owner().is_current() {
             return None;
         }
         let changed = Arc::clone(self.changed());
@@ -110,13 +110,13 @@ impl Ticket {
     /// # }
     /// ```
     pub fn events(&self) -> Events {
-        let (cursor, home) = (Cursor::default(), self.scheduler.home());
-        let changed = match home.is_here() {
+        let (cursor, owner) = (Cursor::default(), self.scheduler.owner());
+        let changed = match owner.is_current() {
             true => Arc::clone(self.changed()),
             // Another thread of the parent may hold what the transcript is locked with.
             false => Arc::default(),
         };
-        Events { transcript: Arc::clone(&self.transcript), changed, cursor, home }
+        Events { transcript: Arc::clone(&self.transcript), changed, cursor, owner }
     }
 
     /// Raises `KeyboardInterrupt` in the program, as Ctrl-C does. The program may catch it and
@@ -187,7 +187,7 @@ impl Ticket {
         // What is here needs no wait: callers may poll once, and give up.
         let outcome = match received(&mut self.reply) {
             Some(outcome) => outcome,
-            None if !self.scheduler.home().is_here() => None,
+            None if !self.scheduler.owner().is_current() => None,
             None => {
                 let find = || received(&mut self.reply);
                 match self.open.as_mut().map(|open| open.poll_look(context, find)) {
@@ -207,7 +207,7 @@ impl Ticket {
 
     /// Returns the outcome of a job whose outcome can't come any more.
     fn lost(&self) -> Outcome {
-        let cause = match Refusal::unless_here(self.scheduler.home()) {
+        let cause = match Refusal::unless_here(self.scheduler.owner()) {
             Ok(()) => Cause::from("the scheduler died"),
             // It comes in the other process.
             Err(refusal) => Cause::new(refusal),
@@ -223,14 +223,14 @@ pub struct Events {
     transcript: Arc<Transcript>,
     changed: Arc<Notify>,
     cursor: Cursor,
-    home: Home,
+    owner: OwnerProcess,
 }
 
 impl Events {
     /// Returns the next event as it happens; `None` once the job has ended and all was read, and in
     /// a forked child process. Cancel-safe.
     pub async fn next(&mut self) -> Option<Event> {
-        if !self.home.is_here() {
+        if !self.owner.is_current() {
             return None;
         }
         loop {

@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::home::Home;
 use crate::interrupt::gate::{InterruptHandle, RunId};
 use crate::interrupt::overdue::{OVERDUE_AFTER, OverdueHook};
 use crate::interrupt::reason::StopReason;
 use crate::limits::Limits;
+use crate::owner::OwnerProcess;
 pub(crate) use clocks::CpuClocks;
 use cpu::ThreadCpuClock;
 
@@ -218,7 +218,7 @@ static WATCHDOG: LazyLock<Watchdog> = LazyLock::new(Watchdog::start);
 /// Makes sure that this process has a watchdog. To be called before anything runs here.
 pub(crate) fn be_watched() {
     let current = Watchdog::current();
-    if !current.home.is_here() {
+    if !current.owner.is_current() {
         current.next.get_or_init(|| Box::new(Watchdog::start()));
     }
 }
@@ -272,7 +272,7 @@ struct Watchdog {
     /// Parked between deadlines. Not on a `parking_lot::Condvar`: its queues are global and link to
     /// the waiting threads' own memory, which the child of a fork gives to other threads.
     thread: Thread,
-    home: Home,
+    owner: OwnerProcess,
     /// That of a forked child process.
     next: OnceLock<Box<Watchdog>>,
 }
@@ -300,7 +300,12 @@ impl Watchdog {
         });
         // Without a watchdog nobody enforces the limits on time, so nothing may run.
         let thread = thread.expect("the system gives this process one more thread");
-        Self { parts, thread: thread.thread().clone(), home: Home::here(), next: OnceLock::new() }
+        Self {
+            parts,
+            thread: thread.thread().clone(),
+            owner: OwnerProcess::current(),
+            next: OnceLock::new(),
+        }
     }
 
     /// Returns the watchdog of this process, if anything runs here.

@@ -14,7 +14,7 @@ use range_alloc::RangeAllocator;
 
 use super::address_space::PAGE_BYTES;
 use super::sys::FileView;
-use crate::home::Home;
+use crate::owner::OwnerProcess;
 
 /// Address space for the segments of all sessions of one image; unused pages take no memory.
 const STORE_PAGES: usize = (64 << 30) / PAGE_BYTES;
@@ -37,7 +37,7 @@ pub(super) struct SegmentStore {
     view: FileView,
     /// The pages without a segment.
     pages: Mutex<RangeAllocator<usize>>,
-    home: Home,
+    owner: OwnerProcess,
 }
 
 /// A range of pages of a memory, whose contents are in the store. Immutable and shared.
@@ -68,7 +68,7 @@ impl SegmentStore {
         let view = FileView::new(sparse_file(STORE_PAGES * PAGE_BYTES)?);
         let view = view.inspect_err(|error| tracing::debug!(%error, "no segment store")).ok()?;
         let pages = Mutex::new(RangeAllocator::new(0..STORE_PAGES));
-        Some(Arc::new(Self { view, pages, home: Home::here() }))
+        Some(Arc::new(Self { view, pages, owner: OwnerProcess::current() }))
     }
 
     /// Stores `bytes`, one or more whole pages, as the segment of a memory that begins at `page`; `None` if the
@@ -104,7 +104,7 @@ fn sparse_file(_bytes: usize) -> Option<File> {
 
 impl Drop for Stored {
     fn drop(&mut self) {
-        if !self.store.home.is_here() {
+        if !self.store.owner.is_current() {
             // A copy that a fork made. The file's pages are the parent's.
             return;
         }
@@ -211,7 +211,7 @@ mod tests {
     fn a_process_that_has_forked_off_returns_no_pages() {
         let store = SegmentStore::open().expect("Linux has such files");
         let store = Arc::into_inner(store).expect("nobody else has it");
-        let store = Arc::new(SegmentStore { home: Home::elsewhere(), ..store });
+        let store = Arc::new(SegmentStore { owner: OwnerProcess::other(), ..store });
         drop(store.put(7, &[1; 3 * PAGE_BYTES]).unwrap());
         assert!(store.view.part(0..3 * PAGE_BYTES).iter().all(|byte| *byte == 1));
         assert!(!store.pages.lock().is_empty());

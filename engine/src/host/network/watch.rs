@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 use super::lookup::Lookup;
 use super::socket::Connection;
 use crate::errno::Errno;
-use crate::home::Home;
 use crate::interrupt::gate::{Gate, Passage, Woken};
+use crate::owner::OwnerProcess;
 
 /// How many events the thread takes from the system at once.
 const EVENTS: usize = 256;
@@ -121,7 +121,7 @@ impl Drop for Watch {
 
 /// The thread that watches, and what it watches.
 struct Watcher {
-    home: Home,
+    owner: OwnerProcess,
     registry: Registry,
     state: Mutex<State>,
 }
@@ -142,7 +142,7 @@ impl Watcher {
     fn current() -> io::Result<Arc<Self>> {
         static CURRENT: Mutex<Option<Arc<Watcher>>> = Mutex::new(None);
         let mut current = CURRENT.lock();
-        if let Some(watcher) = current.as_ref().filter(|watcher| watcher.home.is_here()) {
+        if let Some(watcher) = current.as_ref().filter(|watcher| watcher.owner.is_current()) {
             return Ok(Arc::clone(watcher));
         }
         let watcher = Self::start()?;
@@ -153,7 +153,8 @@ impl Watcher {
     fn start() -> io::Result<Arc<Self>> {
         let poll = Poll::new()?;
         let registry = poll.registry().try_clone()?;
-        let watcher = Arc::new(Self { home: Home::here(), registry, state: Mutex::default() });
+        let watcher =
+            Arc::new(Self { owner: OwnerProcess::current(), registry, state: Mutex::default() });
         let watches = Arc::clone(&watcher);
         thread::Builder::new()
             .name("hatchery-network".to_owned())

@@ -73,8 +73,6 @@ pub fn be_helper(load: impl FnOnce(&[u8]) -> Result<Image, String>) {
     confine::use_one_heap();
     engine::hash_on_one_thread();
     engine::own_handlers();
-    // Makes what workers inherit, since they can't make it once they are confined.
-    engine::Home::here();
     let (input, output) = system::inherited();
     let code = match serve(UnixStream::from(input), Descriptors::from_socket(output), load) {
         Ok(()) => 0,
