@@ -36,7 +36,7 @@ pub(crate) struct Desk {
     controls: Mutex<Controls>,
     /// Notified when the thread has ended or was left behind.
     thread_gone: Condvar,
-    owner: OwnerProcess,
+    process: OwnerProcess,
 }
 
 /// What a thread says of itself when it waits for an order: the same as its [`Offer`].
@@ -99,7 +99,7 @@ impl Desk {
                 entry,
                 controls,
                 thread_gone,
-                owner: OwnerProcess::current(),
+                process: OwnerProcess::current(),
             }),
             Orders::new(receiver),
         )
@@ -242,7 +242,7 @@ impl Desk {
     /// Stops the run and waits until the thread has ended, which includes parking its session. A
     /// concurrent caller waits too.
     pub(crate) fn end(&self) {
-        if !self.owner.is_current() {
+        if !self.process.is_current() {
             // The copy of a fork, which has no such thread.
             return;
         }
