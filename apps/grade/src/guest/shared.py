@@ -47,8 +47,9 @@ def judge_beside(task_text, token):
     before = snapshot()
     task = from_text(task_text)
     scope = vars(sys.modules["solution"])
-    suite = Suite(task, lambda name, _: [scope[name]] if name in scope else [], scope)
     limits = []
+    source_of = lambda name, _: [scope[name]] if name in scope else []
+    suite = Suite(task, source_of, scope, meet=limits.append)
     watch_limits((_TESTS, _SOLUTION), limits.append)
     try:
         suite.run()

@@ -59,7 +59,7 @@ class _Nothing:
 class Suite:
     """The tests of a task in a namespace of their own."""
 
-    def __init__(self, task, source_of, beside=None, uses=None, refuse=None, patch=None):
+    def __init__(self, task, source_of, beside=None, uses=None, refuse=None, patch=None, meet=None):
         self._task = task
         # Returns what the candidate calls a name, in a list; an empty one if it has no such name.
         # Its second argument is whether that may be a class, whose instances have attributes.
@@ -71,6 +71,8 @@ class Suite:
         self._counts_uses = uses is not None
         # Says that the tests need the candidate's own interpreter, if they aren't there.
         self._refuse = refuse
+        # Notes a limit of the sandbox.
+        self._meet = meet
         # Tells the candidate of an attribute that the tests change, if it is in another interpreter.
         self._patch = patch
         self.uses_of_sites = 0
@@ -266,6 +268,9 @@ class Suite:
         """
         if isinstance(error, ModuleNotFoundError) and _raised_by_tests(error):
             raise _missing(error)
+        limit = self._meet and self._narrow_integers(error)
+        if limit:
+            self._meet(limit)
         doubt = self._refuse and self._doubt_of(error)
         if doubt:
             with contextlib.suppress(Refused):
@@ -288,16 +293,21 @@ class Suite:
             owner = getattr(error.obj, "__self__", error.obj)
             if type(type(owner)) is StandInClass:
                 return "an object of the candidate has attributes only in its own interpreter"
-        told = _told(error)
-        frames = [(self._sources.get(file, "").splitlines(), line) for file, line in _frames(error)]
-        lines = [source[line - 1] for source, line in frames if line is not None and 0 < line <= len(source)]
-        if any("__dict__" in line or "vars(" in line or "getmembers" in line for line in lines):
+        if any("__dict__" in line or "vars(" in line or "getmembers" in line for line in self._lines_of(error)):
             return "what a class of the candidate's defines is known only in its own interpreter"
-        names_both = "int32" in told and "int64" in told or any("int64" in line for line in lines)
-        if names_both and "numpy" in sys.modules:
-            return "NumPy's integers have 32 bits in the sandbox, and the tests name those of 64 bits"
-        if _LARGE.search(told):
-            return "NumPy's integers have 32 bits in the sandbox, and these are large"
+        return None
+
+    def _lines_of(self, error):
+        """Returns the lines of the tests that a failure went through."""
+        frames = [(self._sources.get(file, "").splitlines(), line) for file, line in _frames(error)]
+        return [source[line - 1] for source, line in frames if line is not None and 0 < line <= len(source)]
+
+    def _narrow_integers(self, error):
+        """Returns what a failure may come from where NumPy's integers have 32 bits, if it may."""
+        told = _told(error)
+        names_wide = any("int64" in line for line in self._lines_of(error))
+        if "numpy" in sys.modules and (names_wide or "int32" in told and "int64" in told or _LARGE.search(told)):
+            return "NumPy's integers have 32 bits in the sandbox"
         return None
 
     def _end(self, error):
@@ -452,7 +462,14 @@ def judge(task_text):
                 report.problem = "its prompt isn't Python, so no completion of it is a program"
                 return report.message()
             return to_text({"load": loaded[:_LONGEST_MESSAGE]})
-        suite = Suite(task, link.name, uses=lambda: exchange.count, refuse=link.refuse, patch=link.patch)
+        suite = Suite(
+            task,
+            link.name,
+            uses=lambda: exchange.count,
+            refuse=link.refuse,
+            patch=link.patch,
+            meet=link.surroundings.meet,
+        )
         link.watch(suite.report)
         suite.run()
     except CandidateGone as error:
