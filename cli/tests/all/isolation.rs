@@ -107,37 +107,6 @@ fn jobs_and_turns_of_a_server_outlive_each_process_below_it() {
 }
 
 #[test]
-fn a_prompt_outlives_each_process_below_it() {
-    let mut command = hatchery();
-    command.args(["repl", "--isolation", "process"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
-    let (mut keys, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    let mut lines = BufReader::new(stdout).lines();
-    let mut says = |input: &str| {
-        writeln!(keys, "{input}").unwrap();
-        lines.next().unwrap().unwrap()
-    };
-    let mut kept = 0;
-    for (round, victim) in (1..).zip([Victim::ALL, Victim::ALL].concat()) {
-        assert_eq!(says(&format!("x = {round}; print('set')")), "set");
-        // It dies beside an input, or during one, which is undone then.
-        if round > Victim::ALL.len() {
-            assert_eq!(
-                says("import time; print('on', flush=True); x = 'wrong'; time.sleep(60)"),
-                "on"
-            );
-        }
-        victim.kill(child.id());
-        let left = says("print(globals().get('x', 'lost'))");
-        assert!(left == round.to_string() || left == "lost", "{victim:?}: {left}");
-        kept += u32::from(left != "lost");
-    }
-    assert!(kept > 0);
-    drop(keys);
-    child.wait().unwrap();
-}
-
-#[test]
 fn an_isolation_that_does_not_exist_is_an_error() {
     let output = run(&[("HATCHERY_ISOLATION", "fence")], &["-c", "print(1)"]);
     assert_ne!(output.status.code(), Some(0));
