@@ -73,16 +73,16 @@ fn lines_of_cells_that_nobody_reads_are_counted() {
     let shown = format!("for _ in range({LINES}): display('x' * {})", MEBIBYTE / 2);
     let execute = |client: &Client, code: &str| {
         let body = cell(code);
-        begun(client, "/execute", &format!("content-length: {}", body.len()), body.as_bytes())
+        let head = format!("content-length: {}", body.len());
+        Reply::read(begun(client, "/execute", &head, body.as_bytes())).unwrap()
     };
-    let lines = |stream: TcpStream| -> Vec<Value> {
-        let reply = Reply::read(stream).unwrap();
+    let lines = |reply: Reply| -> Vec<Value> {
         assert_eq!(reply.status, 200);
         reply.lines().map(|line| serde_json::from_str(&line).unwrap()).collect()
     };
     let unread = execute(&ada, &shown);
     // The next cell of the context runs once that one has ended.
-    let _ = Reply::read(execute(&ada, "1")).unwrap();
+    drop(execute(&ada, "1"));
     let [_, value] = &lines(execute(&bob, "6 * 7"))[..] else { panic!("a number and a value") };
     assert_eq!(value["text"], "42");
     let told = lines(unread);
@@ -90,8 +90,9 @@ fn lines_of_cells_that_nobody_reads_are_counted() {
     assert!(results < LINES, "{results}");
     let last = told.last().unwrap();
     assert_eq!((&last["type"], &last["name"]), (&json!("error"), &json!("ResourceExhausted")));
-    let [_, value] = &lines(execute(&ada, "6 * 7"))[..] else { panic!("a number and a value") };
-    assert_eq!(value["text"], "42");
+    // What was read counts no longer.
+    let again = std::iter::repeat_with(|| lines(execute(&ada, "6 * 7")));
+    assert!(again.take(1_000).any(|lines| lines.last().unwrap()["text"] == "42"));
 }
 
 #[test]
