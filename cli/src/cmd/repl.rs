@@ -43,6 +43,8 @@ mod terminal;
 mod typed;
 mod workspace;
 
+/// How many sessions are opened in place of a lost one, if each of them is lost at once.
+const MOST_TRIES: usize = 3;
 /// Name of the initial session. The prompt doesn't show it.
 const FIRST: &str = "repl";
 
@@ -350,11 +352,18 @@ impl Repl {
         }
     }
 
+    /// Opens a session in place of one that is lost. What ended its worker may end the next one, too.
     async fn replace_lost(&mut self) -> anyhow::Result<()> {
-        let fresh = self.hatchery.session(&self.present).await?;
-        self.sessions.insert(self.present.clone(), fresh);
         screen::error("the session and its variables are lost; continuing in a fresh session");
-        self.give_files().await
+        let mut tries = 1;
+        loop {
+            let fresh = self.hatchery.session(&self.present).await?;
+            self.sessions.insert(self.present.clone(), fresh);
+            match self.give_files().await {
+                Err(_) if tries < MOST_TRIES && self.is_lost().await => tries += 1,
+                given => return given,
+            }
+        }
     }
 
     /// Executes a command.

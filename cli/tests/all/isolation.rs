@@ -166,7 +166,7 @@ fn a_strict_pool_refuses_to_start_without_a_layer() {
     assert_eq!(output.status.code(), Some(125), "{}", error(&output));
     assert!(output.stdout.is_empty());
     let said = error(&output);
-    for part in ["process-strict", "- network namespace: ", "max_", "--isolation process"] {
+    for part in ["`process-strict`", "- network namespace: ", "max_", "isolation `process`"] {
         assert!(said.contains(part), "{part}: {said}");
     }
 }
