@@ -57,7 +57,8 @@ def judge_beside(task_text, token):
         raise
     except BaseException as error:
         suite.report.interrupt("tests", f"{type(error).__name__}: {error}")
-    told = from_text(suite.report.message())
+    told = suite.report.message()
     if limits:
-        told |= {"undecided": f"it meets a limit of the sandbox: {limits[0]}", "limit": limits[0]}
-    return to_text([token, to_text(told), before, snapshot()])
+        limit = {"undecided": f"it meets a limit of the sandbox: {limits[0]}", "limit": limits[0]}
+        told = to_text({**from_text(told), **limit})
+    return to_text([token, told, before, snapshot()])
