@@ -137,7 +137,6 @@ async fn a_checker_has_limits_of_its_own() {
     let small = Settings {
         cpu_time: Duration::from_secs(2),
         memory_bytes: 256 << 20,
-        wall_time: Some(Duration::from_secs(60)),
         ..settings()
     };
     let grader = grader(small).await;
