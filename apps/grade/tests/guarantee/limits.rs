@@ -134,11 +134,8 @@ async fn a_checker_has_limits_of_its_own() {
         json!({ "task_id": "t", "tests": case, "checker": checker(body) })
     };
     // None of the candidate's is enough for the checker.
-    let small = Settings {
-        cpu_time: Duration::from_secs(2),
-        memory_bytes: 256 << 20,
-        ..settings()
-    };
+    let small =
+        Settings { cpu_time: Duration::from_secs(2), memory_bytes: 256 << 20, ..settings() };
     let grader = grader(small).await;
     let graded = grade_one(&grader, task("return len(bytearray(500 << 20)) > 0"), "print(1)").await;
     assert_eq!(graded.verdict, Verdict::Passed, "{graded:?}");
