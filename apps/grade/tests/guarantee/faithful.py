@@ -1091,3 +1091,12 @@ class A: pass
 def f(g):
     try: return g([A() for _ in range(100_001)])
     except BaseException: return 0
+# case: an attribute of an object whose equality is no answer
+import pandas as pd
+frame = pd.DataFrame({"a": [1, 2]}, index=["x", "y"])
+frame.index.name = "n"
+assert f(frame) == "n"
+# right
+def f(frame): return frame.index.name
+# wrong
+def f(frame): return "m"
