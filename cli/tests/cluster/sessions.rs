@@ -205,6 +205,40 @@ fn a_session_goes_on_where_its_worker_has_left_it() {
     });
 }
 
+/// The worker deletes the state before each turn, and a list may begin at any time.
+#[test]
+fn sessions_are_listed_while_their_states_are_replaced() {
+    const TURNS: usize = 300;
+    let Some(server) = Server::start() else { return };
+    let _worker = Running::ready_worker(&server, "one", &[]);
+    runtime().block_on(async {
+        let client = client(&server.url()).await;
+        let session = session_of(&client).await;
+        let first = ran(&session, &turn(0, "")).await;
+        assert!(first.is_success(), "{:?}", first.json());
+        let turns = async {
+            for number in 1..TURNS {
+                ran(&session, &turn(number, "")).await;
+            }
+        };
+        let mut turns = std::pin::pin!(turns);
+        let watcher = client.watcher();
+        let mut lists = 0;
+        loop {
+            tokio::select! {
+                () = &mut turns => break,
+                list = timeout(PATIENCE, watcher.sessions()) => {
+                    let list = list.expect("a list ends").unwrap();
+                    assert_eq!(list.sessions.len(), 1, "{list:?}");
+                    assert!(list.states <= 3, "{list:?}");
+                    lists += 1;
+                }
+            }
+        }
+        assert!(lists >= TURNS / 10, "{lists}");
+    });
+}
+
 #[test]
 fn a_turn_that_kills_is_given_up_and_the_next_one_runs() {
     let Some(server) = Server::start() else { return };

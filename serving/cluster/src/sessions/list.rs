@@ -1,6 +1,8 @@
 //! The sessions of a pool, for whoever watches it.
 
-use futures_util::{StreamExt, TryStreamExt};
+use std::pin::pin;
+
+use futures_util::TryStreamExt;
 use serde::Serialize;
 
 use crate::error::Cause;
@@ -61,10 +63,10 @@ impl Sessions {
             }
         }
         list.sessions.sort_by(|one, other| one.name.cmp(&other.name));
-        let mut states = self.states.0.list().await?;
-        while let Some(state) = states.next().await {
+        let mut states = pin!(self.each_state().await?);
+        while let Some((state, _)) = states.try_next().await? {
             list.states += 1;
-            list.state_bytes += state?.size as u64;
+            list.state_bytes += state.size as u64;
         }
         Ok(list)
     }

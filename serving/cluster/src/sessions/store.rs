@@ -1,6 +1,7 @@
 //! What the server keeps of sessions: turns, records, states. Each function is one step of an
 //! owner, which may be repeated.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use async_nats::jetstream::Context;
@@ -8,13 +9,13 @@ use async_nats::jetstream::consumer::pull;
 use async_nats::jetstream::consumer::{AckPolicy, PriorityPolicy, PullConsumer};
 use async_nats::jetstream::kv;
 use async_nats::jetstream::message::StreamMessage;
-use async_nats::jetstream::object_store::{self, ObjectMetadata};
+use async_nats::jetstream::object_store::{self, ObjectInfo, ObjectMetadata};
 use async_nats::jetstream::stream::{
     Config, DiscardPolicy, LastRawMessageErrorKind, RawMessageErrorKind, RetentionPolicy, Stream,
 };
 use base64::prelude::{BASE64_URL_SAFE, Engine as _};
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{Stream as Items, StreamExt, TryStreamExt};
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
@@ -45,6 +46,8 @@ const MOST_SESSIONS: u64 = 100_000;
 const PART: usize = 128 << 10;
 /// How long reading a state may take. Parts that are missing are waited for without end.
 const READ: Duration = Duration::from_secs(300);
+/// Descriptions of states that are read at once.
+const READ_AT_ONCE: usize = 16;
 /// Between two attempts to reach the server.
 const PAUSE: Duration = Duration::from_millis(200);
 /// The least age of a state that no record names before it is deleted: its record may be on its way.
@@ -379,6 +382,32 @@ impl Sessions {
         format!("$O.{bucket}.M.{name}")
     }
 
+    /// Returns what the store says of each state, and when the server got that, in nanoseconds since
+    /// 1970. (The time in a description is by its writer's clock.)
+    ///
+    /// The store's own list waits for the last message that there was when it began. If that one is
+    /// deleted meanwhile, the list never ends.
+    pub(super) async fn each_state(
+        &self,
+    ) -> Result<impl Items<Item = Result<(ObjectInfo, i128), Cause>>, Cause> {
+        let filter = format!("$O.{}.M.>", self.subjects.store("states"));
+        let subjects = self.objects.info_with_subjects(filter).await?;
+        let described = subjects.map_err(Cause::from).map_ok(|(subject, _)| self.read(subject));
+        Ok(described.try_buffered(READ_AT_ONCE).try_filter_map(async |found| Ok(found)))
+    }
+
+    /// Returns a description by its subject, and when the server got it; `None` if it is gone.
+    async fn read(&self, subject: String) -> Result<Option<(ObjectInfo, i128)>, Cause> {
+        match self.objects.get_last_raw_message_by_subject(&subject).await {
+            Ok(message) => {
+                let info: ObjectInfo = serde_json::from_slice(&message.payload)?;
+                Ok((!info.deleted).then(|| (info, message.time.unix_timestamp_nanos())))
+            }
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Deletes a state. What stays is dropped by its age.
     pub(crate) async fn delete(&self, object: &str, parts: &str) {
         // Not by the store's own way, which keeps a note of each deleted object.
@@ -393,17 +422,10 @@ impl Sessions {
     /// Deletes states that no record names: those of owners that died before they committed. `since`
     /// returns how long ago the server's clock showed a time, in nanoseconds since 1970.
     pub(crate) async fn sweep(&self, since: impl Fn(i128) -> Duration) -> Result<(), Cause> {
-        let mut listed = self.states.0.list().await?;
-        while let Some(info) = listed.next().await {
-            let info = info?;
+        let mut described = pin!(self.each_state().await?);
+        while let Some((info, stored)) = described.try_next().await? {
             let Some(session) = info.name.split('.').next() else { continue };
-            // When the server got it; what the object itself says of that is its writer's clock.
-            let subject = self.described(&info.name);
-            let Ok(description) = self.objects.get_last_raw_message_by_subject(&subject).await
-            else {
-                continue;
-            };
-            if since(description.time.unix_timestamp_nanos()) < STRAY {
+            if since(stored) < STRAY {
                 continue;
             }
             let record = match self.entry(session).await?.text {
