@@ -243,8 +243,8 @@ impl ImageArguments {
     }
 
     /// Returns what workers of other machines need for this image.
-    pub(crate) fn source(&self) -> anyhow::Result<remote::ImageSource> {
-        let mut source = remote::ImageSource::default();
+    pub(crate) fn source(&self) -> anyhow::Result<cluster::ImageSource> {
+        let mut source = cluster::ImageSource::default();
         source.preload.clone_from(&self.preload);
         source.packages.clone_from(&self.package);
         source.setup = self.read_setup()?;

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use remote::{Connection, Error, PoolName, Settings};
+use cluster::{Connection, Error, PoolName, Settings};
 
 use crate::args::{AccessArguments, NatsArguments};
 use crate::exit::UsageError;

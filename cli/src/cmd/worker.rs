@@ -3,7 +3,7 @@
 use anyhow::Context;
 use hatchery::error::counted;
 use hatchery::{Builder, Hatchery, Interface};
-use remote::{Connection, Images, PoolName, Worker, WorkerConfig};
+use cluster::{Connection, Images, PoolName, Worker, WorkerConfig};
 
 use crate::args::WorkerArguments;
 use crate::exit::{Exit, UsageError};

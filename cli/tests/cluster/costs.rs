@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use hatchery::{Hatchery, Job};
-use remote::{Connection, PoolName, Worker, WorkerConfig};
+use cluster::{Connection, PoolName, Worker, WorkerConfig};
 use serde_json::json;
 
 use crate::commands::{Files, Running, without_times};

@@ -1,6 +1,6 @@
 //! Whoever may submit jobs, and knows the key of another tenant's, has no part in its result.
 
-use remote::{EventKind, Wants};
+use cluster::{EventKind, Wants};
 use serde_json::json;
 use tokio::time::timeout;
 use wire::Priority;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use remote::{EventKind, JobKey, Wants};
+use cluster::{EventKind, JobKey, Wants};
 use serde_json::json;
 
 use crate::commands::{Files, Running, without_times};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use remote::{Batch, Client, Connection, EventKind, PoolName, Settings, Wants};
+use cluster::{Batch, Client, Connection, EventKind, PoolName, Settings, Wants};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 

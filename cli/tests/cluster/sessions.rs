@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use remote::{Client, EventKind, JobResult, Session, Ticket, Wants};
+use cluster::{Client, EventKind, JobResult, Session, Ticket, Wants};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use remote::Ticket;
+use cluster::Ticket;
 use tokio::time::timeout;
 use wire::Priority;
 

@@ -47,8 +47,8 @@ const FEW: usize = 4;
 /// clone and the last ticket are dropped, it stops receiving results; its jobs go on.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), remote::Error> {
-/// use remote::{Client, Connection, PoolName};
+/// # async fn example() -> Result<(), cluster::Error> {
+/// use cluster::{Client, Connection, PoolName};
 ///
 /// let connection = Connection::new("nats://127.0.0.1:4222");
 /// let client = Client::connect(&connection, PoolName::new("default")?).await?;

@@ -49,8 +49,8 @@ pub struct LaneState {
 /// Watches a pool, without taking part in it.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), remote::Error> {
-/// use remote::{Connection, PoolName, Watcher};
+/// # async fn example() -> Result<(), cluster::Error> {
+/// use cluster::{Connection, PoolName, Watcher};
 ///
 /// let connection = Connection::new("nats://127.0.0.1:4222");
 /// let watcher = Watcher::connect(&connection, PoolName::new("default")?).await?;

@@ -74,8 +74,8 @@ type Listener = Arc<dyn Fn(Notice) + Send + Sync>;
 /// Which server to use, and how to be allowed to.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), remote::Error> {
-/// use remote::{Client, Connection, PoolName};
+/// # async fn example() -> Result<(), cluster::Error> {
+/// use cluster::{Client, Connection, PoolName};
 ///
 /// let connection = Connection::new("nats://127.0.0.1:4222")
 ///     .credentials_file("/etc/hatchery/submit.creds")

@@ -14,7 +14,7 @@
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use hatchery::Hatchery;
-//! use remote::{Client, Connection, PoolName, Worker, WorkerConfig};
+//! use cluster::{Client, Connection, PoolName, Worker, WorkerConfig};
 //!
 //! let connection = Connection::new("nats://127.0.0.1:4222");
 //! let pool = PoolName::new("default")?;

@@ -38,7 +38,7 @@ impl PoolName {
     /// It is empty, longer than 32 characters, or has other ones.
     ///
     /// ```
-    /// use remote::PoolName;
+    /// use cluster::PoolName;
     ///
     /// assert!(PoolName::new("default").is_ok());
     /// assert!(PoolName::new("a.b").is_err());

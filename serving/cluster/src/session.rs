@@ -17,7 +17,7 @@ use crate::sessions::SessionKey;
 /// session has rested for as long as the pool keeps results.
 ///
 /// ```no_run
-/// # async fn example(client: remote::Client) -> Result<(), remote::Error> {
+/// # async fn example(client: cluster::Client) -> Result<(), cluster::Error> {
 /// let session = client.session("analysis")?;
 /// session.run(&wire::Job::code("x = 42")).await?;
 /// let result = session.run(&wire::Job::code("x")).await?;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use batch::{Ahead, Batch, Line, NoJob, Parsed, Prepared, Ran, RunError, Runner};
 use hatchery::wire::{self, Intake};
-use remote::{BatchName, Client, Ticket, Wants};
+use cluster::{BatchName, Client, Ticket, Wants};
 use replace::{Access, replace};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -85,7 +85,7 @@ fn beside(out: &Path) -> PathBuf {
 }
 
 /// Returns the submission that is to be continued, or begins one.
-fn submission(note: &Path, pool: &str, resumes: bool) -> anyhow::Result<remote::Batch> {
+fn submission(note: &Path, pool: &str, resumes: bool) -> anyhow::Result<cluster::Batch> {
     let unusable = || UsageError(format!("can't use `{}`", note.display()));
     match fs::read_to_string(note) {
         Ok(text) if resumes => {
@@ -100,7 +100,7 @@ fn submission(note: &Path, pool: &str, resumes: bool) -> anyhow::Result<remote::
                 .into());
             }
             let name = BatchName::parse(&submission.batch).context("it names no submission");
-            return Ok(remote::Batch::resume(name.with_context(unusable)?));
+            return Ok(cluster::Batch::resume(name.with_context(unusable)?));
         }
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -112,7 +112,7 @@ fn submission(note: &Path, pool: &str, resumes: bool) -> anyhow::Result<remote::
     // Before anything is submitted.
     let write = |file: &mut fs::File| io::Write::write_all(file, text.as_bytes());
     replace(note, Access::AsBefore, write).with_context(unusable)?;
-    Ok(remote::Batch::begin(name))
+    Ok(cluster::Batch::begin(name))
 }
 
 /// Ends the submission: whoever resumes begins another one, for lines without a final result.
@@ -198,7 +198,7 @@ impl Submitter {
         &self,
         name: &str,
         job: &wire::Job,
-    ) -> Result<impl Future<Output = Result<Ticket, remote::Error>> + Send + use<>, remote::Error>
+    ) -> Result<impl Future<Output = Result<Ticket, cluster::Error>> + Send + use<>, cluster::Error>
     {
         let mut session = self.client.session(name)?;
         if let Some(tenant) = &job.tenant {
@@ -209,8 +209,8 @@ impl Submitter {
 }
 
 /// Returns whether an error is about the job alone, so that others can be submitted.
-fn is_of_job(error: &remote::Error) -> bool {
-    use remote::Error;
+fn is_of_job(error: &cluster::Error) -> bool {
+    use cluster::Error;
     matches!(
         error,
         Error::Name { .. }

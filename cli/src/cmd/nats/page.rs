@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use remote::Watcher;
+use cluster::Watcher;
 use serve::http::{Cluster, ClusterState};
 
 use crate::args::AccessArguments;

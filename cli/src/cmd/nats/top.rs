@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use remote::Watcher;
+use cluster::Watcher;
 
 use crate::args::TopArguments;
 use crate::exit::Exit;

@@ -1,12 +1,12 @@
 //! A cluster as a sequence of events: workers that claim jobs from lanes and run them, some that
 //! vanish, and some jobs that take their worker down. What workers decide is
-//! [`remote::policy`]; times and places come from a seed.
+//! [`cluster::policy`]; times and places come from a seed.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
-use remote::policy::{Decision, EMPTY, Record, SIGNS, Shares, Start, mean_after, room};
+use cluster::policy::{Decision, EMPTY, Record, SIGNS, Shares, Start, mean_after, room};
 
 use super::queue::{Job, Lane};
 use super::scenario::{Report, Scenario};

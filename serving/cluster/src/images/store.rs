@@ -44,7 +44,7 @@ const LEVEL: i32 = 3;
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use hatchery::Hatchery;
-/// use remote::{Connection, Images, PoolName};
+/// use cluster::{Connection, Images, PoolName};
 ///
 /// let connection = Connection::new("nats://127.0.0.1:4222");
 /// let images = Images::connect(&connection, PoolName::new("default")?).await?;

@@ -10,7 +10,7 @@ pub(crate) const PARTITIONS: u8 = 64;
 /// The most bytes of a session's name.
 const MOST_NAME_BYTES: usize = 128;
 /// The context of digests of turns, which no job's text has.
-const TURN: &str = "hatchery-remote turn of a session";
+const TURN: &str = "hatchery-cluster turn of a session";
 /// Characters of a digest: 128 bits, so that no two sessions share one.
 const DIGITS: usize = 32;
 

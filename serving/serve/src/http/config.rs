@@ -73,7 +73,7 @@ pub struct HttpConfig {
 /// Renders metrics as text.
 pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Returns what pools on many machines are doing, as `remote::Cluster` has it, with the name of the
+/// Returns what pools on many machines are doing, as `cluster::Cluster` has it, with the name of the
 /// pool as `pool`; or why that isn't known.
 pub type Cluster = Arc<dyn Fn() -> ClusterState + Send + Sync>;
 
