@@ -114,7 +114,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
 
 /// The crates that count as Hatchery's own in the log.
 const OWN_CRATES: [&str; 8] =
-    ["hatchery", "scheduler", "pool", "engine", "process", "serve", "kernel", "cluster"];
+    ["hatchery", "scheduler", "pool", "engine", "process", "serve", "jupyter", "cluster"];
 
 /// Starts the log on standard error, filtered by `RUST_LOG`, else by the options. Without either, it
 /// has Hatchery's own warnings: what libraries log isn't written for users.

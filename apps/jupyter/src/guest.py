@@ -1,6 +1,6 @@
 """The kernel's side in its sessions: runs cells, evaluates expressions, asks for input.
 
-Installed as the module `hatchery_kernel`, after the package `hatchery_notebook`.
+Installed as the module `hatchery_jupyter`, after the package `hatchery_notebook`.
 """
 
 import builtins

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use crate::assistance;
 
 /// The name of the kernel's own module.
-const MODULE: &str = "hatchery_kernel";
+const MODULE: &str = "hatchery_jupyter";
 
 const SOURCE: &str = include_str!("guest.py");
 
 /// Evaluates user expressions.
-pub(crate) const EVALUATE: &str = "hatchery_kernel:evaluate";
+pub(crate) const EVALUATE: &str = "hatchery_jupyter:evaluate";
 /// Describes the Python of the session.
-pub(crate) const ABOUT: &str = "hatchery_kernel:about";
+pub(crate) const ABOUT: &str = "hatchery_jupyter:about";
 
 /// Returns the job that installs the modules.
 pub(crate) fn begin(limits: &Limits) -> Job {

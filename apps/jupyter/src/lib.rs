@@ -10,7 +10,7 @@
 //! use std::path::Path;
 //!
 //! use hatchery::{Hatchery, Job, Limits};
-//! use kernel::{Connection, Kernel};
+//! use jupyter::{Connection, Kernel};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let connection = Connection::read(Path::new("connection.json"))?;

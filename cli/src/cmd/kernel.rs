@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use hatchery::{Builder, Hatchery, Job};
-use kernel::{Connection, Kernel, KernelSpec, Place};
+use jupyter::{Connection, Kernel, KernelSpec, Place};
 
 use crate::args::{InstallArguments, KernelArguments, KernelCommand, KernelOptions, typed_options};
 use crate::exit::{Exit, UsageError};
@@ -102,7 +102,7 @@ async fn install(arguments: InstallArguments) -> anyhow::Result<Exit> {
     let mut command = vec![program, "kernel".to_owned()];
     command.extend(typed_options());
     let spec = KernelSpec::new(name, display_name, command);
-    let folder = kernel::install(&spec, &place).map_err(|error| {
+    let folder = jupyter::install(&spec, &place).map_err(|error| {
         anyhow::Error::from(error).context(UsageError("can't install".to_owned()))
     })?;
     if options.unix.is_none() {

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ::kernel::assistance::{Input, Judgement};
+use ::jupyter::assistance::{Input, Judgement};
 use ::notebook::guest::own_limits;
 use anyhow::Context;
 use hatchery::error::{chain, counted};

@@ -1,9 +1,9 @@
 //! `hatchery worker`: a pool that takes its jobs from a queue on a NATS server.
 
 use anyhow::Context;
+use cluster::{Connection, Images, PoolName, Worker, WorkerConfig};
 use hatchery::error::counted;
 use hatchery::{Builder, Hatchery, Interface};
-use cluster::{Connection, Images, PoolName, Worker, WorkerConfig};
 
 use crate::args::WorkerArguments;
 use crate::exit::{Exit, UsageError};

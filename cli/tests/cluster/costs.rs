@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use hatchery::{Hatchery, Job};
 use cluster::{Connection, PoolName, Worker, WorkerConfig};
+use hatchery::{Hatchery, Job};
 use serde_json::json;
 
 use crate::commands::{Files, Running, without_times};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use cluster::{EventKind, JobKey, Wants};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::commands::{Files, Running, without_times};

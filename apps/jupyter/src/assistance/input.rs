@@ -14,7 +14,7 @@ use super::{JUDGE, ask};
 /// The lines of one input, as far as they have been typed.
 ///
 /// ```
-/// use kernel::assistance::{Input, Judgement};
+/// use jupyter::assistance::{Input, Judgement};
 ///
 /// // `Input::judge` says of each line how the input goes on.
 /// let mut input = Input::default();

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use batch::{Ahead, Batch, Line, NoJob, Parsed, Prepared, Ran, RunError, Runner};
-use hatchery::wire::{self, Intake};
 use cluster::{BatchName, Client, Ticket, Wants};
+use hatchery::wire::{self, Intake};
 use replace::{Access, replace};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

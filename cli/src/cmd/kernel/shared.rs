@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use hatchery::Hatchery;
 use hatchery::error::chain;
 use hatchery::wire::{Problem, ProblemKind, VERSION};
-use kernel::{Connection, Kernel};
+use jupyter::{Connection, Kernel};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -93,7 +93,7 @@ impl serve::Kernels for Kernels {
                 .map_err(|error| usage(chain(&error).to_string()))?;
             let options = kernel_options(&options).map_err(usage)?;
             let given = given(&options).map_err(|error| usage(format!("{error:#}")))?;
-            let failed = |error: kernel::KernelError| usage(chain(&error).to_string());
+            let failed = |error: jupyter::KernelError| usage(chain(&error).to_string());
             let kernel = Kernel::bind(&connection).await.map_err(failed)?;
             let limits = options.limits.limits();
             kernel.serve(pool, limits, given, std::future::pending()).await.map_err(failed)

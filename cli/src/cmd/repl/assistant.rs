@@ -1,12 +1,12 @@
 //! Completion and colours at the prompt.
 //!
 //! Names come from the session, which looks them up while it is idle, without running code of the
-//! program (`kernel::assistance`).
+//! program (`jupyter::assistance`).
 
 use std::borrow::Cow;
 
-use ::kernel::assistance::lexer::{Part, is_word, parts};
-use ::kernel::assistance::{COMPLETE, ask, dotted_end};
+use ::jupyter::assistance::lexer::{Part, is_word, parts};
+use ::jupyter::assistance::{COMPLETE, ask, dotted_end};
 use hatchery::{Limits, Session};
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::highlight::{CmdKind, Highlighter};

@@ -1,7 +1,7 @@
 //! The prompt's helpers in each session: for completion, for the end of an input, `%time` and
 //! `%timeit`.
 
-use ::kernel::assistance::{self, lexer};
+use ::jupyter::assistance::{self, lexer};
 use serde_json::Value;
 
 /// `%time` and `%timeit`, as in notebooks.
