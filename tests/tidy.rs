@@ -491,6 +491,54 @@ fn exported_types_can_grow() {
     assert!(stale.is_empty(), "no longer what EXHAUSTIVE says: {stale:?}");
 }
 
+/// The folders of the crates in which the name of a type says what it is, without its module.
+const TELLING_CRATES: [&str; 3] =
+    ["isolation/channel/src", "isolation/confine/src", "isolation/process/src"];
+
+/// Names that say nothing without a prefix.
+const GENERIC_NAMES: [&str; 8] =
+    ["State", "Kept", "Place", "End", "Entry", "Shared", "Known", "Inner"];
+
+/// The names of the types that a file declares outside of its tests.
+#[derive(Default)]
+struct TypeNames(Vec<String>);
+
+impl<'ast> Visit<'ast> for TypeNames {
+    fn visit_item(&mut self, item: &'ast Item) {
+        match item {
+            Item::Struct(item) => self.0.push(item.ident.to_string()),
+            Item::Enum(item) => self.0.push(item.ident.to_string()),
+            Item::Trait(item) => self.0.push(item.ident.to_string()),
+            Item::Mod(inner) if inner.ident == "tests" => {}
+            _ => visit::visit_item(self, item),
+        }
+    }
+}
+
+#[test]
+fn names_of_types_are_telling_and_unique_in_a_crate() {
+    let sources = sources();
+    for folder in TELLING_CRATES {
+        let is_here =
+            |name: &str| name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+        let mut found = BTreeMap::new();
+        for (name, text) in sources.iter().filter(|(name, _)| is_here(name) && !is_test(name)) {
+            // It stands in for another file on systems that lack something.
+            if name.ends_with("_disabled.rs") {
+                continue;
+            }
+            let mut types = TypeNames::default();
+            types.visit_file(&syn::parse_file(text).unwrap());
+            for found_here in types.0 {
+                let is_generic = GENERIC_NAMES.contains(&found_here.as_str());
+                assert!(!is_generic, "{name}: `{found_here}` says nothing without its module");
+                let other = found.insert(found_here.clone(), name);
+                assert!(other.is_none(), "`{found_here}` is in {name} and in {other:?}");
+            }
+        }
+    }
+}
+
 fn parsed(name: &str) -> Vec<Item> {
     syn::parse_file(&read(name)).unwrap().items
 }

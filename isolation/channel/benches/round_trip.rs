@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use channel::{ChannelConfig, Direction, End};
+use channel::{ChannelConfig, Direction, Endpoint};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -164,7 +164,7 @@ fn throughput(length: usize, is_recycled: bool) {
     let spin = ChannelConfig::default().spin;
     let (end, file) = channel::create(&config(spin)).unwrap();
     let other = Other::start("flood", spin, None, Stdio::from(file), Stdio::null());
-    let End { mut sender, mut receiver, .. } = end;
+    let Endpoint { mut sender, mut receiver, .. } = end;
     sender.send(&length, &[], None).unwrap();
     receiver.receive::<u8>(None).unwrap();
     let frames = ((2usize << 30) / length).max(8);

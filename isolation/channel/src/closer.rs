@@ -8,7 +8,7 @@ use crate::wait::Gate;
 
 /// The mapping and the gate of one end.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedMapping {
     pub(crate) memory: Memory,
     pub(crate) gate: Gate,
 }
@@ -16,13 +16,13 @@ pub(crate) struct Shared {
 /// Closes an end from any thread, as when the other process has died.
 #[derive(Debug, Clone)]
 pub struct Closer {
-    shared: Arc<Shared>,
+    shared: Arc<SharedMapping>,
     /// The bells on which this end sleeps.
     bells: [usize; 2],
 }
 
 impl Closer {
-    pub(crate) fn new(shared: Arc<Shared>, send: &Places, receive: &Places) -> Self {
+    pub(crate) fn new(shared: Arc<SharedMapping>, send: &Places, receive: &Places) -> Self {
         Self { shared, bells: [send.for_space, receive.for_bytes] }
     }
 

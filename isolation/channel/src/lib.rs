@@ -1,7 +1,7 @@
 //! Frames between a process and one worker process that it doesn't trust, through shared memory.
 //!
 //! [`create`] makes a memory file with two rings, one each way, each with one producer and one
-//! consumer (`layout.rs`). The process keeps one [`End`] and hands the file to its worker, which
+//! consumer (`layout.rs`). The process keeps one [`Endpoint`] and hands the file to its worker, which
 //! gets the other from [`attach`]. A frame is a message of a caller's type in postcard, and bytes
 //! that go along unencoded. [`Descriptors`] pass over a Unix socket beside it.
 //!
@@ -27,7 +27,7 @@ pub use odds::Odds;
 pub use receiver::{Frame, Newer, Older, Receiver};
 pub use sender::Sender;
 
-use closer::Shared;
+use closer::SharedMapping;
 use layout::Places;
 use memory::Memory;
 use ring::{Consumer, Producer};
@@ -48,7 +48,7 @@ mod wait;
 
 /// One process's end. Its halves may be used by two threads at once.
 #[derive(Debug)]
-pub struct End {
+pub struct Endpoint {
     /// Sends to the other process.
     pub sender: Sender,
     /// Receives from the other process.
@@ -65,10 +65,10 @@ pub struct End {
 ///
 /// # Errors
 /// The kernel refuses the memory, or the length of a ring isn't a power of two in its bounds.
-pub fn create(config: &ChannelConfig) -> io::Result<(End, OwnedFd)> {
+pub fn create(config: &ChannelConfig) -> io::Result<(Endpoint, OwnedFd)> {
     config.check()?;
     let (memory, file) = Memory::create(layout::length(config))?;
-    Ok((End::new(memory, config, true), file))
+    Ok((Endpoint::new(memory, config, true), file))
 }
 
 /// Attaches to a channel that another process created with the same configuration.
@@ -77,15 +77,15 @@ pub fn create(config: &ChannelConfig) -> io::Result<(End, OwnedFd)> {
 ///
 /// # Errors
 /// The file isn't one that [`create`] made with this configuration.
-pub fn attach(file: impl AsFd, config: &ChannelConfig) -> io::Result<End> {
+pub fn attach(file: impl AsFd, config: &ChannelConfig) -> io::Result<Endpoint> {
     config.check()?;
     let memory = Memory::attach(file.as_fd(), layout::length(config))?;
-    Ok(End::new(memory, config, false))
+    Ok(Endpoint::new(memory, config, false))
 }
 
-impl End {
+impl Endpoint {
     fn new(memory: Memory, config: &ChannelConfig, is_creator: bool) -> Self {
-        let shared = Arc::new(Shared { memory, gate: Gate::default() });
+        let shared = Arc::new(SharedMapping { memory, gate: Gate::default() });
         let down = (Places::down(config), config.down.longest_frame);
         let up = (Places::up(config), config.up.longest_frame);
         let ((send, longest_sent), (receive, longest_received)) =

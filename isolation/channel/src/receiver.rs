@@ -10,7 +10,7 @@ use std::time::Instant;
 use serde::de::DeserializeOwned;
 
 use crate::clock;
-use crate::closer::Shared;
+use crate::closer::SharedMapping;
 use crate::error::{Error, Lie};
 use crate::layout::{self, HEADER, Header};
 use crate::ring::Consumer;
@@ -55,7 +55,7 @@ pub enum Newer {
 /// Receives frames from the other process.
 #[derive(Debug)]
 pub struct Receiver {
-    shared: Arc<Shared>,
+    shared: Arc<SharedMapping>,
     consumer: Consumer,
     waiter: Waiter,
     longest_frame: u64,
@@ -78,20 +78,20 @@ pub struct Receiver {
 struct Partial {
     header: Header,
     /// `None` for a frame that is skipped.
-    kept: Option<Kept>,
+    kept: Option<FrameBuffers>,
     /// Bytes of the message and of the bulk that haven't been taken.
     missing: [u64; 2],
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct FrameBuffers {
     message: Vec<u8>,
     bulk: Vec<u8>,
 }
 
 impl Receiver {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<SharedMapping>,
         consumer: Consumer,
         waiter: Waiter,
         longest_frame: u64,
@@ -211,7 +211,7 @@ impl Receiver {
         if !is_kept && (header.generation > self.generation || self.older == Older::Refuse) {
             return Err(Lie::Generation.into());
         }
-        let kept = is_kept.then(|| Kept {
+        let kept = is_kept.then(|| FrameBuffers {
             message: mem::take(&mut self.buffer),
             bulk: if header.bulk > 0 { mem::take(&mut self.recycled) } else { Vec::new() },
         });
@@ -231,7 +231,7 @@ impl Receiver {
                 let length = missing.min(self.consumer.known().min(self.piece) as u64);
                 let length = usize::try_from(length).map_err(|_| Lie::Length)?;
                 match &mut partial.kept {
-                    Some(Kept { message, bulk }) => {
+                    Some(FrameBuffers { message, bulk }) => {
                         let to = if index == 0 { message } else { bulk };
                         make_room(to, length, whole)?;
                         self.consumer.read(length, to);
@@ -253,10 +253,10 @@ impl Receiver {
 
     fn decode<T: DeserializeOwned>(
         &mut self,
-        kept: Kept,
+        kept: FrameBuffers,
         generation: u64,
     ) -> Result<Frame<T>, Error> {
-        let Kept { message: mut bytes, bulk } = kept;
+        let FrameBuffers { message: mut bytes, bulk } = kept;
         let (message, rest) = postcard::take_from_bytes(&bytes).map_err(|_| Lie::Message)?;
         if !rest.is_empty() {
             return Err(Lie::Trailing.into());

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::closer::Shared;
+use crate::closer::SharedMapping;
 use crate::error::Lie;
 use crate::layout::{ALIGN, HEADER, Places};
 use crate::wait;
@@ -31,7 +31,7 @@ fn parts(places: &Places, position: u64, length: usize) -> [Range<usize>; 2] {
 /// The side that writes.
 #[derive(Debug)]
 pub(crate) struct Producer {
-    shared: Arc<Shared>,
+    shared: Arc<SharedMapping>,
     places: Places,
     /// Where the next bytes go; up to `published` the other process may know of them.
     written: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Producer {
 }
 
 impl Producer {
-    pub(crate) fn new(shared: Arc<Shared>, places: Places) -> Self {
+    pub(crate) fn new(shared: Arc<SharedMapping>, places: Places) -> Self {
         Self { shared, places, written: 0, published: 0, taken: 0 }
     }
 
@@ -91,7 +91,7 @@ impl Producer {
 /// The side that reads.
 #[derive(Debug)]
 pub(crate) struct Consumer {
-    shared: Arc<Shared>,
+    shared: Arc<SharedMapping>,
     places: Places,
     /// Where the next bytes are; up to `released` the other process knows that they were taken.
     taken: u64,
@@ -101,7 +101,7 @@ pub(crate) struct Consumer {
 }
 
 impl Consumer {
-    pub(crate) fn new(shared: Arc<Shared>, places: Places) -> Self {
+    pub(crate) fn new(shared: Arc<SharedMapping>, places: Places) -> Self {
         Self { shared, places, taken: 0, released: 0, written: 0 }
     }
 
@@ -178,10 +178,10 @@ mod tests {
     use crate::memory::Memory;
     use crate::wait::Gate;
 
-    fn shared() -> (Arc<Shared>, Places) {
+    fn shared() -> (Arc<SharedMapping>, Places) {
         let config = ChannelConfig::default();
         let (memory, _) = Memory::create(layout::length(&config)).unwrap();
-        (Arc::new(Shared { memory, gate: Gate::default() }), Places::up(&config))
+        (Arc::new(SharedMapping { memory, gate: Gate::default() }), Places::up(&config))
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use crate::closer::Shared;
+use crate::closer::SharedMapping;
 use crate::error::{Error, Lie};
 use crate::layout::{self, HEADER, Header};
 use crate::ring::Producer;
@@ -22,7 +22,7 @@ const KEPT_BUFFER: usize = 64 << 10;
 /// Sends frames to the other process.
 #[derive(Debug)]
 pub struct Sender {
-    shared: Arc<Shared>,
+    shared: Arc<SharedMapping>,
     producer: Producer,
     waiter: Waiter,
     longest_frame: u64,
@@ -36,7 +36,7 @@ pub struct Sender {
 
 impl Sender {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<SharedMapping>,
         producer: Producer,
         waiter: Waiter,
         longest_frame: u64,

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use channel::layout::{self, HEADER};
-use channel::{ChannelConfig, Direction, End, Error, Lie, Older};
+use channel::{ChannelConfig, Direction, Endpoint, Error, Lie, Older};
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 
 /// No wait of these tests takes as long unless something is broken.
@@ -22,7 +22,7 @@ fn config() -> ChannelConfig {
     ChannelConfig { down: direction, up: direction, ..ChannelConfig::default() }
 }
 
-fn ends(config: &ChannelConfig) -> (End, End) {
+fn ends(config: &ChannelConfig) -> (Endpoint, Endpoint) {
     let (end, file) = channel::create(config).unwrap();
     let other = channel::attach(&file, config).unwrap();
     (end, other)
@@ -238,7 +238,7 @@ fn closing_ends_the_waits_of_both_halves_and_leaves_what_had_arrived() {
         other.sender.send(&2u8, b"", soon()).unwrap();
         assert_eq!(end.receiver.receive::<u8>(soon()).unwrap().message, 1);
         thread::scope(|scope| {
-            let End { sender, receiver, closer } = &mut end;
+            let Endpoint { sender, receiver, closer } = &mut end;
             let writer = scope.spawn(|| {
                 loop {
                     if let Err(error) = sender.send(&0u8, &[0; 1000], stuck()) {

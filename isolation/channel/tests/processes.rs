@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use channel::{ChannelConfig, Closer, Direction, End, Error, Receiver, Sender};
+use channel::{ChannelConfig, Closer, Direction, Endpoint, Error, Receiver, Sender};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
 /// What the worker does; without it `the_worker` does nothing.
@@ -111,9 +111,9 @@ fn receive_all(receiver: &mut Receiver, long: &[u8]) {
     }
 }
 
-fn both_ways(end: End) {
+fn both_ways(end: Endpoint) {
     let long = long();
-    let End { mut sender, mut receiver, .. } = end;
+    let Endpoint { mut sender, mut receiver, .. } = end;
     thread::scope(|scope| {
         scope.spawn(|| send_all(&mut sender, &long));
         receive_all(&mut receiver, &long);

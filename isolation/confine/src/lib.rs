@@ -23,7 +23,7 @@ pub use confinement::{Confinement, Separation};
 pub use error::ConfineError;
 pub use process::{CALLS, confine, separate, use_one_heap};
 pub use refused::RefusedCall;
-pub use report::{Layer, Report, State};
+pub use report::{Layer, LayerState, Report};
 
 mod call;
 mod confinement;

@@ -85,7 +85,7 @@ impl fmt::Display for Layer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum State {
+pub enum LayerState {
     /// It stands.
     Applied,
     /// It doesn't, for this reason.
@@ -97,7 +97,7 @@ pub enum State {
 #[non_exhaustive]
 pub struct Report {
     /// Each layer that was asked for.
-    pub layers: BTreeMap<Layer, State>,
+    pub layers: BTreeMap<Layer, LayerState>,
     /// The version of Landlock's interface that this kernel and this crate share; 0 without
     /// Landlock. TCP needs version 4, signals and abstract sockets version 6. Seccomp refuses all of
     /// these as well.
@@ -107,23 +107,23 @@ pub struct Report {
 impl Report {
     /// Returns whether a layer stands.
     pub fn has(&self, layer: Layer) -> bool {
-        self.layers.get(&layer) == Some(&State::Applied)
+        self.layers.get(&layer) == Some(&LayerState::Applied)
     }
 
     /// Returns the layers that don't stand, with the reasons. Whoever insists on all of them runs no
     /// guest unless there are none.
     pub fn missing(&self) -> impl Iterator<Item = (Layer, &str)> {
         self.layers.iter().filter_map(|(layer, state)| match state {
-            State::Applied => None,
-            State::Unavailable(reason) => Some((*layer, reason.as_str())),
+            LayerState::Applied => None,
+            LayerState::Unavailable(reason) => Some((*layer, reason.as_str())),
         })
     }
 
     /// Records how a layer went.
     pub(crate) fn record<E: fmt::Display>(&mut self, layer: Layer, result: Result<(), E>) {
         let state = match result {
-            Ok(()) => State::Applied,
-            Err(error) => State::Unavailable(error.to_string()),
+            Ok(()) => LayerState::Applied,
+            Err(error) => LayerState::Unavailable(error.to_string()),
         };
         self.layers.insert(layer, state);
     }
@@ -137,11 +137,13 @@ impl fmt::Display for Report {
                 writeln!(formatter)?;
             }
             match state {
-                State::Applied if *layer == Layer::Landlock => {
+                LayerState::Applied if *layer == Layer::Landlock => {
                     write!(formatter, "{layer}: applied (version {})", self.landlock_version)?;
                 }
-                State::Applied => write!(formatter, "{layer}: applied")?,
-                State::Unavailable(reason) => write!(formatter, "{layer}: unavailable: {reason}")?,
+                LayerState::Applied => write!(formatter, "{layer}: applied")?,
+                LayerState::Unavailable(reason) => {
+                    write!(formatter, "{layer}: unavailable: {reason}")?
+                }
             }
         }
         Ok(())

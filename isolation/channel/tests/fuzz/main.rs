@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use channel::layout::HEADER;
-use channel::{ChannelConfig, Direction, End, Error, Lie, Older};
+use channel::{ChannelConfig, Direction, Endpoint, Error, Lie, Older};
 use rustix::thread::futex;
 
 use counting::peak;
@@ -50,7 +50,7 @@ struct Tally {
 
 impl Tally {
     /// Receives once and checks what that allocated. `false` once the channel is of no more use.
-    fn receive(&self, end: &mut End, deadline: Instant) -> bool {
+    fn receive(&self, end: &mut Endpoint, deadline: Instant) -> bool {
         let bound = LONGEST as usize * (2 + AMPLIFIED) + HASHED;
         let (received, peak) = peak(|| end.receiver.receive::<Message>(Some(deadline)));
         assert!(peak <= bound, "{peak} bytes for {received:?}");
@@ -72,7 +72,7 @@ impl Tally {
         }
     }
 
-    fn send(&self, end: &mut End, deadline: Instant) -> bool {
+    fn send(&self, end: &mut Endpoint, deadline: Instant) -> bool {
         match end.sender.send(&Message::Ready, &[3; 1500], Some(deadline)) {
             Ok(()) | Err(Error::TimedOut) => true,
             Err(Error::Lied { what }) => {
@@ -84,7 +84,7 @@ impl Tally {
     }
 }
 
-fn make(tally: &Tally) -> (End, Arc<Raw>) {
+fn make(tally: &Tally) -> (Endpoint, Arc<Raw>) {
     let config = config(LONGEST);
     let (mut end, file) = channel::create(&config).unwrap();
     end.receiver.set_generation(1, Older::Skip);
@@ -231,7 +231,7 @@ fn nothing_is_allocated_for_what_a_header_only_promises() {
 fn a_liar_cant_keep_an_end_from_closing() {
     let (end, file) = channel::create(&config(LONGEST)).unwrap();
     let raw = Raw::new(&file, &config(LONGEST));
-    let End { mut sender, mut receiver, closer } = end;
+    let Endpoint { mut sender, mut receiver, closer } = end;
     thread::scope(|scope| {
         let reader = scope.spawn(|| receiver.receive::<u64>(None));
         let writer = scope.spawn(|| {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use channel::{Descriptors, End, Sender};
+use channel::{Descriptors, Endpoint, Sender};
 use parking_lot::{Condvar, Mutex};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -141,7 +141,7 @@ struct RegisteredWorker {
 #[derive(Debug)]
 pub(crate) struct SpawnedWorker {
     pub(crate) number: u64,
-    pub(crate) end: End,
+    pub(crate) end: Endpoint,
     pub(crate) control: Sender,
     pub(crate) files: Descriptors,
     pub(crate) asks: UnixStream,
