@@ -36,13 +36,11 @@ use crate::model::{Event, Fault, Model};
 use crate::status::Totals;
 use crate::timer::{Alarm, Clock};
 
-use outbox::Outbox;
 use publish::Changes;
 pub(crate) use publish::Published;
 
 mod ending;
 mod jobs;
-mod outbox;
 mod publish;
 mod sessions;
 
@@ -82,7 +80,6 @@ struct SchedulerState {
     totals: Totals,
     next_job: u64,
     next_session: u64,
-    outbox: Outbox,
     /// Outcomes to send after the present decision, and jobs to drop then.
     answers: Vec<Answer>,
     /// As many clones as there are outcomes that are still to be sent and jobs to be dropped.
@@ -156,7 +153,6 @@ impl Actor for SchedulerActor {
             totals: Totals::default(),
             next_job: 1,
             next_session: 1,
-            outbox: Outbox::default(),
             answers: Vec::new(),
             unsent: Arc::default(),
             draining: Vec::new(),
@@ -218,10 +214,6 @@ impl Handler<SchedulerMessage> for SchedulerState {
         let _in_runtime = runtime.enter();
         self.now = self.clock.now();
         self.decide_and_publish(|state| state.receive(message));
-        // Outcomes first: dropping jobs runs callers' code, which may take long.
-        let mut answers = self.outbox.take_due(self.model.all_busy(), self.now);
-        answers.append(&mut self.answers);
-        self.answers = answers;
         if self.has_lost_pool {
             return ControlFlow::Break(());
         }
@@ -456,6 +448,6 @@ impl SchedulerState {
     }
 
     fn set_alarm(&mut self) {
-        self.alarm.set(self.model.next_wake().into_iter().chain(self.outbox.due()).min());
+        self.alarm.set(self.model.next_wake());
     }
 }

@@ -234,7 +234,7 @@ impl<M> Inbox<M> {
 }
 
 /// Gives answers to those who wait for them, whatever their wakers do.
-pub(crate) fn give(answers: Vec<Answer>) {
+fn give(answers: Vec<Answer>) {
     for answer in answers {
         if catch_unwind(AssertUnwindSafe(answer)).is_err() {
             tracing::error!(parent: None, "waking the receiver of an answer panicked");

@@ -280,13 +280,11 @@ impl SchedulerState {
         }
         if let Some(reply) = live.reply.take() {
             let unsent = Arc::clone(&self.unsent);
-            let answer = move || {
+            self.answers.push(Box::new(move || {
                 // Fails if the caller has dropped its ticket.
                 let _ = reply.send(outcome);
                 drop(unsent);
-            };
-            let may_wait = live.session.is_none() && self.model.has_more_short_jobs(&live.tenant);
-            self.outbox.put(Box::new(answer), may_wait, self.now);
+            }));
         }
         self.discard(live);
     }

@@ -1,7 +1,5 @@
 //! What the shell and callers may see of a model.
 
-use std::time::Duration;
-
 use pool::{SessionId, WorkerId};
 
 use super::{Model, TenantView};
@@ -9,9 +7,6 @@ use crate::decision::EvictionReason;
 use crate::policy::residency::Session;
 use crate::status::{MemoryStatus, Phase};
 use crate::timer::Time;
-
-/// The mean time of jobs to which the hand-overs between threads matter.
-const SHORT: Duration = Duration::from_micros(500);
 
 impl Model {
     pub(crate) fn phase(&self) -> Phase {
@@ -33,20 +28,6 @@ impl Model {
     /// Workers that are alive.
     pub(crate) fn living(&self) -> usize {
         self.fleet.living()
-    }
-
-    /// The workers that are alive, if none is idle and a queued job could run on the next one that
-    /// is; otherwise zero.
-    pub(crate) fn all_busy(&self) -> usize {
-        let are_busy = self.fleet.idle() == 0 && self.shares.next().is_some();
-        if are_busy { self.fleet.living() } else { 0 }
-    }
-
-    /// Whether only this tenant has queued jobs that could run, and its jobs are short.
-    pub(crate) fn has_more_short_jobs(&self, tenant: &str) -> bool {
-        let are_short = |service| service <= SHORT;
-        self.shares.next_of_only(tenant).is_some()
-            && self.shares.service(tenant).is_some_and(are_short)
     }
 
     /// When the oldest queued job was submitted.

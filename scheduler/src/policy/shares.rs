@@ -138,12 +138,6 @@ impl Shares {
         self.ready.first_key_value().map(|((_, (_, job)), _)| *job)
     }
 
-    /// The next job to run, if only this tenant has jobs that could.
-    pub(crate) fn next_of_only(&self, name: &str) -> Option<JobId> {
-        let (head, tenant) = self.ready.first_key_value()?;
-        (self.ready.len() == 1 && **tenant == *name).then_some(head.1.1)
-    }
-
     /// Counts the jobs that would run now, given enough workers.
     pub(crate) fn could_run(&self) -> usize {
         self.could_run

@@ -35,8 +35,6 @@ mod sessions;
 mod telling;
 /// Shares, caps, priorities and deadlines.
 mod tenants;
-/// Outcomes of short jobs, which leave together.
-mod together;
 
 /// A scheduler on scripted interpreters. Dropping it opens every gate that they wait at.
 struct Rig {
