@@ -18,7 +18,6 @@ pub(crate) use address_space::{PAGE_BYTES, WASM_PAGE_BYTES, check_address_space,
 use cow::Tracker;
 use idle::Idleness;
 use image::MemoryImage;
-use pace::Pace;
 use patch::MemoryPatch;
 use segments::Segment;
 use snapshot::Snapshot;
@@ -37,15 +36,12 @@ pub(crate) mod faults;
 mod idle;
 pub(crate) mod image;
 mod layers;
-mod pace;
 pub(crate) mod patch;
 mod segments;
 pub(crate) mod snapshot;
 pub(crate) mod sys;
 pub(crate) mod tunables;
 mod vectors;
-#[cfg(target_os = "linux")]
-mod written;
 
 /// This many copied pages are put back in some 10 µs, once the kernel has said which they are.
 const FEW_PAGES: u64 = 64;
@@ -69,15 +65,13 @@ pub(crate) struct GuestMemory {
 ///  +---> as held ------------------------------> changed
 ///  |      ^   ^                                    |  |
 ///  |      |   +-------------- patch ---------------+  |
-///  |      |     `held` = the patch that was found;    |
-///  |      |     from the second one on, the kernel    |
-///  |      |     marks pages and notes writes (E-10)   |
+///  |      |     `held` = the patch that was found     |
+///  |      |                                           |
 ///  |      |                                           +--- snapshot: stays changed; `held` and the
-///  |      |                                           |    pages without marks are the content;
-///  |      |                                           |    later ones mark, part by part
+///  |      |                                           |    copied pages are the content
 ///  |      |                                           |
 ///  |      +------------- restore(patch) --------------+
-///  |            `held` = that patch; nothing is marked;
+///  |            `held` = that patch;
 ///  |            after the empty patch, the list of
 ///  |            copied pages stays known (E-9)
 ///  |
@@ -107,21 +101,11 @@ struct MemoryState {
     returned: Vec<Range<usize>>,
     /// Segments that are mapped, in order and apart; only with a tracker.
     mapped: Vec<Segment>,
-    /// Invariant E-10: the content after the last `patch` or `restore`, and of each part that was
-    /// marked since, when it was. Marked pages that were not written to since still have that
-    /// content.
+    /// Invariant E-10: the content after the last `patch` or `restore`. Pages that aren't copied
+    /// still have it.
     held: Arc<MemoryPatch>,
-    /// Patches, and snapshots of unmarked pages, taken since the last restore.
-    copies_taken: u32,
     /// The last snapshot, whose space the next one takes if nobody else has it.
     snapshot: Option<Arc<Snapshot>>,
-    /// Pages below this offset are marked, while pages are marked part by part; else 0.
-    marked: usize,
-    pace: Pace,
-    /// Bytes of the pages that had been written to at the first snapshot since they were marked.
-    first_touched: Option<usize>,
-    /// Bytes that snapshots have copied since `hold`: beyond those if pages are marked, else all.
-    spent: usize,
     /// Bytes of the image's pages that were copied when that was last asked, approximately.
     copied_bytes: usize,
 }
@@ -140,12 +124,7 @@ impl MemoryState {
             returned: Vec::new(),
             mapped: Vec::new(),
             held: Arc::new(MemoryPatch { len, ..MemoryPatch::default() }),
-            copies_taken: 0,
             snapshot: None,
-            marked: 0,
-            pace: Pace::default(),
-            first_touched: None,
-            spent: 0,
             copied_bytes: 0,
         }
     }
@@ -156,9 +135,6 @@ impl MemoryState {
     fn hold(&mut self, content: Arc<MemoryPatch>) {
         self.held = content;
         self.snapshot = None;
-        self.marked = 0;
-        self.first_touched = None;
-        self.spent = 0;
     }
 }
 
@@ -251,7 +227,7 @@ impl GuestMemory {
     pub(crate) fn is_copied_soon(&self) -> bool {
         let state = self.state.lock();
         let tracker = state.snapshot.as_ref().and(state.tracker.as_ref());
-        tracker.is_some_and(|tracker| tracker.has_touched_at_most(FEW_PAGES))
+        tracker.is_some_and(|tracker| tracker.has_copied_at_most(FEW_PAGES))
     }
 
     /// Starts a run that may grow the memory to `limit` bytes.

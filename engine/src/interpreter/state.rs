@@ -170,15 +170,13 @@ impl Interpreter {
     #[tracing::instrument(level = "debug", name = "park_session", skip_all)]
     pub fn park(&mut self) -> Result<SessionState, SessionError> {
         self.check_parkable()?;
-        let was_marked = self.memory.shared().is_marked();
         let memory = self.memory.shared().patch().map_err(SessionError::Memory)?;
-        self.with_rest(SessionMemory::Patch(memory), was_marked)
+        self.with_rest(SessionMemory::Patch(memory))
     }
 
     /// Returns a copy of the state for the case that the next turn of its session has to be undone.
-    /// As `park`, but cheaper if the session's turns follow each other here: a third of the time,
-    /// and the next turn needn't fault on every page that it writes to. The copy takes more memory
-    /// ([`SessionState::compact`]).
+    /// As `park`, but in less time and more memory ([`SessionState::compact`]), unless the session
+    /// has written to much of it.
     ///
     /// # Errors
     /// As `park`.
@@ -189,10 +187,7 @@ impl Interpreter {
     pub fn snapshot(&mut self) -> Result<SessionState, SessionError> {
         self.check_parkable()?;
         match self.memory.shared().snapshot().map_err(SessionError::Memory)? {
-            Some(snapshot) => {
-                let was_marked = self.memory.shared().is_marked();
-                self.with_rest(SessionMemory::Snapshot(snapshot), was_marked)
-            }
+            Some(snapshot) => self.with_rest(SessionMemory::Snapshot(snapshot)),
             None => self.park(),
         }
     }
@@ -207,16 +202,11 @@ impl Interpreter {
     }
 
     /// Returns the state whose memory is `memory`.
-    fn with_rest(
-        &mut self,
-        memory: SessionMemory,
-        was_marked: bool,
-    ) -> Result<SessionState, SessionError> {
+    fn with_rest(&mut self, memory: SessionMemory) -> Result<SessionState, SessionError> {
         let image = self.image.as_ref().ok_or(SessionError::NotParkable)?;
         let host = self.host.state().ok_or(SessionError::NotParkable)?;
         let globals = crate::memory::tunables::globals(&mut self.store);
-        let state = SessionState::new(image, memory, globals, host, self.life);
-        Ok(state.with_marks(was_marked))
+        Ok(SessionState::new(image, memory, globals, host, self.life))
     }
 
     /// Replaces the state of the interpreter with `state`.
@@ -237,9 +227,6 @@ impl Interpreter {
         }
         self.restore(state.memory(), state.globals(), state.host().clone())
             .map_err(|error| SessionError::Memory(io::Error::other(error)))?;
-        if state.was_marked() {
-            self.memory.shared().mark_soon();
-        }
         self.life = state.life();
         Ok(())
     }

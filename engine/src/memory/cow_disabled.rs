@@ -24,7 +24,7 @@ impl Tracker {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub(super) fn open_ahead(&mut self) {
+    pub(super) fn open_ahead(&self) {
         match *self {}
     }
 
@@ -53,63 +53,7 @@ impl Tracker {
         match *self {}
     }
 
-    pub(super) fn has_touched_at_most(&self, _count: u64) -> bool {
-        match *self {}
-    }
-
     pub(super) fn remember(&mut self, _copied: Vec<Range<usize>>) {
-        match *self {}
-    }
-
-    pub(super) fn written(
-        &mut self,
-        _reservation: &Reservation,
-        _range: Range<usize>,
-    ) -> Option<Vec<Range<usize>>> {
-        match *self {}
-    }
-
-    pub(super) fn touched(
-        &mut self,
-        _reservation: &Reservation,
-        _range: Range<usize>,
-    ) -> Option<Vec<Range<usize>>> {
-        match *self {}
-    }
-
-    pub(super) fn touched_part(
-        &mut self,
-        _reservation: &Reservation,
-        _range: Range<usize>,
-    ) -> Option<Vec<Range<usize>>> {
-        match *self {}
-    }
-
-    pub(super) fn remember_touched(&mut self, _touched: Vec<Range<usize>>) {
-        match *self {}
-    }
-
-    pub(super) fn mark(&mut self, _reservation: &Reservation, _range: Range<usize>) {
-        match *self {}
-    }
-
-    pub(super) fn mark_part(&mut self, _reservation: &Reservation, _range: Range<usize>) -> bool {
-        match *self {}
-    }
-
-    pub(super) fn stay_marked(&mut self) {
-        match *self {}
-    }
-
-    pub(super) fn is_marked(&self) -> bool {
-        match *self {}
-    }
-
-    pub(super) fn has_marks(&self) -> bool {
-        match *self {}
-    }
-
-    pub(super) fn unmark(&mut self) {
         match *self {}
     }
 

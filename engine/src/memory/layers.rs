@@ -1,6 +1,5 @@
 //! What a memory holds beyond its image: `diff.rs` takes it out, `restore.rs` puts it in, and
-//! `copy.rs` copies it between two turns of a session, and `marking.rs` makes that cheaper for
-//! long ones. `succession.rs` passes on what one has learned about its pages.
+//! `copy.rs` copies it between two turns of a session. `succession.rs` passes on what one has learned about its pages.
 //!
 //! Isolation hangs on the first two: after `restore` the memory is the image with the patch, byte by
 //! byte, whatever ran before. A memory consists of layers. The topmost one that covers a page gives
@@ -27,7 +26,6 @@ use super::{GuestMemory, MemoryState};
 
 mod copy;
 mod diff;
-mod marking;
 mod restore;
 mod succession;
 
