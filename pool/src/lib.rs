@@ -29,13 +29,13 @@
 
 pub use self::metrics::describe as describe_metrics;
 pub use builds::{Builds, DEFAULT_PYTHON};
+pub use channel::SpinWait;
 pub use config::PoolConfig;
 pub use error::{PoolError, StowError};
 pub use event::{Offer, PoolEvent, PoolOwner};
 pub use ids::{BuildId, JobId, SessionId, WorkerId};
 pub use interpreter::{Interpreter, InterpreterSource, Packed, Parked, ParkedState};
 pub use isolation::{IsolationStatus, MissingLayer, ProcessMemory, WorkersIn};
-pub use look::Look;
 pub use pool::Pool;
 pub use session::{Away, Discarded, SessionCell, SessionPlace, Stowage};
 pub use status::{WorkerActivity, WorkerStatus};
@@ -51,7 +51,6 @@ mod event;
 mod ids;
 pub mod interpreter;
 mod isolation;
-mod look;
 pub mod metrics;
 mod pool;
 mod session;

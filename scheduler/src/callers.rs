@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use pool::Look;
+use pool::SpinWait;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
@@ -19,15 +19,11 @@ const LONGEST_LOOK: Duration = Duration::from_micros(200);
 /// thread has made a decision, which takes 2 to 8 µs, or a few of them.
 const LONGEST_DECISIONS: Duration = Duration::from_micros(40);
 
-/// How long it keeps its CPU meanwhile. The thread that decides mostly runs on another CPU, and a
-/// worker that this one let go first would run its whole program.
-const LONGEST_ALONE: Duration = Duration::from_micros(10);
-
 /// What the callers of a scheduler share.
 #[derive(Debug)]
 pub(crate) struct Callers {
-    look: Look,
-    look_for_decision: Look,
+    look: SpinWait,
+    look_for_decision: SpinWait,
     /// How many jobs have callers that don't have their outcomes.
     open: AtomicUsize,
     /// The most such jobs with which a caller looks.
@@ -55,8 +51,8 @@ impl Callers {
     /// them can have a CPU, and its worker another one.
     pub(crate) fn new(cpus: usize) -> Arc<Self> {
         Arc::new(Self {
-            look: Look::new(LONGEST_LOOK),
-            look_for_decision: Look::new(LONGEST_DECISIONS).alone_for(LONGEST_ALONE),
+            look: SpinWait::new(LONGEST_LOOK),
+            look_for_decision: SpinWait::new(LONGEST_DECISIONS),
             open: AtomicUsize::new(0),
             most_looking: cpus / 2,
         })
@@ -87,7 +83,7 @@ impl OpenJob {
     /// many kept them from it, the jobs would run one after another.
     ///
     /// It is unusual for a future to keep its thread for up to 0.2 ms. This one goes on doing so only
-    /// while jobs end within that time ([`Look::until`]). Without it, the outcome of a short job comes
+    /// while jobs end within that time ([`SpinWait::until`]). Without it, the outcome of a short job comes
     /// 20 to 100 µs later and costs more CPU time, since the caller sleeps and the worker wakes it.
     pub(crate) fn poll_look<T>(
         &mut self,

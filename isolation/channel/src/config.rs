@@ -37,10 +37,8 @@ pub struct ChannelConfig {
     pub down: Direction,
     /// From the worker up.
     pub up: Direction,
-    /// How long a wait looks for bytes before it sleeps. A reply within this time costs no system
-    /// call; a longer one costs this much CPU time in vain, so that a wait looks for a shorter time,
-    /// and then not at all, while replies take longer. Other threads that want the core go first.
-    /// 0 always sleeps. Default: 100 µs, which is longer than a short program runs.
+    /// How long a wait spins at most before it sleeps, while replies come within that time. 0 always
+    /// sleeps. Default: 100 µs, which is longer than a short program runs.
     pub spin: Duration,
 }
 

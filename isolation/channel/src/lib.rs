@@ -12,7 +12,7 @@
 //! Ending a wait is the caller's: a worker that is killed never rings. So the creating process has a
 //! thread that waits for the worker's end, and calls [`Closer::close`]; the waits also take deadlines.
 //!
-//! The parts, from below: `memory.rs` the mapping, `odds.rs` and `wait.rs` sleeping, `ring.rs` positions,
+//! The parts, from below: `memory.rs` the mapping, `spin.rs` and `wait.rs` waiting, `ring.rs` positions,
 //! `sender.rs` and `receiver.rs` frames.
 
 use std::io;
@@ -23,9 +23,9 @@ pub use closer::Closer;
 pub use config::{ChannelConfig, Direction};
 pub use descriptors::{Descriptors, MOST_DESCRIPTORS};
 pub use error::{Error, Lie};
-pub use odds::Odds;
 pub use receiver::{Frame, Newer, Older, Receiver};
 pub use sender::Sender;
+pub use spin::SpinWait;
 
 use closer::SharedMapping;
 use layout::Places;
@@ -40,10 +40,10 @@ mod descriptors;
 mod error;
 pub mod layout;
 mod memory;
-mod odds;
 mod receiver;
 mod ring;
 mod sender;
+mod spin;
 mod wait;
 
 /// One process's end. Its halves may be used by two threads at once.

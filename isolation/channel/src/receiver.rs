@@ -121,11 +121,6 @@ impl Receiver {
         self.older = older;
     }
 
-    /// Returns whether waits for frames find them soon, so that it pays to let other threads go first.
-    pub fn looking_pays(&self) -> bool {
-        self.waiter.looking_pays()
-    }
-
     /// Takes a buffer for the bulk of the next frame that has one. Long frames arrive several times
     /// as fast in memory that is there already.
     pub fn recycle(&mut self, mut buffer: Vec<u8>) {

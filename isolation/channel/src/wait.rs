@@ -1,4 +1,4 @@
-//! Waiting for the other process: looks for a while, then sleeps on a futex in the shared memory.
+//! Waiting for the other process: spins briefly, then sleeps on a futex in the shared memory.
 //!
 //! The sleeper sets its bell to `ASLEEP`, then looks once more, then sleeps if the bell still says
 //! so. The other process publishes its position, then looks at the bell, and rings if that says
@@ -15,7 +15,7 @@
 //! Measured on two cores of a virtual machine, there and back: an eventfd takes as long as a futex
 //! (3.6 and 3.9 µs on one core, some 24 µs on two, of which most is waking an idle core), and
 //! `futex_waitv` 0.4 µs longer. A futex needs no descriptor, a system call only while somebody sleeps,
-//! and no more of a worker's system call filter than locks do anyway. Looking for 20 µs before
+//! and no more of a worker's system call filter than locks do anyway. Spinning for 20 µs before
 //! sleeping makes it 0.4 µs on two cores; see `benches/round_trip.rs`.
 
 use std::io;
@@ -28,7 +28,7 @@ use rustix::thread::futex::{self, Flags, Wait, WaitFlags, WaitPtr, WaitvFlags};
 
 use crate::clock;
 use crate::error::{Error, Lie};
-use crate::odds::Odds;
+use crate::spin::SpinWait;
 
 /// What a bell says while nobody sleeps on it.
 const AWAKE: u32 = 0;
@@ -42,9 +42,6 @@ const MOST_WAKES: u32 = 10_000;
 
 /// How often an end looks at its gate where it can't sleep on two words.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// The looks at the shared word between two looks at the clock.
-const LOOKS: u32 = 16;
 
 /// Set while the kernel is believed to have `futex_waitv`.
 static CAN_WAIT_FOR_TWO: AtomicBool = AtomicBool::new(true);
@@ -81,24 +78,18 @@ impl Gate {
     }
 }
 
-/// Waits for one thing again and again, and learns whether looking for it pays.
+/// Waits for one thing again and again.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     /// Whether the other process may lie.
     is_guarded: bool,
-    longest: Duration,
-    odds: Odds,
+    spin: SpinWait,
 }
 
 impl Waiter {
-    /// Returns one that looks for `longest` before it sleeps, while that pays.
-    pub(crate) fn new(is_guarded: bool, longest: Duration) -> Self {
-        Self { is_guarded, longest, odds: Odds::new() }
-    }
-
-    /// Returns whether looking pays at present, and so letting other threads go first.
-    pub(crate) fn looking_pays(&self) -> bool {
-        self.odds.are_good()
+    /// Returns one that spins for at most this long before it sleeps.
+    pub(crate) fn new(is_guarded: bool, spin: Duration) -> Self {
+        Self { is_guarded, spin: SpinWait::new(spin) }
     }
 
     /// Waits until there are as many bytes as needed, the gate is closed, or the deadline has passed.
@@ -112,8 +103,14 @@ impl Waiter {
         mut bytes: impl FnMut() -> Result<usize, Lie>,
     ) -> Result<(), Error> {
         let mut before = bytes()?;
-        if before >= needed || self.look(deadline, || Ok(bytes()? >= needed))? {
+        if before >= needed {
             return Ok(());
+        }
+        if !clock::has_passed(deadline) {
+            let arrived = || bytes().map(|found| (found >= needed).then_some(())).transpose();
+            if let Some(arrived) = self.spin.until(arrived) {
+                return Ok(arrived?);
+            }
         }
         let mut wakes = 0;
         loop {
@@ -138,39 +135,6 @@ impl Waiter {
                 if wakes > MOST_WAKES {
                     return Err(Lie::Wakes.into());
                 }
-            }
-        }
-    }
-
-    /// Looks for a while without sleeping, while that pays. So waits for long jobs, and waits on a
-    /// machine whose cores are all busy, cost next to no time in vain.
-    fn look(
-        &mut self,
-        deadline: Option<Instant>,
-        mut is_ready: impl FnMut() -> Result<bool, Lie>,
-    ) -> Result<bool, Lie> {
-        if self.longest.is_zero() || !self.odds.looks() {
-            return Ok(false);
-        }
-        let began = clock::now();
-        let latest = began + self.longest;
-        let end = deadline.map_or(latest, |deadline| deadline.min(latest));
-        loop {
-            // Whoever else wants this core goes first: with more threads than cores that is often the
-            // other process, and what is waited for is there afterwards.
-            std::thread::yield_now();
-            let mut is_found = false;
-            for _ in 0..LOOKS {
-                is_found = is_ready()?;
-                if is_found {
-                    break;
-                }
-                std::hint::spin_loop();
-            }
-            let now = clock::now();
-            if is_found || now >= end {
-                self.odds.count(is_found, now - began, self.longest);
-                return Ok(is_found);
             }
         }
     }
@@ -266,23 +230,6 @@ mod tests {
             CAN_WAIT_FOR_TWO.store(can_wait_for_two, Ordering::Relaxed);
             let took = closing(is_guarded);
             assert!(took < Duration::from_secs(2), "{is_guarded}, {can_wait_for_two}: {took:?}");
-        }
-    }
-
-    #[test]
-    fn a_wait_looks_only_while_that_pays() {
-        // So long that no pause of this thread is as long.
-        let mut waiter = Waiter::new(true, Duration::from_secs(60));
-        assert_eq!(waiter.look(None, || Ok(true)), Ok(true));
-        assert!(waiter.looking_pays());
-        waiter.longest = Duration::from_nanos(1);
-        for is_found in [false, true] {
-            // What is found late doesn't pay, either.
-            while waiter.looking_pays() {
-                assert_eq!(waiter.look(None, || Ok(is_found)), Ok(is_found));
-            }
-            assert_eq!(waiter.look(None, || unreachable!("it sleeps at once")), Ok(false));
-            waiter.odds = Odds::new();
         }
     }
 }

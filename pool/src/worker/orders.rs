@@ -2,43 +2,35 @@
 
 use std::time::Duration;
 
+use channel::SpinWait;
 use crossbeam_channel::{Receiver, TryRecvError};
 
 use super::message::Order;
-use crate::look::Look;
 
-/// How long a thread looks before it sleeps. A caller that sends one job after another has the next
-/// one some 20 µs after it has the outcome.
-const LONGEST_LOOK: Duration = Duration::from_micros(100);
+/// How long a thread spins before it blocks. A caller that sends one job after another has the next one
+/// 20 µs after it has the outcome.
+const LONGEST_SPIN: Duration = Duration::from_micros(100);
 
 /// The queue of a thread's orders.
 #[derive(Debug)]
 pub(crate) struct Orders {
     receiver: Receiver<Order>,
-    look: Look,
+    spin: SpinWait,
 }
-
-/// Whether other threads go first once a job has ended: if the thread had to wait for it, so that no
-/// jobs were queued, and no thread with much to do would keep the CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LetsOthersGo(pub(super) bool);
 
 impl Orders {
     pub(super) fn new(receiver: Receiver<Order>) -> Self {
-        Self { receiver, look: Look::new(LONGEST_LOOK) }
+        Self { receiver, spin: SpinWait::new(LONGEST_SPIN) }
     }
 
-    /// Waits for the next order, and says whether others go before what follows it; `None` when no more
-    /// will come.
-    pub(super) fn next(&self) -> Option<(Order, LetsOthersGo)> {
+    /// Waits for the next order; `None` when no more will come.
+    pub(super) fn next(&self) -> Option<Order> {
         match self.receiver.try_recv() {
-            Ok(order) => Some((order, LetsOthersGo(false))),
-            Err(TryRecvError::Disconnected) => None,
             Err(TryRecvError::Empty) => {
-                let looked = self.look.until(|| self.receiver.try_recv().ok());
-                let order = looked.or_else(|| self.receiver.recv().ok())?;
-                Some((order, LetsOthersGo(self.look.pays())))
+                let spun = self.spin.until(|| self.receiver.try_recv().ok());
+                spun.or_else(|| self.receiver.recv().ok())
             }
+            received => received.ok(),
         }
     }
 }
@@ -52,7 +44,7 @@ mod tests {
         let (sender, receiver) = crossbeam_channel::bounded(1);
         let orders = Orders::new(receiver);
         sender.send(Order::Dismiss).unwrap();
-        assert!(matches!(orders.next(), Some((Order::Dismiss, LetsOthersGo(false)))));
+        assert!(matches!(orders.next(), Some(Order::Dismiss)));
         drop(sender);
         assert!(orders.next().is_none());
     }

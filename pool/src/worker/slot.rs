@@ -5,7 +5,6 @@
 //! next turn loses the interpreter, the session rolls back to that copy.
 
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use engine::{
@@ -15,7 +14,6 @@ use tokio::time::Instant;
 
 use super::desk::{Desk, Idle};
 use super::message::Order;
-use super::orders::LetsOthersGo;
 use crate::clock::now;
 use crate::ids::{BuildId, WorkerId};
 use crate::interpreter::Interpreter;
@@ -77,11 +75,7 @@ impl<'a> Slot<'a> {
     }
 
     /// Carries out an order. An error ends the thread: it can't get an interpreter.
-    pub(super) fn carry_out(
-        &mut self,
-        order: Order,
-        lets_others_go: LetsOthersGo,
-    ) -> Result<Next, StartError> {
+    pub(super) fn carry_out(&mut self, order: Order) -> Result<Next, StartError> {
         match order {
             Order::Run(task) => self.run(task)?,
             Order::Park { job, session } => {
@@ -101,11 +95,6 @@ impl<'a> Slot<'a> {
                 self.vacate();
                 return Ok(Next::End);
             }
-        }
-        if lets_others_go.0 {
-            // A caller that looks for the outcome on this CPU has it before what follows. Where jobs
-            // queue up, callers have enough to do without it.
-            thread::yield_now();
         }
         // This comes last, because nobody waits for the order's result any more.
         if let Some(session) = self.session.clone() {

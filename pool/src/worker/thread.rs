@@ -45,11 +45,11 @@ fn serve(desk: &Arc<Desk>, rollback_bytes: u64, orders: &Orders) -> Result<GoneR
     let mut slot = Slot::start(desk, rollback_bytes)?;
     loop {
         slot.offer_seat();
-        let Some((order, had_to_wait)) = orders.next() else {
+        let Some(order) = orders.next() else {
             slot.vacate();
             return Ok(GoneReason::Stopped);
         };
-        if slot.carry_out(order, had_to_wait)? == Next::End {
+        if slot.carry_out(order)? == Next::End {
             return Ok(GoneReason::Dismissed);
         }
     }

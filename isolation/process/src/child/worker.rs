@@ -144,10 +144,6 @@ fn work(image: &Image, ends: WorkerEnds, outside: &Outside<'_>) {
         let done = done.unwrap_or_else(|error| Reply::Failed(chain(&error).to_string()));
         let is_usable = matches!(done, Reply::Ran { is_lost: false, .. });
         shared.done(done, facts(&interpreter, reset_bytes));
-        if channel.receiver.looking_pays() {
-            // A thread that looks for it on this CPU has it before what follows.
-            thread::yield_now();
-        }
         shared.forget(&dropped);
         match then {
             Then::Reset if is_usable => {
