@@ -17,7 +17,7 @@ use crate::host::env::{RunControl, RunEffects, RunSetup};
 use crate::host::threads::Threads;
 use crate::interpreter::codes::LastCode;
 use crate::interpreter::engine::Engine;
-use crate::interpreter::image::own::OwnImage;
+use crate::interpreter::image::Image;
 use crate::interpreter::session::{Generators, Life};
 use crate::interrupt::gate::Gate;
 use crate::interrupt::stop::StopHandle;
@@ -59,7 +59,7 @@ pub struct Interpreter {
     control: Arc<RunControl>,
     engine: Engine,
     /// The image that a reset returns it to.
-    image: Option<Arc<OwnImage>>,
+    image: Option<Image>,
     /// The address of `KeyboardInterrupt`.
     exception: Option<u32>,
     life: Life,

@@ -138,14 +138,6 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// Returns a copy whose clones share no count of references with clones of this tree.
-    pub(crate) fn detached(&self) -> Self {
-        let mut copy = self.clone();
-        // A node that may change, and those above it, are no longer shared.
-        copy.nodes.get_mut(&NodeId::ROOT);
-        copy
-    }
-
     /// Begins a run with its quota; a run that `is_read_only` can't change anything.
     pub(crate) fn begin(&mut self, quota: FileQuota, is_read_only: bool) {
         self.quota = quota;

@@ -155,17 +155,6 @@ impl HostState {
         Self { tree: layout.tree.clone(), open, workdir: "/".into(), clock, random }
     }
 
-    /// Returns a copy whose clones share no count of references with clones of this state: the
-    /// threads of many guests would otherwise take turns at changing it.
-    pub(crate) fn detached(&self) -> Self {
-        Self {
-            tree: self.tree.detached(),
-            open: self.open.detached(),
-            workdir: Arc::from(&*self.workdir),
-            ..self.clone()
-        }
-    }
-
     /// Fills `bytes` with states of random number generators in the guest.
     pub(crate) fn draw(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
         self.random.fill_states(bytes)

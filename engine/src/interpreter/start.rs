@@ -22,7 +22,6 @@ use crate::host::wasi::{HostState, Wasi};
 use crate::interpreter::codes::LastCode;
 use crate::interpreter::engine::Engine;
 use crate::interpreter::image::Image;
-use crate::interpreter::image::own::OwnImage;
 use crate::interpreter::session::{Generators, Life};
 use crate::interrupt::gate::{Gate, InterruptHandle, Passage};
 use crate::interrupt::here::RunsHere;
@@ -74,7 +73,7 @@ impl Image {
     /// The system refuses memory.
     #[tracing::instrument(level = "debug", name = "start_interpreter", skip_all)]
     pub fn start(&self) -> Result<Interpreter, StartError> {
-        Interpreter::on(OwnImage::new(self), None)
+        Interpreter::on(self.clone(), None)
     }
 }
 
@@ -100,10 +99,7 @@ impl Interpreter {
     ///
     /// # Errors
     /// The system refuses memory.
-    pub(super) fn on(
-        image: Arc<OwnImage>,
-        predecessor: Option<&GuestMemory>,
-    ) -> Result<Self, StartError> {
+    pub(super) fn on(image: Image, predecessor: Option<&GuestMemory>) -> Result<Self, StartError> {
         let engine = image.engine();
         let (host, wasi) = engine.host(image.host().clone());
         let memory = GuestMemory::over(Arc::clone(image.memory()), engine.copies_on_write());

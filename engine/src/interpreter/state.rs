@@ -8,7 +8,6 @@ use super::entry::Reentry;
 use crate::cause::Cause;
 use crate::error::{SessionError, StartError};
 use crate::host::wasi::HostState;
-use crate::interpreter::image::own::OwnImage;
 use crate::interpreter::image::{GeneratorState, Image};
 use crate::interpreter::session::{Generators, Life, SessionMemory, SessionState};
 use crate::memory::GuestMemory;
@@ -53,7 +52,7 @@ impl Interpreter {
     /// Gives a copy of the image its own clock and random numbers.
     fn begin_life(
         &mut self,
-        image: &OwnImage,
+        image: &Image,
         wanted: Option<Deterministic>,
     ) -> Result<(), SessionError> {
         let generators = match self.individuality.take() {
@@ -101,7 +100,7 @@ impl Interpreter {
 
     /// Returns the image that a reset returns it to, if it has one.
     pub fn image(&self) -> Option<&Image> {
-        self.image.as_deref().map(|own| &**own)
+        self.image.as_ref()
     }
 
     /// Ends the threads that programs have left. The interpreter is lost if their memory had to be

@@ -127,11 +127,6 @@ impl Descriptors {
         table
     }
 
-    /// Returns a copy whose clones share no count of references with clones of this table.
-    pub(crate) fn detached(&self) -> Self {
-        Self { slots: self.slots.detached(), opens: self.opens.detached(), ..self.clone() }
-    }
-
     /// Reopens standard streams that an earlier run closed or replaced. Returns the files in their
     /// places that no descriptor names any more.
     pub(crate) fn restore_standard_streams(&mut self) -> Vec<NodeId> {
