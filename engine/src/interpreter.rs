@@ -15,7 +15,6 @@ use crate::host::GuestHost;
 use crate::host::door::{Door, GeneratorClaim};
 use crate::host::env::{RunControl, RunEffects, RunSetup};
 use crate::host::threads::Threads;
-use crate::interpreter::codes::LastCode;
 use crate::interpreter::engine::Engine;
 use crate::interpreter::image::Image;
 use crate::interpreter::session::{Generators, Life};
@@ -74,7 +73,6 @@ pub struct Interpreter {
     /// The runs of this instance, and the C++ exceptions that wasmer has kept from them.
     runs: u32,
     exceptions: u32,
-    last_code: LastCode,
     /// Whether the last run was given code that was compiled ahead.
     had_code: bool,
     is_lost: bool,
@@ -180,7 +178,7 @@ impl Interpreter {
     }
 
     /// Returns the program's code, if it was compiled ahead.
-    fn code(&mut self, program: &Program) -> Option<Arc<[u8]>> {
+    fn code(&self, program: &Program) -> Option<Arc<[u8]>> {
         let is_expression = match program.entry {
             Entry::Statements => false,
             Entry::Expression => true,
@@ -188,7 +186,7 @@ impl Interpreter {
         };
         // Compiling takes memory, so without it objects have other addresses.
         let image = self.image.as_ref().filter(|_| self.life.deterministic.is_none())?;
-        self.last_code.code(image.codes(), &program.source, is_expression)
+        image.codes().code(&program.source, is_expression)
     }
 
     /// Returns whether the last run was given code that was compiled ahead.

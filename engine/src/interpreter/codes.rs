@@ -25,8 +25,6 @@ const RUNS_BEFORE: u8 = 3;
 const COUNTED: usize = 2048;
 /// How many programs may wait to be compiled ahead. Further ones are counted anew.
 const MOST_WANTED: usize = 8;
-/// The longest program, with its code, that an interpreter remembers.
-const MOST_REMEMBERED_BYTES: usize = 32 << 10;
 /// The memory that a program takes apart from its code.
 const ENTRY_BYTES: usize = 96;
 
@@ -59,40 +57,6 @@ pub(crate) struct Wanted {
     times: u8,
     pub(crate) source: String,
     pub(crate) is_expression: bool,
-}
-
-/// The short program that an interpreter ran last with code: to run it again takes neither its hash
-/// nor a lock that interpreters share.
-#[derive(Debug, Default)]
-pub(crate) struct LastCode(Option<Last>);
-
-#[derive(Debug)]
-struct Last {
-    source: String,
-    is_expression: bool,
-    /// A copy, whose references no other interpreter counts.
-    code: Arc<[u8]>,
-}
-
-impl LastCode {
-    /// As [`CodeCache::code`].
-    pub(crate) fn code(
-        &mut self,
-        codes: &CodeCache,
-        source: &str,
-        is_expression: bool,
-    ) -> Option<Arc<[u8]>> {
-        let is_same = |last: &&Last| last.is_expression == is_expression && last.source == source;
-        if let Some(last) = self.0.as_ref().filter(is_same) {
-            return Some(Arc::clone(&last.code));
-        }
-        let code = codes.code(source, is_expression)?;
-        if source.len() + code.len() <= MOST_REMEMBERED_BYTES {
-            let (source, code) = (source.to_owned(), Arc::from(&*code));
-            self.0 = Some(Last { source, is_expression, code });
-        }
-        Some(code)
-    }
 }
 
 impl CodeCache {
@@ -254,24 +218,6 @@ mod tests {
         assert_eq!(cache.code("x", false).as_deref(), Some(&b"code"[..]));
         assert_eq!(cache.code("x", true), None, "as an expression it is another program");
         assert_eq!(cache.size(), (1, ENTRY_BYTES + 4));
-    }
-
-    #[test]
-    fn an_interpreter_remembers_its_last_short_program() {
-        let (cache, mut last) = (CodeCache::new(1 << 20), LastCode::default());
-        let long = "x".repeat(MOST_REMEMBERED_BYTES);
-        for source in ["x", &long] {
-            let wanted = want(&cache, source).unwrap();
-            cache.put(&wanted, Some(b"code"));
-            assert_eq!(last.code(&cache, source, false).as_deref(), Some(&b"code"[..]));
-        }
-        // In a cache that has nothing, only what is remembered is found.
-        let empty = CodeCache::new(1 << 20);
-        assert_eq!(last.code(&empty, "x", false).as_deref(), Some(&b"code"[..]));
-        assert_eq!(last.code(&empty, "x", true), None);
-        assert_eq!(last.code(&empty, "y", false), None);
-        assert_eq!(last.code(&empty, &long, false), None);
-        assert_eq!(last.code(&empty, "x", false).as_deref(), Some(&b"code"[..]));
     }
 
     #[test]

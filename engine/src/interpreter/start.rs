@@ -19,7 +19,6 @@ use crate::host::env::{GuestEnv, RunControl, RunSetup, Siblings};
 use crate::host::layout::Layout;
 use crate::host::threads::{Parts, Threads};
 use crate::host::wasi::{HostState, Wasi};
-use crate::interpreter::codes::LastCode;
 use crate::interpreter::engine::Engine;
 use crate::interpreter::image::Image;
 use crate::interpreter::session::{Generators, Life};
@@ -197,7 +196,6 @@ impl Interpreter {
             threads,
             runs: 0,
             exceptions: 0,
-            last_code: LastCode::default(),
             had_code: false,
             is_lost: false,
         };
