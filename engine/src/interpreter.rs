@@ -65,8 +65,6 @@ pub struct Interpreter {
     /// The states of generators for the first run after a reset, which has already given the host
     /// a clock and random numbers of its own.
     individuality: Option<Generators>,
-    /// Memory for the next states of generators: it is large enough to cost time at each run.
-    drawn_into: Generators,
     throws: ThrowsLeft,
     /// The guest's other threads, if its memory can be shared.
     threads: Option<Arc<Threads>>,

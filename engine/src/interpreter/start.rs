@@ -21,7 +21,7 @@ use crate::host::threads::{Parts, Threads};
 use crate::host::wasi::{HostState, Wasi};
 use crate::interpreter::engine::Engine;
 use crate::interpreter::image::Image;
-use crate::interpreter::session::{Generators, Life};
+use crate::interpreter::session::Life;
 use crate::interrupt::gate::{Gate, InterruptHandle, Passage};
 use crate::interrupt::here::RunsHere;
 use crate::interrupt::raise::{Offsets, Raiser};
@@ -191,7 +191,6 @@ impl Interpreter {
             exception: None,
             life: Life::default(),
             individuality: None,
-            drawn_into: Generators::new(),
             throws,
             threads,
             runs: 0,

@@ -62,7 +62,7 @@ impl Interpreter {
                 // Nothing has read the clock that a reset has given it.
                 host.clock = image.host().clock.clone();
                 host.diverge(wanted.as_ref());
-                let drawn = self.draw(image, &mut host)?;
+                let drawn = draw(image, &mut host)?;
                 self.host.set_state(host);
                 drawn
             }
@@ -76,20 +76,9 @@ impl Interpreter {
             let memory = self.memory.shared();
             memory.write(generator.address, state).ok_or_else(no_memory)?;
         }
-        self.drawn_into = generators;
         // This also ends `is_copy`.
         self.life = Life { deterministic: wanted, ..Life::default() };
         Ok(())
-    }
-
-    /// Draws the states of the image's generators.
-    fn draw(&mut self, image: &Image, host: &mut HostState) -> Result<Generators, SessionError> {
-        let mut generators = std::mem::take(&mut self.drawn_into);
-        generators.resize(image.facts().generators.len(), [0; GeneratorState::BYTES as usize]);
-        host.draw(generators.as_flattened_mut())
-            .map_err(|_| io::Error::other("the system gave no random numbers"))
-            .map_err(SessionError::Memory)?;
-        Ok(generators)
     }
 
     /// Opens what this and later interpreters of this process may need, for a process that soon may open
@@ -131,7 +120,7 @@ impl Interpreter {
         // Here rather than in the next run, which would have to wait for it.
         let mut host = image.host().clone();
         host.diverge(None);
-        let drawn = self.draw(&image, &mut host).ok();
+        let drawn = draw(&image, &mut host).ok();
         self.restore(image.pristine(), &image.facts().globals, host)?;
         self.life = Life::default();
         self.individuality = drawn;
@@ -293,4 +282,12 @@ impl Interpreter {
     pub(crate) fn host_state(&self) -> Option<HostState> {
         self.host.state()
     }
+}
+
+/// Draws the states of the image's generators.
+fn draw(image: &Image, host: &mut HostState) -> Result<Generators, SessionError> {
+    let mut states = vec![[0; GeneratorState::BYTES as usize]; image.facts().generators.len()];
+    host.draw(states.as_flattened_mut())
+        .map_err(|_| SessionError::Memory(io::Error::other("the system gave no random numbers")))?;
+    Ok(states)
 }
