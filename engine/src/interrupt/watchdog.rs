@@ -4,13 +4,11 @@
 //! sleeping guests, and `host/wasi/clock.rs` serves clocks to guests.
 //!
 //! One watchdog thread serves every interpreter of a process. A run that keeps its limits costs
-//! two short locks and no thread. The runs of different threads are under different locks, so that
-//! workers don't take each other's cache lines. When a run's time is over, the watchdog interrupts
+//! two short locks and no thread. When a run's time is over, the watchdog interrupts
 //! it; after the grace period it stops it; and if even that doesn't end the run, it reports the run
 //! as overdue.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -100,10 +98,9 @@ impl Stopwatch {
             is_ending: false,
             is_stopped: false,
         };
-        let part = Part::of_this_thread();
-        let id = Watchdog::current().change(part, |state, wake| {
+        let id = Watchdog::current().change(|state, wake| {
             state.last += 1;
-            let id = WatchId { part, number: state.last };
+            let id = WatchId(state.last);
             state.watched.insert(id, watched);
             // A limit beyond the clock's range never passes.
             *wake |= state.end_wall_at(id, self.wall.checked_add(limits.wall_time));
@@ -118,28 +115,7 @@ impl Stopwatch {
 
 /// A run that the watchdog watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct WatchId {
-    part: Part,
-    number: u64,
-}
-
-/// The part of the watchdog's state that has the runs of a thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Part(usize);
-
-impl Part {
-    /// More than most pools have workers, so that these seldom share a lock.
-    const COUNT: usize = 16;
-
-    /// Returns the part of this thread, which shares it with few others.
-    fn of_this_thread() -> Self {
-        static THREADS: AtomicUsize = AtomicUsize::new(0);
-        thread_local! {
-            static PART: Part = Part(THREADS.fetch_add(1, Ordering::Relaxed) % Part::COUNT);
-        }
-        PART.with(|part| *part)
-    }
-}
+struct WatchId(u64);
 
 /// Keeps a run watched by the watchdog as long as it lives.
 #[derive(Debug)]
@@ -157,7 +133,7 @@ impl WatchGuard {
 
 impl Drop for WatchGuard {
     fn drop(&mut self) {
-        Watchdog::current().change(self.id.part, |state, _| {
+        Watchdog::current().change(|state, _| {
             state.watched.remove(&self.id);
             state.pending.retain(|_, (id, _)| *id != self.id);
         });
@@ -174,23 +150,21 @@ pub(crate) struct Asker {
 impl Asker {
     #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     pub(crate) fn ask(&self, reason: StopReason) {
-        Watchdog::current().change(self.id.part, |state, wake| {
-            *wake |= state.ask(self.id, reason, Instant::now())
-        });
+        Watchdog::current()
+            .change(|state, wake| *wake |= state.ask(self.id, reason, Instant::now()));
     }
 
     /// Says that the run was stopped; it is overdue if it goes on.
     #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     pub(crate) fn expect_end(&self) {
         Watchdog::current()
-            .change(self.id.part, |state, wake| *wake |= state.expect_end(self.id, Instant::now()));
+            .change(|state, wake| *wake |= state.expect_end(self.id, Instant::now()));
     }
 
     /// Pauses the run's wall time until the guard is dropped.
     #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     pub(crate) fn pause(&self) -> Pause {
-        Watchdog::current()
-            .change(self.id.part, |state, _| state.pause_wall(self.id, Instant::now()));
+        Watchdog::current().change(|state, _| state.pause_wall(self.id, Instant::now()));
         Pause { id: self.id }
     }
 }
@@ -205,9 +179,8 @@ pub(crate) struct Pause {
 impl Drop for Pause {
     #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     fn drop(&mut self) {
-        Watchdog::current().change(self.id.part, |state, wake| {
-            *wake |= state.resume_wall(self.id, Instant::now())
-        });
+        Watchdog::current()
+            .change(|state, wake| *wake |= state.resume_wall(self.id, Instant::now()));
     }
 }
 
@@ -268,7 +241,7 @@ enum Wall {
 }
 
 struct Watchdog {
-    parts: Arc<[Mutex<State>; Part::COUNT]>,
+    state: Arc<Mutex<State>>,
     /// Parked between deadlines. Not on a `parking_lot::Condvar`: its queues are global and link to
     /// the waiting threads' own memory, which the child of a fork gives to other threads.
     thread: Thread,
@@ -277,14 +250,11 @@ struct Watchdog {
     next: OnceLock<Box<Watchdog>>,
 }
 
-/// A part of what the watchdog knows. On cache lines of its own.
 #[derive(Default)]
-#[repr(align(128))]
 struct State {
     pending: BTreeMap<Key, (WatchId, Due)>,
     watched: HashMap<WatchId, Watched>,
-    /// When the watchdog wakes by itself at the latest, as far as this part goes. That may be for a
-    /// run that has ended: it then computes the next time, so that runs that follow each other
+    /// When the watchdog wakes by itself at the latest. That may be for a run that has ended: it then computes the next time, so that runs that follow each other
     /// don't have to wake it.
     wakes: Option<Instant>,
     scheduled: u64,
@@ -293,15 +263,15 @@ struct State {
 
 impl Watchdog {
     fn start() -> Self {
-        let parts = Arc::<[Mutex<State>; Part::COUNT]>::default();
+        let state = Arc::<Mutex<State>>::default();
         let thread = thread::Builder::new().name("hatchery-watchdog".to_owned()).spawn({
-            let parts = Arc::clone(&parts);
-            move || watch(&*parts)
+            let state = Arc::clone(&state);
+            move || watch(&state)
         });
         // Without a watchdog nobody enforces the limits on time, so nothing may run.
         let thread = thread.expect("the system gives this process one more thread");
         Self {
-            parts,
+            state,
             thread: thread.thread().clone(),
             owner: OwnerProcess::current(),
             next: OnceLock::new(),
@@ -317,10 +287,10 @@ impl Watchdog {
         current
     }
 
-    /// Changes a part of the state, and wakes the watchdog if `change` sets its flag.
-    fn change<T>(&self, part: Part, change: impl FnOnce(&mut State, &mut bool) -> T) -> T {
+    /// Changes the state, and wakes the watchdog if `change` sets its flag.
+    fn change<T>(&self, change: impl FnOnce(&mut State, &mut bool) -> T) -> T {
         let mut wake = false;
-        let result = change(&mut self.parts[part.0].lock(), &mut wake);
+        let result = change(&mut self.state.lock(), &mut wake);
         if wake {
             self.thread.unpark();
         }
@@ -431,34 +401,31 @@ impl State {
 
 /// Does what is due, and sleeps until something is.
 #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
-fn watch(parts: &[Mutex<State>]) {
+fn watch(shared: &Mutex<State>) {
     loop {
-        // What is scheduled meanwhile wakes it again at once.
-        match parts.iter().filter_map(act_on).min() {
-            Some(at) => thread::park_timeout(at.saturating_duration_since(Instant::now())),
-            None => thread::park(),
-        }
-    }
-}
-
-/// Does everything that is due in a part. Returns when to look at it again.
-#[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
-fn act_on(part: &Mutex<State>) -> Option<Instant> {
-    loop {
-        let mut state = part.lock();
+        let mut state = shared.lock();
         let now = Instant::now();
-        let next = state.pending.first_key_value().map(|(&(at, _), _)| at);
-        if next.is_none_or(|at| now < at) {
-            // The time that is set stays, even if its run has ended: see `wakes`.
-            let set = state.wakes.filter(|at| now < *at);
-            state.wakes = set.into_iter().chain(next).min();
-            return state.wakes;
-        }
-        if let Some((_, (id, due))) = state.pending.pop_first()
-            && let Some(overdue) = state.act(id, due, now)
-        {
-            drop(state);
-            overdue.call();
+        match state.pending.first_key_value().map(|(&(at, _), _)| at) {
+            Some(at) if at <= now => {
+                if let Some((_, (id, due))) = state.pending.pop_first()
+                    && let Some(overdue) = state.act(id, due, now)
+                {
+                    drop(state);
+                    overdue.call();
+                }
+            }
+            next => {
+                // The time that is set stays, even if its run has ended: see `wakes`.
+                let set = state.wakes.filter(|at| now < *at);
+                state.wakes = set.into_iter().chain(next).min();
+                let wakes = state.wakes;
+                drop(state);
+                // What is scheduled meanwhile unparks it.
+                match wakes {
+                    Some(at) => thread::park_timeout(at.saturating_duration_since(now)),
+                    None => thread::park(),
+                }
+            }
         }
     }
 }
