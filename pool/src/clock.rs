@@ -7,9 +7,3 @@ use tokio::time::Instant;
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
-
-/// Returns the current time, which goes on while the runtime's is paused.
-#[expect(clippy::disallowed_methods, reason = "this is the pool's clock file")]
-pub(crate) fn real_now() -> std::time::Instant {
-    std::time::Instant::now()
-}
