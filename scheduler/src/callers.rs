@@ -15,15 +15,10 @@ use tokio::sync::oneshot::error::TryRecvError;
 /// one whose worker has to be woken first twice as long.
 const LONGEST_LOOK: Duration = Duration::from_micros(200);
 
-/// How long a caller looks for the answer to its submission before it sleeps. It comes when another
-/// thread has made a decision, which takes 2 to 8 µs, or a few of them.
-const LONGEST_DECISIONS: Duration = Duration::from_micros(40);
-
 /// What the callers of a scheduler share.
 #[derive(Debug)]
 pub(crate) struct Callers {
     look: SpinWait,
-    look_for_decision: SpinWait,
     /// How many jobs have callers that don't have their outcomes.
     open: AtomicUsize,
     /// The most such jobs with which a caller looks.
@@ -52,16 +47,9 @@ impl Callers {
     pub(crate) fn new(cpus: usize) -> Arc<Self> {
         Arc::new(Self {
             look: SpinWait::new(LONGEST_LOOK),
-            look_for_decision: SpinWait::new(LONGEST_DECISIONS),
             open: AtomicUsize::new(0),
             most_looking: cpus / 2,
         })
-    }
-
-    /// Looks for the answer to a submission. To sleep instead would take longer than the decision,
-    /// and the thread of a worker would have to wake the caller.
-    pub(crate) fn look_for_decision<T>(&self, mut find: impl FnMut() -> Option<T>) -> Option<T> {
-        find().or_else(|| self.look_for_decision.until(find))
     }
 
     /// Counts a job until what this returns is dropped.

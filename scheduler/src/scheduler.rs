@@ -9,7 +9,7 @@ use ractor::{Actor, SpawnErr};
 use tokio::sync::oneshot;
 
 use crate::actor::{Published, SchedulerActor, SchedulerArguments};
-use crate::callers::{Callers, received};
+use crate::callers::Callers;
 use crate::combiner::Combiner;
 use crate::config::{SchedulerConfig, cpus};
 use crate::decisions::Decisions;
@@ -62,8 +62,7 @@ impl Scheduler {
         Refusal::unless_here(self.mailbox.owner())
     }
 
-    /// Submits a job, and returns as soon as it is admitted or refused. While another thread decides
-    /// on something, this keeps its thread for up to 40 µs before it sleeps.
+    /// Submits a job, and returns as soon as it is admitted or refused.
     ///
     /// # Errors
     /// The job is refused, with the reason.
@@ -79,7 +78,7 @@ impl Scheduler {
         };
         self.mailbox.send(message)?;
         let admission = Admission { mailbox: &self.mailbox, answer: admission };
-        let job = admission.wait(&self.callers).await?;
+        let job = admission.wait().await?;
         let open = self.callers.open();
         Ok(Ticket::new(job, self.mailbox.clone(), open, outcome, transcript))
     }
@@ -243,12 +242,8 @@ struct Admission<'a> {
 }
 
 impl Admission<'_> {
-    async fn wait(mut self, callers: &Callers) -> Result<JobId, Refusal> {
-        let answer = match callers.look_for_decision(|| received(&mut self.answer)) {
-            Some(answer) => answer,
-            None => (&mut self.answer).await.ok(),
-        };
-        answer.ok_or(Refusal::ShuttingDown)?
+    async fn wait(mut self) -> Result<JobId, Refusal> {
+        (&mut self.answer).await.map_err(|_| Refusal::ShuttingDown)?
     }
 }
 
