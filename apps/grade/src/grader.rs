@@ -1,10 +1,12 @@
 //! Grades one sample at a time: finds out how a task's tests can run, runs them, and tries again where
 //! the sandbox failed.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hatchery::{Builder, Hatchery};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 
 use crate::digest;
 use crate::error::GradeError;
@@ -23,6 +25,9 @@ pub(crate) mod trial;
 
 /// How often a sample is tried while the sandbox fails.
 const TRIES: u32 = 3;
+
+/// Tasks of which a grader knows how their tests can run, before it forgets them all.
+const MOST_KNOWN: usize = 10_000;
 
 /// How the tests of a task can run.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,12 +51,19 @@ enum How<'task> {
     Shared,
 }
 
-/// Grades samples on a pool of its own.
-#[derive(Debug)]
+/// Grades samples on a pool of its own. Cheap to clone; clones are the same grader.
+#[derive(Debug, Clone)]
 pub struct Grader {
     pool: Hatchery,
     settings: Settings,
+    /// One for each sample that is graded at once: more would take each other's second worker.
+    permits: Arc<Semaphore>,
+    /// How the tests of tasks can run, by the tasks' digests.
+    known: Arc<Mutex<HashMap<String, KnownMode>>>,
 }
+
+/// How the tests of a task can run, once that has been found out.
+type KnownMode = Arc<OnceCell<Mode>>;
 
 impl Grader {
     /// Starts a pool for grading: with two workers for each sample that is graded at once, since its
@@ -76,7 +88,13 @@ impl Grader {
         let builder = builder.workers(settings.at_once * 2).queue_limit_bytes(usize::MAX);
         let folder = tempfile::tempdir().map_err(GradeError::Modules)?;
         let builder = guest::preload(builder, folder.path()).map_err(GradeError::Modules)?;
-        Ok(Self { pool: builder.start().await?, settings })
+        let permits = Arc::new(Semaphore::new(settings.at_once));
+        Ok(Self { pool: builder.start().await?, settings, permits, known: Arc::default() })
+    }
+
+    /// Returns the same grader with other settings, but for `at_once`.
+    pub fn with_settings(&self, settings: Settings) -> Self {
+        Self { settings: Settings { at_once: self.settings.at_once, ..settings }, ..self.clone() }
     }
 
     /// Returns the pool.
@@ -89,17 +107,14 @@ impl Grader {
         &self.settings
     }
 
-    /// Grades a sample of a task. `known` keeps what was found out about the task for the next one.
+    /// Grades a sample of a task, once fewer than [`Settings::at_once`] others are being graded.
     ///
     /// # Errors
     /// The pool refuses a job.
-    pub async fn grade(
-        &self,
-        task: &Task,
-        sample: &Sample,
-        known: &KnownTask,
-    ) -> Result<Graded, GradeError> {
-        let mode = known.0.get_or_try_init(|| self.mode_of(task)).await?;
+    pub async fn grade(&self, task: &Task, sample: &Sample) -> Result<Graded, GradeError> {
+        let _permit = self.permits.acquire().await.expect("nothing closes the semaphore");
+        let known = self.known(task);
+        let mode = known.get_or_try_init(|| self.mode_of(task)).await?;
         let (code, cpu_time) = (sample.code.as_str(), self.settings.cpu_time);
         let mut trial = match mode {
             Mode::Broken(trial) => Trial::clone(trial),
@@ -131,6 +146,23 @@ impl Grader {
     pub(crate) fn digest(&self, task: &Task, code: &str) -> String {
         let image = self.pool.image().map_or("", |image| image.key.as_str());
         digest::of(task, code, &self.settings, image)
+    }
+
+    /// Returns how the tests of a task can run, as far as that is known. A failure of the sandbox is
+    /// found out again.
+    fn known(&self, task: &Task) -> KnownMode {
+        let digest = self.digest(task, "");
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST_KNOWN {
+            known.clear();
+        }
+        let mode = known.entry(digest).or_default();
+        if let Some(Mode::Broken(trial)) = mode.get()
+            && trial.verdict == Verdict::Sandbox
+        {
+            *mode = KnownMode::default();
+        }
+        Arc::clone(mode)
     }
 
     /// Finds out how the tests of a task can run, by its solution.
@@ -205,7 +237,3 @@ impl Grader {
         }
     }
 }
-
-/// What a grader has found out about one task.
-#[derive(Debug, Default)]
-pub struct KnownTask(OnceCell<Mode>);

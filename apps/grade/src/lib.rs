@@ -29,7 +29,7 @@
 
 pub use compare::{Change, Comparison};
 pub use error::{GradeError, InvalidLine};
-pub use grader::{Grader, KnownTask};
+pub use grader::Grader;
 pub use lines::Lines;
 pub use report::{Report, TaskReport};
 pub use results::{Earlier, ResultsFile, read_results};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use crate::error::GradeError;
-use crate::grader::{Grader, KnownTask};
+use crate::grader::Grader;
 use crate::results::{Earlier, ResultsFile};
 use crate::sample::Sample;
 use crate::task::Task;
@@ -25,7 +25,6 @@ pub async fn grade_all(
     mut earlier: Earlier,
     mut tell: impl FnMut(&Graded, bool),
 ) -> Result<Vec<Graded>, GradeError> {
-    let known: Arc<[KnownTask]> = tasks.iter().map(|_| KnownTask::default()).collect();
     let mut results: Vec<Option<Graded>> = vec![None; samples.len()];
     // Samples that are equal to one that is being graded wait for it.
     let mut first_of = std::collections::HashMap::new();
@@ -49,11 +48,8 @@ pub async fn grade_all(
                 continue;
             }
             first_of.insert(digest, place);
-            let (grader, tasks, known) = (grader.clone(), tasks.clone(), known.clone());
-            running.spawn(async move {
-                let task = sample.task;
-                (place, grader.grade(&tasks[task], &sample, &known[task]).await)
-            });
+            let (grader, tasks) = (grader.clone(), tasks.clone());
+            running.spawn(async move { (place, grader.grade(&tasks[sample.task], &sample).await) });
         }
         let Some(joined) = running.join_next().await else { break };
         let (place, graded) = joined.map_err(|error| GradeError::Task(error.to_string()))?;

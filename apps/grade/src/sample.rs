@@ -39,7 +39,7 @@ pub fn read_samples(path: &Path, tasks: &[Task]) -> Result<Lines<Sample>, GradeE
         let task = &tasks[place];
         let code = forms::program(&object, &task.prompt).ok_or(InvalidLine::NoProgram)?;
         counts[place] += 1;
-        Ok(Sample::new(tasks, place, counts[place] - 1, &code))
+        Ok(Sample::new(task, place, counts[place] - 1, &code))
     };
     lines::read(path, parse)?.any(path)
 }
@@ -51,7 +51,7 @@ pub fn read_samples(path: &Path, tasks: &[Task]) -> Result<Lines<Sample>, GradeE
 /// No task has either.
 pub fn own_samples(tasks: &[Task]) -> Result<Vec<Sample>, GradeError> {
     let code = |task: &Task| task.sample.clone().or_else(|| task.solution.clone());
-    let with_code = |(place, task)| Some(Sample::new(tasks, place, 0, &code(task)?));
+    let with_code = |(place, task)| Some(Sample::new(task, place, 0, &code(task)?));
     let samples: Vec<Sample> = tasks.iter().enumerate().filter_map(with_code).collect();
     let is_usable = |sample: &Sample| !matches!(tasks[sample.task].suite, Suite::Unusable(_));
     match samples.iter().any(is_usable) {
@@ -61,9 +61,18 @@ pub fn own_samples(tasks: &[Task]) -> Result<Vec<Sample>, GradeError> {
 }
 
 impl Sample {
-    fn new(tasks: &[Task], task: usize, number: u64, code: &str) -> Self {
+    /// Reads the only sample of the only task, in the form of a line.
+    ///
+    /// # Errors
+    /// It has no program.
+    pub fn parse(object: &Map<String, Value>, task: &Task) -> Result<Self, InvalidLine> {
+        let code = forms::program(object, &task.prompt).ok_or(InvalidLine::NoProgram)?;
+        Ok(Self::new(task, 0, 0, &code))
+    }
+
+    fn new(of: &Task, task: usize, number: u64, code: &str) -> Self {
         // A byte-order mark is no part of a program.
         let code = code.strip_prefix('\u{feff}').unwrap_or(code);
-        Self { task, number, code: format!("{}{code}", tasks[task].prelude) }
+        Self { task, number, code: format!("{}{code}", of.prelude) }
     }
 }

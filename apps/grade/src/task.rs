@@ -46,11 +46,13 @@ pub enum Suite {
         /// The function of the tests that is given the candidate's.
         check: Option<String>,
     },
-    /// Arguments for which the answer must return what the solution returns.
+    /// Arguments for which the answer must return what the solution returns, by EvalPlus's rules.
     Calls {
         /// Lists of arguments.
         inputs: Vec<Value>,
-        /// By how much floats may differ; 0 means `1e-6` where the solution returns floats.
+        /// What must be returned, if there is no solution. Then both are tagged values.
+        outputs: Option<Vec<Value>>,
+        /// By how much floats may differ; 0 means `1e-6` where floats must be returned.
         tolerance: f64,
     },
     /// Arguments with what must be returned for them, by a function or by a method of `Solution`.
@@ -98,6 +100,17 @@ pub enum Checker {
     Floats(f64),
     /// A program with a function `check(stdin, stdout, expected)`, which returns whether it is right.
     Program(String),
+}
+
+impl Task {
+    /// Reads a task, of any form.
+    ///
+    /// # Errors
+    /// It has no id, or can't be used.
+    pub fn parse(object: &Map<String, Value>, options: TaskOptions) -> Result<Self, InvalidLine> {
+        let id = forms::id(object).ok_or(InvalidLine::Field("task_id", "a text or a number"))?;
+        forms::task(object, id, options)
+    }
 }
 
 /// Reads tasks, of any form, from a file of JSON lines, which may be compressed by gzip.

@@ -18,6 +18,8 @@ use crate::exit::{Exit, UsageError};
 use crate::threads::cpus;
 use crate::{progress, signals, terminal};
 
+pub(super) mod shared;
+
 /// Modules that most samples and tests import, so that they are imported once for all.
 const PRELOAD: [&str; 22] = [
     "ast",

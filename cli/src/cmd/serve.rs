@@ -24,6 +24,7 @@ use crate::exit::{Exit, UsageError};
 use crate::pool::{sized, start_pool};
 use crate::{descriptors, inputs, progress, signals, terminal};
 
+use super::grade;
 use super::nats::page as cluster;
 
 /// How long clients of HTTP may take to read the answers to what the pool has finished.
@@ -50,7 +51,8 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
     };
     let folders = inputs::add_mounts(Job::default(), &arguments.mount)?;
     let (service, packages) = {
-        let starting = start(builder(&arguments)?, web.is_some());
+        let grading = grade::shared::Grading::new(&arguments)?;
+        let starting = start(builder(&arguments)?, grading, web.is_some());
         tokio::select! {
             started = starting => started?,
             exit = interrupts.first() => return Ok(exit),
@@ -115,6 +117,7 @@ fn builder(arguments: &ServeArguments) -> anyhow::Result<Builder> {
 /// Starts the pool, and finds out which packages programs have, if somebody may ask.
 async fn start(
     builder: Builder,
+    grading: grade::shared::Grading,
     wants_packages: bool,
 ) -> anyhow::Result<(Service, Vec<PackageInfo>)> {
     let pool = start_pool(builder).await?;
@@ -123,7 +126,7 @@ async fn start(
         false => Vec::new(),
     };
     let service = Service::new(pool).with_kernels(Arc::new(super::kernel::shared::Kernels));
-    Ok((service, packages))
+    Ok((service.with_grading(Arc::new(grading)), packages))
 }
 
 /// A server of HTTP, which begins before its pool.

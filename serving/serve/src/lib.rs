@@ -8,7 +8,8 @@
 #![forbid(unsafe_code)]
 
 pub use caller::{Caller, InvalidTenant};
-pub use service::{Kernels, Service, Serving};
+pub use service::{Answering, Grading, Kernels, Service};
+pub use wire::message::Grade;
 
 mod caller;
 pub mod facades;

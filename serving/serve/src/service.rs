@@ -13,7 +13,9 @@ use hatchery::files::Workspace;
 use hatchery::python::PackageInfo;
 use hatchery::{Checkpoint, DEFAULT_PYTHON, Error, Hatchery, Job, Outcome, Session, Ticket};
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::watch;
+use wire::message::Grade;
 use wire::{Problem, ProblemKind};
 
 use crate::caller::Caller;
@@ -27,6 +29,7 @@ use crate::caller::Caller;
 pub struct Service {
     pool: Hatchery,
     kernels: Option<Arc<dyn Kernels>>,
+    grading: Option<Arc<dyn Grading>>,
     /// A job whose folders all others get.
     folders: Arc<Job>,
     /// From where sessions for cells continue.
@@ -44,12 +47,20 @@ pub trait Kernels: Debug + Send + Sync {
     ///
     /// # Errors
     /// The connection file's contents or the options are invalid, or the kernel failed.
-    fn serve(&self, pool: Hatchery, connection: serde_json::Value, options: Vec<String>)
-    -> Serving;
+    fn serve(&self, pool: Hatchery, connection: Value, options: Vec<String>) -> Answering;
 }
 
-/// A kernel that is served.
-pub type Serving = Pin<Box<dyn Future<Output = Result<(), Problem>> + Send>>;
+/// Grades samples of generated code.
+pub trait Grading: Debug + Send + Sync {
+    /// Grades a sample; the answer is its line of results.
+    ///
+    /// # Errors
+    /// The task, the sample or a limit is invalid, or the sample can't be graded.
+    fn grade(&self, grade: Grade) -> Answering;
+}
+
+/// A request that will be answered.
+pub type Answering = Pin<Box<dyn Future<Output = Result<Value, Problem>> + Send>>;
 
 /// A connection that is open, until it is dropped.
 #[derive(Debug)]
@@ -76,12 +87,18 @@ impl Service {
     /// Serves this pool.
     pub fn new(pool: Hatchery) -> Self {
         let (folders, prepared, kept, is_ended, connections) = Default::default();
-        Self { pool, kernels: None, folders, prepared, kept, is_ended, connections }
+        let (kernels, grading) = (None, None);
+        Self { pool, kernels, grading, folders, prepared, kept, is_ended, connections }
     }
 
     /// Lets clients of frames have Jupyter kernels.
     pub fn with_kernels(self, kernels: Arc<dyn Kernels>) -> Self {
         Self { kernels: Some(kernels), ..self }
+    }
+
+    /// Lets clients of frames have samples graded.
+    pub fn with_grading(self, grading: Arc<dyn Grading>) -> Self {
+        Self { grading: Some(grading), ..self }
     }
 
     /// Gives every job the input files and folders of this one.
@@ -92,6 +109,11 @@ impl Service {
     /// Returns what runs Jupyter kernels, if anything does.
     pub(crate) fn kernels(&self) -> Option<Arc<dyn Kernels>> {
         self.kernels.clone()
+    }
+
+    /// Returns what grades samples, if anything does.
+    pub(crate) fn grading(&self) -> Option<Arc<dyn Grading>> {
+        self.grading.clone()
     }
 
     /// Returns the pool.

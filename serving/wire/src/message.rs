@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::job::Job;
 use crate::problem::Problem;
@@ -121,6 +121,8 @@ pub enum ClientMessage {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         options: Vec<String>,
     },
+    /// Grades a sample of generated code. Answered by its line of the results of `hatchery grade`.
+    Grade(Box<Grade>),
     /// Shuts the pool down: it accepts no more jobs, and ends when those that it has admitted have
     /// ended. Answered then.
     Drain {
@@ -167,6 +169,33 @@ pub struct Run {
     /// Files in the working directory: the attachments with their contents, by path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, usize>,
+}
+
+/// A sample to grade against the tests of its task.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grade {
+    /// Names this request.
+    pub id: RequestId,
+    /// The task, in the form of a line of tasks of `hatchery grade`.
+    pub task: Map<String, Value>,
+    /// The sample, in the form of a line of samples.
+    pub sample: Map<String, Value>,
+    /// CPU time of the sample on all its tests, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_time: Option<f64>,
+    /// Wall time of the sample, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<f64>,
+    /// Memory of each interpreter, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<usize>,
+    /// The largest value that the sample and its tests can pass each other, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value_bytes: Option<usize>,
+    /// Whether tests that need the candidate's own interpreter run there, unguarded.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub allow_shared: bool,
 }
 
 impl Default for RequestId {

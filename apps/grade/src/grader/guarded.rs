@@ -132,13 +132,15 @@ pub(super) fn message(task: &Task, code: &str, kinds: Option<&[String]>) -> Stri
     let no_tests = Vec::new();
     let (tests, setup, check, calls) = match &task.suite {
         Suite::Code { tests, setup, check } => (tests, setup.as_str(), check.as_deref(), None),
-        Suite::Calls { inputs, tolerance } => {
-            let calls =
-                json!({ "inputs": inputs, "atol": tolerance, "outputs": null, "is_apps": false });
+        Suite::Calls { inputs, outputs, tolerance } => {
+            let calls = json!({
+                "inputs": inputs, "outputs": outputs, "atol": tolerance, "rules": "evalplus",
+            });
             (&no_tests, "", None, Some(calls))
         }
         Suite::Pairs { inputs, outputs, is_apps } => {
-            let calls = json!({ "inputs": inputs, "outputs": outputs, "is_apps": is_apps });
+            let rules = if *is_apps { "apps" } else { "livecodebench" };
+            let calls = json!({ "inputs": inputs, "outputs": outputs, "rules": rules });
             (&no_tests, "", None, Some(calls))
         }
         Suite::Stdio { .. } | Suite::Unusable(_) => (&no_tests, "", None, None),

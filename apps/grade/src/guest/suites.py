@@ -332,7 +332,7 @@ class Suite:
         names_solution = "solution" in "".join([*self._task["tests"], self._task["setup"]])
         imported = set(_imported_names(trees)) if names_solution else set()
         calls = self._task["calls"]
-        if calls is not None and calls["outputs"] is not None:
+        if calls is not None and calls["rules"] != "evalplus":
             names = [entry, "Solution"]
         elif entry is not None:
             # It may be a method: `Solution().f`.

@@ -99,10 +99,19 @@ fn evalplus(object: &Object, id: String) -> Result<Task, InvalidLine> {
     if !inputs.iter().all(Value::is_array) {
         return Err(InvalidLine::Field("base_input", "a list of lists"));
     }
-    text(object, "canonical_solution")?;
+    let outputs = match object.get("expected") {
+        None => None,
+        Some(Value::Array(items)) if items.len() == inputs.len() => Some(items.clone()),
+        Some(_) => {
+            return Err(InvalidLine::Field("expected", "a list with an output for each input"));
+        }
+    };
+    if outputs.is_none() {
+        text(object, "canonical_solution")?;
+    }
     text(object, "entry_point")?;
     let tolerance = object.get("atol").and_then(Value::as_f64).unwrap_or(0.0);
-    completed(object, id, prompt, Suite::Calls { inputs, tolerance })
+    completed(object, id, prompt, Suite::Calls { inputs, outputs, tolerance })
 }
 
 /// Returns a task whose samples complete the prompt.

@@ -86,7 +86,7 @@ async fn receive(stream: &mut UnixStream) -> anyhow::Result<Value> {
 pub(in crate::cmd) struct Kernels;
 
 impl serve::Kernels for Kernels {
-    fn serve(&self, pool: Hatchery, connection: Value, options: Vec<String>) -> serve::Serving {
+    fn serve(&self, pool: Hatchery, connection: Value, options: Vec<String>) -> serve::Answering {
         Box::pin(async move {
             let usage = |text: String| Problem::new(ProblemKind::Usage, text);
             let connection = Connection::parse(connection.to_string().as_bytes())
@@ -96,7 +96,8 @@ impl serve::Kernels for Kernels {
             let failed = |error: jupyter::KernelError| usage(chain(&error).to_string());
             let kernel = Kernel::bind(&connection).await.map_err(failed)?;
             let limits = options.limits.limits();
-            kernel.serve(pool, limits, given, std::future::pending()).await.map_err(failed)
+            kernel.serve(pool, limits, given, std::future::pending()).await.map_err(failed)?;
+            Ok(Value::Null)
         })
     }
 }

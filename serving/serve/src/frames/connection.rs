@@ -149,6 +149,13 @@ impl Client {
                 self.check_owner().map_err(refused)?;
                 self.serve_kernel(id, connection, options).map_err(refused)?;
             }
+            ClientMessage::Grade(grade) => {
+                self.check_owner().map_err(refused)?;
+                let Some(grading) = self.service.grading() else {
+                    return Err(usage("this server doesn't grade samples".to_owned()));
+                };
+                self.answer(grade.id.clone(), grading.grade(*grade));
+            }
             ClientMessage::Drain { id, seconds } => {
                 self.check_owner().map_err(refused)?;
                 let time = match seconds.map(Duration::try_from_secs_f64).transpose() {
@@ -224,27 +231,37 @@ impl Client {
         let kernels = self.service.kernels().ok_or_else(|| {
             Problem::new(ProblemKind::Usage, "this server runs no Jupyter kernels".to_owned())
         })?;
-        let (service, outbox) = (self.service.clone(), self.outbox.clone());
-        self.tasks.spawn(async move {
-            let serving = kernels.serve(service.pool().clone(), connection, options);
-            let served = tokio::select! {
-                served = serving => served,
-                () = service.ended() => Ok(()),
-            };
-            let message = match served {
-                Ok(()) => ServerMessage::Done { id, value: Value::Null },
-                Err(problem) => ServerMessage::Refused { id: Some(id), problem },
-            };
-            let _ = outbox.send(&message, &[]).await;
+        let service = self.service.clone();
+        self.answer(id, async move {
+            tokio::select! {
+                served = kernels.serve(service.pool().clone(), connection, options) => served,
+                () = service.ended() => Ok(Value::Null),
+            }
         });
         Ok(())
     }
 
-    fn drain(&mut self, id: RequestId, time: Option<Duration>) {
-        let (service, outbox) = (self.service.clone(), self.outbox.clone());
+    /// Answers a request once that is possible.
+    fn answer(
+        &mut self,
+        id: RequestId,
+        answering: impl Future<Output = Result<Value, Problem>> + Send + 'static,
+    ) {
+        let outbox = self.outbox.clone();
         self.tasks.spawn(async move {
+            let message = match answering.await {
+                Ok(value) => ServerMessage::Done { id, value },
+                Err(problem) => ServerMessage::Refused { id: Some(id), problem },
+            };
+            let _ = outbox.send(&message, &[]).await;
+        });
+    }
+
+    fn drain(&mut self, id: RequestId, time: Option<Duration>) {
+        let service = self.service.clone();
+        self.answer(id, async move {
             service.drain(time).await;
-            let _ = outbox.send(&ServerMessage::Done { id, value: Value::Null }, &[]).await;
+            Ok(Value::Null)
         });
     }
 }
@@ -253,10 +270,8 @@ impl Client {
 /// keeps values in a buffer that has no room for integers beyond 64 bits.
 fn parse(mut message: Value) -> Result<ClientMessage, serde_json::Error> {
     match message.get("type").and_then(Value::as_str) {
-        Some("run") => {
-            message.as_object_mut().map(|fields| fields.remove("type"));
-            serde_json::from_value(message).map(ClientMessage::Run)
-        }
+        Some("run") => serde_json::from_value(untagged(message)).map(ClientMessage::Run),
+        Some("grade") => serde_json::from_value(untagged(message)).map(ClientMessage::Grade),
         Some("answer") => {
             let value = message.get_mut("value").map(Value::take);
             let mut read = serde_json::from_value(message)?;
@@ -269,6 +284,12 @@ fn parse(mut message: Value) -> Result<ClientMessage, serde_json::Error> {
     }
 }
 
+/// Returns a message without its tag.
+fn untagged(mut message: Value) -> Value {
+    message.as_object_mut().map(|fields| fields.remove("type"));
+    message
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,7 +300,8 @@ mod tests {
         let run =
             format!(r#"{{"type":"run","id":1,"job":{{"code":"n","variables":{{"n":{number}}}}}}}"#);
         let answer = format!(r#"{{"type":"answer","call":1,"value":[{number}]}}"#);
-        for text in [run, answer] {
+        let grade = format!(r#"{{"type":"grade","id":1,"task":{{"n":{number}}},"sample":{{}}}}"#);
+        for text in [run, answer, grade] {
             let message = parse(serde_json::from_str(&text).unwrap()).unwrap();
             assert!(json!(message).to_string().contains(number), "{message:?}");
         }
