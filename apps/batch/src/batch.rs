@@ -4,19 +4,14 @@ use std::sync::Arc;
 
 use tokio::task::{JoinError, JoinSet};
 
-use crate::earlier::Earlier;
 use crate::error::Error;
-use crate::event::Event;
-use crate::folders::Folders;
-use crate::ids::{Ids, RepeatedIds};
-use crate::line::{self, BadLine, Request};
+use crate::line::{self, BadLine, Folders, Ids, RepeatedIds, Request};
 use crate::lines::Lines;
-use crate::output::Output;
+use crate::merge::Shard;
+use crate::output::{Earlier, Output, Results, line_of};
 use crate::requests::Requests;
-use crate::results::{Results, line_of};
 use crate::runner::{Ahead, Line, Ran, Runner};
-use crate::shard::Shard;
-use crate::tally::{Ending, Tally};
+use crate::tally::{Ending, Event, Tally};
 
 #[cfg(test)]
 mod tests;

@@ -38,41 +38,23 @@
 #![forbid(unsafe_code)]
 
 pub use batch::{Batch, Summary};
-pub use earlier::Resumed;
 pub use error::{Error, InvalidResults};
-pub use event::Event;
-pub use ids::RepeatedIds;
+pub use line::{NoJob, RepeatedIds};
 pub use lines::{Lines, TooLong, count_lines};
-pub use merge::{Merge, Missing};
-pub use output::Output;
-pub use pace::Pace;
-pub use parts::{Parts, Place, Surplus};
+pub use merge::{InvalidShard, Merge, Missing, Parts, Place, Shard, Surplus};
+pub use output::{Output, Resumed};
 pub use pool_runner::PoolRunner;
 pub use runner::{Ahead, Line, Parsed, Prepared, Ran, RunError, Runner};
-pub use scripts::NoJob;
-pub use shard::{InvalidShard, Shard};
-pub use tally::{Ending, Tally};
+pub use tally::{Ending, Event, Pace, Tally};
 
-mod attempts;
 mod batch;
 mod clock;
-mod earlier;
 mod error;
-mod event;
-mod folders;
-mod ids;
 mod line;
 mod lines;
 mod merge;
 mod output;
-mod pace;
-mod parts;
 mod pool_runner;
-mod report;
 mod requests;
-mod results;
 mod runner;
-mod scripts;
-mod shard;
-mod stragglers;
 mod tally;

@@ -1,14 +1,20 @@
 //! Lines of a batch: what they ask for, and what is wrong with invalid ones.
 
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use hatchery::Job;
 use hatchery::error::chain;
 use hatchery::wire::{Intake, InvalidJob};
+use hatchery::{Error, Job};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use serde_json::{Map, Value};
 
 use crate::runner::{Parsed, Prepared, invalid};
-use crate::scripts::{self, NoJob};
 
 /// Digits of a digest: 128 bits, so that no two lines share one.
 const DIGEST_DIGITS: usize = 32;
@@ -94,7 +100,7 @@ fn prepared<J>(
 ) -> Result<(String, Prepared<J>), NoJob> {
     let mut job = INTAKE.job(value).map_err(hatchery::Error::from)?;
     let file = job.file.take();
-    let script = file.map(|path| scripts::job(Path::new(&path), is_ahead)).transpose()?;
+    let script = file.map(|path| script_job(Path::new(&path), is_ahead)).transpose()?;
     let digest = digest(bytes, script.as_ref().map(Job::source));
     Ok((digest, prepare(Parsed { job, script, fields })?))
 }
@@ -119,13 +125,203 @@ fn digest(line: &[u8], program: Option<&str>) -> String {
     hasher.finalize().to_hex()[..DIGEST_DIGITS].to_owned()
 }
 
+/// Characters of an id to show.
+const SHOWN: usize = 40;
+
+/// The ids of the lines so far.
+#[derive(Debug, Default)]
+pub(crate) struct Ids {
+    /// By digest, since ids can be long and lines many.
+    seen: HashSet<[u8; 16]>,
+    /// Number of lines with the id of an earlier line.
+    repeated: usize,
+    /// The number and the id of the first of them.
+    first: Option<(usize, String)>,
+}
+
+impl Ids {
+    /// Adds the id of the line of this number.
+    pub(crate) fn add(&mut self, id: &Value, number: usize) {
+        let text = id.to_string();
+        if self.seen.insert(short_digest(&text)) {
+            return;
+        }
+        self.repeated += 1;
+        let shown = || match text.char_indices().nth(SHOWN) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text.clone(),
+        };
+        self.first.get_or_insert_with(|| (number, shown()));
+    }
+
+    /// Returns which lines have the id of an earlier line, if there are any.
+    pub(crate) fn repeated(self) -> Option<RepeatedIds> {
+        let (line, id) = self.first?;
+        Some(RepeatedIds { count: self.repeated, line, id })
+    }
+}
+
+/// Lines with the id of an earlier line. Each was run; the `digest` tells their results apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RepeatedIds {
+    /// How many there are.
+    pub count: usize,
+    /// The number of the first of them.
+    pub line: usize,
+    /// The beginning of its id, as JSON.
+    pub id: String,
+}
+
+impl std::fmt::Display for RepeatedIds {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { count, line, id } = self;
+        match count {
+            1 => write!(formatter, "line {line} has the `id` of an earlier line, {id}")?,
+            _ => write!(
+                formatter,
+                "{count} lines have the `id` of an earlier line, the first of them line {line} with \
+                 {id}"
+            )?,
+        }
+        formatter.write_str("; each was run, and `digest` tells their results apart")
+    }
+}
+
+/// Returns a short digest of a text, for sets that grow large.
+pub(crate) fn short_digest(text: &str) -> [u8; 16] {
+    let mut digest = [0; 16];
+    digest.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
+    digest
+}
+
+// Names of the folders for the files of each line.
+//
+// Ids are arbitrary JSON, so a name is the id with every byte other than letters, digits, `.`, `_`
+// and `-` as `%` and two hex digits. It is a single path component, neither hidden nor an option.
+// Lines with the same id still differ: a later one has `~` and its number after the name. A name
+// depends only on the lines before it, so that a resumed batch gives the same names.
+
+/// Longer names are cut and end with a digest, so that no file system finds them too long.
+const LONGEST_NAME_BYTES: usize = 150;
+
+/// The names in use.
+#[derive(Debug, Default)]
+pub(crate) struct Folders {
+    /// By digest, since ids can be long and lines many.
+    taken: HashSet<[u8; 16]>,
+}
+
+impl Folders {
+    /// Returns a name for the line of this id that no earlier line has.
+    pub(crate) fn name(&mut self, id: &Value, number: usize) -> String {
+        let name = match id {
+            Value::String(text) => folder_name(text),
+            id => folder_name(&id.to_string()),
+        };
+        match self.taken.insert(short_digest(&name)) {
+            true => name,
+            // No name made from an id has `~` before a short number.
+            false => format!("{name}~{number}"),
+        }
+    }
+}
+
+fn folder_name(id: &str) -> String {
+    let mut name = String::with_capacity(id.len());
+    for (place, byte) in id.bytes().enumerate() {
+        let is_plain = match byte {
+            b'.' | b'-' => place > 0,
+            byte => byte == b'_' || byte.is_ascii_alphanumeric(),
+        };
+        match is_plain {
+            true => name.push(char::from(byte)),
+            false => write!(name, "%{byte:02X}").expect("writing to a string never fails"),
+        }
+    }
+    match name.len() {
+        0 => "%".to_owned(),
+        1..=LONGEST_NAME_BYTES => name,
+        _ => format!("{}~{}", &name[..LONGEST_NAME_BYTES], blake3::hash(name.as_bytes()).to_hex()),
+    }
+}
+
+// Scripts that lines name.
+//
+// A queued line holds its script's folder open. So lines ahead of the workers may open folders
+// only while half of the process's file descriptors remain free: a program that finds none left
+// would fail through no fault of its own.
+
+/// Why a line has no job. Made of an error of `hatchery`, it tells the two apart itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoJob {
+    /// The line says or names something wrong. Its result says so.
+    #[error("{0}")]
+    Bad(String),
+    /// Too many file descriptors are in use, which passes. The line is tried again.
+    #[error("{0}")]
+    NoDescriptor(String),
+}
+
+/// Returns the job of a script. Blocks while it reads the file.
+pub(crate) fn script_job(path: &Path, is_ahead: bool) -> Result<Job, NoJob> {
+    let unreadable = |source| NoJob::from(Error::Read { path: path.to_owned(), source });
+    check(path).map_err(unreadable)?;
+    if is_ahead && has_few_descriptors(path).map_err(unreadable)? {
+        return Err(unreadable(Errno::MFILE.into()));
+    }
+    Ok(Job::file(path)?)
+}
+
+/// Refuses anything but a regular file without opening it, which could block forever or have
+/// effects.
+fn check(path: &Path) -> io::Result<()> {
+    let kind = path.metadata()?.file_type();
+    if kind.is_file() {
+        return Ok(());
+    }
+    let what = if kind.is_dir() { "a folder" } else { "a pipe, a device or a socket" };
+    Err(io::Error::other(format!("it is {what}; a line names a regular file")))
+}
+
+/// Returns whether half of the descriptors that this process may have are in use.
+fn has_few_descriptors(path: &Path) -> io::Result<bool> {
+    let Some(most) = getrlimit(Resource::Nofile).current else { return Ok(false) };
+    // The system returns the lowest free number.
+    let lowest = u64::try_from(File::open(path)?.as_raw_fd()).unwrap_or(0);
+    Ok(lowest >= most / 2)
+}
+
+impl From<String> for NoJob {
+    fn from(problem: String) -> Self {
+        Self::Bad(problem)
+    }
+}
+
+impl From<Error> for NoJob {
+    fn from(error: Error) -> Self {
+        let cause = match &error {
+            Error::Read { source, .. } => Some(source),
+            Error::Mount(bad) => Some(&bad.cause),
+            _ => None,
+        };
+        match cause.and_then(Errno::from_io_error) {
+            Some(Errno::MFILE | Errno::NFILE) => Self::NoDescriptor(chain(&error).to_string()),
+            _ => Self::Bad(chain(&error).to_string()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    use crate::pool_runner::{LineJob, prepare};
-    use serde_json::json;
+    use std::fs;
     use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::pool_runner::{LineJob, prepare};
 
     fn parsed(text: &[u8]) -> Result<Option<Request<LineJob>>, BadLine> {
         parse(text, 7, true, &[], |line| prepare(line, |job| job)).map_err(|none| match none {
@@ -270,5 +466,103 @@ mod tests {
         );
         // A field that nobody takes is a mistake, as ever.
         assert_eq!(taken(&["turn"]), (None, false));
+    }
+
+    #[test]
+    fn lines_of_one_id_are_counted_and_the_first_is_named() {
+        let remark = |of: &[Value]| {
+            let mut ids = Ids::default();
+            of.iter().zip(1..).for_each(|(id, number)| ids.add(id, number));
+            ids.repeated().map(|repeated| repeated.to_string())
+        };
+        let ids = [json!(1), json!("1"), json!("1"), json!(1)];
+        assert_eq!(remark(&ids[..2]), None);
+        let one = remark(&ids[..3]).unwrap();
+        assert!(one.starts_with("line 3 has the `id` of an earlier line, \"1\";"), "{one}");
+        let two = remark(&ids).unwrap();
+        assert!(two.starts_with("2 lines have") && two.contains("line 3 with \"1\""), "{two}");
+    }
+
+    #[test]
+    fn long_ids_are_cut_where_a_character_ends() {
+        let mut ids = Ids::default();
+        let long = json!("ä".repeat(1000));
+        ids.add(&long, 1);
+        ids.add(&long, 2);
+        let remark = ids.repeated().unwrap().to_string();
+        assert!(remark.contains("ä…") && remark.len() < 300, "{remark}");
+    }
+
+    fn name(id: Value) -> String {
+        Folders::default().name(&id, 1)
+    }
+
+    #[test]
+    fn names_are_one_plain_part_of_a_path() {
+        for (id, expected) in [
+            (json!("report-1.v2"), "report-1.v2"),
+            (json!(7), "7"),
+            (json!(-1.5), "%2D1.5"),
+            (json!(".."), "%2E."),
+            (json!("."), "%2E"),
+            (json!("../../etc/passwd"), "%2E.%2F..%2Fetc%2Fpasswd"),
+            (json!("-rf"), "%2Drf"),
+            (json!(""), "%"),
+            (json!("%"), "%25"),
+            (json!("a b\0~"), "a%20b%00%7E"),
+            (json!("ä"), "%C3%A4"),
+            (json!(["a", 1]), "%5B%22a%22%2C1%5D"),
+        ] {
+            assert_eq!(name(id), expected);
+        }
+    }
+
+    #[test]
+    fn long_names_are_cut_and_differ() {
+        let (one, other) = (name(json!("/".repeat(999))), name(json!("/".repeat(998))));
+        assert_ne!(one, other);
+        assert!(one.len() <= 220 && one.is_ascii(), "{one}");
+    }
+
+    #[test]
+    fn lines_of_one_id_have_folders_of_their_own() {
+        let mut folders = Folders::default();
+        assert_eq!(folders.name(&json!(7), 1), "7");
+        assert_eq!(folders.name(&json!("7"), 2), "7~2");
+        assert_eq!(folders.name(&json!(7), 7), "7~7");
+        assert_eq!(folders.name(&json!("7~2"), 8), "7%7E2");
+    }
+
+    fn bad(path: &Path) -> String {
+        match script_job(path, true).unwrap_err() {
+            NoJob::Bad(problem) => problem,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_regular_file_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, script) = (folder.path().join("pipe"), folder.path().join("a.py"));
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+        assert!(bad(&pipe).contains("it is a pipe"), "{}", bad(&pipe));
+        assert!(bad(Path::new("/dev/zero")).contains("a device"));
+        assert!(bad(folder.path()).contains("it is a folder"));
+        assert!(bad(&script).contains("No such file"));
+        fs::write(&script, "1").unwrap();
+        assert_eq!(script_job(&script, true).unwrap().source(), "1");
+    }
+
+    #[test]
+    fn running_out_of_descriptors_differs_from_a_bad_line() {
+        let of = |errno: Errno| {
+            let path = Path::new("a").to_owned();
+            NoJob::from(Error::Read { path, source: errno.into() })
+        };
+        assert!(matches!(of(Errno::MFILE), NoJob::NoDescriptor(_)));
+        assert!(matches!(of(Errno::NFILE), NoJob::NoDescriptor(_)));
+        assert!(matches!(of(Errno::ACCESS), NoJob::Bad(_)));
     }
 }

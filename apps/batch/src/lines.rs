@@ -7,7 +7,7 @@ use std::path::Path;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
 use crate::error::Error;
-use crate::shard::Shard;
+use crate::merge::Shard;
 
 /// The longest line, so that a file without line ends doesn't fill the memory.
 const LONGEST_LINE_BYTES: usize = 64 << 20;
@@ -129,8 +129,9 @@ pub fn count_lines(path: &Path, shard: Option<Shard>) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use tokio::io::BufReader;
+
+    use super::*;
 
     #[tokio::test]
     async fn lines_end_at_their_ends_and_at_the_end_of_the_input() {

@@ -1,18 +1,22 @@
 //! Puts the results of a batch's shards together, or finds out what is missing of them.
 
-use std::collections::BTreeMap;
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
+use replace::is_same;
 use serde_json::Value;
 
-use crate::error::Error;
+use crate::error::{Error, InvalidResults};
 use crate::line::{self, NoRequest};
 use crate::lines::Lines;
-use crate::parts::{Parts, Surplus};
+use crate::output::{EarlierResult, is_cut_off, key, line_of};
 use crate::pool_runner::prepare;
-use crate::shard::Shard;
-use crate::tally::Tally;
+use crate::tally::{Ending, Tally};
 
 /// The most lines of a shard that are named when their results are missing.
 const MOST_NAMED: usize = 10;
@@ -165,4 +169,350 @@ fn find(parts: &mut Parts, line: &[u8], number: usize) -> Result<Option<usize>, 
     };
     let of_job = digest.and_then(|digest| parts.take(&id, Some(&digest)));
     Ok(of_job.or_else(|| parts.take(&id, None)))
+}
+
+// The results of a batch's shards, found by their lines.
+//
+// Only where a result is and how it ended is kept in memory, some 60 bytes for each; the results
+// themselves are read again when they are written.
+
+/// The results of several shards.
+#[derive(Debug, Default)]
+pub struct Parts {
+    parts: Vec<Part>,
+    results: Vec<Found>,
+    keys: HashMap<[u8; 16], Chain>,
+    /// How many shards the batch has; `None` if no part has a result.
+    shards: Option<u32>,
+}
+
+#[derive(Debug)]
+struct Part {
+    path: PathBuf,
+    file: File,
+    /// The shard of its last result.
+    shard: Option<Shard>,
+    /// Whether its last result is incomplete.
+    is_cut_off: bool,
+}
+
+/// The results of one key: identical lines have one each.
+#[derive(Debug, Default)]
+struct Chain {
+    /// The one to take next, which leads to the others.
+    next: Option<usize>,
+    is_known: bool,
+}
+
+/// A result in a part.
+#[derive(Debug)]
+struct Found {
+    part: usize,
+    /// The number of its line there.
+    number: usize,
+    offset: u64,
+    bytes: usize,
+    ending: Ending,
+    is_final: bool,
+    /// Another result of the same key.
+    next: Option<usize>,
+}
+
+/// Results that no line has taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Surplus {
+    /// How many there are, at least 1.
+    pub count: usize,
+    /// Where the first of them is.
+    pub first: Place,
+}
+
+/// Where a result is. It is written as ``line 3 of `part-1` ``.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Place {
+    /// The number of its line there, from 1.
+    pub line: usize,
+    /// The part.
+    pub path: PathBuf,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "line {} of `{}`", self.line, self.path.display())
+    }
+}
+
+impl Parts {
+    /// Reads the results of all parts. Fails if one can't be read, holds anything but results of a
+    /// shard, or is of another number of shards than the others. Blocks.
+    ///
+    /// # Errors
+    /// See above; also if two of the paths lead to one file.
+    pub fn read(paths: &[PathBuf]) -> Result<Self, Error> {
+        let mut parts = Self::default();
+        for (index, path) in paths.iter().enumerate() {
+            if let Some(twin) = paths[..index].iter().find(|twin| is_same(twin, path)) {
+                return Err(Error::SamePart(twin.clone(), path.clone()));
+            }
+            parts.add(path).map_err(|source| Error::Part { path: path.clone(), source })?;
+        }
+        Ok(parts)
+    }
+
+    fn add(&mut self, path: &Path) -> Result<(), InvalidResults> {
+        let file = File::open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(InvalidResults::NoFile);
+        }
+        let mut reader = BufReader::new(file.try_clone()?);
+        let part = self.parts.len();
+        self.parts.push(Part { path: path.to_owned(), file, shard: None, is_cut_off: false });
+        let (mut line, mut offset) = (Vec::new(), 0);
+        for number in 1.. {
+            line.clear();
+            let bytes = reader.read_until(b'\n', &mut line)?;
+            if bytes == 0 {
+                break;
+            }
+            let start = offset;
+            offset += bytes as u64;
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let result = match serde_json::from_slice::<EarlierResult>(&line) {
+                Ok(result) => result,
+                Err(error) if line.starts_with(b"{") && is_cut_off(&error, &line) => {
+                    self.parts[part].is_cut_off = true;
+                    break;
+                }
+                Err(source) => return Err(InvalidResults::NoResult { line: number, source }),
+            };
+            let shard = result.shard.as_ref().and_then(|shard| shard.parse().ok());
+            self.check(part, number, shard)?;
+            let found = Found {
+                part,
+                number,
+                offset: start,
+                bytes,
+                ending: match (result.success, result.is_malformed()) {
+                    (true, _) => Ending::Succeeded,
+                    (false, true) => Ending::Malformed,
+                    (false, false) => Ending::Failed,
+                },
+                is_final: result.is_final(),
+                next: None,
+            };
+            let key = key(&result.id, result.digest.as_deref().unwrap_or_default());
+            let chain = self.keys.entry(key).or_default();
+            let next = chain.next.replace(self.results.len());
+            self.results.push(Found { next, ..found });
+        }
+        Ok(())
+    }
+
+    /// Checks that the result at a line of a part is of a shard, and of as many as all others.
+    fn check(
+        &mut self,
+        part: usize,
+        line: usize,
+        shard: Option<Shard>,
+    ) -> Result<(), InvalidResults> {
+        let shard = shard.ok_or(InvalidResults::NoShard(line))?;
+        let shards = *self.shards.get_or_insert(shard.count());
+        if shards != shard.count() {
+            let others = self.parts[..part].iter().find_map(|part| Some((part, part.shard?)));
+            let other = others.map_or_else(String::new, |(part, shard)| {
+                format!(", and `{}` has results of shard {shard}", part.path.display())
+            });
+            return Err(InvalidResults::OtherCount { line, shard, other });
+        }
+        self.parts[part].shard = Some(shard);
+        Ok(())
+    }
+
+    /// Returns how many shards the batch has; `None` if no part has a result.
+    pub fn shards(&self) -> Option<u32> {
+        self.shards
+    }
+
+    /// Returns the parts whose last result is incomplete. It counts as missing.
+    pub fn cut_off(&self) -> impl Iterator<Item = &Path> {
+        let cut_off = self.parts.iter().filter(|part| part.is_cut_off);
+        cut_off.map(|part| part.path.as_path())
+    }
+
+    /// Takes the result of a line, if there is one, by its id and digest. Without a digest it is a
+    /// line that was no job or was refused.
+    pub(crate) fn take(&mut self, id: &Value, digest: Option<&str>) -> Option<usize> {
+        let chain = self.keys.get_mut(&key(id, digest.unwrap_or_default()))?;
+        chain.is_known = true;
+        let index = chain.next?;
+        chain.next = self.results[index].next;
+        Some(index)
+    }
+
+    /// Returns the results that no line has taken: those of lines that have another one, as from two
+    /// parts, and those of lines that there aren't.
+    pub(crate) fn left(&self) -> [Option<Surplus>; 2] {
+        let mut left = [Vec::new(), Vec::new()];
+        for chain in self.keys.values() {
+            let mut next = chain.next;
+            while let Some(index) = next {
+                left[usize::from(!chain.is_known)].push(index);
+                next = self.results[index].next;
+            }
+        }
+        left.map(|results| {
+            let first = &self.results[*results.iter().min()?];
+            let path = self.parts[first.part].path.clone();
+            Some(Surplus { count: results.len(), first: Place { line: first.number, path } })
+        })
+    }
+
+    /// Returns the part that has results of a shard, if one has.
+    pub(crate) fn of_shard(&self, shard: Shard) -> Option<&Path> {
+        let part = self.parts.iter().find(|part| part.shard == Some(shard))?;
+        Some(&part.path)
+    }
+
+    /// Returns how the line of a result ended, as far as it tells success, failure and lines that are
+    /// no jobs apart; and whether running the line again could give another result.
+    pub(crate) fn ending(&self, index: usize) -> (Ending, bool) {
+        let found = &self.results[index];
+        (found.ending, !found.is_final && found.ending != Ending::Malformed)
+    }
+
+    /// Reads a result, and returns its line as a batch without shards would have written it.
+    pub(crate) fn line(&self, index: usize) -> io::Result<String> {
+        let found = &self.results[index];
+        let mut bytes = vec![0; found.bytes];
+        self.parts[found.part].file.read_exact_at(&mut bytes, found.offset)?;
+        let mut result: Value = serde_json::from_slice(&bytes)?;
+        if let Some(fields) = result.as_object_mut() {
+            fields.remove("shard");
+        }
+        Ok(line_of(result, None))
+    }
+}
+
+// Shards of a batch: which lines one of several processes takes.
+//
+// A line belongs to the shard that a digest of its text names, so lines can be added, removed and
+// reordered without moving others, and no process needs to know of another.
+
+/// The most shards of a batch. Each reads all lines, so more only cost.
+const MOST_SHARDS: u32 = 100_000;
+
+/// One of several shards, such as shard 2 of 8. It is written `2/8`.
+///
+/// ```
+/// let shard: batch::Shard = "2/8".parse()?;
+/// assert_eq!(shard.to_string(), "2/8");
+/// # Ok::<(), batch::InvalidShard>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shard {
+    /// From 1.
+    index: u32,
+    count: u32,
+}
+
+/// A text is no shard.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidShard {
+    /// It has another form, or its numbers are out of range.
+    #[error("write K/N, such as 2/8: shard K of N, counted from 1, N up to {MOST_SHARDS}")]
+    Form,
+    /// It counts from 0.
+    #[error("shards count from 1: add 1 to an index that counts from 0")]
+    Zero,
+}
+
+impl Shard {
+    /// Returns how many shards there are.
+    pub fn count(self) -> u32 {
+        self.count
+    }
+
+    /// Returns the shard of a line, of `count`, which is at least 1.
+    pub(crate) fn of(line: &[u8], count: u32) -> Self {
+        let hash = blake3::hash(line.trim_ascii());
+        let mut digits = [0; 8];
+        digits.copy_from_slice(&hash.as_bytes()[..8]);
+        let index = u64::from_le_bytes(digits) % u64::from(count);
+        // Below `count`, which fits.
+        Self { index: index as u32 + 1, count }
+    }
+
+    /// Returns the shard of a line that is too long to be kept, by its number.
+    pub(crate) fn of_too_long(number: usize, count: u32) -> Self {
+        Self::of(number.to_string().as_bytes(), count)
+    }
+
+    /// Returns whether a line belongs to this shard.
+    pub fn has(self, line: &[u8]) -> bool {
+        Self::of(line, self.count) == self
+    }
+}
+
+impl FromStr for Shard {
+    type Err = InvalidShard;
+
+    fn from_str(text: &str) -> Result<Self, InvalidShard> {
+        let (index, count) = text.split_once('/').ok_or(InvalidShard::Form)?;
+        let number = |text: &str| {
+            let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            is_number.then(|| text.parse::<u32>().ok()).flatten().ok_or(InvalidShard::Form)
+        };
+        let (index, count) = (number(index)?, number(count)?);
+        if index == 0 {
+            return Err(InvalidShard::Zero);
+        }
+        if index > count || count > MOST_SHARDS {
+            return Err(InvalidShard::Form);
+        }
+        Ok(Self { index, count })
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.index, self.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shard_is_written_as_it_is_read() {
+        for text in ["1/1", "2/8", "100000/100000"] {
+            assert_eq!(text.parse::<Shard>().unwrap().to_string(), text);
+        }
+        for wrong in ["", "1", "/", "1/", "/2", "3/2", "+1/2", "-1/2", "1/100001", "1/2/3", "1/x"] {
+            assert_eq!(wrong.parse::<Shard>(), Err(InvalidShard::Form), "{wrong}");
+        }
+        assert_eq!("0/4".parse::<Shard>(), Err(InvalidShard::Zero));
+    }
+
+    #[test]
+    fn each_line_is_in_one_shard_and_shards_are_about_as_large() {
+        let mut sizes = [0; 7];
+        for number in 0..7000 {
+            let line = format!("{{\"code\": \"{number}\"}}");
+            let shards: Vec<Shard> = (1..=7)
+                .map(|index| Shard { index, count: 7 })
+                .filter(|s| s.has(line.as_bytes()))
+                .collect();
+            let [shard] = shards[..] else { panic!("{line} is in {shards:?}") };
+            assert_eq!(shard, Shard::of(format!(" {line}\r\n").as_bytes(), 7), "white space");
+            sizes[shard.index as usize - 1] += 1;
+        }
+        assert!(sizes.iter().all(|size| (900..1100).contains(size)), "{sizes:?}");
+        assert_eq!(Shard::of_too_long(3, 7), Shard::of(b"3", 7));
+    }
 }

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 
-use crate::attempts::{PAUSE, TRIES_ALONE};
 use crate::clock::sleep;
 use crate::error::Error;
 use crate::line::{BadLine, NoRequest};
 use crate::lines::Lines;
-use crate::shard::Shard;
+use crate::merge::Shard;
+use crate::pool_runner::{PAUSE, TRIES_ALONE};
 
 /// The longest line that is parsed at once, in bytes: in some 10 µs.
 const SHORT_BYTES: usize = 4 << 10;
@@ -122,12 +122,14 @@ fn is_parsed_at_once(line: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tokio::io::BufReader;
+
     use super::*;
     use crate::line::{self, Request};
     use crate::pool_runner::{LineJob, prepare};
-    use std::sync::Mutex;
-    use std::sync::atomic::{AtomicU32, Ordering};
-    use tokio::io::BufReader;
 
     fn requests(
         text: &'static str,

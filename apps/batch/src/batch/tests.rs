@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::line::NoJob;
 use crate::runner::{Parsed, Prepared, RunError};
-use crate::scripts::NoJob;
 
 /// A runner whose jobs end as their programs say.
 #[derive(Default)]
