@@ -7,14 +7,12 @@
 use std::time::Duration;
 
 use hatchery::{Job, Limits, Session, Verdict};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::lexer::{Part, is_word, parts};
 
-pub use self::input::{Input, Judgement};
-
-mod input;
 pub mod lexer;
 
 /// The name of the module that a session installs.
@@ -66,6 +64,118 @@ pub fn dotted_end(code: &str) -> Option<&str> {
     (is_name && parts(code, |_, _| {}) == Part::Other).then_some(dotted)
 }
 
+// The lines of one input.
+//
+// Python itself decides when they are complete: it is asked about each line, so a prompt knows no
+// Python. A session of its own answers, which no program can mislead or fill, and in
+// which no task of a program would run. Wrong code counts as complete, since Python then reports the
+// error: so an unclosed bracket doesn't swallow everything that follows.
+
+/// The lines of one input, as far as they have been typed.
+///
+/// ```
+/// use jupyter::assistance::{Input, Judgement};
+///
+/// // `Input::judge` says of each line how the input goes on.
+/// let mut input = Input::default();
+/// input.push("def f():", Judgement::Open);
+/// input.push("    return 1", Judgement::Block);
+/// input.push("", Judgement::Whole);
+/// assert_eq!(input.take(), "def f():\n    return 1\n");
+/// assert!(input.is_empty());
+/// ```
+#[derive(Debug, Default)]
+pub struct Input {
+    text: String,
+    /// What the last line made of them.
+    last: Option<Judgement>,
+}
+
+/// What a line makes of the input before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Judgement {
+    /// The input goes on, as in a bracket.
+    Open,
+    /// The input goes on until an empty line.
+    Block,
+    /// The input is complete, or wrong.
+    Whole,
+    /// The input has ended before this line.
+    Apart,
+}
+
+impl Input {
+    /// Judges what was typed up to a line end: one line, or several that were pasted or come from the
+    /// history. Without an answer from the session of the judge, it ends the input.
+    pub async fn judge(&self, typed: &str, judge: &Session, limits: &Limits) -> Judgement {
+        let is_blank = typed.trim().is_empty();
+        if self.is_empty() && (is_blank || typed.trim_start().starts_with(':')) {
+            return Judgement::Whole;
+        }
+        // Lines that can only go on with the input aren't a reason to parse all of it again.
+        match self.last {
+            Some(Judgement::Block)
+                if !is_blank && typed.starts_with([' ', '\t']) && !typed.contains('\n') =>
+            {
+                return Judgement::Block;
+            }
+            Some(Judgement::Open) if !self.text.ends_with("\\\n") && closes_nothing(typed) => {
+                return Judgement::Open;
+            }
+            _ => {}
+        }
+        let judged = ask(judge, limits, JUDGE, [self.text.as_str().into(), typed.into()]).await;
+        judged.unwrap_or(Judgement::Whole)
+    }
+
+    /// Adds what was typed and judged.
+    pub fn push(&mut self, typed: &str, judgement: Judgement) {
+        self.text.push_str(typed);
+        self.text.push('\n');
+        self.last = Some(judgement);
+    }
+
+    /// Returns whether nothing was typed.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Returns what was typed, with its line ends.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Takes this input, complete or not, without the blank lines that ended it, and begins the
+    /// next one.
+    pub fn take(&mut self) -> String {
+        let mut text = std::mem::take(self).text;
+        text.truncate(text.trim_end_matches([' ', '\t', '\n']).len());
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Returns whether indented lines leave an open bracket or string open: they close only what they
+/// open. Lines that aren't indented may show that a bracket was forgotten.
+fn closes_nothing(lines: &str) -> bool {
+    let (mut depth, mut least) = (0_i32, 0_i32);
+    let end = parts(lines, |part, text| {
+        if part == Part::Other {
+            for character in text.chars() {
+                depth +=
+                    i32::from("([{".contains(character)) - i32::from(")]}".contains(character));
+                least = least.min(depth);
+            }
+        }
+    });
+    let is_indented = lines.lines().all(|line| line.starts_with([' ', '\t']));
+    is_indented && !lines.trim().is_empty() && end != Part::String && least == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,5 +195,29 @@ mod tests {
         ] {
             assert_eq!(dotted_end(code), expected, "{code}");
         }
+    }
+
+    #[test]
+    fn lines_that_close_nothing_are_told_from_those_that_might() {
+        for line in ["  1, 2,", "  {'a': [1]},", "\tf(", "  # )", "  ')',", " x"] {
+            assert!(closes_nothing(line), "{line}");
+        }
+        for line in ["", "  ", "x", "  2]", " } + {", " it's", " \"\"\"", " [1], 2)"] {
+            assert!(!closes_nothing(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn taking_an_input_begins_the_next_one() {
+        let mut input = Input::default();
+        for line in ["def f():", "    return 1  ", ""] {
+            input.push(line, Judgement::Block);
+        }
+        assert_eq!(input.take(), "def f():\n    return 1\n");
+        assert!(input.is_empty() && input.last.is_none());
+        input.push(" \t", Judgement::Whole);
+        assert_eq!(input.take(), "");
+        input.push("((", Judgement::Open);
+        assert_eq!(input.take(), "((\n");
     }
 }

@@ -10,10 +10,10 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::commands;
 use crate::error::KernelError;
 use crate::guest::{self, Manner};
 use crate::history::History;
+use crate::kernel::{Command, parse};
 use crate::message::Message;
 use crate::outputs::{Outputs, error_of};
 use crate::questions::{Questions, READ_LINE};
@@ -80,7 +80,7 @@ impl Executor {
         let problem = if LEAVING.contains(&source.trim()) {
             payload = json!([{ "source": "ask_exit", "keepkernel": false }]);
             None
-        } else if let Some(commands) = commands::parse(source) {
+        } else if let Some(commands) = parse(source) {
             self.obey(commands, &mut outputs).await
         } else {
             let may_ask = request.flag("allow_stdin", false);
@@ -112,7 +112,7 @@ impl Executor {
     /// Carries out the magics of a cell that consists of them.
     async fn obey(
         &mut self,
-        commands: Result<Vec<commands::Command>, String>,
+        commands: Result<Vec<Command>, String>,
         outputs: &mut Outputs<'_>,
     ) -> Option<Problem> {
         let (said, done) = match commands {

@@ -24,21 +24,16 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub use connection::Connection;
+pub use connection::{Connection, KernelSpec, Place, install};
 pub use error::{ConnectionError, InstallError, KernelError};
-pub use install::{KernelSpec, Place, install};
 pub use kernel::{Interrupter, Kernel};
 
 pub mod assistance;
-mod commands;
 mod connection;
-mod control;
 mod error;
 mod execute;
 mod guest;
 mod history;
-mod info;
-mod install;
 mod kernel;
 mod message;
 mod outputs;

@@ -5,16 +5,18 @@
 //! uses. Values are plain JSON, read field by field, so that a field of another type than expected
 //! counts as missing and never ends the kernel.
 
+use std::fmt::{Debug, Formatter};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::{Map, Value, json};
+use sha2::Sha256;
 
-pub(crate) use self::key::Key;
-pub(crate) use self::writer::{PROTOCOL, Writer};
-
-mod key;
 #[cfg(test)]
 mod tests;
-mod writer;
 
 /// What divides the identities from the message.
 const DELIMITER: &[u8] = b"<IDS|MSG>";
@@ -100,4 +102,121 @@ impl Message {
 
 fn text<'a>(object: &'a Object, name: &str) -> &'a str {
     object.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The length of a signature, in bytes; in a message it is written in hexadecimal.
+const SIGNATURE_BYTES: usize = 32;
+
+/// A key of HMAC-SHA256. An empty key signs nothing and accepts everything.
+#[derive(Clone)]
+pub(crate) struct Key(Option<Hmac<Sha256>>);
+
+impl Debug for Key {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Key")
+    }
+}
+
+impl Key {
+    pub(crate) fn new(key: &[u8]) -> Self {
+        let mac = (!key.is_empty()).then(|| Hmac::new_from_slice(key));
+        Self(mac.map(|mac| mac.expect("HMAC takes keys of any length")))
+    }
+
+    /// Returns the signature of the parts of a message.
+    pub(crate) fn sign<'a>(&self, parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+        let Some(mac) = self.mac_of(parts) else { return String::new() };
+        mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Returns whether a signature is that of the parts, in a time that doesn't depend on how much
+    /// of it is right.
+    pub(crate) fn verifies<'a>(
+        &self,
+        signature: &[u8],
+        parts: impl IntoIterator<Item = &'a [u8]>,
+    ) -> bool {
+        match (self.mac_of(parts), from_hexadecimal(signature)) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(mac), Some(signature)) => mac.verify_slice(&signature).is_ok(),
+        }
+    }
+
+    fn mac_of<'a>(&self, parts: impl IntoIterator<Item = &'a [u8]>) -> Option<Hmac<Sha256>> {
+        let mut mac = self.0.clone()?;
+        parts.into_iter().for_each(|part| mac.update(part));
+        Some(mac)
+    }
+}
+
+fn from_hexadecimal(text: &[u8]) -> Option<[u8; SIGNATURE_BYTES]> {
+    let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|it| u8::try_from(it).ok());
+    let (pairs, rest) = text.as_chunks::<2>();
+    if pairs.len() != SIGNATURE_BYTES || !rest.is_empty() {
+        return None;
+    }
+    let mut bytes = [0; SIGNATURE_BYTES];
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = digit(*high)? << 4 | digit(*low)?;
+    }
+    Some(bytes)
+}
+
+/// The version of the protocol. With 5.4 a kernel welcomes those that subscribe to its outputs.
+pub(crate) const PROTOCOL: &str = "5.4";
+
+/// Writes the messages of one kernel. Clones count them together.
+#[derive(Debug, Clone)]
+pub(crate) struct Writer {
+    key: Key,
+    /// Identifies this run of the kernel.
+    session: Arc<str>,
+    count: Arc<AtomicU64>,
+}
+
+impl Writer {
+    /// Creates a writer with a session's name that no other kernel has.
+    pub(crate) fn new(key: Key) -> Result<Self, getrandom::Error> {
+        let session = format!("{:016x}{:016x}", getrandom::u64()?, getrandom::u64()?);
+        Ok(Self { key, session: session.into(), count: Arc::default() })
+    }
+
+    /// Returns what identifies this run of the kernel.
+    pub(crate) fn session(&self) -> &str {
+        &self.session
+    }
+
+    /// Returns the frames of a message that answers another one, with the identities or the topic
+    /// before it.
+    pub(crate) fn write(
+        &self,
+        before: &[Bytes],
+        kind: &str,
+        parent: &Object,
+        content: &Value,
+    ) -> Vec<Bytes> {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let header = json!({
+            "date": humantime::format_rfc3339_micros(SystemTime::now()).to_string(),
+            "msg_id": format!("{}_{number}", self.session),
+            "msg_type": kind,
+            "session": &*self.session,
+            "username": "kernel",
+            "version": PROTOCOL,
+        });
+        let parent = serde_json::to_vec(parent).expect("JSON can be written");
+        let parts = [
+            Bytes::from(header.to_string()),
+            Bytes::from(parent),
+            Bytes::from_static(b"{}"),
+            Bytes::from(content.to_string()),
+        ];
+        let signature = self.key.sign(parts.iter().map(AsRef::as_ref));
+        let mut frames = before.to_vec();
+        frames.push(Bytes::from_static(DELIMITER));
+        frames.push(Bytes::from(signature));
+        frames.extend(parts);
+        frames
+    }
 }

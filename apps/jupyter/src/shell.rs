@@ -8,7 +8,7 @@ use crate::assistance::lexer::is_word;
 use crate::assistance::{self, dotted_end};
 use crate::error::KernelError;
 use crate::execute::{Executed, Executor};
-use crate::info::Info;
+use crate::guest::Info;
 use crate::message::Message;
 use crate::sockets::{Channels, IoPub};
 

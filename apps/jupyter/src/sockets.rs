@@ -3,6 +3,8 @@
 //! Each socket has a task of its own. Requests are read, checked and queued; a queue that is full
 //! leaves further ones in their socket. What can't be sent, since whoever asked is gone, is dropped.
 
+pub(crate) use self::outputs::IoPub;
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,8 +19,6 @@ use zeromq::{
 use crate::connection::{Channel, Connection};
 use crate::error::KernelError;
 use crate::message::{Key, Message, Object, Writer};
-
-pub(crate) use self::outputs::IoPub;
 
 mod outputs;
 
