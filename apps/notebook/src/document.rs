@@ -3,6 +3,9 @@
 //! Whatever a run doesn't change stays as it was, byte for byte: unknown fields, their order, and
 //! the spelling of numbers. A run replaces the outputs and execution counts of code cells.
 
+pub use self::cell::CodeCell;
+pub(crate) use self::cell::View;
+
 use std::borrow::Cow;
 
 use indexmap::IndexMap;
@@ -11,10 +14,8 @@ use serde_json::Value;
 use serde_json::ser::PrettyFormatter;
 use serde_json::value::RawValue;
 
-pub use self::cell::CodeCell;
-pub(crate) use self::cell::View;
 use self::cell::{Cell, Field, Fields, parsed, written};
-use crate::markers::Markers;
+use crate::settings::Markers;
 
 mod cell;
 
@@ -259,53 +260,54 @@ fn indentation_of(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     /// As Jupyter writes it, with fields and numbers unknown to this code.
     const WRITTEN: &str = r#"{
- "zeta": {"b": 1.50, "a": 12345678901234567890123},
- "cells": [
-  {
-   "cell_type": "markdown",
-   "id": "m",
-   "metadata": {},
-   "source": [
+     "zeta": {"b": 1.50, "a": 12345678901234567890123},
+     "cells": [
+      {
+       "cell_type": "markdown",
+       "id": "m",
+       "metadata": {},
+       "source": [
     "é"
-   ]
-  },
-  {
-   "source": [
+       ]
+      },
+      {
+       "source": [
     "x = 1\n",
     "x"
-   ],
-   "outputs": [],
-   "unknown": [1e2],
-   "metadata": {
+       ],
+       "outputs": [],
+       "unknown": [1e2],
+       "metadata": {
     "tags": [
      "raises-exception"
     ]
-   },
-   "id": "c",
-   "execution_count": null,
-   "cell_type": "code"
-  },
-  {
-   "cell_type": "code",
-   "execution_count": null,
-   "id": "empty",
-   "metadata": {},
-   "outputs": [],
-   "source": []
-  }
- ],
- "metadata": {
-  "kernelspec": {
-   "language": "python"
-  }
- },
- "nbformat": 4,
- "nbformat_minor": 5
+       },
+       "id": "c",
+       "execution_count": null,
+       "cell_type": "code"
+      },
+      {
+       "cell_type": "code",
+       "execution_count": null,
+       "id": "empty",
+       "metadata": {},
+       "outputs": [],
+       "source": []
+      }
+     ],
+     "metadata": {
+      "kernelspec": {
+       "language": "python"
+      }
+     },
+     "nbformat": 4,
+     "nbformat_minor": 5
 }
 "#;
 

@@ -1,10 +1,14 @@
 //! What a cell's job reports while it runs, in terms of Jupyter: streams, displays, results, updates
 //! and clearing.
 
+use std::fmt::Debug;
+use std::time::Duration;
+
 use hatchery::event::{EventKind, Stream};
 use hatchery::outcome::{MimeBundle, MimeData};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use tokio::sync::watch;
 
 /// The form that says what to do with a display. The guest's `showing.py` defines the same name,
 /// and describes its contents.
@@ -156,10 +160,97 @@ pub fn joined(data: Value) -> Value {
     Value::Object(joined.collect::<Map<_, _>>())
 }
 
+/// A step of one notebook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Progress {
+    /// It runs from its start although a saved session was wanted.
+    NotResumed {
+        /// Why.
+        why: String,
+    },
+    /// It begins.
+    Started {
+        /// The number of its code cells.
+        total: usize,
+    },
+    /// It continues from its saved session, in which so many cells have run.
+    Resumed {
+        /// The cells.
+        done: usize,
+    },
+    /// It takes over the outputs and the state of further cells, which don't run.
+    TakenOver {
+        /// The first of them, counted from 1.
+        first: usize,
+        /// The last of them.
+        last: usize,
+        /// Where another notebook of this command ran them; otherwise an earlier command did.
+        of_this_command: bool,
+    },
+    /// A cell starts.
+    Cell {
+        /// Its number, counted from 1.
+        number: usize,
+    },
+    /// A cell has ended, and the copy is about to have its outputs.
+    CellEnded {
+        /// Its number, counted from 1.
+        number: usize,
+        /// How long it took, on the wall clock.
+        took: Duration,
+        /// The class of the exception, or what else it failed with.
+        failed: Option<String>,
+    },
+    /// No further cell runs.
+    Ended,
+}
+
+/// Shows the progress of notebooks. Called from the tasks that run them, so it must not block for
+/// long.
+pub trait Observer: Debug + Send + Sync {
+    /// Takes note of a step. `notebook` is the place of the notebook's [`Task`](crate::Task) among
+    /// those of the command.
+    fn progress(&self, notebook: usize, step: &Progress);
+}
+
+/// Shows nothing.
+impl Observer for () {
+    fn progress(&self, _notebook: usize, _step: &Progress) {}
+}
+
+/// Counts how often the user asked the notebooks to end, for example by Ctrl-C. Clones share the
+/// count.
+#[derive(Debug, Clone)]
+pub struct Interrupts(watch::Receiver<u32>);
+
+impl Interrupts {
+    /// Follows a count that only grows.
+    pub fn new(counts: watch::Receiver<u32>) -> Self {
+        Self(counts)
+    }
+
+    /// Returns the present count.
+    pub fn count(&self) -> u32 {
+        *self.0.borrow()
+    }
+
+    /// Waits until the count is above `heard`, and returns it. Waits for ever if nobody counts any
+    /// more. Cancel-safe.
+    pub async fn more_than(&mut self, heard: u32) -> u32 {
+        let count = self.0.wait_for(|count| *count > heard).await.map(|count| *count);
+        match count {
+            Ok(count) => count,
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn control_data_decides_what_a_display_is() {

@@ -36,11 +36,19 @@
 //! nothing had happened if [`remember`] ran before the copy was made, and [`resume`] is the first
 //! job on it.
 
-use std::sync::LazyLock;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use hatchery::{Job, Limits, wire};
+use hatchery::{Checkpoint, Hatchery, Job, Limits, Session, Verdict, wire};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use tokio::sync::Mutex;
+
+use crate::check::{Error, Problem};
+use crate::guest;
 
 /// The package's name, under which its files import each other.
 const PACKAGE: &str = "hatchery_notebook";
@@ -222,6 +230,124 @@ fn module(file: &str) -> String {
     match file {
         "" => PACKAGE.to_owned(),
         _ => format!("{PACKAGE}.{file}"),
+    }
+}
+
+/// What the name of a session begins with in which a state is prepared. No client can send it.
+const NAME: &str = "\u{1}notebook";
+
+/// The prepared states of one pool, one for each Python build that sessions were opened on. Clones
+/// share them.
+///
+/// ```no_run
+/// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+/// use hatchery::Limits;
+/// use notebook::Prepared;
+///
+/// let prepared = Prepared::default();
+/// let session = pool.session("notebook").await?;
+/// session.run(prepared.first_job(&pool, &session, &Limits::default()).await).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Prepared {
+    states: Arc<Mutex<HashMap<String, Checkpoint>>>,
+}
+
+impl Prepared {
+    /// Returns the first job of a fresh session, after which it runs cells with these limits. The
+    /// session takes the prepared state now. If that is impossible, the job installs everything in the
+    /// session, and says why if that fails, too.
+    pub async fn first_job(&self, pool: &Hatchery, session: &Session, limits: &Limits) -> Job {
+        let taken = match self.state(pool, session.python(), limits).await {
+            Some(state) => session.restore(&state).await.is_ok(),
+            None => false,
+        };
+        if taken { guest::start(limits) } else { guest::begin(limits) }
+    }
+
+    /// Returns the state for a build, which is prepared if it isn't yet.
+    async fn state(&self, pool: &Hatchery, python: &str, limits: &Limits) -> Option<Checkpoint> {
+        let mut states = Arc::clone(&self.states).lock_owned().await;
+        if let Some(state) = states.get(python) {
+            return Some(state.clone());
+        }
+        let (pool, python, limits) = (pool.clone(), python.to_owned(), limits.clone());
+        // It goes on if the caller leaves, since others wait for it.
+        let preparing = tokio::spawn(async move {
+            let prepared = prepare(&pool, &python, &limits).await.ok().flatten()?;
+            states.insert(python, prepared.clone());
+            Some(prepared)
+        });
+        preparing.await.ok().flatten()
+    }
+}
+
+/// Prepares a state; `None` if its job fails.
+async fn prepare(
+    pool: &Hatchery,
+    python: &str,
+    limits: &Limits,
+) -> Result<Option<Checkpoint>, hatchery::Error> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let session = pool.session_on(&format!("{NAME} {number}"), python).await?;
+    let prepared = in_session(&session, limits).await;
+    session.close();
+    prepared
+}
+
+async fn in_session(
+    session: &Session,
+    limits: &Limits,
+) -> Result<Option<Checkpoint>, hatchery::Error> {
+    if Problem::of(&session.run(guest::begin(limits)).await?).is_some() {
+        return Ok(None);
+    }
+    let state = session.checkpoint().await?;
+    // A copy that only its worker process has is lost with that. Continuing from it fetches it.
+    session.restore(&state).await?;
+    let started = session.run(guest::start(limits)).await?;
+    Ok(Problem::of(&started).is_none().then_some(state))
+}
+
+/// The most bytes of a request, and of its answer.
+const MOST_BYTES: usize = 64 << 20;
+
+/// What the guest answers.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Answer<T> {
+    Ok(T),
+    Unusable(String),
+}
+
+/// Runs `source`, whose function `answer` takes a request as JSON and returns an answer as JSON.
+/// `unusable` makes the error of a request that can't be answered, and of one that fails.
+pub(crate) async fn ask<T: DeserializeOwned>(
+    pool: &Hatchery,
+    source: &str,
+    request: &Value,
+    unusable: impl Fn(String) -> Error,
+) -> Result<T, Error> {
+    // A string of JSON is one of Python.
+    let source = format!("{source}\n\nanswer({})\n", Value::from(request.to_string()));
+    let (source_bytes, result_bytes) = (MOST_BYTES + source.len(), MOST_BYTES);
+    let limits = Limits { source_bytes, result_bytes, ..Limits::default() };
+    let outcome = pool.run(Job::code(source).limits(limits)).await?;
+    let answer = match &outcome.verdict {
+        Verdict::Completed { value: Some(value), .. } => serde_json::to_value(value).ok(),
+        _ => None,
+    };
+    let answer = answer.and_then(|answer| serde_json::from_str(answer.as_str()?).ok());
+    match answer {
+        Some(Answer::Ok(answer)) => Ok(answer),
+        Some(Answer::Unusable(why)) => Err(unusable(why)),
+        None => {
+            let why = Problem::of(&outcome).map(|problem| problem.to_string());
+            Err(unusable(why.unwrap_or_else(|| "it is too large".to_owned())))
+        }
     }
 }
 

@@ -225,8 +225,9 @@ fn in_url(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     fn of(value: Value) -> String {
         let mut cell = String::new();

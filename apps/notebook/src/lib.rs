@@ -6,38 +6,24 @@
 //! cell's job reports, and [`Outputs`] collects such events as nbformat has them.
 #![forbid(unsafe_code)]
 
-pub use check::{Difference, Unmarked, compare};
+pub use check::{Difference, Error, Problem, Unmarked, compare, remarks};
 pub use document::{CodeCell, InvalidNotebook, Notebook};
-pub use error::Error;
-pub use event::{CellEvent, joined};
-pub use interrupts::Interrupts;
+pub use event::{CellEvent, Interrupts, Observer, Progress, joined};
+pub use guest::Prepared;
 pub use outputs::{Outputs, Update};
-pub use places::{Places, check_place};
 pub use prefixes::Prefixes;
-pub use prepared::Prepared;
-pub use problem::{Problem, remarks};
-pub use progress::{Observer, Progress};
 pub use report::{End, Report, Resumption};
 pub use runner::run;
-pub use settings::{Settings, Task};
+pub use settings::{Places, Settings, Task, check_place};
 
-mod ask;
 mod check;
 mod document;
-mod error;
 mod event;
 pub mod guest;
 pub mod html;
-mod interrupts;
-mod markers;
 mod outputs;
 pub mod parameters;
-mod places;
 mod prefixes;
-mod prepared;
-mod problem;
-mod progress;
-mod record;
 mod report;
 mod runner;
 mod settings;

@@ -10,18 +10,23 @@
 //! whatever programs may connect to. Clocks and random numbers are not covered either: a cell that isn't run
 //! again shows what it showed.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime};
 
-use self::folders::Folders;
-use self::shared::Shared;
-use self::shelf::Shelf;
+use hatchery::files::{ChangeKind, ChangedFile, FolderDigests};
+use hatchery::{Checkpoint, Job};
+use replace::{Access, UNFINISHED_PREFIX, replace};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::watch;
 
-pub(crate) mod folders;
-pub(crate) mod key;
-pub(crate) mod shared;
-pub(crate) mod shelf;
-pub(crate) mod state;
+use crate::document::Notebook;
+use crate::guest;
+use crate::settings::{COPY_SUFFIX, RECORD_SUFFIX, SESSION_SUFFIX};
 
 /// The states that the notebooks of a command share, and those of earlier commands.
 ///
@@ -44,5 +49,745 @@ impl Prefixes {
     pub fn in_folder(folder: PathBuf, most_bytes: u64) -> Self {
         let shelf = (most_bytes > 0).then(|| Arc::new(Shelf::new(folder, most_bytes)));
         Self { shared: Shared::default(), shelf, folders: Folders::default() }
+    }
+}
+
+/// The most states in memory. Above it, the oldest go, and their cells run again where needed.
+const MOST_IN_MEMORY: usize = 64;
+
+/// The states, and who needs them.
+#[derive(Debug, Default)]
+pub(crate) struct Shared(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    /// How many notebooks haven't passed this key yet.
+    wanted: HashMap<Key, usize>,
+    slots: HashMap<Key, Slot>,
+    /// Counts states, to know their age.
+    clock: u64,
+}
+
+#[derive(Debug)]
+enum Slot {
+    /// A notebook runs the cell. The channel closes when it has ended.
+    Running(watch::Receiver<()>),
+    Ready {
+        state: Arc<State>,
+        age: u64,
+    },
+}
+
+/// What a notebook does next.
+#[derive(Debug)]
+pub(crate) enum Next<'a> {
+    /// It takes over this state, so many cells further.
+    Take { steps: usize, state: Arc<State> },
+    /// It waits until this channel closes, and asks again.
+    Wait(watch::Receiver<()>),
+    /// It runs its next cell, and others wait for that if there is a claim.
+    Run(Option<Claim<'a>>),
+}
+
+/// The right to run a cell for others, who stop waiting when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Claim<'a> {
+    shared: &'a Shared,
+    key: Key,
+    /// Closes the channel of those who wait.
+    _waiting: watch::Sender<()>,
+}
+
+impl Shared {
+    /// Announces a notebook with these keys.
+    pub(crate) fn expect(&self, keys: &[Key]) {
+        let mut table = self.table();
+        for key in keys {
+            *table.wanted.entry(*key).or_default() += 1;
+        }
+    }
+
+    /// Says what to do for the next of these keys.
+    pub(crate) fn next(&self, keys: &[Key]) -> Next<'_> {
+        let Some(key) = keys.first() else { return Next::Run(None) };
+        let mut table = self.table();
+        for (place, key) in keys.iter().enumerate().rev() {
+            if let Some(Slot::Ready { state, .. }) = table.slots.get(key) {
+                return Next::Take { steps: place + 1, state: Arc::clone(state) };
+            }
+        }
+        if let Some(Slot::Running(waiting)) = table.slots.get(key) {
+            return Next::Wait(waiting.clone());
+        }
+        if table.wanted.get(key).is_none_or(|count| *count < 2) {
+            return Next::Run(None);
+        }
+        let (sender, receiver) = watch::channel(());
+        table.slots.insert(*key, Slot::Running(receiver));
+        Next::Run(Some(Claim { shared: self, key: *key, _waiting: sender }))
+    }
+
+    /// Notes that a notebook needs these states no longer.
+    pub(crate) fn passed(&self, keys: &[Key]) {
+        let mut table = self.table();
+        for key in keys {
+            let left = table.wanted.get_mut(key).map(|count| {
+                *count = count.saturating_sub(1);
+                *count
+            });
+            if left == Some(0) {
+                table.wanted.remove(key);
+                if matches!(table.slots.get(key), Some(Slot::Ready { .. })) {
+                    table.slots.remove(key);
+                }
+            }
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().expect("no holder panics")
+    }
+}
+
+impl Claim<'_> {
+    /// Hands the state to those who wait, once the notebook that ran the cell has passed it. `before` is the key of the state before the cell: whoever
+    /// needs that one needs this one too, unless more notebooks need it.
+    pub(crate) fn fulfil(self, state: State, before: Option<Key>) {
+        let mut table = self.shared.table();
+        table.clock += 1;
+        let age = table.clock;
+        table.slots.insert(self.key, Slot::Ready { state: Arc::new(state), age });
+        let wanted = |key: &Key| table.wanted.get(key).copied().unwrap_or_default();
+        if wanted(&self.key) == 0 {
+            table.slots.remove(&self.key);
+            return;
+        }
+        if let Some(before) = before
+            && wanted(&before) == wanted(&self.key)
+        {
+            table.slots.remove(&before);
+        }
+        let ready = |(key, slot): (&Key, &Slot)| match slot {
+            Slot::Ready { age, .. } => Some((*age, *key)),
+            Slot::Running(_) => None,
+        };
+        let ready: Vec<(u64, Key)> = table.slots.iter().filter_map(ready).collect();
+        if ready.len() > MOST_IN_MEMORY
+            && let Some((_, oldest)) = ready.iter().min_by_key(|(age, _)| *age)
+        {
+            table.slots.remove(oldest);
+        }
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut table = self.shared.table();
+        if matches!(table.slots.get(&self.key), Some(Slot::Running(_))) {
+            table.slots.remove(&self.key);
+        }
+    }
+}
+
+// What notebooks see in folders of the host: data that their states depend on.
+//
+// Notebooks themselves are no data. They lie in the same folders, their copies are written there while
+// they run, and to change one of them is what states are kept for. But a notebook whose cells name
+// notebooks may read them, so that one runs from its start.
+
+/// How a cell names notebooks.
+const NAMES_NOTEBOOKS: &str = "ipynb";
+/// The folder beside notebooks where Jupyter keeps their earlier versions.
+const CHECKPOINTS: &str = ".ipynb_checkpoints";
+
+/// Reads folders. Clones remember together what they have read.
+#[derive(Debug, Clone)]
+pub(crate) struct Folders(Arc<FolderDigests>);
+
+impl Default for Folders {
+    fn default() -> Self {
+        Self(Arc::new(FolderDigests::new(is_of_notebooks)))
+    }
+}
+
+/// The folders that one notebook sees.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    folders: Folders,
+    jobs: Vec<Job>,
+}
+
+impl Folders {
+    /// Returns what a notebook sees: the folders of these jobs. `None` if they aren't all that it may
+    /// read there.
+    pub(crate) fn seen(&self, notebook: &Notebook, jobs: [&Job; 2]) -> Option<Seen> {
+        let jobs: Vec<Job> = jobs.into_iter().filter(|job| job.has_folders()).cloned().collect();
+        let names_notebooks = || notebook.code().any(|cell| cell.source.contains(NAMES_NOTEBOOKS));
+        let is_all = jobs.is_empty() || !names_notebooks();
+        is_all.then(|| Seen { folders: self.clone(), jobs })
+    }
+}
+
+impl Seen {
+    /// Returns a digest of the folders as they are now. Waits for the file system. `None` if they are
+    /// too large.
+    pub(crate) fn digest(&self) -> Option<String> {
+        self.jobs.iter().map(|job| job.folders_digest(&self.folders.0)).collect()
+    }
+
+    /// Does the same beside other tasks.
+    pub(crate) async fn digest_soon(self) -> Option<String> {
+        if self.jobs.is_empty() {
+            return self.digest();
+        }
+        tokio::task::spawn_blocking(move || self.digest()).await.ok().flatten()
+    }
+}
+
+/// Returns whether a name is one of a notebook, or of what is written beside it.
+fn is_of_notebooks(name: &str) -> bool {
+    let suffixes = [COPY_SUFFIX, SESSION_SUFFIX, RECORD_SUFFIX];
+    name == CHECKPOINTS
+        || name.starts_with(UNFINISHED_PREFIX)
+        || suffixes.iter().any(|suffix| name.ends_with(suffix))
+}
+
+/// The version of what is kept under a key. It changes whenever the same cells would give other
+/// outputs or another state.
+const VERSION: u32 = 2;
+
+/// The tag of a cell that runs always, and with it all that follow.
+const FRESH: &str = "fresh";
+
+/// The key of a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Key(blake3::Hash);
+
+impl Key {
+    /// Returns the key as a name of a file.
+    pub(crate) fn name(self) -> String {
+        self.0.to_hex().to_string()
+    }
+
+    /// Returns the key of the state after a cell that runs in this state.
+    fn then(self, parts: &[&str]) -> Self {
+        of(self.0.as_bytes(), parts)
+    }
+}
+
+/// Returns the keys of the states after each cell, up to the first one with the tag `fresh`.
+/// `begin` is what the state before the first cell depends on.
+pub(crate) fn chain(notebook: &Notebook, allows_errors: bool, begin: &[&str]) -> Vec<Key> {
+    let ours = [&VERSION.to_string(), env!("CARGO_PKG_VERSION"), guest::digest()];
+    let mut key = of(b"hatchery notebook", &ours).then(begin);
+    let cells = notebook.code().take_while(|cell| !cell.has_tag(FRESH));
+    let keys = cells.map(|cell| {
+        let may_raise = allows_errors || cell.may_raise();
+        let time_limit = cell.time_limit.map(|time| format!("{time:?}")).unwrap_or_default();
+        key = key.then(&[&cell.source, if may_raise { "may raise" } else { "" }, &time_limit]);
+        key
+    });
+    keys.collect()
+}
+
+fn of(before: &[u8], parts: &[&str]) -> Key {
+    let mut hasher = blake3::Hasher::new();
+    for part in [before].into_iter().chain(parts.iter().map(|part| part.as_bytes())) {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+    }
+    Key(hasher.finalize())
+}
+
+#[cfg(test)]
+impl Key {
+    /// Returns a key for tests.
+    pub(crate) fn named(name: &str) -> Self {
+        of(b"test", &[name])
+    }
+}
+
+/// What the cells so far have left outside of the session.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Traces {
+    /// Outputs that can be updated: the id, the index of the cell, and the index of the output.
+    pub(crate) places: Vec<(String, usize, usize)>,
+    /// Files that the cells created or changed, by path.
+    pub(crate) files: BTreeMap<String, ChangedFile>,
+    /// Number of symbolic links that the cells made, which aren't among the files.
+    pub(crate) links: u64,
+    /// Number of cells that raised and were allowed to.
+    pub(crate) allowed_errors: usize,
+}
+
+impl Traces {
+    /// Adds what a cell left in the workspace.
+    pub(crate) fn add(&mut self, files: Vec<ChangedFile>, links: u64) {
+        self.files.extend(files.into_iter().map(|file| (file.path.clone(), file)));
+        self.links += links;
+    }
+}
+
+/// The state after some cells of a notebook, in memory.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) checkpoint: Checkpoint,
+    /// The outputs of each cell.
+    pub(crate) outputs: Vec<Vec<Value>>,
+    pub(crate) traces: Traces,
+}
+
+/// The state after some cells of a notebook, on disk beside the saved session.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    /// The name of the session's file.
+    pub(crate) session: String,
+    outputs: Vec<Vec<Value>>,
+    places: Vec<(String, usize, usize)>,
+    /// The paths of the files, and whether each is new. Their contents are in the session.
+    files: Vec<(String, Change)>,
+    #[serde(default)]
+    links: u64,
+    allowed_errors: usize,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Change {
+    Created,
+    Modified,
+    Deleted,
+}
+
+impl State {
+    /// Describes the first `count` cells.
+    pub(crate) fn of(
+        checkpoint: Checkpoint,
+        notebook: &Notebook,
+        count: usize,
+        traces: &Traces,
+    ) -> Self {
+        let outputs = notebook.code().take(count).map(|cell| cell.outputs.clone()).collect();
+        Self { checkpoint, outputs, traces: traces.clone() }
+    }
+}
+
+impl Kept {
+    /// Describes the first `count` cells, whose session isn't saved yet.
+    pub(crate) fn of(notebook: &Notebook, count: usize, traces: &Traces) -> Self {
+        let kind = |file: &ChangedFile| match file.kind {
+            ChangeKind::Created => Change::Created,
+            ChangeKind::Deleted => Change::Deleted,
+            _ => Change::Modified,
+        };
+        let files = traces.files.values().map(|file| (file.path.clone(), kind(file)));
+        Self {
+            session: String::new(),
+            outputs: notebook.code().take(count).map(|cell| cell.outputs.clone()).collect(),
+            places: traces.places.clone(),
+            files: files.collect(),
+            links: traces.links,
+            allowed_errors: traces.allowed_errors,
+        }
+    }
+
+    /// Returns whether the session has to be opened for the contents of files.
+    pub(crate) fn has_files(&self) -> bool {
+        self.files.iter().any(|(_, change)| !matches!(change, Change::Deleted))
+    }
+
+    /// Returns whether it describes so many cells, and refers only to their outputs.
+    pub(crate) fn fits(&self, count: usize) -> bool {
+        let is_there = |(_, cell, output): &(String, usize, usize)| {
+            self.outputs.get(*cell).is_some_and(|outputs| *output < outputs.len())
+        };
+        self.outputs.len() == count && self.places.iter().all(is_there)
+    }
+
+    /// Splits it into the cells' outputs and the other traces. `contents` returns those of a file;
+    /// the result is `None` if one is missing.
+    pub(crate) fn open(
+        self,
+        contents: impl Fn(&str) -> Option<Vec<u8>>,
+    ) -> Option<(Vec<Vec<Value>>, Traces)> {
+        let file = |(path, change): (String, Change)| {
+            let (kind, contents) = match change {
+                Change::Deleted => (ChangeKind::Deleted, Vec::new()),
+                Change::Created => (ChangeKind::Created, contents(&path)?),
+                Change::Modified => (ChangeKind::Modified, contents(&path)?),
+            };
+            Some((path.clone(), ChangedFile::new(path, kind, contents)))
+        };
+        let files = self.files.into_iter().map(file).collect::<Option<_>>()?;
+        let Self { outputs, places, links, allowed_errors, .. } = self;
+        Some((outputs, Traces { places, files, links, allowed_errors }))
+    }
+}
+
+/// Puts the outputs of the first cells into a notebook.
+pub(crate) fn take_over(notebook: &mut Notebook, outputs: &[Vec<Value>]) {
+    for ((number, cell), outputs) in (1..).zip(notebook.code_mut()).zip(outputs) {
+        cell.execution_count = Some(number);
+        cell.outputs.clone_from(outputs);
+    }
+}
+
+// States on disk, in a folder with a bound: for each key a saved session, and a record of outputs.
+//
+// The record is written after the session and removed before it, so a record says that there is a
+// session. It names the session's file, whose name is used once: of two commands that write the
+// same key, the later one's record leads to the later one's session. Several commands may use the
+// folder at once: whatever has gone meanwhile is as if it had never been there.
+
+/// The most states, so that listing the folder stays quick.
+const MOST_STATES: usize = 1000;
+/// The largest record. One with more outputs isn't worth its place, since each later cell repeats
+/// them.
+const LARGEST_RECORD_BYTES: usize = 16 << 20;
+/// The age at which a session without a record goes. A younger one's record may be on its way.
+const LONGEST_ALONE: Duration = Duration::from_secs(3600);
+/// The length of a key's name, in hexadecimal digits.
+const KEY_DIGITS: usize = 64;
+
+/// The folder.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    folder: PathBuf,
+    most_bytes: u64,
+}
+
+/// A state in the folder.
+#[derive(Debug)]
+struct Entry {
+    record: PathBuf,
+    session: PathBuf,
+    bytes: u64,
+    used: SystemTime,
+}
+
+/// What a record says of its session.
+#[derive(Debug, Deserialize)]
+struct Named {
+    session: String,
+}
+
+impl Shelf {
+    pub(crate) fn new(folder: PathBuf, most_bytes: u64) -> Self {
+        Self { folder, most_bytes }
+    }
+
+    /// Returns a new path for a saved session. Creates the folder, which is private.
+    pub(crate) fn place(&self, key: Key) -> io::Result<PathBuf> {
+        use std::os::unix::fs::DirBuilderExt;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let mut random = [0; 8];
+        getrandom::fill(&mut random)?;
+        let random = u64::from_le_bytes(random);
+        Ok(self.folder.join(format!("{}.{random:016x}.session", key.name())))
+    }
+
+    /// Returns whether there is a state of this key.
+    pub(crate) fn has(&self, key: Key) -> bool {
+        self.record(key).exists()
+    }
+
+    /// Writes the record of a session that was saved at this [`place`](Self::place). Returns whether
+    /// it has; if not, also because of an error, the session goes.
+    pub(crate) fn keep(&self, key: Key, session: &Path, mut kept: Kept) -> io::Result<bool> {
+        let name = session.file_name().unwrap_or_default();
+        kept.session = name.to_string_lossy().into_owned();
+        let written = self.write(key, &kept);
+        if !matches!(written, Ok(true)) {
+            // What can't be removed now goes with those that have no record.
+            let _ = fs::remove_file(session);
+        }
+        written
+    }
+
+    fn write(&self, key: Key, kept: &Kept) -> io::Result<bool> {
+        let bytes = serde_json::to_vec(kept)?;
+        if bytes.len() > LARGEST_RECORD_BYTES {
+            return Ok(false);
+        }
+        replace(&self.record(key), Access::Private, |file| file.write_all(&bytes))?;
+        Ok(true)
+    }
+
+    /// Returns the record of this key and the path of its session, and notes that they were used;
+    /// `None` if there is none that describes so many cells.
+    pub(crate) fn find(&self, key: Key, count: usize) -> Option<(Kept, PathBuf)> {
+        let path = self.record(key);
+        let bytes = fs::read(&path).ok()?;
+        let kept: Option<Kept> = serde_json::from_slice(&bytes).ok();
+        let kept = kept.filter(|kept| kept.fits(count));
+        let found = kept.and_then(|kept| Some((self.session(&path, &kept.session)?, kept)));
+        let Some((session, kept)) = found else {
+            self.remove(key);
+            return None;
+        };
+        let touched = File::options().append(true).open(&path);
+        // If that fails, it only goes earlier.
+        let _ = touched.and_then(|file| file.set_modified(now()));
+        Some((kept, session))
+    }
+
+    /// Removes a state, for example a damaged one.
+    pub(crate) fn remove(&self, key: Key) {
+        let record = self.record(key);
+        let session = self.session_of(&record);
+        remove(&record, session.as_deref());
+    }
+
+    /// Removes the states that weren't used for the longest time, until the folder has its bound,
+    /// and sessions that have had no record for long.
+    pub(crate) fn tidy(&self) -> io::Result<()> {
+        let files = fs::read_dir(&self.folder)?.map(|file| Ok(file?.path()));
+        let files: Vec<PathBuf> = files.collect::<io::Result<_>>()?;
+        let mut entries = self.entries(&files);
+        let named: HashSet<&Path> = entries.iter().map(|entry| entry.session.as_path()).collect();
+        for file in files.iter().filter(|file| is_session(file) && !named.contains(file.as_path()))
+        {
+            let written = file.metadata().and_then(|metadata| metadata.modified());
+            let age = written.ok().and_then(|written| now().duration_since(written).ok());
+            if age.is_some_and(|age| age > LONGEST_ALONE) {
+                // Another command may have removed it.
+                let _ = fs::remove_file(file);
+            }
+        }
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.used));
+        let mut bytes = 0;
+        for (place, entry) in entries.iter().enumerate() {
+            bytes += entry.bytes;
+            if bytes > self.most_bytes || place >= MOST_STATES {
+                remove(&entry.record, Some(&entry.session));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the states whose records are among these files.
+    fn entries(&self, files: &[PathBuf]) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        let is_record = |file: &&PathBuf| file.extension().is_some_and(|it| it == "json");
+        for record in files.iter().filter(is_record) {
+            let Some(session) = self.session_of(record) else { continue };
+            let of = |path: &Path| path.metadata().ok();
+            // Another command may have removed it.
+            let (Some(of_record), Some(of_session)) = (of(record), of(&session)) else { continue };
+            let used = of_record.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            let bytes = of_record.len() + of_session.len();
+            entries.push(Entry { record: record.clone(), session, bytes, used });
+        }
+        entries
+    }
+
+    fn record(&self, key: Key) -> PathBuf {
+        self.folder.join(key.name()).with_extension("json")
+    }
+
+    /// Returns the path of the session that a record names.
+    fn session_of(&self, record: &Path) -> Option<PathBuf> {
+        let named: Named = serde_json::from_slice(&fs::read(record).ok()?).ok()?;
+        self.session(record, &named.session)
+    }
+
+    /// Returns the path of a session of this name; `None` if it isn't one for this record.
+    fn session(&self, record: &Path, name: &str) -> Option<PathBuf> {
+        let is_for_it = name.starts_with(record.file_stem()?.to_str()?) && !name.contains('/');
+        let session = self.folder.join(name);
+        (is_for_it && is_session(&session)).then_some(session)
+    }
+}
+
+/// Returns whether a path is one of a saved session. The folder may be one that has other files.
+fn is_session(path: &Path) -> bool {
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let is_key = |key: &[u8]| key.iter().all(u8::is_ascii_hexdigit);
+    let has_key = stem.as_bytes().get(..KEY_DIGITS).is_some_and(is_key);
+    has_key && path.extension().is_some_and(|extension| extension == "session")
+}
+
+/// Removes a state, the record first. What can't be removed stays, and is tried again later.
+fn remove(record: &Path, session: Option<&Path>) {
+    if (fs::remove_file(record).is_ok() || !record.exists())
+        && let Some(session) = session
+    {
+        let _ = fs::remove_file(session);
+    }
+}
+
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Notebook;
+
+    fn keys(names: &str) -> Vec<Key> {
+        (1..=names.len()).map(|length| Key::named(&names[..length])).collect()
+    }
+
+    #[test]
+    fn a_cell_of_one_notebook_is_nobody_elses() {
+        let shared = Shared::default();
+        shared.expect(&keys("ab"));
+        assert!(matches!(shared.next(&keys("ab")), Next::Run(None)));
+        assert!(matches!(shared.next(&[]), Next::Run(None)));
+    }
+
+    #[tokio::test]
+    async fn others_wait_until_the_claim_ends_and_one_of_them_claims_again() {
+        let shared = Shared::default();
+        for names in ["ab", "ac", "ad"] {
+            shared.expect(&keys(names));
+        }
+        let Next::Run(Some(claim)) = shared.next(&keys("ab")) else { panic!("no claim") };
+        let Next::Wait(mut waiting) = shared.next(&keys("ac")) else { panic!("doesn't wait") };
+        assert!(matches!(shared.next(&keys("ad")), Next::Wait(_)));
+        // The cell failed.
+        drop(claim);
+        assert!(waiting.changed().await.is_err());
+        let Next::Run(Some(again)) = shared.next(&keys("ac")) else { panic!("no claim") };
+        drop(again);
+        // Those that ran the cell themselves no longer need its state.
+        for names in ["ab", "ac"] {
+            shared.passed(&keys(names));
+        }
+        assert!(matches!(shared.next(&keys("ad")), Next::Run(None)));
+        assert_eq!(shared.table().wanted.len(), 2);
+    }
+
+    fn notebook(source: &str) -> Notebook {
+        let cell = serde_json::json!({ "cell_type": "code", "metadata": {}, "source": source });
+        let text = serde_json::json!({
+            "nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": [cell],
+        });
+        Notebook::read(&text.to_string()).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_beside_notebooks_is_no_data() {
+        for name in [
+            "a.ipynb",
+            "a.executed.ipynb",
+            "a.executed.resume.session",
+            "a.executed.resume.json",
+            ".ipynb_checkpoints",
+            ".unfinished-x",
+        ] {
+            assert!(is_of_notebooks(name), "{name}");
+        }
+        for name in ["a.py", "a.json", "resume.json", "ipynb", "data.session"] {
+            assert!(!is_of_notebooks(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_notebook_that_names_notebooks_has_no_digest_of_its_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        let (folders, none) = (Folders::default(), Job::default());
+        let digest = |source: &str, mounts: &Job| {
+            folders.seen(&notebook(source), [&none, mounts]).and_then(|seen| seen.digest())
+        };
+        let mounts = Job::default().mount(folder.path(), "/data").unwrap();
+        assert_eq!(digest("%run a.ipynb", &none).unwrap(), "");
+        assert_eq!(digest("%run a.ipynb", &mounts), None);
+        let first = digest("1", &mounts);
+        assert!(first.as_ref().is_some_and(|digest| digest.contains("/data")));
+        std::fs::write(folder.path().join("x"), "1").unwrap();
+        assert_ne!(digest("1", &mounts), first);
+    }
+
+    #[test]
+    fn a_key_depends_on_all_cells_before_it() {
+        let [one, two] = ["1", "2"].map(Key::named);
+        assert_eq!(one.then(&["a", "b"]), one.then(&["a", "b"]));
+        let others = [one.then(&["a", "c"]), one.then(&["ab", ""]), two.then(&["a", "b"])];
+        assert!(others.iter().all(|other| *other != one.then(&["a", "b"])));
+        assert_eq!(one.name().len(), 64);
+    }
+
+    fn kept(sources: usize) -> Kept {
+        let cell = r#"{"cell_type": "code", "metadata": {}, "source": "1"}"#;
+        let cells = vec![cell; sources].join(",");
+        let text = format!(r#"{{"nbformat": 4, "metadata": {{}}, "cells": [{cells}]}}"#);
+        Kept::of(&Notebook::read(&text).unwrap(), sources, &Traces::default())
+    }
+
+    fn put(shelf: &Shelf, name: &str, bytes: usize, age: u64) -> Key {
+        let key = Key::named(name);
+        let session = shelf.place(key).unwrap();
+        fs::write(&session, vec![0; bytes]).unwrap();
+        assert!(shelf.keep(key, &session, kept(1)).unwrap());
+        set_age(&shelf.record(key), age);
+        key
+    }
+
+    fn set_age(path: &Path, seconds: u64) {
+        let file = File::options().append(true).open(path).unwrap();
+        file.set_modified(now() - Duration::from_secs(seconds)).unwrap();
+    }
+
+    #[test]
+    fn the_states_that_were_not_used_go_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = Shelf::new(folder.path().join("states"), 2500);
+        let old = put(&shelf, "old", 1000, 30);
+        let used = put(&shelf, "used", 1000, 40);
+        let new = put(&shelf, "new", 1000, 10);
+        assert!(shelf.find(used, 1).is_some());
+        shelf.tidy().unwrap();
+        assert_eq!([old, used, new].map(|key| shelf.has(key)), [false, true, true]);
+        assert_eq!(fs::read_dir(&shelf.folder).unwrap().count(), 4);
+        // One that is larger than the bound doesn't stay.
+        let large = put(&shelf, "large", 3000, 0);
+        shelf.tidy().unwrap();
+        assert!(!shelf.has(large));
+    }
+
+    #[test]
+    fn a_record_that_does_not_fit_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = Shelf::new(folder.path().to_owned(), 1 << 20);
+        let key = put(&shelf, "a", 10, 0);
+        assert!(shelf.find(key, 1).is_some());
+        assert!(shelf.find(key, 2).is_none());
+        assert!(shelf.find(key, 1).is_none(), "it was removed");
+        let key = put(&shelf, "b", 10, 0);
+        fs::write(shelf.record(key), "{").unwrap();
+        assert!(shelf.find(key, 1).is_none());
+        // Which session was its own isn't known any more, so that one waits.
+        shelf.tidy().unwrap();
+        let files: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+        let [Ok(session)] = &files[..] else { panic!("{files:?}") };
+        set_age(&session.path(), LONGEST_ALONE.as_secs() + 60);
+        let other = folder.path().join("mine.session");
+        fs::write(&other, "").unwrap();
+        set_age(&other, LONGEST_ALONE.as_secs() + 60);
+        shelf.tidy().unwrap();
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+        assert!(matches!(&left[..], [Ok(file)] if file.path() == other), "{left:?}");
+    }
+
+    #[test]
+    fn a_record_leads_to_the_session_that_was_saved_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = Shelf::new(folder.path().to_owned(), 1 << 20);
+        let key = Key::named("a");
+        let [first, second] = [b"first", b"other"].map(|contents| {
+            let session = shelf.place(key).unwrap();
+            fs::write(&session, contents).unwrap();
+            session
+        });
+        assert!(shelf.keep(key, &second, kept(1)).unwrap());
+        assert!(shelf.keep(key, &first, kept(1)).unwrap());
+        assert_eq!(shelf.find(key, 1).unwrap().1, first);
+        assert!(second.exists(), "another command may be reading it");
+        let mut outside = kept(1);
+        outside.session = "../a.session".to_owned();
+        shelf.write(key, &outside).unwrap();
+        assert!(shelf.find(key, 1).is_none());
+        assert!(!shelf.has(key));
     }
 }

@@ -8,30 +8,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hatchery::error::chain;
 use hatchery::event::Stream;
 use hatchery::files::ChangedFile;
 use hatchery::{Checkpoint, Session, Ticket, Verdict};
+use tokio::task::{JoinHandle, JoinSet};
 
-use self::keeping::{Cells, CopyWriter, StateWriter};
+use crate::check::{Error, Problem, remarks};
 use crate::document::{CodeCell, Notebook};
-use crate::error::Error;
-use crate::event::CellEvent;
+use crate::event::{CellEvent, Interrupts, Progress};
 use crate::guest::{self, Cell};
-use crate::interrupts::Interrupts;
 use crate::outputs::Outputs;
-use crate::prefixes::Prefixes;
-use crate::prefixes::key::Key;
-use crate::prefixes::shared::{Claim, Next};
-use crate::prefixes::shelf::Shelf;
-use crate::prefixes::state::{State, Traces, take_over};
-use crate::problem::{Problem, remarks};
-use crate::progress::Progress;
-use crate::record::Record;
-use crate::report::{End, Report, Resumption};
-use crate::settings::{Settings, Task};
-
-mod keeping;
-mod taking;
+use crate::prefixes::{Claim, Kept, Key, Next, Prefixes, Shelf, State, Traces, take_over};
+use crate::report::{End, Record, Report, Resumption};
+use crate::settings::{Places, Settings, Task};
 
 /// The result of a cell.
 struct CellResult {
@@ -460,4 +450,193 @@ fn cell_mut(notebook: &mut Notebook, index: usize) -> &mut CodeCell {
 /// Returns a name that no other notebook's session has.
 fn session_name(task: &Task) -> String {
     task.places.copy.display().to_string()
+}
+
+/// How many states are written at once. Each holds a session's memory until it is written.
+const AT_ONCE: usize = 2;
+/// How many bytes of states a notebook writes whatever they are worth. Those of small sessions are
+/// 2 to 3 MB each, so that each of 20 cells has one.
+const FREE_BYTES: u64 = 64 << 20;
+/// The bytes of states that a second of cells is worth: about what a disk writes in that time.
+/// Beyond the free ones, running cells again is cheaper than a state that is larger.
+const BYTES_PER_SECOND: f64 = 64e6;
+
+/// Writes a notebook's copy, one write at a time.
+#[derive(Debug)]
+struct CopyWriter {
+    places: Places,
+    writing: Option<JoinHandle<Result<(), Error>>>,
+}
+
+impl CopyWriter {
+    fn new(places: Places) -> Self {
+        Self { places, writing: None }
+    }
+
+    /// Begins to write the notebook once the previous write has ended. An error is left to
+    /// [`finish`](Self::finish), which writes again.
+    async fn write(&mut self, notebook: &Notebook) {
+        let _ = self.end().await;
+        let (places, bytes) = (self.places.clone(), notebook.write());
+        self.writing = Some(tokio::task::spawn_blocking(move || places.write_copy(&bytes)));
+    }
+
+    /// Writes the notebook.
+    async fn finish(&mut self, notebook: &Notebook) -> Result<(), Error> {
+        self.write(notebook).await;
+        self.end().await
+    }
+
+    async fn end(&mut self) -> Result<(), Error> {
+        match self.writing.take() {
+            Some(writing) => writing.await.expect("a write doesn't panic"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The cells up to a state.
+struct Cells<'a> {
+    notebook: &'a Notebook,
+    /// How many they are.
+    count: usize,
+    traces: &'a Traces,
+    /// How long the last of them took.
+    took: Duration,
+    /// Whether no cell follows.
+    is_last: bool,
+}
+
+/// Writes states to the shelf.
+#[derive(Debug, Default)]
+struct StateWriter {
+    /// The bytes of each state; 0 if it couldn't be written.
+    writing: JoinSet<u64>,
+    written_bytes: u64,
+    last_bytes: u64,
+    /// How long the cells took since the last state that was written.
+    since: Duration,
+}
+
+impl StateWriter {
+    /// Begins to write the session's present state, if it is worth its place. What can't be kept
+    /// isn't: the notebook doesn't depend on it.
+    async fn write(&mut self, shelf: &Arc<Shelf>, key: Key, session: &Session, cells: Cells<'_>) {
+        let Cells { notebook, count, traces, took, is_last } = cells;
+        while let Some(written) = self.writing.try_join_next() {
+            self.count(written.unwrap_or(0));
+        }
+        self.since += took;
+        let worth = self.since.as_secs_f64() * BYTES_PER_SECOND;
+        let is_worth_it = self.written_bytes < FREE_BYTES || self.last_bytes as f64 <= worth;
+        if shelf.has(key) || !(is_worth_it || is_last) {
+            return;
+        }
+        if self.writing.len() >= AT_ONCE
+            && let Some(written) = self.writing.join_next().await
+        {
+            self.count(written.unwrap_or(0));
+        }
+        let name = format!("{} after cell {count}", session.name());
+        let Ok(fork) = session.fork(&name).await else { return };
+        let kept = Kept::of(notebook, count, traces);
+        let shelf = Arc::clone(shelf);
+        self.since = Duration::ZERO;
+        self.writing.spawn(async move {
+            let mut bytes = 0;
+            if let Ok(place) = shelf.place(key)
+                && let Ok(saved) = fork.save(&place).await
+            {
+                bytes = saved;
+                let keep = tokio::task::spawn_blocking(move || shelf.keep(key, &place, kept));
+                let _ = keep.await;
+            }
+            fork.close();
+            bytes
+        });
+    }
+
+    fn count(&mut self, bytes: u64) {
+        self.written_bytes += bytes;
+        self.last_bytes = bytes;
+    }
+
+    /// Waits until all is written, and brings the shelf back to its bound.
+    async fn finish(&mut self, shelf: &Arc<Shelf>) {
+        while let Some(written) = self.writing.join_next().await {
+            self.count(written.unwrap_or(0));
+        }
+        if self.written_bytes > 0 {
+            let shelf = Arc::clone(shelf);
+            let _ = tokio::task::spawn_blocking(move || shelf.tidy()).await;
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Revives the saved session, or says why not.
+    async fn resume(&mut self) -> Result<(), String> {
+        let record = self.task.places.record()?;
+        let name = session_name(&self.task);
+        let session = self.settings.pool.revive(&name, &self.task.places.session).await;
+        let session = session.map_err(|error| chain(&error).to_string())?;
+        let (image, inputs) = (self.settings.image(), self.settings.input_digest());
+        match record.apply(&mut self.task.notebook, image, inputs) {
+            Ok((done, places)) => {
+                (self.done, self.traces.places) = (done, places);
+                self.session = Some(session);
+                Ok(())
+            }
+            Err(why) => {
+                // A fresh session takes its name.
+                let reset = session.reset().await;
+                reset.map_err(|error| chain(&error).to_string())?;
+                Err(why)
+            }
+        }
+    }
+
+    /// Takes over the latest state that an earlier command left.
+    async fn take_from_shelf(&mut self) -> Result<(), Error> {
+        let Some(shelf) = self.shelf() else { return Ok(()) };
+        for count in (1..=self.keys.len()).rev() {
+            let (key, place) = (self.keys[count - 1], Arc::clone(shelf));
+            let found = tokio::task::spawn_blocking(move || place.find(key, count)).await;
+            let Some((kept, path)) = found.ok().flatten() else { continue };
+            let (is_whole, has_files) = (count == self.total, kept.has_files());
+            let session = match is_whole && !has_files {
+                true => None,
+                // Another command may have removed it, and it may be damaged.
+                false => match self.settings.pool.revive(&session_name(&self.task), &path).await {
+                    Ok(session) => Some(session),
+                    Err(_) => {
+                        shelf.remove(key);
+                        continue;
+                    }
+                },
+            };
+            let workspace = match &session {
+                Some(session) if has_files => Some(session.workspace().await?),
+                _ => None,
+            };
+            let contents = |path: &str| workspace.as_ref()?.read(path);
+            let Some((outputs, traces)) = kept.open(contents) else {
+                shelf.remove(key);
+                // An earlier state, or a fresh session, takes its name.
+                if let Some(session) = session {
+                    session.close();
+                }
+                continue;
+            };
+            self.session = session;
+            take_over(&mut self.task.notebook, &outputs);
+            self.traces = traces;
+            self.pass(count, false);
+            if !is_whole {
+                self.start_session(false).await?;
+            }
+            return Ok(());
+        }
+        Ok(())
+    }
 }
