@@ -3,37 +3,35 @@
 //! A client has one batch of jobs and one reader of its results. What it sent is kept until its
 //! result is there, so that a job that the server lost can be sent again.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::future::IntoFuture;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::HeaderMap;
+use async_nats::jetstream::Message;
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
 use async_nats::jetstream::message::PublishMessage;
+use bytes::Bytes;
+use futures_util::StreamExt;
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::clock::sleep;
-use crate::connect::Connection;
-use crate::error::Error;
-use crate::event::EventStream;
-use crate::headers::{NTH, SESSION, WANTS, WANTS_EVENTS, WANTS_FILES};
+use crate::connect::{Connection, Notice};
+use crate::error::{Cause, Error};
 use crate::names::{BatchName, JobKey, Lane, PoolName};
+use crate::payload::{Control, NTH, SESSION, WANTS, WANTS_EVENTS, WANTS_FILES};
 use crate::publish::Stored;
+use crate::result::{self, EventStream, JobResult};
 use crate::sessions::SessionKey;
 use crate::streams::{Settings, Streams};
-
-use self::shared::{Inner, Pending};
-
-pub(crate) use line::Place;
-pub use shared::Batch;
-pub use ticket::Ticket;
-
-mod checks;
-mod line;
-mod results;
-mod shared;
-mod ticket;
 
 /// Messages that are on their way to the server at once.
 const MOST_SENDING: usize = 256;
@@ -149,8 +147,8 @@ impl Client {
             has_unannounced: Notify::new(),
         });
         let tasks = vec![
-            tokio::spawn(results::receive(Arc::clone(&inner), next)),
-            tokio::spawn(checks::check(Arc::clone(&inner))),
+            tokio::spawn(receive(Arc::clone(&inner), next)),
+            tokio::spawn(check(Arc::clone(&inner))),
             tokio::spawn(announce(Arc::clone(&inner))),
         ];
         Ok(Self { inner, _reading: Arc::new(Reading(tasks)) })
@@ -312,4 +310,418 @@ async fn announce(inner: Arc<Inner>) {
 pub(crate) fn text_of(job: &wire::Job) -> Vec<u8> {
     // Strings, numbers and maps with strings as keys can always be written.
     serde_json::to_vec(job).unwrap_or_else(|_| Value::Null.to_string().into_bytes())
+}
+
+/// How long no result may come before jobs are looked after.
+const QUIET: Duration = Duration::from_secs(10);
+/// Jobs that are looked after in one go.
+const MOST_CHECKED: usize = 256;
+
+/// Checks for ever.
+async fn check(inner: Arc<Inner>) {
+    let mut results = 0;
+    loop {
+        sleep(QUIET).await;
+        let (now, keys) = {
+            let state = inner.state.lock();
+            let stored = state.pending.iter().filter(|(_, pending)| pending.is_stored);
+            let keys: Vec<JobKey> = stored.map(|(key, _)| key.clone()).take(MOST_CHECKED).collect();
+            (state.results, keys)
+        };
+        if std::mem::replace(&mut results, now) != now {
+            continue;
+        }
+        for key in keys {
+            look_after(&inner, &key).await;
+        }
+    }
+}
+
+async fn look_after(inner: &Inner, key: &JobKey) {
+    let subject = match inner.state.lock().pending.get(key) {
+        Some(pending) => pending.subject.clone(),
+        None => return,
+    };
+    // In this order: whoever takes a job out of the queue has stored its result before.
+    let queued = inner.streams.queue(&subject).direct_get_last_for_subject(subject.clone()).await;
+    let is_missing = queued.is_err_and(|error| {
+        error.kind() == async_nats::jetstream::stream::DirectGetErrorKind::NotFound
+    });
+    if inner.look_up(key).await || !is_missing {
+        return;
+    }
+    let message = {
+        let mut state = inner.state.lock();
+        let Some(pending) = state.pending.get_mut(key) else { return };
+        pending.sent += 1;
+        // The server remembers the id of the lost one.
+        pending.message.clone().message_id(format!("{key}.{}", pending.sent))
+    };
+    tracing::warn!("the NATS server has lost the job `{key}`, which is sent again");
+    if let Err(error) = inner.streams.store(&subject, &message).await {
+        tracing::warn!("{error}");
+    }
+}
+
+/// Ends when a turn is on the server, or never will be. A turn that has given up while it waited says
+/// what it waited for.
+#[derive(Debug)]
+struct Waiting(oneshot::Receiver<Waiting>);
+
+/// A place in the line of a session's turns. The next one waits until this is dropped, and until those
+/// before are.
+#[derive(Debug)]
+pub(crate) struct Place {
+    inner: Arc<Inner>,
+    session: SessionKey,
+    after: Option<Waiting>,
+    done: Option<oneshot::Sender<Waiting>>,
+}
+
+impl Place {
+    /// Takes the last place.
+    fn take(inner: &Arc<Inner>, session: SessionKey) -> Self {
+        let (done, waiting) = oneshot::channel();
+        let after = inner.state.lock().lines.insert(session.clone(), Waiting(waiting));
+        Self { inner: Arc::clone(inner), session, after, done: Some(done) }
+    }
+
+    /// Waits until it is this one's turn. Cancel-safe.
+    pub(crate) async fn come(&mut self) {
+        while let Some(Waiting(after)) = &mut self.after {
+            self.after = after.await.ok();
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        match (self.done.take(), self.after.take()) {
+            // Fails if nobody has come after.
+            (Some(done), Some(after)) => drop(done.send(after)),
+            (done, _) => drop(done),
+        }
+        let mut state = self.inner.state.lock();
+        let Entry::Occupied(mut last) = state.lines.entry(self.session.clone()) else { return };
+        loop {
+            match last.get_mut().0.try_recv() {
+                Ok(earlier) => *last.get_mut() = earlier,
+                Err(TryRecvError::Empty) => return,
+                // Nobody has come after.
+                Err(TryRecvError::Closed) => {
+                    last.remove();
+                    return;
+                }
+            }
+        }
+    }
+}
+
+// Receives the results of a batch, in the order in which they were stored.
+//
+// The reader on the server may vanish with the server, and messages with a connection. So what has
+// been received is counted here, and a new reader begins where the old one has left a gap.
+
+/// Results in one answer to a request for more.
+const MOST_RESULTS: usize = 256;
+/// Bytes of them.
+const MOST_BYTES: usize = 32 << 20;
+/// How long one request for more is open.
+const OPEN: Duration = Duration::from_secs(5);
+/// How long a request that the server has forgotten is waited for.
+const SILENCE: Duration = Duration::from_secs(7);
+/// How long the server keeps a reader that asks for nothing.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
+/// Delivers the results with at least this sequence number in the stream, for ever.
+async fn receive(inner: Arc<Inner>, mut next: u64) {
+    loop {
+        // A reader doesn't outlive the connection: what was on its way is lost.
+        let reading = read(&inner, &mut next);
+        if let Some(Err(error)) = inner.streams.link.unless_renewed(reading).await {
+            tracing::info!("recreating the reader of results: {error}");
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Reads until something is missing.
+async fn read(inner: &Arc<Inner>, next: &mut u64) -> Result<(), Cause> {
+    // A server that lost power may have lost the end of the stream, and counts on from before it.
+    let state = inner.streams.results.get_info().await?.state;
+    *next = (*next).min(state.last_sequence + 1);
+    let config = pull::Config {
+        filter_subject: inner.streams.subjects.results_of(&inner.batch.name),
+        deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: *next },
+        ack_policy: AckPolicy::None,
+        memory_storage: true,
+        num_replicas: 1,
+        inactive_threshold: FORGOTTEN,
+        ..pull::Config::default()
+    };
+    let consumer: PullConsumer = inner.streams.results.create_consumer(config).await?;
+    let mut expected = 1;
+    loop {
+        let builder = consumer.batch().max_messages(MOST_RESULTS).max_bytes(MOST_BYTES);
+        let mut messages = builder.expires(OPEN).messages().await?;
+        while let Some(message) = timeout(SILENCE, messages.next()).await? {
+            let message = match message {
+                Ok(message) => message,
+                // The answer would be too large; the next one may have the rest.
+                Err(error) if error.to_string().contains("409") => break,
+                Err(error) => return Err(error),
+            };
+            let info = message.info()?;
+            if info.consumer_sequence != expected {
+                return Err("results got lost on their way".into());
+            }
+            let sequence = info.stream_sequence;
+            take(inner, message).await;
+            expected += 1;
+            *next = sequence + 1;
+        }
+    }
+}
+
+async fn take(inner: &Arc<Inner>, message: Message) {
+    let Some(key) = inner.streams.subjects.parse_result(&message.subject) else { return };
+    let mut attempts = 0;
+    loop {
+        match inner.streams.result(&message.payload, message.headers.as_ref()).await {
+            Ok(result) => return inner.deliver(&key, result),
+            Err(error) => {
+                attempts += 1;
+                if attempts == QUIET_ATTEMPTS {
+                    inner.streams.link.tell(Notice::Trouble { text: error.to_string() });
+                }
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Between two attempts to reach the server.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Attempts, after which somebody is told.
+const QUIET_ATTEMPTS: u32 = 10;
+
+/// A submission of jobs.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    name: BatchName,
+    /// Whether its jobs get the same keys again when they are submitted again.
+    is_repeatable: bool,
+    /// Whether an earlier client may have submitted jobs of it.
+    is_resumed: bool,
+}
+
+impl Batch {
+    /// A batch that nobody resumes.
+    pub fn once() -> Self {
+        Self { name: BatchName::random(), is_repeatable: false, is_resumed: false }
+    }
+
+    /// A new batch under this name, by which it can be resumed.
+    pub fn begin(name: BatchName) -> Self {
+        Self { name, is_repeatable: true, is_resumed: false }
+    }
+
+    /// A batch of which an earlier client has submitted some jobs. The same jobs get the same keys,
+    /// and what has a result isn't run again.
+    pub fn resume(name: BatchName) -> Self {
+        Self { name, is_repeatable: true, is_resumed: true }
+    }
+}
+
+/// What the client's tasks share.
+#[derive(Debug)]
+struct Inner {
+    streams: Streams,
+    batch: Batch,
+    state: Mutex<State>,
+    sending: Semaphore,
+    /// Wakes the task that tells workers of jobs.
+    has_unannounced: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pending: HashMap<JobKey, Pending>,
+    /// How often each text was submitted. A resumed batch submits the same texts again, and has to
+    /// give them the same keys. Keyed by digests, since batches are long.
+    repeats: HashMap<[u8; 16], u64>,
+    /// The lanes whose consumers are there.
+    lanes: Vec<Lane>,
+    /// The last turn of each session that is on its way to the server.
+    lines: HashMap<SessionKey, Waiting>,
+    /// Lanes with jobs that no worker was told of.
+    unannounced: Vec<Lane>,
+    /// Goes up with each result.
+    results: u64,
+}
+
+/// A job that has no result yet.
+#[derive(Debug)]
+struct Pending {
+    subject: String,
+    message: PublishMessage,
+    /// How often it was sent.
+    sent: u32,
+    /// Whether the server has confirmed it.
+    is_stored: bool,
+    result: oneshot::Sender<JobResult>,
+}
+
+impl Inner {
+    /// Makes sure that a lane has its consumer, from which workers know of it.
+    async fn ensure(&self, lane: &Lane) {
+        let mut attempts = 0;
+        while !self.state.lock().lanes.contains(lane) {
+            match self.streams.consumer(lane).await {
+                Ok(_) => {
+                    let mut state = self.state.lock();
+                    if !state.lanes.contains(lane) {
+                        state.lanes.push(lane.clone());
+                    }
+                }
+                Err(error) => {
+                    attempts += 1;
+                    if attempts == QUIET_ATTEMPTS {
+                        let text = format!("can't make the consumer of the lane `{lane}`: {error}");
+                        self.streams.link.tell(Notice::Trouble { text });
+                    }
+                    sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Gives the result of a key to whoever waits for it.
+    fn deliver(&self, key: &JobKey, result: JobResult) {
+        let mut state = self.state.lock();
+        state.results += 1;
+        if let Some(pending) = state.pending.remove(key) {
+            // Nobody waits if the ticket was dropped.
+            let _ = pending.result.send(result);
+        }
+    }
+
+    /// Delivers the result of a key if the server has it. Returns whether it has.
+    async fn look_up(&self, key: &JobKey) -> bool {
+        let subject = self.streams.subjects.result(key);
+        let Ok(found) = self.streams.results.direct_get_last_for_subject(subject).await else {
+            return false;
+        };
+        match self.streams.result(&found.payload, Some(&found.headers)).await {
+            Ok(result) => {
+                self.deliver(key, result);
+                true
+            }
+            Err(error) => {
+                tracing::info!("{error}");
+                false
+            }
+        }
+    }
+}
+
+impl Streams {
+    /// Reads a result.
+    ///
+    /// # Errors
+    /// Its text can't be had now.
+    async fn result(
+        &self,
+        payload: &Bytes,
+        headers: Option<&HeaderMap>,
+    ) -> Result<JobResult, Error> {
+        match self.text(payload, headers).await {
+            Ok(text) => Ok(JobResult::read(&text, headers)),
+            Err(Error::Damaged { what }) => Ok(JobResult::damaged(&what)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A submitter's claim on the result of one job. Awaiting it returns the result. Dropping it drops
+/// the result, but doesn't cancel the job.
+#[derive(Debug)]
+#[must_use = "it has the result of the job"]
+pub struct Ticket {
+    key: JobKey,
+    receiver: oneshot::Receiver<JobResult>,
+    events: Option<EventStream>,
+    lane: Lane,
+    /// Of the job, or of the turn.
+    subject: String,
+    client: Client,
+}
+
+impl Ticket {
+    fn new(
+        key: JobKey,
+        receiver: oneshot::Receiver<JobResult>,
+        events: Option<EventStream>,
+        lane: Lane,
+        subject: String,
+        client: Client,
+    ) -> Self {
+        Self { key, receiver, events, lane, subject, client }
+    }
+
+    /// Returns the job's key.
+    pub fn key(&self) -> &JobKey {
+        &self.key
+    }
+
+    /// Returns the reader of the job's events, if they were asked for; the first call alone has it.
+    pub fn events(&mut self) -> Option<EventStream> {
+        self.events.take()
+    }
+
+    /// Waits for the result. Cancel-safe; to be called until it returns once.
+    ///
+    /// # Errors
+    /// The client was closed.
+    pub async fn result(&mut self) -> Result<JobResult, Error> {
+        (&mut self.receiver).await.map_err(|_| Error::Closed)
+    }
+
+    /// Cancels the job: its result is `cancelled`, unless it has one already. A program that runs is
+    /// stopped soon. Returns whether the job is cancelled. A turn of a session that ran may have left
+    /// something in the state.
+    ///
+    /// # Errors
+    /// The server doesn't take the result.
+    pub async fn cancel(&self) -> Result<bool, Error> {
+        let streams = self.client.streams();
+        let text = result::cancelled().to_string();
+        let message =
+            PublishMessage::build().payload(text.into()).expected_last_subject_sequence(0);
+        let stored = streams.store(&streams.subjects.result(&self.key), &message).await?;
+        if stored == Stored::Already {
+            return Ok(false);
+        }
+        // Out of the queue, if it is there. If this fails, a worker finds the result and drops the
+        // job.
+        let _ = streams.queue(&self.subject).purge().filter(&self.subject).await;
+        let control = Control::Cancel { key: self.key.to_string() };
+        control.send(streams, &self.lane).await;
+        Ok(true)
+    }
+
+    /// Raises `KeyboardInterrupt` in the program, if a worker runs it now. The message may get lost.
+    pub async fn interrupt(&self) {
+        let control = Control::Interrupt { key: self.key.to_string() };
+        control.send(self.client.streams(), &self.lane).await;
+    }
+}
+
+impl IntoFuture for Ticket {
+    type Output = Result<JobResult, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(mut self) -> Self::IntoFuture {
+        Box::pin(async move { self.result().await })
+    }
 }

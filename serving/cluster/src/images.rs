@@ -11,16 +11,26 @@
 //! sandbox, and nothing beyond that: the cache keeps a fetched image under the digest of its bytes, which
 //! only this pool asks for.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use hatchery::{Builder, image::ImageInfo};
+use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::object_store::{self, GetErrorKind, ObjectMetadata, ObjectStore};
+use async_nats::jetstream::{self, Context};
+use futures_util::StreamExt;
+use hatchery::Builder;
+use hatchery::error::chain;
+use hatchery::image::{self, ImageInfo};
 use serde::{Deserialize, Serialize};
+use tokio::io::AsyncReadExt;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
-use crate::error::Error;
-
-pub use store::Images;
-
-mod store;
+use crate::clock::sleep;
+use crate::connect::{Connection, Link, objects, patiently};
+use crate::error::{Cause, Error};
+use crate::names::{PoolName, Subjects};
+use crate::streams::Settings;
 
 /// The version of recipes that this program writes and reads.
 const VERSION: u32 = 1;
@@ -183,6 +193,288 @@ fn wheel_name(path: &Path) -> Result<String, Error> {
     let package =
         Package { name: name.to_owned(), digest: blake3::hash(b"").to_hex().to_string(), bytes: 0 };
     if path.is_file() && package.is_sound() { Ok(package.name) } else { Err(unfit()) }
+}
+
+/// The name of the recipe among the objects. No digest is like it.
+const RECIPE: &str = "recipe";
+/// The largest recipe.
+const LARGEST_RECIPE: u64 = 1 << 20;
+/// Bytes of a part of an object.
+const PART: usize = 128 << 10;
+/// How long reading an object may take. Parts that are missing are waited for without end.
+const READ: std::time::Duration = std::time::Duration::from_secs(300);
+/// How often a recipe is read whose packages are gone: somebody has replaced it meanwhile.
+const ATTEMPTS: usize = 3;
+const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
+/// How much zstd tries: images shrink to a fifth of their size, in some tenths of a second.
+const LEVEL: i32 = 3;
+
+/// The images of pools on a server.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use hatchery::Hatchery;
+/// use cluster::{Connection, Images, PoolName};
+///
+/// let connection = Connection::new("nats://127.0.0.1:4222");
+/// let images = Images::connect(&connection, PoolName::new("default")?).await?;
+/// let folder = std::env::temp_dir();
+/// let mut builder = Hatchery::builder();
+/// let image = images.fetch(&folder, None).await?;
+/// if let Some(image) = &image {
+///     builder = image.give(builder);
+/// }
+/// let pool = builder.start().await?;
+/// if let Some(image) = &image {
+///     image.check(pool.image())?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Images {
+    context: Context,
+    subjects: Subjects,
+    /// Keeps the connection.
+    _link: Link,
+}
+
+impl Images {
+    /// Connects to the server of a pool.
+    ///
+    /// # Errors
+    /// There is no server, or it refuses the credentials.
+    pub async fn connect(connection: &Connection, pool: PoolName) -> Result<Self, Error> {
+        let link = connection.connect().await?;
+        let context = jetstream::new(link.client());
+        Ok(Self { context, subjects: Subjects(pool), _link: link })
+    }
+
+    /// Makes the image of this source that of the pool. `image` is what a pool has made of it.
+    ///
+    /// # Errors
+    /// A package isn't a wheel, it or the image can't be read, or the server can't keep it.
+    pub async fn publish(
+        &self,
+        source: &ImageSource,
+        image: &ImageInfo,
+        settings: &Settings,
+    ) -> Result<(), Error> {
+        let failed = |source| Error::Server { what: "keep the image of the pool", source };
+        if source.packages.len() > MOST_PACKAGES {
+            return Err(failed(format!("it has more than {MOST_PACKAGES} packages").into()));
+        }
+        let config = object_store::Config {
+            bucket: self.subjects.store("image"),
+            num_replicas: settings.replicas,
+            ..object_store::Config::default()
+        };
+        let store = patiently(config.bucket.clone(), &self.context, objects(config)).await?.0;
+        let mut packages = Vec::new();
+        for path in &source.packages {
+            let name = wheel_name(path)?;
+            let read = |source| Error::Read { path: path.clone(), source };
+            let bytes = tokio::fs::read(path).await.map_err(read)?;
+            if bytes.len() as u64 > LARGEST_PACKAGE {
+                let text = format!("`{name}` has more than {LARGEST_PACKAGE} bytes");
+                return Err(failed(text.into()));
+            }
+            let digest = blake3::hash(&bytes).to_hex().to_string();
+            keep(&store, &digest, &bytes).await.map_err(failed)?;
+            packages.push(Package { name, digest, bytes: bytes.len() as u64 });
+        }
+        let file = match &image.path {
+            Some(path) => keep_image(&store, path).await?,
+            None => None,
+        };
+        let setup = source.setup.clone();
+        let recipe = Recipe {
+            version: VERSION,
+            key: image.key.clone(),
+            build: image.build.clone(),
+            hatchery: env!("CARGO_PKG_VERSION").to_owned(),
+            preload: source.preload.clone(),
+            setup: setup.map(|(source, filename)| Setup { source, filename }),
+            packages,
+            image: file,
+        };
+        // Plain data can always be written.
+        let text = serde_json::to_vec(&recipe).unwrap_or_default();
+        put(&store, RECIPE, &text).await.map_err(failed)?;
+        forget(&store, &recipe).await.map_err(failed)
+    }
+
+    /// Returns the image of the pool, with its packages in this folder; `None` if it has none. The image
+    /// itself goes into the cache, whose directory is that of
+    /// [`Builder::cache_dir`](hatchery::Builder::cache_dir), and by default the default one.
+    ///
+    /// # Errors
+    /// The server doesn't answer, what it has is damaged, or the disk can't be written to.
+    pub async fn fetch(
+        &self,
+        folder: &Path,
+        cache_dir: Option<&Path>,
+    ) -> Result<Option<PoolImage>, Error> {
+        let bucket = self.subjects.store("image");
+        match self.context.get_stream(format!("OBJ_{bucket}")).await {
+            Ok(_) => {}
+            Err(error) => match error.kind() {
+                GetStreamErrorKind::JetStream(answer) if answer.code() == 404 => return Ok(None),
+                _ => return Err(failed(error.to_string().into())),
+            },
+        }
+        let store = self.context.get_object_store(&bucket).await;
+        let store = store.map_err(|error| failed(error.to_string().into()))?;
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            match self.fetch_from(&store, folder, cache_dir).await {
+                Err(Error::Damaged { .. }) if attempts < ATTEMPTS => sleep(PAUSE).await,
+                fetched => return fetched,
+            }
+        }
+    }
+
+    async fn fetch_from(
+        &self,
+        store: &ObjectStore,
+        folder: &Path,
+        cache_dir: Option<&Path>,
+    ) -> Result<Option<PoolImage>, Error> {
+        let Some(text) = get(store, RECIPE, LARGEST_RECIPE).await? else { return Ok(None) };
+        let recipe = Recipe::read(&text).ok_or_else(damaged)?;
+        let mut packages = Vec::new();
+        for package in &recipe.packages {
+            let bytes = get(store, &package.digest, LARGEST_PACKAGE).await?.ok_or_else(damaged)?;
+            if blake3::hash(&bytes).to_hex().as_str() != package.digest {
+                return Err(damaged());
+            }
+            let path = folder.join(&package.name);
+            let write = |source| Error::Write { path: path.clone(), source };
+            tokio::fs::write(&path, bytes).await.map_err(write)?;
+            packages.push(path);
+        }
+        let added = match &recipe.image {
+            Some(file) => fetch_image(store, file, &recipe.key, cache_dir).await?,
+            None => None,
+        };
+        Ok(Some(PoolImage { pool: self.subjects.0.to_string(), recipe, packages, added }))
+    }
+}
+
+/// Puts the image of a pool into the cache and returns its key there; `None` if this machine has made the
+/// same one, or has to: a cache that can't be written to costs time alone.
+async fn fetch_image(
+    store: &ObjectStore,
+    file: &ImageFile,
+    made: &str,
+    cache_dir: Option<&Path>,
+) -> Result<Option<String>, Error> {
+    let keys = image::keys(cache_dir).unwrap_or_default();
+    if keys.iter().any(|key| key == made) {
+        return Ok(None);
+    }
+    if let Some(key) = keys.into_iter().find(|key| file.digest.starts_with(key)) {
+        return Ok(Some(key));
+    }
+    let packed = get(store, &file.digest, LARGEST_IMAGE).await?.ok_or_else(damaged)?;
+    let (file, cache_dir) = (file.clone(), cache_dir.map(Path::to_owned));
+    let adding = spawn_blocking(move || {
+        let bytes = unpack(&packed, &file).ok_or_else(damaged)?;
+        let added = image::add(cache_dir.as_deref(), &bytes).map(|info| info.key);
+        Ok(added
+            .inspect_err(|error| {
+                tracing::warn!(error = %chain(error), "the pool's image is made here, not fetched");
+            })
+            .ok())
+    });
+    adding.await.map_err(|error| failed(error.into()))?
+}
+
+/// Stores the file of an image; `None` if it is too large.
+async fn keep_image(store: &ObjectStore, path: &Path) -> Result<Option<ImageFile>, Error> {
+    let failed = |source| Error::Server { what: "keep the image of the pool", source };
+    let path = path.to_owned();
+    let packing = spawn_blocking(move || pack(&path));
+    let packed = packing.await.map_err(|error| failed(error.into()))??;
+    let Some((file, packed)) = packed else { return Ok(None) };
+    keep(store, &file.digest, &packed).await.map_err(failed)?;
+    Ok(Some(file))
+}
+
+/// Returns the file of an image, with its compressed bytes; `None` if it is too large.
+fn pack(path: &Path) -> Result<Option<(ImageFile, Vec<u8>)>, Error> {
+    let read = |source| Error::Read { path: path.to_owned(), source };
+    if path.metadata().map_err(read)?.len() > LARGEST_IMAGE {
+        return Ok(None);
+    }
+    let bytes = std::fs::read(path).map_err(read)?;
+    let digest = blake3::hash(&bytes).to_hex().to_string();
+    let packed = zstd::encode_all(bytes.as_slice(), LEVEL).map_err(read)?;
+    Ok(Some((ImageFile { digest, bytes: bytes.len() as u64 }, packed)))
+}
+
+/// Returns the bytes of an image; `None` if they aren't those.
+fn unpack(packed: &[u8], file: &ImageFile) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let decoder = zstd::Decoder::new(packed).ok()?;
+    decoder.take(file.bytes + 1).read_to_end(&mut bytes).ok()?;
+    (blake3::hash(&bytes).to_hex().as_str() == file.digest).then_some(bytes)
+}
+
+/// Stores bytes under their digest, unless they are there.
+async fn keep(store: &ObjectStore, digest: &str, bytes: &[u8]) -> Result<(), Cause> {
+    let there = store.info(digest).await;
+    if there.is_ok_and(|info| !info.deleted && info.size == bytes.len()) {
+        return Ok(());
+    }
+    put(store, digest, bytes).await
+}
+
+async fn put(store: &ObjectStore, name: &str, mut bytes: &[u8]) -> Result<(), Cause> {
+    let metadata = ObjectMetadata {
+        name: name.to_owned(),
+        chunk_size: Some(PART),
+        ..ObjectMetadata::default()
+    };
+    store.put(metadata, &mut bytes).await?;
+    Ok(())
+}
+
+/// Returns the bytes of an object; `None` if it is missing.
+async fn get(store: &ObjectStore, name: &str, most: u64) -> Result<Option<Vec<u8>>, Error> {
+    let read = async {
+        let object = match store.get(name).await {
+            Ok(object) => object,
+            Err(error) if error.kind() == GetErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error.into())),
+        };
+        let mut bytes = Vec::new();
+        let mut limited = object.take(most + 1);
+        limited.read_to_end(&mut bytes).await.map_err(|error| failed(error.into()))?;
+        if bytes.len() as u64 > most { Err(damaged()) } else { Ok(Some(bytes)) }
+    };
+    timeout(READ, read).await.unwrap_or_else(|_| Err(failed("timed out".into())))
+}
+
+/// Deletes packages that the recipe doesn't need.
+async fn forget(store: &ObjectStore, recipe: &Recipe) -> Result<(), Cause> {
+    let mut listed = store.list().await?;
+    while let Some(info) = listed.next().await {
+        let name = info?.name;
+        if name != RECIPE && !recipe.needs(&name) {
+            store.delete(&name).await?;
+        }
+    }
+    Ok(())
+}
+
+fn damaged() -> Error {
+    Error::Damaged { what: "the image of the pool".to_owned() }
+}
+
+fn failed(source: Cause) -> Error {
+    Error::Server { what: "read the image of the pool", source }
 }
 
 #[cfg(test)]

@@ -34,14 +34,12 @@
 #![forbid(unsafe_code)]
 
 pub use client::{Batch, Client, Ticket, Wants};
-pub use cluster::{Cluster, LaneState, Watcher};
+pub use cluster::{Cluster, LaneState, Start, Watcher};
 pub use connect::{Connection, Notice};
 pub use error::Error;
-pub use event::{Event, EventKind, EventStream};
-pub use history::Start;
 pub use images::{ImageSource, Images, PoolImage};
 pub use names::{BatchName, JobKey, PoolName};
-pub use result::JobResult;
+pub use result::{Event, EventKind, EventStream, JobResult};
 pub use session::Session;
 pub use sessions::{SessionEntry, SessionList};
 pub use streams::Settings;
@@ -51,14 +49,9 @@ mod client;
 mod clock;
 mod cluster;
 mod connect;
-mod control;
 mod error;
-mod event;
-mod headers;
-mod history;
 mod images;
 mod names;
-mod open;
 mod payload;
 #[doc(hidden)]
 pub mod policy;

@@ -5,13 +5,14 @@ use std::time::Duration;
 use async_nats::HeaderMap;
 use async_nats::jetstream::object_store::{GetErrorKind, InfoErrorKind, ObjectMetadata};
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use crate::clock::sleep;
 use crate::connect::Notice;
 use crate::error::{Cause, Error};
-use crate::headers::OBJECT;
+use crate::names::{JobKey, Lane};
 use crate::streams::Streams;
 
 /// The largest text in a message. Servers take messages of 1 MiB by default, headers included.
@@ -163,4 +164,56 @@ fn damaged() -> Error {
 
 fn failed(source: Cause) -> Error {
     Error::Server { what: "read a large job or result", source }
+}
+
+/// What a submitter wants beside the result: a list of the words below.
+pub(crate) const WANTS: &str = "Hatchery-Wants";
+pub(crate) const WANTS_EVENTS: &str = "events";
+pub(crate) const WANTS_FILES: &str = "files";
+/// Which of the jobs with the same text in its batch this is, from 0. The job's key is made of it.
+pub(crate) const NTH: &str = "Hatchery-Nth";
+/// Names the object that has the text of the message.
+pub(crate) const OBJECT: &str = "Hatchery-Object";
+/// Which worker has stored a result.
+pub(crate) const WORKER: &str = "Hatchery-Worker";
+/// The starts of a dead letter.
+pub(crate) const HISTORY: &str = "Hatchery-History";
+/// The name of the session whose turn the message is.
+pub(crate) const SESSION: &str = "Hatchery-Session";
+
+/// The largest message that is read.
+const MOST_BYTES: usize = 1 << 10;
+
+/// A message to all workers of a pool, of which one may have the job.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "do")]
+pub(crate) enum Control {
+    /// Ends the job, which has its result.
+    Cancel { key: String },
+    /// Raises `KeyboardInterrupt` in its program.
+    Interrupt { key: String },
+}
+
+impl Control {
+    /// Sends it to whoever runs the job of this lane. Rights on the server are for lanes: a message
+    /// about a job of another one is ignored.
+    pub(crate) async fn send(&self, streams: &Streams, lane: &Lane) {
+        let Ok(text) = serde_json::to_vec(self) else { return };
+        let subject = streams.subjects.control(lane);
+        let _ = streams.link.client().publish(subject, text.into()).await;
+    }
+
+    /// Reads a message; `None` if it isn't one.
+    pub(crate) fn read(text: &[u8]) -> Option<Self> {
+        if text.len() > MOST_BYTES {
+            return None;
+        }
+        serde_json::from_slice(text).ok()
+    }
+
+    pub(crate) fn key(&self) -> Option<JobKey> {
+        match self {
+            Self::Cancel { key } | Self::Interrupt { key } => JobKey::parse(key),
+        }
+    }
 }

@@ -2,9 +2,8 @@
 
 use crate::client::{Client, Outgoing, Place, Ticket, Wants, text_of};
 use crate::error::Error;
-use crate::event::EventStream;
 use crate::names::Lane;
-use crate::result::JobResult;
+use crate::result::{EventStream, JobResult};
 use crate::sessions::SessionKey;
 
 /// A state in the cluster that lives from job to job, under a name. Cheap to clone.

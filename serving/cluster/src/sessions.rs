@@ -31,10 +31,693 @@
 //! Everything is created by the first turn of a pool. A record that nobody has written for as long
 //! as results are kept is dropped by the server, and its state some time later.
 
-pub(crate) use key::{PARTITIONS, SessionKey, Turn};
-pub use list::{SessionEntry, SessionList};
-pub(crate) use store::{GROUP, LARGEST_STATE, RecordError, Replaced, Revised, Sessions};
+use std::fmt;
+use std::pin::pin;
+use std::time::Duration;
 
-mod key;
-mod list;
-mod store;
+use async_nats::jetstream::consumer::{AckPolicy, PriorityPolicy, PullConsumer, pull};
+use async_nats::jetstream::message::StreamMessage;
+use async_nats::jetstream::object_store::{self, ObjectInfo, ObjectMetadata};
+use async_nats::jetstream::stream::{
+    Config, DiscardPolicy, LastRawMessageErrorKind, RawMessageErrorKind, RetentionPolicy, Stream,
+};
+use async_nats::jetstream::{Context, kv};
+use base64::prelude::{BASE64_URL_SAFE, Engine as _};
+use bytes::Bytes;
+use futures_util::{Stream as Items, StreamExt, TryStreamExt};
+use serde::Serialize;
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
+
+use crate::clock::sleep;
+use crate::connect::{ObjectStoreHandle, objects, opened, patiently, store};
+use crate::error::{Cause, Error};
+use crate::names::{BatchName, JobKey, Lane, Subjects};
+use crate::policy::session::{Record, State, VERSION};
+
+/// Partitions of the sessions of a pool. Whoever submits and whoever runs must agree on it.
+pub(crate) const PARTITIONS: u8 = 64;
+/// The most bytes of a session's name.
+const MOST_NAME_BYTES: usize = 128;
+/// The context of digests of turns, which no job's text has.
+const TURN: &str = "hatchery-cluster turn of a session";
+/// Characters of a digest: 128 bits, so that no two sessions share one.
+const DIGITS: usize = 32;
+
+/// A session, told apart from those of other tenants.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct SessionKey {
+    /// The tenant's token.
+    tenant: String,
+    /// Of the tenant and the name.
+    digest: String,
+}
+
+impl SessionKey {
+    /// Returns the key of the session of this name that the lane's tenant has.
+    pub(crate) fn of(lane: &Lane, name: &str) -> Result<Self, Error> {
+        let is_allowed = (1..=MOST_NAME_BYTES).contains(&name.len()) && !name.chars().any(char::is_control)
+            // Headers lose them.
+            && name.trim() == name;
+        if !is_allowed {
+            let name = name.chars().filter(|character| !character.is_control()).take(32).collect();
+            return Err(Error::SessionName { name, most: MOST_NAME_BYTES });
+        }
+        let tenant = lane.tenant_token().to_owned();
+        let mut hasher = blake3::Hasher::new();
+        // No token has this byte.
+        hasher.update(tenant.as_bytes()).update(b".").update(name.as_bytes());
+        let digest = hasher.finalize().to_hex()[..DIGITS].to_owned();
+        Ok(Self { tenant, digest })
+    }
+
+    /// Returns what stands in a turn's key for the digest of its text: turns of several sessions may
+    /// have the same text.
+    pub(crate) fn text(&self, text: &blake3::Hash) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new_derive_key(TURN);
+        hasher.update(self.digest.as_bytes()).update(text.as_bytes());
+        hasher.finalize()
+    }
+
+    /// Returns the number of its partition.
+    pub(crate) fn partition(&self) -> u8 {
+        // Digests have no other digits, and more than two.
+        u8::from_str_radix(&self.digest[..2], 16).unwrap_or(0) % PARTITIONS
+    }
+}
+
+/// The digest, which is the name of the session's record.
+impl fmt::Display for SessionKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.digest)
+    }
+}
+
+/// What the subject of a turn says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Turn {
+    pub(crate) session: SessionKey,
+    pub(crate) lane: Lane,
+    pub(crate) key: JobKey,
+}
+
+impl Subjects {
+    /// `hatchery.turns.POOL.PARTITION.TENANT.PRIORITY.SESSION.BATCH.DIGEST`
+    pub(crate) fn turn(&self, session: &SessionKey, lane: &Lane, key: &JobKey) -> String {
+        format!("hatchery.turns.{}.{}.{lane}.{session}.{key}", self.0, session.partition())
+    }
+
+    pub(crate) fn turns(&self) -> String {
+        format!("hatchery.turns.{}.>", self.0)
+    }
+
+    pub(crate) fn turns_in(&self, partition: u8) -> String {
+        format!("hatchery.turns.{}.{partition}.>", self.0)
+    }
+
+    /// Returns the subjects of the turns of one session, whatever their priorities.
+    pub(crate) fn turns_of(&self, session: &SessionKey) -> String {
+        let (partition, tenant) = (session.partition(), &session.tenant);
+        format!("hatchery.turns.{}.{partition}.{tenant}.*.{session}.>", self.0)
+    }
+
+    /// Reads the subject of a turn. `None` as well if it is in a partition that isn't its own.
+    pub(crate) fn parse_turn(&self, subject: &str) -> Option<Turn> {
+        let mut tokens = self.rest(subject, "turns")?.splitn(5, '.');
+        let partition: u8 = tokens.next()?.parse().ok()?;
+        let (tenant, priority) = (tokens.next()?, tokens.next()?);
+        let lane = Lane::parse(&format!("{tenant}.{priority}"))?;
+        let digest = tokens.next()?;
+        let is_digest = digest.len() == DIGITS
+            && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let key = JobKey::parse(tokens.next()?)?;
+        let session = SessionKey { tenant: tenant.to_owned(), digest: digest.to_owned() };
+        (is_digest && session.partition() == partition).then_some(Turn { session, lane, key })
+    }
+}
+
+/// The most sessions in a list.
+const MOST_LISTED: usize = 10_000;
+
+/// The sessions of a pool, and what the server keeps for them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SessionList {
+    /// The sessions, at most 10,000, in the order of their names.
+    pub sessions: Vec<SessionEntry>,
+    /// Turns that wait or run.
+    pub turns: u64,
+    /// States that are kept. Those of no session are deleted within some hours.
+    pub states: u64,
+    /// The bytes of all states.
+    pub state_bytes: u64,
+}
+
+/// A session of a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SessionEntry {
+    /// Its name. Sessions of several tenants may have the same.
+    pub name: String,
+    /// How many turns are in its state.
+    pub turn: u64,
+    /// The size of its state in bytes; 0 for that of a fresh session.
+    pub state_bytes: u64,
+    /// The name of the worker that has it; `None` if it rests.
+    pub worker: Option<String>,
+}
+
+impl Sessions {
+    /// Lists the sessions.
+    pub(crate) async fn list(&self) -> Result<SessionList, Cause> {
+        let mut list = SessionList {
+            turns: self.turns.get_info().await?.state.messages,
+            ..SessionList::default()
+        };
+        let mut keys = self.records.keys().await?;
+        while let Some(key) = keys.try_next().await? {
+            let text = self.entry(&key).await?.text;
+            let record = text.and_then(|text| serde_json::from_slice::<Record>(&text).ok());
+            list.sessions.extend(record.map(|record| SessionEntry {
+                name: record.name,
+                turn: record.turn,
+                state_bytes: record.state.map_or(0, |state| state.bytes),
+                worker: record.owner.map(|owner| owner.worker),
+            }));
+            if list.sessions.len() >= MOST_LISTED {
+                break;
+            }
+        }
+        list.sessions.sort_by(|one, other| one.name.cmp(&other.name));
+        let mut states = pin!(self.each_state().await?);
+        while let Some((state, _)) = states.try_next().await? {
+            list.states += 1;
+            list.state_bytes += state.size as u64;
+        }
+        Ok(list)
+    }
+}
+
+/// The header of an entry that is a note of its removal.
+const OPERATION: &str = "KV-Operation";
+/// The group of a partition's consumer.
+pub(crate) const GROUP: &str = "home";
+/// The longest and the shortest time for which a worker that doesn't ask stays pinned.
+const HAND_OVER: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(500)..=Duration::from_secs(10);
+/// Turns of a partition of which its home is told at once. It finds the others by itself.
+const MOST_TOLD: i64 = 256;
+/// The largest record. The result of the last turn is kept in it, or by the name of its object.
+const MOST_RECORD_BYTES: i32 = 512 << 10;
+/// The largest state.
+pub(crate) const LARGEST_STATE: u64 = 256 << 20;
+/// The most sessions of a pool.
+const MOST_SESSIONS: u64 = 100_000;
+/// Bytes of a part of a state.
+const PART: usize = 128 << 10;
+/// How long reading a state may take. Parts that are missing are waited for without end.
+const READ: Duration = Duration::from_secs(300);
+/// Descriptions of states that are read at once.
+const READ_AT_ONCE: usize = 16;
+/// Between two attempts to reach the server.
+const PAUSE: Duration = Duration::from_millis(200);
+/// The least age of a state that no record names before it is deleted: its record may be on its way.
+const STRAY: Duration = Duration::from_secs(3600);
+/// The most sessions that one look at a partition finds.
+const MOST_FOUND: usize = 10_000;
+
+/// The sessions of a pool on the server.
+#[derive(Debug, Clone)]
+pub(crate) struct Sessions {
+    subjects: Subjects,
+    pub(crate) turns: Stream,
+    results: Stream,
+    records: kv::Store,
+    states: ObjectStoreHandle,
+    /// The stream behind `states`.
+    objects: Stream,
+    /// How long a record is kept that nobody writes.
+    keep: Duration,
+    /// How long a worker that doesn't ask stays pinned to a partition.
+    pub(crate) hand_over: Duration,
+}
+
+/// A record, as the server had it at some time.
+#[derive(Debug, Clone)]
+pub(crate) struct Revised {
+    pub(crate) record: Record,
+    /// 0 if there is none.
+    revision: u64,
+}
+
+impl Revised {
+    /// Returns whether the session has no record yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.record.turn == 0 && self.record.owner.is_none()
+    }
+
+    /// Returns whether nobody has written the record in between.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.revision == other.revision
+    }
+}
+
+/// What is under a name in a bucket.
+#[derive(Debug)]
+struct Entry {
+    revision: u64,
+    text: Option<Bytes>,
+}
+
+/// What became of a record that was to be replaced.
+#[derive(Debug)]
+pub(crate) enum Replaced {
+    /// It is there.
+    Done(Box<Revised>),
+    /// Somebody else was faster.
+    Fenced,
+}
+
+impl Sessions {
+    /// Opens what the server keeps of sessions, and creates what is missing, as the pool's jobs and
+    /// results are kept.
+    pub(crate) async fn open(
+        context: &Context,
+        subjects: &Subjects,
+        jobs: &Stream,
+        results: &Stream,
+        claim_time: Duration,
+    ) -> Result<Self, Error> {
+        let jobs = &jobs.cached_info().config;
+        let keep = results.cached_info().config.max_age;
+        let replicas = jobs.num_replicas;
+        let config = Config {
+            name: subjects.store("turns"),
+            subjects: vec![subjects.turns()],
+            num_replicas: replicas,
+            retention: RetentionPolicy::WorkQueue,
+            discard: DiscardPolicy::New,
+            max_messages: jobs.max_messages,
+            max_bytes: jobs.max_bytes,
+            max_messages_per_subject: 1,
+            discard_new_per_subject: true,
+            duplicate_window: jobs.duplicate_window,
+            allow_direct: true,
+            ..Config::default()
+        };
+        let turns = patiently(config.name.clone(), context, opened(config)).await?;
+        let config = kv::Config {
+            bucket: subjects.store("sessions"),
+            history: 1,
+            max_age: keep,
+            max_value_size: MOST_RECORD_BYTES,
+            num_replicas: replicas,
+            ..kv::Config::default()
+        };
+        let records = patiently(config.bucket.clone(), context, store(config)).await?;
+        let bucket = subjects.store("states");
+        let config = object_store::Config {
+            bucket: bucket.clone(),
+            // Of a session that goes on, states are stored anew before this.
+            max_age: keep * 2,
+            num_replicas: replicas,
+            ..object_store::Config::default()
+        };
+        let states = patiently(bucket.clone(), context, objects(config)).await?;
+        let name = format!("OBJ_{bucket}");
+        let objects = context.get_stream(&name).await;
+        let objects =
+            objects.map_err(|error| Error::Setup { name, source: error.to_string().into() })?;
+        let keep = records.stream.cached_info().config.max_age;
+        let hand_over = (claim_time / 3).clamp(*HAND_OVER.start(), *HAND_OVER.end());
+        let (subjects, results) = (subjects.clone(), results.clone());
+        Ok(Self { subjects, turns, results, records, states, objects, keep, hand_over })
+    }
+
+    /// Returns the consumer of a partition. It tells its home that there are turns; the turns
+    /// themselves are read from the stream, in its order, and taken out of it when they have ended.
+    pub(crate) async fn consumer(&self, partition: u8) -> Result<PullConsumer, Cause> {
+        let name = format!("partition_{partition}");
+        let config = pull::Config {
+            durable_name: Some(name.clone()),
+            filter_subject: self.subjects.turns_in(partition),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: self.hand_over,
+            max_deliver: -1,
+            max_ack_pending: MOST_TOLD,
+            headers_only: true,
+            priority_policy: PriorityPolicy::PinnedClient,
+            priority_groups: vec![GROUP.to_owned()],
+            priority_timeout: self.hand_over,
+            ..pull::Config::default()
+        };
+        Ok(self.turns.get_or_create_consumer(&name, config).await?)
+    }
+
+    /// Returns whose turn the message on this subject is.
+    pub(crate) fn session_of(&self, subject: &str) -> Option<SessionKey> {
+        self.subjects.parse_turn(subject).map(|turn| turn.session)
+    }
+
+    /// Returns the sessions of a partition that have turns.
+    pub(crate) async fn waiting(&self, partition: u8) -> Result<Vec<SessionKey>, Cause> {
+        let mut listed = self.turns.info_with_subjects(self.subjects.turns_in(partition)).await?;
+        let mut found: Vec<SessionKey> = Vec::new();
+        while let Some(subject) = listed.next().await {
+            let (subject, _) = subject?;
+            let turn = self.subjects.parse_turn(&subject);
+            found.extend(turn.map(|turn| turn.session).filter(|session| !found.contains(session)));
+            if found.len() >= MOST_FOUND {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the first turn of a session in the stream, as the stream's leader has it: a replica
+    /// may not have it yet.
+    pub(crate) async fn first(&self, session: &SessionKey) -> Result<Option<StreamMessage>, Cause> {
+        let subject = self.subjects.turns_of(session);
+        match self.turns.get_first_raw_message_by_subject(subject, 1).await {
+            Ok(message) => Ok(Some(message)),
+            Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns whether a turn has its result, as the leader has it. A turn that was sent again long
+    /// after it ended has, and one that was cancelled before it ran.
+    pub(crate) async fn has_result(&self, key: &JobKey) -> Result<bool, Cause> {
+        let subject = self.subjects.result(key);
+        match self.results.get_last_raw_message_by_subject(&subject).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes a turn out of the stream. Repeats until the server has done so: the next turn must not
+    /// begin while this one is there.
+    pub(crate) async fn remove(&self, sequence: u64) {
+        loop {
+            match self.turns.delete_message(sequence).await {
+                Ok(_) => return,
+                Err(error) => tracing::info!("can't take a turn out of its stream: {error}"),
+            }
+            // It is gone if an answer got lost.
+            match self.turns.get_raw_message(sequence).await {
+                Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => return,
+                _ => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Returns the record of a session, or that of a fresh one with this name.
+    ///
+    /// # Errors
+    /// The server doesn't answer, or the record isn't one that this version reads.
+    pub(crate) async fn record(
+        &self,
+        session: &SessionKey,
+        name: &str,
+    ) -> Result<Revised, RecordError> {
+        let Entry { revision, text } =
+            self.entry(&session.to_string()).await.map_err(RecordError::Server)?;
+        let record = match text {
+            None => Record::fresh(name),
+            Some(text) => match serde_json::from_slice::<Record>(&text) {
+                Ok(record) if record.version == VERSION => record,
+                _ => return Err(RecordError::Foreign),
+            },
+        };
+        Ok(Revised { record, revision })
+    }
+
+    /// Returns what is under a name, as the leader has it: an owner that took an older one for the
+    /// last would think that it has failed.
+    async fn entry(&self, name: &str) -> Result<Entry, Cause> {
+        let subject = format!("$KV.{}.{name}", self.subjects.store("sessions"));
+        let message = match self.records.stream.get_last_raw_message_by_subject(&subject).await {
+            Ok(message) => message,
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => {
+                return Ok(Entry { revision: 0, text: None });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let is_put = message.headers.get(OPERATION).is_none();
+        Ok(Entry { revision: message.sequence, text: is_put.then_some(message.payload) })
+    }
+
+    /// Returns whether the pool has room for another session.
+    pub(crate) async fn has_room(&self) -> Result<bool, Cause> {
+        Ok(self.records.stream.get_info().await?.state.messages < MOST_SESSIONS)
+    }
+
+    /// Replaces a record, unless somebody else has done so. Repeats until the server has answered.
+    pub(crate) async fn replace(
+        &self,
+        session: &SessionKey,
+        before: &Revised,
+        record: Record,
+    ) -> Replaced {
+        // Plain data without maps can always be written.
+        let text = Bytes::from(serde_json::to_vec(&record).unwrap_or_default());
+        let name = session.to_string();
+        loop {
+            let updated = self.records.update(&name, text.clone(), before.revision).await;
+            let error = match updated {
+                Ok(revision) => return Replaced::Done(Box::new(Revised { record, revision })),
+                Err(error) => error,
+            };
+            // An earlier attempt may have been the one that was faster.
+            match self.entry(&name).await {
+                Ok(entry) if entry.text.as_ref() == Some(&text) => {
+                    let revised = Revised { record, revision: entry.revision };
+                    return Replaced::Done(Box::new(revised));
+                }
+                Ok(entry) if entry.revision != before.revision => return Replaced::Fenced,
+                _ => {}
+            }
+            tracing::info!("can't write the record of a session: {error}");
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Returns whether a state of these bytes needn't be stored again, `time_ms` being what the
+    /// server's clock shows, in milliseconds since 1970.
+    pub(crate) fn is_kept(
+        &self,
+        state: Option<&State>,
+        digest: &blake3::Hash,
+        time_ms: u64,
+    ) -> bool {
+        let Some(state) = state else { return false };
+        let age = Duration::from_millis(time_ms.saturating_sub(state.stored_ms));
+        age < self.keep / 2 && state.digest == digest.to_hex().as_str()
+    }
+
+    /// Stores a state, at this time of the server's clock in milliseconds since 1970.
+    pub(crate) async fn put(
+        &self,
+        session: &SessionKey,
+        digest: &blake3::Hash,
+        mut bytes: &[u8],
+        time_ms: u64,
+    ) -> Result<State, Cause> {
+        let object = format!("{session}.{}.{}", digest.to_hex(), BatchName::random().as_str());
+        let metadata = ObjectMetadata {
+            name: object.clone(),
+            chunk_size: Some(PART),
+            ..ObjectMetadata::default()
+        };
+        let size = bytes.len() as u64;
+        let info = self.states.0.put(metadata, &mut bytes).await?;
+        Ok(State {
+            object,
+            parts: info.nuid,
+            digest: digest.to_hex().to_string(),
+            bytes: size,
+            stored_ms: time_ms,
+        })
+    }
+
+    /// Returns the bytes of a state, which are those that were stored.
+    ///
+    /// # Errors
+    /// `Damaged` if they aren't or are gone, otherwise they can't be had now.
+    pub(crate) async fn state(&self, state: &State) -> Result<Vec<u8>, Error> {
+        let damaged = || Error::Damaged { what: "the state of a session".to_owned() };
+        let failed = |source: Cause| Error::Server { what: "read the state of a session", source };
+        let read = async {
+            let object =
+                self.states.0.get(&state.object).await.map_err(|error| match error.kind() {
+                    object_store::GetErrorKind::NotFound => damaged(),
+                    _ => failed(error.into()),
+                })?;
+            let mut bytes = Vec::new();
+            let mut limited = object.take(LARGEST_STATE + 1);
+            limited.read_to_end(&mut bytes).await.map_err(|error| failed(error.into()))?;
+            Ok(bytes)
+        };
+        let bytes =
+            timeout(READ, read).await.unwrap_or_else(|_| Err(failed("timed out".into())))?;
+        if blake3::hash(&bytes).to_hex().as_str() != state.digest {
+            return Err(damaged());
+        }
+        Ok(bytes)
+    }
+
+    /// Returns the subject of what the store says of an object.
+    fn described(&self, object: &str) -> String {
+        let (bucket, name) = (self.subjects.store("states"), BASE64_URL_SAFE.encode(object));
+        format!("$O.{bucket}.M.{name}")
+    }
+
+    /// Returns what the store says of each state, and when the server got that, in nanoseconds since
+    /// 1970. (The time in a description is by its writer's clock.)
+    ///
+    /// The store's own list waits for the last message that there was when it began. If that one is
+    /// deleted meanwhile, the list never ends.
+    async fn each_state(
+        &self,
+    ) -> Result<impl Items<Item = Result<(ObjectInfo, i128), Cause>>, Cause> {
+        let filter = format!("$O.{}.M.>", self.subjects.store("states"));
+        let subjects = self.objects.info_with_subjects(filter).await?;
+        let described = subjects.map_err(Cause::from).map_ok(|(subject, _)| self.read(subject));
+        Ok(described.try_buffered(READ_AT_ONCE).try_filter_map(async |found| Ok(found)))
+    }
+
+    /// Returns a description by its subject, and when the server got it; `None` if it is gone.
+    async fn read(&self, subject: String) -> Result<Option<(ObjectInfo, i128)>, Cause> {
+        match self.objects.get_last_raw_message_by_subject(&subject).await {
+            Ok(message) => {
+                let info: ObjectInfo = serde_json::from_slice(&message.payload)?;
+                Ok((!info.deleted).then(|| (info, message.time.unix_timestamp_nanos())))
+            }
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Deletes a state. What stays is dropped by its age.
+    pub(crate) async fn delete(&self, object: &str, parts: &str) {
+        // Not by the store's own way, which keeps a note of each deleted object.
+        let bucket = self.subjects.store("states");
+        for subject in [self.described(object), format!("$O.{bucket}.C.{parts}")] {
+            if let Err(error) = self.objects.purge().filter(subject).await {
+                tracing::info!("can't delete the old state of a session: {error}");
+            }
+        }
+    }
+
+    /// Deletes states that no record names: those of owners that died before they committed. `since`
+    /// returns how long ago the server's clock showed a time, in nanoseconds since 1970.
+    pub(crate) async fn sweep(&self, since: impl Fn(i128) -> Duration) -> Result<(), Cause> {
+        let mut described = pin!(self.each_state().await?);
+        while let Some((info, stored)) = described.try_next().await? {
+            let Some(session) = info.name.split('.').next() else { continue };
+            if since(stored) < STRAY {
+                continue;
+            }
+            let record = match self.entry(session).await?.text {
+                None => None,
+                Some(text) => match serde_json::from_slice::<Record>(&text) {
+                    Ok(record) if record.version == VERSION => Some(record),
+                    // Of a later version, which knows better.
+                    _ => continue,
+                },
+            };
+            let state = record.and_then(|record| record.state);
+            if state.is_none_or(|state| state.object != info.name) {
+                self.delete(&info.name, &info.nuid).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a session: its record, and then its state.
+    pub(crate) async fn forget(&self, session: &SessionKey) -> Result<(), Cause> {
+        let state = match self.record(session, "").await {
+            Ok(found) => found.record.state,
+            Err(RecordError::Foreign) => None,
+            Err(RecordError::Server(cause)) => return Err(cause),
+        };
+        self.records.purge(session.to_string()).await?;
+        if let Some(state) = state {
+            self.delete(&state.object, &state.parts).await;
+        }
+        Ok(())
+    }
+}
+
+/// Why there is no record.
+#[derive(Debug)]
+pub(crate) enum RecordError {
+    /// It is damaged, or of a later version.
+    Foreign,
+    /// The server doesn't answer.
+    Server(Cause),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::{BatchName, PoolName};
+
+    fn lane(tenant: Option<&str>) -> Lane {
+        let tenant = tenant.map(str::to_owned);
+        Lane::of(&wire::Job { tenant, ..wire::Job::code("") }).unwrap()
+    }
+
+    fn key(lane: &Lane) -> JobKey {
+        JobKey::of(&BatchName::random(), lane, &blake3::hash(b"text"), 0)
+    }
+
+    #[test]
+    fn subjects_of_turns_are_read_as_they_are_written() {
+        let subjects = Subjects(PoolName::new("a").unwrap());
+        for tenant in [None, Some(""), Some("t.1")] {
+            let lane = lane(tenant);
+            let session = SessionKey::of(&lane, "my session").unwrap();
+            let key = key(&lane);
+            let subject = subjects.turn(&session, &lane, &key);
+            let turn = Turn { session: session.clone(), lane, key };
+            assert_eq!(subjects.parse_turn(&subject), Some(turn), "{subject}");
+            let prefix = subjects.turns_of(&session).replace(".*.", ".normal.");
+            assert!(subject.starts_with(prefix.trim_end_matches('>')), "{subject} {prefix}");
+        }
+    }
+
+    #[test]
+    fn a_turn_in_a_foreign_partition_is_refused() {
+        let subjects = Subjects(PoolName::new("a").unwrap());
+        let session = SessionKey::of(&lane(None), "s").unwrap();
+        let key = key(&lane(None));
+        let subject =
+            |partition: u8| format!("hatchery.turns.a.{partition}.=.normal.{session}.{key}");
+        assert!(subjects.parse_turn(&subject(session.partition())).is_some());
+        assert_eq!(subjects.parse_turn(&subject((session.partition() + 1) % PARTITIONS)), None);
+        for wrong in ["hatchery.turns.a.1", "hatchery.turns.a.x.=.normal.s.b.k", "hatchery.turns.b"]
+        {
+            assert_eq!(subjects.parse_turn(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sessions_of_tenants_are_told_apart_and_spread() {
+        let of = |tenant, name: &str| SessionKey::of(&lane(tenant), name).unwrap();
+        let keys = [of(None, "s"), of(Some(""), "s"), of(Some("a"), "s"), of(None, "t")];
+        for (at, key) in keys.iter().enumerate() {
+            assert!(keys.iter().skip(at + 1).all(|other| other.digest != key.digest));
+        }
+        let mut partitions: Vec<u8> =
+            (0..1000).map(|number| of(None, &number.to_string()).partition()).collect();
+        partitions.sort_unstable();
+        partitions.dedup();
+        assert_eq!(partitions.len(), usize::from(PARTITIONS));
+        for invalid in ["", "a\nb", &"x".repeat(129)] {
+            let error = SessionKey::of(&lane(None), invalid).unwrap_err();
+            assert!(error.to_string().contains("session"), "{error}");
+        }
+    }
+}

@@ -20,18 +20,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::pull;
-use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::context::GetStreamErrorKind;
-use async_nats::jetstream::object_store;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Stream};
-use async_nats::jetstream::{self, Context, kv};
+use async_nats::jetstream::{self, Context, kv, object_store};
 use tokio::sync::OnceCell;
 
-use crate::connect::Link;
+use crate::connect::{Link, ObjectStoreHandle, objects, opened, patiently, store};
 use crate::error::{Cause, Error};
 use crate::names::{Lane, PoolName, Subjects};
-use crate::open::{ObjectStoreHandle, objects, opened, patiently, store};
 use crate::sessions::Sessions;
 
 /// The name of the setting in the metadata of the jobs' stream.

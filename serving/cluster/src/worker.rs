@@ -5,6 +5,8 @@
 //! job, `starts.rs` counts who died of it, `homes.rs` has the sessions whose turns run here, and
 //! `presence.rs` says that this worker lives.
 
+pub use shared::{Presence, Tally, WorkerConfig};
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,36 +16,23 @@ use parking_lot::Mutex;
 use tokio::sync::{RwLock, Semaphore, watch};
 use tokio::task::JoinSet;
 
+use self::lanes::Lanes;
+use self::shared::{Command, Shared};
 use crate::clock::sleep;
 use crate::connect::Connection;
-use crate::control::Control;
 use crate::error::Error;
 use crate::names::{BatchName, Lane, PoolName};
+use crate::payload::Control;
 use crate::policy::MOST_AHEAD;
 use crate::streams::Streams;
+use job::Gate;
+use lanes::{Permits, Room};
+use shared::ServerClock;
 
-use self::gate::Gate;
-use self::lanes::Lanes;
-use self::permits::Permits;
-use self::room::Room;
-use self::server_clock::ServerClock;
-use self::shared::{Command, Shared};
-
-pub use presence::Presence;
-pub use shared::{Tally, WorkerConfig};
-
-mod check;
-mod events;
-mod gate;
 mod homes;
 mod job;
 mod lanes;
-mod permits;
-mod presence;
-mod room;
-mod server_clock;
 mod shared;
-mod starts;
 
 /// Jobs per slot whose results aren't stored yet, those that run or wait included. While the server is
 /// gone, no more is claimed than this.
@@ -111,7 +100,7 @@ impl Worker {
         let lanes = Arc::new(Lanes::new(&shared.streams, &shared.config, self.permits));
         let mut tasks = JoinSet::new();
         lanes.supply(&mut tasks);
-        tasks.spawn(presence::show(Arc::clone(&shared)));
+        tasks.spawn(shared::show(Arc::clone(&shared)));
         tasks.spawn(listen(Arc::clone(&shared), Arc::clone(&lanes)));
         tasks.spawn(Arc::clone(&lanes).refresh());
         let mut turns = JoinSet::new();

@@ -5,9 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::history::Start;
-
-use super::history::{self, Decision};
+use super::{Decision, JobHistory};
+use crate::cluster::Start;
 
 /// The version of the record that this program writes. It doesn't touch records of later ones.
 pub const VERSION: u32 = 1;
@@ -115,7 +114,7 @@ impl Record {
                 dead.push(Start::new(&owner.worker, &owner.instance, false));
             }
         }
-        let mut history = history::Record::default();
+        let mut history = JobHistory::default();
         dead.iter().cloned().for_each(|start| history.add(start));
         let claims = dead.len() as u64 + 1;
         let decision = history.decide(claims, |_| false);

@@ -6,24 +6,26 @@
 //! and what they promise.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt};
+use hatchery::{Error, Hatchery, Session};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
 
-use crate::clock::{now, sleep};
-use crate::policy;
-use crate::sessions::{PARTITIONS, SessionKey, Sessions};
-
-use self::home::{Home, Word};
 use super::shared::Shared;
+use crate::clock::{now, sleep};
+use crate::connect::Link;
+use crate::error::Cause;
+use crate::policy;
+use crate::policy::session::Owner;
+use crate::sessions::{GROUP, PARTITIONS, Replaced, Revised, SessionKey, Sessions};
 
-mod copy;
-mod home;
-mod partition;
 mod turn;
 
 /// How often a worker looks who lives, and so which partitions are its own.
@@ -180,7 +182,7 @@ impl Homes {
                 None if is_own => {
                     let (sessions, told) = (Arc::clone(&self.sessions), self.told.clone());
                     let link = self.shared.streams.link.clone();
-                    let task = tokio::spawn(partition::ask(sessions, link, partition, told));
+                    let task = tokio::spawn(ask(sessions, link, partition, told));
                     self.partitions.insert(partition, Partition { task, is_leaving: false });
                 }
                 None => {}
@@ -236,4 +238,275 @@ impl Homes {
     fn forget(&mut self) {
         self.homes.retain(|_, home| !home.is_closed());
     }
+}
+
+/// Tells the files and sessions of this process apart.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// An open session of the pool.
+#[derive(Debug)]
+struct LocalCopy {
+    session: Session,
+}
+
+/// Why a state isn't a session of the pool.
+#[derive(Debug)]
+enum NotOpen {
+    /// The pool refuses, or the state is of another image.
+    Pool(Error),
+    /// The file can't be written.
+    File(std::io::Error),
+}
+
+impl LocalCopy {
+    /// Opens a session: a fresh one on the build of this name, or one that continues from the bytes of
+    /// a state. `folder` is for a file meanwhile.
+    async fn open(
+        pool: &Hatchery,
+        folder: &Path,
+        state: Option<Vec<u8>>,
+        python: Option<&str>,
+    ) -> Result<Self, NotOpen> {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // Sessions of the pool have no such names otherwise: this worker opens them all.
+        let name = format!("turns {number}");
+        let opened = match (state, python) {
+            (None, None) => pool.session(&name).await,
+            (None, Some(python)) => pool.session_on(&name, python).await,
+            (Some(bytes), _) => {
+                let path = folder.join(format!("{number}.session"));
+                tokio::fs::write(&path, bytes).await.map_err(NotOpen::File)?;
+                let revived = pool.revive(&name, &path).await;
+                let _ = tokio::fs::remove_file(&path).await;
+                revived
+            }
+        };
+        Ok(Self { session: opened.map_err(NotOpen::Pool)? })
+    }
+
+    /// Returns the session.
+    fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Returns the bytes of its state, which [`Self::open`] takes.
+    async fn saved(&self, folder: &Path) -> Result<Vec<u8>, NotOpen> {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = folder.join(format!("{number}.session"));
+        self.session.save(&path).await.map_err(NotOpen::Pool)?;
+        let bytes = tokio::fs::read(&path).await.map_err(NotOpen::File);
+        let _ = tokio::fs::remove_file(&path).await;
+        bytes
+    }
+
+    /// Closes it, and drops its state.
+    fn close(self) {
+        self.session.close();
+    }
+}
+
+impl std::fmt::Display for NotOpen {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Pool(error) => write!(formatter, "{}", hatchery::error::chain(error)),
+            Self::File(error) => {
+                write!(formatter, "can't use the folder for temporary files: {error}")
+            }
+        }
+    }
+}
+
+/// How long a session without turns stays in this worker's pool.
+const REST: Duration = Duration::from_secs(60);
+
+/// What the home of a session is told.
+#[derive(Debug, Clone, Copy, Default)]
+struct Word {
+    /// Goes up when there are turns.
+    wakes: u64,
+    /// Whether the session is to be let go.
+    leaves: bool,
+}
+
+impl Word {
+    fn wake(home: &watch::Sender<Self>) {
+        home.send_modify(|word| word.wakes += 1);
+    }
+
+    fn leave(home: &watch::Sender<Self>) {
+        home.send_modify(|word| word.leaves = true);
+    }
+}
+
+/// Why a turn hasn't ended.
+#[derive(Debug)]
+enum Stop {
+    /// It is tried again after this time.
+    Later(Duration),
+    /// Somebody else has the session now.
+    Fenced,
+    /// This worker lets the session go.
+    Leaving,
+}
+
+/// A session that this worker owns, as far as it knows.
+#[derive(Debug)]
+struct Held {
+    revised: Revised,
+    /// The session in the pool, in the state of the record; `None` until it is needed.
+    copy: Option<LocalCopy>,
+    /// Whether the next turn runs alone.
+    is_alone: bool,
+    /// When the record was last known to be this worker's.
+    seen: Instant,
+}
+
+/// A session, as long as it is here.
+#[derive(Debug)]
+struct Home {
+    shared: Arc<Shared>,
+    sessions: Arc<Sessions>,
+    key: SessionKey,
+    folder: Arc<TempDir>,
+    words: watch::Receiver<Word>,
+    held: Option<Held>,
+}
+
+impl Home {
+    fn new(
+        shared: Arc<Shared>,
+        sessions: Arc<Sessions>,
+        key: SessionKey,
+        folder: Arc<TempDir>,
+        words: watch::Receiver<Word>,
+    ) -> Self {
+        Self { shared, sessions, key, folder, words, held: None }
+    }
+
+    /// Returns who this worker is.
+    fn owner(&self) -> Owner {
+        Owner { worker: self.shared.config.name.clone(), instance: self.shared.instance.clone() }
+    }
+
+    /// Runs the session's turns until it has none for a while, or isn't at home here any more.
+    async fn live(mut self) {
+        loop {
+            let (pause, is_resting) = match self.work().await {
+                Ok(()) => (REST, true),
+                Err(Stop::Later(pause)) => (pause, false),
+                Err(Stop::Fenced) => return self.drop_copy(),
+                Err(Stop::Leaving) => break,
+            };
+            let has_word = tokio::select! {
+                changed = self.words.changed() => changed.is_ok(),
+                () = sleep(pause) => !is_resting,
+            };
+            if !has_word {
+                break;
+            }
+        }
+        self.release().await;
+    }
+
+    /// Runs turns as long as there are some.
+    async fn work(&mut self) -> Result<(), Stop> {
+        loop {
+            // Before looking for turns, so that none that comes after is missed.
+            if self.words.borrow_and_update().leaves || *self.shared.is_draining.borrow() {
+                return Err(Stop::Leaving);
+            }
+            let first = self.sessions.first(&self.key).await.map_err(later)?;
+            match first {
+                Some(message) => self.turn(message).await?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Waits until this session is to be let go.
+    async fn left(words: &mut watch::Receiver<Word>) {
+        // Without a sender as well.
+        let _ = words.wait_for(|word| word.leaves).await;
+    }
+
+    /// Lets the session go: the next owner needn't wonder what became of this one.
+    async fn release(&mut self) {
+        self.drop_copy();
+        let Some(held) = self.held.take() else { return };
+        let record = held.revised.record.released(&self.shared.instance);
+        if let Replaced::Fenced = self.sessions.replace(&self.key, &held.revised, record).await {
+            tracing::debug!("session {} is somebody else's already", self.key);
+        }
+    }
+
+    /// Closes the session in this worker's pool. Its state is stored.
+    fn drop_copy(&mut self) {
+        if let Some(copy) = self.held.as_mut().and_then(|held| held.copy.take()) {
+            copy.close();
+        }
+    }
+
+    /// Notes that the record is this worker's now.
+    fn hold(&mut self, revised: Revised) {
+        match &mut self.held {
+            Some(held) => {
+                held.revised = revised;
+                held.seen = now();
+            }
+            None => {
+                self.held = Some(Held { revised, copy: None, is_alone: false, seen: now() });
+            }
+        }
+    }
+}
+
+/// Tries again after the server hasn't answered.
+fn later(cause: impl std::fmt::Display) -> Stop {
+    tracing::info!("a turn of a session has to wait: {cause}");
+    Stop::Later(Duration::from_secs(1))
+}
+
+/// Turns that one answer may tell of.
+const MOST_TOLD: usize = 64;
+/// Before a consumer that failed is asked again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Asks for ever, and passes sessions on that have turns.
+async fn ask(sessions: Arc<Sessions>, link: Link, partition: u8, told: mpsc::Sender<SessionKey>) {
+    loop {
+        // What was asked over an earlier connection gets no answer.
+        let listening = listen(&sessions, partition, &told);
+        if let Some(Err(error)) = link.unless_renewed(listening).await {
+            tracing::info!("can't ask for the turns of partition {partition}: {error}");
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Listens until the consumer fails. Nothing is acknowledged: turns are taken out of the stream when
+/// they have ended, and until then the server tells of them again and again.
+async fn listen(
+    sessions: &Sessions,
+    partition: u8,
+    told: &mpsc::Sender<SessionKey>,
+) -> Result<(), Cause> {
+    let consumer = sessions.consumer(partition).await?;
+    // Whoever doesn't ask for as long as the hand-over takes is unpinned.
+    let stream = consumer.stream().group(GROUP).max_messages_per_batch(MOST_TOLD);
+    let mut messages = stream.expires(sessions.hand_over / 3).messages().await?;
+    let mut looked: Option<Instant> = None;
+    while let Some(message) = messages.next().await {
+        let message = message?;
+        if let Some(session) = sessions.session_of(&message.subject) {
+            told.send(session).await?;
+        }
+        // The server may have told an earlier home of other turns, and tells only of so many.
+        if looked.is_none_or(|at| now() - at >= sessions.hand_over) {
+            for session in sessions.waiting(partition).await? {
+                told.send(session).await?;
+            }
+            looked = Some(now());
+        }
+    }
+    Ok(())
 }

@@ -8,28 +8,24 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_nats::HeaderMap;
-use async_nats::jetstream::AckKind;
-use async_nats::jetstream::Message;
 use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::{AckKind, Message};
 use hatchery::{Error, Job, Outcome, Ticket};
+use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use wire::{Field, Intake, Problem, ProblemKind};
 
+use super::lanes::{Claimed, Permit};
+use super::shared::{Command, Shared, Tally, forward, is_of_key};
 use crate::clock::{now, sleep};
-use crate::headers::{HISTORY, NTH, OBJECT, SESSION, WANTS, WANTS_EVENTS, WANTS_FILES, WORKER};
-use crate::history::Start;
+use crate::cluster::Start;
 use crate::names::{JobKey, Lane};
+use crate::payload::{HISTORY, NTH, OBJECT, SESSION, WANTS, WANTS_EVENTS, WANTS_FILES, WORKER};
 use crate::policy::{Decision, Record, SIGNS};
 use crate::publish::Stored;
 use crate::result;
-
-use super::check;
-use super::events;
-use super::lanes::Claimed;
-use super::permits::Permit;
-use super::shared::{Command, Shared, Tally};
 
 /// How long a job that was refused stays in the queue before it is offered again.
 const AGAIN: std::ops::RangeInclusive<Duration> =
@@ -115,7 +111,7 @@ pub(super) async fn handle(shared: &Shared, claimed: Claimed) {
     let taken = Taken { shared, _permit: permit };
     // Nobody of ours sent the others.
     let (lane, key) = match shared.streams.subjects.parse_job(&message.subject) {
-        Some((lane, key)) if check::is_of_key(&message, &lane, &key) => (lane, key),
+        Some((lane, key)) if is_of_key(&message, &lane, &key) => (lane, key),
         named => {
             let reason = if named.is_some() { "key" } else { "subject" };
             shared.streams.refuse(&message, reason).await;
@@ -312,7 +308,7 @@ impl Claim<'_> {
         let events = self.wants(WANTS_EVENTS).then(|| ticket.events());
         let forwarding = async {
             if let Some(events) = events {
-                events::forward(self.shared, &self.key, events).await;
+                forward(self.shared, &self.key, events).await;
             }
             std::future::pending::<()>().await;
         };
@@ -461,4 +457,83 @@ pub(super) fn again(error: &Error) -> Duration {
 /// Returns whether another worker, or this one later, may take a job that the pool has refused.
 pub(super) fn is_passing(error: &Error) -> bool {
     error.is_overloaded() || matches!(error, Error::Refused(hatchery::Refusal::ShuttingDown))
+}
+
+// Where results of short programs wait for each other, so that the server gets many at once.
+//
+// Whoever comes last of those that are claimed opens the gate for all, and so does whoever has waited
+// for as long as `policy.rs` says. A job that is alone passes at once.
+
+/// The most results that wait.
+const MOST: usize = 64;
+
+/// A gate that opens for all who wait.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    waiting: Mutex<usize>,
+    /// Counts how often it has opened.
+    opened: watch::Sender<u64>,
+}
+
+impl Gate {
+    /// Waits for others for at most this long. `is_last` says that none is to come.
+    pub(super) async fn pass(&self, longest: Duration, is_last: bool) {
+        let mut opened = {
+            let mut waiting = self.waiting.lock();
+            *waiting += 1;
+            if is_last || longest.is_zero() || *waiting >= MOST {
+                return self.open(&mut waiting);
+            }
+            // Within the lock: what opens later is seen.
+            self.opened.subscribe()
+        };
+        // The sender is in `self`.
+        if timeout(longest, opened.changed()).await.is_err() {
+            self.open(&mut self.waiting.lock());
+        }
+    }
+
+    fn open(&self, waiting: &mut usize) {
+        *waiting = 0;
+        self.opened.send_modify(|opened| *opened += 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::clock::now;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_is_alone_or_long_passes_at_once() {
+        let (gate, begin): (Gate, Instant) = (Gate::default(), now());
+        gate.pass(LONG, true).await;
+        gate.pass(Duration::ZERO, false).await;
+        assert_eq!(now(), begin);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_one_opens_for_all() {
+        let (gate, begin) = (Gate::default(), now());
+        tokio::join!(gate.pass(LONG, false), gate.pass(LONG, false), gate.pass(LONG, true));
+        assert_eq!(now(), begin);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_has_waited_long_enough_opens_for_all() {
+        let (gate, begin) = (Gate::default(), now());
+        tokio::join!(gate.pass(LONG, false), gate.pass(LONG / 2, false));
+        assert_eq!(now() - begin, LONG / 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_do_not_wait_for_more() {
+        let (gate, begin) = (Gate::default(), now());
+        futures_util::future::join_all((0..MOST).map(|_| gate.pass(LONG, false))).await;
+        assert_eq!(now(), begin);
+    }
 }

@@ -11,18 +11,16 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use wire::{Problem, ProblemKind};
 
+use super::super::job::{self, Claim, Listening, NoJob, Taken};
+use super::{Home, LocalCopy, NotOpen, Stop, later};
 use crate::clock::{now, sleep};
 use crate::connect::Notice;
-use crate::headers::SESSION;
+use crate::payload::SESSION;
 use crate::policy::Decision;
 use crate::policy::session::{Kept, Record, State};
 use crate::result;
 use crate::sessions::{LARGEST_STATE, RecordError, Replaced, Revised, SessionKey, Turn};
-
-use super::super::check;
-use super::super::job::{self, Claim, Listening, NoJob, Taken};
-use super::copy::{LocalCopy, NotOpen};
-use super::home::{Home, Stop, later};
+use crate::worker::shared::is_of_turn;
 
 /// The longest result that is kept in a session's record. Others are objects.
 const MOST_KEPT: usize = 64 << 10;
@@ -68,7 +66,7 @@ impl Home {
             },
             context: shared.streams.context.clone(),
         };
-        let is_sound = |turn: &Turn| turn.session == self.key && check::is_of_turn(&message, turn);
+        let is_sound = |turn: &Turn| turn.session == self.key && is_of_turn(&message, turn);
         let Some(turn) = turn.filter(is_sound) else {
             // Nobody of ours sent it. It has no result, since that would be the one of another turn.
             tracing::warn!("a message among the turns is none: `{}`", message.subject);
