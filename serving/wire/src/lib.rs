@@ -20,21 +20,15 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub use error::InvalidJob;
-pub use field::Field;
-pub use intake::Intake;
-pub use job::{Call, Contents, Deterministic, Job, Priority};
-pub use limits::Limits;
+pub use intake::{Field, Intake};
+pub use job::{Call, Contents, Deterministic, Job, Limits, Priority};
 pub use line::to_line;
-pub use problem::{Problem, ProblemKind};
+pub use problem::{InvalidJob, Problem, ProblemKind};
 pub use read::files;
 pub use schema::job_schema;
 
-mod error;
-mod field;
 mod intake;
 mod job;
-mod limits;
 mod line;
 pub mod message;
 mod problem;

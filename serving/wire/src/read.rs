@@ -9,11 +9,11 @@ use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use crate::error::InvalidJob;
-use crate::field::Field;
-use crate::intake::Intake;
-use crate::job::{Call, Contents, Deterministic, Job, Priority};
-use crate::limits::{LEAST_MEMORY, Limits, MOST_MEMORY, MOST_SECONDS};
+use crate::intake::{Field, Intake};
+use crate::job::{
+    Call, Contents, Deterministic, Job, LEAST_MEMORY, Limits, MOST_MEMORY, MOST_SECONDS, Priority,
+};
+use crate::problem::InvalidJob;
 
 /// Characters of a value that an error shows.
 const SHOWN: usize = 40;

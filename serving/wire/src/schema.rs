@@ -5,8 +5,7 @@ use schemars::transform::{RecursiveTransform, Transform};
 use serde_json::{Map, Value, json};
 
 use crate::VERSION;
-use crate::field::Field;
-use crate::intake::Intake;
+use crate::intake::{Field, Intake};
 use crate::job::Job;
 
 /// Returns the JSON schema of a job with all its fields, in the dialect of draft 2020-12. Its `$id`
