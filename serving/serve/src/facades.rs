@@ -10,9 +10,7 @@ use axum::Router;
 
 use crate::service::Service;
 
-mod answer;
 pub mod e2b;
-mod ending;
 pub mod fusion;
 pub mod piston;
 mod request;

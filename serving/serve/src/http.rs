@@ -8,6 +8,9 @@
 //! a [`Token`], which stands for a tenant. Requests for other hosts and of other pages are refused,
 //! so that no page in a browser on this machine reaches the pool.
 
+pub use config::{Cluster, ClusterState, HttpConfig, Metrics, Token};
+pub use failure::HttpError;
+
 use std::future::pending;
 use std::sync::Arc;
 
@@ -15,41 +18,27 @@ use axum::Router;
 use hatchery::python::PackageInfo;
 use tokio::net::TcpListener;
 
-pub use config::{Cluster, ClusterState, HttpConfig, Metrics};
-pub use error::HttpError;
-pub use token::Token;
-
 use crate::service::Service;
-
 use door::Door;
 
-mod answer;
 mod batches;
 mod body;
 mod clock;
 mod config;
 mod connections;
 mod door;
-mod error;
-mod events;
 mod failure;
 mod guard;
 mod idempotency;
 mod openapi;
 mod page;
-mod place;
 mod pool;
 mod query;
 mod routes;
 mod run;
 mod running;
 mod sessions;
-mod stall;
 mod starting;
-mod token;
-mod transit;
-mod unread;
-mod watching;
 
 /// Serves a pool at one or more addresses until `shutdown` is ready. No further connections are
 /// accepted from then on, and this returns once the present requests are answered; drain the pool to
@@ -110,7 +99,7 @@ pub async fn serve_from_start(
     {
         return Err(HttpError::NoTokens { address });
     }
-    token::check(&config.tokens)?;
+    config::check(&config.tokens)?;
     let bounds = connections::Bounds {
         most: config.connections,
         header_time: config.header_time,
@@ -120,7 +109,7 @@ pub async fn serve_from_start(
     let beginning = async {
         let Started { service, routes, packages } = started.await;
         let routes_of = match config.watching_only {
-            true => watching::router,
+            true => routes::watching_router,
             false => routes::router,
         };
         config.routes = config.routes.merge(routes);

@@ -17,6 +17,4 @@ pub mod frames;
 pub mod http;
 pub mod mcp;
 pub mod monitor;
-mod self_test;
 mod service;
-mod shares;

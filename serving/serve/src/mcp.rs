@@ -6,35 +6,35 @@
 //! the session; no list shows it. Sessions rest and end by the pool's rules
 //! ([`SessionsConfig`](hatchery::SessionsConfig)).
 
+pub use self::handler::Handler;
+
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
 
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::HeaderName;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any_service};
 use hatchery::python::PackageInfo;
 use rmcp::ServiceExt;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService, stdio_pipes};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
-use self::backend::{Backend, Backends};
-use self::connections::Tags;
-pub use self::handler::Handler;
+use crate::caller::Caller;
 use crate::service::Service;
 
-mod arguments;
-mod backend;
 mod calls;
-mod connections;
 mod content;
 mod handler;
-mod media;
-mod progress;
 mod resources;
 mod tools;
-mod uri;
 
 /// The longest message of a client over standard input, 64 MiB. Longer ones are dropped without an
 /// answer.
@@ -144,6 +144,121 @@ pub fn http(
     };
     let service: StreamableHttpService<Handler, LocalSessionManager> =
         StreamableHttpService::new(handler, Arc::default(), config);
-    let belong = middleware::from_fn_with_state(Tags::new(), connections::belong);
+    let belong = middleware::from_fn_with_state(Tags::new(), belong);
     any_service(service).layer(belong)
+}
+
+/// A service, and what its programs can import.
+#[derive(Debug)]
+struct Backend {
+    service: Service,
+    packages: Vec<PackageInfo>,
+}
+
+/// How sessions get their names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Naming {
+    /// The client names them. It is the only one.
+    Free,
+    /// They are random: whoever knows a name has the session.
+    Random,
+}
+
+/// A backend that may still be starting. Clones are the same one.
+#[derive(Debug, Clone)]
+struct Backends(Arc<watch::Sender<Option<Arc<Backend>>>>);
+
+impl Backends {
+    fn starting() -> Self {
+        Self(Arc::new(watch::Sender::new(None)))
+    }
+
+    fn started(backend: Backend) -> Self {
+        let backends = Self::starting();
+        backends.provide(backend);
+        backends
+    }
+
+    fn provide(&self, backend: Backend) {
+        self.0.send_replace(Some(Arc::new(backend)));
+    }
+
+    /// Waits until the pool has started.
+    async fn ready(&self) -> Arc<Backend> {
+        let mut changes = self.0.subscribe();
+        let backend = changes.wait_for(Option::is_some).await.expect("the sender is in `self`");
+        backend.clone().expect("it is there")
+    }
+}
+
+// Connections of older clients: each is of use only to the caller who opened it.
+//
+// The library that serves the protocol takes any id that it knows. So an id that leaves the server
+// gets a tag that only the server can make, for the caller whom it answers. For other callers there
+// is no connection of that id.
+
+/// Where the protocol has the id of a connection.
+const ID: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// Between an id and its tag. Ids don't have it.
+const SEPARATOR: char = '.';
+
+/// Makes tags. Clones make the same ones.
+#[derive(Clone)]
+struct Tags {
+    key: [u8; 32],
+}
+
+impl Tags {
+    /// Makes tags that nobody else can make.
+    ///
+    /// # Panics
+    /// The system has no random numbers.
+    fn new() -> Self {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).expect("Linux gives random numbers");
+        Self { key }
+    }
+
+    fn tag(&self, id: &str, caller: &Caller) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        hasher.update(caller.identity().as_bytes()).update(id.as_bytes()).finalize()
+    }
+
+    /// Returns the library's id of a connection that this caller opened.
+    fn opened(&self, sent: &HeaderValue, caller: &Caller) -> Option<HeaderValue> {
+        let (id, tag) = sent.to_str().ok()?.rsplit_once(SEPARATOR)?;
+        // Hashes are compared in constant time.
+        let is_own = blake3::Hash::from_hex(tag).ok()? == self.tag(id, caller);
+        is_own.then(|| HeaderValue::from_str(id).ok())?
+    }
+
+    fn tagged(&self, id: &HeaderValue, caller: &Caller) -> Option<HeaderValue> {
+        let id = id.to_str().ok()?;
+        let tag = self.tag(id, caller).to_hex();
+        HeaderValue::from_str(&format!("{id}{SEPARATOR}{tag}")).ok()
+    }
+}
+
+/// Passes requests on with the library's ids, and answers with those of the caller.
+async fn belong(State(tags): State<Tags>, mut request: Request, next: Next) -> Response {
+    // Requests without a caller are refused behind this.
+    let Some(caller) = request.extensions().get::<Caller>().cloned() else {
+        return next.run(request).await;
+    };
+    if !replace(request.headers_mut(), |id| tags.opened(id, &caller)) {
+        return (StatusCode::NOT_FOUND, Body::from("Not Found: Session not found")).into_response();
+    }
+    let mut response = next.run(request).await;
+    replace(response.headers_mut(), |id| tags.tagged(id, &caller));
+    response
+}
+
+/// Replaces the id if there is one; returns whether it could be replaced.
+fn replace(headers: &mut HeaderMap, change: impl Fn(&HeaderValue) -> Option<HeaderValue>) -> bool {
+    let Some(id) = headers.remove(ID) else { return true };
+    let changed = change(&id);
+    let is_changed = changed.is_some();
+    headers.extend(changed.map(|id| (ID, id)));
+    is_changed
 }

@@ -18,15 +18,14 @@ use hatchery::{Interface, Job};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::{json as json_answer, with_retry_after};
-use super::request::{Sent, Unreadable, body_limit};
-use super::run::submit;
-use crate::caller::Caller;
-use crate::service::Service;
-
 use self::contexts::{Context, Contexts, Interpreter, is_gone};
 use self::lines::{Cell, follow, restarted};
 use self::sandboxes::Visit;
+use super::request::{Sent, Unreadable, body_limit};
+use super::run::submit;
+use crate::answer::{json as json_answer, with_retry_after};
+use crate::caller::Caller;
+use crate::service::Service;
 
 mod contexts;
 mod files;

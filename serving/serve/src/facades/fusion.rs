@@ -18,12 +18,11 @@ use hatchery::{Interface, Job, LimitKind, Outcome, Verdict};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::json as json_answer;
-use super::ending::{is_time, stderr};
 use super::request::{
     Sent, Unreadable, body_limit, from_base64, memory, plain, seconds, to_base64,
 };
-use super::run::{is_ours, run};
+use super::run::{is_ours, is_time, run, stderr};
+use crate::answer::json as json_answer;
 use crate::caller::Caller;
 use crate::service::Service;
 

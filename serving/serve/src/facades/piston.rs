@@ -13,10 +13,9 @@ use hatchery::{Interface, Job, LimitKind, Outcome, Verdict};
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 
-use super::answer::{json as json_answer, with_retry_after};
-use super::ending::{is_time, last_words, stderr};
 use super::request::{Sender, Sent, Unreadable, body_limit, from_base64, memory, plain, seconds};
-use super::run::{Ran, run};
+use super::run::{Ran, is_time, last_words, run, stderr};
+use crate::answer::{json as json_answer, with_retry_after};
 use crate::caller::Caller;
 use crate::service::Service;
 

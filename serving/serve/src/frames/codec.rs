@@ -103,9 +103,10 @@ pub(super) fn encode(message: &impl Serialize, attachments: &[&[u8]]) -> Vec<u8>
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
     use serde_json::json;
+
+    use super::*;
 
     async fn read_all(mut bytes: &[u8]) -> Result<Vec<Frame>, FrameError> {
         let mut frames = Vec::new();

@@ -20,15 +20,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::caller::Caller;
-use crate::shares::Share;
-
-use super::answer;
 use super::body;
 use super::door::{self, Door, Visitor};
 use super::failure::Failure;
 use super::query::Options;
 use super::running::Ended;
+use crate::answer;
+use crate::caller::Caller;
+use crate::service::Share;
 
 /// Jobs of one batch that are with the scheduler at once. More fill the queue of the tenant; fewer
 /// leave workers idle.
@@ -269,7 +268,7 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shares::Shares;
+    use crate::service::Shares;
 
     fn lines(
         parts: impl IntoIterator<Item = Result<Bytes, Infallible>, IntoIter: Send + 'static>,

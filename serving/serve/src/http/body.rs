@@ -15,12 +15,11 @@ use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use crate::caller::Caller;
-use crate::shares::Share;
-
+use super::connections::Place;
 use super::door::{Door, Visitor};
 use super::failure::Failure;
-use super::place::Place;
+use crate::caller::Caller;
+use crate::service::Share;
 
 /// The most bytes of a command, as that which opens a session.
 const MOST_COMMAND_BYTES: usize = 64 << 10;

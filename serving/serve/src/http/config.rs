@@ -10,7 +10,8 @@ use hatchery::python::PackageInfo;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::token::Token;
+use super::failure::HttpError;
+use crate::caller::Caller;
 
 /// How a pool is served over HTTP.
 ///
@@ -119,5 +120,150 @@ impl fmt::Debug for HttpConfig {
             .field("hosts", &self.hosts)
             .field("origins", &self.origins)
             .finish_non_exhaustive()
+    }
+}
+
+/// Lengths of a token. Sixteen random letters and digits are 95 bits.
+const LENGTHS: std::ops::RangeInclusive<usize> = 16..=512;
+
+/// A bearer token, and the tenant that it stands for.
+///
+/// ```
+/// use serve::http::Token;
+///
+/// let tokens = Token::read("# token tenant\nc2VjcmV0LW9mLWFkYQ== ada\nb3BlcmF0b3Itc2VjcmV0\n")?;
+/// assert_eq!(tokens[0].tenant(), Some("ada"));
+/// assert!(tokens[1].is_administrator());
+/// # Ok::<(), serve::http::HttpError>(())
+/// ```
+#[derive(Clone)]
+pub struct Token {
+    digest: blake3::Hash,
+    /// Has no tenant if it is an administrator.
+    caller: Caller,
+}
+
+impl Token {
+    /// Creates a token that stands for a tenant, who sees own sessions and jobs alone and can only
+    /// lower limits.
+    ///
+    /// # Errors
+    /// The token doesn't have 16 to 512 characters of those that bearer tokens have, or the name
+    /// can't be a [tenant's](Caller::of_tenant).
+    pub fn of_tenant(secret: &str, tenant: &str) -> Result<Self, HttpError> {
+        let digest = digest(secret)?;
+        Ok(Self { digest, caller: Caller::of_tenant(tenant)?.with_token(digest) })
+    }
+
+    /// Creates a token of an administrator, who sees everything, sets tenants and limits of jobs,
+    /// and drains the pool.
+    ///
+    /// # Errors
+    /// The token doesn't have 16 to 512 characters of those that bearer tokens have.
+    pub fn of_administrator(secret: &str) -> Result<Self, HttpError> {
+        let digest = digest(secret)?;
+        Ok(Self { digest, caller: Caller::owner().with_token(digest) })
+    }
+
+    /// Reads tokens, one in each line: the token, a blank and its tenant, or the token of an
+    /// administrator alone. Empty lines and those that begin with `#` are left out.
+    ///
+    /// # Errors
+    /// A line is invalid. The error has its number, and nothing of the token.
+    pub fn read(text: &str) -> Result<Vec<Self>, HttpError> {
+        let lines = text.lines().map(str::trim).enumerate();
+        let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+        lines
+            .map(|(index, line)| {
+                let mut words = line.split_whitespace();
+                let token = match (words.next(), words.next(), words.next()) {
+                    (Some(secret), Some(tenant), None) => Self::of_tenant(secret, tenant),
+                    (Some(secret), None, _) => Self::of_administrator(secret),
+                    _ => Err(HttpError::Words),
+                };
+                token.map_err(|cause| HttpError::Line { line: index + 1, cause: Box::new(cause) })
+            })
+            .collect()
+    }
+
+    /// Returns the tenant; `None` for an administrator.
+    pub fn tenant(&self) -> Option<&str> {
+        self.caller.tenant()
+    }
+
+    /// Returns whether it is an administrator's.
+    pub fn is_administrator(&self) -> bool {
+        self.tenant().is_none()
+    }
+
+    /// Returns the caller that it stands for.
+    pub(super) fn caller(&self) -> Caller {
+        self.caller.clone()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Token").field("tenant", &self.tenant()).finish_non_exhaustive()
+    }
+}
+
+/// Returns the token that was sent. Takes as long whichever it is, and if it is none.
+pub(super) fn find<'a>(tokens: &'a [Token], sent: &[u8]) -> Option<&'a Token> {
+    let sent = blake3::hash(sent);
+    // Digests are compared in constant time.
+    tokens.iter().fold(None, |found, token| if token.digest == sent { Some(token) } else { found })
+}
+
+/// Checks that no two tokens are the same.
+pub(super) fn check(tokens: &[Token]) -> Result<(), HttpError> {
+    let digests: std::collections::HashSet<_> = tokens.iter().map(|token| token.digest).collect();
+    if digests.len() < tokens.len() { Err(HttpError::TokenTwice) } else { Ok(()) }
+}
+
+fn digest(secret: &str) -> Result<blake3::Hash, HttpError> {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+    if LENGTHS.contains(&secret.len()) && secret.bytes().all(is_part) {
+        Ok(blake3::hash(secret.as_bytes()))
+    } else {
+        Err(HttpError::InvalidToken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADA: &str = "secret-of-ada-0123";
+
+    #[test]
+    fn a_token_is_found_whole_and_shown_nowhere() {
+        let tokens =
+            Token::read(&format!("{ADA} ada\n# none\n\nsecret-of-the-operator\n")).unwrap();
+        assert_eq!(find(&tokens, ADA.as_bytes()).unwrap().tenant(), Some("ada"));
+        assert!(find(&tokens, b"secret-of-the-operator").unwrap().is_administrator());
+        for sent in [&b""[..], b"secret-of-ada-012", b"secret-of-ada-01234", b"SECRET-OF-ADA-0123"]
+        {
+            assert!(find(&tokens, sent).is_none());
+        }
+        assert_eq!(format!("{:?}", tokens[0]), r#"Token { tenant: Some("ada"), .. }"#);
+    }
+
+    #[test]
+    fn invalid_lines_are_named_without_their_token() {
+        for (text, expected) in [
+            ("short ada", "a token has 16 to 512 characters"),
+            ("secret-of-ada-012\"", "a token has 16 to 512 characters"),
+            ("secret-of-ada-0123 a/b", "can't be a tenant's name"),
+            ("secret-of-ada-0123 default", "stands for jobs without a tenant"),
+            ("secret-of-ada-0123 ada weight", "a line is a token"),
+        ] {
+            let error = Token::read(&format!("\n{text}")).unwrap_err();
+            assert_eq!(error.to_string(), "line 2 of the tokens is invalid");
+            let cause = std::error::Error::source(&error).unwrap().to_string();
+            assert!(cause.contains(expected) && !cause.contains("secret-of"), "{cause}");
+        }
+        let twice = Token::read(&format!("{ADA} a\n{ADA} b")).unwrap();
+        assert!(matches!(check(&twice), Err(HttpError::TokenTwice)));
     }
 }

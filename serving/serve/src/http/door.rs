@@ -4,17 +4,14 @@ use std::net::SocketAddr;
 
 use axum::http::StatusCode;
 use bytes::Bytes;
-use hatchery::{Error, Job};
-
-use crate::caller::Caller;
-use crate::service::Service;
-use crate::shares::Shares;
+use hatchery::{Error, Hatchery, Job};
 
 use super::config::HttpConfig;
 use super::failure::Failure;
 use super::idempotency::Answers;
 use super::running::Jobs;
-use super::transit;
+use crate::caller::Caller;
+use crate::service::{Full, Service, Shares};
 
 /// The state of a server.
 #[derive(Debug)]
@@ -42,7 +39,7 @@ pub(super) struct Visitor {
 impl Door {
     /// Opens the door to a service.
     pub(super) fn new(service: Service, config: HttpConfig, addresses: Vec<SocketAddr>) -> Self {
-        let transit = transit::of_pool(service.pool(), &config);
+        let transit = of_pool(service.pool(), &config);
         let (jobs, answers) = (Jobs::new(transit.clone()), Answers::default());
         Self { service, config, addresses, jobs, answers, transit }
     }
@@ -67,4 +64,34 @@ pub(super) async fn job(caller: &Caller, text: Bytes) -> Result<Job, Failure> {
 pub(super) fn ended() -> Failure {
     let message = "the server ended before the job did";
     Failure::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", message)
+}
+
+// The bytes of requests and answers that are on their way, by tenant.
+//
+// Whatever is received or waits to be read takes memory that no job's limit covers: bodies, lines of
+// batches, results with files. All of it is counted against one bound, which the pool's ledger of
+// memory has reserved.
+
+/// The part of the pool's memory that requests and answers may take.
+const PART: u64 = 4;
+
+/// Reserves the bytes in the pool's ledger.
+pub(super) fn of_pool(pool: &Hatchery, config: &HttpConfig) -> Shares {
+    let part = pool.status().memory.limit_bytes / PART;
+    let most = config.bodies_bytes.min(usize::try_from(part).unwrap_or(usize::MAX));
+    // Otherwise no body could be as large as it may be.
+    let most = most.max(config.body_bytes.saturating_mul(2));
+    pool.reserve_memory(part.min(most as u64));
+    Shares::new(most)
+}
+
+impl From<Full> for Failure {
+    fn from(Full { own, most }: Full) -> Self {
+        let message = format!(
+            "your requests and answers that are on their way have {own} bytes, and this server has \
+             room for {most} bytes of all callers: read the answers, send fewer or smaller requests \
+             at once, and try again"
+        );
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "bodies", message)
+    }
 }

@@ -9,11 +9,10 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::caller::Caller;
-
+use super::config::find;
 use super::door::{Door, Visitor};
 use super::failure::Failure;
-use super::token;
+use crate::caller::Caller;
 
 /// What every answer says that has nothing stricter to say.
 const HEADERS: [(HeaderName, &str); 3] = [
@@ -190,7 +189,7 @@ fn visitor(door: &Door, headers: &HeaderMap) -> Result<Visitor, Failure> {
         Some((scheme, sent)) if scheme.eq_ignore_ascii_case(b"bearer ") => sent,
         _ => return Err(refused("send a token as `Authorization: Bearer TOKEN`")),
     };
-    let token = token::find(tokens, sent).ok_or_else(|| refused("there is no such token"))?;
+    let token = find(tokens, sent).ok_or_else(|| refused("there is no such token"))?;
     Ok(Visitor { caller: token.caller(), is_administrator: token.is_administrator() })
 }
 

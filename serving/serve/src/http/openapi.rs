@@ -6,7 +6,7 @@ use hatchery::tool::result_schema;
 use serde_json::{Map, Value, json};
 use wire::{Field, Intake};
 
-use super::answer;
+use crate::answer;
 
 /// What is at which path: the method, the path, what it does, and what it takes and gives.
 const OPERATIONS: [(&str, &str, &str, Takes, Gives); 24] = [

@@ -12,8 +12,8 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use axum::routing::get;
 
-use super::answer;
 use super::door::Door;
+use crate::answer;
 
 const PAGE: &str = include_str!("../../page/index.html");
 const STYLE: &str = include_str!("../../page/page.css");

@@ -11,17 +11,16 @@ use axum::response::Response;
 use hatchery::JobId;
 use tokio::sync::watch;
 
-use crate::shares::Share;
-
-use super::answer;
 use super::body::{self, Received};
 use super::clock;
 use super::door::{self, Door, Visitor};
-use super::events;
 use super::failure::Failure;
 use super::idempotency::{Answer, Begun, MOST_KEY_BYTES, Settled};
+use super::pool::{TYPE, of_job};
 use super::query::{Named, Options};
 use super::running::{Ended, Running};
+use crate::answer;
+use crate::service::Share;
 
 /// Says which job an answer is about.
 const JOB: HeaderName = HeaderName::from_static("hatchery-job");
@@ -69,8 +68,8 @@ async fn answered(
     let running = submit(door, &visitor, &options, received).await?;
     if is_streamed {
         let job = running.job();
-        let body = events::of_job(running);
-        return Ok(marked(answer::stream(StatusCode::OK, events::TYPE, body), job));
+        let body = of_job(running);
+        return Ok(marked(answer::stream(StatusCode::OK, TYPE, body), job));
     }
     let (answer, held) = ended(running).await?;
     Ok(response(&answer, held))
@@ -165,7 +164,7 @@ fn accepts_events(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut types = accepted.flat_map(|value| value.split(','));
     types.any(|part| {
-        part.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case(events::TYPE))
+        part.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case(TYPE))
     })
 }
 

@@ -12,11 +12,10 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use crate::caller::Caller;
-use crate::shares::{Share, Shares};
-
 use super::door;
 use super::failure::Failure;
+use crate::caller::Caller;
+use crate::service::{Share, Shares};
 
 /// How a job is to end early.
 #[derive(Debug, Clone, Copy)]

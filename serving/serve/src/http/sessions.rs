@@ -10,11 +10,11 @@ use hatchery::files::check_path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer;
 use super::body;
 use super::door::{Door, Visitor};
 use super::failure::Failure;
 use super::query::Named;
+use crate::answer;
 
 type Answered = Result<Response, Failure>;
 type Doorway = State<Arc<Door>>;

@@ -8,11 +8,11 @@ use serde_json::json;
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-use super::answer;
 use super::config::{HttpConfig, Metrics};
 use super::door;
 use super::failure::Failure;
 use super::pool::METRICS_TYPE;
+use crate::answer;
 
 /// What is known before the pool has started.
 #[derive(Clone)]

@@ -1,18 +1,21 @@
 //! What each tool does.
 
+use std::time::Duration;
+
+use hatchery::event::{Event, EventKind};
 use hatchery::wire::{Intake, InvalidJob, Problem, ProblemKind};
 use hatchery::{Job, Outcome, Ticket};
-use rmcp::RoleServer;
-use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
+use rmcp::model::{
+    CallToolResult, ContentBlock, JsonObject, ProgressNotificationParam, ProgressToken,
+};
 use rmcp::service::RequestContext;
+use rmcp::{Peer, RoleServer};
 use serde_json::{Value, json};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use super::arguments::{take_text, texts, usage};
-use super::backend::{Backend, Naming};
-use super::content::{self, InSession};
-use super::progress::Progress;
+use super::content::{self, InSession, image, image_type, resource};
 use super::tools::NEW;
-use super::{media, resources};
+use super::{Backend, Naming, resources};
 use crate::caller::Caller;
 
 /// The longest text of a file that `read_file` returns.
@@ -201,13 +204,13 @@ impl Call<'_> {
         let read = resources::read(self.backend, self.caller, &session, &path).await;
         let bytes = read.map_err(|problem| self.explained(problem, Some(&session)))?;
         let length = bytes.len();
-        let block = match media::image_type(&bytes) {
-            Some(name) => media::image(&bytes, name),
+        let block = match image_type(&bytes) {
+            Some(name) => image(&bytes, name),
             None => match String::from_utf8(bytes) {
                 Ok(text) if length <= MOST_TEXT_BYTES => ContentBlock::text(text),
                 Err(error) if length <= MOST_BLOB_BYTES => {
-                    let uri = super::uri::of_file(&session, &path);
-                    ContentBlock::resource(media::resource(&uri, &path, error.into_bytes()))
+                    let uri = super::content::of_file(&session, &path);
+                    ContentBlock::resource(resource(&uri, &path, error.into_bytes()))
                 }
                 _ => {
                     let message = format!(
@@ -265,4 +268,173 @@ fn random_name() -> Result<String, Problem> {
         Problem::new(ProblemKind::Sandbox, format!("the system has no random numbers: {error}"))
     })?;
     Ok(format!("{:032x}", u128::from_le_bytes(bytes)))
+}
+
+/// The characters of a field's name that an error shows.
+const SHOWN: usize = 40;
+
+/// Takes a field that is a text; one that is `null` is not given.
+///
+/// # Errors
+/// It is something else.
+pub(super) fn take_text(
+    arguments: &mut JsonObject,
+    field: &str,
+) -> Result<Option<String>, Problem> {
+    match arguments.remove(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(usage(format!("`{field}` must be a string"))),
+    }
+}
+
+/// Reads arguments that are all texts: `required` fields, and an `optional` one.
+///
+/// # Errors
+/// A field is missing, unknown, or no text.
+pub(super) fn texts<const N: usize>(
+    mut arguments: JsonObject,
+    required: [&str; N],
+    optional: Option<&str>,
+) -> Result<([String; N], Option<String>), Problem> {
+    let known: Vec<String> =
+        required.iter().copied().chain(optional).map(|field| format!("`{field}`")).collect();
+    let mut given: [String; N] = std::array::from_fn(|_| String::new());
+    for (field, given) in required.into_iter().zip(&mut given) {
+        let missing = || usage(format!("give `{field}`, a string"));
+        *given = take_text(&mut arguments, field)?.ok_or_else(missing)?;
+    }
+    let more = optional.map(|field| take_text(&mut arguments, field)).transpose()?.flatten();
+    match arguments.keys().next() {
+        None => Ok((given, more)),
+        Some(field) => {
+            let field: String = field.chars().take(SHOWN).collect();
+            let known = match known.is_empty() {
+                true => "the tool has no arguments".to_owned(),
+                false => format!("use {}", known.join(", ")),
+            };
+            Err(usage(format!("there is no field `{field}`; {known}")))
+        }
+    }
+}
+
+pub(super) fn usage(message: impl Into<String>) -> Problem {
+    Problem::new(ProblemKind::Usage, message)
+}
+
+/// The shortest time between two notifications.
+const TICK: Duration = Duration::from_millis(250);
+
+/// After how many ticks without output a notification is sent all the same, so that clients see the
+/// call is alive.
+const SILENT_TICKS: u32 = 4;
+
+/// The bytes of output in which the last line is sought, and the most characters of it that are
+/// sent.
+const TAIL_BYTES: usize = 800;
+const MOST_CHARACTERS: usize = 200;
+
+/// Notifies a client of a call's progress, if the client asked for it.
+pub(super) struct Progress {
+    to: Option<(Peer<RoleServer>, ProgressToken)>,
+    ticks: Interval,
+    began: Option<Instant>,
+    silent: u32,
+    /// The end of the output.
+    tail: Vec<u8>,
+    has_news: bool,
+}
+
+impl Progress {
+    pub(super) fn new(context: &RequestContext<RoleServer>) -> Self {
+        let token = context.meta.get_progress_token();
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let to = token.map(|token| (context.peer.clone(), token));
+        Self { to, ticks, began: None, silent: 0, tail: Vec::new(), has_news: false }
+    }
+
+    /// Whether the client asked for it.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.to.is_some()
+    }
+
+    /// Notes what has happened in the job.
+    pub(super) fn note(&mut self, event: Event) {
+        let EventKind::Output { bytes, .. } = event.kind else { return };
+        self.tail.extend_from_slice(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]);
+        let surplus = self.tail.len().saturating_sub(TAIL_BYTES);
+        self.tail.drain(..surplus);
+        self.has_news = true;
+    }
+
+    /// Waits for the next moment at which something may be sent, and sends it if there is something
+    /// to say. Waits for ever if the client wants nothing.
+    pub(super) async fn tick(&mut self) {
+        let Some((peer, token)) = &self.to else { return std::future::pending().await };
+        let now = self.ticks.tick().await;
+        let Some(began) = self.began else {
+            self.began = Some(now);
+            return;
+        };
+        self.silent += 1;
+        if !self.has_news && self.silent < SILENT_TICKS {
+            return;
+        }
+        self.silent = 0;
+        let seconds = now.duration_since(began).as_secs_f64();
+        let mut notification = ProgressNotificationParam::new(token.clone(), seconds);
+        notification.message = self.has_news.then(|| last_line(&self.tail)).flatten();
+        self.has_news = false;
+        // A client that is gone ends the call in another way.
+        let _ = peer.notify_progress(notification).await;
+    }
+}
+
+/// Returns the last line that isn't blank, without control characters.
+fn last_line(tail: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(tail);
+    let line = text.rsplit(['\n', '\r']).find(|line| !line.trim().is_empty())?;
+    let line = line.trim_end().chars().filter(|character| !character.is_control());
+    Some(line.take(MOST_CHARACTERS).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn problem(arguments: Value, optional: Option<&str>) -> String {
+        let arguments = arguments.as_object().unwrap().clone();
+        texts(arguments, ["session"], optional).unwrap_err().message
+    }
+
+    #[test]
+    fn errors_name_the_field() {
+        assert_eq!(problem(json!({}), None), "give `session`, a string");
+        assert_eq!(problem(json!({"session": null}), None), "give `session`, a string");
+        assert_eq!(problem(json!({"session": 1}), None), "`session` must be a string");
+        let unknown = problem(json!({"session": "a", "nam": "b"}), Some("name"));
+        assert_eq!(unknown, "there is no field `nam`; use `session`, `name`");
+        let none = texts(json!({"a": 1}).as_object().unwrap().clone(), [], None).unwrap_err();
+        assert_eq!(none.message, "there is no field `a`; the tool has no arguments");
+    }
+
+    #[test]
+    fn optional_fields_may_be_left_out() {
+        let given = json!({"session": "a", "name": null}).as_object().unwrap().clone();
+        assert_eq!(texts(given, ["session"], Some("name")).unwrap(), (["a".to_owned()], None));
+        let given = json!({"session": "a", "name": "b"}).as_object().unwrap().clone();
+        let (session, name) = texts(given, ["session"], Some("name")).unwrap();
+        assert_eq!((session, name), (["a".to_owned()], Some("b".to_owned())));
+    }
+
+    #[test]
+    fn the_last_line_is_plain_and_short() {
+        assert_eq!(last_line(b"a\n b\x1b[0m \n\n").as_deref(), Some(" b[0m"));
+        assert_eq!(last_line(b"1 %\r2 %\r").as_deref(), Some("2 %"));
+        assert_eq!(last_line(b" \n"), None);
+        assert_eq!(last_line(&[b'x'; TAIL_BYTES]).unwrap().len(), MOST_CHARACTERS);
+    }
 }

@@ -1,14 +1,14 @@
 //! A result as a model reads it: a short text, images, and links to files.
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hatchery::error::counted;
 use hatchery::files::{ChangeKind, ChangedFile};
 use hatchery::outcome::{MimeBundle, MimeData};
 use hatchery::wire::Problem;
 use hatchery::{Outcome, Verdict};
-use rmcp::model::{CallToolResult, ContentBlock, Resource};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::Value;
-
-use super::{media, uri};
 
 /// The most bytes of one part of the text. The middle of longer ones is left out.
 const MOST_PART_BYTES: usize = 16 << 10;
@@ -151,15 +151,15 @@ impl Told {
 
     /// Adds the image of an object, if it has one. Returns whether it has one.
     fn bundle(&mut self, bundle: &MimeBundle) -> bool {
-        let found = media::image_types().find_map(|name| match bundle.get(name) {
+        let found = image_types().find_map(|name| match bundle.get(name) {
             Some(MimeData::Bytes(bytes)) => Some(bytes),
             _ => None,
         });
         let Some(bytes) = found else { return false };
-        match media::image_type(bytes) {
+        match image_type(bytes) {
             Some(actual) if self.images < MOST_IMAGES => {
                 self.images += 1;
-                self.blocks.push(media::image(bytes, actual));
+                self.blocks.push(image(bytes, actual));
             }
             Some(_) => {
                 self.parts.push(format!("Left out: an image beyond the first {MOST_IMAGES}."))
@@ -253,8 +253,8 @@ impl Told {
 
 /// Returns a file of a session as an entry of a list of resources.
 pub(super) fn link(session: &str, path: &str, bytes: u64) -> Resource {
-    let resource = Resource::new(uri::of_file(session, path), path).with_size(bytes);
-    match media::file_type(path) {
+    let resource = Resource::new(of_file(session, path), path).with_size(bytes);
+    match file_type(path) {
         Some(name) => resource.with_mime_type(name),
         None => resource,
     }
@@ -269,6 +269,98 @@ fn cut(text: &str) -> String {
     let (begin, end) = (text.floor_char_boundary(half), text.ceil_char_boundary(text.len() - half));
     let dropped = end - begin;
     format!("{}\n[{dropped} bytes are left out here]\n{}", &text[..begin], &text[end..])
+}
+
+/// The largest image that is sent: 5 MB in base64, the most that models take.
+const MOST_IMAGE_BYTES: usize = 3_750_000;
+
+/// The types of images that models take, with how each begins. The first that an object has is used.
+const IMAGES: [(&str, &[u8]); 5] = [
+    ("image/png", b"\x89PNG\r\n\x1a\n"),
+    ("image/jpeg", b"\xff\xd8\xff"),
+    ("image/webp", b"RIFF"),
+    ("image/gif", b"GIF8"),
+    ("image/gif", b"GIF9"),
+];
+
+/// Types of files by the ends of their names.
+const TYPES: [(&str, &str); 18] = [
+    ("csv", "text/csv"),
+    ("css", "text/css"),
+    ("gif", "image/gif"),
+    ("gz", "application/gzip"),
+    ("html", "text/html"),
+    ("jpeg", "image/jpeg"),
+    ("jpg", "image/jpeg"),
+    ("js", "text/javascript"),
+    ("json", "application/json"),
+    ("md", "text/markdown"),
+    ("pdf", "application/pdf"),
+    ("png", "image/png"),
+    ("py", "text/x-python"),
+    ("svg", "image/svg+xml"),
+    ("txt", "text/plain"),
+    ("webp", "image/webp"),
+    ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
+    ("zip", "application/zip"),
+];
+
+/// Returns the types of images that can be sent.
+pub(super) fn image_types() -> impl Iterator<Item = &'static str> {
+    IMAGES.iter().map(|(name, _)| *name)
+}
+
+/// Returns the type of an image that a client can show. A program says what its bytes are, and a
+/// client that believes it may fail at them, so they must begin as such an image does.
+pub(super) fn image_type(bytes: &[u8]) -> Option<&'static str> {
+    let is_webp = |name| name != "image/webp" || bytes.get(8..12) == Some(b"WEBP");
+    let found = IMAGES.iter().find(|(name, begin)| bytes.starts_with(begin) && is_webp(*name));
+    found.filter(|_| bytes.len() <= MOST_IMAGE_BYTES).map(|(name, _)| *name)
+}
+
+/// Returns an image as a client shows it.
+pub(super) fn image(bytes: &[u8], mime_type: &str) -> ContentBlock {
+    ContentBlock::image(BASE64_STANDARD.encode(bytes), mime_type)
+}
+
+/// Returns the type of a file by its name.
+pub(super) fn file_type(path: &str) -> Option<&'static str> {
+    let (_, end) = path.rsplit_once('.')?;
+    TYPES.iter().find(|(known, _)| end.eq_ignore_ascii_case(known)).map(|(_, name)| *name)
+}
+
+/// Returns a file as a resource: a text if it is UTF-8, else base64.
+pub(super) fn resource(uri: &str, path: &str, bytes: Vec<u8>) -> ResourceContents {
+    match String::from_utf8(bytes) {
+        Ok(text) => ResourceContents::text(text, uri)
+            .with_mime_type(file_type(path).unwrap_or("text/plain")),
+        Err(error) => ResourceContents::blob(BASE64_STANDARD.encode(error.as_bytes()), uri)
+            .with_mime_type(file_type(path).unwrap_or("application/octet-stream")),
+    }
+}
+
+/// The template of the addresses (RFC 6570). A path keeps its slashes.
+pub(super) const TEMPLATE: &str = "hatchery://sessions/{session}/files/{+path}";
+
+const PREFIX: &str = "hatchery://sessions/";
+const FILES: &str = "/files/";
+
+/// What is escaped in a name; a path keeps its slashes as well.
+const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const PATH: &AsciiSet = &NAME.remove(b'/');
+
+/// Returns the address of a file.
+pub(super) fn of_file(session: &str, path: &str) -> String {
+    let (name, path) = (utf8_percent_encode(session, NAME), utf8_percent_encode(path, PATH));
+    format!("{PREFIX}{name}{FILES}{path}")
+}
+
+/// Returns the session and the path that an address names.
+pub(super) fn parse(uri: &str) -> Option<(String, String)> {
+    let (session, path) = uri.strip_prefix(PREFIX)?.split_once(FILES)?;
+    let decoded = |text| percent_decode_str(text).decode_utf8().ok().map(|text| text.into_owned());
+    Some((decoded(session)?, decoded(path)?))
+        .filter(|(session, path)| !session.is_empty() && !path.is_empty())
 }
 
 #[cfg(test)]
@@ -373,5 +465,55 @@ mod tests {
         let refused = not_run(&problem);
         assert_eq!((text(&refused), refused.is_error), ("full; try again in 2.0 s", Some(true)));
         assert_eq!(refused.structured_content.unwrap()["status"], "not_run");
+    }
+
+    #[test]
+    fn only_what_begins_as_an_image_is_one() {
+        assert_eq!(image_type(b"\x89PNG\r\n\x1a\nrest"), Some("image/png"));
+        assert_eq!(image_type(b"RIFF0000WEBP"), Some("image/webp"));
+        for other in [&b""[..], b"\x89PNG", b"RIFF0000WAVE", b"<svg/>", b"RIFF"] {
+            assert_eq!(image_type(other), None);
+        }
+        let mut large = b"\xff\xd8\xff".to_vec();
+        assert_eq!(image_type(&large), Some("image/jpeg"));
+        large.resize(MOST_IMAGE_BYTES + 1, 0);
+        assert_eq!(image_type(&large), None);
+    }
+
+    #[test]
+    fn files_are_texts_or_base64() {
+        assert_eq!((file_type("a/b.CSV"), file_type("a.b/c")), (Some("text/csv"), None));
+        let text = resource("u", "a.json", b"{}".to_vec());
+        assert_eq!(text, ResourceContents::text("{}", "u").with_mime_type("application/json"));
+        let blob = resource("u", "a", vec![0xff]);
+        let expected = ResourceContents::blob("/w==", "u");
+        assert_eq!(blob, expected.with_mime_type("application/octet-stream"));
+    }
+
+    #[test]
+    fn an_address_names_its_file() {
+        for (session, path) in
+            [("a", "b.csv"), ("a/b c", "dir/ä ?#%.txt"), ("..", "files/x"), ("/files/", "%2F")]
+        {
+            let uri = of_file(session, path);
+            assert!(uri.is_ascii() && !uri.contains(' '), "{uri}");
+            assert_eq!(parse(&uri), Some((session.to_owned(), path.to_owned())), "{uri}");
+        }
+        let escaped = parse("hatchery://sessions/a/files/dir%2Fb.csv");
+        assert_eq!(escaped, Some(("a".to_owned(), "dir/b.csv".to_owned())));
+    }
+
+    #[test]
+    fn other_addresses_name_nothing() {
+        for uri in [
+            "",
+            "file:///etc/passwd",
+            "hatchery://sessions/a",
+            "hatchery://sessions/a/files/",
+            "hatchery://sessions//files/a",
+            "hatchery://sessions/%ff/files/a",
+        ] {
+            assert_eq!(parse(uri), None, "{uri}");
+        }
     }
 }

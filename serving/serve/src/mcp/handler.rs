@@ -12,10 +12,8 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::backend::{Backend, Backends, Naming};
-use super::calls::Call;
-use super::progress::Progress;
-use super::{resources, tools};
+use super::calls::{Call, Progress};
+use super::{Backend, Backends, Naming, resources, tools};
 use crate::caller::Caller;
 
 /// Answers the requests of one client.

@@ -4,8 +4,8 @@ use hatchery::wire::{Problem, ProblemKind};
 use rmcp::ErrorData;
 use rmcp::model::{ListResourcesResult, ReadResourceResult, ResourceTemplate};
 
-use super::backend::{Backend, Naming};
-use super::{content, media, uri};
+use super::content::{TEMPLATE, parse, resource};
+use super::{Backend, Naming, content};
 use crate::caller::Caller;
 
 /// The most sessions, and roughly the most files, of one page of the list.
@@ -17,7 +17,7 @@ const NAMED: usize = 20;
 
 /// Returns the template of all addresses.
 pub(super) fn template() -> ResourceTemplate {
-    ResourceTemplate::new(uri::TEMPLATE, "A file of a session").with_description(
+    ResourceTemplate::new(TEMPLATE, "A file of a session").with_description(
         "A file in the working directory of a session that `run_python` has opened.",
     )
 }
@@ -62,15 +62,15 @@ pub(super) async fn read_address(
     address: &str,
 ) -> Result<ReadResourceResult, ErrorData> {
     let unknown = |why: &str| ErrorData::resource_not_found(why.to_owned(), None);
-    let Some((session, path)) = uri::parse(address) else {
-        return Err(unknown(&format!("resources have addresses of the form {}", uri::TEMPLATE)));
+    let Some((session, path)) = parse(address) else {
+        return Err(unknown(&format!("resources have addresses of the form {}", TEMPLATE)));
     };
     let bytes =
         read(backend, caller, &session, &path).await.map_err(|problem| match problem.kind {
             ProblemKind::Usage => unknown(&problem.message),
             _ => ErrorData::internal_error(problem.message, None),
         })?;
-    Ok(ReadResourceResult::new(vec![media::resource(address, &path, bytes)]))
+    Ok(ReadResourceResult::new(vec![resource(address, &path, bytes)]))
 }
 
 /// Returns the contents of a session's file.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
-use super::backend::Naming;
+use super::Naming;
 use super::content::{ALWAYS, LEFT_OUT};
 
 /// The names of the tools, in the order of the list.

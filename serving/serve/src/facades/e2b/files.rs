@@ -16,13 +16,13 @@ use hatchery::{Outcome, Verdict};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::answer::json as json_answer;
-use super::super::ending::failure;
 use super::super::request::Sent;
 use super::contexts::Interpreter;
 use super::form::{self, FormFile};
 use super::sandboxes::Visit;
+use crate::answer::json as json_answer;
 use crate::caller::Caller;
+use crate::facades::run::failure;
 
 /// What the job runs.
 const PROGRAM: &str = include_str!("files.py");

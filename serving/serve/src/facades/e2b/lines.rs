@@ -14,10 +14,10 @@ use notebook::{CellEvent, joined};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, mpsc, oneshot, watch};
 
-use super::super::ending::failure;
 use super::contexts::Turn;
 use crate::caller::Caller;
-use crate::shares::Shares;
+use crate::facades::run::failure;
+use crate::service::Shares;
 
 /// Lines that wait for a slow client. What else it hasn't read yet, the job keeps within its limits.
 const MOST_LINES: usize = 16;

@@ -21,11 +21,11 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::super::answer::{json as json_answer, with_retry_after};
 use super::super::request::{Sender, Sent, unguessable};
 use super::contexts::{Contexts, Interpreter, Owner};
+use crate::answer::{json as json_answer, with_retry_after};
 use crate::caller::Caller;
-use crate::shares::Shares;
+use crate::service::Shares;
 
 /// Says to which sandbox a request goes.
 const SANDBOX: &str = "e2b-sandbox-id";

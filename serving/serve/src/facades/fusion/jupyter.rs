@@ -15,12 +15,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::super::answer::json as json_answer;
-use super::super::ending::failure;
 use super::super::request::{Sent, from_base64, plain, seconds, to_base64, unguessable};
 use super::super::run::{fault, submit};
 use super::{SPARE, failed, inputs, invalid};
+use crate::answer::json as json_answer;
 use crate::caller::Caller;
+use crate::facades::run::failure;
 use crate::service::Service;
 
 /// How often cells are run that fail by our fault. Each time they begin in a new session.

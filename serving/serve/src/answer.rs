@@ -1,14 +1,15 @@
-//! JSON as a response.
+//! Responses over HTTP.
 
 use axum::body::Body;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
+use hatchery::wire::Problem;
 use serde::Serialize;
 
 /// Returns a value as a response.
-pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
+pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response {
     match serde_json::to_vec(value) {
         Ok(text) => of(status, "application/json", text.into()),
         // Nothing here has keys that aren't strings, or fails otherwise.
@@ -17,14 +18,21 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
 }
 
 /// Returns bytes of this type as a response.
-pub(super) fn of(status: StatusCode, kind: &'static str, bytes: Bytes) -> Response {
+pub(crate) fn of(status: StatusCode, kind: &'static str, bytes: Bytes) -> Response {
     stream(status, kind, Body::from(bytes))
 }
 
 /// Returns a body of this type as a response.
-pub(super) fn stream(status: StatusCode, kind: &'static str, body: Body) -> Response {
+pub(crate) fn stream(status: StatusCode, kind: &'static str, body: Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
+}
+
+/// Says when to try again what was refused for the load.
+pub(crate) fn with_retry_after(mut answer: Response, problem: &Problem) -> Response {
+    let seconds = problem.retry_after.map_or(1, |time| (time.ceil() as u64).max(1));
+    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    answer
 }
