@@ -1,56 +1,51 @@
 //! Command-line arguments, exactly as typed.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
-
-pub(crate) use self::batch::{BatchArguments, ProgressForm};
-pub(crate) use self::bench::BenchArguments;
-pub(crate) use self::cache::{CacheCommand, PruneArguments};
-pub(crate) use self::conduct::ConductArguments;
-pub(crate) use self::grade::GradeArguments;
-pub(crate) use self::image::{
+pub(crate) use batch::{BatchArguments, ProgressForm};
+pub(crate) use grade::GradeArguments;
+pub(crate) use image::{
     BuildArguments, Host, ImageArguments, ImageCommand, PackagesArguments, RemoveArguments,
 };
-pub(crate) use self::kernel::{
+pub(crate) use kernel::{
     InstallArguments, KernelArguments, KernelCommand, KernelOptions, kernel_options, typed_options,
 };
-pub(crate) use self::limits::LimitArguments;
-pub(crate) use self::mcp::McpArguments;
-pub(crate) use self::merge::MergeArguments;
-pub(crate) use self::nats::{AccessArguments, NatsArguments, SubmitArguments, WorkerArguments};
-pub(crate) use self::notebook::{
+pub(crate) use limits::{ConductArguments, LimitArguments};
+pub(crate) use nats::{AccessArguments, NatsArguments, SubmitArguments, WorkerArguments};
+pub(crate) use notebook::{
     Checked, NotebookArguments, NotebookCommand, NotebookProgress, ParameterArguments,
     ParametersArguments,
 };
-use self::python::PythonArgument;
-pub(crate) use self::serve::ServeArguments;
-pub(crate) use self::shell::{CompletionsArguments, ManArguments};
-pub(crate) use self::top::TopArguments;
+pub(crate) use serve::ServeArguments;
 
+use std::ffi::OsString;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use bytesize::ByteSize;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
+use hatchery::cache::CacheDir;
+use hatchery::config::EngineConfig;
+use hatchery::error::chain;
+use hatchery::image::ImageInfo;
 
 use crate::settings::Settings;
 use crate::terminal;
+use batch::parse_workers;
+use image::PythonArgument;
+use limits::{parse_duration, parse_size};
 
 mod batch;
-mod bench;
-mod cache;
-mod conduct;
 mod grade;
 mod image;
 mod kernel;
 mod limits;
-mod mcp;
-mod merge;
 mod nats;
 mod notebook;
-pub(crate) mod python;
 mod serve;
-mod shell;
-mod top;
-mod version;
 
 /// The heading of options that every command has.
 const COMMON: &str = "Options of every command";
@@ -398,7 +393,7 @@ pub(crate) enum PythonCommand {
 
 /// Returns the definition of the command line.
 pub(crate) fn definition() -> clap::Command {
-    Arguments::command().long_version(version::long())
+    Arguments::command().long_version(long())
 }
 
 /// Parses the command line, with the defaults of the configuration; exits the process if either is
@@ -478,6 +473,181 @@ fn parse_json(text: &str) -> Result<serde_json::Value, String> {
 fn parse_json_variable(text: &str) -> Result<(String, serde_json::Value), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=JSON")?;
     Ok((name.to_owned(), parse_json(value)?))
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArguments {
+    /// Measure for 15 s in place of 60, with a quarter of the samples.
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheCommand {
+    /// List what the cache holds, most recently used first.
+    Info {
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove what hasn't been used for a time, or the least recently used until the rest fits a
+    /// size.
+    ///
+    /// Files that a running process uses stay. Removed files are rebuilt or downloaded again when
+    /// needed. The Python build and its compiled form, which every start needs, are removed last.
+    Prune(PruneArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PruneArguments {
+    /// Remove what hasn't been used for this time, such as `30d` or `12h`.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration,
+        required_unless_present = "to_size")]
+    pub(crate) older_than: Option<Duration>,
+
+    /// Remove the least recently used until the cache takes no more than this, such as `2GiB`.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) to_size: Option<ByteSize>,
+
+    /// Only show what would be removed.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `hatchery mcp`. The limits apply to each call.
+#[derive(Debug, Args)]
+pub(crate) struct McpArguments {
+    /// Number of programs that run at once, or `MIN..MAX` to follow the load. Default: the number
+    /// of CPUs.
+    #[arg(long, value_name = "N", value_parser = parse_workers)]
+    pub(crate) workers: Option<RangeInclusive<usize>>,
+
+    #[command(flatten)]
+    pub(crate) image: ImageArguments,
+
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
+}
+
+// A command of its own: as `hatchery batch merge`, a batch in a file named `merge` could no longer be
+// run by its name.
+#[derive(Debug, Args)]
+pub(crate) struct MergeArguments {
+    /// The jobs of the batch, as its shards read them; `-` reads standard input.
+    #[arg(value_name = "IN.ndjson")]
+    pub(crate) jobs: PathBuf,
+
+    /// The results of the shards: the files of `--out`, in any order.
+    #[arg(value_name = "PART", required = true)]
+    pub(crate) parts: Vec<PathBuf>,
+
+    /// Write the results to this file instead of standard output. An existing file is replaced in
+    /// one step, once every result has been found.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Write the results that exist, even if others are missing. The exit code is still 3.
+    #[arg(long)]
+    pub(crate) partial: bool,
+
+    /// Leave out results that belong to no line, such as those of changed lines, instead of
+    /// refusing their parts.
+    #[arg(long)]
+    pub(crate) drop_others: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArguments {
+    /// The shell.
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArguments {
+    /// Write the pages of all commands into this folder, as hatchery.1, hatchery-run.1 and so on.
+    /// By default the main page is printed.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// The address to watch by default; the help of `batch --metrics` suggests the same.
+const DEFAULT_ADDRESS: &str = "127.0.0.1:9184";
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArguments {
+    /// The address of the batch's metrics, or of the server.
+    #[arg(value_name = "ADDR", default_value = DEFAULT_ADDRESS)]
+    pub(crate) address: String,
+
+    /// Watch the pools of a queue on this NATS server instead.
+    #[arg(long, value_name = "URL", conflicts_with = "address")]
+    pub(crate) nats: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) access: AccessArguments,
+
+    /// Time between updates, such as `500ms` or `2s`.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
+    pub(crate) interval: Duration,
+
+    /// Print the current state as text, and exit.
+    #[arg(long)]
+    pub(crate) once: bool,
+
+    /// Print the current state as one JSON object, and exit; that of one pool has the fields of
+    /// docs/status.md.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let allowed = Duration::from_millis(100)..=Duration::from_secs(3600);
+    let interval = humantime::parse_duration(text).ok().filter(|time| allowed.contains(time));
+    interval.ok_or_else(|| {
+        "write a number with a unit, such as 500ms or 2s; at least 100ms and at most 1h".to_owned()
+    })
+}
+
+/// What `--version` says, in lines; `-V` says the first.
+fn long() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        let cache = CacheDir::open(EngineConfig::from_env().cache_dir.as_deref());
+        let cache = cache
+            .map_or_else(|error| error.to_string(), |cache| cache.root().display().to_string());
+        format!(
+            "{}\nbuild    {}\nimage    {}\nwasmer   {}\ntarget   {}\ncache    {cache}",
+            env!("CARGO_PKG_VERSION"),
+            hatchery::python::WHEEL_REQUIREMENT,
+            plain_image(),
+            hatchery::python::WASMER_VERSION,
+            hatchery::python::module_target(),
+        )
+    });
+    &TEXT
+}
+
+/// Describes the newest image in the cache with nothing added, which programs get by default.
+fn plain_image() -> String {
+    let images = hatchery::image::list(EngineConfig::from_env().cache_dir.as_deref());
+    let images = match images {
+        Ok(images) => images,
+        Err(error) => return chain(&error).to_string(),
+    };
+    let is_plain = |image: &&ImageInfo| {
+        image.preload.is_empty() && image.packages.is_empty() && image.setup.is_none()
+    };
+    let plain =
+        images.iter().find(is_plain).map_or("none yet without options", |image| image.key.as_str());
+    format!("{plain}; {} in the cache", images.len())
 }
 
 #[cfg(test)]

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write, Write as _};
 use std::path::{Path, PathBuf};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use hatchery::files::display_forms;
 use hatchery::outcome::MimeBundle;
 use hatchery::{Outcome, Verdict};
@@ -20,7 +23,7 @@ pub(crate) fn has_image(bundle: &MimeBundle) -> bool {
 /// Shows a bundle's picture where the terminal takes pictures, and returns whether it did.
 pub(crate) fn draw(bundle: &MimeBundle) -> io::Result<bool> {
     let png = bundle.iter().find(|(name, _)| *name == "image/png");
-    png.map_or(Ok(false), |(_, png)| crate::images::draw(png.as_bytes()))
+    png.map_or(Ok(false), |(_, png)| draw_image(png.as_bytes()))
 }
 
 /// Returns how many displays are images.
@@ -80,4 +83,170 @@ fn stems(folder: &Path) -> io::Result<BTreeSet<OsString>> {
 fn free_stem(stem: &str, taken: &mut BTreeSet<OsString>) -> String {
     let mut stems = (1..).map(|number: u64| format!("{stem}-{number}"));
     stems.find(|stem| taken.insert(stem.into())).expect("numbers go on")
+}
+
+// Shows images in terminals that can: by kitty's graphics protocol, or by iTerm2's.
+//
+// The terminal is known by environment variables. A program's image goes to it as base64, which can be
+// nothing else there. What is no PNG, or too large, isn't shown.
+
+/// The variable that names the protocol, or `none`, where this guesses wrong.
+const VARIABLE: &str = "HATCHERY_PICTURES";
+/// The largest picture that is shown: in bytes, and in pixels of a side.
+const MOST_BYTES: usize = 16 << 20;
+const LONGEST_SIDE: u32 = 10_000;
+/// Characters of base64 in one piece, as kitty's protocol says.
+const PIECE: usize = 4096;
+
+/// How a terminal takes pictures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    Kitty,
+    Iterm,
+}
+
+/// Shows a PNG on standard output, with a line end behind it. Returns whether it did: these bytes are a
+/// PNG of at most 16 MiB, and standard output is a terminal that takes pictures, as far as is known.
+///
+/// # Errors
+/// Standard output can't be written.
+pub(crate) fn draw_image(png: &[u8]) -> io::Result<bool> {
+    let Some(drawn) = protocol().and_then(|protocol| drawn(png, protocol)) else {
+        return Ok(false);
+    };
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(drawn.as_bytes()).and_then(|()| stdout.flush())?;
+    Ok(true)
+}
+
+/// Returns how standard output takes images; `None` if it takes none, as far as is known.
+fn protocol() -> Option<Protocol> {
+    io::stdout().is_terminal().then(|| known(|name| std::env::var(name).ok())).flatten()
+}
+
+fn known(variable: impl Fn(&str) -> Option<String>) -> Option<Protocol> {
+    let value = |name| variable(name).unwrap_or_default();
+    match value(VARIABLE).as_str() {
+        "kitty" => return Some(Protocol::Kitty),
+        "iterm2" => return Some(Protocol::Iterm),
+        "" => {}
+        _ => return None,
+    }
+    let term = value("TERM");
+    // Multiplexers pass on what their terminals say, but only those pictures that they know.
+    let is_multiplexed =
+        !value("TMUX").is_empty() || term.starts_with("screen") || term.starts_with("tmux");
+    match (term.as_str(), value("TERM_PROGRAM").as_str(), value("LC_TERMINAL").as_str()) {
+        ("" | "dumb" | "linux", _, _) => None,
+        _ if is_multiplexed => None,
+        ("xterm-kitty" | "xterm-ghostty", _, _) | (_, "ghostty", _) => Some(Protocol::Kitty),
+        (_, "iTerm.app" | "WezTerm" | "mintty" | "vscode", _) | (_, _, "iTerm2") => {
+            Some(Protocol::Iterm)
+        }
+        _ if !value("KITTY_WINDOW_ID").is_empty() => Some(Protocol::Kitty),
+        _ => None,
+    }
+}
+
+/// Returns what shows a PNG, with a line end behind it; `None` if it isn't shown.
+fn drawn(png: &[u8], protocol: Protocol) -> Option<String> {
+    let header = png.strip_prefix(b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR")?;
+    let side = |at: usize| Some(u32::from_be_bytes(header.get(at..at + 4)?.try_into().ok()?));
+    let fits = |side: u32| (1..=LONGEST_SIDE).contains(&side);
+    if png.len() > MOST_BYTES || !fits(side(0)?) || !fits(side(4)?) {
+        return None;
+    }
+    let base64 = || BASE64_STANDARD.encode(png);
+    let mut drawn = String::new();
+    match protocol {
+        Protocol::Kitty => {
+            let text = base64();
+            let pieces = text.len().div_ceil(PIECE);
+            for number in 1..=pieces {
+                let start = (number - 1) * PIECE;
+                let piece = &text[start..text.len().min(start + PIECE)];
+                let keys = if number == 1 { "a=T,f=100,q=2," } else { "" };
+                let goes_on = u8::from(number < pieces);
+                // Writing to a string never fails.
+                let _ = write!(drawn, "\x1b_G{keys}m={goes_on};{piece}\x1b\\");
+            }
+        }
+        Protocol::Iterm => {
+            let (bytes, text) = (png.len(), base64());
+            let _ = write!(drawn, "\x1b]1337;File=inline=1;size={bytes}:{text}\x07");
+        }
+    }
+    drawn.push('\n');
+    Some(drawn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn png(width: u32, height: u32, more: usize) -> Vec<u8> {
+        let mut png = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".to_vec();
+        png.extend(width.to_be_bytes());
+        png.extend(height.to_be_bytes());
+        png.extend(vec![7; more]);
+        png
+    }
+
+    #[test]
+    fn a_large_picture_goes_to_kitty_in_pieces() {
+        let png = png(10, 10, 10_000);
+        let drawn = drawn(&png, Protocol::Kitty).unwrap();
+        let pieces: Vec<&str> = drawn.trim_end().split_terminator("\x1b\\").collect();
+        assert_eq!(pieces.len(), 4);
+        assert!(
+            pieces[0].starts_with("\x1b_Ga=T,f=100,q=2,m=1;")
+                && pieces[3].starts_with("\x1b_Gm=0;")
+        );
+        let text: String =
+            pieces.iter().filter_map(|piece| Some(piece.split_once(';')?.1)).collect();
+        assert_eq!(BASE64_STANDARD.decode(text).unwrap(), png);
+    }
+
+    #[test]
+    fn iterm_gets_a_picture_at_once() {
+        let png = png(10, 10, 100);
+        let drawn = drawn(&png, Protocol::Iterm).unwrap();
+        let text = drawn.strip_prefix("\x1b]1337;File=inline=1;size=124:").unwrap();
+        let text = text.strip_suffix("\x07\n").unwrap();
+        assert_eq!(BASE64_STANDARD.decode(text).unwrap(), png);
+    }
+
+    #[test]
+    fn what_is_no_picture_is_not_shown() {
+        for wrong in [&b"GIF89a"[..], b"", b"\x89PNG\r\n\x1a\n", &png(0, 1, 9), &png(1, 20_000, 9)]
+        {
+            for protocol in [Protocol::Kitty, Protocol::Iterm] {
+                assert_eq!(drawn(wrong, protocol), None);
+            }
+        }
+    }
+
+    #[test]
+    fn terminals_are_known_by_their_variables() {
+        let [kitty, iterm] = [Protocol::Kitty, Protocol::Iterm].map(Some);
+        for (variables, expected) in [
+            (&[("TERM", "xterm-kitty")][..], kitty),
+            (&[("TERM", "xterm"), ("KITTY_WINDOW_ID", "1")], kitty),
+            (&[("TERM", "xterm-256color"), ("TERM_PROGRAM", "iTerm.app")], iterm),
+            (&[("TERM", "xterm-256color"), ("LC_TERMINAL", "iTerm2")], iterm),
+            (&[("TERM", "xterm-256color"), ("TERM_PROGRAM", "WezTerm")], iterm),
+            (&[("TERM", "xterm-256color")], None),
+            (&[("TERM", "tmux-256color"), ("LC_TERMINAL", "iTerm2")], None),
+            (&[("TERM", "dumb")], None),
+            (&[], None),
+            (&[("TERM", "xterm-kitty"), ("HATCHERY_PICTURES", "none")], None),
+            (&[("HATCHERY_PICTURES", "iterm2")], iterm),
+        ] {
+            let of = |name: &str| {
+                let found = variables.iter().find(|(of, _)| *of == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            assert_eq!(known(of), expected, "{variables:?}");
+        }
+    }
 }

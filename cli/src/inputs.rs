@@ -249,8 +249,9 @@ fn header(source: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use hatchery::python::PackageOrigin;
+
+    use super::*;
 
     const SCRIPT: &str = "# /// script\n# dependencies = [\"pandas\"]\n#\n# [tool.hatchery]\n\
                           # inputs = [\"a.csv\", \"d/b.csv\"]\n# ///\nprint(1)\n";

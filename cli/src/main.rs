@@ -16,9 +16,7 @@ mod descriptors;
 mod displays;
 mod exit;
 mod follow;
-mod images;
 mod inputs;
-mod metrics;
 mod output;
 mod pool;
 mod progress;
@@ -26,7 +24,6 @@ mod settings;
 mod signals;
 mod stdout;
 mod terminal;
-mod threads;
 mod top;
 
 fn main() -> ExitCode {
@@ -57,7 +54,7 @@ fn block_on(command: Command, settings: Option<Settings>) -> anyhow::Result<Exit
         _ => {}
     }
     // Everything below needs threads and can't do without them.
-    threads::check()?;
+    pool::check_threads()?;
     // Interpreters have threads of their own. What is left keeps one thread busy; with a second one,
     // both spend their time on waking each other.
     let runtime =
@@ -94,7 +91,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         }
         Command::Kernel(arguments) => cmd::kernel::run(*arguments).await,
         Command::Notebook { command: NotebookCommand::Parameters(arguments) } => {
-            cmd::notebook::parameters::list(*arguments).await
+            cmd::notebook::tasks::list(*arguments).await
         }
         Command::Grade(arguments) => cmd::grade::run(*arguments).await,
         Command::Image { command } => cmd::image::run(command).await,

@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use batch::Shard;
 use clap::{Args, ValueEnum};
 
-use super::conduct::ConductArguments;
 use super::image::ImageArguments;
-use super::limits::LimitArguments;
+use super::limits::{ConductArguments, LimitArguments};
 
 /// Upper bound of `--workers`. More interpreters than this don't help.
 const MOST_WORKERS: u16 = 1024;

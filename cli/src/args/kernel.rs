@@ -186,8 +186,9 @@ fn absolute(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::time::Duration;
+
+    use super::*;
 
     fn options_of(typed: &[&str]) -> Vec<String> {
         let typed = ["hatchery", "kernel", "install"].iter().chain(typed);

@@ -1,6 +1,8 @@
 //! `hatchery batch`: many programs, one JSON object per line in, one per line out. The crate `batch`
 //! runs them; this turns options into a batch, and shows what becomes of it.
 
+pub(crate) use submission::submit;
+
 use std::path::Path;
 
 use batch::{Batch, Lines, Output, PoolRunner, Shard, Summary, Tally};
@@ -8,17 +10,14 @@ use hatchery::error::counted;
 use hatchery::{Builder, Hatchery, Job};
 use replace::is_same;
 use tokio::io::BufReader;
+use tokio::time::Instant;
 
 use crate::args::{BatchArguments, ProgressForm};
 use crate::exit::{Exit, UsageError};
-use crate::pool::{sized, start_pool, weighted};
-use crate::threads::cpus;
-use crate::{inputs, metrics, output, signals, terminal};
+use crate::pool::{cpus, sized, start_metrics, start_pool, weighted};
+use crate::{inputs, output, signals, terminal};
+use progress::Progress;
 
-use self::progress::Progress;
-pub(crate) use self::submission::submit;
-
-mod clock;
 pub(crate) mod merge;
 mod progress;
 mod submission;
@@ -31,7 +30,7 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
     let files = folder(arguments.output_dir.as_deref())?;
     let displays = folder(arguments.save_displays.as_deref())?;
     let mut monitor = match &arguments.metrics {
-        Some(address) => Some(metrics::start(address, None).await?),
+        Some(address) => Some(start_metrics(address, None).await?),
         None => None,
     };
     let output =
@@ -165,4 +164,9 @@ async fn create(
         }
     }
     Ok(output)
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a batch takes")]
+fn now() -> Instant {
+    Instant::now()
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::args::GradeArguments;
 use crate::exit::{Exit, UsageError};
-use crate::threads::cpus;
+use crate::pool::cpus;
 use crate::{progress, signals, terminal};
 
 pub(super) mod shared;

@@ -1,17 +1,17 @@
 //! What commands for many machines share: the connection, and what is said of it. `top.rs` shows a
 //! whole cluster in the terminal, `page.rs` on the page of a server.
 
+use std::io::IsTerminal;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context;
-use cluster::{Connection, Error, PoolName, Settings};
+use cluster::{Connection, Error, PoolName, Settings, Watcher};
+use serve::http::{Cluster, ClusterState};
 
-use crate::args::{AccessArguments, NatsArguments};
-use crate::exit::UsageError;
-use crate::terminal;
-
-pub(crate) mod page;
-pub(crate) mod top;
+use crate::args::{AccessArguments, NatsArguments, TopArguments};
+use crate::exit::{Exit, UsageError};
+use crate::{signals, terminal};
 
 /// Returns how to connect, and to which pool.
 pub(super) fn connection(
@@ -76,4 +76,51 @@ pub(super) fn explained(error: Error) -> anyhow::Error {
     );
     let error = anyhow::Error::from(error);
     if is_usage { error.context(UsageError("can't use this `--nats`".to_owned())) } else { error }
+}
+
+/// Returns what asks for the state of a pool on many machines, once its server is there.
+pub(crate) async fn watched(url: &str, access: &AccessArguments) -> anyhow::Result<Cluster> {
+    let (connection, pool) = connection(url, access, "serve")?;
+    let watcher = Watcher::connect(&connection, pool.clone()).await.map_err(explained)?;
+    Ok(Arc::new(move || -> ClusterState {
+        let (watcher, pool) = (watcher.clone(), pool.clone());
+        Box::pin(async move {
+            let state = watcher.cluster().await.map_err(|error| error.to_string())?;
+            let mut state = serde_json::to_value(state).map_err(|error| error.to_string())?;
+            state["pool"] = pool.as_str().into();
+            Ok(state)
+        })
+    }))
+}
+
+/// Moves to the upper left corner and erases what is there.
+const CLEAR: &str = "\x1b[H\x1b[J";
+
+/// Shows the cluster once, or until Ctrl-C.
+pub(crate) async fn run_top(url: &str, arguments: &TopArguments) -> anyhow::Result<Exit> {
+    let (connection, pool) = connection(url, &arguments.access, "top")?;
+    let watcher = Watcher::connect(&connection, pool.clone()).await.map_err(explained)?;
+    let cluster = watcher.cluster().await?;
+    if arguments.json {
+        terminal::print(serde_json::to_string(&cluster)?)?;
+        return Ok(Exit::Success);
+    }
+    if arguments.once || !std::io::stdout().is_terminal() {
+        terminal::print(format_args!("pool {}: {cluster}", pool.as_str()))?;
+        return Ok(Exit::Success);
+    }
+    let mut interrupts = signals::interrupts(2)?;
+    let mut ticks = tokio::time::interval(arguments.interval);
+    loop {
+        tokio::select! {
+            exit = interrupts.first() => return Ok(exit),
+            _ = ticks.tick() => match watcher.cluster().await {
+                Ok(cluster) => {
+                    terminal::write(CLEAR.as_bytes())?;
+                    terminal::print(format_args!("pool {}: {cluster}", pool.as_str()))?;
+                }
+                Err(error) => terminal::note(error),
+            },
+        }
+    }
 }

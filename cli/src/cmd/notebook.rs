@@ -3,29 +3,33 @@
 //! The crate `notebook` runs them. This command reads its arguments, chooses the paths of the copies,
 //! and tells the user how it went.
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ::notebook::{Observer, Prefixes, Settings, Task};
+use ::notebook::html::{Part, page};
+use ::notebook::{
+    Difference, Error, Observer, Prefixes, Report, Settings, Task, Unmarked, compare,
+};
 use anyhow::Context;
 use hatchery::cache::CacheDir;
 use hatchery::{Hatchery, Interface, Job, Limits};
+use replace::{Access, replace};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use self::after::After;
-use self::board::Board;
-use self::parameters::Given;
-use self::summary::{Tally, Told};
 use super::image::cache_dir;
-use crate::args::NotebookArguments;
-use crate::exit::Exit;
-use crate::pool::start_pool;
-use crate::{inputs, progress, signals, terminal, threads};
+use crate::args::{Checked, NotebookArguments};
+use crate::exit::{Exit, UsageError};
+use crate::pool::{cpus, start_pool};
+use crate::{inputs, progress, signals, terminal};
+use board::Board;
+use summary::{Tally, Told, described};
+use tasks::Given;
 
-mod after;
 mod board;
-pub(crate) mod parameters;
 mod summary;
 mod tasks;
 
@@ -51,7 +55,7 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
 
     let builder = Hatchery::builder().limits(limits.clone()).progress(progress::sink());
     let mut builder = arguments.image.apply(builder)?.interface(Interface::Notebook);
-    let mut at_once = threads::cpus();
+    let mut at_once = cpus();
     if let Some(workers) = &arguments.workers {
         at_once = *workers.end();
         builder = builder.workers_between(workers.clone());
@@ -130,4 +134,68 @@ fn prefixes(arguments: &NotebookArguments) -> anyhow::Result<Option<Prefixes>> {
         None => CacheDir::open(cache_dir().as_deref())?.root().join("notebooks"),
     };
     Ok(Some(Prefixes::in_folder(folder, arguments.keep_states.as_u64())))
+}
+
+/// The comparison and the report, as far as the user wants them.
+struct After {
+    pool: Hatchery,
+    check: Option<Unmarked>,
+    /// The text of a file of patterns.
+    patterns: Option<String>,
+    html: Option<PathBuf>,
+    /// The parts of the report, by the places of the notebooks.
+    parts: BTreeMap<usize, Part>,
+}
+
+impl After {
+    fn new(arguments: &NotebookArguments, pool: Hatchery) -> anyhow::Result<Self> {
+        let patterns = arguments.sanitize_with.as_ref().map(|file| {
+            let unusable =
+                || UsageError(format!("can't read the patterns in `{}`", file.display()));
+            fs::read_to_string(file).with_context(unusable)
+        });
+        let check = arguments.check.map(|checked| match checked {
+            Checked::All => Unmarked::Checked,
+            Checked::Marked => Unmarked::Ignored,
+        });
+        let html = arguments.html.clone();
+        Ok(Self { pool, check, patterns: patterns.transpose()?, html, parts: BTreeMap::new() })
+    }
+
+    /// Compares the outputs of a notebook that didn't fail; `None` if the user doesn't want that.
+    async fn differences(&self, report: &Report) -> anyhow::Result<Option<Vec<Difference>>> {
+        let Some(unmarked) = self.check else { return Ok(None) };
+        if !report.end.is_success() {
+            return Ok(Some(Vec::new()));
+        }
+        let patterns = self.patterns.as_deref();
+        match compare(&self.pool, &report.notebook, unmarked, patterns).await {
+            Ok(differences) => Ok(Some(differences)),
+            Err(Error::Pool(error)) => Err(error.into()),
+            Err(error) => Err(UsageError(error.to_string()).into()),
+        }
+    }
+
+    /// Adds a notebook to the report.
+    fn add(
+        &mut self,
+        place: usize,
+        name: &str,
+        report: &Report,
+        differences: Option<&[Difference]>,
+    ) {
+        if self.html.is_some() {
+            let remarks: Vec<String> =
+                differences.unwrap_or_default().iter().map(described).collect();
+            self.parts.insert(place, Part::new(name, report, &remarks));
+        }
+    }
+
+    /// Writes the report.
+    fn write(&self, tally: &Tally) -> anyhow::Result<()> {
+        let Some(file) = &self.html else { return Ok(()) };
+        let page = page(&tally.to_string(), self.parts.values());
+        replace(file, Access::AsBefore, |target| target.write_all(page.as_bytes()))
+            .with_context(|| UsageError(format!("can't write the report `{}`", file.display())))
+    }
 }

@@ -64,8 +64,9 @@ fn table(packages: &[PackageInfo]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use hatchery::python::PackageOrigin;
+
+    use super::*;
 
     #[test]
     fn a_package_is_printed_as_text_and_as_json() {

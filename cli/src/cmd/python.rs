@@ -10,7 +10,7 @@ use hatchery::progress::{Progress, ProgressSink};
 use hatchery::{DEFAULT_PYTHON, Hatchery};
 
 use crate::args::PythonCommand;
-use crate::args::python::{PythonArgument, default_of};
+use crate::args::image::{PythonArgument, default_of};
 use crate::exit::Exit;
 use crate::{progress, terminal};
 

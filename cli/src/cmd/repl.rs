@@ -17,13 +17,6 @@ use hatchery::error::{chain, counted};
 use hatchery::outcome::MimeBundle;
 use hatchery::{Error, Hatchery, Interface, Job, Limits, Outcome, Refusal, Session, Verdict};
 
-use self::assistant::Help;
-use self::command::Command;
-use self::reader::Reader;
-use self::session_file::SessionFile;
-use self::terminal::Heard;
-use self::typed::{Calls, READ_LINE, Typed};
-use self::workspace::Outputs;
 use crate::args::ReplArguments;
 use crate::exit::{Exit, UsageError};
 use crate::follow::{Followed, follow_with, report};
@@ -31,16 +24,19 @@ use crate::pool::start_pool;
 use crate::signals::{self, Interrupts};
 use crate::terminal::{self as screen, note, print};
 use crate::{inputs, progress};
+use assistant::Help;
+use command::Command;
+use guest::{Calls, READ_LINE, Typed};
+use reader::Reader;
+use terminal::Heard;
+use workspace::{Outputs, SessionFile};
 
 mod assistant;
 mod command;
 mod files;
 mod guest;
-mod history;
 mod reader;
-pub(super) mod session_file;
 mod terminal;
-mod typed;
 mod workspace;
 
 /// How many sessions are opened in place of a lost one, if each of them is lost at once.
@@ -71,7 +67,7 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
         files: inputs::read_named(&arguments.input)?,
         begin: inputs::add_mounts(begin, &arguments.mount)?,
     };
-    let (function, calls) = typed::read_line();
+    let (function, calls) = guest::read_line();
     // One worker for the session and one for the judge: a session with threads can't give way.
     let builder = Hatchery::builder().workers(2).limits(limits.clone()).progress(progress::sink());
     let builder = arguments.image.apply(builder.function(function))?;
@@ -449,7 +445,7 @@ impl Repl {
         let session = self.session();
         match &mut self.kept {
             Some(kept) if kept.is_at(file) => kept.save(&session).await,
-            _ => session_file::save(&session, file).await,
+            _ => workspace::save(&session, file).await,
         }
     }
 

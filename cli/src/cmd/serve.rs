@@ -19,13 +19,12 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::grade;
+use super::nats::watched;
 use crate::args::ServeArguments;
 use crate::exit::{Exit, UsageError};
 use crate::pool::{sized, start_pool};
 use crate::{descriptors, inputs, progress, signals, terminal};
-
-use super::grade;
-use super::nats::page as cluster;
 
 /// How long clients of HTTP may take to read the answers to what the pool has finished.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
@@ -125,7 +124,7 @@ async fn start(
         true => super::mcp::packages(&pool).await?,
         false => Vec::new(),
     };
-    let service = Service::new(pool).with_kernels(Arc::new(super::kernel::shared::Kernels));
+    let service = Service::new(pool).with_kernels(Arc::new(super::kernel::Kernels));
     Ok((service.with_grading(Arc::new(grading)), packages))
 }
 
@@ -170,7 +169,7 @@ impl Web {
         }
         config.metrics = Some(metrics_page(None)?);
         if let Some(url) = &arguments.nats {
-            config.cluster = Some(cluster::watched(url, &arguments.access).await?);
+            config.cluster = Some(watched(url, &arguments.access).await?);
         }
         config.ready = Some(is_ready);
         let (begin, begins) = oneshot::channel();

@@ -7,7 +7,7 @@ use hatchery::wire::{Problem, ProblemKind, to_line};
 use hatchery::{Hatchery, Interface, Job, Session};
 use serde_json::Value;
 
-use super::repl::session_file::SessionFile;
+use super::repl::workspace::SessionFile;
 use crate::args::ToolRunArguments;
 use crate::exit::{Exit, UsageError};
 use crate::follow::{Followed, follow};

@@ -6,19 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::nats::top as cluster;
+use hatchery::error::chain;
+
+use super::nats::run_top;
 use crate::args::TopArguments;
 use crate::exit::{Exit, UsageError};
 use crate::top::{Screen, Source, SourceError, screen_width, watch};
 use crate::{signals, terminal};
-use hatchery::error::chain;
 
 /// The width of `--once` output without a terminal.
 const COLUMNS: u16 = 100;
 
 pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<Exit> {
     if let Some(url) = &arguments.nats {
-        return cluster::run(url, &arguments).await;
+        return run_top(url, &arguments).await;
     }
     let source = Source::new(&arguments.address).map_err(|error| UsageError(error.to_string()))?;
     let source = Arc::new(source);

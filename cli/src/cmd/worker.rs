@@ -5,13 +5,12 @@ use cluster::{Connection, Images, PoolName, Worker, WorkerConfig};
 use hatchery::error::counted;
 use hatchery::{Builder, Hatchery, Interface};
 
+use super::image::cache_dir;
+use super::nats;
 use crate::args::WorkerArguments;
 use crate::exit::{Exit, UsageError};
-use crate::pool::{sized, start_pool, weighted};
-use crate::threads::cpus;
-use crate::{metrics, progress, signals, terminal};
-
-use super::{image::cache_dir, nats};
+use crate::pool::{cpus, sized, start_metrics, start_pool, weighted};
+use crate::{progress, signals, terminal};
 
 /// Ctrl-C this often ends the process at once.
 const LAST_INTERRUPT: u32 = 2;
@@ -23,7 +22,7 @@ pub(crate) async fn run(arguments: WorkerArguments) -> anyhow::Result<Exit> {
     let (connection, name) =
         nats::connection(&arguments.nats.nats, &arguments.nats.access, "worker")?;
     let mut monitor = match &arguments.metrics {
-        Some(address) => Some(metrics::start(address, Some(name.as_str())).await?),
+        Some(address) => Some(start_metrics(address, Some(name.as_str())).await?),
         None => None,
     };
     let starting = async {

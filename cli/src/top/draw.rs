@@ -9,9 +9,10 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Table, Widget};
 use serde_json::Value;
 
-use crate::top::numbers::{bytes, count, percent, rate, share, time};
+use super::screen::{
+    bytes, count, depth, list, percent, rate, real, share, text, time, used_bytes, whole,
+};
 use crate::top::screen::Screen;
-use crate::top::view::{depth, list, real, text, used_bytes, whole};
 
 /// Heights of the header and the footer.
 const HEADER: u16 = 2;
@@ -459,10 +460,10 @@ fn without_controls(text: &str) -> String {
 mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use serde_json::json;
 
     use super::*;
     use crate::top::samples::{busy, worker};
-    use serde_json::json;
 
     fn screen(view: Value) -> Screen {
         let mut screen = Screen::new("127.0.0.1:9184");

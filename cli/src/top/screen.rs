@@ -1,14 +1,16 @@
 //! The state of the screen, updated by answers and keys.
 
+use std::time::Duration;
+
+use bytesize::ByteSize;
 use hatchery::error::chain;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::widgets::Widget;
 use serde_json::Value;
 
-use crate::top::draw;
-use crate::top::source::{Answer, SourceError};
-use crate::top::view::list;
+use super::draw;
+use super::source::{Answer, SourceError};
 
 /// What is shown of a pool: its queue, latencies, memory, sessions, workers and last errors. A
 /// reference to it is a widget of ratatui.
@@ -74,10 +76,98 @@ impl Widget for &Screen {
     }
 }
 
+pub(crate) fn whole(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+pub(crate) fn real(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(0.0)
+}
+
+pub(crate) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+pub(crate) fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Returns the bytes that count against the limit on memory.
+pub(crate) fn used_bytes(memory: &Value) -> u64 {
+    ["shared_bytes", "slot_bytes", "session_bytes", "queued_bytes", "in_flight_bytes"]
+        .into_iter()
+        .fold(0, |used, part| used.saturating_add(whole(&memory[part])))
+}
+
+/// Returns how many jobs of a tenant wait with this priority.
+pub(crate) fn depth(tenant: &Value, priority: &str) -> u64 {
+    let queued = list(&tenant["queued"]).iter().filter(|queued| queued["priority"] == priority);
+    queued.fold(0, |depth, queued| depth.saturating_add(whole(&queued["depth"])))
+}
+
+/// The whole, in percent.
+const FULL: f64 = 100.0;
+
+/// Formats a time in seconds.
+pub(crate) fn time(seconds: f64) -> String {
+    for (factor, unit) in [(1e6, "µs"), (1e3, "ms")] {
+        if seconds * factor < 999.5 {
+            return format!("{} {unit}", three_digits(seconds * factor));
+        }
+    }
+    if seconds < 59.95 {
+        return format!("{} s", three_digits(seconds));
+    }
+    let whole = Duration::try_from_secs_f64(seconds.round()).unwrap_or(Duration::MAX);
+    // The two largest units; the rest is below three digits.
+    let long = humantime::format_duration(whole).to_string();
+    long.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
+/// Formats a number of bytes.
+pub(crate) fn bytes(bytes: u64) -> String {
+    ByteSize::b(bytes).to_string()
+}
+
+/// Formats a count.
+pub(crate) fn count(count: u64) -> String {
+    match count {
+        0..10_000 => count.to_string(),
+        10_000..1_000_000 => format!("{}k", three_digits(count as f64 / 1e3)),
+        _ => format!("{}M", three_digits(count as f64 / 1e6)),
+    }
+}
+
+/// Formats a rate per second.
+pub(crate) fn rate(rate: f64) -> String {
+    if rate < 999.5 { three_digits(rate) } else { count(rate.round() as u64) }
+}
+
+/// Returns the share of `part` in `all`, from 0 to 1.
+pub(crate) fn share(part: u64, all: u64) -> f64 {
+    if all == 0 { 0.0 } else { (part as f64 / all as f64).min(1.0) }
+}
+
+/// Formats a share in percent.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.0}%", share * FULL)
+}
+
+fn three_digits(number: f64) -> String {
+    match number {
+        0.0 => "0".to_owned(),
+        ..9.995 => format!("{number:.2}"),
+        ..99.95 => format!("{number:.1}"),
+        _ => format!("{number:.0}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
+    use crate::top::samples::busy;
 
     #[test]
     fn a_lost_connection_keeps_what_was_shown() {
@@ -92,5 +182,57 @@ mod tests {
         screen.is_paused = true;
         screen.take(Ok(Some(Value::Null)));
         assert_eq!(screen.view["queue_depth"], 7);
+    }
+
+    #[test]
+    fn a_status_is_read_as_it_is_sent() {
+        let view = busy();
+        assert_eq!(depth(&view["tenants"][0], "normal"), 96);
+        assert_eq!(used_bytes(&view["memory"]), 605_814_272);
+        let (running, backing_off) = (&view["workers"][0], &view["workers"][3]);
+        assert_eq!((text(&running["activity"]), whole(&running["job"])), ("running", 1841));
+        assert_eq!(
+            (text(&backing_off["activity"]), &backing_off["job"]),
+            ("backing_off", &Value::Null)
+        );
+    }
+
+    #[test]
+    fn what_is_missing_counts_as_empty() {
+        let view = Value::Null;
+        assert_eq!((whole(&view["running"]), real(&view["uptime_seconds"])), (0, 0.0));
+        assert_eq!((text(&view["phase"]), list(&view["workers"])), ("", &[][..]));
+        assert_eq!((used_bytes(&view["memory"]), depth(&view["tenants"][0], "low")), (0, 0));
+    }
+
+    #[test]
+    fn times_have_three_digits_and_a_unit() {
+        for (seconds, expected) in [
+            (0.0, "0 µs"),
+            (70.4e-6, "70.4 µs"),
+            (999.6e-6, "1.00 ms"),
+            (4.187e-3, "4.19 ms"),
+            (0.2504, "250 ms"),
+            (1.5, "1.50 s"),
+            (59.94, "59.9 s"),
+            (59.96, "1m"),
+            (3723.4, "1h 2m"),
+        ] {
+            assert_eq!(time(seconds), expected, "{seconds}");
+        }
+        assert!(!time(f64::MAX).is_empty());
+    }
+
+    #[test]
+    fn counts_are_short() {
+        for (number, expected) in
+            [(0, "0"), (9_999, "9999"), (12_345, "12.3k"), (999_400, "999k"), (12_345_678, "12.3M")]
+        {
+            assert_eq!(count(number), expected);
+        }
+        assert_eq!((rate(0.0), rate(0.5), rate(412.34)), ("0".into(), "0.50".into(), "412".into()));
+        assert_eq!(rate(23_456.0), "23.5k");
+        assert_eq!(bytes(3 << 29), "1.5 GiB");
+        assert_eq!((percent(share(1, 3)), share(1, 0), share(3, 2)), ("33%".into(), 0.0, 1.0));
     }
 }

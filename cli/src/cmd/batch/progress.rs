@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use super::clock::now;
+use super::now;
 use crate::args::ProgressForm;
 use crate::terminal;
 

@@ -4,9 +4,8 @@
 //! submission on the server, until that has ended: whoever resumes it finds what is there, and
 //! submits only what isn't.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::Context;
 use batch::{Ahead, Batch, Line, NoJob, Parsed, Prepared, Ran, RunError, Runner};
@@ -16,13 +15,12 @@ use replace::{Access, replace};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::progress::Progress;
+use super::{create, open, sum_up};
 use crate::args::SubmitArguments;
 use crate::cmd::nats;
 use crate::exit::{Exit, UsageError};
 use crate::{signals, terminal};
-
-use super::progress::Progress;
-use super::{create, open, sum_up};
 
 /// Bytes of jobs that have no result yet, which are kept here so that they can be sent again.
 const MOST_BYTES: usize = 256 << 20;
