@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{Afterwards, Outcome, StartError};
 
-use crate::isolation::{IsolationStatus, ProcessMemory};
+use crate::isolation::{IsolationStatus, WorkerProcess};
 use crate::task::Task;
 
 pub use parked::{Packed, Parked, ParkedState};
@@ -54,32 +54,19 @@ pub trait Interpreter {
     /// Runs one program to its end. `last` says that no other program will run on this state.
     fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards);
 
-    /// Returns the interpreter to its image: nothing of what ran remains.
+    /// Returns the interpreter to its image: nothing of what ran remains. Then compiles a program that
+    /// was run repeatedly, if there is one.
     ///
     /// # Errors
     /// The interpreter can't be reset and must be replaced.
     fn reset(&mut self) -> Result<(), StartError>;
 
-    /// Returns what its private memory will be after `reset`, in bytes, if it has no work to do after
-    /// that, and both take about as long as passing an order to another thread or less. It may then be
-    /// given its next order before it is reset.
-    fn resets_soon(&self) -> Option<u64> {
+    /// Returns what its private memory will be once it is reset (if `is_last`, as in the last run) or
+    /// copied by `snapshot`, in bytes, if that takes no longer than handing a command to another
+    /// thread. The worker then accepts its next command before that.
+    fn ready_soon(&self, is_last: bool) -> Option<u64> {
+        let _ = is_last;
         None
-    }
-
-    /// Does work of its source that later runs gain from. Called only while nothing has run since
-    /// it was started or reset; afterwards it is as after a reset.
-    ///
-    /// # Errors
-    /// As `reset`.
-    fn work_ahead(&mut self) -> Result<(), StartError> {
-        Ok(())
-    }
-
-    /// Returns whether there is so much work for `work_ahead` that a session which rests here should
-    /// be parked for it.
-    fn has_much_work_ahead(&self) -> bool {
-        false
     }
 
     /// Copies its state out. The interpreter keeps its state too.
@@ -97,23 +84,11 @@ pub trait Interpreter {
         self.park()
     }
 
-    /// Returns whether `snapshot` takes about as long as passing an order to another thread or less,
-    /// and its result as much memory as the last one, but for a few pages. The interpreter may then be
-    /// given its session's next order before that.
-    fn copies_soon(&self) -> bool {
-        false
-    }
-
     /// Replaces its state by a parked one.
     ///
     /// # Errors
     /// The state can't be attached.
     fn attach(&mut self, parked: &Parked) -> Result<(), StartError>;
-
-    /// Returns whether its process has ended, so that nothing can run on it any more. Cheap.
-    fn has_ended(&self) -> bool {
-        false
-    }
 
     /// Returns its private memory, in bytes. For a real interpreter these are the pages by which
     /// its guest memory has grown beyond the image, and the pages of the image that it had copied
@@ -121,13 +96,8 @@ pub trait Interpreter {
     /// size of the image. Cheap.
     fn memory_bytes(&self) -> u64;
 
-    /// Returns what tells the memory of its process, if it has one of its own.
-    fn process_memory(&self) -> Option<Arc<dyn ProcessMemory>> {
+    /// Returns its process, if it has one of its own.
+    fn process(&self) -> Option<&Arc<dyn WorkerProcess>> {
         None
-    }
-
-    /// Returns whether the last run found its program compiled.
-    fn had_code(&self) -> bool {
-        false
     }
 }

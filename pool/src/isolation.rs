@@ -4,8 +4,11 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// Tells the memory of a process, at any time and from any thread.
-pub trait ProcessMemory: fmt::Debug + Send + Sync {
+/// The process of one interpreter, as any thread may ask about it.
+pub trait WorkerProcess: fmt::Debug + Send + Sync {
+    /// Returns whether it has ended, so that nothing can run on it any more. Cheap.
+    fn has_ended(&self) -> bool;
+
     /// Returns the memory that no other process shares, in bytes, as the kernel counts it. `None` if
     /// the process has ended. May take milliseconds.
     fn private_bytes(&self) -> Option<u64>;

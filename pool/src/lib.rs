@@ -35,7 +35,7 @@ pub use error::{PoolError, StowError};
 pub use event::{Offer, PoolEvent, PoolOwner};
 pub use ids::{BuildId, JobId, SessionId, WorkerId};
 pub use interpreter::{Interpreter, InterpreterSource, Packed, Parked, ParkedState};
-pub use isolation::{IsolationStatus, MissingLayer, ProcessMemory, WorkersIn};
+pub use isolation::{IsolationStatus, MissingLayer, WorkerProcess, WorkersIn};
 pub use pool::Pool;
 pub use session::{Away, Discarded, SessionCell, SessionPlace, Stowage};
 pub use status::{WorkerActivity, WorkerStatus};

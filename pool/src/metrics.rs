@@ -34,7 +34,7 @@ pub(crate) fn worker_restarted() {
 }
 
 /// Records a run of a program that had been compiled ahead.
-pub(crate) fn had_code() {
+pub fn had_code() {
     counter!(CODE_HITS).increment(1);
 }
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::builds::DEFAULT_PYTHON;
 use crate::clock::now;
 use crate::ids::{JobId, SessionId, WorkerId};
-use crate::isolation::ProcessMemory;
+use crate::isolation::WorkerProcess;
 use crate::session::SessionCell;
 
 /// What a worker is doing.
@@ -137,7 +137,7 @@ struct Entry {
     jobs_served: u64,
     renewals: u64,
     memory_bytes: u64,
-    process_memory: Option<Arc<dyn ProcessMemory>>,
+    process: Option<Arc<dyn WorkerProcess>>,
     failures: u64,
     last_error: Option<String>,
     /// Its thread, which was left behind, has ended.
@@ -205,8 +205,8 @@ impl BoardEntry {
         self.entry.lock().memory_bytes = bytes;
     }
 
-    pub(crate) fn set_process_memory(&self, memory: Option<Arc<dyn ProcessMemory>>) {
-        self.entry.lock().process_memory = memory;
+    pub(crate) fn set_process(&self, process: Option<Arc<dyn WorkerProcess>>) {
+        self.entry.lock().process = process;
     }
 
     pub(crate) fn record_failure(&self, error: String) {
@@ -228,7 +228,7 @@ impl Board {
             jobs_served: 0,
             renewals: 0,
             memory_bytes: 0,
-            process_memory: None,
+            process: None,
             failures: 0,
             last_error: None,
             is_over: false,
@@ -260,13 +260,13 @@ impl Board {
         self.entries.retain(|_, entry| !entry.entry.lock().is_over);
         let shown = self.entries.iter().map(|entry| {
             let locked = entry.entry.lock();
-            (locked.shown(*entry.key(), now), locked.process_memory.clone())
+            (locked.shown(*entry.key(), now), locked.process.clone())
         });
         let mut workers: Vec<_> = shown.collect();
         workers.sort_by_key(|(worker, _)| worker.worker);
         // Asking the kernel takes time, so no lock is held any more.
-        let ask = |(mut worker, memory): (WorkerStatus, Option<Arc<dyn ProcessMemory>>)| {
-            worker.process_private_bytes = memory.and_then(|memory| memory.private_bytes());
+        let ask = |(mut worker, process): (WorkerStatus, Option<Arc<dyn WorkerProcess>>)| {
+            worker.process_private_bytes = process.and_then(|process| process.private_bytes());
             worker
         };
         workers.into_iter().map(ask).collect()

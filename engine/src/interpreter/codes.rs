@@ -12,9 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-/// How often a program has to be wanted until a session gives up its place for it: the session's
-/// state is put back at its next turn, which costs about as much as this many runs save.
-const WANTED_MUCH: u8 = 3;
 /// The longest source that is kept as code. A longer one takes long to run anyway.
 const MOST_SOURCE_BYTES: usize = 256 << 10;
 /// The run after which a program is compiled ahead. Compiling costs about as much as another run,
@@ -53,8 +50,6 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Wanted {
     key: Key,
-    /// How often it was wanted.
-    times: u8,
     pub(crate) source: String,
     pub(crate) is_expression: bool,
 }
@@ -86,12 +81,9 @@ impl CodeCache {
         state.runs.put(key, if is_wanted { 0 } else { runs }, 1);
         if is_wanted {
             let wanted = &mut state.wanted;
-            let known = wanted.iter_mut().find(|wanted| wanted.key == key);
-            if let Some(known) = known {
-                known.times = known.times.saturating_add(1);
-            } else if wanted.len() < MOST_WANTED {
+            if wanted.len() < MOST_WANTED && wanted.iter().all(|wanted| wanted.key != key) {
                 let source = source.to_owned();
-                wanted.push_back(Wanted { key, times: 1, source, is_expression });
+                wanted.push_back(Wanted { key, source, is_expression });
                 self.wants_any.store(true, Ordering::Release);
             }
         }
@@ -101,12 +93,6 @@ impl CodeCache {
     /// Returns whether a program is to be compiled ahead.
     pub(crate) fn wants_any(&self) -> bool {
         self.wants_any.load(Ordering::Acquire)
-    }
-
-    /// Returns whether a program is wanted so much that a session should give up its place for it.
-    pub(crate) fn wants_much(&self) -> bool {
-        self.wants_any()
-            && self.state.lock().wanted.iter().any(|wanted| wanted.times >= WANTED_MUCH)
     }
 
     /// Returns a program that is to be compiled ahead. The caller puts its code.
@@ -213,7 +199,6 @@ mod tests {
         let wanted = cache.wanted().unwrap();
         assert_eq!((wanted.source.as_str(), wanted.is_expression), ("x", false));
         assert!(cache.wanted().is_none(), "each is wanted once");
-        assert!(!cache.wants_much());
         cache.put(&wanted, Some(b"code"));
         assert_eq!(cache.code("x", false).as_deref(), Some(&b"code"[..]));
         assert_eq!(cache.code("x", true), None, "as an expression it is another program");
@@ -221,15 +206,10 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_nobody_compiles_is_wanted_more_and_more() {
+    fn a_program_that_nobody_compiles_is_wanted_once() {
         let cache = CodeCache::new(1 << 20);
-        for run in 1..=RUNS_BEFORE * WANTED_MUCH {
-            assert!(!cache.wants_much(), "{run}");
-            assert_eq!(cache.code("x", false), None);
-        }
-        assert!(cache.wants_much());
-        cache.wanted().unwrap();
-        assert!(!cache.wants_much() && cache.wanted().is_none());
+        (0..3 * RUNS_BEFORE).for_each(|_| assert_eq!(cache.code("x", false), None));
+        assert!(cache.wanted().is_some() && cache.wanted().is_none());
     }
 
     #[test]

@@ -8,11 +8,13 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use crate::clock::{after, has_come};
+use crate::parent::exit_state::ExitState;
 
 /// Where a process finds its own numbers.
 const FILE: &str = "/proc/self/smaps_rollup";
@@ -28,17 +30,18 @@ pub(crate) fn open() -> io::Result<OwnedFd> {
     Ok(File::open(FILE)?.into())
 }
 
-/// Reads the numbers of a process.
+/// A worker process with the file of its numbers.
 #[derive(Debug)]
 pub(crate) struct Memory {
     file: File,
+    life: Arc<ExitState>,
     last: Mutex<Option<(Instant, Option<u64>)>>,
 }
 
 impl Memory {
     /// Takes a file that the process opened.
-    pub(crate) fn new(file: OwnedFd) -> Self {
-        Self { file: File::from(file), last: Mutex::default() }
+    pub(crate) fn new(file: OwnedFd, life: Arc<ExitState>) -> Self {
+        Self { file: File::from(file), life, last: Mutex::default() }
     }
 
     fn read(&self) -> Option<u64> {
@@ -49,7 +52,11 @@ impl Memory {
     }
 }
 
-impl pool::ProcessMemory for Memory {
+impl pool::WorkerProcess for Memory {
+    fn has_ended(&self) -> bool {
+        self.life.has_ended()
+    }
+
     fn private_bytes(&self) -> Option<u64> {
         let mut last = self.last.lock();
         if let Some((until, bytes)) = *last
@@ -78,7 +85,8 @@ fn private_bytes(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pool::ProcessMemory as _;
+    use channel::ChannelConfig;
+    use pool::WorkerProcess as _;
 
     #[test]
     fn private_pages_are_added_up() {
@@ -92,7 +100,9 @@ mod tests {
 
     #[test]
     fn the_kernel_counts_what_a_process_wrote_to() {
-        let open = || Memory::new(super::open().unwrap());
+        let closer = || channel::create(&ChannelConfig::default()).unwrap().0.closer;
+        let life = Arc::new(ExitState::new([closer(), closer()]));
+        let open = || Memory::new(super::open().unwrap(), Arc::clone(&life));
         let first = open();
         let before = first.private_bytes().unwrap();
         let written = std::hint::black_box(vec![7u8; 64 << 20]);

@@ -80,7 +80,6 @@ pub(crate) enum Command {
         keep: Option<u64>,
     },
     Reset,
-    WorkAhead,
     /// Sends its state.
     Park,
     /// Keeps a copy of its state under this number.
@@ -133,8 +132,8 @@ pub(crate) struct WorkerStats {
     pub(crate) memory_bytes: u64,
     /// The same when it was last reset: for a worker that resets itself now.
     pub(crate) reset_bytes: u64,
-    pub(crate) has_work_ahead: bool,
-    pub(crate) has_much_work_ahead: bool,
+    /// Whether its next reset compiles a program.
+    pub(crate) has_to_compile: bool,
     pub(crate) had_code: bool,
 }
 

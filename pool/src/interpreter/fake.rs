@@ -22,6 +22,7 @@ use parking_lot::{Condvar, Mutex};
 use super::{Interpreter, InterpreterSource, Packed, Parked, ParkedState};
 use crate::clock::now;
 use crate::ids::JobId;
+use crate::isolation::WorkerProcess;
 use crate::task::Task;
 
 #[cfg(test)]
@@ -43,8 +44,6 @@ pub enum Step {
     Run,
     /// An interpreter is reset.
     Reset,
-    /// An interpreter works ahead.
-    Ahead,
     /// A state is parked.
     Park,
     /// A state is attached.
@@ -90,8 +89,6 @@ struct State {
     reached: HashMap<Step, u64>,
     /// While true, starts wait.
     starts_held: bool,
-    /// What `has_much_work_ahead` says, until somebody works ahead.
-    has_much_work: bool,
     /// Whether resets and copies are said to be short.
     is_ready_soon: bool,
     is_open: bool,
@@ -169,11 +166,6 @@ impl FakeSource {
     /// Interpreters say that they reset soon, and copy soon.
     pub fn be_ready_soon(&self) {
         self.shared.state.lock().is_ready_soon = true;
-    }
-
-    /// Gives interpreters so much work ahead that a session is parked for it.
-    pub fn give_much_work(&self) {
-        self.shared.state.lock().has_much_work = true;
     }
 
     /// Ends the processes of all interpreters that there are. What they run fails.
@@ -271,7 +263,8 @@ impl InterpreterSource for FakeSource {
         self.shared.wait_until(|state| !state.starts_held);
         self.shared.pass(Step::Start, None)?;
         let (shared, state) = (Arc::clone(&self.shared), FakeState::default());
-        Ok(Box::new(FakeInterpreter { shared, number, state }))
+        let process = Arc::new(FakeProcess { shared: Arc::clone(&shared), number });
+        Ok(Box::new(FakeInterpreter { shared, process, state }))
     }
 
     fn pack(&self, parked: &Parked) -> Result<Packed, StartError> {
@@ -312,9 +305,26 @@ fn state_of(parked: &Parked) -> FakeState {
 
 struct FakeInterpreter {
     shared: Arc<Shared>,
+    process: Arc<dyn WorkerProcess>,
+    state: FakeState,
+}
+
+/// The process that an interpreter has according to its script.
+#[derive(Debug)]
+struct FakeProcess {
+    shared: Arc<Shared>,
     /// How many had been started with it.
     number: u64,
-    state: FakeState,
+}
+
+impl WorkerProcess for FakeProcess {
+    fn has_ended(&self) -> bool {
+        self.number <= self.shared.state.lock().ended
+    }
+
+    fn private_bytes(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A parsed script.
@@ -381,7 +391,7 @@ impl FakeInterpreter {
         if task.stop.requested().is_some() {
             return (Verdict::Cancelled, Afterwards::Lost);
         }
-        if self.has_ended() {
+        if self.process.has_ended() {
             let failure = SandboxFailure::WorkerDied("scripted to end".into());
             return (Verdict::SandboxFailed(failure), Afterwards::Lost);
         }
@@ -428,22 +438,9 @@ impl Interpreter for FakeInterpreter {
         Ok(())
     }
 
-    fn resets_soon(&self) -> Option<u64> {
-        self.shared.state.lock().is_ready_soon.then_some(0)
-    }
-
-    fn copies_soon(&self) -> bool {
-        self.shared.state.lock().is_ready_soon
-    }
-
-    fn work_ahead(&mut self) -> Result<(), StartError> {
-        assert_eq!(self.state, FakeState::default(), "only a fresh interpreter works ahead");
-        self.shared.state.lock().has_much_work = false;
-        self.shared.pass(Step::Ahead, None)
-    }
-
-    fn has_much_work_ahead(&self) -> bool {
-        self.shared.state.lock().has_much_work
+    fn ready_soon(&self, is_last: bool) -> Option<u64> {
+        let bytes = if is_last { 0 } else { self.state.memory_bytes };
+        self.shared.state.lock().is_ready_soon.then_some(bytes)
     }
 
     fn park(&mut self) -> Result<Parked, StartError> {
@@ -457,11 +454,11 @@ impl Interpreter for FakeInterpreter {
         Ok(())
     }
 
-    fn has_ended(&self) -> bool {
-        self.number <= self.shared.state.lock().ended
-    }
-
     fn memory_bytes(&self) -> u64 {
         self.state.memory_bytes
+    }
+
+    fn process(&self) -> Option<&Arc<dyn WorkerProcess>> {
+        Some(&self.process)
     }
 }

@@ -9,6 +9,7 @@ use engine::{
 };
 
 use super::{Interpreter, InterpreterSource, Packed, Parked, ParkedState};
+use crate::metrics;
 use crate::task::Task;
 
 impl ParkedState for SessionState {
@@ -50,24 +51,24 @@ impl InterpreterSource for Image {
 impl Interpreter for engine::Interpreter {
     fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards) {
         let Task { program, limits, transcript, stop, .. } = task;
-        engine::Interpreter::run(self, program, limits, transcript, stop, last)
+        let ran = engine::Interpreter::run(self, program, limits, transcript, stop, last);
+        if self.had_code() {
+            metrics::had_code();
+        }
+        ran
     }
 
     fn reset(&mut self) -> Result<(), StartError> {
-        engine::Interpreter::reset(self)
-    }
-
-    fn resets_soon(&self) -> Option<u64> {
-        let resets_soon = engine::Interpreter::resets_soon(self) && !self.has_to_compile();
-        resets_soon.then(|| self.private_bytes())
-    }
-
-    fn work_ahead(&mut self) -> Result<(), StartError> {
+        engine::Interpreter::reset(self)?;
         self.compile_ahead()
     }
 
-    fn has_much_work_ahead(&self) -> bool {
-        self.wants_to_compile()
+    fn ready_soon(&self, is_last: bool) -> Option<u64> {
+        let is_soon = match is_last {
+            true => self.resets_soon() && !self.has_to_compile(),
+            false => self.copies_soon(),
+        };
+        is_soon.then(|| self.private_bytes())
     }
 
     fn park(&mut self) -> Result<Parked, StartError> {
@@ -78,10 +79,6 @@ impl Interpreter for engine::Interpreter {
         Ok(Parked::new(engine::Interpreter::snapshot(self)?))
     }
 
-    fn copies_soon(&self) -> bool {
-        engine::Interpreter::copies_soon(self)
-    }
-
     fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {
         let state = parked.downcast_ref::<SessionState>().ok_or(SessionError::NotParkable)?;
         Ok(engine::Interpreter::attach(self, state)?)
@@ -89,10 +86,6 @@ impl Interpreter for engine::Interpreter {
 
     fn memory_bytes(&self) -> u64 {
         self.private_bytes()
-    }
-
-    fn had_code(&self) -> bool {
-        engine::Interpreter::had_code(self)
     }
 }
 

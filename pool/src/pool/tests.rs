@@ -221,46 +221,6 @@ async fn an_isolated_job_leaves_a_fresh_interpreter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_interpreter_works_ahead_after_a_reset_and_is_replaced_if_that_fails() {
-    let (mut rig, cell) = (rig().await, session());
-    rig.source.gate(Step::Ahead, [Gate::Ok, Gate::Err]);
-    rig.worker().await.assign(task(1, "count", Some(&cell)));
-    rig.finished().await;
-    let seat = rig.seat().await;
-    assert_eq!(rig.source.reached(Step::Ahead), 0, "it holds a session");
-    seat.assign(task(2, "count", None));
-    rig.session_parked().await;
-    rig.finished().await;
-    let seat = rig.seat().await;
-    assert_eq!((rig.source.reached(Step::Ahead), rig.source.starts()), (1, 1));
-    seat.assign(task(3, "count", None));
-    rig.finished().await;
-    let seat = rig.seat().await;
-    assert_eq!((rig.source.reached(Step::Ahead), rig.source.starts()), (2, 2));
-    seat.assign(task(4, "count", None));
-    assert_eq!(count(&rig.finished().await), 1);
-    rig.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_session_is_parked_where_there_is_much_work_ahead() {
-    let (mut rig, cell) = (rig_that_keeps(u64::MAX).await, session());
-    rig.source.give_much_work();
-    rig.worker().await.assign(task(1, "count", Some(&cell)));
-    assert_eq!(count(&rig.finished().await), 1);
-    rig.session_parked().await;
-    let (seat, reset) = rig.ready().await;
-    assert!(reset.is_some());
-    assert_eq!(rig.source.reached(Step::Ahead), 1);
-    // Nothing is left to do, so the session stays after its next turn.
-    seat.assign(task(2, "count", Some(&cell)));
-    assert_eq!(count(&rig.finished().await), 2);
-    assert!(rig.ready().await.1.is_none());
-    assert_eq!(rig.source.reached(Step::Ahead), 1);
-    rig.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn attaching_a_state_counts_towards_the_deadline_of_a_task() {
     let (mut rig, cell) = (rig().await, session());
     rig.worker().await.assign(task(1, "count", Some(&cell)));

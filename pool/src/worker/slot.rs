@@ -99,10 +99,7 @@ impl<'a> Slot<'a> {
         // This comes last, because nobody waits for the order's result any more.
         if let Some(session) = self.session.clone() {
             self.keep_copy(&session);
-            if self.has_offered || !self.should_work_ahead(&session) {
-                return Ok(Next::Order);
-            }
-            self.vacate();
+            return Ok(Next::Order);
         }
         if self.is_pristine {
             return Ok(Next::Order);
@@ -111,9 +108,6 @@ impl<'a> Slot<'a> {
         let worker = self.worker();
         tracing::info_span!("reset", %worker).in_scope(|| self.make_pristine())?;
         self.reset = Some(since(began)).filter(|_| !self.was_self_test);
-        if !self.has_offered {
-            self.work_ahead()?;
-        }
         Ok(Next::Order)
     }
 
@@ -135,16 +129,9 @@ impl<'a> Slot<'a> {
     /// or the session's next copy comes before that job. `kept_bytes` is the size of the session's
     /// last copy; `None` after a run without a session.
     fn idle_soon(&mut self, kept_bytes: Option<u64>) -> Option<Idle> {
-        let interpreter = self.interpreter.as_ref()?;
-        let (memory_bytes, kept_bytes) = match kept_bytes {
-            None => (interpreter.resets_soon()?, 0),
-            Some(_) if interpreter.has_much_work_ahead() || !interpreter.copies_soon() => {
-                return None;
-            }
-            Some(kept_bytes) => (interpreter.memory_bytes(), kept_bytes),
-        };
+        let memory_bytes = self.interpreter.as_ref()?.ready_soon(kept_bytes.is_none())?;
         self.has_offered = true;
-        Some(self.idle(memory_bytes, kept_bytes))
+        Some(self.idle(memory_bytes, kept_bytes.unwrap_or(0)))
     }
 
     /// Parks the session that is here, if any, so that other workers can have it.
@@ -210,9 +197,6 @@ impl<'a> Slot<'a> {
             self.interpreter.as_mut().expect("a state is attached, so there is an interpreter");
         let (mut outcome, afterwards) =
             tracing::info_span!("run").in_scope(|| interpreter.run(&task, is_last));
-        if interpreter.had_code() {
-            metrics::had_code();
-        }
         if let (Verdict::Limit(hit), Some(_)) = (&mut outcome.verdict, due_in)
             && hit.limit == LimitKind::Wall
         {
@@ -300,7 +284,8 @@ impl<'a> Slot<'a> {
 
     /// Returns whether the interpreter's process has ended, with whatever state it had.
     fn has_ended(&self) -> bool {
-        self.interpreter.as_ref().is_some_and(|interpreter| interpreter.has_ended())
+        let process = self.interpreter.as_ref().and_then(|interpreter| interpreter.process());
+        process.is_some_and(|process| process.has_ended())
     }
 
     /// Drops an interpreter whose process has ended since it was last used: the next program isn't to
@@ -311,26 +296,6 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Returns whether the session that is here should be parked, which its copy makes cheap, so
-    /// that the interpreter can work ahead.
-    fn should_work_ahead(&self, session: &SessionCell) -> bool {
-        let interpreter = self.interpreter.as_ref();
-        session.copy_on(self.worker()).is_some()
-            && interpreter.is_some_and(|interpreter| interpreter.has_much_work_ahead())
-    }
-
-    /// Lets the interpreter do work that later runs gain from, before it is offered again.
-    fn work_ahead(&mut self) -> Result<(), StartError> {
-        let Some(interpreter) = &mut self.interpreter else { return Ok(()) };
-        if let Err(error) = interpreter.work_ahead() {
-            let worker = self.worker();
-            tracing::warn!(%worker, %error, "replacing an interpreter that could not be reset");
-            (self.interpreter, self.is_pristine) = (None, false);
-            self.make_pristine()?;
-        }
-        Ok(())
-    }
-
     /// Returns the interpreter, starting one if there is none.
     fn interpreter(&mut self) -> Result<&mut Box<dyn Interpreter>, StartError> {
         let interpreter = match self.interpreter.take() {
@@ -338,7 +303,7 @@ impl<'a> Slot<'a> {
             None => {
                 let began = now();
                 let interpreter = self.desk.builds().source(self.build).start()?;
-                self.desk.entry().set_process_memory(interpreter.process_memory());
+                self.desk.entry().set_process(interpreter.process().cloned());
                 metrics::spawned(since(began));
                 interpreter
             }

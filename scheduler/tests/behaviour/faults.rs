@@ -53,7 +53,7 @@ impl Case {
     /// Whether the step concerns a session, so that the job has to belong to it.
     fn is_of_session(self) -> bool {
         match self.step {
-            Step::Start | Step::Run | Step::Reset | Step::Ahead => false,
+            Step::Start | Step::Run | Step::Reset => false,
             Step::Park | Step::Attach | Step::Pack | Step::Unpack => true,
         }
     }
@@ -63,7 +63,7 @@ impl Case {
         let soon = Duration::from_millis(1);
         let base = SessionsConfig::default();
         match self.step {
-            Step::Start | Step::Run | Step::Reset | Step::Ahead => base,
+            Step::Start | Step::Run | Step::Reset => base,
             Step::Park | Step::Attach => SessionsConfig { park_after: soon, ..base },
             Step::Pack | Step::Unpack => {
                 SessionsConfig { park_after: soon, spill_after: soon * 2, ..base }
@@ -77,7 +77,7 @@ impl Case {
         let is_tried_again = match self.step {
             Step::Park | Step::Attach | Step::Unpack => false,
             Step::Run => self.caller == Caller::Waits,
-            Step::Start | Step::Reset | Step::Ahead | Step::Pack => true,
+            Step::Start | Step::Reset | Step::Pack => true,
         };
         self.gate == Gate::Err && !is_tried_again
     }
@@ -114,7 +114,7 @@ impl Scene {
             Step::Start => {}
             Step::Run => scene.close_gate(),
             // These steps come after a job, when its caller has the outcome.
-            Step::Reset | Step::Ahead | Step::Park | Step::Pack => {
+            Step::Reset | Step::Park | Step::Pack => {
                 scene.close_gate();
                 scene.succeeds_as_subject().await;
             }
@@ -306,11 +306,6 @@ async fn a_run_may_go_in_any_way() {
 #[tokio::test]
 async fn a_reset_may_go_in_any_way() {
     hold(Step::Reset).await;
-}
-
-#[tokio::test]
-async fn working_ahead_may_go_in_any_way() {
-    hold(Step::Ahead).await;
 }
 
 #[tokio::test]

@@ -182,8 +182,7 @@ fn facts(interpreter: &Interpreter, reset_bytes: u64) -> WorkerStats {
     WorkerStats {
         memory_bytes: interpreter.private_bytes(),
         reset_bytes,
-        has_work_ahead: interpreter.has_to_compile(),
-        has_much_work_ahead: interpreter.wants_to_compile(),
+        has_to_compile: interpreter.has_to_compile(),
         had_code: interpreter.had_code(),
     }
 }
@@ -199,8 +198,10 @@ impl WorkerShared {
             Command::Run { run, program, is_last, .. } => {
                 return Ok(self.run(interpreter, run, *program, limits, is_last));
             }
-            Command::Reset => interpreter.reset()?,
-            Command::WorkAhead => interpreter.compile_ahead()?,
+            Command::Reset => {
+                interpreter.reset()?;
+                interpreter.compile_ahead()?;
+            }
             Command::Park => {
                 let sent =
                     states::send(&self.files, &interpreter.park()?, |mount| mount.lent_number());

@@ -10,7 +10,7 @@ use engine::{
     Served, ServedCalls, SessionError, SessionState, StartError, Verdict,
 };
 use parking_lot::Mutex;
-use pool::{Interpreter, Parked, ProcessMemory, Task};
+use pool::{Interpreter, Parked, Task, WorkerProcess};
 
 use crate::clock::{after, has_come};
 use crate::memory::Memory;
@@ -31,7 +31,7 @@ pub(crate) struct ProcessInterpreter {
     receiver: Receiver,
     facts: WorkerStats,
     report: confine::Report,
-    memory: Option<Arc<Memory>>,
+    process: Option<Arc<dyn WorkerProcess>>,
     /// The last run was followed by no other command, and the worker resets itself after it.
     is_resetting: bool,
     /// The number of the copy that the worker makes by itself after the last run, until it has said
@@ -74,7 +74,7 @@ impl ProcessInterpreter {
             receiver: end.receiver,
             facts: WorkerStats::default(),
             report: confine::Report::default(),
-            memory: None,
+            process: None,
             is_resetting: false,
             is_keeping: None,
             wants_copies: true,
@@ -99,7 +99,8 @@ impl ProcessInterpreter {
         match (finished, told, memory) {
             (Ok(Reply::Ok), Some(report), Some(memory)) => {
                 started.report = report;
-                started.memory = Some(Arc::new(Memory::new(memory)));
+                let life = Arc::clone(&started.worker.life);
+                started.process = Some(Arc::new(Memory::new(memory, life)));
                 Ok(started)
             }
             (Ok(Reply::Ok), ..) => {
@@ -334,6 +335,9 @@ impl Interpreter for ProcessInterpreter {
     fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards) {
         task.transcript.begin(&task.limits);
         let ran = self.run_task(task, last);
+        if ran.is_ok() && self.facts.had_code {
+            pool::metrics::had_code();
+        }
         let (outcome, is_lost) = ran.unwrap_or_else(|how| (self.died(how), true));
         self.is_resetting = last && !is_lost;
         let afterwards = if is_lost { Afterwards::Lost } else { Afterwards::Usable };
@@ -342,26 +346,17 @@ impl Interpreter for ProcessInterpreter {
 
     fn reset(&mut self) -> Result<(), StartError> {
         self.folders.clear();
-        if std::mem::take(&mut self.is_resetting) {
+        // What it has to compile is awaited here, so that no program has to wait for that.
+        if std::mem::take(&mut self.is_resetting) && !self.facts.has_to_compile {
             self.facts.memory_bytes = self.facts.reset_bytes;
             return Ok(());
         }
         self.well(Command::Reset)
     }
 
-    fn resets_soon(&self) -> Option<u64> {
-        (self.is_resetting && !self.facts.has_work_ahead).then_some(self.facts.reset_bytes)
-    }
-
-    fn work_ahead(&mut self) -> Result<(), StartError> {
-        match self.facts.has_work_ahead {
-            true => self.well(Command::WorkAhead),
-            false => Ok(()),
-        }
-    }
-
-    fn has_much_work_ahead(&self) -> bool {
-        self.facts.has_much_work_ahead
+    fn ready_soon(&self, is_last: bool) -> Option<u64> {
+        let is_soon = is_last && self.is_resetting && !self.facts.has_to_compile;
+        is_soon.then_some(self.facts.reset_bytes)
     }
 
     fn park(&mut self) -> Result<Parked, StartError> {
@@ -420,20 +415,12 @@ impl Interpreter for ProcessInterpreter {
         self.well(Command::Attach)
     }
 
-    fn has_ended(&self) -> bool {
-        self.worker.life.has_ended()
-    }
-
     fn memory_bytes(&self) -> u64 {
         self.facts.memory_bytes
     }
 
-    fn process_memory(&self) -> Option<Arc<dyn ProcessMemory>> {
-        self.memory.clone().map(|memory| memory as _)
-    }
-
-    fn had_code(&self) -> bool {
-        self.facts.had_code
+    fn process(&self) -> Option<&Arc<dyn WorkerProcess>> {
+        self.process.as_ref()
     }
 }
 

@@ -5,16 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::*;
 
-const STEPS: [Step; 8] = [
-    Step::Start,
-    Step::Run,
-    Step::Reset,
-    Step::Ahead,
-    Step::Park,
-    Step::Attach,
-    Step::Pack,
-    Step::Unpack,
-];
+const STEPS: [Step; 7] =
+    [Step::Start, Step::Run, Step::Reset, Step::Park, Step::Attach, Step::Pack, Step::Unpack];
 const GATES: [Gate; 4] = [Gate::Ok, Gate::Err, Gate::Slow, Gate::Never];
 const JOBS: u64 = 24;
 
