@@ -33,7 +33,6 @@ fn bare_thread() -> crossbeam_channel::Sender<Reply> {
     sender
 }
 
-#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn clock() -> Instant {
     Instant::now()
 }

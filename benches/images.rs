@@ -28,7 +28,6 @@ fn program(source: &str) -> Program {
 }
 
 /// One slot: the turn and the reset, separately and together.
-#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn one_slot(criterion: &mut Criterion) {
     let image = image();
     let mut slot = image.start().expect("there is memory");
@@ -70,7 +69,6 @@ fn start_native_python() {
 
 /// Prints what criterion doesn't: medians and tails of single turns and resets, and how many of
 /// them fit into one start of the machine's own Python.
-#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn percentiles(slot: &mut Interpreter, program: &Program) {
     let (mut turns, mut resets) = (Vec::new(), Vec::new());
     for _ in 0..10_000 {

@@ -58,7 +58,6 @@ fn main() {
 }
 
 /// From the request to the program's `except KeyboardInterrupt`, both as the caller sees them.
-#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 async fn soft_interrupts(pool: &Hatchery, count: usize) {
     let session = pool.session("soft").await.expect("the session opens");
     let mut delays = Vec::new();
@@ -176,7 +175,6 @@ async fn next_line(ticket: &mut hatchery::Ticket) -> String {
     line
 }
 
-#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn spin(duration: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < duration {

@@ -28,7 +28,6 @@ const ENDS: usize = 10;
 /// The jobs of a crowd that are in the pool at once.
 const WAITING: usize = 256;
 
-#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn clock() -> Instant {
     Instant::now()
 }

@@ -122,7 +122,6 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Recorder {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn clock() -> Instant {
     Instant::now()
 }

@@ -63,7 +63,6 @@ fn large_session(criterion: &mut Criterion) {
 type Group<'a> = criterion::BenchmarkGroup<'a, criterion::measurement::WallTime>;
 
 /// Measures only `work`, each time after a turn; prints the median and the tail as well.
-#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn timed(
     group: &mut Group<'_>,
     name: &str,
@@ -96,7 +95,6 @@ fn timed(
 }
 
 /// A thousand sessions on two slots, each queried again in another order.
-#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn a_thousand_sessions(_criterion: &mut Criterion) {
     const SESSIONS: usize = 1_000;
     if !percentiles::is_wanted("a_thousand_sessions") {
@@ -182,7 +180,6 @@ fn turns(_criterion: &mut Criterion) {
 
 /// Short turns, back to back, of a session that has the frame and of one that has nothing else. They
 /// take turns, so that both see the same moods of a shared machine.
-#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn turns_beside_a_frame(_criterion: &mut Criterion) {
     const ROUNDS: usize = 40;
     const EACH_ROUND: usize = 100;

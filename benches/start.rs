@@ -39,7 +39,6 @@ fn load(criterion: &mut Criterion) {
     group.finish();
 }
 
-#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 async fn first_outcome(preload: &[&str]) -> Duration {
     let started = Instant::now();
     let pool = Hatchery::builder().workers(1).preload(preload.iter().copied()).start().await;

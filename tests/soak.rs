@@ -355,7 +355,6 @@ fn silence_deaths() {
     }));
 }
 
-#[expect(clippy::disallowed_methods, reason = "tells how long it took")]
 async fn soak(jobs: u64) {
     let deaths = Arc::<AtomicU64>::default();
     let scheduler = start(&deaths).await;

@@ -62,7 +62,6 @@ fn reply(line: &Value) -> Result<()> {
 }
 
 /// Runs what a request asks for, and returns how long each job took, in seconds.
-#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 async fn answer(pool: &Hatchery, request: &Value) -> Result<Vec<f64>> {
     let text = |key: &str| request[key].as_str().ok_or(format!("`{key}` is no text"));
     let count = request["count"].as_u64().ok_or("`count` is no number")?;

@@ -20,7 +20,6 @@ mod figures;
 mod report;
 mod rounds;
 
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }

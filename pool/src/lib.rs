@@ -44,7 +44,6 @@ pub use worker::seat::Seat;
 pub use worker::state::GoneReason;
 
 mod builds;
-mod clock;
 mod config;
 mod error;
 mod event;

@@ -9,7 +9,6 @@ use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
 use crate::builds::DEFAULT_PYTHON;
-use crate::clock::now;
 use crate::ids::{JobId, SessionId, WorkerId};
 use crate::isolation::WorkerProcess;
 use crate::session::SessionCell;
@@ -168,7 +167,7 @@ impl BoardEntry {
     pub(crate) fn set_activity(&self, activity: WorkerActivity) {
         let mut entry = self.entry.lock();
         entry.activity = activity;
-        entry.changed = now();
+        entry.changed = Instant::now();
     }
 
     /// Notes that it is waiting to be replaced. A stuck worker remains shown as stuck.
@@ -218,7 +217,7 @@ impl BoardEntry {
 
 impl Board {
     pub(crate) fn add(&self, worker: WorkerId, python: &Arc<str>) -> BoardEntry {
-        let now = now();
+        let now = Instant::now();
         let entry = Entry {
             python: Arc::clone(python),
             session: None,
@@ -256,7 +255,7 @@ impl Board {
 
     /// Returns the status of every worker, in order of creation.
     pub(crate) fn snapshot(&self) -> Vec<WorkerStatus> {
-        let now = now();
+        let now = Instant::now();
         self.entries.retain(|_, entry| !entry.entry.lock().is_over);
         let shown = self.entries.iter().map(|entry| {
             let locked = entry.entry.lock();

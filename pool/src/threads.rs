@@ -2,9 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::time::Duration;
-
-use crate::clock::now;
+use std::time::{Duration, Instant};
 
 /// The prefix of the names of worker threads; the system keeps 15 characters of a name.
 const WORKERS: &str = "hatchery-worker";
@@ -33,12 +31,12 @@ pub fn workers() -> io::Result<usize> {
 ///
 /// The system has no such list.
 pub fn no_worker_is_left() -> io::Result<bool> {
-    let began = now();
+    let began = Instant::now();
     loop {
         if workers()? == 0 {
             return Ok(true);
         }
-        if now().duration_since(began) > LISTED_AFTER_JOIN {
+        if Instant::now().duration_since(began) > LISTED_AFTER_JOIN {
             return Ok(false);
         }
         std::thread::yield_now();

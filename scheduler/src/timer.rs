@@ -19,7 +19,6 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    #[expect(clippy::disallowed_methods, reason = "this is the scheduler's clock file")]
     pub(crate) fn start() -> Self {
         Self { began: Instant::now() }
     }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-#[expect(clippy::disallowed_methods, reason = "deadlines of lines, and how long jobs run")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }

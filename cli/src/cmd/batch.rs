@@ -166,7 +166,6 @@ async fn create(
     Ok(output)
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long a batch takes")]
 fn now() -> Instant {
     Instant::now()
 }

@@ -1,6 +1,5 @@
 //! `hatchery serve --http` with many clients: rewards while workers die, thousands of idle
 //! connections, and a server that is killed.
-#![expect(clippy::disallowed_methods, reason = "how long the server takes is measured in time")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,5 +1,4 @@
 //! `hatchery serve` in frames: over standard streams and a Unix socket.
-#![expect(clippy::disallowed_methods, reason = "a test that waits for a process gives up in time")]
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;

@@ -479,7 +479,6 @@ impl Drop for Crossing<'_> {
 }
 
 /// Returns when a wait of this duration ends. A deadline beyond the clock's range never comes.
-#[expect(clippy::disallowed_methods, reason = "a guest's sleep waits on the real clock")]
 fn deadline(duration: Option<Duration>) -> Option<Instant> {
     duration.and_then(|duration| Instant::now().checked_add(duration))
 }
@@ -545,7 +544,6 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "measures a wait")]
     fn sleeping_ends_when_the_run_is_asked_to_end() {
         for asks in [InterruptHandle::stop, InterruptHandle::interrupt] {
             let gate = gate();

@@ -48,7 +48,6 @@ pub(crate) struct Stopwatch {
 }
 
 impl Stopwatch {
-    #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     pub(crate) fn start() -> Self {
         let cpu_clock = ThreadCpuClock::of_this_thread();
         Self { wall: Instant::now(), cpu_clock, cpu: cpu_clock.now(), others: None }
@@ -148,21 +147,18 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
-    #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     pub(crate) fn ask(&self, reason: StopReason) {
         Watchdog::current()
             .change(|state, wake| *wake |= state.ask(self.id, reason, Instant::now()));
     }
 
     /// Says that the run was stopped; it is overdue if it goes on.
-    #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     pub(crate) fn expect_end(&self) {
         Watchdog::current()
             .change(|state, wake| *wake |= state.expect_end(self.id, Instant::now()));
     }
 
     /// Pauses the run's wall time until the guard is dropped.
-    #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     pub(crate) fn pause(&self) -> Pause {
         Watchdog::current().change(|state, _| state.pause_wall(self.id, Instant::now()));
         Pause { id: self.id }
@@ -177,7 +173,6 @@ pub(crate) struct Pause {
 }
 
 impl Drop for Pause {
-    #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     fn drop(&mut self) {
         Watchdog::current()
             .change(|state, wake| *wake |= state.resume_wall(self.id, Instant::now()));
@@ -400,7 +395,6 @@ impl State {
 }
 
 /// Does what is due, and sleeps until something is.
-#[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
 fn watch(shared: &Mutex<State>) {
     loop {
         let mut state = shared.lock();

@@ -234,7 +234,6 @@ fn a_wait_for_a_connection_ends_at_the_limit_and_the_session_lives() {
     ];
     for mut interpreter in interpreters() {
         for wait in waits {
-            #[expect(clippy::disallowed_methods, reason = "measures a wait")]
             let begun = Instant::now();
             let program = granted(&(connecting(address) + wait), &[address]);
             let (outcome, afterwards) = run(&mut interpreter, &program, &short());

@@ -4,7 +4,6 @@
 //!
 //! Doesn't measure: what a job does, and the start of a worker.
 #![expect(clippy::unwrap_used, reason = "a benchmark that can't go on fails")]
-#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use std::fs;
 use std::io::{self, Read, Write};

@@ -33,7 +33,6 @@ use memory::Memory;
 use ring::{Consumer, Producer};
 use wait::{Gate, Waiter};
 
-mod clock;
 mod closer;
 mod config;
 mod descriptors;

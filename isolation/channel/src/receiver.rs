@@ -9,12 +9,11 @@ use std::time::Instant;
 
 use serde::de::DeserializeOwned;
 
-use crate::clock;
 use crate::closer::SharedMapping;
 use crate::error::{Error, Lie};
 use crate::layout::{self, HEADER, Header};
 use crate::ring::Consumer;
-use crate::wait::Waiter;
+use crate::wait::{Waiter, has_passed};
 
 /// A buffer for messages that is longer is freed after use.
 const KEPT_BUFFER: usize = 64 << 10;
@@ -181,7 +180,7 @@ impl Receiver {
             if self.shared.gate.is_closed() {
                 return Err(Error::Closed);
             }
-            if clock::has_passed(deadline) {
+            if has_passed(deadline) {
                 return Err(Error::TimedOut);
             }
         }
@@ -237,7 +236,7 @@ impl Receiver {
                 if self.consumer.unreleased() >= self.piece {
                     self.consumer.release();
                     // Bytes that never stop coming must not keep this end from stopping.
-                    if partial.missing[index] > 0 && clock::has_passed(deadline) {
+                    if partial.missing[index] > 0 && has_passed(deadline) {
                         return Err(Error::TimedOut);
                     }
                 }

@@ -4,9 +4,7 @@
 //! for often comes sooner. It yields its core between checks, since whoever provides it may need one.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
-
-use crate::clock::now;
+use std::time::{Duration, Instant};
 
 /// The checks between two readings of the clock.
 const CHECKS: u32 = 16;
@@ -38,7 +36,7 @@ impl SpinWait {
         }
         let mut policy = SpinPolicy::from_bits(self.policy.load(Ordering::Relaxed));
         let found = policy.spins().then(|| {
-            let began = now();
+            let began = Instant::now();
             loop {
                 std::thread::yield_now();
                 let found = (0..CHECKS).find_map(|_| {

@@ -23,10 +23,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::thread::ClockId;
 use rustix::thread::futex::{self, Flags, Wait, WaitFlags, WaitPtr, WaitvFlags};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use crate::clock;
 use crate::error::{Error, Lie};
 use crate::spin::SpinWait;
 
@@ -106,7 +105,7 @@ impl Waiter {
         if before >= needed {
             return Ok(());
         }
-        if !clock::has_passed(deadline) {
+        if !has_passed(deadline) {
             let arrived = || bytes().map(|found| (found >= needed).then_some(())).transpose();
             if let Some(arrived) = self.spin.until(arrived) {
                 return Ok(arrived?);
@@ -119,7 +118,7 @@ impl Waiter {
             fence(Ordering::SeqCst);
             let found = bytes()?;
             let is_over = found >= needed;
-            if is_over || gate.is_closed() || clock::has_passed(deadline) {
+            if is_over || gate.is_closed() || has_passed(deadline) {
                 bell.store(AWAKE, Ordering::Relaxed);
                 return match () {
                     () if is_over => Ok(()),
@@ -147,7 +146,7 @@ impl Waiter {
         gate: &Gate,
         deadline: Option<Instant>,
     ) -> Result<bool, Error> {
-        let left = deadline.map(clock::left);
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let slept = if self.is_guarded && CAN_WAIT_FOR_TWO.load(Ordering::Relaxed) {
             match sleep_on_two(bell, &gate.closed, left) {
                 Err(Errno::NOSYS | Errno::PERM) => {
@@ -177,6 +176,22 @@ impl Waiter {
     }
 }
 
+/// Returns whether a deadline has passed.
+pub(crate) fn has_passed(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| Instant::now() >= deadline)
+}
+
+/// Returns the time of the monotonic clock after `wait` from now.
+fn monotonic_after(wait: Duration) -> Timespec {
+    let now = clock_gettime(ClockId::Monotonic);
+    let nanos = now.tv_nsec + i64::from(wait.subsec_nanos());
+    let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
+    Timespec {
+        tv_sec: now.tv_sec.saturating_add(seconds).saturating_add(nanos / 1_000_000_000),
+        tv_nsec: nanos % 1_000_000_000,
+    }
+}
+
 /// Sleeps while the bell says `ASLEEP` and the gate is open.
 fn sleep_on_two(bell: &AtomicU32, closed: &AtomicU32, left: Option<Duration>) -> Result<(), Errno> {
     let wait = |word: &AtomicU32, value: u32, flags: WaitFlags| {
@@ -187,7 +202,7 @@ fn sleep_on_two(bell: &AtomicU32, closed: &AtomicU32, left: Option<Duration>) ->
         wait
     };
     let words = [wait(bell, ASLEEP, WaitFlags::empty()), wait(closed, 0, WaitFlags::PRIVATE)];
-    let until = left.map(clock::monotonic_after);
+    let until = left.map(monotonic_after);
     futex::waitv(&words, WaitvFlags::empty(), until.as_ref(), ClockId::Monotonic).map(drop)
 }
 
@@ -200,7 +215,7 @@ mod tests {
     /// seen.
     fn closing(is_guarded: bool) -> Duration {
         let (bell, gate) = (AtomicU32::new(AWAKE), Gate::default());
-        let deadline = Some(clock::now() + Duration::from_secs(30));
+        let deadline = Some(Instant::now() + Duration::from_secs(30));
         thread::scope(|scope| {
             let waiting = scope.spawn(|| {
                 let mut waiter = Waiter::new(is_guarded, Duration::from_micros(10));
@@ -209,14 +224,14 @@ mod tests {
             while bell.load(Ordering::Relaxed) == AWAKE {
                 thread::yield_now();
             }
-            let asleep = clock::now() + Duration::from_millis(50);
-            while clock::now() < asleep {
+            let asleep = Instant::now() + Duration::from_millis(50);
+            while Instant::now() < asleep {
                 thread::park_timeout(Duration::from_millis(10));
             }
             if is_guarded {
                 bell.store(AWAKE, Ordering::Relaxed);
             }
-            let start = clock::now();
+            let start = Instant::now();
             gate.close([&bell, &AtomicU32::new(AWAKE)]);
             let ended = waiting.join().unwrap();
             assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");

@@ -28,7 +28,6 @@ fn ends(config: &ChannelConfig) -> (Endpoint, Endpoint) {
     (end, other)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the channel's deadlines are of the real clock")]
 fn now() -> Instant {
     Instant::now()
 }

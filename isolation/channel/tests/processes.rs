@@ -28,7 +28,6 @@ fn config() -> ChannelConfig {
     ChannelConfig { down: direction, up: direction, ..ChannelConfig::default() }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the channel's deadlines are of the real clock")]
 fn now() -> Instant {
     Instant::now()
 }

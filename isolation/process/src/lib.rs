@@ -31,7 +31,6 @@ pub use error::ProcessError;
 pub use parent::source::ProcessSource;
 
 mod child;
-mod clock;
 mod error;
 mod memory;
 mod message;

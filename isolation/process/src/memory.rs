@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::clock::{after, has_come};
 use crate::parent::exit_state::ExitState;
 
 /// Where a process finds its own numbers.
@@ -60,12 +59,12 @@ impl pool::WorkerProcess for Memory {
     fn private_bytes(&self) -> Option<u64> {
         let mut last = self.last.lock();
         if let Some((until, bytes)) = *last
-            && !has_come(until)
+            && Instant::now() < until
         {
             return bytes;
         }
         let bytes = self.read();
-        *last = Some((after(FRESH), bytes));
+        *last = Some((Instant::now() + FRESH, bytes));
         bytes
     }
 }

@@ -12,7 +12,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::{
     Afterwards, Exception, MimeBundle, Outcome, SandboxFailure, StartError, StopHandle, Verdict,
@@ -20,7 +20,6 @@ use engine::{
 use parking_lot::{Condvar, Mutex};
 
 use super::{Interpreter, InterpreterSource, Packed, Parked, ParkedState};
-use crate::clock::now;
 use crate::ids::JobId;
 use crate::isolation::WorkerProcess;
 use crate::task::Task;
@@ -368,8 +367,8 @@ impl Script {
 
 /// Uses the CPU for this long, unless the run is stopped.
 fn spin(time: Duration, stop: &StopHandle) {
-    let began = now();
-    while now().saturating_duration_since(began) < time && stop.requested().is_none() {
+    let began = Instant::now();
+    while Instant::now().saturating_duration_since(began) < time && stop.requested().is_none() {
         std::hint::spin_loop();
     }
 }

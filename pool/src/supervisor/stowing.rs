@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use engine::Cause;
 use ractor::ActorRef;
+use tokio::time::Instant;
 
 use super::message::SupervisorMessage;
 use crate::builds::Builds;
-use crate::clock::now;
 use crate::error::StowError;
 use crate::event::{PoolEvent, PoolOwner};
 use crate::interpreter::InterpreterSource;
@@ -108,14 +108,14 @@ impl Stowing {
             let (owner, myself) = (self.owner.clone(), myself.clone());
             // Completion is reported by `StowEnded`.
             drop(tokio::task::spawn_blocking(move || {
-                let began = now();
+                let began = Instant::now();
                 let stowed = || stow(&cell, stowage, builds.source(cell.build()), &spill);
                 let stowed = catch_unwind(AssertUnwindSafe(stowed));
                 let result = stowed.unwrap_or_else(|_| {
                     Err(StowError::unchanged("compressing or spilling it panicked"))
                 });
                 if result.is_ok() {
-                    metrics::stowed(stowage, now().saturating_duration_since(began));
+                    metrics::stowed(stowage, Instant::now().saturating_duration_since(began));
                 }
                 tell(&*owner, &cell, stowage, result);
                 let _ = myself.cast(SupervisorMessage::StowEnded);

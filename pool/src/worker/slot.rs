@@ -14,7 +14,6 @@ use tokio::time::Instant;
 
 use super::desk::{Desk, Idle};
 use super::message::Order;
-use crate::clock::now;
 use crate::ids::{BuildId, WorkerId};
 use crate::interpreter::Interpreter;
 use crate::metrics;
@@ -104,7 +103,7 @@ impl<'a> Slot<'a> {
         if self.is_pristine {
             return Ok(Next::Order);
         }
-        let began = now();
+        let began = Instant::now();
         let worker = self.worker();
         tracing::info_span!("reset", %worker).in_scope(|| self.make_pristine())?;
         self.reset = Some(since(began)).filter(|_| !self.was_self_test);
@@ -166,7 +165,7 @@ impl<'a> Slot<'a> {
 
     fn run(&mut self, mut task: Task) -> Result<(), StartError> {
         self.was_self_test = task.is_self_test;
-        let taken = now();
+        let taken = Instant::now();
         let span = task.span.clone();
         let in_task = span.enter();
         let attached = tracing::info_span!("attach").in_scope(|| self.attach(&task))?;
@@ -301,7 +300,7 @@ impl<'a> Slot<'a> {
         let interpreter = match self.interpreter.take() {
             Some(interpreter) => interpreter,
             None => {
-                let began = now();
+                let began = Instant::now();
                 let interpreter = self.desk.builds().source(self.build).start()?;
                 self.desk.entry().set_process(interpreter.process().cloned());
                 metrics::spawned(since(began));
@@ -322,7 +321,7 @@ impl Drop for Slot<'_> {
 }
 
 fn since(began: Instant) -> Duration {
-    now().saturating_duration_since(began)
+    Instant::now().saturating_duration_since(began)
 }
 
 fn failed_start(error: StartError) -> SandboxFailure {

@@ -48,7 +48,6 @@ fn main() {
         vanishing: 1.0 / 3.0,
     };
     println!("{workers} workers with 4 slots, {} jobs, seed {seed}", scenario.jobs());
-    #[expect(clippy::disallowed_methods, reason = "how long the simulation itself takes")]
     let begin = Instant::now();
     let report = Cluster::new(scenario.clone()).run();
     let took = begin.elapsed().as_secs_f64();

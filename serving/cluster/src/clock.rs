@@ -5,10 +5,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long a lane has been empty, and how long to wait"
-)]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }

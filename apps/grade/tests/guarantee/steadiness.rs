@@ -43,7 +43,6 @@ fn verdicts(results: &[Graded]) -> Vec<(&str, u64, Verdict, u64)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[expect(clippy::disallowed_methods, reason = "tells how long it took")]
 async fn verdicts_are_the_same_in_ten_runs_on_a_busy_machine() {
     if !is_long() {
         return;

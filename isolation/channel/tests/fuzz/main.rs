@@ -34,7 +34,6 @@ fn config(longest_frame: u64) -> ChannelConfig {
     ChannelConfig { down: direction, up: direction, spin: Duration::from_micros(5) }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the channel's deadlines are of the real clock")]
 fn now() -> Instant {
     Instant::now()
 }

@@ -9,14 +9,13 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use channel::Descriptors;
 use confine::{ConfineError, RefusedCall, Separation};
 use engine::Image;
 
 use crate::child::worker::{self, Outside, WorkerEnds};
-use crate::clock::{after, has_come};
 use crate::error::ProcessError;
 use crate::message::{HelperEvent, HelperOrder, MARK};
 use crate::stream::{read, write};
@@ -128,11 +127,11 @@ fn serve(
 
 /// Makes namespaces for the workers. Without them, each worker makes some of its own.
 fn separate() -> Option<Separation> {
-    let deadline = after(ENDING);
+    let deadline = Instant::now() + ENDING;
     loop {
         match confine::separate() {
             // What threads did to load the image has been waited for, and not their ends.
-            Err(ConfineError::Threads) if !has_come(deadline) => thread::yield_now(),
+            Err(ConfineError::Threads) if Instant::now() < deadline => thread::yield_now(),
             Err(error) => {
                 tracing::warn!(%error, "workers see the process ids of the system");
                 return None;

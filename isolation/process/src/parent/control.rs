@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use channel::{Error, Sender};
 use parking_lot::Mutex;
 
-use crate::clock::{after, has_come};
 use crate::message::{ControlMessage, StopRequest};
 
 /// How long a frame may wait for space in a worker's ring.
@@ -36,7 +35,7 @@ impl ControlChannel {
 
     /// Says something. Waits while the worker doesn't read what it was told before.
     pub(crate) fn say(&self, word: &ControlMessage) -> Result<(), Error> {
-        let said = self.sender.lock().send(word, &[], Some(after(SENDING)));
+        let said = self.sender.lock().send(word, &[], Some(Instant::now() + SENDING));
         self.say_ends();
         said
     }
@@ -63,10 +62,10 @@ impl ControlChannel {
             }
             let end = self.ends.lock().take_one();
             if let Some(end) = end {
-                let _ = sender.send(&ControlMessage::End(end), &[], Some(after(Duration::ZERO)));
+                let _ = sender.send(&ControlMessage::End(end), &[], Some(Instant::now()));
             }
         }
-        self.ends.lock().until.is_some_and(has_come)
+        self.ends.lock().until.is_some_and(|until| Instant::now() >= until)
     }
 }
 
@@ -77,7 +76,7 @@ impl PendingStops {
             Some(other) => other.is_gentle &= end.is_gentle,
             None => self.ends.push(end),
         }
-        self.until.get_or_insert_with(|| after(SENDING));
+        self.until.get_or_insert_with(|| Instant::now() + SENDING);
     }
 
     fn take_one(&mut self) -> Option<StopRequest> {
@@ -118,7 +117,7 @@ mod tests {
     }
 
     fn next(receiver: &mut Receiver) -> ControlMessage {
-        receiver.receive(Some(after(Duration::from_secs(60)))).unwrap().message
+        receiver.receive(Some(Instant::now() + Duration::from_secs(60))).unwrap().message
     }
 
     #[test]
@@ -130,7 +129,7 @@ mod tests {
         control.end(INTERRUPT);
         control.end(StopRequest { run: 2, ..INTERRUPT });
         assert!(!control.say_ends());
-        control.ends.lock().until = Some(after(Duration::ZERO));
+        control.ends.lock().until = Some(Instant::now());
         assert!(control.say_ends(), "the worker takes nothing");
         for _ in 0..count {
             assert!(matches!(next(&mut receiver), ControlMessage::Ping));

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use engine::{Ending, Limits, Program, StopReason};
 use parking_lot::Mutex;
 
-use crate::clock::{after, has_come};
 use crate::message::StopRequest;
 use crate::parent::remote::Worker;
 
@@ -32,10 +31,9 @@ pub(crate) struct EndsRun {
 impl EndsRun {
     pub(crate) fn new(worker: &Arc<Worker>, run: u64, program: &Program, limits: &Limits) -> Self {
         // Waiting for the host's own input takes no time of the run.
-        let latest = program
-            .stdin_function
-            .is_none()
-            .then(|| after(limits.wall_time.saturating_add(limits.grace).saturating_add(LATE)));
+        let latest = program.stdin_function.is_none().then(|| {
+            Instant::now() + limits.wall_time.saturating_add(limits.grace).saturating_add(LATE)
+        });
         Self { worker: Arc::clone(worker), run, stopping: Mutex::default(), latest }
     }
 
@@ -47,14 +45,14 @@ impl EndsRun {
     /// tells the worker what it couldn't be told before.
     pub(crate) fn overdue(&self) -> Option<&'static str> {
         let takes_none = self.worker.control.say_ends();
-        if self.stopping.lock().is_some_and(has_come) {
+        if self.stopping.lock().is_some_and(|until| Instant::now() >= until) {
             self.worker.was_stopped.store(true, Ordering::Relaxed);
             return Some("it went on after it was told to stop");
         }
         if takes_none {
             return Some("it didn't take the word that its run is to end");
         }
-        let is_late = self.latest.is_some_and(has_come);
+        let is_late = self.latest.is_some_and(|until| Instant::now() >= until);
         is_late.then_some("it didn't end its run at the limit of wall time")
     }
 }
@@ -65,7 +63,7 @@ impl Ending for EndsRun {
     }
 
     fn stop(&self, reason: StopReason) {
-        self.stopping.lock().get_or_insert_with(|| after(STOPPING));
+        self.stopping.lock().get_or_insert_with(|| Instant::now() + STOPPING);
         self.tell(reason, false);
     }
 }

@@ -1,11 +1,9 @@
 //! The life of a worker process, as the embedding process sees it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use channel::Closer;
 use parking_lot::{Condvar, Mutex};
-
-use crate::clock::after;
 
 /// How long the helper's word is awaited after the channel of a worker has ended.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -33,7 +31,7 @@ impl ExitState {
     /// Returns how it ended, once that is known.
     pub(crate) fn how(&self) -> String {
         let mut how = self.how.lock();
-        let until = after(PATIENCE);
+        let until = Instant::now() + PATIENCE;
         while how.is_none() && !self.ended.wait_until(&mut how, until).timed_out() {}
         how.clone().unwrap_or_else(|| "nobody saw how it ended".to_owned())
     }

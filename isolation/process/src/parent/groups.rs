@@ -23,11 +23,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::clock::{after, has_come};
 use files::{Claim, Files};
 use place::{GroupLocation, Version};
 
@@ -228,7 +227,7 @@ fn remove_leftovers(files: &dyn Files, place: &GroupLocation) {
 
 /// Ends what is left in the groups of a folder, and removes them; tries that for this time.
 fn remove_with_content(files: &dyn Files, folder: &Path, time: Option<Duration>) {
-    let deadline = time.map(after);
+    let deadline = time.map(|time| Instant::now() + time);
     loop {
         for group in files.groups_in(folder).unwrap_or_default() {
             // Version 1 has no such file. A process that was killed may take a moment to end.
@@ -238,7 +237,7 @@ fn remove_with_content(files: &dyn Files, folder: &Path, time: Option<Duration>)
         match files.remove(folder) {
             Ok(()) => return,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
-            Err(error) if deadline.is_none_or(has_come) => {
+            Err(error) if deadline.is_none_or(|deadline| Instant::now() >= deadline) => {
                 tracing::debug!(folder = %folder.display(), %error, "control groups are left");
                 return;
             }

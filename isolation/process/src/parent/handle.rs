@@ -9,14 +9,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use channel::{Descriptors, Endpoint, Sender};
 use parking_lot::{Condvar, Mutex};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::child::helper::Helper;
-use crate::clock::after;
 use crate::error::ProcessError;
 use crate::message::{HelperEvent, HelperOrder, MARK, commands_config, control_config};
 use crate::parent::exit_state::ExitState;
@@ -303,7 +302,7 @@ impl HelperShared {
         let mut known = self.known.lock();
         known.workers.remove(&number);
         known.forks.remove(&number);
-        let until = after(ENDING);
+        let until = Instant::now() + ENDING;
         while known.how.is_none() && !self.ended.wait_until(&mut known, until).timed_out() {}
         match known.how.clone() {
             Some(how) => ProcessError::HelperEnded { how },

@@ -12,7 +12,6 @@ use engine::{
 use parking_lot::Mutex;
 use pool::{Interpreter, Parked, Task, WorkerProcess};
 
-use crate::clock::{after, has_come};
 use crate::memory::Memory;
 use crate::message::{Command, ControlMessage, Reply, WorkerMessage, WorkerStats};
 use crate::parent::control::ControlChannel;
@@ -194,11 +193,11 @@ impl ProcessInterpreter {
             if let Some(why) = overdue() {
                 return Err(self.worker.end(why));
             }
-            match self.receiver.receive::<WorkerMessage>(Some(after(GLANCE))) {
+            match self.receiver.receive::<WorkerMessage>(Some(Instant::now() + GLANCE)) {
                 Ok(frame) => return Ok(frame.message),
                 Err(Error::TimedOut) => {
-                    let deadline = *silent_since.get_or_insert_with(|| after(SILENCE));
-                    if has_come(deadline) {
+                    let deadline = *silent_since.get_or_insert_with(|| Instant::now() + SILENCE);
+                    if Instant::now() >= deadline {
                         return Err(self.worker.end("it stopped responding"));
                     }
                     self.worker.say(&ControlMessage::Ping)?;

@@ -13,8 +13,6 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::clock::{after, has_come};
-
 /// How long a copy rests before it is moved, at least.
 const REST: Duration = Duration::from_millis(10);
 
@@ -60,7 +58,7 @@ impl SnapshotOffloader {
 
     /// Notes that a worker has made a copy of this length, which replaces the one before.
     pub(crate) fn add(&self, worker: u64, copy: Weak<dyn Movable>, bytes: u64) {
-        let due = after(REST + Duration::from_millis(bytes.saturating_mul(1_000) / RATE));
+        let due = Instant::now() + REST + Duration::from_millis(bytes.saturating_mul(1_000) / RATE);
         let mut resting = self.0.resting.lock();
         let before = resting.copies.insert(worker, (due, copy));
         let was_asleep = std::mem::take(&mut resting.is_asleep);
@@ -83,7 +81,8 @@ impl OffloaderShared {
     fn move_all(&self) {
         let mut resting = self.resting.lock();
         while !resting.is_over {
-            let due: Vec<_> = resting.copies.extract_if(|_, (due, _)| has_come(*due)).collect();
+            let due: Vec<_> =
+                resting.copies.extract_if(|_, (due, _)| Instant::now() >= *due).collect();
             if !due.is_empty() {
                 drop(resting);
                 for (_, (_, copy)) in due {

@@ -5,13 +5,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use channel::{Descriptors, Error, MOST_DESCRIPTORS, Sender};
 use engine::{Cause, StartError};
 use parking_lot::Mutex;
 
-use crate::clock::{after, has_come};
 use crate::message::{Command, CommandFrame, ControlMessage, StateAsk};
 use crate::parent::control::{ControlChannel, SENDING};
 use crate::parent::exit_state::ExitState;
@@ -51,7 +50,7 @@ impl Worker {
     /// Gives a command. The error says how the worker has ended.
     pub(crate) fn order(&self, order: Command) -> Result<(), String> {
         let given = CommandFrame { order, dropped: self.dropped.lock().take() };
-        let sent = self.commands.lock().send(&given, &[], Some(after(SENDING)));
+        let sent = self.commands.lock().send(&given, &[], Some(Instant::now() + SENDING));
         sent.map_err(|error| self.failed(&error))
     }
 
@@ -127,13 +126,13 @@ impl Worker {
             StartError::Process(Cause::new(what))
         };
         self.ask(asks, &StateAsk::Send(number)).map_err(|_| gone(self.life.how()))?;
-        let deadline = after(SILENCE + Duration::from_secs(bytes / FETCHING));
+        let deadline = Instant::now() + SILENCE + Duration::from_secs(bytes / FETCHING);
         let next = || loop {
             match files.receive(MOST_DESCRIPTORS) {
                 Err(Error::System(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
                 received => return received,
             }
-            if has_come(deadline) {
+            if Instant::now() >= deadline {
                 self.end("it stopped responding");
             }
             if self.life.has_ended() {
