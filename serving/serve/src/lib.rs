@@ -11,6 +11,7 @@ pub use caller::{Caller, InvalidTenant};
 pub use service::{Answering, Grading, Kernels, Service};
 pub use wire::message::Grade;
 
+mod answer;
 mod caller;
 pub mod facades;
 pub mod frames;
