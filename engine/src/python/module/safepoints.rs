@@ -7,9 +7,8 @@
 //! - at the head of each loop that can go round without an access (`safepoints/paths.rs`);
 //! - at the entry of each function that can reach a call without one, since recursion is a loop too.
 //!
-//! An access counts if Cranelift is sure to keep it in each round: a store, or a load whose result
-//! it can't know from before the loop (`safepoints/addresses.rs`). Calls don't count, because the
-//! callee is unknown; the load costs nothing beside a call.
+//! In a loop a store counts. A load doesn't, since Cranelift may know its result from before the
+//! loop, and neither does a call, whose callee is unknown; a safepoint costs nothing beside a call.
 //!
 //! The safepoint is an atomic load, which Cranelift never removes (it orders memory), and which is
 //! a plain `mov` on x86-64.
@@ -25,14 +24,12 @@ use super::blocks::OpenBlocks;
 use paths::Safepoints;
 
 mod access;
-mod addresses;
 mod paths;
-mod rounds;
 #[cfg(test)]
 mod tests;
 
 /// The version of the rules above; a part of the key of compiled modules.
-pub(super) const SAFEPOINTS_VERSION: u32 = 3;
+pub(super) const SAFEPOINTS_VERSION: u32 = 4;
 
 /// Adds safepoints to the modules that an engine compiles, one module at a time.
 #[derive(Debug, Default)]

@@ -10,8 +10,7 @@ use std::mem;
 use wasmer::sys::MiddlewareError;
 use wasmer::sys::wasmparser::{Catch, Operator};
 
-use super::access::{AccessKind, access};
-use super::addresses::Addresses;
+use super::access::{Access, access};
 
 /// The safepoints of one function.
 #[derive(Debug)]
@@ -28,10 +27,8 @@ impl Safepoints {
     /// # Errors
     /// The operators don't form a function, or use the first version of the exceptions proposal.
     pub(super) fn of(operators: &[Operator<'_>]) -> Result<Self, MiddlewareError> {
-        let mut paths = Paths::new(Addresses::of(operators));
-        for (at, operator) in operators.iter().enumerate() {
-            paths.follow(at, operator)?;
-        }
+        let mut paths = Paths::new();
+        operators.iter().try_for_each(|operator| paths.follow(operator))?;
         Ok(Self { at_entry: paths.entry_needs_one, at_loops: paths.loops_need_one })
     }
 }
@@ -46,12 +43,11 @@ const UNREACHED: Outermost = usize::MAX;
 
 /// Follows the operators of one function.
 #[derive(Debug)]
-struct Paths<'a> {
-    addresses: Addresses<'a>,
+struct Paths {
     /// Open blocks, the function's own first.
     blocks: Vec<Block>,
-    /// The numbers of the open loops, the outermost first.
-    loops: Vec<usize>,
+    /// The number of open loops.
+    loops: usize,
     here: Outermost,
     /// Whether the entry reaches this place without an access. Here any load counts, since each
     /// call executes at least its first one.
@@ -80,14 +76,13 @@ enum Kind {
     Loop(usize),
 }
 
-impl<'a> Paths<'a> {
-    fn new(addresses: Addresses<'a>) -> Self {
+impl Paths {
+    fn new() -> Self {
         let function =
             Block { kind: Kind::Plain, depth: 0, at_end: UNREACHED, is_fresh_at_end: false };
         Self {
-            addresses,
             blocks: vec![function],
-            loops: Vec::new(),
+            loops: 0,
             here: 0,
             is_fresh: true,
             entry_needs_one: false,
@@ -95,7 +90,7 @@ impl<'a> Paths<'a> {
         }
     }
 
-    fn follow(&mut self, at: usize, operator: &Operator<'_>) -> Result<(), MiddlewareError> {
+    fn follow(&mut self, operator: &Operator<'_>) -> Result<(), MiddlewareError> {
         use Operator as Op;
         match operator {
             Op::Block { .. } => self.open(Kind::Plain),
@@ -103,7 +98,7 @@ impl<'a> Paths<'a> {
             Op::Loop { .. } => {
                 let number = self.loops_need_one.len();
                 self.open(Kind::Loop(number));
-                self.loops.push(number);
+                self.loops += 1;
                 self.loops_need_one.push(false);
             }
             Op::TryTable { try_table } => {
@@ -150,9 +145,10 @@ impl<'a> Paths<'a> {
                 // Cranelift refuses them too.
                 return Err(failure("exceptions of the proposal's first version"));
             }
-            _ => match access(operator).map(|access| access.kind) {
-                Some(AccessKind::Store) => self.touch(self.loops.len()),
-                Some(AccessKind::Load) => self.touch(self.addresses.kept_in(at, &self.loops)),
+            _ => match access(operator) {
+                Some(Access::Store) => self.touch(self.loops),
+                // Cranelift may know its result from before the loops.
+                Some(Access::Load) => self.touch(0),
                 None => {}
             },
         }
@@ -160,7 +156,7 @@ impl<'a> Paths<'a> {
     }
 
     fn open(&mut self, kind: Kind) {
-        let depth = self.loops.len();
+        let depth = self.loops;
         self.blocks.push(Block { kind, depth, at_end: UNREACHED, is_fresh_at_end: false });
     }
 
@@ -196,7 +192,7 @@ impl<'a> Paths<'a> {
 
     fn close(&mut self) {
         let Some(block) = self.blocks.pop() else { return };
-        self.loops.truncate(block.depth);
+        self.loops = block.depth;
         let mut here = self.here.min(block.at_end);
         self.is_fresh |= block.is_fresh_at_end;
         if let Kind::If(before, was_fresh) = block.kind {
