@@ -3,7 +3,7 @@
 //! The life of an interrupt, from a ticket to `KeyboardInterrupt`:
 //!
 //! 1. A ticket's holder asks the run's [`StopHandle`](stop::StopHandle), with a
-//!    [`StopReason`](reason::StopReason). Before the run begins, the handle keeps the request.
+//!    [`StopReason`](stop::StopReason). Before the run begins, the handle keeps the request.
 //! 2. The handle asks the watchdog (`watchdog.rs`). So do the run's host functions when it has used
 //!    up its output or host calls, and the watchdog itself when it has used up its time. The grace
 //!    period begins.
@@ -15,16 +15,14 @@
 //! 5. The program ends with that exception, or handles it, until the grace period is over.
 //! 6. Then the gate stops the run: it revokes the guest's memory, and the next access to it traps.
 //!    `StopHandle::stop` begins here.
-//! 7. A thread that doesn't come back even then is overdue (`overdue.rs`), and is left behind.
+//! 7. A thread that doesn't come back even then is overdue, and is left behind.
 //!
 //! May use `memory/` and the files beside it.
 
 pub(crate) mod futex;
 pub(crate) mod gate;
 pub(crate) mod here;
-pub(crate) mod overdue;
 pub(crate) mod raise;
-pub(crate) mod reason;
 #[cfg(test)]
 pub(crate) mod samples;
 pub(crate) mod stop;

@@ -42,9 +42,7 @@ pub use interpreter::image::store::{
 pub use interpreter::image::{Image, ImageInfo};
 pub use interpreter::session::sent::SentSession;
 pub use interpreter::session::{PackedRest, PackedSession, SessionState};
-pub use interrupt::overdue::{OVERDUE_AFTER, Overdue};
-pub use interrupt::reason::StopReason;
-pub use interrupt::stop::{Ending, StopHandle};
+pub use interrupt::stop::{Ending, OVERDUE_AFTER, Overdue, StopHandle, StopReason};
 pub use limits::advice::Interface;
 pub use limits::{LimitHit, LimitKind, Limits};
 pub use memory::faults::own_handlers;

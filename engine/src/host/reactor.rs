@@ -11,7 +11,7 @@ use super::door;
 use super::env::{GuestEnv, RunEffects, RunSetup};
 use super::layout::{put_beside, put_input, put_mount, put_workdir};
 use super::network::RunNetwork;
-use super::wasi::{HostState, RunStreams, Wasi, binding, signal};
+use super::wasi::{HostState, RunStreams, Wasi, binding, process};
 use crate::errno::Errno;
 use crate::error::StartError;
 use crate::files::changes::{LeftOutFiles, changes, left_out};
@@ -54,7 +54,7 @@ impl GuestHost for ReactorHost {
 
     fn attach(&mut self, store: &mut Store, instance: &Instance) -> Result<(), StartError> {
         if let Some(env) = &self.env {
-            let handler = instance.exports.get_typed_function(store, signal::HANDLER);
+            let handler = instance.exports.get_typed_function(store, process::HANDLER);
             env.as_mut(store).handler = handler.ok();
         }
         Ok(())

@@ -21,7 +21,7 @@ use wasmer::{FunctionEnv, Instance, Module, RuntimeError};
 use super::door::Door;
 use super::env::{GuestEnv, RunControl, Siblings, ThreadExit, unwind};
 use super::reactor;
-use super::wasi::{Wasi, signal};
+use super::wasi::{Wasi, process};
 use crate::errno::Errno;
 use crate::interrupt::gate::{Gate, Passage, Stopped};
 use crate::interrupt::watchdog::CpuClocks;
@@ -176,7 +176,7 @@ impl Threads {
             .guest(|| Instance::new(&mut store, &self.module, &imports).map_err(unwind))
             .map_err(unwind)??;
         let exports = &instance.exports;
-        let handler = exports.get_typed_function(&store, signal::HANDLER).ok();
+        let handler = exports.get_typed_function(&store, process::HANDLER).ok();
         let alloc = exports.get_typed_function(&store, ALLOC).ok();
         let start = exports.get_typed_function::<(u32, u32), ()>(&store, THREAD_START);
         let start = start.map_err(unwind)?;

@@ -20,33 +20,27 @@ use crate::run::transcript::Transcript;
 use bytes::{Buffer, GuestBytes};
 use clock::Clock;
 use descriptors::{Descriptors, Open};
+use path::Sought;
 use random::Random;
-use sought::Sought;
 
 pub(crate) mod binding;
 pub(crate) mod bytes;
 mod channel;
 pub(crate) mod clock;
 pub(crate) mod descriptors;
-mod device;
-mod duplicate;
 mod fd;
-pub(crate) mod futex;
 #[cfg(test)]
 mod fuzz;
 mod inet;
-mod path;
+pub(crate) mod path;
 pub(crate) mod pipe;
 pub(crate) mod poll;
-mod process;
+pub(crate) mod process;
 pub(crate) mod random;
-pub(crate) mod signal;
 mod socket;
-pub(crate) mod sought;
 mod stat;
 #[cfg(test)]
 mod tests;
-pub(crate) mod workdir;
 
 /// The environment that CPython needs; each run adds its own variables.
 pub(crate) const BASE_ENVIRONMENT: [(&str, &str); 6] = [

@@ -302,7 +302,7 @@ mod tests {
     use crate::error::StartError;
     use crate::host::env::GuestEnv;
     use crate::host::wasi::HostState;
-    use crate::interrupt::reason::StopReason;
+    use crate::interrupt::stop::StopReason;
 
     /// A host that notes how its runs end.
     #[derive(Default)]

@@ -8,8 +8,7 @@ use wasmer::{AsStoreMut, Function, FunctionEnv, FunctionEnvMut, RuntimeError, St
 
 use super::Wasi;
 use super::bytes::GuestBytes;
-use super::futex::futex_end;
-use super::signal::{self, Effect};
+use super::process::{self, Effect, futex_end};
 use crate::errno::Errno;
 use crate::host::env::{GuestEnv, GuestExit, ThreadExit, unwind};
 use crate::host::network::watch::Watch;
@@ -381,7 +380,7 @@ fn proc_signal(
     process: u32,
     signal: u32,
 ) -> Result<i32, RuntimeError> {
-    raise(context, signal, |can_handle| signal::to_process(process, signal, can_handle))
+    raise(context, signal, |can_handle| process::to_process(process, signal, can_handle))
 }
 
 /// `thread_signal(thread, signal) -> errno`. A guest without threads has one, which is meant.
@@ -393,7 +392,7 @@ fn thread_signal(
     let env = context.data();
     let is_self = env.threads.is_none() || env.gate.is_own(thread);
     raise(context, signal, |can_handle| match is_self {
-        true => signal::to_self(signal, can_handle),
+        true => process::to_self(signal, can_handle),
         false => Err(Errno::NotSupported),
     })
 }
@@ -440,8 +439,8 @@ fn raise(
 /// Returns how a program ends whose handler of `signal` didn't return. The C library's handler of
 /// deadly signals aborts.
 fn ended_by(signal: u32, error: RuntimeError) -> RuntimeError {
-    let aborted = GuestExit(signal::exit_code(signal::ABORT));
+    let aborted = GuestExit(process::exit_code(process::ABORT));
     let has_aborted = error.downcast_ref() == Some(&aborted)
         || error.clone().to_trap() == Some(TrapCode::UnreachableCodeReached);
-    if has_aborted { unwind(GuestExit(signal::exit_code(signal))) } else { error }
+    if has_aborted { unwind(GuestExit(process::exit_code(signal))) } else { error }
 }

@@ -4,6 +4,7 @@
 //! position, as in POSIX.
 
 use std::fs::File;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -16,9 +17,6 @@ use crate::files::resolve::{Base, HostPlace};
 use crate::files::tree::NodeId;
 use crate::host::network::socket::NetSocket;
 
-use list::List;
-
-mod list;
 pub(crate) mod saved;
 
 /// What a descriptor refers to.
@@ -394,4 +392,29 @@ pub(crate) fn host_folder(place: HostPlace) -> Open {
 /// Opens a file of a mounted folder.
 pub(crate) fn host_file(mount: &Mount, path: &str) -> Result<Open, Errno> {
     Ok(Open::HostFile { file: Arc::new(mount.file(path)?), offset: 0 })
+}
+
+/// A list that clones share until one of them changes it: every reset copies a table of descriptors,
+/// and few runs change theirs.
+#[derive(Debug, Clone)]
+struct List<T>(Arc<Vec<T>>);
+
+impl<T> From<Vec<T>> for List<T> {
+    fn from(items: Vec<T>) -> Self {
+        Self(Arc::new(items))
+    }
+}
+
+impl<T> Deref for List<T> {
+    type Target = Vec<T>;
+
+    fn deref(&self) -> &Vec<T> {
+        &self.0
+    }
+}
+
+impl<T: Clone> DerefMut for List<T> {
+    fn deref_mut(&mut self) -> &mut Vec<T> {
+        Arc::make_mut(&mut self.0)
+    }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::bytes::{Buffer, GuestBytes};
 use super::descriptors::{Access, Entry, Open};
-use super::device::write_device;
 use super::stat::{self, Filestat};
 use super::{ExceededLimit, Wasi};
 use crate::errno::Errno;
+use crate::files::device::Device;
 use crate::files::mount;
 use crate::files::resolve::Base;
 use crate::files::tree::{Kind, NodeId};
@@ -486,4 +486,111 @@ impl Wasi {
 impl Access {
     const READ: Self = Self { read: true, write: false, append: false };
     const WRITE: Self = Self { read: false, write: true, append: false };
+}
+
+/// The most bytes that one call reads, so that no call takes long; programs call again.
+const MOST_READ_BYTES: u32 = 1 << 20;
+
+impl Wasi {
+    pub(super) fn read_device(
+        &mut self,
+        guest: GuestBytes<'_>,
+        device: Device,
+        access: Access,
+        buffers: &[Buffer],
+    ) -> Result<u32, Errno> {
+        if !access.read {
+            return Err(Errno::BadDescriptor);
+        }
+        let mut total = 0_u32;
+        for buffer in buffers {
+            let len = buffer.len.min(MOST_READ_BYTES - total);
+            let random = |bytes: &mut [u8]| self.random.fill(bytes);
+            total += guest.with(Buffer { len, ..*buffer }, |to| device.read(to, random))?? as u32;
+        }
+        Ok(total)
+    }
+}
+
+/// Discards what is written, after checking that the buffers are in guest memory.
+pub(super) fn write_device(
+    guest: GuestBytes<'_>,
+    access: Access,
+    buffers: &[Buffer],
+) -> Result<u32, Errno> {
+    if !access.write {
+        return Err(Errno::BadDescriptor);
+    }
+    let mut total = 0_u32;
+    for buffer in buffers {
+        guest.look(*buffer, |_| ())?;
+        total = total.checked_add(buffer.len).ok_or(Errno::Invalid)?;
+    }
+    Ok(total)
+}
+
+/// The flag of descriptors that close when the guest starts another program, which it can't.
+pub(super) const CLOSES_ON_EXEC: u32 = 1;
+
+impl Wasi {
+    /// WASIX's `fcntl(F_DUPFD)`.
+    pub(crate) fn fd_dup2(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        least: u32,
+        closes_on_exec: u32,
+        out: u32,
+    ) -> Result<(), Errno> {
+        self.open.get(fd)?;
+        self.admit_descriptors(1)?;
+        let most = self.tree.quota().open;
+        let copy = self.open.duplicate(fd, least, closes_on_exec != 0, most)?;
+        guest.write_u32(out, copy)
+    }
+
+    /// WASIX's meaning of `fd_renumber`, which is `dup2`: both descriptors stay open.
+    pub(crate) fn fd_renumber(
+        &mut self,
+        _guest: GuestBytes<'_>,
+        fd: u32,
+        to: u32,
+    ) -> Result<(), Errno> {
+        self.open.get(fd)?;
+        if self.open.is_free(to) {
+            self.admit_descriptors(1)?;
+        }
+        let most = self.tree.quota().open;
+        if let Some(file) = self.open.replace(fd, to, most)? {
+            self.tree.drop_if_nameless(file);
+        }
+        Ok(())
+    }
+
+    /// Preview 1's meaning of `fd_renumber`: the first descriptor becomes the second.
+    pub(crate) fn fd_move(&mut self, guest: GuestBytes<'_>, fd: u32, to: u32) -> Result<(), Errno> {
+        // Preview 1 replaces only what is open.
+        self.open.get(to)?;
+        self.fd_renumber(guest, fd, to)?;
+        if fd == to { Ok(()) } else { self.fd_close(guest, fd) }
+    }
+
+    pub(crate) fn fd_fdflags_get(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        out: u32,
+    ) -> Result<(), Errno> {
+        let flags = if self.open.closes_on_exec(fd)? { CLOSES_ON_EXEC as u16 } else { 0 };
+        guest.write(out, &flags.to_le_bytes())
+    }
+
+    pub(crate) fn fd_fdflags_set(
+        &mut self,
+        _guest: GuestBytes<'_>,
+        fd: u32,
+        flags: u32,
+    ) -> Result<(), Errno> {
+        self.open.set_closes_on_exec(fd, flags & CLOSES_ON_EXEC != 0)
+    }
 }

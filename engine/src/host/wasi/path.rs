@@ -1,15 +1,17 @@
 //! The functions of WASI preview 1 that work on paths, and WASIX's `path_open2`.
 #![expect(clippy::too_many_arguments, reason = "the signatures are WASI's")]
 
+use std::collections::VecDeque;
+
 use super::Wasi;
 use super::bytes::{Buffer, GuestBytes};
 use super::descriptors::{Access, Open, host_file, host_folder};
-use super::duplicate::CLOSES_ON_EXEC;
+use super::fd::CLOSES_ON_EXEC;
 use super::stat::{Filestat, RIGHT_READ, RIGHT_WRITE};
 use crate::errno::Errno;
 use crate::files::device::Device;
 use crate::files::quota::MOST_PATH_BYTES;
-use crate::files::resolve::{Base, HostPlace, Links, Place, resolve, resolve_parent};
+use crate::files::resolve::{Base, HostPlace, Links, Place, absolute, resolve, resolve_parent};
 use crate::files::tree::{Kind, NodeId};
 use crate::limits::LimitKind;
 
@@ -410,5 +412,111 @@ fn open_host(place: HostPlace, how: u32, access: Access) -> Result<Open, Errno> 
         Ok(stat) if stat.is_folder => Ok(host_folder(place)),
         Ok(_) if how & FOLDER != 0 => Err(Errno::NotFolder),
         Ok(_) => host_file(&place.mount, &path),
+    }
+}
+
+/// How many paths are remembered, the latest ones. Imports look for some, too.
+const MOST: usize = 64;
+
+/// Paths that were to be read, and weren't there.
+#[derive(Debug, Default)]
+pub(crate) struct Sought(VecDeque<Box<str>>);
+
+impl Sought {
+    /// Notes that nothing was found at this path.
+    pub(super) fn miss(&mut self, path: &str) {
+        self.forget(path);
+        if self.0.len() == MOST {
+            self.0.pop_front();
+        }
+        self.0.push_back(path.into());
+    }
+
+    /// Notes that something was to be changed or made at this path: an error is about that.
+    pub(super) fn forget(&mut self, path: &str) {
+        self.0.retain(|missed| &**missed != path);
+    }
+
+    /// Returns whether a file was missed that a program calls this, perhaps in another folder.
+    pub(crate) fn has_missed(&self, path: &str) -> bool {
+        let name = |path: &str| path.trim_end_matches('/').rsplit('/').next().map(str::to_owned);
+        self.0.iter().any(|missed| name(missed) == name(path))
+    }
+}
+
+/// Returns whether a guest's current folder can have this path; it needn't exist.
+pub(crate) fn is_workdir(path: &str) -> bool {
+    path.starts_with('/') && path.len() <= MOST_PATH_BYTES
+}
+
+impl Wasi {
+    pub(crate) fn chdir(
+        &mut self,
+        guest: GuestBytes<'_>,
+        path: u32,
+        len: u32,
+    ) -> Result<(), Errno> {
+        let path = guest.text(Buffer { at: path, len }, MOST_PATH_BYTES)?;
+        let from = if path.starts_with('/') { Base::Node(NodeId::ROOT) } else { self.workdir()? };
+        let path = absolute(&self.tree, &self.folder(from, &path)?)?;
+        if path.len() > MOST_PATH_BYTES {
+            return Err(Errno::NameTooLong);
+        }
+        self.workdir = path.into();
+        Ok(())
+    }
+
+    /// Writes the path with a NUL at its end, and its length without. If it doesn't fit, writes the
+    /// length that it needs.
+    pub(crate) fn getcwd(
+        &mut self,
+        guest: GuestBytes<'_>,
+        path: u32,
+        len: u32,
+    ) -> Result<(), Errno> {
+        self.workdir()?;
+        let room = u32::from_le_bytes(guest.read(len)?) as usize;
+        if self.workdir.len() >= room {
+            guest.write_u32(len, self.workdir.len() as u32 + 1)?;
+            return Err(Errno::Range);
+        }
+        guest.write(path, &[self.workdir.as_bytes(), &[0]].concat())?;
+        guest.write_u32(len, self.workdir.len() as u32)
+    }
+
+    /// Returns the current folder, if it still exists.
+    fn workdir(&self) -> Result<Base, Errno> {
+        self.folder(Base::Node(NodeId::ROOT), &self.workdir)
+    }
+
+    fn folder(&self, from: Base, path: &str) -> Result<Base, Errno> {
+        match resolve(&self.tree, from, path, Links::Follow)? {
+            Place::Node(node) => {
+                self.tree.entries(node)?;
+                Ok(Base::Node(node))
+            }
+            Place::Host(place) if place.mount.stat(&place.path())?.is_folder => {
+                Ok(Base::Host(place))
+            }
+            Place::Host(_) => Err(Errno::NotFolder),
+            Place::Vacant { .. } => Err(Errno::NoEntry),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_missed_until_something_else_was_done_with_its_path() {
+        let mut sought = Sought::default();
+        sought.miss("workspace/d/a.csv");
+        assert!(sought.has_missed("a.csv") && sought.has_missed("/workspace/d/a.csv"));
+        assert!(!sought.has_missed("d") && !sought.has_missed("b.csv"));
+        sought.forget("workspace/d/a.csv");
+        assert!(!sought.has_missed("a.csv"));
+        (0..=MOST).for_each(|number| sought.miss(&number.to_string()));
+        assert!(!sought.has_missed("0") && sought.has_missed("1"));
     }
 }

@@ -11,8 +11,8 @@ use crate::host::layout::{Layout, put_mount};
 use crate::host::wasi::HostState;
 use crate::host::wasi::clock::SavedClock;
 use crate::host::wasi::descriptors::saved::{HostParts, SavedDescriptors};
+use crate::host::wasi::path::is_workdir;
 use crate::host::wasi::random::Random;
-use crate::host::wasi::workdir::is_workdir;
 
 /// The saved form of one guest's host. Mounted folders and what was open in them have no byte form: a
 /// file leaves them out, and the jobs that need them mount them again; a state for another process
