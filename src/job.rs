@@ -5,22 +5,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use engine::{
+    Call, Destination, Deterministic, Entry, FolderDigests, InputFile, Interface, InvalidProgram,
+    Limits, Mount, MountedFolder, Network, Program, Recording, Script, Value,
+};
 use scheduler::{JobRequest, Priority};
 
-use engine::{
-    Call, Deterministic, Entry, FolderDigests, InputFile, Interface, InvalidProgram, Limits, Mount,
-    MountedFolder, Network, Program, Recording, Script, Value,
-};
-
+use self::wire::Asked;
 use crate::failure::Error;
 use crate::functions::HostFunction;
 use crate::source;
 
-use self::wire::Asked;
-
-mod functions;
-mod network;
-mod placing;
 mod script;
 mod wire;
 
@@ -495,5 +490,162 @@ impl From<Call> for Job {
     fn from(call: Call) -> Self {
         let program = Program { entry: Entry::Call(call), ..Program::default() };
         Self { program, ..Self::default() }
+    }
+}
+
+impl Job {
+    /// Adds a host function that only this job can call. It comes before a function of the same
+    /// name of the session or the pool. An invalid name, and two functions of the job with the same
+    /// name, are refused when the job is submitted.
+    ///
+    /// A later job of the same session can't call it: a reference that the program kept raises
+    /// `AttributeError` then, unless that job has a function of the same name. What the closure
+    /// holds is dropped once the job and its calls have ended and no clone of the job is left.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+    /// use hatchery::{HostError, HostFunction, Job};
+    ///
+    /// let user = "ada".to_owned();
+    /// let name = HostFunction::sync("user", move |()| Ok::<_, HostError>(user.clone()));
+    /// let source = "from hatchery import host; 'hello ' + host.user()";
+    /// let outcome = pool.run(Job::code(source).function(name.no_parameters())).await?;
+    /// assert!(outcome.is_success());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn function(mut self, function: HostFunction) -> Self {
+        self.functions.push(function);
+        self
+    }
+
+    /// Adds host functions that only this job can call, as [`Self::function`] does.
+    ///
+    /// ```
+    /// use hatchery::{HostError, HostFunction, Job};
+    ///
+    /// let constants = [("e", 2.718), ("pi", 3.142)].map(|(name, value)| {
+    ///     HostFunction::sync(name, move |()| Ok::<_, HostError>(value)).no_parameters()
+    /// });
+    /// let job = Job::code("from hatchery import host; host.pi() / 2").functions(constants);
+    /// ```
+    pub fn functions(mut self, functions: impl IntoIterator<Item = HostFunction>) -> Self {
+        self.functions.extend(functions);
+        self
+    }
+
+    pub(crate) fn take_functions(&mut self) -> Vec<HostFunction> {
+        std::mem::take(&mut self.functions)
+    }
+
+    /// Lets the job connect to these destinations alone, out of those that the pool allows
+    /// ([`Builder::allow_connect`](crate::Builder::allow_connect)); without any, to nothing. A job
+    /// that asks for another one is refused when it is submitted. Default: to all that the pool
+    /// allows.
+    ///
+    /// A connection ends with the job, also in a session. A deterministic job, and one whose host
+    /// calls are replayed, connects to nothing.
+    ///
+    /// ```
+    /// use hatchery::{Destination, Job};
+    ///
+    /// let api: Destination = "api.example.com:443".parse()?;
+    /// let job = Job::code("import socket").allow_connect([api]);
+    /// # Ok::<(), hatchery::error::InvalidDestination>(())
+    /// ```
+    pub fn allow_connect(mut self, destinations: impl IntoIterator<Item = Destination>) -> Self {
+        self.network = Some(destinations.into_iter().collect::<Network>());
+        self
+    }
+
+    pub(crate) fn take_network(&mut self) -> Option<Network> {
+        self.network.take()
+    }
+
+    /// Sets the tenant whose job it is. Tenants share the CPU time by their weights, however many
+    /// jobs each submits; see [`Builder::tenant`](crate::Builder::tenant). Any name is allowed.
+    /// Default: [`DEFAULT_TENANT`](crate::DEFAULT_TENANT).
+    ///
+    /// ```
+    /// use hatchery::Job;
+    ///
+    /// let job = Job::code("1 + 1").tenant("web");
+    /// ```
+    pub fn tenant(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.tenant = Some(name.into());
+        self
+    }
+
+    /// Sets its priority among the jobs of its tenant. No job waits forever: a job of normal
+    /// priority counts as submitted 30 seconds later than it was, one of low priority 60. The turns
+    /// of a session still run in order. Default: [`Priority::Normal`].
+    ///
+    /// ```
+    /// use hatchery::{Job, Priority};
+    ///
+    /// let job = Job::code("1 + 1").priority(Priority::High);
+    /// ```
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Sets when the outcome is due, from submission. If the measured times say that it can't be
+    /// met, or it is zero, the job is refused at once with the estimate,
+    /// [`Refusal::DeadlineTooSoon`](crate::Refusal::DeadlineTooSoon). If the deadline passes while
+    /// the job waits or runs, the job ends with the limit
+    /// [`LimitKind::Deadline`](crate::LimitKind::Deadline), by an interrupt as for any limit on
+    /// time. An early deadline doesn't move a job ahead. Default: none.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use hatchery::{Job, Priority};
+    /// let job = Job::code("1 + 1")
+    ///     .tenant("notebook")
+    ///     .priority(Priority::High)
+    ///     .deadline(Duration::from_millis(200));
+    /// ```
+    pub fn deadline(mut self, from_submission: Duration) -> Self {
+        self.deadline = Some(from_submission);
+        self
+    }
+
+    /// Sets whether the job may safely run twice. If so, it is retried in a fresh interpreter when
+    /// the sandbox fails or its worker dies, up to [`Builder::retries`](crate::Builder::retries)
+    /// times; a failure of the program itself is never retried. A job of a session is never
+    /// retried. Readers of its events see
+    /// [`EventKind::Retried`](crate::event::EventKind::Retried) between two tries. Default: yes for
+    /// a job without a session that can call no host functions.
+    ///
+    /// ```
+    /// use hatchery::Job;
+    ///
+    /// // It calls a host function that sends a message, so it must not run twice.
+    /// let job = Job::code("from hatchery import host; host.send(text='hi')").idempotent(false);
+    /// ```
+    pub fn idempotent(mut self, is_idempotent: bool) -> Self {
+        self.idempotent = Some(is_idempotent);
+        self
+    }
+
+    /// Sets the Python build on which the job runs, by its name in the pool
+    /// ([`Builder::python_named`](crate::Builder::python_named)); `default` is the default build. A
+    /// job for a build that the pool doesn't have is refused with
+    /// [`InvalidPython`](crate::error::InvalidPython), which lists those it has. In a session it can
+    /// only be the session's build. Default: the session's build, else the default one.
+    ///
+    /// ```
+    /// use hatchery::Job;
+    ///
+    /// let job = Job::code("import sys; sys.version").python("3.12");
+    /// ```
+    pub fn python(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.python = Some(name.into());
+        self
+    }
+
+    /// Returns the name of the build that it asks for.
+    pub(crate) fn wanted_python(&self) -> Option<&str> {
+        self.python.as_deref()
     }
 }

@@ -10,12 +10,12 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use replace::{Access, UNFINISHED_PREFIX, replace};
 
 use crate::error::CacheError;
 
-pub(crate) mod hashing;
 pub(crate) mod seal;
 pub(crate) mod stamp;
 
@@ -249,6 +249,24 @@ fn make_private(path: &Path) -> Result<(), CacheError> {
             .map_err(|source| CacheError::io("restrict access to", path, source))?;
     }
     Ok(())
+}
+
+static ON_ONE_THREAD: AtomicBool = AtomicBool::new(false);
+
+/// From now on, this process hashes what it loads on the thread that loads it.
+///
+/// The threads that would share the work never end, and a process that is to fork must have none.
+pub fn hash_on_one_thread() {
+    ON_ONE_THREAD.store(true, Ordering::Relaxed);
+}
+
+/// Adds these bytes to a hash.
+pub(crate) fn hash_into(hasher: &mut blake3::Hasher, bytes: &[u8]) {
+    if ON_ONE_THREAD.load(Ordering::Relaxed) {
+        hasher.update(bytes);
+    } else {
+        hasher.update_rayon(bytes);
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@
 
 pub(crate) mod changes;
 pub(crate) mod contents;
-pub(crate) mod device;
 pub(crate) mod digest;
 #[cfg(target_os = "linux")]
 pub(crate) mod mount;
@@ -17,4 +16,3 @@ pub(crate) mod path;
 pub(crate) mod quota;
 pub(crate) mod resolve;
 pub(crate) mod tree;
-pub(crate) mod workspace;

@@ -14,7 +14,7 @@
 //! list when a module is loaded.
 
 pub use cache::CacheDir;
-pub use cache::hashing::hash_on_one_thread;
+pub use cache::hash_on_one_thread;
 pub use cause::{Cause, chain};
 pub use config::{
     CACHE_BOUND_VARIABLE, COPY_ON_WRITE_VARIABLE, EngineConfig, HostKind, ImageMapping,
@@ -25,13 +25,13 @@ pub use error::{
     CacheError, EngineError, ImageError, ModuleError, PackageError, PythonError, SessionError,
     StartError,
 };
+pub use files::changes::Workspace;
 pub use files::changes::{ChangeKind, ChangedFile, LeftOutFiles};
 pub use files::digest::FolderDigests;
 pub use files::mount::{
     FolderAnswer, FolderAsk, FolderIdentity, FolderServer, InvalidMount, LentFolder, Mount,
 };
 pub use files::path::{InvalidPath, MAX_PATH_BYTES, check_path};
-pub use files::workspace::Workspace;
 pub use interpreter::Interpreter;
 pub use interpreter::describe::BuildInfo;
 pub use interpreter::engine::Engine;
@@ -54,13 +54,13 @@ pub use places::{
 pub use python::distribution::PythonBuild;
 pub use python::module::key::WASMER_VERSION;
 pub use python::packages::Package;
+pub use python::packages::info::PythonTarget;
 pub use python::packages::info::{PackageInfo, PackageOrigin};
-pub use python::packages::target::PythonTarget;
 pub use python::prune::{
     CacheEntry, CacheEntryKind, Prune, Pruned, entries as cache_entries, prune as prune_cache,
 };
 pub use python::spec::{ImageSpec, Setup};
-pub use run::functions::calls::cancellation::Cancellation;
+pub use run::functions::calls::Cancellation;
 pub use run::functions::served::{Answer, Served, ServedCalls};
 pub use run::functions::{
     Callee, Delivery, HostCall, HostError, HostFunctions, InvalidFunction, Parameter,

@@ -128,9 +128,7 @@ impl MemoryState {
             copied_bytes: 0,
         }
     }
-}
 
-impl MemoryState {
     /// Remembers that the memory holds `content`, compared page by page.
     fn hold(&mut self, content: Arc<MemoryPatch>) {
         self.held = content;

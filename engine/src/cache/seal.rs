@@ -21,7 +21,7 @@ use std::time::SystemTime;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utimensat};
 
 use crate::cache::stamp::{Stamp, stamp_path};
-use crate::cache::{CacheDir, hashing, write_atomically};
+use crate::cache::{CacheDir, hash_into, write_atomically};
 use crate::error::CacheError;
 use crate::memory::sys::FileView;
 
@@ -164,7 +164,7 @@ impl Sealer {
         let mut hasher = blake3::Hasher::new_keyed(&self.secret);
         hasher.update(&(label.len() as u64).to_le_bytes());
         hasher.update(label.as_bytes());
-        hashing::update(&mut hasher, contents);
+        hash_into(&mut hasher, contents);
         hasher.finalize()
     }
 }

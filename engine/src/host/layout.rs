@@ -12,9 +12,9 @@
 use std::sync::Arc;
 
 use crate::errno::Errno;
-use crate::files::device::Device;
 use crate::files::mount::Mount;
 use crate::files::resolve::{self, Base, Links, Place};
+use crate::files::tree::Device;
 use crate::files::tree::{self, Kind, NodeId, Timestamp, Tree};
 use crate::places::{BESIDE_FOLDER, DOOR_PATH, SITE};
 use crate::python::library::Library;

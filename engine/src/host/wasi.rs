@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use crate::errno::Errno;
-use crate::files::device::Device;
+use crate::files::tree::Device;
 use crate::files::tree::{NodeId, Tree};
 use crate::host::layout::Layout;
 use crate::host::network::RunNetwork;

@@ -28,7 +28,7 @@ use crate::python::module::imports;
 use crate::python::module::native::NativeEngine;
 use crate::python::module::shape::Shape;
 use crate::python::packages::Package;
-use crate::python::packages::inventory::{self, Inventory};
+use crate::python::packages::info::{self, Inventory};
 use crate::python::{module, prune};
 
 /// A Python build, compiled and loaded. Cheap to clone; clones share everything.
@@ -228,7 +228,7 @@ impl Engine {
 
     /// Returns what can be imported from the library's archives.
     pub(super) fn archived(&self) -> Result<Inventory, PythonError> {
-        inventory::inventory(self.inner.library.archives())
+        info::inventory(self.inner.library.archives())
     }
 
     pub(crate) fn copies_on_write(&self) -> bool {
@@ -286,7 +286,7 @@ impl Engine {
     /// Returns the CPUs that the build is compiled for: `x86-64-v3`, or the features of this one if
     /// it lacks some of those.
     pub fn module_target() -> String {
-        module::target::target_name()
+        module::key::target_name()
     }
 
     /// Reads the WebAssembly module.

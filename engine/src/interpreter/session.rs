@@ -25,7 +25,7 @@ use replace::{Access, replace};
 use serde::{Deserialize, Serialize};
 
 use crate::error::SessionError;
-use crate::files::workspace::Workspace;
+use crate::files::changes::Workspace;
 use crate::host::wasi::HostState;
 use crate::host::wasi::clock::Clock;
 use crate::interpreter::image::saved::SavedHost;

@@ -12,9 +12,9 @@ use crate::cause::Cause;
 use crate::error::{EngineError, StartError};
 use crate::interrupt::stop::StopHandle;
 use crate::limits::Limits;
+use crate::python::packages::info::Inventory;
+use crate::python::packages::info::PythonTarget;
 use crate::python::packages::info::{PackageInfo, PackageOrigin};
-use crate::python::packages::inventory::Inventory;
-use crate::python::packages::target::PythonTarget;
 use crate::run::outcome::Verdict;
 use crate::run::program::Program;
 

@@ -21,7 +21,6 @@ use crate::limits::Limits;
 use crate::owner::OwnerProcess;
 use cpu::ThreadCpuClock;
 
-
 #[cfg(target_os = "linux")]
 mod cpu;
 #[cfg(not(target_os = "linux"))]

@@ -7,7 +7,8 @@
 //! whatever is written to it afterwards.
 //!
 //! A scan takes longer than all the rest of a reset, and finds nothing new after most runs, so its
-//! result is kept (`known.rs`).
+//! result is kept. Copying a page is a page fault of the thread that writes, and the kernel counts
+//! those: while the count stands still, no other page was copied.
 #![expect(unsafe_code, reason = "an ioctl, which has no safe form")]
 
 use std::fs::File;
@@ -16,6 +17,7 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock};
+use std::thread::ThreadId;
 
 use linux_raw_sys::general::{
     PAGE_IS_FILE, PAGE_IS_PRESENT, PAGE_IS_SWAPPED, page_region, pm_scan_arg,
@@ -24,9 +26,6 @@ use rustix::ioctl::{Opcode, opcode};
 
 use super::image::MemoryImage;
 use super::sys::Reservation;
-use known::{Known, Reading, counts_faults};
-
-mod known;
 
 /// Bits of a word of `/proc/self/pagemap`.
 const WORD_IS_FILE: u64 = 1 << 61;
@@ -55,9 +54,9 @@ pub(super) struct Tracker {
     /// Whether the kernel counts faults at all.
     counts_faults: bool,
     /// The pages that were copied.
-    known: Option<Known>,
+    known: Option<DirtyPageCache>,
     /// When `copied` last found that what it knew is still valid.
-    valid_at: Option<Reading>,
+    valid_at: Option<FaultCount>,
 }
 
 /// The page map, kept by a process that may open nothing more. It shows the process that opened it,
@@ -125,16 +124,16 @@ impl Tracker {
     }
 
     /// Returns the pages of `known` if they are still valid, and notes when.
-    fn if_valid(&mut self, known: Option<Known>) -> Option<Vec<Range<usize>>> {
+    fn if_valid(&mut self, known: Option<DirtyPageCache>) -> Option<Vec<Range<usize>>> {
         let valid = known.filter(|known| known.lacks_at_most(0));
         self.valid_at = valid.as_ref().map(|known| known.at);
         valid.map(|known| known.pages)
     }
 
     /// Keeps pages that were just found. If they were found valid, the reading of that time will do.
-    fn known_now(&mut self, pages: Vec<Range<usize>>) -> Option<Known> {
+    fn cache_now(&mut self, pages: Vec<Range<usize>>) -> Option<DirtyPageCache> {
         let at = self.valid_at.take();
-        self.counts_faults.then(|| Known { pages, at: at.unwrap_or_else(Reading::now) })
+        self.counts_faults.then(|| DirtyPageCache { pages, at: at.unwrap_or_else(FaultCount::now) })
     }
 
     /// Asks the kernel for the pages in `range` that were copied.
@@ -178,7 +177,7 @@ impl Tracker {
 
     /// Keeps what `copied` found last: it is still valid, and from now on only this thread writes.
     pub(super) fn remember(&mut self, copied: Vec<Range<usize>>) {
-        self.known = self.known_now(copied);
+        self.known = self.cache_now(copied);
     }
 
     /// Drops what `copied` found last: another thread may write to a page.
@@ -270,4 +269,61 @@ impl Tracker {
         self.has_scan = false;
         self.counts_faults = false;
     }
+}
+
+/// The result of a scan. Invariant E-9: it stays valid as long as this thread alone writes and has
+/// had no more faults. A write from another thread ends that by `forget`.
+#[derive(Debug)]
+struct DirtyPageCache {
+    pages: Vec<Range<usize>>,
+    at: FaultCount,
+}
+
+impl DirtyPageCache {
+    /// Returns whether at most `count` pages can have been copied since.
+    fn lacks_at_most(&self, count: u64) -> bool {
+        let now = FaultCount::now();
+        self.at.thread == now.thread && now.faults <= self.at.faults + count
+    }
+}
+
+/// A thread's number of page faults since it began.
+#[derive(Debug, Clone, Copy)]
+struct FaultCount {
+    thread: ThreadId,
+    faults: u64,
+}
+
+impl FaultCount {
+    fn now() -> Self {
+        Self { thread: std::thread::current().id(), faults: faults() }
+    }
+}
+
+/// Returns the number of page faults of this thread since it began.
+fn faults() -> u64 {
+    // SAFETY: all zeroes are a value of this plain structure.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure is ours to write.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    assert_eq!(result, 0, "a thread may ask for its own usage");
+    (usage.ru_minflt + usage.ru_majflt).cast_unsigned()
+}
+
+/// Returns whether the kernel counts the faults of this thread, by causing some: some kernels that
+/// look like Linux count none.
+fn counts_faults() -> io::Result<bool> {
+    let page = rustix::param::page_size();
+    let reservation = Reservation::new(0, page)?;
+    reservation.make_accessible(0, page)?;
+    let before = faults();
+    // SAFETY: accessible, and nobody else has it.
+    let is_zero = unsafe {
+        reservation.with_bytes(0, page, |bytes| {
+            let is_zero = std::hint::black_box(&*bytes)[0] == 0;
+            std::hint::black_box(bytes)[0] = 1;
+            is_zero
+        })
+    };
+    Ok(is_zero && faults() >= before + 2)
 }

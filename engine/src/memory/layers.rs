@@ -27,7 +27,6 @@ use super::{GuestMemory, MemoryState};
 mod copy;
 mod diff;
 mod restore;
-mod succession;
 
 /// Whether invariants are asserted that take a pass of their own.
 const IS_CHECKED: bool = cfg!(any(test, debug_assertions));

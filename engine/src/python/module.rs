@@ -50,7 +50,6 @@ pub(crate) mod native;
 mod packed;
 mod safepoints;
 pub(crate) mod shape;
-pub(crate) mod target;
 pub(crate) mod throws;
 pub(crate) mod writes;
 
@@ -74,7 +73,7 @@ fn engine_for(first: Option<&Arc<Functions>>) -> NativeEngine {
     compiler.push_middleware(Arc::new(ExportTable));
     linked::configure(&mut compiler);
     let builder = EngineBuilder::new(compiler).set_features(Some(features));
-    let mut engine: Engine = builder.set_target(Some(target::target())).engine().into();
+    let mut engine: Engine = builder.set_target(Some(key::target())).engine().into();
     engine.set_tunables(GuestTunables::new());
     NativeEngine::new(engine)
 }

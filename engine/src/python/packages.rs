@@ -22,17 +22,13 @@ use crate::cause::Cause;
 use crate::config::ProgressSink;
 use crate::error::PackageError;
 use crate::files::path::check_path;
-use info::{PackageInfo, PackageOrigin, module_of, normalized};
-use inventory::Inventory;
+use info::{Inventory, PackageInfo, PackageOrigin, PythonTarget, module_of, normalized};
 use metadata::Metadata;
-use target::PythonTarget;
 
 mod folder;
 pub(crate) mod info;
-pub(crate) mod inventory;
 mod metadata;
 mod requirements;
-pub(crate) mod target;
 mod wheel;
 
 /// The largest number of files in one image's packages. A hundred wheels of the usual size have

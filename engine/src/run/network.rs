@@ -10,10 +10,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 
-pub use error::InvalidDestination;
-use error::Why;
-
-mod error;
 pub(crate) mod public;
 
 /// The longest name of a host, in bytes, as in DNS.
@@ -151,6 +147,45 @@ impl FromIterator<Destination> for Network {
     fn from_iter<T: IntoIterator<Item = Destination>>(destinations: T) -> Self {
         let all: BTreeSet<_> = destinations.into_iter().collect();
         Self { destinations: (!all.is_empty()).then(|| Arc::new(all)) }
+    }
+}
+
+/// A text names no destination.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{destination}` is no destination")]
+#[non_exhaustive]
+pub struct InvalidDestination {
+    /// The text.
+    pub destination: String,
+    #[source]
+    why: Why,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum Why {
+    #[error("write a host and a port, as in `api.example.com:443` or `[2001:db8::7]:443`")]
+    NoPort,
+    #[error("a port is one number from 1 to 65535")]
+    Port,
+    #[error(
+        "the host must be a name in ASCII or an IP address, without a scheme, a path or a `*`; IPv6 \
+         needs brackets"
+    )]
+    Name,
+    #[error("a name never leads to this machine: list the address, as in `127.0.0.1:8080`")]
+    Localhost,
+    #[error("its address isn't that of one host")]
+    ManyHosts,
+}
+
+impl InvalidDestination {
+    fn new(destination: String, why: Why) -> Self {
+        Self { destination, why }
+    }
+
+    /// Returns the same about the text as it was given.
+    fn said_of(self, destination: &str) -> Self {
+        Self { destination: destination.to_owned(), ..self }
     }
 }
 

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::pipe::{PipeId, Pipes};
 use crate::errno::Errno;
-use crate::files::device::Device;
 use crate::files::mount::Mount;
 use crate::files::resolve::{Base, HostPlace};
+use crate::files::tree::Device;
 use crate::files::tree::NodeId;
 use crate::host::network::socket::NetSocket;
 

@@ -7,9 +7,9 @@ use super::descriptors::{Access, Entry, Open};
 use super::stat::{self, Filestat};
 use super::{ExceededLimit, Wasi};
 use crate::errno::Errno;
-use crate::files::device::Device;
 use crate::files::mount;
 use crate::files::resolve::Base;
+use crate::files::tree::Device;
 use crate::files::tree::{Kind, NodeId};
 use crate::run::transcript::Stream;
 

@@ -85,9 +85,7 @@ impl Numbers {
         let rest = self.block.split_off(self.block.len() - 8);
         u64::from_le_bytes(rest.try_into().unwrap())
     }
-}
 
-impl Numbers {
     fn below(&mut self, bound: u32) -> u32 {
         (self.next() % u64::from(bound)) as u32
     }

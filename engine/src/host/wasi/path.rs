@@ -9,9 +9,9 @@ use super::descriptors::{Access, Open, host_file, host_folder};
 use super::fd::CLOSES_ON_EXEC;
 use super::stat::{Filestat, RIGHT_READ, RIGHT_WRITE};
 use crate::errno::Errno;
-use crate::files::device::Device;
 use crate::files::quota::MOST_PATH_BYTES;
 use crate::files::resolve::{Base, HostPlace, Links, Place, absolute, resolve, resolve_parent};
+use crate::files::tree::Device;
 use crate::files::tree::{Kind, NodeId};
 use crate::limits::LimitKind;
 

@@ -24,7 +24,6 @@ use crate::python::distribution::WASM_SHA256;
 
 pub(super) mod compilation;
 pub(super) mod rest;
-pub(super) mod stubs;
 
 /// The functions of the default build that its start and plain programs call, and those beside them:
 /// a range of indices in each line. `the_first_functions` in `early/tests.rs` records them.
@@ -108,3 +107,22 @@ impl<'a> FunctionMiddleware<'a> for LeftOut {
 
 #[cfg(test)]
 mod tests;
+
+/// What a stub takes; functions begin at multiples of it.
+pub(super) const STUB_BYTES: usize = 16;
+
+/// Returns the stub for `function` at the address `at`, for a word at the address `word`; `None` if
+/// that is too far away.
+pub(super) fn stub(function: u32, at: u64, word: u64) -> Option<[u8; STUB_BYTES]> {
+    let mut stub = [0; STUB_BYTES];
+    // mov r11d, function
+    stub[..2].copy_from_slice(&[0x41, 0xbb]);
+    stub[2..6].copy_from_slice(&function.to_le_bytes());
+    // mov r10, [rip + distance]
+    let distance = word.checked_signed_diff(at + 13)?;
+    stub[6..9].copy_from_slice(&[0x4c, 0x8b, 0x15]);
+    stub[9..13].copy_from_slice(&i32::try_from(distance).ok()?.to_le_bytes());
+    // jmp [r10]
+    stub[13..].copy_from_slice(&[0x41, 0xff, 0x22]);
+    Some(stub)
+}

@@ -1,7 +1,9 @@
 //! The name of a compiled module in the cache: everything that its code depends on.
 
+use wasmer::sys::{CpuFeature, Target};
+use wasmer_types::target::Triple;
+
 use super::safepoints::SAFEPOINTS_VERSION;
-use super::target::target_name;
 use super::throws::MOST_THROWS;
 
 /// The version that `Cargo.toml` pins; `tests/layering.rs` compares the two.
@@ -26,6 +28,42 @@ fn key_of(source: &str, version: &str, settings: &str, cpu: &str) -> String {
         hasher.update(part.as_bytes());
     }
     hasher.finalize().to_hex()[..32].to_owned()
+}
+
+/// Level 3 of the x86-64 psABI, as far as Cranelift makes use of it.
+const X86_64_V3: [CpuFeature; 11] = [
+    CpuFeature::SSE2,
+    CpuFeature::SSE3,
+    CpuFeature::SSSE3,
+    CpuFeature::SSE41,
+    CpuFeature::SSE42,
+    CpuFeature::POPCNT,
+    CpuFeature::AVX,
+    CpuFeature::AVX2,
+    CpuFeature::BMI1,
+    CpuFeature::BMI2,
+    CpuFeature::LZCNT,
+];
+
+/// Returns what to compile for on this machine: level 3 where its CPU has that, else the features
+/// that it has.
+pub(super) fn target() -> Target {
+    let host = CpuFeature::for_host();
+    let level = X86_64_V3.into_iter().fold(CpuFeature::set(), |set, feature| set | feature);
+    let features = if level.is_subset(host) { level } else { host };
+    Target::new(Triple::host(), features)
+}
+
+/// Returns the name of the target on this machine, such as `x86-64-v3`; the name of another one
+/// lists its features.
+pub(crate) fn target_name() -> String {
+    let features = *target().cpu_features();
+    let architecture = std::env::consts::ARCH;
+    if X86_64_V3.into_iter().all(|feature| features.contains(feature)) {
+        return "x86-64-v3".to_owned();
+    }
+    let features: Vec<String> = features.iter().map(|feature| feature.to_string()).collect();
+    format!("{architecture} with {}", features.join(" "))
 }
 
 #[cfg(test)]

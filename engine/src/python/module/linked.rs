@@ -13,24 +13,24 @@
 //! Both end or begin with the same hash, so that files of two compilations are never combined.
 
 use std::fs::File;
-use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::ptr;
+use std::sync::Arc;
+use std::{io, ptr};
 
 use wasmer::sys::Cranelift;
 use wasmer::{Engine, Module};
+use wasmer_compiler::serialize::SerializableModule;
+use wasmer_types::{InitExprOp, MemoryIndex, OwnedDataInitializer};
 
-use super::early::Functions;
 use super::early::rest::Rest;
-use super::early::stubs::{STUB_BYTES, stub};
+use super::early::{Functions, STUB_BYTES, stub};
 use super::native::Loading;
 use crate::memory::sys::{self, FileView};
 use code::Header;
 
 mod code;
 mod elf;
-mod info;
 #[cfg(test)]
 mod tests;
 
@@ -89,8 +89,7 @@ fn split_with(
     image: &elf::Image<'_>,
     change: impl FnOnce(u64, &mut [u8]) -> Result<(), &'static str>,
 ) -> Result<Linked, String> {
-    let (info, data) =
-        info::without_data(image.section(elf::MODULE_INFO).ok_or("no information")?)?;
+    let (info, data) = without_data(image.section(elf::MODULE_INFO).ok_or("no information")?)?;
     let text = image.text().ok_or("the code is not where it can be mapped")?;
     let header = Header::new(text, image.first_function().ok_or("it has no functions")?, &data);
     let mut code = image.text_bytes(text).to_vec();
@@ -149,4 +148,55 @@ fn opened(path: Option<&Path>, file: &File) -> PathBuf {
         Some(path) if !opened.exists() => path.to_owned(),
         _ => opened,
     }
+}
+
+/// Bytes that a memory begins with.
+#[derive(Debug)]
+struct Segment {
+    /// The address in the guest.
+    at: u32,
+    bytes: Box<[u8]>,
+}
+
+/// The custom section with the names of functions, most of what wasmer knows of a module.
+const NAMES: &str = "name";
+
+/// Returns the description without the initial contents of the memory, which are returned beside
+/// it, and without the names of functions, which only traces would show.
+#[expect(unsafe_code, reason = "wasmer's interface for its own format")]
+fn without_data(description: &[u8]) -> Result<(Vec<u8>, Vec<Segment>), String> {
+    // wasmer's format needs an alignment that the section doesn't have in the image.
+    let description = description.to_vec();
+    // SAFETY: wasmer has just written it, and it is validated.
+    let module = unsafe { SerializableModule::deserialize(&description) };
+    let mut module = module.map_err(|error| error.to_string())?;
+    let info = Arc::get_mut(&mut module.compile_info.module).ok_or("the description is shared")?;
+    info.function_names.clear();
+    if let Some(names) = info.custom_sections.get(NAMES) {
+        info.custom_sections_data[*names] = Box::default();
+    }
+    // A start function would run before the memory has its contents.
+    let data = match info.start_function {
+        None => segments(&module.data_initializers),
+        Some(_) => None,
+    };
+    if data.is_some() {
+        module.data_initializers = Box::default();
+    }
+    let description = module.serialize().map_err(|error| error.to_string())?;
+    Ok((description, data.unwrap_or_default()))
+}
+
+/// Returns what the memory begins with; `None` if that depends on an instance.
+fn segments(initializers: &[OwnedDataInitializer]) -> Option<Vec<Segment>> {
+    let segment = |initializer: &OwnedDataInitializer| {
+        let location = &initializer.location;
+        match *location.offset_expr.ops {
+            [InitExprOp::I32Const(at)] if location.memory_index == MemoryIndex::from_u32(0) => {
+                Some(Segment { at: at.cast_unsigned(), bytes: initializer.data.clone() })
+            }
+            _ => None,
+        }
+    };
+    initializers.iter().map(segment).collect()
 }

@@ -23,7 +23,6 @@ use wasmer_types::{LocalFunctionIndex, ModuleInfo};
 use super::blocks::OpenBlocks;
 use paths::Safepoints;
 
-mod access;
 mod paths;
 #[cfg(test)]
 mod tests;

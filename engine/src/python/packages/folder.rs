@@ -3,8 +3,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use super::info::PythonTarget;
 use super::metadata::Metadata;
-use super::target::PythonTarget;
 use super::{Collector, Package, PackageInfo, PackageOrigin, bad, file_name};
 use crate::error::PackageError;
 

@@ -1,8 +1,15 @@
 //! Describes a distribution: its name, its version and where it came from.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::io::Cursor;
 
 use serde::{Deserialize, Serialize};
+
+use crate::error::{EngineError, PythonError};
+use crate::places::{ARCHIVE_PATH, PYTHON_VERSION};
+use crate::python::distribution::PythonBuild;
+use crate::python::library::LibraryFile;
 
 /// Describes a distribution in an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,4 +91,97 @@ pub(crate) fn name_of(dependency: &str) -> &str {
     let dependency = dependency.trim_start();
     let end = dependency.find(|c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c));
     &dependency[..end.unwrap_or(dependency.len())]
+}
+
+/// The Python for which packages are chosen: a build's, as it says itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PythonTarget {
+    /// The version of CPython.
+    pub version: [u32; 3],
+    /// `sys.platform`.
+    pub platform: String,
+}
+
+impl Default for PythonTarget {
+    /// Returns that of the default build.
+    fn default() -> Self {
+        Self::new(PYTHON_VERSION, "wasi")
+    }
+}
+
+impl PythonTarget {
+    /// Returns the target of a build that says this of itself.
+    pub fn new(version: [u32; 3], platform: impl Into<String>) -> Self {
+        Self { version, platform: platform.into() }
+    }
+
+    /// Returns the version in the form of `3.12`.
+    pub fn series(&self) -> String {
+        let [major, minor, _] = self.version;
+        format!("{major}.{minor}")
+    }
+}
+
+/// What can be imported from a build's archive.
+#[derive(Debug, Default)]
+pub(crate) struct Inventory {
+    /// The packages whose versions are known, by name.
+    pub(crate) distributions: Vec<PackageInfo>,
+    /// Top-level modules and packages, including the standard library.
+    pub(crate) modules: BTreeSet<String>,
+}
+
+impl PythonBuild {
+    /// Returns the packages of the build whose versions are known, by name.
+    ///
+    /// # Errors
+    /// The archive with the library can't be read or is damaged.
+    pub fn packages(&self) -> Result<Vec<PackageInfo>, EngineError> {
+        let archive = LibraryFile { path: ARCHIVE_PATH.to_owned(), contents: self.library()? };
+        Ok(inventory([&archive])?.distributions)
+    }
+}
+
+/// Reads the names of the archives' entries.
+pub(crate) fn inventory<'a>(
+    archives: impl IntoIterator<Item = &'a LibraryFile>,
+) -> Result<Inventory, PythonError> {
+    let mut inventory = Inventory::default();
+    for LibraryFile { path, contents } in archives {
+        let layout = |error| PythonError::layout(path, error);
+        let zip = zip::ZipArchive::new(Cursor::new(contents)).map_err(layout)?;
+        for entry in zip.file_names() {
+            let entry = entry.map_err(layout)?;
+            inventory.modules.extend(module_of(&entry).map(str::to_owned));
+            inventory.distributions.extend(distribution(&entry));
+        }
+    }
+    inventory.distributions.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(inventory)
+}
+
+/// Returns the distribution to which an entry with metadata belongs.
+fn distribution(entry: &str) -> Option<PackageInfo> {
+    let folder = entry.strip_suffix(".dist-info/METADATA")?;
+    let (name, version) = folder.split_once('-')?;
+    // In folder names, `_` replaces the `-` of a name.
+    let name = name.replace('_', "-");
+    Some(PackageInfo { name, version: Some(version.to_owned()), origin: PackageOrigin::Build })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_of_metadata_names_a_distribution() {
+        let found = distribution("et_xmlfile-2.0.0.dist-info/METADATA").unwrap();
+        assert_eq!(found.to_string(), "et-xmlfile 2.0.0");
+        for entry in
+            ["numpy/__init__.pyc", "x-1.dist-info/entry_points.txt", "x.dist-info/METADATA"]
+        {
+            assert_eq!(distribution(entry), None, "{entry}");
+        }
+    }
 }

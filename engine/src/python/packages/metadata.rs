@@ -6,8 +6,8 @@
 
 use std::cmp::Ordering;
 
+use super::info::PythonTarget;
 use super::info::{name_of, normalized};
-use super::target::PythonTarget;
 
 /// The headers of a `METADATA` file that matter here.
 #[derive(Debug, Default, PartialEq, Eq)]

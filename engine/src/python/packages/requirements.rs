@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::target::PythonTarget;
+use super::info::PythonTarget;
 use super::{Package, PackageOrigin, bad, file_name, wheel};
 use crate::cache::seal::Sealer;
 use crate::cache::{CacheDir, UnfinishedFolder, remove_unfinished, write_atomically};

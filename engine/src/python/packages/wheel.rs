@@ -5,8 +5,8 @@ use std::fs;
 use std::io::{Cursor, Read};
 use std::path::Path;
 
+use super::info::PythonTarget;
 use super::metadata::{Metadata, headers};
-use super::target::PythonTarget;
 use super::{
     Collector, MOST_BYTES, MOST_FILES, Package, PackageInfo, PackageOrigin, bad, bad_because, caps,
     file_name, normalized,

@@ -13,7 +13,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Map, Value as Json};
 
-use self::limits::CallLimits;
 use super::error::{FAILURE, HostError, LIMIT};
 use super::recording::{RecordedAnswer, Recorder, Recording, Replayed, Replayer};
 use super::rooms::{Room, Rooms, Sum};
@@ -23,9 +22,6 @@ use crate::limits::{LimitHit, LimitKind, Limits};
 use crate::run::transcript::Transcript;
 use crate::run::value::marshal::Value;
 use crate::run::value::{json_bytes, number};
-
-pub(crate) mod cancellation;
-mod limits;
 
 /// The most bytes of answers that the guest gets at once; it gets at least one answer.
 const DELIVERY_BYTES: usize = 1 << 20;
@@ -483,3 +479,71 @@ pub(crate) fn nothing_to_call() -> HostError {
 
 #[cfg(test)]
 mod tests;
+
+/// Reports that the program no longer wants a call.
+pub struct Cancellation {
+    calls: Arc<Calls>,
+    ticket: u32,
+}
+
+impl Reply {
+    /// Returns a handle that reports when the call is cancelled.
+    pub fn cancellation(&self) -> Cancellation {
+        Cancellation { calls: Arc::clone(&self.calls), ticket: self.ticket }
+    }
+}
+
+impl Debug for Cancellation {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Cancellation").field("ticket", &self.ticket).finish_non_exhaustive()
+    }
+}
+
+impl Cancellation {
+    /// Runs `hook` on the guest's thread when the program gives the call up or its run ends; at
+    /// once if that has happened or the call was answered. The hook must not block.
+    pub fn on_cancel(self, hook: impl FnOnce() + Send + 'static) {
+        let mut state = self.calls.state.lock();
+        match state.pending.get_mut(&self.ticket) {
+            Some(pending) => *pending = Some(Box::new(hook)),
+            None => {
+                drop(state);
+                hook();
+            }
+        }
+    }
+}
+
+/// The most host memory that the arguments of calls in flight may take together: a text of 1 MiB
+/// can become 100 MiB of objects, and a function may keep them as long as it runs.
+const ARGUMENTS_IN_FLIGHT_BYTES: usize = 256 << 20;
+
+/// The limits of one run.
+#[derive(Debug, Clone, Copy)]
+struct CallLimits {
+    count: u64,
+    argument_bytes: usize,
+    result_bytes: usize,
+    in_flight: usize,
+}
+
+impl CallLimits {
+    fn of(limits: &Limits) -> Self {
+        Self {
+            count: limits.function_calls.min(u64::from(u32::MAX - 1)),
+            argument_bytes: limits.function_argument_bytes,
+            result_bytes: limits.function_result_bytes,
+            in_flight: limits.functions_in_flight,
+        }
+    }
+
+    /// Returns the limit that these calls exceed, the allowed amount, and the used amount.
+    fn excess(&self, taken: Sum) -> Option<(LimitKind, u64, u64)> {
+        if taken.calls > self.in_flight {
+            let (allowed, used) = (self.in_flight as u64, taken.calls as u64);
+            return Some((LimitKind::FunctionsInFlight, allowed, used));
+        }
+        let (allowed, used) = (ARGUMENTS_IN_FLIGHT_BYTES as u64, taken.bytes as u64);
+        (used > allowed).then_some((LimitKind::FunctionArguments, allowed, used))
+    }
+}

@@ -20,7 +20,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::info::Segment;
-use crate::cache::hashing;
+use crate::cache::hash_into;
 use crate::memory::sys::FileView;
 use crate::memory::{GuestMemory, PAGE_BYTES};
 
@@ -91,7 +91,7 @@ impl Code {
     pub(super) fn new(header: Header, text: Vec<u8>, data: Vec<Segment>) -> Self {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&postcard::to_stdvec(&header).unwrap_or_default());
-        hashing::update(&mut hasher, &text);
+        hash_into(&mut hasher, &text);
         for segment in &data {
             hasher.update(&segment.bytes);
         }
