@@ -193,7 +193,7 @@ fn files_are_short_enough_to_read() {
 fn pure_modules_name_neither_actors_nor_clocks() {
     let sources = sources();
     let pure = pure_modules(&sources);
-    for expected in ["pool/src/worker/state.rs", "scheduler/src/policy/shares/check.rs"] {
+    for expected in ["pool/src/worker/state.rs", "scheduler/src/policy/fair_queue/check.rs"] {
         assert!(pure.contains(expected), "{expected} isn't found as pure: {pure:?}");
     }
     for (name, text) in sources.iter().filter(|(name, _)| pure.contains(name.as_str())) {

@@ -14,9 +14,9 @@ pub enum PoolError {
     Closed,
 }
 
-/// A session's state could not be stowed.
+/// A session's state could not be offloaded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum StowError {
+pub enum OffloadError {
     /// It can't be written to disk: it stays in memory, compressed.
     #[error("it can't be spilled, and is compressed in memory")]
     NotWritten {
@@ -31,7 +31,7 @@ pub enum StowError {
     Unchanged(Cause),
 }
 
-impl StowError {
+impl OffloadError {
     pub(crate) fn unchanged(reason: &str) -> Self {
         Self::Unchanged(reason.into())
     }

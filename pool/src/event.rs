@@ -1,23 +1,22 @@
 //! The events that the pool sends to its owner. Defined here, so that the pool imports nothing from
 //! the crates above it.
 //!
-//! This file, `worker/seat.rs` and `worker/desk.rs` depend on each other: an event carries a seat,
-//! a seat sends its order to a desk, and a desk sends events. They do so at run time, too: an owner
-//! that is told of a seat may use it before the telling returns.
+//! This file and `worker/control.rs` depend on each other: an event carries a permit, a permit sends a
+//! command, and its execution sends events. An owner may use a permit before `tell` returns.
 
 use std::time::Duration;
 
 use engine::{Cause, Outcome};
 
-use crate::error::StowError;
+use crate::error::OffloadError;
 use crate::ids::{BuildId, JobId, SessionId, WorkerId};
-use crate::session::Stowage;
-use crate::worker::seat::Seat;
+use crate::session::Tier;
+use crate::worker::control::WorkerPermit;
 use crate::worker::state::GoneReason;
 
 /// Receives the events of a pool, in the order in which each thread sends them.
 pub trait PoolOwner: Send + Sync {
-    /// Takes an event. It may act on it at once, on this thread: use seats, and call the pool. The
+    /// Takes an event. It may act on it at once, on this thread: use permits, and call the pool. The
     /// caller holds no lock.
     fn tell(&self, event: PoolEvent);
 
@@ -25,18 +24,18 @@ pub trait PoolOwner: Send + Sync {
     fn leave(&self, event: PoolEvent);
 }
 
-/// A worker takes an order.
+/// A worker accepts a command.
 #[derive(Debug)]
 pub struct Offer {
-    /// Takes the order.
-    pub seat: Seat,
+    /// Sends the command.
+    pub permit: WorkerPermit,
     /// The build of its interpreter.
     pub build: BuildId,
     /// The private memory of its interpreter, in bytes, as
     /// [`Interpreter::memory_bytes`](crate::Interpreter::memory_bytes) returns it.
     pub memory_bytes: u64,
     /// The size of the copy of its session's state, in bytes; that of the last one if the next is made
-    /// before the next order, and then off by a few pages.
+    /// before the next command, and then off by a few pages.
     pub kept_bytes: u64,
     /// How long it took to make the interpreter fresh the last time; `None` if it was fresh already, a
     /// session stayed, or an earlier offer said so.
@@ -51,7 +50,7 @@ pub struct Offer {
 /// they happened:
 ///
 /// ```text
-/// Ready, then for the order:
+/// Ready, then for the command:
 ///    assign        SessionParked?  Finished, perhaps with the next offer
 ///    park          SessionParked?  Parked
 ///    vacate        SessionParked?
@@ -60,12 +59,12 @@ pub struct Offer {
 /// ```
 ///
 /// `Gone` is sent exactly once for each worker, as its last event: the thread has been joined by
-/// then, or left behind because it is stuck. An order that had no event by then died with the
-/// worker. Events of different workers, and `Stowed`, come in no particular order; but a session's
+/// then, or left behind because it is stuck. A command that had no event by then died with the
+/// worker. Events of different workers, and `Offloaded`, come in no particular order; but a session's
 /// cell always shows where the state is before the event that announces it.
 #[derive(Debug)]
 pub enum PoolEvent {
-    /// A worker waits for an order.
+    /// A worker waits for a command.
     Ready(Offer),
     /// A worker's task has ended. The session's cell says whether its session is still alive.
     Finished {
@@ -80,7 +79,7 @@ pub enum PoolEvent {
         attach: Duration,
         /// The private memory of the worker's interpreter when the run ended, in bytes.
         memory_bytes: u64,
-        /// The worker's next seat, if it will be ready so soon that it can be given its next order
+        /// The worker's next permit, if it will be ready so soon that it can be given its next command
         /// now.
         offer: Option<Offer>,
     },
@@ -94,23 +93,23 @@ pub enum PoolEvent {
         result: Result<(), Cause>,
     },
     /// A worker has parked a session, so that any worker can attach it: to make room for another
-    /// job, or because the worker is ending; or it has unpacked a stowed state.
+    /// job, or because the worker is ending; or it has unpacked a offloaded state.
     SessionParked {
         /// The session.
         session: SessionId,
         /// The memory that its state takes now, in bytes; 0 if nothing has run in it.
         bytes: u64,
     },
-    /// A request of [`Pool::stow`](crate::Pool::stow) has succeeded or failed.
-    Stowed {
+    /// A request of [`Pool::offload`](crate::Pool::offload) has succeeded or failed.
+    Offloaded {
         /// The session.
         session: SessionId,
         /// Where its state was to go.
-        stowage: Stowage,
+        tier: Tier,
         /// The bytes that it takes there, or why it isn't there.
-        result: Result<u64, StowError>,
+        result: Result<u64, OffloadError>,
     },
-    /// A worker has ended. If its order had no event yet, none will follow.
+    /// A worker has ended. If its command had no event yet, none will follow.
     Gone {
         /// The worker.
         worker: WorkerId,

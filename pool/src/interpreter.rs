@@ -8,7 +8,7 @@ use engine::{Afterwards, Outcome, StartError};
 use crate::isolation::{IsolationStatus, WorkerProcess};
 use crate::task::Task;
 
-pub use parked::{Packed, Parked, ParkedState};
+pub use parked::{PackedBytes, Parked, ParkedState};
 
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
@@ -37,13 +37,13 @@ pub trait InterpreterSource: Send + Sync + 'static {
     ///
     /// # Errors
     /// The state can't be packed, and is unchanged.
-    fn pack(&self, parked: &Parked) -> Result<Packed, StartError>;
+    fn pack(&self, parked: &Parked) -> Result<PackedBytes, StartError>;
 
     /// Restores a state that `pack` converted to bytes. Blocks.
     ///
     /// # Errors
     /// The bytes are damaged, or aren't a state of this source.
-    fn unpack(&self, packed: &Packed) -> Result<Parked, StartError>;
+    fn unpack(&self, packed: &PackedBytes) -> Result<Parked, StartError>;
 }
 
 /// Runs programs on one thread.

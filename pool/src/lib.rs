@@ -3,22 +3,22 @@
 //! ```text
 //!  owner (the scheduler)                              supervisor
 //!   ^   |                                                | spawns, watches, replaces
-//!   |   | Seat::{assign, park, vacate, renew, dismiss}   v
+//!   |   | WorkerPermit::{assign, ..}                     v
 //!   |   |                                           worker actor   (life and death only)
 //!   |   v                                                | spawns, joins
-//!   |  the worker's desk: what may follow what           v
-//!   |   +----- crossbeam channel, one order -----> worker thread   (owns the wasmer store)
+//!   |  WorkerControl: what may follow what               v
+//!   |   +----- crossbeam channel, one command ---> worker thread   (owns the wasmer store)
 //!   +---- PoolEvent::{Ready, Finished, ..} -----------------+
 //! ```
 //!
 //! A worker is `Starting`, `Ready`, `Running`, `Resetting`, `Leaving` or `Ended`
-//! (`worker/state.rs`). A ready worker offers a `Seat`. A seat takes exactly one order and sends it
-//! straight to the thread (`worker/desk.rs`). All workers are alike: each runs isolated jobs, after
+//! (`worker/state.rs`). A ready worker offers a `WorkerPermit`. A permit is for exactly one command and
+//! sends it straight to the thread (`worker/control.rs`). All workers are alike: each runs isolated jobs, after
 //! which it resets its interpreter, and jobs of any session, whose state stays until the worker
-//! gets another order and then parks it (`worker/slot.rs`). A job of another Python build
+//! gets another command and then parks it (`worker/slot.rs`). A job of another Python build
 //! (`builds.rs`) replaces the interpreter. A `SessionCell` says where a session's
 //! state is (`session.rs`); the scheduler and the threads share it. A parked state can be
-//! compressed (`stowed.rs`) and spilled to disk (`spill.rs`).
+//! compressed (`packed.rs`) and spilled to disk (`spill.rs`).
 //!
 //! The owner decides how many workers there are and which states are compressed or spilled.
 //! Supervision rule: when a worker ends without having been told to, the owner gets `Gone`, so that
@@ -31,16 +31,16 @@ pub use self::metrics::describe as describe_metrics;
 pub use builds::{Builds, DEFAULT_PYTHON};
 pub use channel::SpinWait;
 pub use config::PoolConfig;
-pub use error::{PoolError, StowError};
+pub use error::{OffloadError, PoolError};
 pub use event::{Offer, PoolEvent, PoolOwner};
 pub use ids::{BuildId, JobId, SessionId, WorkerId};
-pub use interpreter::{Interpreter, InterpreterSource, Packed, Parked, ParkedState};
+pub use interpreter::{Interpreter, InterpreterSource, PackedBytes, Parked, ParkedState};
 pub use isolation::{IsolationStatus, MissingLayer, WorkerProcess, WorkersIn};
 pub use pool::Pool;
-pub use session::{Away, Discarded, SessionCell, SessionPlace, Stowage};
+pub use session::{Away, Discarded, SessionCell, SessionPlace, Tier};
 pub use status::{WorkerActivity, WorkerStatus};
 pub use task::Task;
-pub use worker::seat::Seat;
+pub use worker::control::WorkerPermit;
 pub use worker::state::GoneReason;
 
 mod builds;
@@ -51,11 +51,11 @@ mod ids;
 pub mod interpreter;
 mod isolation;
 pub mod metrics;
+mod packed;
 mod pool;
 mod session;
 mod spill;
 mod status;
-mod stowed;
 mod supervisor;
 mod task;
 #[cfg(feature = "fake")]

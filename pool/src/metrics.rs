@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use metrics::{Unit, counter, describe_counter, describe_histogram, histogram};
 
-use crate::session::Stowage;
+use crate::session::Tier;
 
 const SPAWN_DURATION: &str = "hatchery_spawn_duration_seconds";
 const RESTARTS: &str = "hatchery_actor_restarts_total";
@@ -38,11 +38,11 @@ pub fn had_code() {
     counter!(CODE_HITS).increment(1);
 }
 
-/// Records that a session was stowed in this time.
-pub(crate) fn stowed(stowage: Stowage, took: Duration) {
-    let to = match stowage {
-        Stowage::Compressed => "compressed",
-        Stowage::Disk => "disk",
+/// Records that a session was offloaded in this time.
+pub(crate) fn offloaded(tier: Tier, took: Duration) {
+    let to = match tier {
+        Tier::Compressed => "compressed",
+        Tier::Disk => "disk",
     };
     histogram!(STOW_DURATION, "to" => to).record(took);
 }

@@ -6,12 +6,12 @@ use ractor::{Actor, ActorCell, ActorRef};
 
 use crate::builds::Builds;
 use crate::config::PoolConfig;
-use crate::error::{PoolError, StowError};
+use crate::error::{OffloadError, PoolError};
 use crate::event::PoolOwner;
-use crate::session::{Discarded, SessionCell, Stowage};
+use crate::session::{Discarded, SessionCell, Tier};
 use crate::status::{Board, WorkerStatus};
 use crate::supervisor::message::SupervisorMessage;
-use crate::supervisor::stowing::tell;
+use crate::supervisor::offloading::tell;
 use crate::supervisor::{Supervisor, SupervisorArguments, cause_of};
 
 #[cfg(test)]
@@ -67,11 +67,11 @@ impl Pool {
     }
 
     /// Compresses a parked session's state or spills it to disk, on a thread for blocking work.
-    /// `PoolEvent::Stowed` always follows. Jobs of the session don't wait for it.
-    pub fn stow(&self, session: Arc<SessionCell>, stowage: Stowage) {
-        let request = SupervisorMessage::Stow(Arc::clone(&session), stowage);
+    /// `PoolEvent::Offloaded` always follows. Jobs of the session don't wait for it.
+    pub fn offload(&self, session: Arc<SessionCell>, tier: Tier) {
+        let request = SupervisorMessage::Offload(Arc::clone(&session), tier);
         if self.supervisor.cast(request).is_err() {
-            tell(&*self.owner, &session, stowage, Err(StowError::unchanged("the pool is closed")));
+            tell(&*self.owner, &session, tier, Err(OffloadError::unchanged("the pool is closed")));
         }
     }
 
@@ -95,7 +95,7 @@ impl Pool {
     }
 
     /// Ends every worker after its current order, and waits until all threads have ended and no
-    /// state is being stowed.
+    /// state is being offloaded.
     ///
     /// # Errors
     /// The pool is already closed.

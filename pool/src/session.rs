@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!          claim                        captured, leave
-//! Fresh --------> on a worker: same --------------------> Parked --stow--> Compressed --> OnDisk
+//! Fresh --------> on a worker: same --------------------> Parked --offload--> Compressed --> OnDisk
 //!                    | begin_run    ^                       ^                  |            |
 //!                    v              | captured              +---- unpacked ----+------------+
 //!                 on a worker:      |                             (claim unpacks, too)
@@ -25,7 +25,7 @@ use serde::Serialize;
 
 use crate::ids::{BuildId, SessionId, WorkerId};
 use crate::interpreter::parked::Parked;
-use crate::stowed::Stowed;
+use crate::packed::Packed;
 
 #[cfg(test)]
 mod tests;
@@ -35,47 +35,47 @@ mod tests;
 pub struct SessionCell {
     session: SessionId,
     build: BuildId,
-    place: Mutex<Place>,
+    place: Mutex<CellState>,
     moved: Condvar,
 }
 
 #[derive(Debug)]
-enum Place {
+enum CellState {
     /// No interpreter has it.
-    AtRest(Rest),
+    Stored(StoredState),
     /// The interpreter of this worker has it.
-    On { worker: WorkerId, held: Held },
+    On { worker: WorkerId, held: HeldState },
     /// It is lost, for this reason.
     Lost(Cause),
 }
 
 /// An immutable state. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) enum Rest {
+pub(crate) enum StoredState {
     /// That of a fresh interpreter.
     Fresh,
     /// As its interpreter left it.
     Parked(Parked),
     /// The same, packed.
-    Stowed(Stowed),
+    Packed(Packed),
 }
 
 /// What is known about a state that an interpreter has.
 #[derive(Debug)]
-enum Held {
+enum HeldState {
     /// It is still this state.
-    Same(Rest),
+    Same(StoredState),
     /// A run that began with this state is changing it; `None` if only the interpreter knew that
     /// state.
-    Changing(Option<Rest>),
+    Changing(Option<StoredState>),
     /// Only the interpreter knows it.
     Changed,
 }
 
-/// How the state of a session at rest is stowed, so that it takes less memory.
+/// How the state of a session at rest is offloaded, so that it takes less memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stowage {
+pub enum Tier {
     /// It stays in memory, compressed.
     Compressed,
     /// It is written to disk, compressed.
@@ -118,15 +118,15 @@ pub enum SessionPlace {
 pub enum Away {
     /// This worker has to park it first.
     OnWorker(WorkerId),
-    /// It is stowed; any worker can unpack it by [`Seat::park`](crate::Seat::park).
-    Packed,
+    /// It is offloaded; any worker can unpack it by [`WorkerPermit::park`](crate::WorkerPermit::park).
+    PackedBytes,
     /// It is lost, for this reason.
     Lost(Cause),
 }
 
 /// Why a state isn't at rest.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotAtRest {
+pub(crate) enum NotStored {
     #[error("it is on {0}")]
     On(WorkerId),
     #[error("it is lost")]
@@ -137,7 +137,7 @@ pub(crate) enum NotAtRest {
 /// [`Pool::discard`](crate::Pool::discard) drops it without blocking the caller.
 #[derive(Debug)]
 #[must_use = "dropping it here may block for a while"]
-pub struct Discarded(Place);
+pub struct Discarded(CellState);
 
 /// What a thread finds when it claims a session's state for a job.
 #[derive(Debug)]
@@ -145,13 +145,13 @@ pub(crate) enum Claim {
     /// Its interpreter has the state.
     AlreadyHere,
     /// Its interpreter has to attach this state.
-    Attach(Rest),
+    Attach(StoredState),
     /// The state is lost, for this reason.
     Lost(Cause),
 }
 
 /// An internally tagged variant can only hold fields.
-impl Rest {
+impl StoredState {
     fn of(state: Option<Parked>) -> Self {
         state.map_or(Self::Fresh, Self::Parked)
     }
@@ -160,10 +160,10 @@ impl Rest {
         match self {
             Self::Fresh => SessionPlace::Fresh,
             Self::Parked(parked) => SessionPlace::Parked { bytes: parked.bytes() },
-            Self::Stowed(stowed) if stowed.is_on_disk() => {
-                SessionPlace::OnDisk { bytes: stowed.bytes() }
+            Self::Packed(offloaded) if offloaded.is_on_disk() => {
+                SessionPlace::OnDisk { bytes: offloaded.bytes() }
             }
-            Self::Stowed(stowed) => SessionPlace::Compressed { bytes: stowed.bytes() },
+            Self::Packed(offloaded) => SessionPlace::Compressed { bytes: offloaded.bytes() },
         }
     }
 
@@ -182,7 +182,7 @@ impl Rest {
         match self {
             Self::Fresh => Ok(None),
             Self::Parked(parked) => Ok(Some(parked.clone())),
-            Self::Stowed(_) => Err(Away::Packed),
+            Self::Packed(_) => Err(Away::PackedBytes),
         }
     }
 
@@ -191,8 +191,8 @@ impl Rest {
         match (self, other) {
             (Self::Fresh, Self::Fresh) => true,
             (Self::Parked(one), Self::Parked(other)) => one.is_same(other),
-            (Self::Stowed(one), Self::Stowed(other)) => one.is_same(other),
-            (Self::Fresh | Self::Parked(_) | Self::Stowed(_), _) => false,
+            (Self::Packed(one), Self::Packed(other)) => one.is_same(other),
+            (Self::Fresh | Self::Parked(_) | Self::Packed(_), _) => false,
         }
     }
 }
@@ -201,11 +201,14 @@ impl Discarded {
     /// Returns whether dropping it takes no time.
     pub(crate) fn is_light(&self) -> bool {
         match &self.0 {
-            Place::AtRest(rest)
-            | Place::On { held: Held::Same(rest) | Held::Changing(Some(rest)), .. } => {
-                matches!(rest, Rest::Fresh)
+            CellState::Stored(rest)
+            | CellState::On {
+                held: HeldState::Same(rest) | HeldState::Changing(Some(rest)), ..
+            } => {
+                matches!(rest, StoredState::Fresh)
             }
-            Place::On { held: Held::Changing(None) | Held::Changed, .. } | Place::Lost(_) => true,
+            CellState::On { held: HeldState::Changing(None) | HeldState::Changed, .. }
+            | CellState::Lost(_) => true,
         }
     }
 }
@@ -213,7 +216,7 @@ impl Discarded {
 impl SessionCell {
     /// Returns the cell of a session with this state; `None` is the state of a fresh interpreter.
     pub fn new(session: SessionId, state: Option<Parked>) -> Self {
-        let place = Mutex::new(Place::AtRest(Rest::of(state)));
+        let place = Mutex::new(CellState::Stored(StoredState::of(state)));
         Self { session, build: BuildId::default(), place, moved: Condvar::new() }
     }
 
@@ -237,9 +240,9 @@ impl SessionCell {
     /// Returns where the state is now.
     pub fn place(&self) -> SessionPlace {
         match &*self.place.lock() {
-            Place::AtRest(rest) => rest.place(),
-            Place::On { worker, .. } => SessionPlace::OnWorker { worker: *worker },
-            Place::Lost(_) => SessionPlace::Lost,
+            CellState::Stored(rest) => rest.place(),
+            CellState::On { worker, .. } => SessionPlace::OnWorker { worker: *worker },
+            CellState::Lost(_) => SessionPlace::Lost,
         }
     }
 
@@ -247,26 +250,28 @@ impl SessionCell {
     /// interpreter.
     ///
     /// # Errors
-    /// An interpreter has changed the state since the last copy, or it is stowed or lost.
+    /// An interpreter has changed the state since the last copy, or it is offloaded or lost.
     pub fn at_hand(&self) -> Result<Option<Parked>, Away> {
         match &*self.place.lock() {
-            Place::AtRest(rest) | Place::On { held: Held::Same(rest), .. } => rest.at_hand(),
-            Place::On { worker, held: Held::Changing(_) | Held::Changed } => {
+            CellState::Stored(rest) | CellState::On { held: HeldState::Same(rest), .. } => {
+                rest.at_hand()
+            }
+            CellState::On { worker, held: HeldState::Changing(_) | HeldState::Changed } => {
                 Err(Away::OnWorker(*worker))
             }
-            Place::Lost(reason) => Err(Away::Lost(reason.clone())),
+            CellState::Lost(reason) => Err(Away::Lost(reason.clone())),
         }
     }
 
     /// Gives the session another state; `None` is the state of a fresh interpreter. An interpreter
     /// that has the present one drops it. Must be called only while no job of the session runs.
     pub fn replace(&self, state: Option<Parked>) -> Discarded {
-        Discarded(self.put(self.place.lock(), Place::AtRest(Rest::of(state))))
+        Discarded(self.put(self.place.lock(), CellState::Stored(StoredState::of(state))))
     }
 
     /// Gives up the state, so that no worker parks it in vain.
     pub fn lose(&self, reason: impl Into<Cause>) -> Discarded {
-        Discarded(self.put(self.place.lock(), Place::Lost(reason.into())))
+        Discarded(self.put(self.place.lock(), CellState::Lost(reason.into())))
     }
 
     /// Makes `worker` the holder of the state. Blocks while another worker has it.
@@ -277,11 +282,11 @@ impl SessionCell {
     pub(crate) fn claim(&self, worker: WorkerId) -> Claim {
         let mut place = self.lock_settled(worker);
         match &*place {
-            Place::On { .. } => Claim::AlreadyHere,
-            Place::Lost(reason) => Claim::Lost(reason.clone()),
-            Place::AtRest(state) => {
+            CellState::On { .. } => Claim::AlreadyHere,
+            CellState::Lost(reason) => Claim::Lost(reason.clone()),
+            CellState::Stored(state) => {
                 let state = state.clone();
-                *place = Place::On { worker, held: Held::Same(state.clone()) };
+                *place = CellState::On { worker, held: HeldState::Same(state.clone()) };
                 Claim::Attach(state)
             }
         }
@@ -294,80 +299,88 @@ impl SessionCell {
 
     /// Returns whether `worker` has the state.
     pub(crate) fn is_on(&self, worker: WorkerId) -> bool {
-        matches!(&*self.place.lock(), Place::On { worker: on, .. } if *on == worker)
+        matches!(&*self.place.lock(), CellState::On { worker: on, .. } if *on == worker)
     }
 
     /// Returns the size of the copy of a state that an interpreter has, in bytes.
     pub(crate) fn kept_bytes(&self) -> u64 {
         match &*self.place.lock() {
-            Place::On { held: Held::Same(rest), .. } => rest.bytes(),
-            Place::On { held: Held::Changing(_) | Held::Changed, .. }
-            | Place::AtRest(_)
-            | Place::Lost(_) => 0,
+            CellState::On { held: HeldState::Same(rest), .. } => rest.bytes(),
+            CellState::On { held: HeldState::Changing(_) | HeldState::Changed, .. }
+            | CellState::Stored(_)
+            | CellState::Lost(_) => 0,
         }
     }
 
     /// Returns the copy of the state that is on `worker`, if there is one in memory.
     pub(crate) fn copy_on(&self, worker: WorkerId) -> Option<Parked> {
         match &*self.place.lock() {
-            Place::On { worker: on, held: Held::Same(Rest::Parked(parked)) } if *on == worker => {
+            CellState::On { worker: on, held: HeldState::Same(StoredState::Parked(parked)) }
+                if *on == worker =>
+            {
                 Some(parked.clone())
             }
-            Place::AtRest(_) | Place::On { .. } | Place::Lost(_) => None,
+            CellState::Stored(_) | CellState::On { .. } | CellState::Lost(_) => None,
         }
     }
 
     /// Returns whether only `worker` knows the state.
     pub(crate) fn is_changed_on(&self, worker: WorkerId) -> bool {
         let place = self.place.lock();
-        matches!(&*place, Place::On { worker: on, held: Held::Changed } if *on == worker)
+        matches!(&*place, CellState::On { worker: on, held: HeldState::Changed } if *on == worker)
     }
 
     /// Returns the state, if no interpreter has it.
     ///
     /// # Errors
     /// Where it is instead.
-    pub(crate) fn at_rest(&self) -> Result<Rest, NotAtRest> {
+    pub(crate) fn stored(&self) -> Result<StoredState, NotStored> {
         match &*self.place.lock() {
-            Place::AtRest(rest) => Ok(rest.clone()),
-            Place::On { worker, .. } => Err(NotAtRest::On(*worker)),
-            Place::Lost(reason) => Err(NotAtRest::Lost(reason.clone())),
+            CellState::Stored(rest) => Ok(rest.clone()),
+            CellState::On { worker, .. } => Err(NotStored::On(*worker)),
+            CellState::Lost(reason) => Err(NotStored::Lost(reason.clone())),
         }
     }
 
     /// Replaces `before` by `now`, another form of the same state, if `before` is still at rest
     /// here. Returns whether it was.
-    pub(crate) fn exchange(&self, before: &Rest, now: Rest) -> bool {
+    pub(crate) fn exchange(&self, before: &StoredState, now: StoredState) -> bool {
         let place = self.place.lock();
-        let is_here = matches!(&*place, Place::AtRest(rest) if rest.is_same(before));
+        let is_here = matches!(&*place, CellState::Stored(rest) if rest.is_same(before));
         if is_here {
-            drop(self.put(place, Place::AtRest(now)));
+            drop(self.put(place, CellState::Stored(now)));
         }
         is_here
     }
 
     /// Marks the session as lost because `before`, which is at rest here or claimed by `worker`,
     /// can't be unpacked.
-    pub(crate) fn mark_damaged(&self, worker: WorkerId, before: &Rest, reason: impl Into<Cause>) {
+    pub(crate) fn mark_damaged(
+        &self,
+        worker: WorkerId,
+        before: &StoredState,
+        reason: impl Into<Cause>,
+    ) {
         let place = self.place.lock();
         let is_current = match &*place {
-            Place::AtRest(rest) => rest.is_same(before),
-            Place::On { worker: on, held: Held::Same(rest) } => {
+            CellState::Stored(rest) => rest.is_same(before),
+            CellState::On { worker: on, held: HeldState::Same(rest) } => {
                 *on == worker && rest.is_same(before)
             }
-            Place::On { held: Held::Changing(_) | Held::Changed, .. } | Place::Lost(_) => false,
+            CellState::On { held: HeldState::Changing(_) | HeldState::Changed, .. }
+            | CellState::Lost(_) => false,
         };
         if is_current {
-            drop(self.put(place, Place::Lost(reason.into())));
+            drop(self.put(place, CellState::Lost(reason.into())));
         }
     }
 
     /// Notes that a run on `worker` begins to change the state. The state before the run is kept
     /// until the run ends, if it takes at most `most_bytes` of memory.
     pub(crate) fn begin_run(&self, worker: WorkerId, most_bytes: u64) {
-        self.update_held(worker, |held| match std::mem::replace(held, Held::Changing(None)) {
-            Held::Same(rest) if most_bytes > 0 && rest.bytes() <= most_bytes => {
-                std::mem::replace(held, Held::Changing(Some(rest)))
+        self.update_held(worker, |held| match std::mem::replace(held, HeldState::Changing(None)) {
+            HeldState::Same(rest) if most_bytes > 0 && rest.bytes() <= most_bytes => {
+                std::mem::replace(held, HeldState::Changing(Some(rest)))
             }
             before => before,
         });
@@ -378,29 +391,28 @@ impl SessionCell {
     /// deterministic.
     pub(crate) fn roll_back(&self, worker: WorkerId) {
         let before = match &*self.place.lock() {
-            Place::On { worker: on, held: Held::Changing(Some(Rest::Parked(parked))) }
-                if *on == worker =>
-            {
-                parked.clone()
-            }
-            Place::AtRest(_) | Place::On { .. } | Place::Lost(_) => return,
+            CellState::On {
+                worker: on,
+                held: HeldState::Changing(Some(StoredState::Parked(parked))),
+            } if *on == worker => parked.clone(),
+            CellState::Stored(_) | CellState::On { .. } | CellState::Lost(_) => return,
         };
         // Not under the lock: a copy that another process keeps is fetched from there.
-        let forked = Held::Same(Rest::Parked(before.fork()));
+        let forked = HeldState::Same(StoredState::Parked(before.fork()));
         self.update_held(worker, |held| match held {
-            Held::Changing(Some(_)) => std::mem::replace(held, forked),
-            Held::Changing(None) | Held::Same(_) | Held::Changed => forked,
+            HeldState::Changing(Some(_)) => std::mem::replace(held, forked),
+            HeldState::Changing(None) | HeldState::Same(_) | HeldState::Changed => forked,
         });
     }
 
     /// Notes that the run on `worker` has ended and the state is what it left.
     pub(crate) fn end_run(&self, worker: WorkerId) {
-        self.update_held(worker, |held| std::mem::replace(held, Held::Changed));
+        self.update_held(worker, |held| std::mem::replace(held, HeldState::Changed));
     }
 
     /// Notes that `worker` has copied the state and still has it.
     pub(crate) fn captured(&self, worker: WorkerId, parked: Parked) {
-        let copy = Held::Same(Rest::Parked(parked));
+        let copy = HeldState::Same(StoredState::Parked(parked));
         self.update_held(worker, |held| std::mem::replace(held, copy));
     }
 
@@ -412,23 +424,22 @@ impl SessionCell {
         let reason = reason.into();
         let place = self.place.lock();
         let (next, bytes) = match &*place {
-            Place::On { worker: on, held: Held::Same(rest) | Held::Changing(Some(rest)) }
-                if *on == worker =>
-            {
-                match rest {
-                    Rest::Parked(parked) if parked.is_gone() => {
-                        let went = "the process that kept this state has ended";
-                        (Place::Lost(Cause::because(went, reason)), None)
-                    }
-                    rest => (Place::AtRest(rest.clone()), Some(rest.bytes())),
+            CellState::On {
+                worker: on,
+                held: HeldState::Same(rest) | HeldState::Changing(Some(rest)),
+            } if *on == worker => match rest {
+                StoredState::Parked(parked) if parked.is_gone() => {
+                    let went = "the process that kept this state has ended";
+                    (CellState::Lost(Cause::because(went, reason)), None)
                 }
-            }
-            Place::On { worker: on, held: Held::Changing(None) | Held::Changed }
+                rest => (CellState::Stored(rest.clone()), Some(rest.bytes())),
+            },
+            CellState::On { worker: on, held: HeldState::Changing(None) | HeldState::Changed }
                 if *on == worker =>
             {
-                (Place::Lost(reason), None)
+                (CellState::Lost(reason), None)
             }
-            Place::AtRest(_) | Place::On { .. } | Place::Lost(_) => return None,
+            CellState::Stored(_) | CellState::On { .. } | CellState::Lost(_) => return None,
         };
         drop(self.put(place, next));
         bytes
@@ -436,28 +447,28 @@ impl SessionCell {
 
     /// Lets `change` replace what is known about the state on `worker`. The previous value is
     /// dropped after the lock has been released.
-    fn update_held(&self, worker: WorkerId, change: impl FnOnce(&mut Held) -> Held) {
+    fn update_held(&self, worker: WorkerId, change: impl FnOnce(&mut HeldState) -> HeldState) {
         let before = match &mut *self.place.lock() {
-            Place::On { worker: on, held } if *on == worker => Some(change(held)),
-            Place::AtRest(_) | Place::On { .. } | Place::Lost(_) => None,
+            CellState::On { worker: on, held } if *on == worker => Some(change(held)),
+            CellState::Stored(_) | CellState::On { .. } | CellState::Lost(_) => None,
         };
         drop(before);
     }
 
     /// Sets the place and returns the previous one, to be dropped after the lock has been released:
     /// it may be large, or on disk.
-    fn put(&self, mut place: MutexGuard<'_, Place>, next: Place) -> Place {
+    fn put(&self, mut place: MutexGuard<'_, CellState>, next: CellState) -> CellState {
         let before = std::mem::replace(&mut *place, next);
         self.moved.notify_all();
         before
     }
 
     /// Locks the place once no worker other than `worker` has the state.
-    fn lock_settled(&self, worker: WorkerId) -> MutexGuard<'_, Place> {
+    fn lock_settled(&self, worker: WorkerId) -> MutexGuard<'_, CellState> {
         let mut place = self.place.lock();
         self.moved.wait_while(
             &mut place,
-            |place| matches!(place, Place::On { worker: on, .. } if *on != worker),
+            |place| matches!(place, CellState::On { worker: on, .. } if *on != worker),
         );
         place
     }

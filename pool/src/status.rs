@@ -122,11 +122,11 @@ pub(crate) struct Board {
 /// The entry of one worker, by which it is updated.
 #[derive(Debug, Clone)]
 pub(crate) struct BoardEntry {
-    entry: Arc<Mutex<Entry>>,
+    entry: Arc<Mutex<WorkerRecord>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct WorkerRecord {
     python: Arc<str>,
     /// The session of its last order. The session's cell says whether it is still here.
     session: Option<Arc<SessionCell>>,
@@ -143,7 +143,7 @@ struct Entry {
     is_over: bool,
 }
 
-impl Entry {
+impl WorkerRecord {
     fn shown(&self, worker: WorkerId, now: Instant) -> WorkerStatus {
         let session = self.session.as_ref().filter(|session| session.is_on(worker));
         WorkerStatus {
@@ -218,7 +218,7 @@ impl BoardEntry {
 impl Board {
     pub(crate) fn add(&self, worker: WorkerId, python: &Arc<str>) -> BoardEntry {
         let now = Instant::now();
-        let entry = Entry {
+        let entry = WorkerRecord {
             python: Arc::clone(python),
             session: None,
             activity: WorkerActivity::Starting,

@@ -1,5 +1,5 @@
 //! The supervisor: starts workers on request, watches them, replaces those that end without having
-//! been told to, and has parked states stowed and old ones dropped.
+//! been told to, and has parked states offloaded and old ones dropped.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SpawnErr, Supervision
 
 use crate::builds::Builds;
 use crate::config::PoolConfig;
-use crate::error::StowError;
+use crate::error::OffloadError;
 use crate::event::{PoolEvent, PoolOwner};
 use crate::ids::{BuildId, WorkerId};
 use crate::metrics;
 use crate::spill::Spill;
 use crate::status::{Board, WorkerActivity};
-use crate::worker::desk::Desk;
-use crate::worker::message::WorkerMessage;
+use crate::worker::WorkerMessage;
+use crate::worker::control::WorkerControl;
 use crate::worker::state::GoneReason;
 use crate::worker::{Worker, WorkerArguments, WorkerState};
 
 use message::SupervisorMessage;
+use offloading::Offloading;
 use restart::{Decision, History};
-use stowing::Stowing;
 
 pub(crate) mod message;
+pub(crate) mod offloading;
 pub(crate) mod restart;
-pub(crate) mod stowing;
 
 /// The error of ractor when an actor that is being stopped spawns another one.
 const ENDING: &str = "Supervisor is shutting down";
@@ -52,14 +52,14 @@ pub(crate) struct SupervisorState {
     next_worker: u64,
     /// Workers whose places were given up, as the board shows them, the oldest first.
     given_up: VecDeque<WorkerId>,
-    stowing: Stowing,
+    offloading: Offloading,
     closing: Option<ractor::RpcReplyPort<()>>,
 }
 
 /// A worker whose thread may still be running.
 struct Watched {
     actor: ActorRef<WorkerMessage>,
-    desk: Arc<Desk>,
+    control: Arc<WorkerControl>,
     history: History,
 }
 
@@ -76,7 +76,7 @@ impl Actor for Supervisor {
         let SupervisorArguments { config, builds, owner, board } = arguments;
         let spill = Spill::new(config.spill_dir.clone());
         Ok(SupervisorState {
-            stowing: Stowing::new(builds.clone(), owner.clone(), spill),
+            offloading: Offloading::new(builds.clone(), owner.clone(), spill),
             config,
             builds,
             owner,
@@ -109,19 +109,19 @@ impl Actor for Supervisor {
                 }
             }
             SupervisorMessage::Joined(actor, reason) => state.ended(&myself, actor, reason),
-            SupervisorMessage::Stow(cell, stowage) if state.closing.is_some() => {
-                let closing = Err(StowError::unchanged("the pool is closing"));
-                stowing::tell(&*state.owner, &cell, stowage, closing);
+            SupervisorMessage::Offload(cell, tier) if state.closing.is_some() => {
+                let closing = Err(OffloadError::unchanged("the pool is closing"));
+                offloading::tell(&*state.owner, &cell, tier, closing);
             }
-            SupervisorMessage::Stow(cell, stowage) => state.stowing.add(&myself, cell, stowage),
-            SupervisorMessage::StowEnded => state.stowing.ended(&myself),
-            SupervisorMessage::Discard(old) => state.stowing.discard(&myself, old),
-            SupervisorMessage::DiscardEnded => state.stowing.discard_ended(&myself),
+            SupervisorMessage::Offload(cell, tier) => state.offloading.add(&myself, cell, tier),
+            SupervisorMessage::StowEnded => state.offloading.ended(&myself),
+            SupervisorMessage::Discard(old) => state.offloading.discard(&myself, old),
+            SupervisorMessage::DiscardEnded => state.offloading.discard_ended(&myself),
             SupervisorMessage::Close(reply) => {
                 for watched in state.workers.values() {
                     let _ = watched.actor.cast(WorkerMessage::Stop);
                 }
-                state.stowing.close();
+                state.offloading.close();
                 state.closing = Some(reply);
             }
         }
@@ -177,20 +177,21 @@ impl SupervisorState {
         let worker = WorkerId(self.next_worker);
         self.next_worker += 1;
         let entry = self.board.add(worker, self.builds.name(BuildId::default()));
-        let (desk, orders) = Desk::new(worker, self.owner.clone(), self.builds.clone(), entry);
+        let (control, commands) =
+            WorkerControl::new(worker, self.owner.clone(), self.builds.clone(), entry);
         if self.closing.is_some() {
             // It was requested before the pool was closed, and its owner still expects an event.
-            self.gone(myself, &desk, history, GoneReason::Stopped);
+            self.gone(myself, &control, history, GoneReason::Stopped);
             return;
         }
         let rollback_bytes = self.config.rollback_bytes;
-        let desk_of_worker = Arc::clone(&desk);
-        let arguments = WorkerArguments { rollback_bytes, desk: desk_of_worker, orders };
+        let control_of_worker = Arc::clone(&control);
+        let arguments = WorkerArguments { rollback_bytes, control: control_of_worker, commands };
         match Actor::spawn_linked(None, Worker, arguments, myself.get_cell()).await {
             Ok((actor, _)) => {
-                self.workers.insert(actor.get_id(), Watched { actor, desk, history });
+                self.workers.insert(actor.get_id(), Watched { actor, control, history });
             }
-            Err(error) => self.gone(myself, &desk, history, not_started(error)),
+            Err(error) => self.gone(myself, &control, history, not_started(error)),
         }
     }
 
@@ -202,20 +203,20 @@ impl SupervisorState {
         reason: GoneReason,
         last: Option<WorkerState>,
     ) {
-        let Some(Watched { desk, .. }) = self.workers.get(&actor) else { return };
-        let (desk, myself) = (Arc::clone(desk), myself.clone());
+        let Some(Watched { control, .. }) = self.workers.get(&actor) else { return };
+        let (control, myself) = (Arc::clone(control), myself.clone());
         // Completion is reported by `Joined`.
         drop(tokio::task::spawn_blocking(move || {
             drop(last);
-            desk.end();
+            control.end();
             let _ = myself.cast(SupervisorMessage::Joined(actor, reason));
         }));
     }
 
     /// Notes that a worker's thread has been joined.
     fn ended(&mut self, myself: &ActorRef<SupervisorMessage>, actor: ActorId, reason: GoneReason) {
-        if let Some(Watched { desk, history, .. }) = self.workers.remove(&actor) {
-            self.gone(myself, &desk, history, reason);
+        if let Some(Watched { control, history, .. }) = self.workers.remove(&actor) {
+            self.gone(myself, &control, history, reason);
         }
     }
 
@@ -225,13 +226,13 @@ impl SupervisorState {
     fn gone(
         &mut self,
         myself: &ActorRef<SupervisorMessage>,
-        desk: &Desk,
+        control: &WorkerControl,
         mut history: History,
         reason: GoneReason,
     ) {
-        let worker = desk.worker();
+        let worker = control.worker();
         let is_stopped = self.closing.is_some() || reason == GoneReason::Stopped;
-        let is_replaced = if is_stopped || desk.was_dismissed() {
+        let is_replaced = if is_stopped || control.was_dismissed() {
             if let GoneReason::Died(_) | GoneReason::StartFailed(_) | GoneReason::Stuck = reason {
                 let reason = chain(&reason);
                 tracing::warn!(%worker, %reason, "a worker failed while it was ending");
@@ -240,16 +241,16 @@ impl SupervisorState {
             false
         } else {
             let reason = chain(&reason).to_string();
-            desk.entry().record_failure(reason.clone());
-            match history.died(desk.had_interpreter(), &self.config) {
+            control.entry().record_failure(reason.clone());
+            match history.died(control.had_interpreter(), &self.config) {
                 Decision::ReplaceAfter(delay) => {
-                    desk.entry().back_off();
+                    control.entry().back_off();
                     tracing::warn!(%worker, %reason, ?delay, "a worker failed and is replaced");
                     self.replace_after(myself, worker, history, delay);
                     true
                 }
                 Decision::Leave => {
-                    desk.entry().set_activity(WorkerActivity::GivenUp);
+                    control.entry().set_activity(WorkerActivity::GivenUp);
                     tracing::error!(%worker, %reason, "a worker failed and its place is given up");
                     self.given_up.push_back(worker);
                     false
@@ -273,10 +274,10 @@ impl SupervisorState {
         });
     }
 
-    /// Replies to `Close` once no worker and no stowing is left.
+    /// Replies to `Close` once no worker and no offloading is left.
     fn finish_closing(&mut self, myself: &ActorRef<SupervisorMessage>) {
         if self.workers.is_empty()
-            && self.stowing.is_idle()
+            && self.offloading.is_idle()
             && let Some(reply) = self.closing.take()
         {
             // Places that are backing off or were given up are no longer shown.

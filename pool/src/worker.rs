@@ -1,7 +1,7 @@
 //! The actor of one worker.
 //!
-//! The actor owns the lifetime of the worker's thread and nothing else: orders and results bypass
-//! it (`worker/desk.rs`), and `worker/state.rs` has the transitions. The thread is joined before
+//! The actor owns the lifetime of the worker's thread and nothing else: commands and results bypass
+//! it (`worker/control.rs`), and `worker/state.rs` has the transitions. The thread is joined before
 //! the actor ends, unless it is stuck. When the actor is killed or panics, dropping its state stops
 //! the run and joins the thread; the supervisor waits for that before it reports the end.
 
@@ -10,15 +10,10 @@ use std::sync::Arc;
 use engine::chain;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use desk::Desk;
-use message::WorkerMessage;
-use orders::Orders;
+use control::{CommandQueue, WorkerControl, WorkerMessage};
 use state::GoneReason;
 
-pub(crate) mod desk;
-pub(crate) mod message;
-mod orders;
-pub(crate) mod seat;
+pub(crate) mod control;
 mod slot;
 pub(crate) mod state;
 mod thread;
@@ -26,8 +21,8 @@ mod thread;
 /// The arguments of a worker.
 pub(crate) struct WorkerArguments {
     pub(crate) rollback_bytes: u64,
-    pub(crate) desk: Arc<Desk>,
-    pub(crate) orders: Orders,
+    pub(crate) control: Arc<WorkerControl>,
+    pub(crate) commands: CommandQueue,
 }
 
 /// The actor of one worker.
@@ -35,7 +30,7 @@ pub(crate) struct Worker;
 
 /// The state of the actor. Dropping it ends the thread, however the actor ended.
 pub(crate) struct WorkerState {
-    desk: Arc<Desk>,
+    control: Arc<WorkerControl>,
     /// Why the thread ended, set once it has been joined. The supervisor gets this state when the
     /// actor has ended.
     gone: Option<GoneReason>,
@@ -50,7 +45,7 @@ impl WorkerState {
 
 impl Drop for WorkerState {
     fn drop(&mut self) {
-        self.desk.end();
+        self.control.end();
     }
 }
 
@@ -64,15 +59,15 @@ impl Actor for Worker {
         myself: ActorRef<Self::Msg>,
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
-        let WorkerArguments { rollback_bytes, desk, orders } = arguments;
+        let WorkerArguments { rollback_bytes, control, commands } = arguments;
         let actor = myself.clone();
         let ended = move |reason| {
             // The actor outlives its thread unless it was killed, and then nobody listens.
             let _ = myself.cast(WorkerMessage::Ended(reason));
         };
-        let thread = thread::spawn(Arc::clone(&desk), rollback_bytes, orders, ended)?;
-        desk.seat_thread(thread, actor);
-        Ok(WorkerState { desk, gone: None })
+        let thread = thread::spawn(Arc::clone(&control), rollback_bytes, commands, ended)?;
+        control.set_thread(thread, actor);
+        Ok(WorkerState { control, gone: None })
     }
 
     async fn handle(
@@ -82,9 +77,9 @@ impl Actor for Worker {
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            WorkerMessage::Stop => state.desk.close(),
+            WorkerMessage::Stop => state.control.close(),
             WorkerMessage::Ended(reason) => {
-                state.desk.join();
+                state.control.join();
                 myself.stop(Some(chain(&reason).to_string()));
                 state.gone = Some(reason);
             }

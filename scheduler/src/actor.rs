@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use engine::{Cause, Outcome, chain};
 use pool::{
-    Builds, GoneReason, JobId, Offer, Pool, PoolConfig, PoolEvent, Seat, SessionCell, SessionId,
-    WorkerId,
+    Builds, GoneReason, JobId, Offer, Pool, PoolConfig, PoolEvent, SessionCell, SessionId,
+    WorkerId, WorkerPermit,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use rustc_hash::FxHashMap;
@@ -70,7 +70,7 @@ struct SchedulerState {
     jobs: FxHashMap<JobId, Box<LiveJob>>,
     /// Requested copies of sessions' states. The model treats them as jobs of those sessions.
     captures: FxHashMap<JobId, Capture>,
-    seats: FxHashMap<WorkerId, Seat>,
+    permits: FxHashMap<WorkerId, WorkerPermit>,
     sessions: FxHashMap<SessionId, OpenSession>,
     /// The session that was last opened under each name.
     names: HashMap<Arc<str>, SessionId>,
@@ -145,7 +145,7 @@ impl Actor for SchedulerActor {
             alarm,
             jobs: FxHashMap::default(),
             captures: FxHashMap::default(),
-            seats: FxHashMap::default(),
+            permits: FxHashMap::default(),
             sessions: FxHashMap::default(),
             names: HashMap::new(),
             ended: BTreeMap::new(),
@@ -180,7 +180,7 @@ impl Actor for SchedulerActor {
         ends: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         match call {
-            Call::GoOn => ends.0.go_on(),
+            Call::Resume => ends.0.resume(),
             Call::Failed(panic) => resume_unwind(panic),
         }
         Ok(())
@@ -351,16 +351,16 @@ impl SchedulerState {
                 self.decide(Event::SessionParked { session, bytes });
                 self.changes.session(session);
             }
-            PoolEvent::Stowed { session, stowage, result } => {
+            PoolEvent::Offloaded { session, tier, result } => {
                 if let Err(error) = &result {
                     let error = chain(error).to_string();
                     self.record(DecisionKind::NotEvicted { session, error });
                 }
-                self.decide(Event::Stowed { session, stowage, result });
+                self.decide(Event::Offloaded { session, tier, result });
                 self.changes.session(session);
             }
             PoolEvent::Gone { worker, reason, is_replaced } => {
-                self.seats.remove(&worker);
+                self.permits.remove(&worker);
                 self.worker_gone(worker, &reason, is_replaced);
                 let fault = if reason == GoneReason::Stuck { Fault::Stuck } else { Fault::Sandbox };
                 let reason = Cause::new(reason);
@@ -370,9 +370,9 @@ impl SchedulerState {
         }
     }
 
-    fn offered(&mut self, Offer { seat, build, memory_bytes, kept_bytes, reset }: Offer) {
-        let worker = seat.worker();
-        self.seats.insert(worker, seat);
+    fn offered(&mut self, Offer { permit, build, memory_bytes, kept_bytes, reset }: Offer) {
+        let worker = permit.worker();
+        self.permits.insert(worker, permit);
         if let Some(reset) = reset {
             self.published.measures.lock().record_reset(reset);
             self.published.metrics.reset(reset);
@@ -420,22 +420,22 @@ impl SchedulerState {
                 self.record(DecisionKind::WorkerAdded);
             }
             Effect::DismissWorker(worker) => {
-                self.seat(worker).dismiss();
+                self.permit(worker).dismiss();
                 self.record(DecisionKind::WorkerDismissed { worker });
             }
             Effect::Retire(worker) => {
-                self.seat(worker).dismiss();
+                self.permit(worker).dismiss();
                 self.retired(worker, RetireReason::Requested);
             }
             Effect::Renew(worker, reason) => {
-                self.seat(worker).renew();
+                self.permit(worker).renew();
                 self.retired(worker, reason);
             }
             Effect::Vacate(worker, session, reason) => {
-                self.seat(worker).vacate();
+                self.permit(worker).vacate();
                 self.evicted(session, EvictedTo::Memory, reason);
             }
-            Effect::Stow(session, stowage, reason) => self.stow(session, stowage, reason),
+            Effect::Offload(session, tier, reason) => self.offload(session, tier, reason),
             Effect::Health(change) => self.health_changed(change),
             // `finish_drain` checks the phase instead, which also holds if this effect came
             // earlier.
@@ -443,8 +443,8 @@ impl SchedulerState {
         }
     }
 
-    fn seat(&mut self, worker: WorkerId) -> Seat {
-        self.seats.remove(&worker).expect("S-7: the model uses only seats it was given")
+    fn permit(&mut self, worker: WorkerId) -> WorkerPermit {
+        self.permits.remove(&worker).expect("S-7: the model uses only permits it was given")
     }
 
     fn set_alarm(&mut self) {

@@ -17,7 +17,7 @@ const LONGEST_LOOK: Duration = Duration::from_micros(200);
 
 /// What the callers of a scheduler share.
 #[derive(Debug)]
-pub(crate) struct Callers {
+pub(crate) struct OutcomeWaiters {
     look: SpinWait,
     /// How many jobs have callers that don't have their outcomes.
     open: AtomicUsize,
@@ -27,8 +27,8 @@ pub(crate) struct Callers {
 
 /// A job whose caller doesn't have its outcome.
 #[derive(Debug)]
-pub(crate) struct OpenJob {
-    callers: Arc<Callers>,
+pub(crate) struct PendingOutcome {
+    callers: Arc<OutcomeWaiters>,
     looking: Looking,
 }
 
@@ -41,7 +41,7 @@ enum Looking {
     Over,
 }
 
-impl Callers {
+impl OutcomeWaiters {
     /// Returns the callers of a scheduler on a machine with `cpus` CPUs. They look while each of
     /// them can have a CPU, and its worker another one.
     pub(crate) fn new(cpus: usize) -> Arc<Self> {
@@ -53,9 +53,9 @@ impl Callers {
     }
 
     /// Counts a job until what this returns is dropped.
-    pub(crate) fn open(self: &Arc<Self>) -> OpenJob {
+    pub(crate) fn open(self: &Arc<Self>) -> PendingOutcome {
         self.open.fetch_add(1, Ordering::Relaxed);
-        OpenJob { callers: Arc::clone(self), looking: Looking::Begins }
+        PendingOutcome { callers: Arc::clone(self), looking: Looking::Begins }
     }
 
     fn are_few(&self) -> bool {
@@ -63,7 +63,7 @@ impl Callers {
     }
 }
 
-impl OpenJob {
+impl PendingOutcome {
     /// Looks for an outcome that isn't here yet without sleeping, for a while, if CPUs are free for
     /// that. Once it was polled to its end, it looks no more.
     ///
@@ -105,7 +105,7 @@ pub(crate) fn received<T>(receiver: &mut oneshot::Receiver<T>) -> Option<Option<
     }
 }
 
-impl Drop for OpenJob {
+impl Drop for PendingOutcome {
     fn drop(&mut self) {
         self.callers.open.fetch_sub(1, Ordering::Relaxed);
     }
@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    async fn look<T>(open: &mut OpenJob, mut find: impl FnMut() -> Option<T>) -> Option<T> {
+    async fn look<T>(open: &mut PendingOutcome, mut find: impl FnMut() -> Option<T>) -> Option<T> {
         open.look_again();
         poll_fn(|context| match find() {
             None => open.poll_look(context, &mut find),
@@ -137,20 +137,20 @@ mod tests {
 
     #[tokio::test]
     async fn callers_look_while_half_of_the_cpus_are_free() {
-        let callers = Callers::new(5);
+        let callers = OutcomeWaiters::new(5);
         let (mut first, mut second) = (callers.open(), callers.open());
         assert_eq!(look(&mut second, later()).await, Some(3));
         let mut third = callers.open();
         assert_eq!(look(&mut first, later()).await, None);
         drop(second);
         assert_eq!(look(&mut third, later()).await, Some(3));
-        let one_cpu = Callers::new(1);
+        let one_cpu = OutcomeWaiters::new(1);
         assert_eq!(look(&mut one_cpu.open(), later()).await, None);
     }
 
     #[tokio::test]
     async fn nobody_looks_before_the_other_tasks_have_submitted() {
-        let callers = Callers::new(2);
+        let callers = OutcomeWaiters::new(2);
         let mut first = callers.open();
         let (looked, second) = tokio::join!(look(&mut first, later()), async { callers.open() });
         assert_eq!(looked, None);

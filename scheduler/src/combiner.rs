@@ -26,7 +26,7 @@ mod tests;
 
 /// The most messages that a sender handles before it leaves the rest to others. At some 10 µs a
 /// message, nobody is kept for long, and waking the actor costs little by comparison.
-const SHARE_COUNT: usize = 32;
+const BATCH_LIMIT: usize = 32;
 
 /// What follows a decision, and may run a caller's code: answers somebody, or drops a job.
 pub(crate) type Answer = Box<dyn FnOnce() + Send>;
@@ -45,8 +45,8 @@ pub(crate) trait Handler<M>: Send {
 /// What the actor behind a combiner is asked to do.
 #[derive(Debug)]
 pub(crate) enum Call {
-    /// Messages are left in the queue: call [`Combiner::go_on`].
-    GoOn,
+    /// Messages are left in the queue: call [`Combiner::resume`].
+    Resume,
     /// Handling a message panicked with this payload, and no message is accepted any more: end.
     Failed(Box<dyn Any + Send>),
 }
@@ -135,13 +135,13 @@ impl<M> Combiner<M> {
             inbox.handler.is_some() && !std::mem::replace(&mut inbox.is_called, true)
         };
         if is_first_call {
-            self.call(Call::GoOn);
+            self.call(Call::Resume);
         }
         Ok(())
     }
 
     /// Handles what is queued, unless another thread does. The actor calls this when it is called.
-    pub(crate) fn go_on(&self) {
+    pub(crate) fn resume(&self) {
         let handler = {
             let mut inbox = self.inbox.lock();
             inbox.is_called = false;
@@ -161,18 +161,18 @@ impl<M> Combiner<M> {
             (inbox.handler.take(), std::mem::take(&mut inbox.queue))
         };
         // After the lock is released: what is dropped may send messages.
-        discard(left);
+        drop_guarded(left);
     }
 
     /// Handles queued messages up to a share, then puts the handler back for the next sender.
     fn serve(&self, mut handler: Box<dyn Handler<M>>) {
-        for _ in 0..SHARE_COUNT {
+        for _ in 0..BATCH_LIMIT {
             let message = {
                 let mut inbox = self.inbox.lock();
                 let Some(message) = inbox.queue.pop_front() else {
                     let ended = inbox.put_back(handler);
                     drop(inbox);
-                    discard(ended);
+                    drop_guarded(ended);
                     return;
                 };
                 message
@@ -190,8 +190,8 @@ impl<M> Combiner<M> {
                 continue;
             }
             let ended = self.inbox.lock().put_back(handler);
-            give(answers);
-            discard(ended);
+            deliver(answers);
+            drop_guarded(ended);
             match self.inbox.lock().take_for_queued() {
                 Some(again) => handler = again,
                 // Whoever has it, or takes it next, handles what is queued.
@@ -203,9 +203,9 @@ impl<M> Combiner<M> {
             let ended = inbox.put_back(handler);
             (ended, !inbox.queue.is_empty() && !std::mem::replace(&mut inbox.is_called, true))
         };
-        discard(ended);
+        drop_guarded(ended);
         if is_first_call {
-            self.call(Call::GoOn);
+            self.call(Call::Resume);
         }
     }
 
@@ -234,7 +234,7 @@ impl<M> Inbox<M> {
 }
 
 /// Gives answers to those who wait for them, whatever their wakers do.
-fn give(answers: Vec<Answer>) {
+fn deliver(answers: Vec<Answer>) {
     for answer in answers {
         if catch_unwind(AssertUnwindSafe(answer)).is_err() {
             tracing::error!(parent: None, "waking the receiver of an answer panicked");
@@ -243,7 +243,7 @@ fn give(answers: Vec<Answer>) {
 }
 
 /// Drops what is left after the end, on a thread that must survive that.
-fn discard<T>(left: T) {
+fn drop_guarded<T>(left: T) {
     if catch_unwind(AssertUnwindSafe(|| drop(left))).is_err() {
         tracing::error!(parent: None, "dropping the scheduler's state panicked");
     }

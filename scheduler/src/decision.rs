@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::counted;
-use pool::{JobId, SessionId, Stowage, WorkerId};
+use pool::{JobId, SessionId, Tier, WorkerId};
 use serde::Serialize;
 
 use crate::timer::{as_maybe_seconds, as_seconds};
@@ -163,11 +163,11 @@ pub enum EvictedTo {
     Disk,
 }
 
-impl From<Stowage> for EvictedTo {
-    fn from(stowage: Stowage) -> Self {
-        match stowage {
-            Stowage::Compressed => Self::Compressed,
-            Stowage::Disk => Self::Disk,
+impl From<Tier> for EvictedTo {
+    fn from(tier: Tier) -> Self {
+        match tier {
+            Tier::Compressed => Self::Compressed,
+            Tier::Disk => Self::Disk,
         }
     }
 }

@@ -18,18 +18,18 @@ const KEPT: usize = 50;
 /// Sends decisions to followers, and keeps the last ones.
 #[derive(Debug, Default)]
 pub(crate) struct DecisionLog {
-    state: Mutex<State>,
+    state: Mutex<LogState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct LogState {
     /// `None` once no more decisions will follow.
     sender: Option<broadcast::Sender<Decision>>,
     last: u64,
     kept: VecDeque<Decision>,
 }
 
-impl Default for State {
+impl Default for LogState {
     fn default() -> Self {
         let sender = Some(broadcast::channel(FOLLOWED).0);
         Self { sender, last: 0, kept: VecDeque::new() }
@@ -76,7 +76,7 @@ impl DecisionLog {
     }
 }
 
-impl State {
+impl LogState {
     /// Called with the lock held, so that followers receive decisions in the order of their
     /// numbers.
     fn send(&mut self, at: Duration, kind: DecisionKind) -> Decision {

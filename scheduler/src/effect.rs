@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::{Cause, StopReason};
-use pool::{JobId, SessionId, Stowage, WorkerId};
+use pool::{JobId, SessionId, Tier, WorkerId};
 
 use crate::decision::{EvictionReason, RetireReason};
 use crate::job::Growth;
@@ -12,7 +12,7 @@ use crate::policy::health::Change;
 /// What the model asks the shell to do, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// The worker's seat takes the job.
+    /// The worker's permit takes the job.
     Dispatch {
         /// The job.
         job: JobId,
@@ -42,16 +42,16 @@ pub(crate) enum Effect {
     EndSession(SessionId, Cause),
     /// The pool starts another worker, which reports `Ready` or `Gone`.
     AddWorker,
-    /// The idle worker ends. This uses its seat.
+    /// The idle worker ends. This uses its permit.
     DismissWorker(WorkerId),
-    /// The idle worker, which holds no session, ends because that was requested. This uses its seat.
+    /// The idle worker, which holds no session, ends because that was requested. This uses its permit.
     Retire(WorkerId),
     /// The idle worker gets a new interpreter, and then reports `Ready`.
     Renew(WorkerId, RetireReason),
     /// The idle worker parks the session that it holds, and then reports `Ready`.
     Vacate(WorkerId, SessionId, EvictionReason),
-    /// The session's parked state is compressed or spilled. `Stowed` follows.
-    Stow(SessionId, Stowage, EvictionReason),
+    /// The session's parked state is compressed or spilled. `Offloaded` follows.
+    Offload(SessionId, Tier, EvictionReason),
     /// The pool's health has changed.
     Health(Change),
     /// Every job has ended, and no more will come.

@@ -15,7 +15,7 @@
 //! Enter at `model.rs`, which makes the decisions: pure functions from a model, an event and the
 //! time to effects (`effect.rs`), by the rules in `policy/`. The shell around it, `actor.rs`, turns
 //! messages into events and carries out the effects, one message at a time, on the thread that
-//! sends the message where possible (`combiner.rs`). Callers hold `scheduler.rs` and `ticket.rs`,
+//! sends the message where possible (`combiner.rs`). OutcomeWaiters hold `scheduler.rs` and `ticket.rs`,
 //! and see `status.rs`, `explain.rs` and `decision.rs`.
 
 #![forbid(unsafe_code)]

@@ -28,13 +28,13 @@ const MOST_MESSAGE_BYTES: usize = 500;
 /// How much of the end of a traceback is.
 const MOST_TRACEBACK_BYTES: usize = 4000;
 
-/// What was measured since the scheduler began. Times are relative to that.
+/// What was measured since the scheduler began. DurationHistogram are relative to that.
 #[derive(Debug)]
 pub(crate) struct Measures {
-    queue: Times,
-    attach: Times,
-    run: Times,
-    reset: Times,
+    queue: DurationHistogram,
+    attach: DurationHistogram,
+    run: DurationHistogram,
+    reset: DurationHistogram,
     /// When the last job ended, and how.
     last_ended: Option<(Duration, &'static str)>,
     /// Jobs that ended, in a ring of seconds.
@@ -47,7 +47,7 @@ pub(crate) struct Measures {
 
 /// The distribution of a duration, in nanoseconds.
 #[derive(Debug)]
-struct Times(Histogram<u64>);
+struct DurationHistogram(Histogram<u64>);
 
 /// Jobs that ended in one second.
 #[derive(Debug, Clone, Copy, Default)]
@@ -81,10 +81,10 @@ pub(crate) struct ProgramError {
 impl Default for Measures {
     fn default() -> Self {
         Self {
-            queue: Times::new(),
-            attach: Times::new(),
-            run: Times::new(),
-            reset: Times::new(),
+            queue: DurationHistogram::new(),
+            attach: DurationHistogram::new(),
+            run: DurationHistogram::new(),
+            reset: DurationHistogram::new(),
             last_ended: None,
             ended: [Second::default(); RATE_SECONDS as usize],
             errors: VecDeque::with_capacity(ERROR_COUNT),
@@ -249,7 +249,7 @@ fn end_of(text: &str, most_bytes: usize) -> String {
     text[text.ceil_char_boundary(text.len().saturating_sub(most_bytes))..].to_owned()
 }
 
-impl Times {
+impl DurationHistogram {
     fn new() -> Self {
         let (finest, longest) = (FINEST.as_nanos() as u64, LONGEST.as_nanos() as u64);
         let histogram = Histogram::new_with_bounds(finest, longest, DIGITS);

@@ -14,17 +14,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::Cause;
-use pool::{BuildId, JobId, SessionId, StowError, Stowage, WorkerId};
+use pool::{BuildId, JobId, OffloadError, SessionId, Tier, WorkerId};
 
 use crate::config::SchedulerConfig;
 use crate::decision::{EvictionReason, RetireReason};
 use crate::effect::{Effect, Finish, Settlement};
 use crate::error::Refusal;
 use crate::job::Queued;
-use crate::policy::fleet::{Activity, Fleet};
+use crate::policy::fair_queue::{FairQueue, Key, Waiting};
 use crate::policy::health::Health;
-use crate::policy::residency::{Place, Residency};
-use crate::policy::shares::{Key, Shares, Waiting};
+use crate::policy::residency::{Residence, Residency};
+use crate::policy::workers::{Activity, Workers};
 use crate::status::Phase;
 use crate::timer::Time;
 
@@ -69,10 +69,10 @@ pub(crate) enum Event {
     /// A worker has parked a session's state, which takes `bytes` bytes. By now the session may be
     /// on another worker, or closed.
     SessionParked { session: SessionId, bytes: u64 },
-    /// Stowing a session's state has succeeded, with its new size in bytes, or failed. If the
+    /// Offloading a session's state has succeeded, with its new size in bytes, or failed. If the
     /// session has moved on meanwhile, its state stayed where it was.
-    Stowed { session: SessionId, stowage: Stowage, result: Result<u64, StowError> },
-    /// A worker is idle and offers its seat. Its interpreter is of `build` and has `memory_bytes` of
+    Offloaded { session: SessionId, tier: Tier, result: Result<u64, OffloadError> },
+    /// A worker is idle and offers its permit. Its interpreter is of `build` and has `memory_bytes` of
     /// its own; the copy of its session's state takes `kept_bytes`.
     Ready { worker: WorkerId, build: BuildId, memory_bytes: u64, kept_bytes: u64 },
     /// A worker has finished copying a session's state, which counted as a job of the session.
@@ -171,8 +171,8 @@ pub(crate) struct Model {
     in_flight_bytes: u64,
     /// The most bytes that something lacked in this step.
     shortage_bytes: u64,
-    shares: Shares,
-    fleet: Fleet,
+    fair_queue: FairQueue,
+    workers: Workers,
     health: Health,
     sessions: Residency,
 }
@@ -226,8 +226,8 @@ impl Model {
             running: 0,
             in_flight_bytes: 0,
             shortage_bytes: 0,
-            shares: Shares::default(),
-            fleet: Fleet::default(),
+            fair_queue: FairQueue::default(),
+            workers: Workers::default(),
             health: Health::default(),
             sessions: Residency::default(),
         }
@@ -281,7 +281,7 @@ impl Model {
         self.now = self.now.max(now);
         self.shortage_bytes = 0;
         self.sessions.wake_disk(self.now);
-        self.fleet.take_back(self.config.workers.retry_after, self.now);
+        self.workers.take_back(self.config.workers.retry_after, self.now);
         self.offer_retries();
         let mut effects = Vec::new();
         let decision = decide(self, &mut effects);
@@ -313,8 +313,8 @@ impl Model {
             Event::SessionParked { session, bytes } => {
                 self.sessions.change(session, |session| session.note_parked(Some(bytes)));
             }
-            Event::Stowed { session, stowage, result } => {
-                self.sessions.stowed(session, stowage, result, self.now);
+            Event::Offloaded { session, tier, result } => {
+                self.sessions.offloaded(session, tier, result, self.now);
             }
             Event::Ready { worker, build, memory_bytes, kept_bytes } => {
                 self.ready(worker, build, memory_bytes, kept_bytes, effects);
@@ -342,12 +342,12 @@ impl Model {
         kept_bytes: u64,
         effects: &mut Vec<Effect>,
     ) {
-        let left = self.fleet.take_leaving(worker);
+        let left = self.workers.take_leaving(worker);
         self.note_vacated(worker, left);
-        if self.fleet.get(worker).is_none() {
+        if self.workers.get(worker).is_none() {
             self.health.started();
         }
-        let retire = self.fleet.ready(worker, build, memory_bytes, kept_bytes, self.now);
+        let retire = self.workers.ready(worker, build, memory_bytes, kept_bytes, self.now);
         let resident = self.resident(worker);
         if let Some(id) = resident {
             self.sessions.change(id, |session| session.is_at_rest = true);
@@ -360,15 +360,15 @@ impl Model {
 
     fn moved(&mut self, id: SessionId, bytes: u64) {
         if let Some(worker) = self.sessions.get(id).and_then(|session| session.worker()) {
-            self.fleet.house(worker, None);
+            self.workers.house(worker, None);
         }
         let now = self.now;
         self.sessions.change(id, |session| {
-            session.place = if bytes == 0 { Place::Fresh } else { Place::Parked };
+            session.place = if bytes == 0 { Residence::Fresh } else { Residence::Parked };
             session.bytes = bytes;
             session.rests_since = now;
             session.is_unmovable = false;
-            session.is_stowing = false;
+            session.is_offloading = false;
             session.is_at_rest = false;
         });
         self.reoffer(id);
@@ -400,10 +400,10 @@ impl Model {
         self.waiting.insert(id);
         self.due.extend(job.due().map(|due| (due, id)));
         self.queued_bytes += bytes;
-        self.shares.enqueue(tenant, waiting, self.config.of_tenant(tenant));
+        self.fair_queue.enqueue(tenant, waiting, self.config.of_tenant(tenant));
         match *session {
             None if job.retry_at.is_some() => {}
-            None => self.shares.offer(tenant, waiting.key),
+            None => self.fair_queue.offer(tenant, waiting.key),
             Some(session) => {
                 self.sessions.change(session, |session| {
                     session.waiting.insert(id);
@@ -446,10 +446,10 @@ impl Model {
             before = std::mem::replace(&mut session.offered, next.clone());
         });
         if let Some((tenant, key)) = before {
-            self.shares.withdraw(&tenant, key);
+            self.fair_queue.withdraw(&tenant, key);
         }
         if let Some((tenant, key)) = next {
-            self.shares.offer(&tenant, key);
+            self.fair_queue.offer(&tenant, key);
         }
     }
 
@@ -473,16 +473,16 @@ impl Model {
         effects: &mut Vec<Effect>,
     ) {
         self.move_out(worker, reason.clone());
-        self.fleet.occupy(worker, Activity::Preparing);
+        self.workers.occupy(worker, Activity::Preparing);
         effects.push(Effect::Vacate(worker, session, reason));
     }
 
     /// Records that an idle worker's session leaves it.
     fn move_out(&mut self, worker: WorkerId, reason: EvictionReason) {
         let Some(id) = self.resident(worker) else { return };
-        self.fleet.vacate(worker);
+        self.workers.vacate(worker);
         self.sessions.change(id, |session| {
-            session.place = Place::Leaving;
+            session.place = Residence::Leaving;
             session.leaving_worker = Some(worker);
             session.is_at_rest = false;
             session.evicted = Some(reason);

@@ -9,7 +9,7 @@ use ractor::{Actor, SpawnErr};
 use tokio::sync::oneshot;
 
 use crate::actor::{Published, SchedulerActor, SchedulerArguments};
-use crate::callers::Callers;
+use crate::callers::OutcomeWaiters;
 use crate::combiner::Combiner;
 use crate::config::{SchedulerConfig, cpus};
 use crate::decisions::Decisions;
@@ -27,7 +27,7 @@ use crate::ticket::Ticket;
 pub struct Scheduler {
     mailbox: Mailbox,
     published: Arc<Published>,
-    callers: Arc<Callers>,
+    callers: Arc<OutcomeWaiters>,
 }
 
 impl Scheduler {
@@ -51,7 +51,11 @@ impl Scheduler {
             combiner: Arc::clone(&combiner),
         };
         Actor::spawn(None, SchedulerActor, arguments).await.map_err(not_started)?;
-        Ok(Self { mailbox: Mailbox::new(combiner), published, callers: Callers::new(cpus()) })
+        Ok(Self {
+            mailbox: Mailbox::new(combiner),
+            published,
+            callers: OutcomeWaiters::new(cpus()),
+        })
     }
 
     /// Refuses to do anything in a forked child process. What sends messages checks that by itself.

@@ -11,7 +11,7 @@ use engine::{
 use pool::JobId;
 use tokio::sync::{Notify, oneshot};
 
-use crate::callers::{OpenJob, received};
+use crate::callers::{PendingOutcome, received};
 use crate::error::Refusal;
 use crate::message::Mailbox;
 use crate::model::Ending;
@@ -36,7 +36,7 @@ pub struct Ticket {
     /// Told of every change of the transcript; set by the first who wants to know.
     changed: OnceLock<Arc<Notify>>,
     /// `None` once the job has ended, so that dropping the ticket cancels nothing.
-    open: Option<OpenJob>,
+    open: Option<PendingOutcome>,
     /// What [`Self::outcome`] has returned.
     outcome: Option<Box<Outcome>>,
 }
@@ -45,7 +45,7 @@ impl Ticket {
     pub(crate) fn new(
         job: JobId,
         scheduler: Mailbox,
-        open: OpenJob,
+        open: PendingOutcome,
         reply: oneshot::Receiver<Box<Outcome>>,
         transcript: Arc<Transcript>,
     ) -> Self {
@@ -175,7 +175,7 @@ impl Ticket {
     /// ```
     pub async fn outcome(&mut self) -> Outcome {
         if self.outcome.is_none() {
-            self.open.iter_mut().for_each(OpenJob::look_again);
+            self.open.iter_mut().for_each(PendingOutcome::look_again);
             let outcome = poll_fn(|context| self.poll_receive(context)).await;
             self.outcome = Some(outcome);
         }

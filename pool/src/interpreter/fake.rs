@@ -19,7 +19,7 @@ use engine::{
 };
 use parking_lot::{Condvar, Mutex};
 
-use super::{Interpreter, InterpreterSource, Packed, Parked, ParkedState};
+use super::{Interpreter, InterpreterSource, PackedBytes, Parked, ParkedState};
 use crate::ids::JobId;
 use crate::isolation::WorkerProcess;
 use crate::task::Task;
@@ -69,18 +69,18 @@ pub enum Gate {
 /// A source of scripted interpreters, and their controls. Clones share everything.
 #[derive(Debug, Clone, Default)]
 pub struct FakeSource {
-    shared: Arc<Shared>,
+    shared: Arc<FakeShared>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct FakeShared {
+    state: Mutex<FakeControls>,
     changed: Condvar,
     starts: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FakeControls {
     gates: HashMap<Step, VecDeque<Gates>>,
     /// How often `release` was called.
     releases: u64,
@@ -212,7 +212,7 @@ impl FakeSource {
     }
 }
 
-impl Shared {
+impl FakeShared {
     /// Passes the next gate of `step`; an error if the gate fails.
     fn pass(&self, step: Step, stop: Option<&StopHandle>) -> Result<(), StartError> {
         let Some(Gates { gate, releases, .. }) = self.next(step) else { return Ok(()) };
@@ -248,7 +248,7 @@ impl Shared {
     }
 
     /// A stop can't notify the condition, so this polls.
-    fn wait_until(&self, is_over: impl Fn(&State) -> bool) {
+    fn wait_until(&self, is_over: impl Fn(&FakeControls) -> bool) {
         let mut state = self.state.lock();
         while !is_over(&state) {
             self.changed.wait_for(&mut state, POLL_EVERY);
@@ -266,16 +266,16 @@ impl InterpreterSource for FakeSource {
         Ok(Box::new(FakeInterpreter { shared, process, state }))
     }
 
-    fn pack(&self, parked: &Parked) -> Result<Packed, StartError> {
+    fn pack(&self, parked: &Parked) -> Result<PackedBytes, StartError> {
         self.shared.pass(Step::Pack, None)?;
         let FakeState { runs, memory_bytes } = state_of(parked);
         // The last number is a checksum.
         let numbers = [runs, memory_bytes, runs ^ memory_bytes];
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-        Ok(Packed { bytes, rest: None })
+        Ok(PackedBytes { bytes, rest: None })
     }
 
-    fn unpack(&self, packed: &Packed) -> Result<Parked, StartError> {
+    fn unpack(&self, packed: &PackedBytes) -> Result<Parked, StartError> {
         self.shared.pass(Step::Unpack, None)?;
         let (numbers, rest) = packed.bytes.as_chunks();
         let numbers: Vec<u64> = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
@@ -303,7 +303,7 @@ fn state_of(parked: &Parked) -> FakeState {
 }
 
 struct FakeInterpreter {
-    shared: Arc<Shared>,
+    shared: Arc<FakeShared>,
     process: Arc<dyn WorkerProcess>,
     state: FakeState,
 }
@@ -311,7 +311,7 @@ struct FakeInterpreter {
 /// The process that an interpreter has according to its script.
 #[derive(Debug)]
 struct FakeProcess {
-    shared: Arc<Shared>,
+    shared: Arc<FakeShared>,
     /// How many had been started with it.
     number: u64,
 }

@@ -82,15 +82,18 @@ impl Debug for Parked {
 
 /// A parked state as bytes, with the part that can't be bytes.
 #[derive(Clone)]
-pub struct Packed {
+pub struct PackedBytes {
     /// The bytes, which may be compressed and spilled to disk.
     pub bytes: Vec<u8>,
     /// The rest, which stays in memory.
     pub rest: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-impl Debug for Packed {
+impl Debug for PackedBytes {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Packed").field("bytes", &self.bytes.len()).finish_non_exhaustive()
+        formatter
+            .debug_struct("PackedBytes")
+            .field("bytes", &self.bytes.len())
+            .finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use engine::{
     StartError,
 };
 
-use super::{Interpreter, InterpreterSource, Packed, Parked, ParkedState};
+use super::{Interpreter, InterpreterSource, PackedBytes, Parked, ParkedState};
 use crate::metrics;
 use crate::task::Task;
 
@@ -35,13 +35,13 @@ impl InterpreterSource for Image {
         Image::shared_bytes(self)
     }
 
-    fn pack(&self, parked: &Parked) -> Result<Packed, StartError> {
+    fn pack(&self, parked: &Parked) -> Result<PackedBytes, StartError> {
         let state = parked.downcast_ref::<SessionState>().ok_or(SessionError::NotParkable)?;
         let PackedSession { bytes, rest } = state.pack();
-        Ok(Packed { bytes, rest: Some(Arc::new(rest)) })
+        Ok(PackedBytes { bytes, rest: Some(Arc::new(rest)) })
     }
 
-    fn unpack(&self, packed: &Packed) -> Result<Parked, StartError> {
+    fn unpack(&self, packed: &PackedBytes) -> Result<Parked, StartError> {
         let rest = packed.rest.as_ref().and_then(|rest| rest.downcast_ref::<PackedRest>());
         let rest = rest.ok_or(SessionError::NotParkable)?;
         Ok(Parked::new(SessionState::unpack(self, &packed.bytes, rest)?))
@@ -99,11 +99,11 @@ impl InterpreterSource for Engine {
         self.module_bytes()
     }
 
-    fn pack(&self, _parked: &Parked) -> Result<Packed, StartError> {
+    fn pack(&self, _parked: &Parked) -> Result<PackedBytes, StartError> {
         Err(SessionError::NotParkable.into())
     }
 
-    fn unpack(&self, _packed: &Packed) -> Result<Parked, StartError> {
+    fn unpack(&self, _packed: &PackedBytes) -> Result<Parked, StartError> {
         Err(SessionError::NotParkable.into())
     }
 }

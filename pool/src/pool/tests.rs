@@ -13,14 +13,14 @@ use crate::interpreter::fake::{FakeSource, Gate, Step};
 use crate::session::{Away, SessionPlace};
 use crate::status::WorkerActivity;
 use crate::task::Task;
-use crate::worker::seat::Seat;
+use crate::worker::control::WorkerPermit;
 use crate::worker::state::GoneReason;
 
 mod builds;
 mod ended;
 mod faults;
 mod offers;
-mod stowing;
+mod offloading;
 mod stuck;
 mod swap;
 
@@ -105,14 +105,14 @@ impl Rig {
         event.expect("an event is sent in time").expect("the owner is alive")
     }
 
-    /// Waits for a seat, which must be the next event.
-    async fn seat(&mut self) -> Seat {
+    /// Waits for a permit, which must be the next event.
+    async fn permit(&mut self) -> WorkerPermit {
         self.ready().await.0
     }
 
-    async fn ready(&mut self) -> (Seat, Option<Duration>) {
+    async fn ready(&mut self) -> (WorkerPermit, Option<Duration>) {
         match self.next().await {
-            PoolEvent::Ready(Offer { seat, reset, .. }) => (seat, reset),
+            PoolEvent::Ready(Offer { permit, reset, .. }) => (permit, reset),
             other => panic!("{other:?}"),
         }
     }
@@ -131,9 +131,9 @@ impl Rig {
         }
     }
 
-    async fn stowed(&mut self) -> Result<u64, StowError> {
+    async fn offloaded(&mut self) -> Result<u64, OffloadError> {
         match self.next().await {
-            PoolEvent::Stowed { result, .. } => result,
+            PoolEvent::Offloaded { result, .. } => result,
             other => panic!("{other:?}"),
         }
     }
@@ -145,9 +145,9 @@ impl Rig {
         }
     }
 
-    async fn worker(&mut self) -> Seat {
+    async fn worker(&mut self) -> WorkerPermit {
         self.pool.add_worker();
-        self.seat().await
+        self.permit().await
     }
 
     /// Closes the pool and returns the events sent meanwhile.
@@ -211,11 +211,11 @@ async fn an_isolated_job_leaves_a_fresh_interpreter() {
     let outcome = rig.finished().await;
     assert_eq!((count(&outcome), outcome.usage.peak_memory_bytes), (1, 5));
     assert_eq!(outcome.usage.cpu, Duration::from_micros(7));
-    let (seat, reset) = rig.ready().await;
+    let (permit, reset) = rig.ready().await;
     assert!(reset.is_some());
-    seat.assign(task(2, "count", None));
+    permit.assign(task(2, "count", None));
     assert_eq!(count(&rig.finished().await), 1);
-    let _ = rig.seat().await;
+    let _ = rig.permit().await;
     assert_eq!(rig.pool.workers()[0].jobs_served, 2);
     rig.close().await;
 }
@@ -225,17 +225,17 @@ async fn attaching_a_state_counts_towards_the_deadline_of_a_task() {
     let (mut rig, cell) = (rig().await, session());
     rig.worker().await.assign(task(1, "count", Some(&cell)));
     rig.finished().await;
-    rig.seat().await.vacate();
+    rig.permit().await.vacate();
     rig.session_parked().await;
     rig.source.gate(Step::Attach, [Gate::Slow]);
     let due_in = Some(Duration::from_millis(2));
-    rig.seat().await.assign(Task { due_in, ..task(2, "count", Some(&cell)) });
+    rig.permit().await.assign(Task { due_in, ..task(2, "count", Some(&cell)) });
     match rig.finished().await.verdict {
         Verdict::Limit(hit) => assert_eq!((hit.limit, hit.allowed), (LimitKind::Deadline, 2)),
         other => panic!("{other:?}"),
     }
     let due_in = Some(Duration::from_secs(100));
-    rig.seat().await.assign(Task { due_in, ..task(3, "count", Some(&cell)) });
+    rig.permit().await.assign(Task { due_in, ..task(3, "count", Some(&cell)) });
     assert_eq!(count(&rig.finished().await), 2, "the job that was late has not run");
     rig.close().await;
 }
@@ -245,15 +245,15 @@ async fn a_session_stays_until_its_worker_is_vacated() {
     let (mut rig, cell) = (rig().await, session());
     rig.worker().await.assign(task(1, "count; memory 92", Some(&cell)));
     rig.finished().await;
-    let (seat, reset) = rig.ready().await;
+    let (permit, reset) = rig.ready().await;
     assert_eq!((reset, rig.pool.workers()[0].session), (None, Some(SessionId(1))));
     assert_eq!(rig.pool.workers()[0].memory_bytes, 92);
-    seat.vacate();
+    permit.vacate();
     assert_eq!(rig.session_parked().await, 100);
     assert_eq!(cell.place(), SessionPlace::Parked { bytes: 100 });
-    let (seat, reset) = rig.ready().await;
+    let (permit, reset) = rig.ready().await;
     assert!(reset.is_some() && rig.pool.workers()[0].session.is_none());
-    seat.vacate();
+    permit.vacate();
     let (_seat, reset) = rig.ready().await;
     assert_eq!(reset, None, "the interpreter was fresh");
     rig.close().await;
@@ -264,10 +264,10 @@ async fn another_job_parks_the_session_and_the_event_precedes_its_end() {
     let (mut rig, cell) = (rig().await, session());
     rig.worker().await.assign(task(1, "ok", Some(&cell)));
     rig.finished().await;
-    rig.seat().await.assign(task(2, "ok", None));
+    rig.permit().await.assign(task(2, "ok", None));
     rig.session_parked().await;
     rig.finished().await;
-    rig.seat().await.assign(task(3, "count", Some(&cell)));
+    rig.permit().await.assign(task(3, "count", Some(&cell)));
     assert_eq!(count(&rig.finished().await), 2);
     let events = rig.close().await;
     let is_parked = |event: &PoolEvent| matches!(event, PoolEvent::SessionParked { .. });
@@ -279,15 +279,15 @@ async fn a_renewed_worker_has_a_new_interpreter_and_no_session() {
     let (mut rig, cell) = (rig().await, session());
     rig.worker().await.assign(task(1, "ok", Some(&cell)));
     rig.finished().await;
-    rig.seat().await.renew();
+    rig.permit().await.renew();
     rig.session_parked().await;
-    let seat = rig.seat().await;
+    let permit = rig.permit().await;
     assert_eq!((rig.source.starts(), rig.pool.workers()[0].renewals), (2, 1));
     rig.source.fail_starts(1);
-    seat.renew();
+    permit.renew();
     let (worker, reason, is_replaced) = rig.gone().await;
     assert!(matches!(reason, GoneReason::StartFailed(_)) && is_replaced, "{worker} {reason}");
-    assert_eq!(rig.seat().await.worker(), WorkerId(2));
+    assert_eq!(rig.permit().await.worker(), WorkerId(2));
     rig.close().await;
 }
 
@@ -296,7 +296,7 @@ async fn a_dismissed_worker_parks_its_session_and_is_not_replaced() {
     let (mut rig, cell) = (rig().await, session());
     rig.worker().await.assign(task(1, "ok", Some(&cell)));
     rig.finished().await;
-    rig.seat().await.dismiss();
+    rig.permit().await.dismiss();
     rig.session_parked().await;
     assert_eq!(rig.gone().await, (WorkerId(1), GoneReason::Dismissed, false));
     assert_eq!(rig.pool.workers(), []);
@@ -308,10 +308,10 @@ async fn a_killed_actor_takes_its_run_and_its_thread_with_it() {
     let (mut rig, cell) = (rig().await, session());
     rig.worker().await.assign(task(0, "ok", Some(&cell)));
     rig.finished().await;
-    let seat = rig.seat().await;
+    let permit = rig.permit().await;
     let waiting = task(1, "wait", Some(&cell));
     let stop = waiting.stop.clone();
-    seat.assign(waiting);
+    permit.assign(waiting);
     while rig.source.running().is_empty() {
         tokio::task::yield_now().await;
     }
@@ -323,7 +323,7 @@ async fn a_killed_actor_takes_its_run_and_its_thread_with_it() {
     assert!(matches!(reason, GoneReason::Died(_)) && is_replaced, "{reason}");
     assert_eq!((worker, stop.requested()), (WorkerId(1), Some(StopReason::Cancelled)));
     assert_eq!(cell.place(), SessionPlace::Lost);
-    assert_eq!(rig.seat().await.worker(), WorkerId(2));
+    assert_eq!(rig.permit().await.worker(), WorkerId(2));
     rig.close().await;
 }
 
@@ -336,7 +336,7 @@ async fn a_panic_of_the_thread_costs_the_worker_and_leaves_the_stop_handle_alone
     let (_, reason, is_replaced) = rig.gone().await;
     assert_eq!(reason, GoneReason::Died("scripted to panic".into()));
     assert!(is_replaced && stop.requested().is_none(), "the job may be retried");
-    assert_eq!(rig.seat().await.worker(), WorkerId(2));
+    assert_eq!(rig.permit().await.worker(), WorkerId(2));
     rig.close().await;
 }
 
@@ -369,7 +369,7 @@ async fn a_place_that_is_given_up_is_shown_until_another_worker_is_requested() {
     assert!(given_up.last_error.as_ref().unwrap().contains("scripted to fail"));
     good.assign(task(1, "ok", None));
     assert!(rig.finished().await.is_success());
-    let _good = rig.seat().await;
+    let _good = rig.permit().await;
     let _another = rig.worker().await;
     assert_eq!(rig.pool.workers().len(), 2);
     rig.close().await;
@@ -378,10 +378,10 @@ async fn a_place_that_is_given_up_is_shown_until_another_worker_is_requested() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_seat_that_outlives_its_worker_is_no_error() {
     let mut rig = rig().await;
-    let seat = rig.worker().await;
+    let permit = rig.worker().await;
     rig.pool.close().await.unwrap();
     assert_eq!(rig.gone().await, (WorkerId(1), GoneReason::Stopped, false));
-    seat.assign(task(1, "ok", None));
+    permit.assign(task(1, "ok", None));
     assert!(rig.pool.close().await.is_err());
     assert!(rig.events.try_recv().is_err());
 }
@@ -391,31 +391,31 @@ async fn a_stowed_session_continues_on_any_worker() {
     let (mut rig, cell) = (rig().await, session());
     rig.worker().await.assign(task(1, "ok", Some(&cell)));
     rig.finished().await;
-    let seat = rig.seat().await;
-    rig.pool.stow(Arc::clone(&cell), Stowage::Disk);
-    assert!(rig.stowed().await.unwrap_err().to_string().contains("worker-1"));
-    seat.vacate();
+    let permit = rig.permit().await;
+    rig.pool.offload(Arc::clone(&cell), Tier::Disk);
+    assert!(rig.offloaded().await.unwrap_err().to_string().contains("worker-1"));
+    permit.vacate();
     rig.session_parked().await;
-    let seat = rig.seat().await;
-    for stowage in [Stowage::Compressed, Stowage::Disk] {
-        rig.pool.stow(Arc::clone(&cell), stowage);
-        rig.stowed().await.unwrap();
+    let permit = rig.permit().await;
+    for tier in [Tier::Compressed, Tier::Disk] {
+        rig.pool.offload(Arc::clone(&cell), tier);
+        rig.offloaded().await.unwrap();
     }
     assert!(matches!(cell.place(), SessionPlace::OnDisk { .. }));
-    assert_eq!(cell.at_hand().err(), Some(Away::Packed));
-    seat.park(JobId(2), Arc::clone(&cell));
+    assert_eq!(cell.at_hand().err(), Some(Away::PackedBytes));
+    permit.park(JobId(2), Arc::clone(&cell));
     assert_eq!(rig.session_parked().await, 8);
     assert!(matches!(rig.next().await, PoolEvent::Parked { result: Ok(()), .. }));
     assert!(cell.at_hand().unwrap().is_some());
-    let seat = rig.seat().await;
-    rig.pool.stow(Arc::clone(&cell), Stowage::Compressed);
-    rig.stowed().await.unwrap();
-    seat.assign(task(3, "count", Some(&cell)));
+    let permit = rig.permit().await;
+    rig.pool.offload(Arc::clone(&cell), Tier::Compressed);
+    rig.offloaded().await.unwrap();
+    permit.assign(task(3, "count", Some(&cell)));
     assert_eq!(count(&rig.finished().await), 2);
-    let seat = rig.seat().await;
-    seat.vacate();
+    let permit = rig.permit().await;
+    permit.vacate();
     rig.session_parked().await;
-    let _seat = rig.seat().await;
+    let _seat = rig.permit().await;
     rig.close().await;
 }
 
@@ -424,8 +424,8 @@ async fn a_session_that_can_not_be_unpacked_is_lost_with_the_reason() {
     for parks in [false, true] {
         let (mut rig, cell) = (rig().await, session());
         drop(cell.replace(Some(rig.source.parked(3))));
-        rig.pool.stow(Arc::clone(&cell), Stowage::Disk);
-        rig.stowed().await.unwrap();
+        rig.pool.offload(Arc::clone(&cell), Tier::Disk);
+        rig.offloaded().await.unwrap();
         rig.source.gate(Step::Unpack, [Gate::Err]);
         if parks {
             rig.worker().await.park(JobId(1), Arc::clone(&cell));
@@ -441,7 +441,7 @@ async fn a_session_that_can_not_be_unpacked_is_lost_with_the_reason() {
             );
         }
         assert_eq!(cell.place(), SessionPlace::Lost);
-        let _seat = rig.seat().await;
+        let _seat = rig.permit().await;
         rig.close().await;
     }
 }

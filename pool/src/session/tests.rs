@@ -3,11 +3,11 @@
 use std::sync::{Arc, Weak};
 
 use super::*;
-use crate::error::StowError;
+use crate::error::OffloadError;
 use crate::interpreter::fake::{FakeSource, Gate, Step};
 use crate::interpreter::{InterpreterSource, ParkedState};
 use crate::spill::Spill;
-use crate::supervisor::stowing::stow;
+use crate::supervisor::offloading::offload;
 
 const FIRST: WorkerId = WorkerId(1);
 const SECOND: WorkerId = WorkerId(2);
@@ -45,7 +45,7 @@ fn lost(reason: &str) -> Option<Away> {
 fn a_state_goes_from_worker_to_worker() {
     let cell = cell();
     assert_eq!(cell.place(), SessionPlace::Fresh);
-    assert!(matches!(cell.claim(FIRST), Claim::Attach(Rest::Fresh)));
+    assert!(matches!(cell.claim(FIRST), Claim::Attach(StoredState::Fresh)));
     cell.begin_run(FIRST, 100);
     assert_eq!(cell.at_hand().err(), Some(Away::OnWorker(FIRST)));
     assert!(matches!(cell.claim(FIRST), Claim::AlreadyHere));
@@ -54,7 +54,7 @@ fn a_state_goes_from_worker_to_worker() {
     assert_eq!(number(cell.at_hand().unwrap().as_ref()), Some(7));
     assert_eq!(cell.leave(FIRST, "unused"), Some(8));
     assert_eq!(cell.place(), SessionPlace::Parked { bytes: 8 });
-    let Claim::Attach(Rest::Parked(state)) = cell.claim(SECOND) else { panic!("{cell:?}") };
+    let Claim::Attach(StoredState::Parked(state)) = cell.claim(SECOND) else { panic!("{cell:?}") };
     assert_eq!(number(Some(&state)), Some(7));
     assert!(cell.is_on(SECOND) && !cell.is_on(FIRST));
 }
@@ -151,7 +151,9 @@ fn a_claim_waits_for_the_worker_that_has_the_state() {
     });
     cell.captured(FIRST, parked(4));
     cell.leave(FIRST, "unused");
-    let Claim::Attach(Rest::Parked(state)) = claiming.join().unwrap() else { panic!("{cell:?}") };
+    let Claim::Attach(StoredState::Parked(state)) = claiming.join().unwrap() else {
+        panic!("{cell:?}")
+    };
     assert_eq!(number(Some(&state)), Some(4));
 }
 
@@ -166,9 +168,9 @@ fn rig() -> (SessionCell, FakeSource, Spill, tempfile::TempDir) {
 /// Returns the number of runs in a claimed state.
 fn claimed_runs(cell: &SessionCell, source: &FakeSource) -> u64 {
     match cell.claim(FIRST) {
-        Claim::Attach(Rest::Parked(parked)) => source.runs_in(&parked),
-        Claim::Attach(Rest::Stowed(stowed)) => {
-            source.runs_in(&source.unpack(&stowed.packed().unwrap()).unwrap())
+        Claim::Attach(StoredState::Parked(parked)) => source.runs_in(&parked),
+        Claim::Attach(StoredState::Packed(offloaded)) => {
+            source.runs_in(&source.unpack(&offloaded.packed().unwrap()).unwrap())
         }
         other => panic!("{other:?}"),
     }
@@ -177,14 +179,14 @@ fn claimed_runs(cell: &SessionCell, source: &FakeSource) -> u64 {
 #[test]
 fn a_state_is_compressed_then_spilled_and_comes_back() {
     let (cell, source, spill, _folder) = rig();
-    let bytes = stow(&cell, Stowage::Compressed, &source, &spill).unwrap();
+    let bytes = offload(&cell, Tier::Compressed, &source, &spill).unwrap();
     assert_eq!(cell.place(), SessionPlace::Compressed { bytes });
-    assert_eq!(cell.at_hand().err(), Some(Away::Packed));
-    assert_eq!(stow(&cell, Stowage::Compressed, &source, &spill), Ok(bytes));
-    assert_eq!(stow(&cell, Stowage::Disk, &source, &spill), Ok(bytes));
+    assert_eq!(cell.at_hand().err(), Some(Away::PackedBytes));
+    assert_eq!(offload(&cell, Tier::Compressed, &source, &spill), Ok(bytes));
+    assert_eq!(offload(&cell, Tier::Disk, &source, &spill), Ok(bytes));
     assert_eq!(cell.place(), SessionPlace::OnDisk { bytes });
-    assert_eq!(stow(&cell, Stowage::Disk, &source, &spill), Ok(bytes));
-    assert!(stow(&cell, Stowage::Compressed, &source, &spill).is_err());
+    assert_eq!(offload(&cell, Tier::Disk, &source, &spill), Ok(bytes));
+    assert!(offload(&cell, Tier::Compressed, &source, &spill).is_err());
     assert_eq!(claimed_runs(&cell, &source), 3);
     assert_eq!(cell.place(), SessionPlace::OnWorker { worker: FIRST });
 }
@@ -192,7 +194,7 @@ fn a_state_is_compressed_then_spilled_and_comes_back() {
 #[test]
 fn a_state_that_is_spilled_directly_is_compressed_too() {
     let (cell, source, spill, _folder) = rig();
-    let bytes = stow(&cell, Stowage::Disk, &source, &spill).unwrap();
+    let bytes = offload(&cell, Tier::Disk, &source, &spill).unwrap();
     assert_eq!(cell.place(), SessionPlace::OnDisk { bytes });
     cell.leave(FIRST, "it has nothing to leave");
     assert_eq!(claimed_runs(&cell, &source), 3);
@@ -201,23 +203,23 @@ fn a_state_that_is_spilled_directly_is_compressed_too() {
 #[test]
 fn only_a_state_at_rest_is_stowed() {
     let (cell, source, spill, _folder) = rig();
-    let stowed = |cell: &SessionCell| {
-        let error = stow(cell, Stowage::Disk, &source, &spill).unwrap_err();
+    let offloaded = |cell: &SessionCell| {
+        let error = offload(cell, Tier::Disk, &source, &spill).unwrap_err();
         engine::chain(&error).to_string()
     };
-    assert!(stowed(&SessionCell::new(SessionId(2), None)).contains("nothing has run"));
+    assert!(offloaded(&SessionCell::new(SessionId(2), None)).contains("nothing has run"));
     let _ = cell.claim(FIRST);
-    assert!(stowed(&cell).contains("worker-1"));
+    assert!(offloaded(&cell).contains("worker-1"));
     drop(cell.lose("closed"));
-    assert!(stowed(&cell).contains("closed"));
+    assert!(offloaded(&cell).contains("closed"));
 }
 
 #[test]
 fn a_state_that_cannot_be_packed_or_spilled_is_unchanged() {
     let (cell, source, spill, _folder) = rig();
     source.gate(Step::Pack, [Gate::Err]);
-    let error = stow(&cell, Stowage::Compressed, &source, &spill).unwrap_err();
-    assert!(matches!(error, StowError::Unchanged(_)), "{error}");
+    let error = offload(&cell, Tier::Compressed, &source, &spill).unwrap_err();
+    assert!(matches!(error, OffloadError::Unchanged(_)), "{error}");
     assert!(matches!(cell.place(), SessionPlace::Parked { .. }));
 }
 
@@ -225,14 +227,14 @@ fn a_state_that_cannot_be_packed_or_spilled_is_unchanged() {
 fn a_state_that_cannot_be_written_is_compressed_and_can_be_spilled_later() {
     let (cell, source, spill, _folder) = rig();
     for _ in 0..2 {
-        let error = stow(&cell, Stowage::Disk, &source, &Spill::default()).unwrap_err();
+        let error = offload(&cell, Tier::Disk, &source, &Spill::default()).unwrap_err();
         let text = engine::chain(&error).to_string();
         assert!(text.contains("has no folder to spill"), "{text}");
-        let StowError::NotWritten { bytes, .. } = error else { panic!("{error}") };
+        let OffloadError::NotWritten { bytes, .. } = error else { panic!("{error}") };
         assert_eq!(cell.place(), SessionPlace::Compressed { bytes });
     }
     assert_eq!(source.reached(Step::Pack), 1);
-    let bytes = stow(&cell, Stowage::Disk, &source, &spill).unwrap();
+    let bytes = offload(&cell, Tier::Disk, &source, &spill).unwrap();
     assert_eq!(cell.place(), SessionPlace::OnDisk { bytes });
     assert_eq!(claimed_runs(&cell, &source), 3);
 }
@@ -243,26 +245,26 @@ fn stow_and(
     source: FakeSource,
     spill: Spill,
     meanwhile: impl FnOnce(&SessionCell),
-) -> (SessionCell, Result<u64, StowError>) {
+) -> (SessionCell, Result<u64, OffloadError>) {
     source.gate(Step::Pack, [Gate::Never]);
-    let stowed = std::thread::scope(|scope| {
-        let stowing = scope.spawn(|| stow(&cell, Stowage::Disk, &source, &spill));
+    let offloaded = std::thread::scope(|scope| {
+        let offloading = scope.spawn(|| offload(&cell, Tier::Disk, &source, &spill));
         source.wait_for(Step::Pack);
         meanwhile(&cell);
         source.release();
-        stowing.join().unwrap()
+        offloading.join().unwrap()
     });
-    (cell, stowed)
+    (cell, offloaded)
 }
 
 #[test]
 fn a_claim_while_a_state_is_being_stowed_gets_the_original_state() {
     let (cell, source, spill, _folder) = rig();
-    let (cell, stowed) = stow_and(cell, source, spill, |cell| {
-        assert!(matches!(cell.claim(FIRST), Claim::Attach(Rest::Parked(_))));
+    let (cell, offloaded) = stow_and(cell, source, spill, |cell| {
+        assert!(matches!(cell.claim(FIRST), Claim::Attach(StoredState::Parked(_))));
         cell.begin_run(FIRST, 100);
     });
-    assert!(stowed.unwrap_err().to_string().contains("moved on"));
+    assert!(offloaded.unwrap_err().to_string().contains("moved on"));
     assert_eq!(cell.at_hand().err(), Some(Away::OnWorker(FIRST)));
 }
 
@@ -270,24 +272,24 @@ fn a_claim_while_a_state_is_being_stowed_gets_the_original_state() {
 fn a_state_that_changed_meanwhile_is_not_replaced_by_the_stowed_one() {
     let (cell, source, spill, _folder) = rig();
     let now = source.parked(4);
-    let (cell, stowed) = stow_and(cell, source.clone(), spill, |cell| {
+    let (cell, offloaded) = stow_and(cell, source.clone(), spill, |cell| {
         let _ = cell.claim(FIRST);
         cell.begin_run(FIRST, 100);
         cell.captured(FIRST, now);
         assert!(cell.leave(FIRST, "unused").is_some());
     });
-    assert!(stowed.is_err());
+    assert!(offloaded.is_err());
     assert_eq!(claimed_runs(&cell, &source), 4);
 }
 
 #[test]
 fn a_state_that_came_back_unchanged_is_stowed() {
     let (cell, source, spill, _folder) = rig();
-    let (cell, stowed) = stow_and(cell, source.clone(), spill, |cell| {
+    let (cell, offloaded) = stow_and(cell, source.clone(), spill, |cell| {
         let _ = cell.claim(FIRST);
         assert!(cell.leave(FIRST, "unused").is_some());
     });
-    assert_eq!(cell.place(), SessionPlace::OnDisk { bytes: stowed.unwrap() });
+    assert_eq!(cell.place(), SessionPlace::OnDisk { bytes: offloaded.unwrap() });
     assert_eq!(claimed_runs(&cell, &source), 3);
 }
 
@@ -295,23 +297,23 @@ fn a_state_that_came_back_unchanged_is_stowed() {
 fn replacing_or_closing_a_session_overrides_stowing() {
     let (cell, source, spill, _folder) = rig();
     let now = source.parked(9);
-    let (cell, stowed) =
+    let (cell, offloaded) =
         stow_and(cell, source.clone(), spill, |cell| drop(cell.replace(Some(now))));
-    assert!(stowed.is_err());
+    assert!(offloaded.is_err());
     assert_eq!(claimed_runs(&cell, &source), 9);
     let (cell, source, spill, _folder) = rig();
-    let (cell, stowed) = stow_and(cell, source, spill, |cell| drop(cell.lose("closed")));
-    assert!(stowed.is_err());
+    let (cell, offloaded) = stow_and(cell, source, spill, |cell| drop(cell.lose("closed")));
+    assert!(offloaded.is_err());
     assert_eq!(cell.at_hand().err(), lost("closed"));
 }
 
 #[test]
 fn a_state_that_cannot_be_unpacked_is_lost_unless_it_was_replaced_meanwhile() {
     let (cell, source, spill, _folder) = rig();
-    stow(&cell, Stowage::Compressed, &source, &spill).unwrap();
+    offload(&cell, Tier::Compressed, &source, &spill).unwrap();
     let Claim::Attach(before) = cell.claim(FIRST) else { panic!("{cell:?}") };
     cell.mark_damaged(SECOND, &before, "it isn't here");
-    assert_eq!(cell.at_hand().err(), Some(Away::Packed));
+    assert_eq!(cell.at_hand().err(), Some(Away::PackedBytes));
     cell.mark_damaged(FIRST, &before, "damaged");
     assert_eq!(cell.at_hand().err(), lost("damaged"));
     drop(cell.replace(None));
@@ -322,11 +324,11 @@ fn a_state_that_cannot_be_unpacked_is_lost_unless_it_was_replaced_meanwhile() {
 #[test]
 fn an_unpacked_state_replaces_the_stowed_one() {
     let (cell, source, spill, _folder) = rig();
-    stow(&cell, Stowage::Disk, &source, &spill).unwrap();
-    let before = cell.at_rest().unwrap();
-    assert!(cell.exchange(&before, Rest::Parked(source.parked(3))));
+    offload(&cell, Tier::Disk, &source, &spill).unwrap();
+    let before = cell.stored().unwrap();
+    assert!(cell.exchange(&before, StoredState::Parked(source.parked(3))));
     assert_eq!(cell.place(), SessionPlace::Parked { bytes: 8 });
-    assert!(!cell.exchange(&before, Rest::Fresh));
+    assert!(!cell.exchange(&before, StoredState::Fresh));
 }
 
 #[test]
@@ -334,7 +336,7 @@ fn places_serialize_by_name() {
     let (cell, source, spill, _folder) = rig();
     let told = |cell: &SessionCell| serde_json::to_value(cell.place()).unwrap();
     assert_eq!(told(&cell), serde_json::json!({ "place": "parked", "bytes": 8 }));
-    let bytes = stow(&cell, Stowage::Disk, &source, &spill).unwrap();
+    let bytes = offload(&cell, Tier::Disk, &source, &spill).unwrap();
     assert_eq!(told(&cell), serde_json::json!({ "place": "on_disk", "bytes": bytes }));
     let _ = cell.claim(FIRST);
     assert_eq!(told(&cell), serde_json::json!({ "place": "on_worker", "worker": 1 }));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ractor::{ActorId, RpcReplyPort};
 
 use super::restart::History;
-use crate::session::{Discarded, SessionCell, Stowage};
+use crate::session::{Discarded, SessionCell, Tier};
 use crate::worker::state::GoneReason;
 
 /// A message to the supervisor.
@@ -19,15 +19,15 @@ pub(crate) enum SupervisorMessage {
     /// From the thread that joined the thread of a worker whose actor had ended first, for this
     /// reason.
     Joined(ActorId, GoneReason),
-    /// From the owner, at any time. `PoolEvent::Stowed` follows.
-    Stow(Arc<SessionCell>, Stowage),
-    /// From the thread that stowed a session and has notified the owner.
+    /// From the owner, at any time. `PoolEvent::Offloaded` follows.
+    Offload(Arc<SessionCell>, Tier),
+    /// From the thread that offloaded a session and has notified the owner.
     StowEnded,
     /// From the owner, at any time. No event follows.
     Discard(Discarded),
     /// From the thread that dropped a state.
     DiscardEnded,
     /// From the owner, once. Every worker ends after its current order. The reply comes when all
-    /// have ended and no state is being stowed or dropped; then the supervisor ends.
+    /// have ended and no state is being offloaded or dropped; then the supervisor ends.
     Close(RpcReplyPort<()>),
 }

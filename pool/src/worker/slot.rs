@@ -1,7 +1,7 @@
 //! A thread's interpreter: whose state it holds, and how one state replaces another.
 //!
 //! After a job without a session the interpreter is reset, when the caller already has the outcome.
-//! A session stays until the worker gets another order; its state is copied meanwhile, and if its
+//! A session stays until the worker gets another command; its state is copied meanwhile, and if its
 //! next turn loses the interpreter, the session rolls back to that copy.
 
 use std::sync::Arc;
@@ -12,8 +12,7 @@ use engine::{
 };
 use tokio::time::Instant;
 
-use super::desk::{Desk, Idle};
-use super::message::Order;
+use super::control::{Command, Idle, WorkerControl};
 use crate::ids::{BuildId, WorkerId};
 use crate::interpreter::Interpreter;
 use crate::metrics;
@@ -24,7 +23,7 @@ mod states;
 
 /// A thread's interpreter and what it holds.
 pub(super) struct Slot<'a> {
-    desk: &'a Arc<Desk>,
+    control: &'a Arc<WorkerControl>,
     /// The build of the interpreter, or of the next one if there is none.
     build: BuildId,
     /// The largest private memory, in bytes, at which states are copied between turns.
@@ -41,24 +40,27 @@ pub(super) struct Slot<'a> {
     was_self_test: bool,
     /// How long the last reset took, until an offer says so.
     reset: Option<Duration>,
-    /// The seat for the next order is offered already.
+    /// The permit for the next command is offered already.
     has_offered: bool,
 }
 
-/// What a thread does after an order.
+/// What a thread does after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// It waits for the next order.
-    Order,
+    /// It waits for the next command.
+    Command,
     /// It ends.
     End,
 }
 
 impl<'a> Slot<'a> {
     /// Returns a slot with a fresh interpreter.
-    pub(super) fn start(desk: &'a Arc<Desk>, rollback_bytes: u64) -> Result<Self, StartError> {
+    pub(super) fn start(
+        control: &'a Arc<WorkerControl>,
+        rollback_bytes: u64,
+    ) -> Result<Self, StartError> {
         let mut slot = Self {
-            desk,
+            control,
             build: BuildId::default(),
             rollback_bytes,
             interpreter: None,
@@ -73,49 +75,49 @@ impl<'a> Slot<'a> {
         Ok(slot)
     }
 
-    /// Carries out an order. An error ends the thread: it can't get an interpreter.
-    pub(super) fn carry_out(&mut self, order: Order) -> Result<Next, StartError> {
-        match order {
-            Order::Run(task) => self.run(task)?,
-            Order::Park { job, session } => {
+    /// Carries out a command. An error ends the thread: it can't get an interpreter.
+    pub(super) fn execute(&mut self, command: Command) -> Result<Next, StartError> {
+        match command {
+            Command::Run(task) => self.run(task)?,
+            Command::Park { job, session } => {
                 let result = self.make_available(&session).map_err(Cause::new);
-                self.desk.parked(job, result);
+                self.control.parked(job, result);
             }
-            Order::Vacate => self.vacate(),
-            Order::Renew => {
+            Command::Vacate => self.vacate(),
+            Command::Renew => {
                 self.vacate();
                 self.interpreter = None;
                 self.is_pristine = false;
                 self.make_pristine()?;
-                self.desk.entry().count_renewal();
-                return Ok(Next::Order);
+                self.control.entry().count_renewal();
+                return Ok(Next::Command);
             }
-            Order::Dismiss => {
+            Command::Dismiss => {
                 self.vacate();
                 return Ok(Next::End);
             }
         }
-        // This comes last, because nobody waits for the order's result any more.
+        // This comes last, because nobody waits for the command's result any more.
         if let Some(session) = self.session.clone() {
             self.keep_copy(&session);
-            return Ok(Next::Order);
+            return Ok(Next::Command);
         }
         if self.is_pristine {
-            return Ok(Next::Order);
+            return Ok(Next::Command);
         }
         let began = Instant::now();
         let worker = self.worker();
         tracing::info_span!("reset", %worker).in_scope(|| self.make_pristine())?;
         self.reset = Some(since(began)).filter(|_| !self.was_self_test);
-        Ok(Next::Order)
+        Ok(Next::Command)
     }
 
-    /// Offers the seat for the next order, if it isn't offered yet.
-    pub(super) fn offer_seat(&mut self) {
+    /// Offers the permit for the next command, if it isn't offered yet.
+    pub(super) fn offer(&mut self) {
         if !std::mem::take(&mut self.has_offered) {
             let (memory_bytes, kept_bytes) = (self.memory_bytes(), self.kept_bytes());
             let idle = self.idle(memory_bytes, kept_bytes);
-            self.desk.idle(idle);
+            self.control.idle(idle);
         }
     }
 
@@ -123,7 +125,7 @@ impl<'a> Slot<'a> {
         Idle { build: self.build, memory_bytes, kept_bytes, reset: self.reset.take() }
     }
 
-    /// Returns what the seat for the next order can be offered with at once, after a run: the caller
+    /// Returns what the permit for the next command can be offered with at once, after a run: the caller
     /// that hears of the outcome has its next job run here, without waking another worker. The reset
     /// or the session's next copy comes before that job. `kept_bytes` is the size of the session's
     /// last copy; `None` after a run without a session.
@@ -160,7 +162,7 @@ impl<'a> Slot<'a> {
     }
 
     fn worker(&self) -> WorkerId {
-        self.desk.worker()
+        self.control.worker()
     }
 
     fn run(&mut self, mut task: Task) -> Result<(), StartError> {
@@ -179,7 +181,7 @@ impl<'a> Slot<'a> {
         };
         if let Some(verdict) = not_run {
             drop(in_task);
-            self.desk.finished(&task, Outcome::not_run(verdict), attach, 0, None);
+            self.control.finished(&task, Outcome::not_run(verdict), attach, 0, None);
             return Ok(());
         }
         let due_in = task.due_in.map(|due_in| due_in.saturating_sub(attach));
@@ -221,7 +223,7 @@ impl<'a> Slot<'a> {
         // What the owner decides now isn't about this task only.
         drop(in_task);
         let soon = if is_lost { None } else { self.idle_soon(kept_bytes) };
-        self.desk.finished(&task, outcome, attach, memory_bytes, soon);
+        self.control.finished(&task, outcome, attach, memory_bytes, soon);
         if is_lost {
             self.interpreter = None;
         }
@@ -260,7 +262,7 @@ impl<'a> Slot<'a> {
         if self.build != build {
             (self.interpreter, self.is_pristine) = (None, false);
             self.build = build;
-            self.desk.entry().set_python(self.desk.builds().name(build));
+            self.control.entry().set_python(self.control.builds().name(build));
         }
     }
 
@@ -301,8 +303,8 @@ impl<'a> Slot<'a> {
             Some(interpreter) => interpreter,
             None => {
                 let began = Instant::now();
-                let interpreter = self.desk.builds().source(self.build).start()?;
-                self.desk.entry().set_process(interpreter.process().cloned());
+                let interpreter = self.control.builds().source(self.build).start()?;
+                self.control.entry().set_process(interpreter.process().cloned());
                 metrics::spawned(since(began));
                 interpreter
             }

@@ -9,11 +9,11 @@ use crate::ids::JobId;
 pub(crate) enum Phase {
     /// Its interpreter is being started.
     Starting,
-    /// It has offered a seat.
+    /// It has offered a permit.
     Ready,
     /// Its thread runs this job.
     Running(JobId),
-    /// Its thread is preparing for the next order.
+    /// Its thread is preparing for the next command.
     Resetting,
     /// Its thread was told to end.
     Leaving,
@@ -24,13 +24,13 @@ pub(crate) enum Phase {
 /// An input of the state machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Input {
-    /// The thread waits for an order.
+    /// The thread waits for an command.
     Idle,
-    /// Its seat was used for this job.
+    /// Its permit was used for this job.
     Assigned(JobId),
-    /// Its seat was used to park its session or to get another interpreter.
+    /// Its permit was used to park its session or to get another interpreter.
     Cleared,
-    /// Its seat was used to end it.
+    /// Its permit was used to end it.
     Dismissed,
     /// The thread's job has ended.
     Finished,
@@ -41,10 +41,10 @@ pub(crate) enum Input {
 /// What to do after a transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Step {
-    /// Offer the owner a seat.
-    OfferSeat,
-    /// Send the order to the thread.
+pub(crate) enum PhaseAction {
+    /// Offer the owner a permit.
+    Offer,
+    /// Send the command to the thread.
     Send,
     /// Nothing.
     Note,
@@ -54,13 +54,13 @@ pub(crate) enum Step {
 
 impl Phase {
     /// Returns the phase after `input`, and what to do.
-    pub(crate) fn next(self, input: Input) -> (Self, Step) {
+    pub(crate) fn next(self, input: Input) -> (Self, PhaseAction) {
         match (self, input) {
-            (Self::Starting | Self::Resetting, Input::Idle) => (Self::Ready, Step::OfferSeat),
-            (Self::Ready, Input::Assigned(job)) => (Self::Running(job), Step::Send),
-            (Self::Ready, Input::Cleared) => (Self::Resetting, Step::Send),
-            (Self::Ready, Input::Dismissed) => (Self::Leaving, Step::Send),
-            (Self::Running(_), Input::Finished) => (Self::Resetting, Step::Note),
+            (Self::Starting | Self::Resetting, Input::Idle) => (Self::Ready, PhaseAction::Offer),
+            (Self::Ready, Input::Assigned(job)) => (Self::Running(job), PhaseAction::Send),
+            (Self::Ready, Input::Cleared) => (Self::Resetting, PhaseAction::Send),
+            (Self::Ready, Input::Dismissed) => (Self::Leaving, PhaseAction::Send),
+            (Self::Running(_), Input::Finished) => (Self::Resetting, PhaseAction::Note),
             (
                 Self::Starting
                 | Self::Ready
@@ -69,12 +69,12 @@ impl Phase {
                 | Self::Leaving
                 | Self::Ended,
                 Input::Ended,
-            ) => (Self::Ended, Step::Note),
-            // The seat was used after the thread ended: `Gone` is on its way.
+            ) => (Self::Ended, PhaseAction::Note),
+            // The permit was used after the thread ended: `Gone` is on its way.
             (Self::Ended, Input::Assigned(_) | Input::Cleared | Input::Dismissed) => {
-                (self, Step::Ignore)
+                (self, PhaseAction::Ignore)
             }
-            // Impossible: a seat takes one order, and a thread finishes an order before it asks for
+            // Impossible: a permit is for one command, and a thread finishes a command before it asks for
             // the next.
             (
                 Self::Starting | Self::Running(_) | Self::Resetting | Self::Leaving,
@@ -84,7 +84,7 @@ impl Phase {
             | (
                 Self::Starting | Self::Ready | Self::Resetting | Self::Leaving | Self::Ended,
                 Input::Finished,
-            ) => (self, Step::Ignore),
+            ) => (self, PhaseAction::Ignore),
         }
     }
 }
@@ -123,12 +123,12 @@ mod tests {
         let job = JobId(1);
         let running = Running(job);
         let phases = [Starting, Ready, running, Resetting, Leaving, Ended];
-        let (note, ignore, send) = (Step::Note, Step::Ignore, Step::Send);
+        let (note, ignore, send) = (PhaseAction::Note, PhaseAction::Ignore, PhaseAction::Send);
         // One row for each input, one column for each phase.
         let same = |step| phases.map(|phase| (phase, step));
         let mut idle = same(ignore);
-        idle[0] = (Ready, Step::OfferSeat);
-        idle[3] = (Ready, Step::OfferSeat);
+        idle[0] = (Ready, PhaseAction::Offer);
+        idle[3] = (Ready, PhaseAction::Offer);
         let when_ready = |now| {
             let mut row = same(ignore);
             row[1] = (now, send);

@@ -1,4 +1,4 @@
-//! The OS thread that owns an interpreter: it receives orders through a channel and sends events.
+//! The OS thread that owns an interpreter: it receives commands through a channel and sends events.
 //!
 //! The wasmer store never leaves this thread. However the thread ends, panics included, it reports
 //! its end last: after it has dropped the interpreter and parked or given up its session.
@@ -11,45 +11,48 @@ use std::thread::{Builder, JoinHandle};
 
 use engine::{Cause, StartError};
 
-use super::desk::Desk;
-use super::orders::Orders;
+use super::control::{CommandQueue, WorkerControl};
 use super::slot::{Next, Slot};
 use super::state::GoneReason;
 
 /// The stack of host code; the guest has its own. Only used pages take memory.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Starts the thread. It ends when no more orders can come, when it is told to, or when it has no
+/// Starts the thread. It ends when no more commands can come, when it is told to, or when it has no
 /// interpreter and can't start one.
 pub(super) fn spawn(
-    desk: Arc<Desk>,
+    control: Arc<WorkerControl>,
     rollback_bytes: u64,
-    orders: Orders,
+    commands: CommandQueue,
     ended: impl FnOnce(GoneReason) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
-    let name = format!("hatchery-{}", desk.worker());
+    let name = format!("hatchery-{}", control.worker());
     Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
-        let serve = || serve(&desk, rollback_bytes, &orders);
+        let serve = || serve(&control, rollback_bytes, &commands);
         let served = catch_unwind(AssertUnwindSafe(serve));
         let reason = match served {
             Ok(Ok(reason)) => reason,
             Ok(Err(error)) => GoneReason::StartFailed(Cause::new(error)),
             Err(panic) => GoneReason::Died(panic_text(&*panic).into()),
         };
-        desk.ended();
+        control.ended();
         ended(reason);
     })
 }
 
-fn serve(desk: &Arc<Desk>, rollback_bytes: u64, orders: &Orders) -> Result<GoneReason, StartError> {
-    let mut slot = Slot::start(desk, rollback_bytes)?;
+fn serve(
+    control: &Arc<WorkerControl>,
+    rollback_bytes: u64,
+    commands: &CommandQueue,
+) -> Result<GoneReason, StartError> {
+    let mut slot = Slot::start(control, rollback_bytes)?;
     loop {
-        slot.offer_seat();
-        let Some(order) = orders.next() else {
+        slot.offer();
+        let Some(command) = commands.next() else {
             slot.vacate();
             return Ok(GoneReason::Stopped);
         };
-        if slot.carry_out(order)? == Next::End {
+        if slot.execute(command)? == Next::End {
             return Ok(GoneReason::Dismissed);
         }
     }

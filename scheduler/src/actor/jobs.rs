@@ -113,9 +113,9 @@ impl SchedulerState {
         cut: Option<Growth>,
     ) {
         self.touch(job);
-        let seat = self.seat(worker);
+        let permit = self.permit(worker);
         if let Some(capture) = self.captures.get(&job) {
-            seat.park(job, Arc::clone(&capture.cell));
+            permit.park(job, Arc::clone(&capture.cell));
             return;
         }
         let live = self.jobs.get_mut(&job).expect("S-7: the model dispatches only live jobs");
@@ -127,7 +127,7 @@ impl SchedulerState {
         }
         let is_self_test = live.task.is_self_test;
         let task = live.next_try(due_in, cut);
-        seat.assign(task);
+        permit.assign(task);
         if !is_self_test {
             self.broadcast(|| DecisionKind::Dispatched { job, worker });
         }

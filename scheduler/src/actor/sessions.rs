@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Cause, chain};
-use pool::{Away, BuildId, JobId, Parked, SessionCell, SessionId, Stowage, WorkerId};
+use pool::{Away, BuildId, JobId, Parked, SessionCell, SessionId, Tier, WorkerId};
 
 use super::{Capture, OpenSession, SchedulerState};
 use crate::decision::{DecisionKind, EvictionReason};
@@ -222,11 +222,11 @@ impl SchedulerState {
         self.changes.session(session);
     }
 
-    /// Asks the pool to stow a session's state.
-    pub(super) fn stow(&mut self, session: SessionId, stowage: Stowage, reason: EvictionReason) {
+    /// Asks the pool to offload a session's state.
+    pub(super) fn offload(&mut self, session: SessionId, tier: Tier, reason: EvictionReason) {
         if let Some(cell) = self.cell(session) {
-            self.pool.stow(cell, stowage);
-            self.evicted(session, stowage.into(), reason);
+            self.pool.offload(cell, tier);
+            self.evicted(session, tier.into(), reason);
         }
     }
 

@@ -157,10 +157,10 @@ fn many_senders_lose_double_and_reorder_nothing() {
     let actor = thread::spawn({
         let combiner = Arc::downgrade(&combiner);
         move || {
-            while let Ok(Call::GoOn) = calls.recv()
+            while let Ok(Call::Resume) = calls.recv()
                 && let Some(combiner) = combiner.upgrade()
             {
-                combiner.go_on();
+                combiner.resume();
             }
         }
     });
@@ -208,16 +208,16 @@ fn messages_sent_while_handling_one_follow_it() {
 #[test]
 fn a_sender_handles_a_share_and_leaves_the_rest_to_the_actor() {
     let rig = rig();
-    rig.combiner.send(Note::Resend(2 * SHARE_COUNT)).unwrap();
-    assert_eq!(rig.seen().len(), SHARE_COUNT - 1);
-    assert!(matches!(rig.calls.try_recv(), Ok(Call::GoOn)));
-    rig.combiner.go_on();
-    assert_eq!(rig.seen().len(), SHARE_COUNT);
-    assert!(matches!(rig.calls.try_recv(), Ok(Call::GoOn)));
+    rig.combiner.send(Note::Resend(2 * BATCH_LIMIT)).unwrap();
+    assert_eq!(rig.seen().len(), BATCH_LIMIT - 1);
+    assert!(matches!(rig.calls.try_recv(), Ok(Call::Resume)));
+    rig.combiner.resume();
+    assert_eq!(rig.seen().len(), BATCH_LIMIT);
+    assert!(matches!(rig.calls.try_recv(), Ok(Call::Resume)));
     // Another sender may come first.
     rig.combiner.send(Note::Number(1, 1)).unwrap();
-    assert_eq!(rig.seen(), [(usize::MAX, 2 * SHARE_COUNT - 1), (1, 1)]);
-    rig.combiner.go_on();
+    assert_eq!(rig.seen(), [(usize::MAX, 2 * BATCH_LIMIT - 1), (1, 1)]);
+    rig.combiner.resume();
     assert!(rig.calls.try_recv().is_err() && rig.seen().is_empty());
 }
 
@@ -240,12 +240,12 @@ fn what_is_posted_is_left_to_the_actor_who_is_called_once() {
     rig.combiner.post(Note::Number(1, 1)).unwrap();
     rig.combiner.post(Note::Number(1, 2)).unwrap();
     assert!(rig.seen().is_empty());
-    assert!(matches!(rig.calls.try_recv(), Ok(Call::GoOn)));
+    assert!(matches!(rig.calls.try_recv(), Ok(Call::Resume)));
     assert!(rig.calls.try_recv().is_err());
-    rig.combiner.go_on();
+    rig.combiner.resume();
     assert_eq!(rig.seen(), [(1, 1), (1, 2)]);
     rig.combiner.post(Note::Number(1, 3)).unwrap();
-    assert!(matches!(rig.calls.try_recv(), Ok(Call::GoOn)));
+    assert!(matches!(rig.calls.try_recv(), Ok(Call::Resume)));
 }
 
 #[test]

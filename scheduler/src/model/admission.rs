@@ -8,8 +8,8 @@ use super::dispatch::LEAST_GROWTH_BYTES;
 use super::{Job, Model};
 use crate::error::Refusal;
 use crate::job::Queued;
+use crate::policy::fair_queue::Tenant;
 use crate::policy::residency::Session;
-use crate::policy::shares::Tenant;
 use crate::status::Phase;
 
 impl Model {
@@ -35,7 +35,7 @@ impl Model {
         if never_fits.is_some() {
             return never_fits;
         }
-        if let Some(cause) = self.fleet.lost() {
+        if let Some(cause) = self.workers.lost() {
             let (cause, retry_after) = (cause.clone(), self.next_try());
             return Some(Refusal::NoWorker { cause, retry_after });
         }
@@ -65,21 +65,21 @@ impl Model {
     fn can_run_now(&self, queued: &Queued) -> bool {
         // S-6: while a worker is idle and another job may run, no queued job could run before this
         // one, unless it waits for memory.
-        let has_seat = self.running < self.config.concurrent && self.fleet.idle() > 0;
-        has_seat && self.shares.could_run() == 0 && self.is_unblocked(queued)
+        let has_worker = self.running < self.config.concurrent && self.workers.idle() > 0;
+        has_worker && self.fair_queue.could_run() == 0 && self.is_unblocked(queued)
     }
 
     /// Whether another worker would be started for this job alone. Otherwise a queue without room
     /// would keep the pool from growing, and a pool without workers would never run anything.
     fn brings_a_worker(&self, queued: &Queued) -> bool {
-        let jobs = self.running.saturating_add(self.shares.could_run());
-        let wanted = self.fleet.wanted(&self.config.workers, jobs.saturating_add(1));
-        jobs < self.config.concurrent && wanted > self.fleet.count() && self.is_unblocked(queued)
+        let jobs = self.running.saturating_add(self.fair_queue.could_run());
+        let wanted = self.workers.wanted(&self.config.workers, jobs.saturating_add(1));
+        jobs < self.config.concurrent && wanted > self.workers.count() && self.is_unblocked(queued)
     }
 
     /// Whether neither its session, its tenant's limit nor memory keeps this job from running.
     fn is_unblocked(&self, queued: &Queued) -> bool {
-        let tenant = self.shares.tenant(&queued.tenant);
+        let tenant = self.fair_queue.tenant(&queued.tenant);
         let is_first = queued
             .session
             .and_then(|id| self.sessions.get(id))
@@ -106,11 +106,11 @@ impl Model {
 
     fn refuses_as_tenant(&self, queued: &Queued) -> Option<Refusal> {
         let config = self.config.of_tenant(&queued.tenant);
-        let known = self.shares.tenant(&queued.tenant);
+        let known = self.fair_queue.tenant(&queued.tenant);
         let (count, held) = known.map_or((0, 0), |known| (known.queued(), known.queued_bytes()));
         let tenant = || queued.tenant.to_string();
         let places = self.places().min(config.concurrent) as u32;
-        let retry_after = self.shares.service(&queued.tenant).map(|service| service / places);
+        let retry_after = self.fair_queue.service(&queued.tenant).map(|service| service / places);
         if count >= config.queued_count {
             let limit = config.queued_count;
             let (tenant, queued) = (tenant(), count);
@@ -127,7 +127,7 @@ impl Model {
     fn refuses_as_late(&mut self, queued: &Queued, can_run_now: bool) -> Option<Refusal> {
         let due_in = queued.deadline?;
         let wait = if can_run_now { Some(Duration::ZERO) } else { self.estimate_wait(queued) };
-        let service = self.shares.service(&queued.tenant);
+        let service = self.fair_queue.service(&queued.tenant);
         if due_in.is_zero() {
             let estimate = wait.zip(service).map_or(Duration::ZERO, |(wait, run)| wait + run);
             return Some(Refusal::DeadlineTooSoon { due_in, estimate, retry_after: None });
@@ -138,7 +138,7 @@ impl Model {
             return None;
         }
         if wait.is_zero() {
-            self.shares.lower_service(&queued.tenant);
+            self.fair_queue.lower_service(&queued.tenant);
         }
         let late = estimate - due_in;
         let retry_after = (late <= wait).then_some(late);
@@ -162,7 +162,7 @@ impl Model {
 
     /// Bytes of the session that is being spilled or is next to be; 0 if that is `but`.
     fn soon_freed(&self, but: Option<SessionId>) -> u64 {
-        if self.sessions.stowing().is_some() {
+        if self.sessions.offloading().is_some() {
             return self.sessions.freeing_bytes();
         }
         let spill = self.sessions.to_spill(self.config.sessions.disk_bytes);
@@ -190,27 +190,27 @@ impl Model {
 
     /// How many jobs may run at once on the present workers.
     pub(super) fn places(&self) -> usize {
-        self.config.concurrent.min(self.fleet.count()).max(1)
+        self.config.concurrent.min(self.workers.count()).max(1)
     }
 
     /// The mean time between two starts of jobs while more are queued than can run.
     fn next_start(&self) -> Option<Duration> {
-        self.shares.overall().service().map(|service| service / self.places() as u32)
+        self.fair_queue.overall().service().map(|service| service / self.places() as u32)
     }
 
     /// Estimates how long a new job waits, if its tenant gets its share; `None` before any job was
     /// measured.
     fn estimate_wait(&self, queued: &Queued) -> Option<Duration> {
-        let tenant = self.shares.tenant(&queued.tenant);
+        let tenant = self.fair_queue.tenant(&queued.tenant);
         let config = self.config.of_tenant(&queued.tenant);
         let urgent_first =
             |tenant: &Tenant| tenant.depths()[..=queued.priority as usize].iter().sum::<usize>();
         let ahead = tenant.map_or(0, urgent_first);
         let others = match tenant {
             Some(tenant) if tenant.queued() > 0 => {
-                self.shares.weights() - u64::from(tenant.weight())
+                self.fair_queue.weights() - u64::from(tenant.weight())
             }
-            Some(_) | None => self.shares.weights(),
+            Some(_) | None => self.fair_queue.weights(),
         };
         // In each round, in which this tenant gets one job, the others get as many as their
         // weights.
@@ -231,8 +231,8 @@ impl Model {
         of_others: usize,
         turns: usize,
     ) -> Option<Duration> {
-        let overall = self.shares.overall().service()?;
-        let own = self.shares.service(tenant)?;
+        let overall = self.fair_queue.overall().service()?;
+        let own = self.fair_queue.service(tenant)?;
         let limit = self.config.of_tenant(tenant).concurrent.min(self.places());
         let times = |service: Duration, count: usize| {
             service.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use pool::{JobId, SessionId, WorkerId};
 
-use super::{Effect, EvictionReason, Model, Place, Run};
+use super::{Effect, EvictionReason, Model, Residence, Run};
 use crate::job::{Growth, Queued};
-use crate::policy::fleet::Activity;
+use crate::policy::workers::Activity;
 
 /// The most that a job is assumed to need: 256 TiB, so that sums don't overflow.
 pub(super) const MOST_FLIGHT_BYTES: u64 = 1 << 48;
@@ -18,7 +18,7 @@ const AMPLE_GROWTH_BYTES: u64 = 256 << 20;
 
 /// The memory that a job would take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum Fit {
     /// The job fits, with its full limits or with less.
     Fits {
         /// What it takes while it runs, in bytes.
@@ -34,13 +34,13 @@ impl Model {
     /// Starts the jobs that can run now, in the order of the tenants' shares.
     pub(super) fn dispatch(&mut self, effects: &mut Vec<Effect>) {
         while self.running < self.config.concurrent
-            && let Some(id) = self.shares.next()
-            && let Some(worker) = self.seat_for(&self.jobs[&id].queued)
+            && let Some(id) = self.fair_queue.next()
+            && let Some(worker) = self.pick_worker(&self.jobs[&id].queued)
         {
-            match self.room_for(id, worker) {
-                Room::Fits { bytes, cut } => self.assign(id, worker, bytes, cut, effects),
+            match self.fit_of(id, worker) {
+                Fit::Fits { bytes, cut } => self.assign(id, worker, bytes, cut, effects),
                 // The next job waits for memory: others that overtook it could starve it.
-                Room::Missing(bytes) => {
+                Fit::Missing(bytes) => {
                     if self.eviction_would_help(bytes) {
                         self.shortage_bytes = self.shortage_bytes.max(bytes);
                     }
@@ -53,24 +53,27 @@ impl Model {
     /// Picks the idle worker on which a job costs least: the one that holds its session, else a
     /// vacant one, if possible with an interpreter of the job's build, else the one whose session
     /// has been idle longest.
-    pub(super) fn seat_for(&self, queued: &Queued) -> Option<WorkerId> {
+    pub(super) fn pick_worker(&self, queued: &Queued) -> Option<WorkerId> {
         let home = queued.session.and_then(|id| self.sessions.get(id)?.worker());
         if home.is_some() {
             // S-4: a session with an offered job is at rest where it is.
             return home;
         }
         let held = || {
-            let (_, session) = self.sessions.stalest_held()?;
+            let (_, session) = self.sessions.oldest_idle_held()?;
             self.sessions.get(session)?.worker()
         };
         // The last resort is a session whose queued jobs wait for something other than a worker.
-        self.fleet.vacant_for(queued.build).or_else(held).or_else(|| self.fleet.stalest_holding())
+        self.workers
+            .idle_without_session(queued.build)
+            .or_else(held)
+            .or_else(|| self.workers.oldest_idle_holding())
     }
 
     /// Computes the memory that a job takes on this worker. All growth that its limits allow is
     /// reserved, so that no job is refused memory, and the process isn't killed, because of another
     /// job. A job that runs alone gets what is free.
-    pub(super) fn room_for(&self, id: JobId, worker: WorkerId) -> Room {
+    pub(super) fn fit_of(&self, id: JobId, worker: WorkerId) -> Fit {
         let queued = &self.jobs[&id].queued;
         let (fixed, growth) = (self.fixed_bytes(queued), self.growth_bytes(queued, Some(worker)));
         let memory = self.memory();
@@ -78,21 +81,21 @@ impl Model {
         let free = memory.limit_bytes.saturating_sub(used);
         let bytes = fixed.saturating_add(growth).min(MOST_FLIGHT_BYTES);
         if used <= memory.limit_bytes && growth <= free {
-            return Room::Fits { bytes, cut: None };
+            return Fit::Fits { bytes, cut: None };
         }
         let waits_for_disk = || {
-            self.sessions.stowing().is_some()
+            self.sessions.offloading().is_some()
                 || self.sessions.to_spill(self.config.sessions.disk_bytes).is_some()
         };
         if self.running > 0
-            || self.fleet.gives_memory_back()
+            || self.workers.gives_memory_back()
             || (free < growth.min(AMPLE_GROWTH_BYTES) && waits_for_disk())
         {
-            return Room::Missing(bytes);
+            return Fit::Missing(bytes);
         }
         let cut = growth.min(free.max(LEAST_GROWTH_BYTES));
         let bytes = fixed.saturating_add(cut).min(MOST_FLIGHT_BYTES);
-        Room::Fits { bytes, cut: (cut < growth).then(|| queued.growth.cut_by(growth - cut)) }
+        Fit::Fits { bytes, cut: (cut < growth).then(|| queued.growth.cut_by(growth - cut)) }
     }
 
     /// Bytes for the job's input and output, and for the state that it begins from.
@@ -104,7 +107,7 @@ impl Model {
 
     /// Bytes that a job may grow by beyond what the worker's interpreter already has.
     pub(super) fn growth_bytes(&self, queued: &Queued, worker: Option<WorkerId>) -> u64 {
-        let slot = worker.and_then(|worker| self.fleet.get(worker));
+        let slot = worker.and_then(|worker| self.workers.get(worker));
         let (has, resident) = slot.map_or((0, None), |slot| (slot.slot_bytes(), slot.resident()));
         let growth = queued.growth.bytes().max(self.coming_bytes(queued));
         if resident.is_some() && resident != queued.session {
@@ -155,8 +158,8 @@ impl Model {
             }
             self.move_out(worker, reason);
         }
-        self.fleet.occupy(worker, Activity::Busy(id));
-        self.fleet.change_to(worker, build);
+        self.workers.occupy(worker, Activity::Busy(id));
+        self.workers.change_to(worker, build);
         if let Some(session) = session {
             self.move_in(session, worker);
         }
@@ -169,8 +172,8 @@ impl Model {
         self.remove_from_queue(id);
         let job = &self.jobs[&id];
         let (tenant, waiting) = (job.queued.tenant.clone(), self.as_waiting(id, job));
-        let charged = self.shares.cost(&tenant);
-        self.shares.start(&tenant, waiting, charged);
+        let charged = self.fair_queue.cost(&tenant);
+        self.fair_queue.start(&tenant, waiting, charged);
         charged
     }
 
@@ -183,15 +186,15 @@ impl Model {
 
     /// Records that a job of the session begins on this worker.
     fn move_in(&mut self, id: SessionId, worker: WorkerId) {
-        self.fleet.house(worker, Some(id));
+        self.workers.house(worker, Some(id));
         self.sessions.change(id, |session| {
             if session.worker().is_none() {
                 session.previous_place = session.place;
             }
-            session.place = Place::OnWorker(worker);
+            session.place = Residence::OnWorker(worker);
             session.runs = true;
             session.is_at_rest = false;
-            session.is_stowing = false;
+            session.is_offloading = false;
             session.is_unmovable = false;
         });
         self.reoffer(id);

@@ -4,10 +4,10 @@ use engine::{Cause, StopReason};
 use pool::{JobId, SessionId, WorkerId};
 
 use super::{
-    Effect, Ending, Fault, Finish, Job, Model, Place, Report, RetireReason, Run, Settlement,
+    Effect, Ending, Fault, Finish, Job, Model, Report, Residence, RetireReason, Run, Settlement,
 };
-use crate::policy::fleet::{Activity, Worker};
 use crate::policy::residency::Session;
+use crate::policy::workers::{Activity, Worker};
 use crate::status::Phase;
 
 impl Model {
@@ -44,9 +44,9 @@ impl Model {
             self.detach_session(session);
         }
         let tenant = &job.queued.tenant;
-        self.shares.end(tenant, run.charged, cpu);
+        self.fair_queue.end(tenant, run.charged, cpu);
         if report.fault.is_none() && !report.never_ran {
-            self.shares.note(tenant, cpu, wall.saturating_add(overhead));
+            self.fair_queue.note(tenant, cpu, wall.saturating_add(overhead));
         }
         let limit = self.config.retire_above_bytes;
         let retire = match report.fault {
@@ -59,7 +59,7 @@ impl Model {
             }
         };
         // Until the worker is ready again, its interpreter keeps what the job took.
-        self.fleet.finished(worker, self.now, retire, own_memory_bytes);
+        self.workers.finished(worker, self.now, retire, own_memory_bytes);
         if let Some(fault) = report.fault
             && self.may_retry(&job, &run, fault)
         {
@@ -75,10 +75,10 @@ impl Model {
     /// state.
     fn detach_session(&mut self, id: SessionId) {
         if let Some(worker) = self.sessions.get(id).and_then(Session::worker) {
-            self.fleet.house(worker, None);
+            self.workers.house(worker, None);
         }
         self.sessions.change(id, |session| {
-            session.place = if session.bytes == 0 { Place::Fresh } else { Place::Parked };
+            session.place = if session.bytes == 0 { Residence::Fresh } else { Residence::Parked };
             session.is_at_rest = false;
         });
         self.reoffer(id);
@@ -86,9 +86,9 @@ impl Model {
 
     pub(super) fn captured(&mut self, worker: WorkerId, id: JobId, effects: &mut Vec<Effect>) {
         let Some((job, run)) = self.stop_running(worker, id) else { return };
-        self.shares.end(&job.queued.tenant, run.charged, self.now.saturating_sub(run.since));
-        let bytes = self.fleet.get(worker).map_or(0, Worker::slot_bytes);
-        self.fleet.finished(worker, self.now, None, bytes);
+        self.fair_queue.end(&job.queued.tenant, run.charged, self.now.saturating_sub(run.since));
+        let bytes = self.workers.get(worker).map_or(0, Worker::slot_bytes);
+        self.workers.finished(worker, self.now, None, bytes);
         if let Some(session) = job.queued.session {
             self.end_session_if_done(session, effects);
         }
@@ -99,7 +99,7 @@ impl Model {
         if self.jobs.get(&id)?.run.as_ref()?.worker != worker {
             return None;
         }
-        let left = self.fleet.take_leaving(worker);
+        let left = self.workers.take_leaving(worker);
         self.note_vacated(worker, left);
         let mut job = self.jobs.remove(&id)?;
         let run = job.run.take()?;
@@ -110,7 +110,7 @@ impl Model {
             self.sessions.change(session, |session| {
                 session.runs = false;
                 session.rests_since = now;
-                session.previous_place = Place::Parked;
+                session.previous_place = Residence::Parked;
             });
         }
         Some((job, run))
@@ -125,12 +125,12 @@ impl Model {
         fault: Fault,
         effects: &mut Vec<Effect>,
     ) {
-        if self.fleet.get(worker).is_some() {
+        if self.workers.get(worker).is_some() {
             self.health.died(reason, self.now);
-        } else if !self.fleet.is_dismissed(worker) {
+        } else if !self.workers.is_dismissed(worker) {
             self.health.not_started(reason);
         }
-        let Some(was) = self.fleet.gone(worker, is_replaced, reason, self.now) else {
+        let Some(was) = self.workers.gone(worker, is_replaced, reason, self.now) else {
             self.give_up_if_lost(effects);
             return;
         };
@@ -141,7 +141,7 @@ impl Model {
         {
             // The CPU time is lost with the worker. The wall time is an upper bound.
             let took = self.now.saturating_sub(run.since);
-            self.shares.end(&job.queued.tenant, run.charged, took);
+            self.fair_queue.end(&job.queued.tenant, run.charged, took);
             if self.may_retry(&job, &run, fault) {
                 effects.push(Effect::Retry { job: id, attempt: self.requeue(id, job) });
             } else {
@@ -153,7 +153,7 @@ impl Model {
                 self.lose_session(id, reason, effects);
             } else {
                 self.sessions.change(id, |session| {
-                    session.place = previous.unwrap_or(Place::Parked);
+                    session.place = previous.unwrap_or(Residence::Parked);
                     session.is_at_rest = false;
                 });
                 self.reoffer(id);
@@ -165,7 +165,7 @@ impl Model {
 
     /// Once no worker is left, settles all queued jobs.
     fn give_up_if_lost(&mut self, effects: &mut Vec<Effect>) {
-        let Some(reason) = self.fleet.lost().cloned() else { return };
+        let Some(reason) = self.workers.lost().cloned() else { return };
         self.settle_waiting(&Settlement::NoWorker(reason), effects);
     }
 
@@ -186,7 +186,7 @@ impl Model {
     ) -> Option<SessionId> {
         self.remove_from_queue(id);
         let job = self.jobs.remove(&id)?;
-        self.shares.dequeue(&job.queued.tenant, self.as_waiting(id, &job));
+        self.fair_queue.dequeue(&job.queued.tenant, self.as_waiting(id, &job));
         effects.push(Effect::Settle(id, settlement));
         if let Some(session) = job.queued.session {
             self.reoffer(session);
@@ -225,7 +225,7 @@ impl Model {
     ) {
         let Some(session) = self.sessions.remove(id) else { return };
         if let Some(worker) = session.worker() {
-            self.fleet.house(worker, None);
+            self.workers.house(worker, None);
         }
         effects.push(Effect::EndSession(id, reason.into()));
     }
@@ -253,7 +253,7 @@ impl Model {
 
     fn stop_all(&mut self, effects: &mut Vec<Effect>) {
         let mut running: Vec<JobId> = self
-            .fleet
+            .workers
             .iter()
             .filter_map(|(_, worker)| match worker.activity() {
                 Activity::Busy(id) => Some(id),

@@ -31,7 +31,7 @@ impl Model {
     fn explain_waiting(&self, id: JobId, job: &Job, now: Time) -> JobState {
         let name = &*job.queued.tenant;
         let ahead_in_tenant = self.ahead_in_tenant(id, job);
-        let ahead_of_others = self.shares.ahead_of_others(name, ahead_in_tenant);
+        let ahead_of_others = self.fair_queue.ahead_of_others(name, ahead_in_tenant);
         let turns = self.turns_ahead(id, job);
         JobState::Waiting {
             waited: now.saturating_sub(job.submitted),
@@ -45,7 +45,7 @@ impl Model {
     /// Jobs of the same tenant that go before this one, once their sessions let them.
     fn ahead_in_tenant(&self, id: JobId, job: &Job) -> usize {
         let (name, key) = (&job.queued.tenant, self.key(id, job));
-        let could_run = self.shares.tenant(name).map_or(0, |tenant| tenant.ahead(key));
+        let could_run = self.fair_queue.tenant(name).map_or(0, |tenant| tenant.ahead(key));
         let is_ahead = |other: &&JobId| {
             self.jobs
                 .get(other)
@@ -75,7 +75,7 @@ impl Model {
             let remaining = at.saturating_sub(now);
             return WaitReason::BackingOff { failed_attempts: job.failed_attempts, remaining };
         }
-        if let Some(tenant) = self.shares.tenant(&job.queued.tenant)
+        if let Some(tenant) = self.fair_queue.tenant(&job.queued.tenant)
             && tenant.running() >= tenant.limit()
         {
             let (running, limit) = (tenant.running(), tenant.limit());
@@ -88,15 +88,15 @@ impl Model {
         let session = job.queued.session.and_then(|session| self.sessions.get(session));
         let is_ready = session.is_none_or(|session| session.is_ready());
         // S-6: with an idle worker, a job that could run waits only for memory.
-        if self.fleet.idle() > 0 && is_ready && self.shares.next().is_some() {
+        if self.workers.idle() > 0 && is_ready && self.fair_queue.next().is_some() {
             let memory = self.memory();
-            let head = self.shares.next().unwrap_or(id);
+            let head = self.fair_queue.next().unwrap_or(id);
             let queued = &self.jobs[&head].queued;
             let (more, freed) = (self.flight_bytes(queued), queued.bytes as u64);
             let used = memory.used_bytes().saturating_sub(freed).saturating_add(more);
             return WaitReason::NoMemory { used, limit: memory.limit_bytes };
         }
-        let starting = self.fleet.count() - self.fleet.idle() - running;
+        let starting = self.workers.count() - self.workers.idle() - running;
         WaitReason::WorkersStarting { starting }
     }
 }

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pool::{JobId, SessionId};
 
-use super::dispatch::Room;
+use super::dispatch::Fit;
 use super::{Job, Model};
-use crate::policy::fleet::Activity;
-use crate::policy::residency::Place;
+use crate::policy::residency::Residence;
+use crate::policy::workers::Activity;
 use crate::timer::Time;
 
 fn ensure(holds: bool, text: &str) -> Result<(), String> {
@@ -21,8 +21,8 @@ impl Model {
         self.check_workers()?;
         self.check_sessions()?;
         self.check_timers()?;
-        self.shares.check()?;
-        self.fleet.check()?;
+        self.fair_queue.check()?;
+        self.workers.check()?;
         self.sessions.check()
     }
 
@@ -68,7 +68,7 @@ impl Model {
 
     fn check_workers(&self) -> Result<(), String> {
         let busy: BTreeMap<_, _> = self
-            .fleet
+            .workers
             .iter()
             .filter_map(|(id, worker)| match worker.activity() {
                 Activity::Busy(job) => Some((job, id)),
@@ -81,7 +81,7 @@ impl Model {
             .filter_map(|(id, job)| Some((*id, job.run.as_ref()?.worker)))
             .collect();
         let count = self
-            .fleet
+            .workers
             .iter()
             .filter(|(_, worker)| matches!(worker.activity(), Activity::Busy(_)))
             .count();
@@ -90,20 +90,20 @@ impl Model {
             "S-5: a job doesn't run on exactly one worker",
         )?;
         let next = self
-            .shares
+            .fair_queue
             .next()
-            .filter(|_| self.running < self.config.concurrent && self.fleet.idle() > 0);
+            .filter(|_| self.running < self.config.concurrent && self.workers.idle() > 0);
         let is_kept = next.is_none_or(|id| {
-            let seat = self.seat_for(&self.jobs[&id].queued);
-            seat.is_some_and(|worker| matches!(self.room_for(id, worker), Room::Missing(_)))
+            let permit = self.pick_worker(&self.jobs[&id].queued);
+            permit.is_some_and(|worker| matches!(self.fit_of(id, worker), Fit::Missing(_)))
         });
         ensure(is_kept, "S-6: a job waits although a worker is idle and there is memory for it")?;
         ensure(
-            self.fleet.lost().is_none() || self.waiting.is_empty(),
+            self.workers.lost().is_none() || self.waiting.is_empty(),
             "S-15: a job waits although no worker will come",
         )?;
         let comes =
-            self.waiting.is_empty() || self.shares.could_run() == 0 || self.fleet.count() > 0;
+            self.waiting.is_empty() || self.fair_queue.could_run() == 0 || self.workers.count() > 0;
         ensure(comes, "S-15: no worker comes although a job could run")
     }
 
@@ -129,20 +129,20 @@ impl Model {
                 next == session.offered,
                 "S-4: a session doesn't offer its oldest job, or offers one while another runs",
             )?;
-            let worker = session.worker().and_then(|worker| self.fleet.get(worker));
+            let worker = session.worker().and_then(|worker| self.workers.get(worker));
             let is_idle = worker.is_some_and(|worker| worker.activity() == Activity::Idle);
             ensure(
                 is_idle == session.is_at_rest,
                 "S-4: a session isn't at rest exactly while its worker is idle",
             )?;
-            if let Place::OnWorker(worker) = session.place {
+            if let Residence::OnWorker(worker) = session.place {
                 on_workers += 1;
                 residents.insert(worker, id);
             }
         }
         ensure(waiting.is_empty(), "S-2: a job waits for a session that isn't open")?;
         let housed: BTreeMap<_, _> =
-            self.fleet.iter().filter_map(|(id, worker)| Some((id, worker.resident()?))).collect();
+            self.workers.iter().filter_map(|(id, worker)| Some((id, worker.resident()?))).collect();
         ensure(
             housed == residents && on_workers == residents.len(),
             "S-8: a session is on two workers, or a worker holds two",

@@ -3,7 +3,7 @@
 use pool::WorkerId;
 
 use super::{Effect, EvictionReason, Model, Refusal, RetireReason};
-use crate::policy::fleet::Activity;
+use crate::policy::workers::Activity;
 use crate::timer::Time;
 
 impl Model {
@@ -26,7 +26,7 @@ impl Model {
         match self.resident(worker) {
             _ if reason == RetireReason::Requested => self.retire_idle(worker, effects),
             None => {
-                self.fleet.renew(worker);
+                self.workers.renew(worker);
                 effects.push(Effect::Renew(worker, reason));
             }
             // The session would keep its memory on a new interpreter, so renew the slot once it is
@@ -46,7 +46,7 @@ impl Model {
         worker: WorkerId,
         effects: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
-        match self.fleet.retire(worker) {
+        match self.workers.retire(worker) {
             None => return Err(Refusal::NoSuchWorker { worker }),
             Some(Activity::Idle) => self.retire_idle(worker, effects),
             // Once it is ready.
@@ -60,7 +60,7 @@ impl Model {
     fn retire_idle(&mut self, worker: WorkerId, effects: &mut Vec<Effect>) {
         match self.resident(worker) {
             None => {
-                self.fleet.dismiss(worker);
+                self.workers.dismiss(worker);
                 effects.push(Effect::Retire(worker));
             }
             Some(id) => {

@@ -54,7 +54,7 @@ impl Model {
             let Some(job) = self.jobs.get_mut(&id) else { continue };
             job.retry_at = None;
             let (tenant, key) = (job.queued.tenant.clone(), self.key(id, &self.jobs[&id]));
-            self.shares.offer(&tenant, key);
+            self.fair_queue.offer(&tenant, key);
         }
     }
 

@@ -32,7 +32,7 @@ mod world;
 impl Model {
     /// Workers that are alive or being started.
     fn worker_count(&self) -> usize {
-        self.fleet.count()
+        self.workers.count()
     }
 }
 

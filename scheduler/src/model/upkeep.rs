@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pool::{SessionId, Stowage, WorkerId};
+use pool::{SessionId, Tier, WorkerId};
 
 use super::{Effect, EvictionReason, Model};
 use crate::policy::health::Workforce;
@@ -13,26 +13,26 @@ use crate::timer::Time;
 impl Model {
     /// Parks sessions that have been idle for long, and stows one where it takes less memory.
     pub(super) fn evict_idle(&mut self, effects: &mut Vec<Effect>) {
-        while let Some((since, id)) = self.sessions.stalest_held()
+        while let Some((since, id)) = self.sessions.oldest_idle_held()
             && self.has_passed(since, self.config.sessions.park_after)
             && let Some(worker) = self.sessions.get(id).and_then(|session| session.worker())
         {
             let rested = self.now.saturating_sub(since);
             self.vacate(worker, id, EvictionReason::Idle { rested }, effects);
         }
-        if self.sessions.stowing().is_some() {
+        if self.sessions.offloading().is_some() {
             return;
         }
-        if let Some((id, stowage, reason)) = self.next_stowage() {
-            self.sessions.stow(id, stowage, reason.clone());
-            effects.push(Effect::Stow(id, stowage, reason));
+        if let Some((id, tier, reason)) = self.next_offload() {
+            self.sessions.offload(id, tier, reason.clone());
+            effects.push(Effect::Offload(id, tier, reason));
         }
     }
 
     /// Closes sessions that have been idle for too long.
     pub(super) fn close_idle(&mut self, effects: &mut Vec<Effect>) {
         let Some(close_after) = self.config.sessions.close_after else { return };
-        while let Some((since, id)) = self.sessions.stalest()
+        while let Some((since, id)) = self.sessions.oldest_idle()
             && self.has_passed(since, close_after)
         {
             let rested = self.now.saturating_sub(since).as_secs_f64();
@@ -41,7 +41,7 @@ impl Model {
     }
 
     /// Picks the session to compress or spill next, and why.
-    fn next_stowage(&self) -> Option<(SessionId, Stowage, EvictionReason)> {
+    fn next_offload(&self) -> Option<(SessionId, Tier, EvictionReason)> {
         let config = &self.config.sessions;
         let memory = self.memory();
         let pressure = Pressure::of(&memory, self.shortage_bytes);
@@ -51,35 +51,35 @@ impl Model {
         if let Some((_, id)) = spill
             && pressure >= Pressure::Spill
         {
-            return Some((id, Stowage::Disk, short));
+            return Some((id, Tier::Disk, short));
         }
         if let Some((_, id)) = spill
             && self.sessions.in_memory() > config.in_memory
         {
             let reason = EvictionReason::TooManyInMemory { limit: config.in_memory };
-            return Some((id, Stowage::Disk, reason));
+            return Some((id, Tier::Disk, reason));
         }
         if let Some(id) = self.sessions.to_compress()
             && pressure >= Pressure::Compress
         {
-            return Some((id, Stowage::Compressed, short));
+            return Some((id, Tier::Compressed, short));
         }
         let (since, id) = spill.filter(|(since, _)| self.has_passed(*since, config.spill_after))?;
         let rested = self.now.saturating_sub(since);
-        Some((id, Stowage::Disk, EvictionReason::Idle { rested }))
+        Some((id, Tier::Disk, EvictionReason::Idle { rested }))
     }
 
     /// Asks for the workers that are missing.
     pub(super) fn grow(&mut self, effects: &mut Vec<Effect>) {
         let wanted = self.wanted_workers();
-        while self.fleet.count() < wanted {
-            self.fleet.add();
+        while self.workers.count() < wanted {
+            self.workers.add();
             effects.push(Effect::AddWorker);
         }
     }
 
     /// Ends one surplus worker that has been idle for long enough. A session that it holds is
-    /// parked first, which makes the worker the stalest vacant one.
+    /// parked first, which makes the worker the next to end.
     pub(super) fn shrink(&mut self, effects: &mut Vec<Effect>) {
         let Some((since, worker)) = self.surplus() else { return };
         if !self.has_passed(since, self.config.workers.shrink_after) {
@@ -87,7 +87,7 @@ impl Model {
         }
         match self.resident(worker) {
             None => {
-                self.fleet.dismiss(worker);
+                self.workers.dismiss(worker);
                 effects.push(Effect::DismissWorker(worker));
             }
             Some(session) => {
@@ -103,22 +103,22 @@ impl Model {
             return;
         }
         let workforce = Workforce {
-            lost: self.fleet.lost(),
-            given_up: self.fleet.given_up(),
-            is_up: self.fleet.living() > 0 || self.wanted_workers() == 0,
+            lost: self.workers.lost(),
+            given_up: self.workers.given_up(),
+            is_up: self.workers.living() > 0 || self.wanted_workers() == 0,
         };
         effects.extend(self.health.update(workforce, self.now).map(Effect::Health));
     }
 
     pub(super) fn wanted_workers(&self) -> usize {
-        if self.fleet.lost().is_some() {
+        if self.workers.lost().is_some() {
             return 0;
         }
-        let jobs = self.running.saturating_add(self.shares.could_run());
+        let jobs = self.running.saturating_add(self.fair_queue.could_run());
         let jobs = jobs.min(self.config.concurrent);
         match self.phase {
-            Phase::Open => self.fleet.wanted(&self.config.workers, jobs),
-            Phase::Draining => self.fleet.needed(&self.config.workers, jobs),
+            Phase::Open => self.workers.wanted(&self.config.workers, jobs),
+            Phase::Draining => self.workers.needed(&self.config.workers, jobs),
             Phase::Drained => 0,
         }
     }
@@ -127,11 +127,11 @@ impl Model {
     /// first.
     fn surplus(&self) -> Option<(Time, WorkerId)> {
         // Workers that are still starting may never come.
-        if self.phase != Phase::Open || self.fleet.living() <= self.wanted_workers() {
+        if self.phase != Phase::Open || self.workers.living() <= self.wanted_workers() {
             return None;
         }
-        self.fleet.stalest_vacant().or_else(|| {
-            let (since, session) = self.sessions.stalest_held()?;
+        self.workers.oldest_without_session().or_else(|| {
+            let (since, session) = self.sessions.oldest_idle_held()?;
             Some((since, self.sessions.get(session)?.worker()?))
         })
     }
@@ -141,16 +141,16 @@ impl Model {
         let sessions = &self.config.sessions;
         let deadline = self.due.first().map(|(due, _)| *due);
         let drained = self.drain_until.filter(|_| !self.is_aborted);
-        let parks = self.sessions.stalest_held();
+        let parks = self.sessions.oldest_idle_held();
         let parks = parks.map(|(since, _)| since.saturating_add(sessions.park_after));
-        let spills = match self.sessions.stowing() {
+        let spills = match self.sessions.offloading() {
             Some(_) => None,
             None => self.sessions.to_spill(sessions.disk_bytes),
         };
         let spills = spills.map(|(since, _)| since.saturating_add(sessions.spill_after));
-        let closes = sessions
-            .close_after
-            .and_then(|close_after| Some(self.sessions.stalest()?.0.saturating_add(close_after)));
+        let closes = sessions.close_after.and_then(|close_after| {
+            Some(self.sessions.oldest_idle()?.0.saturating_add(close_after))
+        });
         let shrink_after = self.config.workers.shrink_after;
         let shrinks = self.surplus().map(|(since, _)| since.saturating_add(shrink_after));
         let taken_back = self.next_taken_back();
@@ -164,7 +164,7 @@ impl Model {
     /// When a worker place that was given up is tried again.
     fn next_taken_back(&self) -> Option<Time> {
         let retry_after = self.config.workers.retry_after;
-        self.fleet.next_taken_back(retry_after).filter(|_| self.phase == Phase::Open)
+        self.workers.next_taken_back(retry_after).filter(|_| self.phase == Phase::Open)
     }
 
     /// The time until then.

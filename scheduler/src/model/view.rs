@@ -27,7 +27,7 @@ impl Model {
 
     /// Workers that are alive.
     pub(crate) fn living(&self) -> usize {
-        self.fleet.living()
+        self.workers.living()
     }
 
     /// When the oldest queued job was submitted.
@@ -58,12 +58,12 @@ impl Model {
 
     /// The session whose state `worker` holds.
     pub(crate) fn resident(&self, worker: WorkerId) -> Option<SessionId> {
-        self.fleet.get(worker)?.resident()
+        self.workers.get(worker)?.resident()
     }
 
     /// A tenant's queue; `None` if it has no jobs.
     pub(crate) fn tenant(&self, name: &str) -> Option<TenantView> {
-        let tenant = self.shares.tenant(name)?;
+        let tenant = self.fair_queue.tenant(name)?;
         let view = TenantView {
             weight: tenant.weight(),
             depths: tenant.depths(),
@@ -78,7 +78,7 @@ impl Model {
         MemoryStatus {
             limit_bytes: self.config.memory_bytes,
             shared_bytes: self.shared_bytes,
-            slot_bytes: self.fleet.slot_bytes(),
+            slot_bytes: self.workers.slot_bytes(),
             session_bytes: self.sessions.memory_bytes(),
             queued_bytes: self.queued_bytes as u64,
             in_flight_bytes: self.in_flight_bytes,

@@ -3,7 +3,7 @@
 //! ```text
 //!   Fresh --run--> OnWorker <--run-- Parked, Compressed, OnDisk, Leaving
 //!   OnWorker --evicted, displaced--> Leaving --parked by its worker--> Parked
-//!   Parked --stow--> Compressed --stow--> OnDisk           Parked --stow--> OnDisk
+//!   Parked --offload--> Compressed --offload--> OnDisk           Parked --offload--> OnDisk
 //! ```
 //!
 //! Only an idle session is evicted: one without queued or running jobs, whose worker isn't busy
@@ -13,10 +13,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::{JobId, SessionId, StowError, Stowage, WorkerId};
+use pool::{JobId, OffloadError, SessionId, Tier, WorkerId};
 use rustc_hash::FxHashMap;
 
-use super::shares::Key;
+use super::fair_queue::Key;
 use crate::decision::EvictionReason;
 use crate::timer::Time;
 
@@ -29,7 +29,7 @@ const DISK_RETRY: Duration = Duration::from_secs(60);
 
 /// Where the state of a session is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Residence {
     /// Nowhere yet: nothing has run in the session.
     Fresh,
     /// On this worker, or it will be once the worker begins its job.
@@ -63,9 +63,9 @@ pub(crate) struct Session {
     pub(crate) waiting: BTreeSet<JobId>,
     /// Whether one of its jobs runs.
     pub(crate) runs: bool,
-    pub(crate) place: Place,
+    pub(crate) place: Residence,
     /// Where its state was before it moved to its present worker.
-    pub(crate) previous_place: Place,
+    pub(crate) previous_place: Residence,
     /// The worker that was last told to park it.
     pub(crate) leaving_worker: Option<WorkerId>,
     /// Whether it is on an idle worker.
@@ -75,8 +75,8 @@ pub(crate) struct Session {
     pub(crate) rests_since: Time,
     /// Whether compressing it has failed since it last ran, or the disk refused it.
     pub(crate) is_unmovable: bool,
-    /// Whether its state is being stowed.
-    pub(crate) is_stowing: bool,
+    /// Whether its state is being offloaded.
+    pub(crate) is_offloading: bool,
     /// It ends with its last job.
     pub(crate) is_closing: bool,
     /// Why it was last evicted.
@@ -87,7 +87,7 @@ pub(crate) struct Session {
 
 /// What a session adds to the lists and sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Standing {
+struct IndexEntry {
     /// The list that an idle session is on, and since when it is idle.
     list: Option<(List, Time)>,
     is_in_memory: bool,
@@ -95,8 +95,8 @@ struct Standing {
     disk_bytes: u64,
 }
 
-impl Standing {
-    /// Bytes in memory that may be stowed.
+impl IndexEntry {
+    /// Bytes in memory that may be offloaded.
     fn movable_bytes(&self) -> u64 {
         match self.list {
             Some((List::Parked | List::Compressed, _)) => self.memory_bytes,
@@ -107,7 +107,7 @@ impl Standing {
 
 impl Session {
     fn new(bytes: u64, now: Time) -> Self {
-        let place = if bytes == 0 { Place::Fresh } else { Place::Parked };
+        let place = if bytes == 0 { Residence::Fresh } else { Residence::Parked };
         Self {
             waiting: BTreeSet::new(),
             runs: false,
@@ -118,7 +118,7 @@ impl Session {
             bytes,
             rests_since: now,
             is_unmovable: false,
-            is_stowing: false,
+            is_offloading: false,
             is_closing: false,
             evicted: None,
             offered: None,
@@ -133,48 +133,49 @@ impl Session {
     /// Whether one of its jobs could run on an idle worker. If its state is on a worker that isn't
     /// idle, one of its jobs runs or has just ended.
     pub(crate) fn is_ready(&self) -> bool {
-        !self.runs && (!matches!(self.place, Place::OnWorker(_)) || self.is_at_rest)
+        !self.runs && (!matches!(self.place, Residence::OnWorker(_)) || self.is_at_rest)
     }
 
     pub(crate) fn worker(&self) -> Option<WorkerId> {
         match self.place {
-            Place::OnWorker(worker) => Some(worker),
-            Place::Fresh
-            | Place::Leaving
-            | Place::Parked
-            | Place::Compressed(_)
-            | Place::OnDisk(_) => None,
+            Residence::OnWorker(worker) => Some(worker),
+            Residence::Fresh
+            | Residence::Leaving
+            | Residence::Parked
+            | Residence::Compressed(_)
+            | Residence::OnDisk(_) => None,
         }
     }
 
     /// Records that a worker has parked it, and its size; `None` if that is unknown.
     pub(crate) fn note_parked(&mut self, bytes: Option<u64>) {
-        if self.place == Place::Leaving {
-            self.place = Place::Parked;
+        if self.place == Residence::Leaving {
+            self.place = Residence::Parked;
         } else if self.worker().is_none() {
             return;
         } else {
             // By another worker, on the way to the present one; or by the present one, which has
             // died.
-            self.previous_place = if bytes == Some(0) { Place::Fresh } else { Place::Parked };
+            self.previous_place =
+                if bytes == Some(0) { Residence::Fresh } else { Residence::Parked };
         }
         self.bytes = bytes.unwrap_or(self.bytes);
     }
 
-    fn standing(&self) -> Standing {
-        let may_move = !self.is_stowing && !self.is_unmovable && !self.is_closing;
+    fn index_entry(&self) -> IndexEntry {
+        let may_move = !self.is_offloading && !self.is_unmovable && !self.is_closing;
         let (list, memory_bytes, disk_bytes) = match self.place {
-            Place::OnWorker(_) if self.is_at_rest => (List::Held, 0, 0),
-            Place::Fresh | Place::OnWorker(_) => (List::Settled, 0, 0),
-            Place::Parked if may_move => (List::Parked, self.bytes, 0),
-            Place::Leaving | Place::Parked => (List::Settled, self.bytes, 0),
-            Place::Compressed(bytes) if may_move => (List::Compressed, bytes, 0),
-            Place::Compressed(bytes) => (List::Settled, bytes, 0),
-            Place::OnDisk(bytes) => (List::Settled, 0, bytes),
+            Residence::OnWorker(_) if self.is_at_rest => (List::Held, 0, 0),
+            Residence::Fresh | Residence::OnWorker(_) => (List::Settled, 0, 0),
+            Residence::Parked if may_move => (List::Parked, self.bytes, 0),
+            Residence::Leaving | Residence::Parked => (List::Settled, self.bytes, 0),
+            Residence::Compressed(bytes) if may_move => (List::Compressed, bytes, 0),
+            Residence::Compressed(bytes) => (List::Settled, bytes, 0),
+            Residence::OnDisk(bytes) => (List::Settled, 0, bytes),
         };
-        Standing {
+        IndexEntry {
             list: (self.load() == 0).then_some((list, self.rests_since)),
-            is_in_memory: !matches!(self.place, Place::Fresh | Place::OnDisk(_)),
+            is_in_memory: !matches!(self.place, Residence::Fresh | Residence::OnDisk(_)),
             memory_bytes,
             disk_bytes,
         }
@@ -182,15 +183,15 @@ impl Session {
 
     /// Bytes that its parked state takes in memory.
     pub(crate) fn stored_bytes(&self) -> u64 {
-        self.standing().memory_bytes
+        self.index_entry().memory_bytes
     }
 }
 
-/// A state that is being stowed.
+/// A state that is being offloaded.
 #[derive(Debug, Clone)]
-pub(crate) struct Stowing {
+pub(crate) struct Offloading {
     pub(crate) session: SessionId,
-    pub(crate) stowage: Stowage,
+    pub(crate) tier: Tier,
     pub(crate) reason: EvictionReason,
     /// Its size in memory when that began.
     pub(crate) bytes: u64,
@@ -202,9 +203,9 @@ pub(crate) struct Residency {
     sessions: FxHashMap<SessionId, Session>,
     /// Idle sessions on idle workers, longest idle first.
     held: BTreeSet<(Time, SessionId)>,
-    /// Parked ones that may be stowed, longest idle first.
+    /// Parked ones that may be offloaded, longest idle first.
     parked: BTreeSet<(Time, SessionId)>,
-    /// Compressed ones that may be stowed, longest idle first.
+    /// Compressed ones that may be offloaded, longest idle first.
     compressed: BTreeSet<(Time, SessionId)>,
     /// All other sessions without jobs, longest idle first.
     settled: BTreeSet<(Time, SessionId)>,
@@ -214,7 +215,7 @@ pub(crate) struct Residency {
     /// Bytes of `parked` and `compressed`.
     movable_bytes: u64,
     /// Only one at a time, because it takes a CPU.
-    stowing: Option<Stowing>,
+    offloading: Option<Offloading>,
     /// Until when nothing is spilled, after the disk refused a session.
     disk_rests_until: Option<Time>,
     /// The sessions that the disk refused, and until when they aren't offered again.
@@ -253,31 +254,31 @@ impl Residency {
         self.disk_bytes
     }
 
-    /// Bytes of memory of parked sessions that may be stowed.
+    /// Bytes of memory of parked sessions that may be offloaded.
     pub(crate) fn movable_bytes(&self) -> u64 {
         self.movable_bytes
     }
 
-    pub(crate) fn stowing(&self) -> Option<&Stowing> {
-        self.stowing.as_ref()
+    pub(crate) fn offloading(&self) -> Option<&Offloading> {
+        self.offloading.as_ref()
     }
 
     /// Bytes of memory that will be free once the present spill has ended.
     pub(crate) fn freeing_bytes(&self) -> u64 {
-        let to_disk = |stowing: &&Stowing| match stowing.stowage {
-            Stowage::Disk => self.get(stowing.session).is_some_and(|session| session.is_stowing),
-            Stowage::Compressed => false,
+        let to_disk = |offloading: &&Offloading| match offloading.tier {
+            Tier::Disk => self.get(offloading.session).is_some_and(|session| session.is_offloading),
+            Tier::Compressed => false,
         };
-        self.stowing.as_ref().filter(to_disk).map_or(0, |stowing| stowing.bytes)
+        self.offloading.as_ref().filter(to_disk).map_or(0, |offloading| offloading.bytes)
     }
 
     /// The longest idle session on an idle worker, and since when it is idle.
-    pub(crate) fn stalest_held(&self) -> Option<(Time, SessionId)> {
+    pub(crate) fn oldest_idle_held(&self) -> Option<(Time, SessionId)> {
         self.held.first().copied()
     }
 
     /// The longest idle session of all without jobs, and since when it is idle.
-    pub(crate) fn stalest(&self) -> Option<(Time, SessionId)> {
+    pub(crate) fn oldest_idle(&self) -> Option<(Time, SessionId)> {
         let lists = [&self.held, &self.parked, &self.compressed, &self.settled];
         lists.into_iter().filter_map(|list| list.first()).min().copied()
     }
@@ -322,46 +323,49 @@ impl Residency {
 
     pub(crate) fn open(&mut self, id: SessionId, bytes: u64, now: Time) {
         let session = Session::new(bytes, now);
-        let standing = session.standing();
+        let index_entry = session.index_entry();
         self.sessions.insert(id, session);
-        self.count(id, standing);
+        self.count(id, index_entry);
     }
 
     pub(crate) fn remove(&mut self, id: SessionId) -> Option<Session> {
         let session = self.sessions.remove(&id)?;
-        self.uncount(id, session.standing());
+        self.uncount(id, session.index_entry());
         Some(session)
     }
 
     /// Changes a session, and updates the lists and sums.
     pub(crate) fn change(&mut self, id: SessionId, change: impl FnOnce(&mut Session)) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let before = session.standing();
+        let before = session.index_entry();
         change(session);
-        let after = session.standing();
+        let after = session.index_entry();
         if before != after {
             self.uncount(id, before);
             self.count(id, after);
         }
     }
 
-    /// Records that a session's state is being stowed.
-    pub(crate) fn stow(&mut self, id: SessionId, stowage: Stowage, reason: EvictionReason) {
+    /// Records that a session's state is being offloaded.
+    pub(crate) fn offload(&mut self, id: SessionId, tier: Tier, reason: EvictionReason) {
         let bytes = self.get(id).map_or(0, Session::stored_bytes);
-        self.change(id, |session| session.is_stowing = true);
-        self.stowing = Some(Stowing { session: id, stowage, reason, bytes });
+        self.change(id, |session| session.is_offloading = true);
+        self.offloading = Some(Offloading { session: id, tier, reason, bytes });
     }
 
-    /// Records the result of stowing a session: its new size, or why it failed.
-    pub(crate) fn stowed(
+    /// Records the result of offloading a session: its new size, or why it failed.
+    pub(crate) fn offloaded(
         &mut self,
         id: SessionId,
-        stowage: Stowage,
-        result: Result<u64, StowError>,
+        tier: Tier,
+        result: Result<u64, OffloadError>,
         now: Time,
     ) {
-        let Some(stowing) = self.stowing.take_if(|stowing| stowing.session == id) else { return };
-        if let Err(StowError::NotWritten { .. }) = result {
+        let Some(offloading) = self.offloading.take_if(|offloading| offloading.session == id)
+        else {
+            return;
+        };
+        if let Err(OffloadError::NotWritten { .. }) = result {
             self.disk_rests_until = Some(now.saturating_add(DISK_REST));
             // Smaller sessions may still fit.
             self.not_taken.push(id);
@@ -369,22 +373,22 @@ impl Residency {
         }
         self.change(id, |session| {
             // The session has run since, or its state was replaced.
-            if !std::mem::take(&mut session.is_stowing) {
+            if !std::mem::take(&mut session.is_offloading) {
                 return;
             }
-            session.place = match (stowage, result) {
-                (Stowage::Disk, Ok(bytes)) => Place::OnDisk(bytes),
-                (Stowage::Compressed, Ok(bytes)) => Place::Compressed(bytes),
-                (_, Err(StowError::NotWritten { bytes, .. })) => {
+            session.place = match (tier, result) {
+                (Tier::Disk, Ok(bytes)) => Residence::OnDisk(bytes),
+                (Tier::Compressed, Ok(bytes)) => Residence::Compressed(bytes),
+                (_, Err(OffloadError::NotWritten { bytes, .. })) => {
                     session.is_unmovable = true;
-                    Place::Compressed(bytes)
+                    Residence::Compressed(bytes)
                 }
-                (_, Err(StowError::Unchanged(_))) => {
+                (_, Err(OffloadError::Unchanged(_))) => {
                     session.is_unmovable = true;
                     return;
                 }
             };
-            session.evicted = Some(stowing.reason);
+            session.evicted = Some(offloading.reason);
         });
     }
 
@@ -397,32 +401,32 @@ impl Residency {
         }
     }
 
-    fn count(&mut self, id: SessionId, standing: Standing) {
-        if let Some((list, since)) = standing.list {
+    fn count(&mut self, id: SessionId, index_entry: IndexEntry) {
+        if let Some((list, since)) = index_entry.list {
             self.list(list).insert((since, id));
-            self.movable_bytes += standing.movable_bytes();
+            self.movable_bytes += index_entry.movable_bytes();
         }
-        self.in_memory += usize::from(standing.is_in_memory);
-        self.memory_bytes += standing.memory_bytes;
-        self.disk_bytes += standing.disk_bytes;
+        self.in_memory += usize::from(index_entry.is_in_memory);
+        self.memory_bytes += index_entry.memory_bytes;
+        self.disk_bytes += index_entry.disk_bytes;
     }
 
-    fn uncount(&mut self, id: SessionId, standing: Standing) {
-        if let Some((list, since)) = standing.list {
+    fn uncount(&mut self, id: SessionId, index_entry: IndexEntry) {
+        if let Some((list, since)) = index_entry.list {
             self.list(list).remove(&(since, id));
-            self.movable_bytes -= standing.movable_bytes();
+            self.movable_bytes -= index_entry.movable_bytes();
         }
-        self.in_memory -= usize::from(standing.is_in_memory);
-        self.memory_bytes -= standing.memory_bytes;
-        self.disk_bytes -= standing.disk_bytes;
+        self.in_memory -= usize::from(index_entry.is_in_memory);
+        self.memory_bytes -= index_entry.memory_bytes;
+        self.disk_bytes -= index_entry.disk_bytes;
     }
 
     /// Returns the first broken invariant as an error.
     pub(crate) fn check(&self) -> Result<(), String> {
         let ensure = |holds: bool, text: &str| if holds { Ok(()) } else { Err(text.to_owned()) };
-        let mut again = Self { stowing: self.stowing.clone(), ..Self::default() };
+        let mut again = Self { offloading: self.offloading.clone(), ..Self::default() };
         for (id, session) in &self.sessions {
-            again.count(*id, session.standing());
+            again.count(*id, session.index_entry());
         }
         let lists = |of: &Self| {
             [of.held.clone(), of.parked.clone(), of.compressed.clone(), of.settled.clone()]
@@ -433,16 +437,16 @@ impl Residency {
             "S-12: idle sessions aren't sorted by how long they have been idle",
         )?;
         ensure(sums(&again) == sums(self), "S-13: the ledger's sessions aren't their sum")?;
-        let stowing: Vec<_> =
-            self.sessions.iter().filter(|(_, session)| session.is_stowing).collect();
+        let offloading: Vec<_> =
+            self.sessions.iter().filter(|(_, session)| session.is_offloading).collect();
         ensure(
-            stowing.iter().all(|(id, session)| {
-                let asked = self.stowing.as_ref().is_some_and(|asked| asked.session == **id);
+            offloading.iter().all(|(id, session)| {
+                let asked = self.offloading.as_ref().is_some_and(|asked| asked.session == **id);
                 asked
                     && !session.runs
-                    && matches!(session.place, Place::Parked | Place::Compressed(_))
+                    && matches!(session.place, Residence::Parked | Residence::Compressed(_))
             }),
-            "S-14: a session is being stowed that wasn't asked for, isn't parked or runs a job",
+            "S-14: a session is being offloaded that wasn't asked for, isn't parked or runs a job",
         )
     }
 }

@@ -183,7 +183,7 @@ fn the_end_of_the_runtime_ends_the_scheduler_and_no_other_thread() {
         let opening = thread::spawn(move || source.open());
         ended.shutdown_background();
         runtime().block_on(async {
-            // Callers of another runtime may be decided on until the actor's task has been dropped.
+            // OutcomeWaiters of another runtime may be decided on until the actor's task has been dropped.
             let mut tickets = vec![ticket];
             let refusal = within(async {
                 loop {

@@ -33,7 +33,7 @@ mod retries;
 mod sessions;
 /// Decisions, explanations and the status.
 mod telling;
-/// Shares, caps, priorities and deadlines.
+/// FairQueue, caps, priorities and deadlines.
 mod tenants;
 
 /// A scheduler on scripted interpreters. Dropping it opens every gate that they wait at.

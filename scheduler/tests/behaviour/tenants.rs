@@ -38,7 +38,7 @@ async fn dispatched(decisions: &mut Decisions) -> pool::JobId {
 
 /// The CPU time in microseconds that each of two tenants gets while both want more of it. Each
 /// contender is a name and the CPU time of its jobs.
-async fn shares(rig: &Rig, contenders: [(&str, u64); 2]) -> [f64; 2] {
+async fn fair_queue(rig: &Rig, contenders: [(&str, u64); 2]) -> [f64; 2] {
     // The decisions on all of them are fewer than a reader may be behind, so that none is missed.
     let jobs = 250;
     let blocker = block(rig).await;
@@ -68,7 +68,7 @@ async fn shares(rig: &Rig, contenders: [(&str, u64); 2]) -> [f64; 2] {
 async fn a_weight_of_two_gets_twice_the_service_of_one() {
     let tenants = tenants([("heavy", weight(2)), ("light", weight(1))]);
     let rig = rig_with(SchedulerConfig { tenants, ..config(1) }).await;
-    let [heavy, light] = shares(&rig, [("heavy", 1_000), ("light", 1_000)]).await;
+    let [heavy, light] = fair_queue(&rig, [("heavy", 1_000), ("light", 1_000)]).await;
     let ratio = heavy / light;
     assert!((1.9..=2.1).contains(&ratio), "{heavy} against {light}: {ratio}");
 }
@@ -76,7 +76,7 @@ async fn a_weight_of_two_gets_twice_the_service_of_one() {
 #[tokio::test]
 async fn service_is_cpu_time_and_not_the_number_of_jobs() {
     let rig = rig(1).await;
-    let [long, short] = shares(&rig, [("long", 3_000), ("short", 1_000)]).await;
+    let [long, short] = fair_queue(&rig, [("long", 3_000), ("short", 1_000)]).await;
     let ratio = long / short;
     assert!((0.95..=1.05).contains(&ratio), "{long} against {short}: {ratio}");
 }
@@ -87,7 +87,7 @@ async fn a_tenant_that_ran_alone_is_neither_penalized_nor_favoured_later() {
     for _ in 0..100 {
         assert!(rig.run(script_of("cpu 1000", "early")).await.is_success());
     }
-    let [early, late] = shares(&rig, [("early", 1_000), ("late", 1_000)]).await;
+    let [early, late] = fair_queue(&rig, [("early", 1_000), ("late", 1_000)]).await;
     let ratio = early / late;
     assert!((0.95..=1.05).contains(&ratio), "{early} against {late}: {ratio}");
 }

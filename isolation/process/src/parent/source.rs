@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::{Cause, Image, StartError};
 use parking_lot::Mutex;
-use pool::{Interpreter, InterpreterSource, IsolationStatus, MissingLayer, Packed, Parked};
+use pool::{Interpreter, InterpreterSource, IsolationStatus, MissingLayer, PackedBytes, Parked};
 
 use crate::child::helper::Helper;
 use crate::child::worker;
@@ -153,11 +153,11 @@ impl InterpreterSource for ProcessSource {
         self.image.shared_bytes()
     }
 
-    fn pack(&self, parked: &Parked) -> Result<Packed, StartError> {
+    fn pack(&self, parked: &Parked) -> Result<PackedBytes, StartError> {
         InterpreterSource::pack(&self.image, &settled(parked)?)
     }
 
-    fn unpack(&self, packed: &Packed) -> Result<Parked, StartError> {
+    fn unpack(&self, packed: &PackedBytes) -> Result<Parked, StartError> {
         InterpreterSource::unpack(&self.image, packed)
     }
 }

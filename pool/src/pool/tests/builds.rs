@@ -11,13 +11,13 @@ async fn rig_of_two() -> (Rig, FakeSource) {
     (rig_with(1 << 20, |builds| builds.with("other", source)).await, other)
 }
 
-/// Runs this task on the seat, and returns its outcome, the next seat and its build.
-async fn ran(rig: &mut Rig, seat: Seat, task: Task) -> (Outcome, Seat, BuildId) {
-    seat.assign(task);
+/// Runs this task on the permit, and returns its outcome, the next permit and its build.
+async fn ran(rig: &mut Rig, permit: WorkerPermit, task: Task) -> (Outcome, WorkerPermit, BuildId) {
+    permit.assign(task);
     loop {
         match rig.next().await {
             PoolEvent::Finished { outcome, .. } => match rig.next().await {
-                PoolEvent::Ready(Offer { seat, build, .. }) => return (*outcome, seat, build),
+                PoolEvent::Ready(Offer { permit, build, .. }) => return (*outcome, permit, build),
                 other => panic!("{other:?}"),
             },
             PoolEvent::SessionParked { .. } => {}
@@ -29,62 +29,62 @@ async fn ran(rig: &mut Rig, seat: Seat, task: Task) -> (Outcome, Seat, BuildId) 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_of_another_build_replaces_the_interpreter() {
     let (mut rig, other) = rig_of_two().await;
-    let mut seat = rig.worker().await;
+    let mut permit = rig.worker().await;
     assert_eq!((rig.source.starts(), other.starts()), (1, 0));
     for (job, build, starts) in
         [(1, OTHER, (1, 1)), (2, OTHER, (1, 1)), (3, BuildId(0), (2, 1)), (4, OTHER, (2, 2))]
     {
         let (outcome, next, on) =
-            ran(&mut rig, seat, Task { build, ..task(job, "count", None) }).await;
+            ran(&mut rig, permit, Task { build, ..task(job, "count", None) }).await;
         assert_eq!((count(&outcome), on), (1, build));
         assert_eq!((rig.source.starts(), other.starts()), starts, "job {job}");
         let shown = rig.pool.workers()[0].python.clone();
         assert_eq!(shown, if build == OTHER { "other" } else { "default" });
-        seat = next;
+        permit = next;
     }
-    drop(seat);
+    drop(permit);
     rig.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_of_both_builds_share_a_worker() {
     let (mut rig, other) = rig_of_two().await;
-    let mut seat = rig.worker().await;
+    let mut permit = rig.worker().await;
     let cells = [BuildId(0), OTHER]
         .map(|build| Arc::new(SessionCell::new(SessionId(1 + u64::from(build.0)), None).on(build)));
     for turn in 1..4 {
         for cell in &cells {
-            let (outcome, next, on) = ran(&mut rig, seat, task(turn, "count", Some(cell))).await;
+            let (outcome, next, on) = ran(&mut rig, permit, task(turn, "count", Some(cell))).await;
             assert_eq!((count(&outcome), on), (turn, cell.build()));
-            seat = next;
+            permit = next;
         }
     }
     // The first one was parked by the last turn of the second.
-    rig.pool.stow(Arc::clone(&cells[0]), Stowage::Disk);
-    assert!(rig.stowed().await.is_ok());
+    rig.pool.offload(Arc::clone(&cells[0]), Tier::Disk);
+    assert!(rig.offloaded().await.is_ok());
     assert_eq!((rig.source.reached(Step::Pack), other.reached(Step::Pack)), (1, 0));
-    let (outcome, seat, _) = ran(&mut rig, seat, task(4, "count", Some(&cells[0]))).await;
+    let (outcome, permit, _) = ran(&mut rig, permit, task(4, "count", Some(&cells[0]))).await;
     assert_eq!(count(&outcome), 4);
-    drop(seat);
+    drop(permit);
     rig.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_build_that_can_not_start_ends_the_worker_and_not_the_pool() {
     let (mut rig, other) = rig_of_two().await;
-    let seat = rig.worker().await;
+    let permit = rig.worker().await;
     other.fail_starts(1);
-    seat.assign(Task { build: OTHER, ..task(1, "ok", None) });
+    permit.assign(Task { build: OTHER, ..task(1, "ok", None) });
     let (_, reason, is_replaced) = rig.gone().await;
     assert!(matches!(reason, GoneReason::StartFailed(_)) && is_replaced, "{reason:?}");
-    let seat = rig.seat().await;
-    let (outcome, seat, build) = ran(&mut rig, seat, task(2, "ok", None)).await;
+    let permit = rig.permit().await;
+    let (outcome, permit, build) = ran(&mut rig, permit, task(2, "ok", None)).await;
     assert!(outcome.is_success());
     assert_eq!(build, BuildId(0));
     // A session goes on once its build starts again.
     other.fail_starts(1);
     let cell = Arc::new(SessionCell::new(SessionId(1), None).on(OTHER));
-    seat.assign(task(3, "count", Some(&cell)));
+    permit.assign(task(3, "count", Some(&cell)));
     let failed = loop {
         match rig.next().await {
             PoolEvent::Finished { outcome, .. } => break *outcome,
@@ -93,9 +93,9 @@ async fn a_build_that_can_not_start_ends_the_worker_and_not_the_pool() {
         }
     };
     assert!(matches!(failed.verdict, Verdict::SandboxFailed(_)), "{failed:?}");
-    let seat = rig.seat().await;
-    let (outcome, seat, build) = ran(&mut rig, seat, task(4, "count", Some(&cell))).await;
+    let permit = rig.permit().await;
+    let (outcome, permit, build) = ran(&mut rig, permit, task(4, "count", Some(&cell))).await;
     assert_eq!((count(&outcome), build), (1, OTHER));
-    drop(seat);
+    drop(permit);
     rig.close().await;
 }

@@ -5,15 +5,15 @@ use super::*;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_never_meets_a_process_that_ended_before() {
     let mut rig = rig().await;
-    let mut seat = rig.worker().await;
+    let mut permit = rig.worker().await;
     for job in [1, 2, 3] {
         rig.source.end_processes();
-        seat.assign(task(job, "count", None));
+        permit.assign(task(job, "count", None));
         assert_eq!(count(&rig.finished().await), 1);
-        seat = rig.seat().await;
+        permit = rig.permit().await;
     }
     assert_eq!(rig.source.starts(), 4);
-    seat.dismiss();
+    permit.dismiss();
     assert_eq!(rig.gone().await.1, GoneReason::Dismissed);
     rig.close().await;
 }
@@ -24,19 +24,19 @@ async fn a_session_goes_on_from_its_copy_if_its_process_ends_between_two_turns()
     let cell = session();
     rig.worker().await.assign(task(1, "count", Some(&cell)));
     assert_eq!(count(&rig.finished().await), 1);
-    let seat = rig.seat().await;
+    let permit = rig.permit().await;
     rig.source.end_processes();
-    seat.assign(task(2, "count", Some(&cell)));
+    permit.assign(task(2, "count", Some(&cell)));
     let outcome = rig.finished().await;
     assert_eq!((count(&outcome), outcome.session_restored), (2, false));
     // So does one that was attached and hasn't run.
-    let seat = rig.seat().await;
+    let permit = rig.permit().await;
     rig.source.end_processes();
-    seat.vacate();
+    permit.vacate();
     assert!(rig.session_parked().await > 0);
-    rig.seat().await.assign(task(3, "count", Some(&cell)));
+    rig.permit().await.assign(task(3, "count", Some(&cell)));
     assert_eq!(count(&rig.finished().await), 3);
-    rig.seat().await.dismiss();
+    rig.permit().await.dismiss();
     assert!(rig.session_parked().await > 0);
     assert_eq!(rig.gone().await.1, GoneReason::Dismissed);
     rig.close().await;
@@ -48,16 +48,16 @@ async fn a_session_without_a_copy_is_lost_with_its_process() {
     let cell = session();
     rig.worker().await.assign(task(1, "count", Some(&cell)));
     let _ = rig.finished().await;
-    let seat = rig.seat().await;
+    let permit = rig.permit().await;
     rig.source.end_processes();
-    seat.assign(task(2, "count", Some(&cell)));
+    permit.assign(task(2, "count", Some(&cell)));
     let Verdict::SandboxFailed(engine::SandboxFailure::SessionLost(cause)) =
         rig.finished().await.verdict
     else {
         panic!("the session has a state")
     };
     assert_eq!(cause.to_string(), "the process that kept its state has ended");
-    rig.seat().await.dismiss();
+    rig.permit().await.dismiss();
     assert_eq!(rig.gone().await.1, GoneReason::Dismissed);
     rig.close().await;
 }

@@ -76,39 +76,39 @@ async fn settles(step: Step, gate: Gate, is_ready_soon: bool) {
         }
         match event {
             // Other workers may wait for a session that is here.
-            PoolEvent::Ready(Offer { seat, .. }) if next > JOBS => {
-                if cells.iter().any(|cell| cell.is_on(seat.worker())) {
-                    seat.vacate();
+            PoolEvent::Ready(Offer { permit, .. }) if next > JOBS => {
+                if cells.iter().any(|cell| cell.is_on(permit.worker())) {
+                    permit.vacate();
                 }
             }
-            PoolEvent::Ready(Offer { seat, .. }) => {
-                let (worker, job) = (seat.worker(), JobId(next));
+            PoolEvent::Ready(Offer { permit, .. }) => {
+                let (worker, job) = (permit.worker(), JobId(next));
                 let cell = &cells[usize::from(next % 2 == 0)];
                 next += 1;
                 match next % 8 {
-                    0 => seat.vacate(),
-                    1 => seat.renew(),
+                    0 => permit.vacate(),
+                    1 => permit.renew(),
                     2 if dismissed == 0 => {
                         dismissed += 1;
-                        seat.dismiss();
+                        permit.dismiss();
                         rig.pool.add_worker();
                     }
                     3 => {
                         ledger.take(worker, job);
-                        seat.park(job, Arc::clone(cell));
+                        permit.park(job, Arc::clone(cell));
                     }
                     shape => {
                         let isolated = shape == 6;
                         let task = task(job.0, "ok", (!isolated).then_some(cell));
                         let stop = task.stop.clone();
                         ledger.take(worker, job);
-                        seat.assign(task);
+                        permit.assign(task);
                         if shape == 5 {
                             stop.stop(StopReason::Cancelled);
                         }
                     }
                 }
-                rig.pool.stow(Arc::clone(cell), Stowage::Disk);
+                rig.pool.offload(Arc::clone(cell), Tier::Disk);
             }
             PoolEvent::Finished { worker, job, .. } | PoolEvent::Parked { worker, job, .. } => {
                 ledger.settle(worker, job);
@@ -124,7 +124,7 @@ async fn settles(step: Step, gate: Gate, is_ready_soon: bool) {
                     rig.pool.add_worker();
                 }
             }
-            PoolEvent::SessionParked { .. } | PoolEvent::Stowed { .. } => {}
+            PoolEvent::SessionParked { .. } | PoolEvent::Offloaded { .. } => {}
         }
     }
     assert!(ledger.settled.values().all(|times| *times == 1), "{step:?} {gate:?}");

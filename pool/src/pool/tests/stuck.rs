@@ -5,15 +5,15 @@ use super::*;
 #[tokio::test]
 async fn a_stuck_thread_is_replaced_and_shown_until_it_ends_and_sends_no_events() {
     let mut rig = rig().await;
-    let seat = rig.worker().await;
+    let permit = rig.worker().await;
     let task = task(1, "stick", None);
     let stop = task.stop.clone();
-    seat.assign(task);
+    permit.assign(task);
     stop.stop(StopReason::Cancelled);
     assert_eq!(rig.gone().await, (WorkerId(1), GoneReason::Stuck, true));
     // Another worker has its place.
-    let seat = rig.seat().await;
-    assert_eq!(seat.worker(), WorkerId(2));
+    let permit = rig.permit().await;
+    assert_eq!(permit.worker(), WorkerId(2));
     let shown = rig.pool.workers();
     let activities: Vec<_> = shown.iter().map(|worker| (worker.worker, worker.activity)).collect();
     let expected = [(WorkerId(1), WorkerActivity::Stuck), (WorkerId(2), WorkerActivity::Ready)];
@@ -23,7 +23,7 @@ async fn a_stuck_thread_is_replaced_and_shown_until_it_ends_and_sends_no_events(
     while rig.pool.workers().len() > 1 {
         tokio::task::yield_now().await;
     }
-    seat.assign(super::task(2, "ok", None));
+    permit.assign(super::task(2, "ok", None));
     assert!(matches!(rig.finished().await.verdict, Verdict::Completed { .. }));
     let PoolEvent::Ready(_) = rig.next().await else { panic!("the worker continues") };
     assert!(rig.close().await.iter().all(|event| matches!(event, PoolEvent::Gone { .. })));
@@ -32,10 +32,10 @@ async fn a_stuck_thread_is_replaced_and_shown_until_it_ends_and_sends_no_events(
 #[tokio::test]
 async fn closing_a_pool_does_not_wait_for_a_stuck_thread() {
     let mut rig = rig().await;
-    let seat = rig.worker().await;
+    let permit = rig.worker().await;
     let task = task(1, "stick", None);
     let stop = task.stop.clone();
-    seat.assign(task);
+    permit.assign(task);
     let source = rig.source.clone();
     let closing = tokio::spawn(rig.close());
     stop.stop(StopReason::Cancelled);
@@ -50,21 +50,21 @@ async fn closing_a_pool_does_not_wait_for_a_stuck_thread() {
 async fn the_session_of_a_stuck_thread_is_lost_or_rolls_back() {
     for has_copy in [false, true] {
         let mut rig = rig_that_keeps(if has_copy { 1 << 20 } else { 0 }).await;
-        let seat = rig.worker().await;
-        let worker = seat.worker();
+        let permit = rig.worker().await;
+        let worker = permit.worker();
         let cell = match has_copy {
             false => session(),
             true => Arc::new(SessionCell::new(SessionId(1), Some(rig.source.parked(7)))),
         };
         let task = task(1, "stick", Some(&cell));
         let stop = task.stop.clone();
-        seat.assign(task);
+        permit.assign(task);
         stop.stop(StopReason::Cancelled);
         if has_copy {
             assert!(rig.session_parked().await > 0);
         }
         assert_eq!(rig.gone().await, (worker, GoneReason::Stuck, true));
-        let _replacement = rig.seat().await;
+        let _replacement = rig.permit().await;
         match cell.at_hand() {
             Err(Away::Lost(reason)) => {
                 assert!(!has_copy && reason.to_string().contains("stuck"), "{reason}")

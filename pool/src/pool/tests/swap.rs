@@ -22,9 +22,13 @@ async fn two_workers_swap_their_sessions() {
     rig.close().await;
 }
 
-/// Runs a job of the session on this seat, after which the worker has the session's state.
-async fn settled(rig: &mut Rig, seat: Seat, session: Arc<SessionCell>) -> (Seat, Arc<SessionCell>) {
-    seat.assign(task(1, "count", Some(&session)));
+/// Runs a job of the session on this permit, after which the worker has the session's state.
+async fn settled(
+    rig: &mut Rig,
+    permit: WorkerPermit,
+    session: Arc<SessionCell>,
+) -> (WorkerPermit, Arc<SessionCell>) {
+    permit.assign(task(1, "count", Some(&session)));
     assert_eq!(count(&rig.finished().await), 1);
-    (rig.seat().await, session)
+    (rig.permit().await, session)
 }

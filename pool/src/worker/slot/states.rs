@@ -6,8 +6,8 @@ use engine::{Cause, SandboxFailure, StartError};
 
 use super::{Slot, failed_start};
 use crate::interpreter::{Interpreter, Parked};
-use crate::session::{Claim, Rest, SessionCell};
-use crate::stowed::Stowed;
+use crate::packed::Packed;
+use crate::session::{Claim, SessionCell, StoredState};
 
 impl Slot<'_> {
     /// Attaches a session's state. If that fails, the session still has its state, unless it was
@@ -22,7 +22,7 @@ impl Slot<'_> {
             // Its process died between two turns: the session goes on from the copy of its state.
             let ended = "the process that kept its state has ended";
             let reason = self.not_copied.take().map(|error| Cause::because(ended, error));
-            self.desk.give_up_session(session, reason.unwrap_or_else(|| ended.into()));
+            self.control.give_up_session(session, reason.unwrap_or_else(|| ended.into()));
             claim = session.claim(self.worker());
         }
         // From here on a panic gives the session back.
@@ -30,12 +30,13 @@ impl Slot<'_> {
         self.change_to(session.build());
         let moved = match claim {
             Claim::AlreadyHere => Ok(()),
-            Claim::Attach(Rest::Fresh) => self.make_pristine().map_err(failed_start),
-            Claim::Attach(Rest::Parked(parked)) => self.attach_parked(&parked),
-            Claim::Attach(Rest::Stowed(stowed)) => {
-                let unpacked = self.unpack(session, &stowed).map_err(SandboxFailure::SessionLost);
+            Claim::Attach(StoredState::Fresh) => self.make_pristine().map_err(failed_start),
+            Claim::Attach(StoredState::Parked(parked)) => self.attach_parked(&parked),
+            Claim::Attach(StoredState::Packed(offloaded)) => {
+                let unpacked =
+                    self.unpack(session, &offloaded).map_err(SandboxFailure::SessionLost);
                 unpacked.and_then(|parked| {
-                    // This drops the stowed form, which takes memory or disk space.
+                    // This drops the offloaded form, which takes memory or disk space.
                     session.captured(self.worker(), parked.clone());
                     self.attach_parked(&parked)
                 })
@@ -56,15 +57,19 @@ impl Slot<'_> {
         attached.map_err(failed_start)
     }
 
-    /// Unpacks a stowed state. If that fails, the session has lost it.
-    fn unpack(&self, session: &SessionCell, stowed: &Stowed) -> Result<Parked, Cause> {
-        let packed = stowed.packed().map_err(Cause::new);
+    /// Unpacks a offloaded state. If that fails, the session has lost it.
+    fn unpack(&self, session: &SessionCell, offloaded: &Packed) -> Result<Parked, Cause> {
+        let packed = offloaded.packed().map_err(Cause::new);
         let unpacked = packed.and_then(|packed| {
-            self.desk.builds().source(session.build()).unpack(&packed).map_err(Cause::new)
+            self.control.builds().source(session.build()).unpack(&packed).map_err(Cause::new)
         });
         unpacked.map_err(|error| {
             let reason = Cause::because("its state could not be unpacked", error);
-            session.mark_damaged(self.worker(), &Rest::Stowed(stowed.clone()), reason.clone());
+            session.mark_damaged(
+                self.worker(),
+                &StoredState::Packed(offloaded.clone()),
+                reason.clone(),
+            );
             reason
         })
     }
@@ -75,13 +80,13 @@ impl Slot<'_> {
         self.vacate_for(session);
         session.wait_until_settled(self.worker());
         // Another thread may spill it meanwhile; then it has to be unpacked from disk.
-        while let Ok(before @ Rest::Stowed(_)) = session.at_rest()
-            && let Rest::Stowed(stowed) = &before
+        while let Ok(before @ StoredState::Packed(_)) = session.stored()
+            && let StoredState::Packed(offloaded) = &before
         {
-            let Ok(parked) = self.unpack(session, stowed) else { continue };
+            let Ok(parked) = self.unpack(session, offloaded) else { continue };
             let bytes = parked.bytes();
-            if session.exchange(&before, Rest::Parked(parked)) {
-                self.desk.session_parked(session, bytes);
+            if session.exchange(&before, StoredState::Parked(parked)) {
+                self.control.session_parked(session, bytes);
             }
         }
         self.copy_out(session, |interpreter| interpreter.park())
@@ -113,9 +118,9 @@ impl Slot<'_> {
     /// Gives up a session's state. If the session is at rest because of that, notifies the owner
     /// and returns true.
     pub(super) fn leave(&self, session: &SessionCell, reason: impl Into<Cause>) -> bool {
-        let rests = self.desk.give_up_session(session, reason);
+        let rests = self.control.give_up_session(session, reason);
         if let Some(bytes) = rests {
-            self.desk.session_parked(session, bytes);
+            self.control.session_parked(session, bytes);
         }
         rests.is_some()
     }

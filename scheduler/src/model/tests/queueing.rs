@@ -213,7 +213,7 @@ fn tenants_that_are_gone_are_forgotten() {
     }
     // The invariants bound how many tenants are remembered.
     assert_eq!(harness.model.check_invariants(), Ok(()));
-    assert!(harness.model.shares.tenant("tenant-1").is_none());
+    assert!(harness.model.fair_queue.tenant("tenant-1").is_none());
 }
 
 #[test]
@@ -226,7 +226,8 @@ fn tenants_that_are_ahead_of_one_that_runs_are_forgotten_too() {
         harness.run(job, Queued { tenant, ..queued() }, Duration::from_millis(1));
     }
     assert_eq!(harness.model.check_invariants(), Ok(()));
-    let is_remembered = |job: &u64| harness.model.shares.tenant(&format!("tenant-{job}")).is_some();
+    let is_remembered =
+        |job: &u64| harness.model.fair_queue.tenant(&format!("tenant-{job}")).is_some();
     assert_eq!((2..=2_500).filter(is_remembered).count(), 2_000);
 }
 

@@ -1,6 +1,6 @@
 //! Which sessions are evicted, in which order and why.
 
-use pool::{StowError, Stowage};
+use pool::{OffloadError, Tier};
 
 use super::*;
 
@@ -16,8 +16,8 @@ fn config() -> SchedulerConfig {
     SchedulerConfig { sessions, ..roomy() }
 }
 
-fn stow(session: u64, stowage: Stowage, reason: EvictionReason) -> Effect {
-    Effect::Stow(SessionId(session), stowage, reason)
+fn offload(session: u64, tier: Tier, reason: EvictionReason) -> Effect {
+    Effect::Offload(SessionId(session), tier, reason)
 }
 
 fn pressure(used: u64, limit: u64) -> EvictionReason {
@@ -28,17 +28,17 @@ fn idle(rested: u64) -> EvictionReason {
     EvictionReason::Idle { rested: seconds(rested) }
 }
 
-fn stowed(
+fn offloaded(
     harness: &mut Harness,
     session: u64,
-    stowage: Stowage,
-    result: Result<u64, StowError>,
+    tier: Tier,
+    result: Result<u64, OffloadError>,
 ) -> Vec<Effect> {
-    harness.send(Event::Stowed { session: SessionId(session), stowage, result })
+    harness.send(Event::Offloaded { session: SessionId(session), tier, result })
 }
 
-fn unchanged() -> Result<u64, StowError> {
-    Err(StowError::Unchanged("no".into()))
+fn unchanged() -> Result<u64, OffloadError> {
+    Err(OffloadError::Unchanged("no".into()))
 }
 
 #[test]
@@ -56,9 +56,9 @@ fn an_idle_session_is_parked_then_spilled_then_closed() {
     assert_eq!(harness.ready(1), []);
     assert_eq!(harness.model.memory().session_bytes, 600);
     assert_eq!(harness.model.next_wake(), Some(seconds(100)));
-    assert_eq!(harness.pass(seconds(90)), [stow(1, Stowage::Disk, idle(100))]);
+    assert_eq!(harness.pass(seconds(90)), [offload(1, Tier::Disk, idle(100))]);
     assert_eq!(harness.model.next_wake(), Some(seconds(1_000)));
-    assert_eq!(stowed(&mut harness, 1, Stowage::Disk, Ok(300)), []);
+    assert_eq!(offloaded(&mut harness, 1, Tier::Disk, Ok(300)), []);
     assert_eq!(harness.model.eviction_of(SessionId(1)), Some(&idle(100)));
     let memory = harness.model.memory();
     assert_eq!((memory.session_bytes, memory.disk_bytes), (0, 300));
@@ -80,7 +80,7 @@ fn a_session_that_never_reached_its_worker_is_evicted_all_the_same() {
     let _ = harness.pass(seconds(10));
     assert_eq!(harness.ready(1), []);
     assert_eq!(harness.model.memory().session_bytes, 600);
-    assert_eq!(harness.pass(seconds(90)), [stow(1, Stowage::Disk, idle(100))]);
+    assert_eq!(harness.pass(seconds(90)), [offload(1, Tier::Disk, idle(100))]);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn only_the_worker_that_holds_a_session_parks_it() {
     let _ = harness.pass(seconds(10));
     assert_eq!(harness.finish(1, 2), concluded([]));
     assert_eq!(harness.pass(seconds(1_000)), [], "the second worker has it still");
-    assert_eq!(harness.ready(2), [stow(1, Stowage::Disk, idle(1_010))]);
+    assert_eq!(harness.ready(2), [offload(1, Tier::Disk, idle(1_010))]);
 }
 
 #[test]
@@ -107,21 +107,21 @@ fn memory_that_is_short_compresses_then_spills_then_refuses() {
     let _ = harness.open_with(2, 400);
     // From four fifths on, the longest idle sessions are compressed, one after the other.
     harness.now = seconds(2);
-    assert_eq!(harness.open_with(3, 20), [stow(1, Stowage::Compressed, pressure(810, 1_000))]);
+    assert_eq!(harness.open_with(3, 20), [offload(1, Tier::Compressed, pressure(810, 1_000))]);
     let _ = harness.submit_as(1, Queued { bytes: 190, ..queued() });
     // From nine tenths on, the longest idle session is spilled, compressed or not.
-    let effects = stowed(&mut harness, 1, Stowage::Compressed, Ok(300));
-    assert_eq!(effects, [stow(1, Stowage::Disk, pressure(910, 1_000))]);
-    let effects = stowed(&mut harness, 1, Stowage::Disk, unchanged());
-    assert_eq!(effects, [stow(2, Stowage::Disk, pressure(910, 1_000))]);
+    let effects = offloaded(&mut harness, 1, Tier::Compressed, Ok(300));
+    assert_eq!(effects, [offload(1, Tier::Disk, pressure(910, 1_000))]);
+    let effects = offloaded(&mut harness, 1, Tier::Disk, unchanged());
+    assert_eq!(effects, [offload(2, Tier::Disk, pressure(910, 1_000))]);
     // The bytes of the present spill count as free, but no others.
     let refused = harness.submit_as(2, Queued { bytes: 500, ..queued() });
     assert!(matches!(refusal_of(&refused), Refusal::NoMemory { .. }));
     assert_eq!(harness.submit_as(3, Queued { bytes: 490, ..queued() }), admitted([]));
-    let effects = stowed(&mut harness, 2, Stowage::Disk, Ok(400));
-    // Session 1 is not stowed again until it has run.
-    assert_eq!(effects, [stow(3, Stowage::Disk, pressure(1_000, 1_000))]);
-    assert_eq!(stowed(&mut harness, 3, Stowage::Disk, Ok(20)), []);
+    let effects = offloaded(&mut harness, 2, Tier::Disk, Ok(400));
+    // Session 1 is not offloaded again until it has run.
+    assert_eq!(effects, [offload(3, Tier::Disk, pressure(1_000, 1_000))]);
+    assert_eq!(offloaded(&mut harness, 3, Tier::Disk, Ok(20)), []);
     assert_eq!(harness.model.memory().disk_bytes, 420);
 }
 
@@ -131,29 +131,29 @@ fn a_full_disk_is_tried_again_later_and_what_it_did_not_take_is_compressed() {
     let _ = harness.open_with(1, 500);
     harness.now = seconds(1);
     let spilled = harness.open_with(2, 420);
-    assert_eq!(spilled, [stow(1, Stowage::Disk, pressure(920, 1_000))]);
+    assert_eq!(spilled, [offload(1, Tier::Disk, pressure(920, 1_000))]);
     // It takes less memory now; nothing else is spilled meanwhile.
-    let full = || Err(StowError::NotWritten { cause: "full".into(), bytes: 450 });
-    let next = stow(2, Stowage::Compressed, pressure(870, 1_000));
-    assert_eq!(stowed(&mut harness, 1, Stowage::Disk, full()), [next]);
+    let full = || Err(OffloadError::NotWritten { cause: "full".into(), bytes: 450 });
+    let next = offload(2, Tier::Compressed, pressure(870, 1_000));
+    assert_eq!(offloaded(&mut harness, 1, Tier::Disk, full()), [next]);
     assert_eq!(harness.model.memory().session_bytes, 870);
     assert_eq!(harness.model.eviction_of(SessionId(1)), Some(&pressure(920, 1_000)));
-    assert_eq!(stowed(&mut harness, 2, Stowage::Compressed, Ok(410)), []);
+    assert_eq!(offloaded(&mut harness, 2, Tier::Compressed, Ok(410)), []);
     let refused = harness.submit_as(1, Queued { bytes: 200, ..queued() });
     assert!(matches!(refusal_of(&refused), Refusal::NoMemory { .. }), "{refused:?}");
     assert_eq!(harness.submit_as(2, Queued { bytes: 100, ..queued() }).0, Ok(()));
     assert_eq!(harness.model.next_wake(), Some(seconds(11)));
     // Smaller sessions may fit, and go first.
-    let spilled = stow(2, Stowage::Disk, pressure(960, 1_000));
+    let spilled = offload(2, Tier::Disk, pressure(960, 1_000));
     assert_eq!(harness.pass(seconds(10)), [spilled]);
-    assert_eq!(stowed(&mut harness, 2, Stowage::Disk, full()), []);
+    assert_eq!(offloaded(&mut harness, 2, Tier::Disk, full()), []);
     assert_eq!(harness.model.next_wake(), Some(seconds(21)));
     assert_eq!(harness.pass(seconds(10)), []);
     assert_eq!(harness.model.next_wake(), Some(seconds(61)));
     let used = harness.model.memory().used_bytes();
-    let spilled = stow(1, Stowage::Disk, pressure(used, 1_000));
+    let spilled = offload(1, Tier::Disk, pressure(used, 1_000));
     assert_eq!(harness.pass(seconds(40)), [spilled]);
-    assert_eq!(stowed(&mut harness, 1, Stowage::Disk, Ok(450)), []);
+    assert_eq!(offloaded(&mut harness, 1, Tier::Disk, Ok(450)), []);
     assert_eq!(harness.model.memory().disk_bytes, 450);
 }
 
@@ -170,8 +170,8 @@ fn beyond_in_memory_the_least_recently_used_session_is_spilled() {
     let _ = harness.ready(1);
     harness.run(1, Queued { session: Some(SessionId(1)), ..queued() }, seconds(1));
     let many = EvictionReason::TooManyInMemory { limit: 2 };
-    assert_eq!(harness.open_with(3, 100), [stow(2, Stowage::Disk, many)]);
-    assert_eq!(stowed(&mut harness, 2, Stowage::Disk, Ok(100)), []);
+    assert_eq!(harness.open_with(3, 100), [offload(2, Tier::Disk, many)]);
+    assert_eq!(offloaded(&mut harness, 2, Tier::Disk, Ok(100)), []);
 }
 
 #[test]
@@ -183,12 +183,12 @@ fn sessions_with_jobs_are_not_evicted() {
     let _ = harness.ready(1);
     let _ = harness.submit(1);
     let spilled = harness.open_with(1, 100);
-    assert_eq!(spilled, [stow(1, Stowage::Disk, idle(0))]);
+    assert_eq!(spilled, [offload(1, Tier::Disk, idle(0))]);
     // It is wanted before it is on disk, and is taken up from wherever it is.
     let _ = harness.submit_to(2, 1);
     assert_eq!(harness.finish(1, 1), concluded([]));
     assert_eq!(harness.ready(1), [dispatch(2, 1)]);
-    assert_eq!(stowed(&mut harness, 1, Stowage::Disk, unchanged()), []);
+    assert_eq!(offloaded(&mut harness, 1, Tier::Disk, unchanged()), []);
     assert_eq!(harness.model.memory().disk_bytes, 0);
     assert_eq!(harness.open_with(2, 0), []);
     let _ = harness.submit_to(3, 2);
@@ -200,8 +200,8 @@ fn a_session_that_a_worker_unpacked_before_it_died_is_in_memory() {
     let mut config = config();
     config.sessions.spill_after = Duration::ZERO;
     let mut harness = Harness::new(config);
-    assert_eq!(harness.open_with(1, 100), [stow(1, Stowage::Disk, idle(0))]);
-    assert_eq!(stowed(&mut harness, 1, Stowage::Disk, Ok(90)), []);
+    assert_eq!(harness.open_with(1, 100), [offload(1, Tier::Disk, idle(0))]);
+    assert_eq!(offloaded(&mut harness, 1, Tier::Disk, Ok(90)), []);
     let places = |harness: &Harness| {
         let memory = harness.model.memory();
         (memory.session_bytes, memory.disk_bytes)
@@ -215,7 +215,7 @@ fn a_session_that_a_worker_unpacked_before_it_died_is_in_memory() {
     let _ = harness.ready(2);
     assert_eq!(harness.submit_to(2, 1), admitted([dispatch(2, 2)]));
     let _ = harness.park(1, 100);
-    assert!(harness.gone(2, true, false).contains(&stow(1, Stowage::Disk, idle(0))));
+    assert!(harness.gone(2, true, false).contains(&offload(1, Tier::Disk, idle(0))));
     assert_eq!(places(&harness), (100, 0));
 }
 
@@ -227,8 +227,8 @@ fn what_does_not_fit_on_the_disk_stays() {
     let mut harness = Harness::new(config);
     let _ = harness.open_with(1, 200);
     let _ = harness.open_with(2, 100);
-    assert_eq!(harness.pass(seconds(1)), [stow(2, Stowage::Disk, idle(1))]);
-    assert_eq!(stowed(&mut harness, 2, Stowage::Disk, Ok(90)), []);
+    assert_eq!(harness.pass(seconds(1)), [offload(2, Tier::Disk, idle(1))]);
+    assert_eq!(offloaded(&mut harness, 2, Tier::Disk, Ok(90)), []);
     assert_eq!(harness.model.next_wake(), None);
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::{BuildId, JobId, SessionId, Stowage, WorkerId};
+use pool::{BuildId, JobId, SessionId, Tier, WorkerId};
 
 use super::Random;
 use crate::config::SchedulerConfig;
@@ -41,7 +41,7 @@ pub(super) struct World {
     states: BTreeMap<SessionId, WorkerId>,
     /// States that workers are about to park.
     leaving: VecDeque<SessionId>,
-    stowing: Option<(SessionId, Stowage)>,
+    offloading: Option<(SessionId, Tier)>,
     captures: BTreeSet<JobId>,
     idempotent: BTreeSet<JobId>,
     attempts: BTreeMap<JobId, u32>,
@@ -74,7 +74,7 @@ fn kind(effect: &Effect) -> u32 {
         Effect::DismissWorker(_) => 10,
         Effect::Renew(..) => 11,
         Effect::Vacate(..) => 12,
-        Effect::Stow(..) => 13,
+        Effect::Offload(..) => 13,
         Effect::Drained => 14,
         Effect::Displace(..) => 15,
         Effect::Retire(_) => 16,
@@ -101,7 +101,7 @@ impl World {
             session_of: BTreeMap::new(),
             states: BTreeMap::new(),
             leaving: VecDeque::new(),
-            stowing: None,
+            offloading: None,
             captures: BTreeSet::new(),
             idempotent: BTreeSet::new(),
             attempts: BTreeMap::new(),
@@ -163,10 +163,10 @@ impl World {
                     self.preparing.push(worker);
                 }
                 Effect::Health(change) => self.health_changes(&change),
-                Effect::Stow(session, stowage, _) => {
+                Effect::Offload(session, tier, _) => {
                     assert!(self.model.is_open(session) && self.model.load(session) == 0);
                     assert!(!self.states.contains_key(&session));
-                    assert!(self.stowing.replace((session, stowage)).is_none(), "one at a time");
+                    assert!(self.offloading.replace((session, tier)).is_none(), "one at a time");
                 }
                 Effect::Drained => {
                     assert_eq!(self.admitted, self.ended);
@@ -184,7 +184,7 @@ impl World {
     }
 
     fn use_seat(&mut self, worker: WorkerId) {
-        assert!(self.idle.remove(&worker), "the worker had a seat");
+        assert!(self.idle.remove(&worker), "the worker had a permit");
     }
 
     fn dispatch(&mut self, job: JobId, worker: WorkerId) {
@@ -236,7 +236,7 @@ impl World {
             32 => self.restore(),
             33 => self.capture(),
             34..36 => self.park(),
-            36..38 => self.stowed(),
+            36..38 => self.offloaded(),
             38 => self.wake(),
             39 => self.retire(),
             _ => self.send(Event::Tick),
@@ -409,8 +409,8 @@ impl World {
                 self.finish(worker);
             } else if !self.preparing.is_empty() {
                 continue;
-            } else if self.stowing.is_some() {
-                self.stowed();
+            } else if self.offloading.is_some() {
+                self.offloaded();
             } else if self.model.queue_depth() > 0 && self.model.next_wake().is_some() {
                 // Such a job waits before a retry.
                 self.wake();

@@ -1,6 +1,6 @@
 //! What happens to workers and sessions of a world, besides what its jobs do.
 
-use pool::{SessionId, StowError, Stowage, WorkerId};
+use pool::{OffloadError, SessionId, Tier, WorkerId};
 
 use super::super::queued;
 use super::World;
@@ -83,19 +83,19 @@ impl World {
         }
     }
 
-    pub(super) fn stowed(&mut self) {
-        let Some((session, stowage)) = self.stowing.take() else { return };
+    pub(super) fn offloaded(&mut self) {
+        let Some((session, tier)) = self.offloading.take() else { return };
         // A state that was taken up meanwhile stays where it is.
         let is_kept = self.states.contains_key(&session) || self.random.one_in(4);
         let bytes = self.random.below(200);
-        let result = match (is_kept, stowage) {
-            (true, _) => Err(StowError::Unchanged("no".into())),
-            (false, Stowage::Disk) if self.random.one_in(4) => {
-                Err(StowError::NotWritten { cause: "full".into(), bytes })
+        let result = match (is_kept, tier) {
+            (true, _) => Err(OffloadError::Unchanged("no".into())),
+            (false, Tier::Disk) if self.random.one_in(4) => {
+                Err(OffloadError::NotWritten { cause: "full".into(), bytes })
             }
             (false, _) => Ok(bytes),
         };
-        self.send(Event::Stowed { session, stowage, result });
+        self.send(Event::Offloaded { session, tier, result });
     }
 
     /// Wakes the model when it asked for that, after which something must have happened.

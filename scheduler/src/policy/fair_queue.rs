@@ -43,7 +43,7 @@ pub(crate) struct Waiting {
 
 /// Every tenant with jobs, and some that had jobs.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Shares {
+pub(crate) struct FairQueue {
     tenants: HashMap<Arc<str>, Tenant>,
     /// Tenants with a job that could run, by virtual time and then by the age of that job.
     ready: BTreeMap<(u128, Key), Arc<str>>,
@@ -72,9 +72,9 @@ pub(crate) struct Tenant {
     queued_bytes: usize,
     running: usize,
     measured: Measured,
-    /// Its entry in `Shares::ready`.
+    /// Its entry in `FairQueue::ready`.
     listed: Option<(u128, Key)>,
-    /// What it adds to `Shares::could_run`.
+    /// What it adds to `FairQueue::could_run`.
     counted: usize,
 }
 
@@ -128,7 +128,7 @@ impl Tenant {
     }
 }
 
-impl Shares {
+impl FairQueue {
     pub(crate) fn tenant(&self, name: &str) -> Option<&Tenant> {
         self.tenants.get(name)
     }

@@ -1,10 +1,10 @@
-//! Checks what holds of the shares after every decision. The ids are those of `docs/invariants.md`.
+//! Checks what holds of the fair queue after every decision. The ids are those of `docs/invariants.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Shares;
+use super::FairQueue;
 
-impl Shares {
+impl FairQueue {
     /// Returns the first broken invariant as an error.
     pub(crate) fn check(&self) -> Result<(), String> {
         let ensure = |holds: bool, text: &str| if holds { Ok(()) } else { Err(text.to_owned()) };

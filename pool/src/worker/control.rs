@@ -1,25 +1,27 @@
-//! The desk of a worker: what its seat, its thread and its actor share to pass orders and events.
+//! The hand-over from the scheduler to a worker's thread: a permit, a queue of one command, and what
+//! the thread says back.
 //!
-//! Orders go from the holder of the seat to the thread, and events from the thread to the pool's
-//! owner, which may decide on the next order there and then: the thread then finds it in the queue.
-//! The actor is woken only when the worker ends.
+//! 1. The thread waits for a command, so its [`WorkerControl`] sends the pool's owner a
+//!    [`WorkerPermit`].
+//! 2. The owner uses the permit for one [`Command`], at once or later. The control checks it against
+//!    the worker's phase (`state.rs`) and puts it into the thread's [`CommandQueue`].
+//! 3. The thread executes it (`slot.rs`) and sends its event straight to the owner, which may decide on
+//!    the next command there and then: the thread then finds it in the queue.
 //!
-//! A thread whose run doesn't end when it is stopped is left behind: its desk abandons it,
-//! suppresses its later events, and gives up its session.
+//! The worker's actor is woken only when the worker ends. A thread whose run doesn't end when it is
+//! stopped is left behind: its control suppresses its later events, and gives up its session.
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crossbeam_channel::Sender;
+use channel::SpinWait;
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use engine::{Cause, Outcome, Overdue, OwnerProcess, StopHandle, StopReason, Verdict, chain};
 use parking_lot::{Condvar, Mutex};
 use ractor::ActorRef;
 
-use super::message::{Order, WorkerMessage};
-use super::orders::Orders;
-use super::seat::Seat;
-use super::state::{GoneReason, Input, Phase, Step};
+use super::state::{GoneReason, Input, Phase, PhaseAction};
 use crate::builds::Builds;
 use crate::event::{Offer, PoolEvent, PoolOwner};
 use crate::ids::{BuildId, JobId, WorkerId};
@@ -27,19 +29,146 @@ use crate::session::SessionCell;
 use crate::status::{BoardEntry, WorkerActivity};
 use crate::task::Task;
 
-/// What a worker's seat, its thread and its actor share.
-pub(crate) struct Desk {
+/// How long a thread spins before it blocks. A caller that sends one job after another has the next one
+/// 20 µs after it has the outcome.
+const LONGEST_SPIN: Duration = Duration::from_micros(100);
+
+/// The right to give a worker one command, which goes straight to its thread.
+///
+/// A worker may end before its permit is used. That is no error: `Gone` follows and settles
+/// the command.
+#[derive(Debug)]
+#[must_use = "a worker waits until its permit is used"]
+pub struct WorkerPermit {
+    control: Arc<WorkerControl>,
+}
+
+impl WorkerPermit {
+    /// Returns the worker that offers it.
+    pub fn worker(&self) -> WorkerId {
+        self.control.worker()
+    }
+
+    /// Gives the worker a task. `Finished` or `Gone` follows.
+    pub fn assign(self, task: Task) {
+        self.control.send(Command::Run(task));
+    }
+
+    /// Makes the worker copy a session's state out, or unpack a offloaded one, to the session's cell,
+    /// where it stays until it is offloaded again. It counts as a job. `Parked` or `Gone` follows.
+    pub fn park(self, job: JobId, session: Arc<SessionCell>) {
+        self.control.send(Command::Park { job, session });
+    }
+
+    /// Makes the worker park the session that it holds. `Ready` or `Gone` follows, after
+    /// `SessionParked` if there was one.
+    pub fn vacate(self) {
+        self.control.send(Command::Vacate);
+    }
+
+    /// Makes the worker park its session and start a new interpreter. If none can be started the
+    /// worker ends.
+    pub fn renew(self) {
+        self.control.send(Command::Renew);
+    }
+
+    /// Makes the worker park its session and end. `Gone` follows; the worker isn't replaced.
+    pub fn dismiss(self) {
+        self.control.send(Command::Dismiss);
+    }
+}
+
+/// A message to a worker actor.
+#[derive(Debug)]
+pub(crate) enum WorkerMessage {
+    /// From the supervisor, at any time. The worker finishes its current command, then ends.
+    Stop,
+    /// From the worker's own thread, which has finished and dropped its interpreter; or from the
+    /// watchdog, which reports that the thread is stuck. The actor ends.
+    Ended(GoneReason),
+}
+
+/// A command for a worker's thread, sent by the holder of its permit.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "each worker has at most one, and a box would cost every job an allocation"
+)]
+pub(super) enum Command {
+    /// Run a task. `PoolEvent::Finished` follows.
+    Run(Task),
+    /// Copy a session's state out to its cell. `PoolEvent::Parked` follows.
+    Park {
+        /// The job that this counts as.
+        job: JobId,
+        /// The session.
+        session: Arc<SessionCell>,
+    },
+    /// Park the session that the worker holds.
+    Vacate,
+    /// Park it and start a new interpreter.
+    Renew,
+    /// Park it and end.
+    Dismiss,
+}
+
+impl Command {
+    /// Returns the input that it is to the worker's state machine.
+    pub(super) fn input(&self) -> Input {
+        match self {
+            Self::Run(Task { job, .. }) | Self::Park { job, .. } => Input::Assigned(*job),
+            Self::Vacate | Self::Renew => Input::Cleared,
+            Self::Dismiss => Input::Dismissed,
+        }
+    }
+
+    /// Returns the session that it needs.
+    pub(super) fn session(&self) -> Option<&Arc<SessionCell>> {
+        match self {
+            Self::Run(task) => task.session.as_ref(),
+            Self::Park { session, .. } => Some(session),
+            Self::Vacate | Self::Renew | Self::Dismiss => None,
+        }
+    }
+}
+
+/// The queue of a thread's commands, which holds one.
+#[derive(Debug)]
+pub(crate) struct CommandQueue {
+    receiver: Receiver<Command>,
+    spin: SpinWait,
+}
+
+impl CommandQueue {
+    pub(super) fn new(receiver: Receiver<Command>) -> Self {
+        Self { receiver, spin: SpinWait::new(LONGEST_SPIN) }
+    }
+
+    /// Waits for the next command; `None` when no more will come.
+    pub(super) fn next(&self) -> Option<Command> {
+        match self.receiver.try_recv() {
+            Err(TryRecvError::Empty) => {
+                let spun = self.spin.until(|| self.receiver.try_recv().ok());
+                spun.or_else(|| self.receiver.recv().ok())
+            }
+            received => received.ok(),
+        }
+    }
+}
+
+/// What a worker's permit, its thread and its actor share.
+pub(crate) struct WorkerControl {
     worker: WorkerId,
     owner: Arc<dyn PoolOwner>,
     builds: Builds,
     entry: BoardEntry,
-    controls: Mutex<Controls>,
+    controls: Mutex<ControlState>,
     /// Notified when the thread has ended or was left behind.
     thread_gone: Condvar,
     process: OwnerProcess,
 }
 
-/// What a thread says of itself when it waits for an order: the same as its [`Offer`].
+/// What a thread says of itself when it waits for a command: the same as its [`Offer`].
 pub(super) struct Idle {
     pub(super) build: BuildId,
     pub(super) memory_bytes: u64,
@@ -47,41 +176,43 @@ pub(super) struct Idle {
     pub(super) reset: Option<Duration>,
 }
 
-struct Controls {
+struct ControlState {
     phase: Phase,
-    /// `None` once no orders are accepted: the thread then ends after its current one.
-    orders: Option<Sender<Order>>,
+    /// `None` once no commands are accepted: the thread then ends after its current one.
+    commands: Option<Sender<Command>>,
     /// Stops the task that runs or is about to.
     stop: Option<StopHandle>,
     had_interpreter: bool,
     was_dismissed: bool,
     /// The thread is stuck, and its events are suppressed.
     is_left_behind: bool,
-    /// The session of its last order.
+    /// The session of its last command.
     session: Option<Arc<SessionCell>>,
     thread: Option<JoinHandle<()>>,
     actor: Option<ActorRef<WorkerMessage>>,
 }
 
-impl std::fmt::Debug for Desk {
+impl std::fmt::Debug for WorkerControl {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Desk").field("worker", &self.worker).finish_non_exhaustive()
+        formatter
+            .debug_struct("WorkerControl")
+            .field("worker", &self.worker)
+            .finish_non_exhaustive()
     }
 }
 
-impl Desk {
-    /// Returns the desk of a worker that has no thread yet, and the queue of that thread's orders.
+impl WorkerControl {
+    /// Returns the control of a worker that has no thread yet, and the queue of its commands.
     pub(crate) fn new(
         worker: WorkerId,
         owner: Arc<dyn PoolOwner>,
         builds: Builds,
         entry: BoardEntry,
-    ) -> (Arc<Self>, Orders) {
-        // A seat takes one order, and the next seat is offered after that has been carried out.
-        let (orders, receiver) = crossbeam_channel::bounded(1);
-        let controls = Controls {
+    ) -> (Arc<Self>, CommandQueue) {
+        let (commands, receiver) = crossbeam_channel::bounded(1);
+        let controls = ControlState {
             phase: Phase::Starting,
-            orders: Some(orders),
+            commands: Some(commands),
             stop: None,
             had_interpreter: false,
             was_dismissed: false,
@@ -101,7 +232,7 @@ impl Desk {
                 thread_gone,
                 process: OwnerProcess::current(),
             }),
-            Orders::new(receiver),
+            CommandQueue::new(receiver),
         )
     }
 
@@ -128,58 +259,59 @@ impl Desk {
         self.controls.lock().was_dismissed
     }
 
-    /// Sends an order to the thread. If the thread has ended, `Gone` settles the order.
-    pub(super) fn order(self: &Arc<Self>, order: Order) {
+    /// Sends a command to the thread. If the thread has ended, `Gone` settles the command.
+    fn send(self: &Arc<Self>, command: Command) {
         let mut controls = self.controls.lock();
-        let input = order.input();
-        if self.step(&mut controls, input) != Step::Send {
-            tracing::debug!(worker = %self.worker, ?input, "ignored an order: worker has ended");
+        let input = command.input();
+        if self.step(&mut controls, input) != PhaseAction::Send {
+            tracing::debug!(worker = %self.worker, ?input, "ignored a command: worker has ended");
             return;
         }
         controls.was_dismissed |= input == Input::Dismissed;
-        // P-3: set before the order is sent, so that every run can be stopped.
-        controls.stop = match &order {
-            Order::Run(task) => {
+        // P-3: set before the command is sent, so that every run can be stopped.
+        controls.stop = match &command {
+            Command::Run(task) => {
                 let observer: Weak<Self> = Arc::downgrade(self);
                 task.stop.when_overdue(observer, task.job.0);
                 Some(task.stop.clone())
             }
-            Order::Park { .. } | Order::Vacate | Order::Renew | Order::Dismiss => None,
+            Command::Park { .. } | Command::Vacate | Command::Renew | Command::Dismiss => None,
         };
         if let Input::Assigned(_) = input {
-            controls.session = order.session().cloned();
-            self.entry.set_session(order.session().cloned());
+            controls.session = command.session().cloned();
+            self.entry.set_session(command.session().cloned());
         }
-        let sent = controls.orders.as_ref().is_some_and(|orders| orders.try_send(order).is_ok());
+        let sent =
+            controls.commands.as_ref().is_some_and(|commands| commands.try_send(command).is_ok());
         if !sent {
-            tracing::debug!(worker = %self.worker, ?input, "dropped an order: worker is ending");
+            tracing::debug!(worker = %self.worker, ?input, "dropped a command: worker is ending");
         }
     }
 
-    /// Called by the thread when it waits for an order.
+    /// Called by the thread when it waits for a command.
     pub(super) fn idle(self: &Arc<Self>, idle: Idle) {
         if let Some(offer) = self.offer(idle) {
             self.tell(PoolEvent::Ready(offer));
         }
     }
 
-    /// Returns the offer of a thread that waits for an order, or soon will; `None` if its seat could
-    /// not be used.
+    /// Returns the offer of a thread that waits for a command, or soon will; `None` if its permit
+    /// could not be used.
     fn offer(self: &Arc<Self>, idle: Idle) -> Option<Offer> {
         let Idle { build, memory_bytes, kept_bytes, reset } = idle;
         let mut controls = self.controls.lock();
         controls.had_interpreter = true;
         self.entry.set_memory(memory_bytes.saturating_add(kept_bytes));
-        let is_offered =
-            controls.orders.is_some() && self.step(&mut controls, Input::Idle) == Step::OfferSeat;
+        let is_offered = controls.commands.is_some()
+            && self.step(&mut controls, Input::Idle) == PhaseAction::Offer;
         drop(controls);
         is_offered.then(|| {
-            let seat = Seat::new(Arc::clone(self));
-            Offer { seat, build, memory_bytes, kept_bytes, reset }
+            let permit = WorkerPermit { control: Arc::clone(self) };
+            Offer { permit, build, memory_bytes, kept_bytes, reset }
         })
     }
 
-    /// Called by the thread when its task has ended. If it is `soon` idle, it waits for an order or
+    /// Called by the thread when its task has ended. If it is `soon` idle, it waits for a command or
     /// will do so next.
     pub(super) fn finished(
         self: &Arc<Self>,
@@ -228,15 +360,15 @@ impl Desk {
     }
 
     /// Sets the thread, and the actor that is told when the thread is stuck.
-    pub(super) fn seat_thread(&self, thread: JoinHandle<()>, actor: ActorRef<WorkerMessage>) {
+    pub(super) fn set_thread(&self, thread: JoinHandle<()>, actor: ActorRef<WorkerMessage>) {
         let mut controls = self.controls.lock();
         controls.thread = Some(thread);
         controls.actor = Some(actor);
     }
 
-    /// Accepts no more orders: the thread ends after its current one.
+    /// Accepts no more commands: the thread ends after its current one.
     pub(super) fn close(&self) {
-        self.controls.lock().orders = None;
+        self.controls.lock().commands = None;
     }
 
     /// Stops the run and waits until the thread has ended, which includes parking its session. A
@@ -257,7 +389,7 @@ impl Desk {
     /// Waits until the thread has ended, unless it is stuck.
     pub(super) fn join(&self) {
         let mut controls = self.controls.lock();
-        let is_over = |controls: &Controls| {
+        let is_over = |controls: &ControlState| {
             controls.phase == Phase::Ended || controls.is_left_behind || controls.thread.is_none()
         };
         self.thread_gone.wait_while(&mut controls, |controls| !is_over(controls));
@@ -279,7 +411,7 @@ impl Desk {
                 return;
             }
             controls.is_left_behind = true;
-            controls.orders = None;
+            controls.commands = None;
             controls.stop = None;
             (controls.session.take(), controls.actor.take())
         };
@@ -316,11 +448,11 @@ impl Desk {
         let _ = self.step(&mut controls, Input::Finished);
     }
 
-    fn step(&self, controls: &mut Controls, input: Input) -> Step {
+    fn step(&self, controls: &mut ControlState, input: Input) -> PhaseAction {
         let (phase, step) = controls.phase.next(input);
         controls.phase = phase;
         let activity = match phase {
-            _ if step == Step::Ignore || controls.is_left_behind => return step,
+            _ if step == PhaseAction::Ignore || controls.is_left_behind => return step,
             Phase::Starting => WorkerActivity::Starting,
             Phase::Ready => WorkerActivity::Ready,
             Phase::Running(job) => WorkerActivity::Running { job },
@@ -331,8 +463,8 @@ impl Desk {
         step
     }
 
-    /// Sends an event of the thread, unless the thread was left behind. The owner may use the seat
-    /// of this desk before this returns, so no lock is held.
+    /// Sends an event of the thread, unless the thread was left behind. The owner may use its permit
+    /// before this returns, so no lock is held.
     fn tell(&self, event: PoolEvent) {
         let is_left_behind = self.controls.lock().is_left_behind;
         if is_left_behind {
@@ -347,8 +479,23 @@ impl Desk {
     }
 }
 
-impl Overdue for Desk {
+impl Overdue for WorkerControl {
     fn overdue(&self, number: u64) {
         self.leave_behind(JobId(number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_end_with_their_sender() {
+        let (sender, receiver) = crossbeam_channel::bounded(1);
+        let commands = CommandQueue::new(receiver);
+        sender.send(Command::Dismiss).unwrap();
+        assert!(matches!(commands.next(), Some(Command::Dismiss)));
+        drop(sender);
+        assert!(commands.next().is_none());
     }
 }

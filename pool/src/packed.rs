@@ -17,46 +17,46 @@ use std::any::Any;
 use std::io;
 use std::sync::Arc;
 
-use crate::interpreter::parked::Packed;
+use crate::interpreter::parked::PackedBytes;
 use crate::spill::{Extent, Spill};
 
 const PIECE_BYTES: usize = 4 << 20;
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// A stowed state. Clones share it.
+/// A offloaded state. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Stowed {
-    inner: Arc<Inner>,
+pub(crate) struct Packed {
+    inner: Arc<PackedInner>,
 }
 
-struct Inner {
-    kept: Kept,
+struct PackedInner {
+    kept: PackedStorage,
     /// Length of the bytes before compression.
     plain_bytes: usize,
     rest: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-enum Kept {
+enum PackedStorage {
     InMemory(Vec<u8>),
     OnDisk(Extent),
 }
 
-impl std::fmt::Debug for Stowed {
+impl std::fmt::Debug for Packed {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
-            .debug_struct("Stowed")
+            .debug_struct("Packed")
             .field("bytes", &self.bytes())
             .field("is_on_disk", &self.is_on_disk())
             .finish_non_exhaustive()
     }
 }
 
-impl Stowed {
+impl Packed {
     /// Compresses a packed state, in memory.
-    pub(crate) fn of(packed: Packed) -> Self {
-        let Packed { bytes, rest } = packed;
-        let kept = Kept::InMemory(compress(&bytes));
-        Self { inner: Arc::new(Inner { kept, plain_bytes: bytes.len(), rest }) }
+    pub(crate) fn of(packed: PackedBytes) -> Self {
+        let PackedBytes { bytes, rest } = packed;
+        let kept = PackedStorage::InMemory(compress(&bytes));
+        Self { inner: Arc::new(PackedInner { kept, plain_bytes: bytes.len(), rest }) }
     }
 
     /// Returns the same state on disk.
@@ -64,37 +64,39 @@ impl Stowed {
     /// # Errors
     /// It can't be written.
     pub(crate) fn spilled(&self, spill: &Spill) -> io::Result<Self> {
-        let Inner { kept, plain_bytes, rest } = &*self.inner;
-        let Kept::InMemory(bytes) = kept else { return Ok(self.clone()) };
+        let PackedInner { kept, plain_bytes, rest } = &*self.inner;
+        let PackedStorage::InMemory(bytes) = kept else { return Ok(self.clone()) };
         let extent = spill.put(bytes)?;
         let (plain_bytes, rest) = (*plain_bytes, rest.clone());
-        Ok(Self { inner: Arc::new(Inner { kept: Kept::OnDisk(extent), plain_bytes, rest }) })
+        Ok(Self {
+            inner: Arc::new(PackedInner { kept: PackedStorage::OnDisk(extent), plain_bytes, rest }),
+        })
     }
 
     /// Returns the packed state again.
     ///
     /// # Errors
     /// The disk fails, or the bytes are damaged.
-    pub(crate) fn packed(&self) -> io::Result<Packed> {
-        let Inner { kept, plain_bytes, rest } = &*self.inner;
+    pub(crate) fn packed(&self) -> io::Result<PackedBytes> {
+        let PackedInner { kept, plain_bytes, rest } = &*self.inner;
         let plain = match kept {
-            Kept::InMemory(bytes) => decompress(bytes, *plain_bytes),
-            Kept::OnDisk(extent) => decompress(&extent.read()?, *plain_bytes),
+            PackedStorage::InMemory(bytes) => decompress(bytes, *plain_bytes),
+            PackedStorage::OnDisk(extent) => decompress(&extent.read()?, *plain_bytes),
         };
-        let bytes = plain.ok_or_else(|| io::Error::other("the stowed state is damaged"))?;
-        Ok(Packed { bytes, rest: rest.clone() })
+        let bytes = plain.ok_or_else(|| io::Error::other("the packed state is damaged"))?;
+        Ok(PackedBytes { bytes, rest: rest.clone() })
     }
 
     /// Returns its size where it is kept, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         match &self.inner.kept {
-            Kept::InMemory(bytes) => bytes.len() as u64,
-            Kept::OnDisk(extent) => extent.len(),
+            PackedStorage::InMemory(bytes) => bytes.len() as u64,
+            PackedStorage::OnDisk(extent) => extent.len(),
         }
     }
 
     pub(crate) fn is_on_disk(&self) -> bool {
-        matches!(self.inner.kept, Kept::OnDisk(_))
+        matches!(self.inner.kept, PackedStorage::OnDisk(_))
     }
 
     /// Returns whether both are clones of the same state.

@@ -1,4 +1,4 @@
-//! States that are being stowed when the pool is closed.
+//! States that are being offloaded when the pool is closed.
 
 use super::*;
 
@@ -8,7 +8,7 @@ async fn closing_waits_for_stowing_in_progress_and_refuses_the_rest() {
     rig.source.gate(Step::Pack, [Gate::Never, Gate::Never]);
     for _ in 0..3 {
         let cell = Arc::new(SessionCell::new(SessionId(1), Some(rig.source.parked(1))));
-        rig.pool.stow(cell, Stowage::Compressed);
+        rig.pool.offload(cell, Tier::Compressed);
     }
     while rig.source.reached(Step::Pack) < 2 {
         tokio::task::yield_now().await;
@@ -17,12 +17,12 @@ async fn closing_waits_for_stowing_in_progress_and_refuses_the_rest() {
         let pool = rig.pool.clone();
         async move { pool.close().await }
     });
-    assert!(rig.stowed().await.unwrap_err().to_string().contains("closing"));
+    assert!(rig.offloaded().await.unwrap_err().to_string().contains("closing"));
     assert!(!closing.is_finished());
     rig.source.release();
     closing.await.unwrap().unwrap();
-    rig.stowed().await.unwrap();
-    rig.stowed().await.unwrap();
-    rig.pool.stow(session(), Stowage::Disk);
-    assert!(rig.stowed().await.unwrap_err().to_string().contains("closed"));
+    rig.offloaded().await.unwrap();
+    rig.offloaded().await.unwrap();
+    rig.pool.offload(session(), Tier::Disk);
+    assert!(rig.offloaded().await.unwrap_err().to_string().contains("closed"));
 }

@@ -15,7 +15,7 @@ use crate::timer::Time;
 /// What a worker does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Activity {
-    /// It offers a seat.
+    /// It offers a permit.
     Idle,
     /// It runs this job.
     Busy(JobId),
@@ -62,7 +62,7 @@ impl Worker {
 
 /// Every worker.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Fleet {
+pub(crate) struct Workers {
     workers: FxHashMap<WorkerId, Worker>,
     /// Workers that were asked for or are being replaced, and have not reported yet.
     starting: usize,
@@ -81,7 +81,7 @@ pub(crate) struct Fleet {
     lost: Option<Cause>,
 }
 
-impl Fleet {
+impl Workers {
     pub(crate) fn get(&self, worker: WorkerId) -> Option<&Worker> {
         self.workers.get(&worker)
     }
@@ -124,18 +124,18 @@ impl Fleet {
     /// The most recently used vacant worker with an interpreter of this build, so that the others may
     /// idle long enough to end; else the least recently used of any build, so that builds in use
     /// keep theirs.
-    pub(crate) fn vacant_for(&self, build: BuildId) -> Option<WorkerId> {
+    pub(crate) fn idle_without_session(&self, build: BuildId) -> Option<WorkerId> {
         let freshest = self.vacant.get(&build).and_then(BTreeSet::last);
-        freshest.copied().or_else(|| self.stalest_vacant()).map(|(_, worker)| worker)
+        freshest.copied().or_else(|| self.oldest_without_session()).map(|(_, worker)| worker)
     }
 
     /// The least recently used vacant worker, and when it was last used.
-    pub(crate) fn stalest_vacant(&self) -> Option<(Time, WorkerId)> {
+    pub(crate) fn oldest_without_session(&self) -> Option<(Time, WorkerId)> {
         self.vacant.values().filter_map(BTreeSet::first).min().copied()
     }
 
     /// The worker whose session has been idle longest.
-    pub(crate) fn stalest_holding(&self) -> Option<WorkerId> {
+    pub(crate) fn oldest_idle_holding(&self) -> Option<WorkerId> {
         self.holding.first().map(|(_, worker)| *worker)
     }
 
@@ -206,7 +206,7 @@ impl Fleet {
         retire
     }
 
-    /// Uses the seat of an idle worker.
+    /// Uses the permit of an idle worker.
     pub(crate) fn occupy(&mut self, id: WorkerId, activity: Activity) {
         self.change(id, |worker| worker.activity = activity);
     }

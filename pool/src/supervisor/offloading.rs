@@ -10,20 +10,20 @@ use tokio::time::Instant;
 
 use super::message::SupervisorMessage;
 use crate::builds::Builds;
-use crate::error::StowError;
+use crate::error::OffloadError;
 use crate::event::{PoolEvent, PoolOwner};
 use crate::interpreter::InterpreterSource;
 use crate::metrics;
-use crate::session::{Discarded, Rest, SessionCell, Stowage};
+use crate::packed::Packed;
+use crate::session::{Discarded, SessionCell, StoredState, Tier};
 use crate::spill::Spill;
-use crate::stowed::Stowed;
 
-/// Sessions that are stowed concurrently. Stowing is done when memory is short and needs extra
+/// Sessions that are offloaded concurrently. Offloading is done when memory is short and needs extra
 /// memory meanwhile, and nobody waits for it.
 const MOST_AT_ONCE: usize = 2;
 
-/// The states that are being stowed or wait to be.
-pub(super) struct Stowing {
+/// The states that are being offloaded or wait to be.
+pub(super) struct Offloading {
     builds: Builds,
     owner: Arc<dyn PoolOwner>,
     spill: Arc<Spill>,
@@ -31,33 +31,33 @@ pub(super) struct Stowing {
     /// States to drop next, and whether a thread is dropping some.
     discarded: Vec<Discarded>,
     is_discarding: bool,
-    waiting: VecDeque<(Arc<SessionCell>, Stowage)>,
+    waiting: VecDeque<(Arc<SessionCell>, Tier)>,
 }
 
-impl Stowing {
+impl Offloading {
     pub(super) fn new(builds: Builds, owner: Arc<dyn PoolOwner>, spill: Spill) -> Self {
         let (spill, waiting) = (Arc::new(spill), VecDeque::new());
         let (discarded, is_discarding) = (Vec::new(), false);
         Self { builds, owner, spill, under_way: 0, discarded, is_discarding, waiting }
     }
 
-    /// Returns whether no state is being stowed or dropped.
+    /// Returns whether no state is being offloaded or dropped.
     pub(super) fn is_idle(&self) -> bool {
         self.under_way == 0 && !self.is_discarding
     }
 
-    /// Queues a session to be stowed.
+    /// Queues a session to be offloaded.
     pub(super) fn add(
         &mut self,
         myself: &ActorRef<SupervisorMessage>,
         cell: Arc<SessionCell>,
-        stowage: Stowage,
+        tier: Tier,
     ) {
-        self.waiting.push_back((cell, stowage));
+        self.waiting.push_back((cell, tier));
         self.start_next(myself);
     }
 
-    /// Notes that a session has been stowed.
+    /// Notes that a session has been offloaded.
     pub(super) fn ended(&mut self, myself: &ActorRef<SupervisorMessage>) {
         self.under_way -= 1;
         self.start_next(myself);
@@ -94,14 +94,14 @@ impl Stowing {
 
     /// Refuses the sessions that still wait.
     pub(super) fn close(&mut self) {
-        for (cell, stowage) in self.waiting.drain(..) {
-            tell(&*self.owner, &cell, stowage, Err(StowError::unchanged("the pool is closing")));
+        for (cell, tier) in self.waiting.drain(..) {
+            tell(&*self.owner, &cell, tier, Err(OffloadError::unchanged("the pool is closing")));
         }
     }
 
     fn start_next(&mut self, myself: &ActorRef<SupervisorMessage>) {
         while self.under_way < MOST_AT_ONCE
-            && let Some((cell, stowage)) = self.waiting.pop_front()
+            && let Some((cell, tier)) = self.waiting.pop_front()
         {
             self.under_way += 1;
             let (builds, spill) = (self.builds.clone(), Arc::clone(&self.spill));
@@ -109,15 +109,15 @@ impl Stowing {
             // Completion is reported by `StowEnded`.
             drop(tokio::task::spawn_blocking(move || {
                 let began = Instant::now();
-                let stowed = || stow(&cell, stowage, builds.source(cell.build()), &spill);
-                let stowed = catch_unwind(AssertUnwindSafe(stowed));
-                let result = stowed.unwrap_or_else(|_| {
-                    Err(StowError::unchanged("compressing or spilling it panicked"))
+                let offloaded = || offload(&cell, tier, builds.source(cell.build()), &spill);
+                let offloaded = catch_unwind(AssertUnwindSafe(offloaded));
+                let result = offloaded.unwrap_or_else(|_| {
+                    Err(OffloadError::unchanged("compressing or spilling it panicked"))
                 });
                 if result.is_ok() {
-                    metrics::stowed(stowage, Instant::now().saturating_duration_since(began));
+                    metrics::offloaded(tier, Instant::now().saturating_duration_since(began));
                 }
-                tell(&*owner, &cell, stowage, result);
+                tell(&*owner, &cell, tier, result);
                 let _ = myself.cast(SupervisorMessage::StowEnded);
             }));
         }
@@ -128,49 +128,49 @@ impl Stowing {
 /// meanwhile; nobody waits for this. Returns the bytes that it takes there.
 ///
 /// # Errors
-/// The state couldn't be stowed, for the reason given.
-pub(crate) fn stow(
+/// The state couldn't be offloaded, for the reason given.
+pub(crate) fn offload(
     cell: &SessionCell,
-    stowage: Stowage,
+    tier: Tier,
     source: &dyn InterpreterSource,
     spill: &Spill,
-) -> Result<u64, StowError> {
-    let before = cell.at_rest().map_err(|away| StowError::Unchanged(Cause::new(away)))?;
+) -> Result<u64, OffloadError> {
+    let before = cell.stored().map_err(|away| OffloadError::Unchanged(Cause::new(away)))?;
     let compressed = match &before {
-        Rest::Fresh => return Err(StowError::unchanged("nothing has run in it")),
-        Rest::Parked(parked) => {
+        StoredState::Fresh => return Err(OffloadError::unchanged("nothing has run in it")),
+        StoredState::Parked(parked) => {
             let packed = source.pack(parked);
-            Stowed::of(packed.map_err(|error| StowError::Unchanged(Cause::new(error)))?)
+            Packed::of(packed.map_err(|error| OffloadError::Unchanged(Cause::new(error)))?)
         }
-        Rest::Stowed(stowed) => stowed.clone(),
+        StoredState::Packed(offloaded) => offloaded.clone(),
     };
-    let (stowed, not_written) = match stowage {
-        Stowage::Compressed if compressed.is_on_disk() => {
-            return Err(StowError::unchanged("it is on disk already"));
+    let (offloaded, not_written) = match tier {
+        Tier::Compressed if compressed.is_on_disk() => {
+            return Err(OffloadError::unchanged("it is on disk already"));
         }
-        Stowage::Compressed => (compressed, None),
-        Stowage::Disk => match compressed.spilled(spill) {
+        Tier::Compressed => (compressed, None),
+        Tier::Disk => match compressed.spilled(spill) {
             Ok(spilled) => (spilled, None),
             // Keep the compressed state: the work is done, and the caller is short of memory.
             Err(error) => (compressed, Some(Cause::new(error))),
         },
     };
-    let bytes = stowed.bytes();
-    if !cell.exchange(&before, Rest::Stowed(stowed)) {
-        return Err(StowError::unchanged("it has moved on"));
+    let bytes = offloaded.bytes();
+    if !cell.exchange(&before, StoredState::Packed(offloaded)) {
+        return Err(OffloadError::unchanged("it has moved on"));
     }
     match not_written {
         None => Ok(bytes),
-        Some(cause) => Err(StowError::NotWritten { cause, bytes }),
+        Some(cause) => Err(OffloadError::NotWritten { cause, bytes }),
     }
 }
 
-/// Sends the owner the result of stowing a session.
+/// Sends the owner the result of offloading a session.
 pub(crate) fn tell(
     owner: &dyn PoolOwner,
     cell: &SessionCell,
-    stowage: Stowage,
-    result: Result<u64, StowError>,
+    tier: Tier,
+    result: Result<u64, OffloadError>,
 ) {
-    owner.tell(PoolEvent::Stowed { session: cell.session(), stowage, result });
+    owner.tell(PoolEvent::Packed { session: cell.session(), tier, result });
 }
