@@ -8,152 +8,8 @@ use wire::{Field, Intake};
 
 use crate::answer;
 
-/// What is at which path: the method, the path, what it does, and what it takes and gives.
-const OPERATIONS: [(&str, &str, &str, Takes, Gives); 24] = [
-    (
-        "post",
-        "/v1/run",
-        "Runs a job in a fresh interpreter. With `Accept: text/event-stream` it streams events.",
-        Takes::Job,
-        Gives::Result,
-    ),
-    (
-        "post",
-        "/v1/batches",
-        "Runs a job for each line, and returns a line for each as it ends.",
-        Takes::Lines,
-        Gives::Lines,
-    ),
-    ("get", "/v1/sessions", "Lists your sessions.", Takes::Nothing, Gives::Json),
-    ("post", "/v1/sessions", "Opens a session.", Takes::Session, Gives::Created),
-    (
-        "delete",
-        "/v1/sessions/{name}",
-        "Closes a session once its jobs have ended.",
-        Takes::Nothing,
-        Gives::Json,
-    ),
-    ("post", "/v1/sessions/{name}/run", "Runs a job in a session.", Takes::Job, Gives::Result),
-    (
-        "post",
-        "/v1/sessions/{name}/fork",
-        "Opens a session that continues from this one.",
-        Takes::To,
-        Gives::Created,
-    ),
-    (
-        "post",
-        "/v1/sessions/{name}/checkpoint",
-        "Keeps the state of a session under a name.",
-        Takes::Name,
-        Gives::Created,
-    ),
-    (
-        "post",
-        "/v1/sessions/{name}/restore",
-        "Takes a session back to a checkpoint.",
-        Takes::Name,
-        Gives::Json,
-    ),
-    (
-        "post",
-        "/v1/sessions/{name}/reset",
-        "Takes a session back to its beginning.",
-        Takes::Nothing,
-        Gives::Json,
-    ),
-    (
-        "get",
-        "/v1/sessions/{name}/files",
-        "Lists the files of a session.",
-        Takes::Nothing,
-        Gives::Json,
-    ),
-    (
-        "get",
-        "/v1/sessions/{name}/files/{path}",
-        "Returns a file of a session.",
-        Takes::Nothing,
-        Gives::Bytes,
-    ),
-    ("get", "/v1/jobs/{id}/explain", "Says where a job is.", Takes::Nothing, Gives::Json),
-    (
-        "post",
-        "/v1/jobs/{id}/interrupt",
-        "Raises KeyboardInterrupt in a running job.",
-        Takes::Nothing,
-        Gives::Accepted,
-    ),
-    ("post", "/v1/jobs/{id}/cancel", "Cancels a job.", Takes::Nothing, Gives::Accepted),
-    ("get", "/v1/status", "Returns the status of the pool.", Takes::Nothing, Gives::Json),
-    (
-        "get",
-        "/v1/cluster",
-        "Returns what pools on many machines are doing. For administrators.",
-        Takes::Nothing,
-        Gives::Json,
-    ),
-    (
-        "get",
-        "/v1/decisions",
-        "Streams what the scheduler decides. For administrators.",
-        Takes::Nothing,
-        Gives::Events,
-    ),
-    (
-        "get",
-        "/v1/packages",
-        "Lists the packages that programs can import.",
-        Takes::Nothing,
-        Gives::Json,
-    ),
-    (
-        "post",
-        "/v1/workers/{id}/retire",
-        "Ends a worker after its present job; another takes its place. For administrators.",
-        Takes::Nothing,
-        Gives::Accepted,
-    ),
-    (
-        "post",
-        "/v1/statistics/reset",
-        "Begins totals, measured times and the last errors again. For administrators.",
-        Takes::Nothing,
-        Gives::Json,
-    ),
-    (
-        "post",
-        "/v1/drain",
-        "Lets the pool finish and end. For administrators.",
-        Takes::Seconds,
-        Gives::Accepted,
-    ),
-    ("get", "/metrics", "Returns metrics. For administrators.", Takes::Nothing, Gives::Text),
-    ("get", "/healthz", "Says whether the pool takes jobs.", Takes::Nothing, Gives::Json),
-];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Takes {
-    Nothing,
-    Job,
-    Lines,
-    Name,
-    Session,
-    To,
-    Seconds,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Gives {
-    Json,
-    Created,
-    Accepted,
-    Result,
-    Lines,
-    Bytes,
-    Events,
-    Text,
-}
+/// A line for each operation: its method, its path, what it takes and gives, and what it does.
+const OPERATIONS: &str = include_str!("operations.txt");
 
 /// Returns the document.
 pub(super) async fn document() -> Response {
@@ -166,9 +22,11 @@ fn openapi() -> Value {
     add(&mut schemas, "Result", result_schema());
     schemas.insert("Problem".to_owned(), problem());
     let mut paths = Map::new();
-    for (method, path, summary, takes, gives) in OPERATIONS {
-        let item = paths.entry(path).or_insert_with(|| json!({}));
-        item[method] = operation(path, summary, takes, gives);
+    for line in OPERATIONS.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [method, path, takes, gives, summary @ ..] = &words[..] else { continue };
+        let item = paths.entry(*path).or_insert_with(|| json!({}));
+        item[method] = operation(path, &summary.join(" "), takes, gives);
         item[method]["operationId"] = operation_id(method, path).into();
     }
     json!({
@@ -195,7 +53,7 @@ fn operation_id(method: &str, path: &str) -> String {
     [method].into_iter().chain(words).collect::<Vec<_>>().join("_")
 }
 
-fn operation(path: &str, summary: &str, takes: Takes, gives: Gives) -> Value {
+fn operation(path: &str, summary: &str, takes: &str, gives: &str) -> Value {
     let mut operation = json!({ "summary": summary, "responses": responses(gives) });
     let mut parameters: Vec<Value> = ["name", "path", "id"]
         .into_iter()
@@ -205,13 +63,13 @@ fn operation(path: &str, summary: &str, takes: Takes, gives: Gives) -> Value {
             json!({ "name": name, "in": "path", "required": true, "schema": { "type": kind } })
         })
         .collect();
-    if matches!(takes, Takes::Job | Takes::Lines) {
+    if ["job", "lines"].contains(&takes) {
         parameters.push(json!({
             "name": "files", "in": "query", "schema": { "type": "boolean" },
             "description": "Whether results have the contents of files, in base64.",
         }));
     }
-    if takes == Takes::Job {
+    if takes == "job" {
         if path == "/v1/run" {
             parameters.push(json!({
                 "name": "session", "in": "query", "schema": { "type": "string" },
@@ -243,9 +101,9 @@ fn operation(path: &str, summary: &str, takes: Takes, gives: Gives) -> Value {
     operation
 }
 
-fn body(takes: Takes) -> Option<Value> {
+fn body(takes: &str) -> Option<Value> {
     let of = |kind: &str, schema: Value| {
-        let is_required = takes != Takes::Seconds;
+        let is_required = takes != "seconds";
         Some(json!({ "required": is_required, "content": { kind: { "schema": schema } } }))
     };
     let field = |name: &str| {
@@ -255,11 +113,10 @@ fn body(takes: Takes) -> Option<Value> {
         })
     };
     match takes {
-        Takes::Nothing => None,
-        Takes::Job => of("application/json", reference("Job")),
-        Takes::Lines => of("application/x-ndjson", reference("Job")),
-        Takes::Name => of("application/json", field("name")),
-        Takes::Session => {
+        "job" => of("application/json", reference("Job")),
+        "lines" => of("application/x-ndjson", reference("Job")),
+        "name" => of("application/json", field("name")),
+        "session" => {
             let mut session = field("name");
             session["properties"]["python"] = json!({
                 "type": "string",
@@ -267,30 +124,29 @@ fn body(takes: Takes) -> Option<Value> {
             });
             of("application/json", session)
         }
-        Takes::To => of("application/json", field("to")),
-        Takes::Seconds => {
+        "to" => of("application/json", field("to")),
+        "seconds" => {
             let seconds = json!({ "type": "number", "minimum": 0, "maximum": 86_400 });
             let properties = json!({ "seconds": seconds });
             of("application/json", json!({ "type": "object", "properties": properties }))
         }
+        _ => None,
     }
 }
 
-fn responses(gives: Gives) -> Value {
+fn responses(gives: &str) -> Value {
     let object = json!({ "type": "object" });
     let text = json!({ "type": "string" });
     let (status, content) = match gives {
-        Gives::Json => ("200", json!({ "application/json": { "schema": object } })),
-        Gives::Created => ("201", json!({ "application/json": { "schema": object } })),
-        Gives::Accepted => ("202", json!({ "application/json": { "schema": object } })),
+        "created" => ("201", json!({ "application/json": { "schema": object } })),
+        "accepted" => ("202", json!({ "application/json": { "schema": object } })),
         // A stream of events only if it is asked for, so clients needn't tell texts from results.
-        Gives::Result => ("200", json!({ "application/json": { "schema": reference("Result") } })),
-        Gives::Lines => {
-            ("200", json!({ "application/x-ndjson": { "schema": reference("Result") } }))
-        }
-        Gives::Bytes => ("200", json!({ "application/octet-stream": {} })),
-        Gives::Events => ("200", json!({ "text/event-stream": { "schema": text } })),
-        Gives::Text => ("200", json!({ "text/plain": { "schema": text } })),
+        "result" => ("200", json!({ "application/json": { "schema": reference("Result") } })),
+        "lines" => ("200", json!({ "application/x-ndjson": { "schema": reference("Result") } })),
+        "bytes" => ("200", json!({ "application/octet-stream": {} })),
+        "events" => ("200", json!({ "text/event-stream": { "schema": text } })),
+        "text" => ("200", json!({ "text/plain": { "schema": text } })),
+        _ => ("200", json!({ "application/json": { "schema": object } })),
     };
     let error = json!({
         "type": "object", "properties": { "error": reference("Problem") }, "required": ["error"],
@@ -398,6 +254,16 @@ mod tests {
         for target in found {
             let pointer = target.strip_prefix('#').unwrap();
             assert!(document.pointer(pointer).is_some(), "{target}");
+        }
+    }
+
+    #[test]
+    fn every_operation_takes_and_gives_what_is_described() {
+        for line in OPERATIONS.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            assert!(words.len() > 5, "{line}");
+            assert_eq!(body(words[2]).is_none(), words[2] == "-", "{line}");
+            assert_eq!(responses(words[3]) == responses("-"), words[3] == "json", "{line}");
         }
     }
 
