@@ -247,7 +247,6 @@ impl Lent {
         Ok(Self { functions: self.functions.with(bound)?, ..self.clone() })
     }
 
-    /// Returns the functions for a run.
     pub(crate) fn functions(&self) -> HostFunctions {
         self.functions.clone()
     }

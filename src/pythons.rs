@@ -76,7 +76,6 @@ pub(crate) fn check_name(name: &str) -> Result<(), InvalidPython> {
     }
 }
 
-/// A loaded build.
 #[derive(Debug, Clone)]
 pub(crate) enum Python {
     /// Interpreters begin from its image.
@@ -106,7 +105,6 @@ impl Python {
     }
 }
 
-/// The builds of a pool.
 #[derive(Debug, Clone)]
 pub(crate) struct Pythons {
     builds: Builds,
@@ -115,7 +113,6 @@ pub(crate) struct Pythons {
 }
 
 impl Pythons {
-    /// Returns the engine of the default build.
     pub(crate) fn default_engine(&self) -> &Engine {
         self.loaded[0].engine()
     }
@@ -147,7 +144,6 @@ impl Pythons {
         &self.builds
     }
 
-    /// Returns the build of this name.
     pub(crate) fn find(&self, name: &str) -> Result<BuildId, InvalidPython> {
         self.builds.id(name).ok_or_else(|| InvalidPython::Unknown {
             name: name.to_owned(),
@@ -187,12 +183,10 @@ impl Pythons {
         }
     }
 
-    /// Describes the image of a build.
     pub(crate) fn image_info(&self, build: BuildId) -> Option<&ImageInfo> {
         self.image(build).map(Image::info)
     }
 
-    /// Returns the packages of the image, and those of the build.
     pub(crate) fn packages(&self, build: BuildId) -> Result<Vec<PackageInfo>, Error> {
         Ok(match self.loaded.get(usize::from(build.0)) {
             None => Vec::new(),

@@ -371,12 +371,10 @@ impl Hatchery {
         self.scheduler.abort().await;
     }
 
-    /// Returns the image that sessions of this build begin from.
     pub(crate) fn session_image(&self, build: BuildId) -> Result<&Image, SessionError> {
         self.pythons.image(build).ok_or(SessionError::NotParkable)
     }
 
-    /// Returns the builds of its interpreters.
     pub(crate) fn builds(&self) -> &Pythons {
         &self.pythons
     }

@@ -33,7 +33,6 @@ pub enum InvalidSource {
     },
 }
 
-/// The supported encodings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Encoding {
     Utf8,

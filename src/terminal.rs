@@ -37,7 +37,6 @@ pub struct Escapes {
     is_styled: bool,
 }
 
-/// What some bytes begin with.
 enum Begins {
     /// This many bytes, which pass unchanged.
     Harmless(usize),
@@ -110,7 +109,6 @@ impl Escapes {
         }
     }
 
-    /// Classifies a sequence that begins with an escape.
     fn sequence(&mut self, bytes: &[u8]) -> Begins {
         match bytes.get(1) {
             None => return Begins::Open,
@@ -162,7 +160,6 @@ pub fn harmless(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Classifies a character that is not ASCII.
 fn character(bytes: &[u8]) -> Begins {
     let length = match bytes[0] {
         0xc2..=0xdf => 2,

@@ -57,7 +57,6 @@ pub fn schema() -> Json {
     schema
 }
 
-/// What the tool does, for the model.
 const DESCRIPTION: &str = "Runs a Python program in a sandbox without network, with numpy, pandas, \
     scipy and matplotlib. Variables and files of earlier calls are there only if the calls share a \
     session; otherwise each call starts fresh. The last expression's value is returned, so there \

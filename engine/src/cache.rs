@@ -206,7 +206,6 @@ pub(crate) fn remove_unfinished(folder: &Path) {
     }
 }
 
-/// Returns whether this is the name of an unfinished file or folder.
 pub(crate) fn is_unfinished(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(UNFINISHED_PREFIX.as_bytes())
 }
@@ -260,7 +259,6 @@ pub fn hash_on_one_thread() {
     ON_ONE_THREAD.store(true, Ordering::Relaxed);
 }
 
-/// Adds these bytes to a hash.
 pub(crate) fn hash_into(hasher: &mut blake3::Hasher, bytes: &[u8]) {
     if ON_ONE_THREAD.load(Ordering::Relaxed) {
         hasher.update(bytes);

@@ -14,7 +14,6 @@ pub struct Cause {
     error: Arc<dyn Error + Send + Sync>,
 }
 
-/// A message with a cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 struct Step {

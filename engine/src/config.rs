@@ -170,7 +170,6 @@ impl EngineConfig {
     }
 }
 
-/// Returns the bound from the environment.
 fn cache_bound() -> Option<u64> {
     let text = std::env::var_os(CACHE_BOUND_VARIABLE).filter(|text| !text.is_empty())?;
     let bound = text.to_str().and_then(|text| text.parse::<ByteSize>().ok());

@@ -146,7 +146,6 @@ impl Interpreter {
         (outcome.with_output(transcript), afterwards)
     }
 
-    /// Prepares this interpreter for the capture of an image.
     pub(crate) fn prepare(&mut self, spec: &ImageSpec) -> Prepared {
         let limits = Limits { wall_time: START_LIMIT, threads: 0, ..Limits::default() };
         let transcript = Arc::<Transcript>::default();
@@ -291,7 +290,6 @@ impl Interpreter {
     }
 }
 
-/// The result of preparing an interpreter for an image.
 pub(crate) struct Prepared {
     pub(crate) outcome: Outcome,
     /// Where the guest says that its random number generators are.

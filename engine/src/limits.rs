@@ -304,7 +304,6 @@ impl LimitHit {
     }
 }
 
-/// What a limit counts.
 enum Quantity {
     /// An amount with a unit, which is of this.
     Of(&'static str),

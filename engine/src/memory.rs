@@ -46,7 +46,6 @@ mod vectors;
 /// This many copied pages are put back in some 10 µs, once the kernel has said which they are.
 const FEW_PAGES: u64 = 64;
 
-/// The linear memory of one guest.
 #[derive(Debug)]
 pub(crate) struct GuestMemory {
     reservation: sys::Reservation,
@@ -180,7 +179,6 @@ impl GuestMemory {
         Ok(Self { reservation, image: Some(image), is_shared: false, state })
     }
 
-    /// Returns the memory for a guest whose threads share it.
     pub(crate) fn shared(self) -> Self {
         Self { is_shared: true, ..self }
     }
@@ -392,7 +390,6 @@ impl GuestMemory {
         }
     }
 
-    /// Returns whether the memory was revoked.
     pub(crate) fn is_revoked(&self) -> bool {
         self.state.lock().revoked
     }

@@ -17,7 +17,6 @@ impl OwnerProcess {
         Self { id: std::process::id() }
     }
 
-    /// Returns another process than this one.
     #[cfg(test)]
     pub(crate) fn other() -> Self {
         Self { id: 0 }

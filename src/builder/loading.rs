@@ -94,7 +94,6 @@ impl Plan {
     }
 }
 
-/// Loads one build.
 fn load(
     config: &EngineConfig,
     image: &ImageSpec,

@@ -241,7 +241,6 @@ mod tests {
         })
     }
 
-    /// The default limits times this.
     fn scaled(factor: f64) -> Limits {
         let default = Limits::default();
         let times = |amount: u64| (amount as f64 * factor) as u64;

@@ -119,7 +119,6 @@ mod tests {
     }
 
     impl Checked {
-        /// A file with a stamp.
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("file");

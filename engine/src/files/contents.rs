@@ -9,7 +9,6 @@ use std::sync::Arc;
 /// The size of a chunk's place, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// The bytes of one file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Contents {
     /// Invariant E-5: there is one chunk for each place below `len`, and no chunk extends beyond

@@ -43,7 +43,6 @@ enum Place {
     Lent(LentFolder),
 }
 
-/// An open folder.
 #[derive(Clone)]
 struct Folder {
     folder: Arc<OwnedFd>,
@@ -149,7 +148,6 @@ impl Mount {
         }
     }
 
-    /// Opens a file for reading.
     pub(crate) fn file(&self, path: &str) -> Result<File, Errno> {
         match &self.place {
             Place::Here(folder) => folder.file(path),
@@ -190,7 +188,6 @@ impl Folder {
         if self.shows(path, stat.is_folder) { Ok(stat) } else { Err(Errno::NoEntry) }
     }
 
-    /// Opens a file for reading.
     fn file(&self, path: &str) -> Result<File, Errno> {
         if self.stat(path)?.is_folder {
             return Err(Errno::IsFolder);
@@ -250,7 +247,6 @@ fn open(path: &Path) -> Result<Arc<OwnedFd>, InvalidMount> {
     Ok(Arc::new(folder))
 }
 
-/// Opens the folder at this path, or shares the descriptor of a script that has it open.
 fn open_shared(path: &Path) -> Result<Arc<OwnedFd>, InvalidMount> {
     let known = FOLDERS_OF_SCRIPTS.lock().get(path).and_then(Weak::upgrade);
     if let Some(folder) = known.filter(|folder| is_at(folder, path)) {

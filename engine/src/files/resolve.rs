@@ -18,7 +18,6 @@ pub(crate) enum Base {
     Host(HostPlace),
 }
 
-/// What a path names.
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
     Node(NodeId),
@@ -31,7 +30,6 @@ pub(crate) enum Place {
     Host(HostPlace),
 }
 
-/// A place in a mounted folder of the host.
 #[derive(Debug, Clone)]
 pub(crate) struct HostPlace {
     pub(crate) mount: Arc<Mount>,
@@ -49,7 +47,6 @@ impl HostPlace {
         is_plain.then_some(Self { mount, node, names })
     }
 
-    /// Returns the node of the mount.
     pub(crate) fn node(&self) -> NodeId {
         self.node
     }

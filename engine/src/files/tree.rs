@@ -145,7 +145,6 @@ impl Tree {
         self.peak_bytes = self.usage.bytes;
     }
 
-    /// Returns the limit that the current usage exceeds.
     pub(crate) fn exceeds(&self, quota: FileQuota) -> Option<LimitHit> {
         let FileUsage { bytes, count } = self.usage;
         [(LimitKind::FileBytes, quota.bytes, bytes), (LimitKind::FileCount, quota.count, count)]
@@ -207,7 +206,6 @@ impl Tree {
         self.nodes.get(&id).is_some_and(|node| node.is_fixed)
     }
 
-    /// Returns the device of a node, if it is one.
     pub(crate) fn device(&self, id: NodeId) -> Option<Device> {
         match self.nodes.get(&id)?.kind {
             Kind::Device(device) => Some(device),
@@ -215,7 +213,6 @@ impl Tree {
         }
     }
 
-    /// Returns the entries of a folder.
     pub(crate) fn entries(&self, folder: NodeId) -> Result<&Entries, Errno> {
         match &self.node(folder)?.kind {
             Kind::Folder { entries, .. } => Ok(entries),
@@ -313,7 +310,6 @@ impl Tree {
         if node.is_fixed || self.is_read_only { Err(Errno::ReadOnly) } else { Ok(()) }
     }
 
-    /// Returns the bytes that the files are charged for.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.usage.bytes
     }

@@ -57,7 +57,6 @@ fn flags(program: &Program) -> i64 {
     if program.stdin.is_empty() { integers } else { integers | HAS_STDIN }
 }
 
-/// Encodes the request to prepare an interpreter for an image.
 pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
     let setup = spec.setup.as_ref();
     let preload = spec.preload.iter().map(|name| Value::from(name.as_str()));

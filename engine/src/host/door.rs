@@ -138,13 +138,11 @@ impl Door {
         *self = Self { request: Arc::new(request), reply_cap, ..Self::default() };
     }
 
-    /// Opens the door for the turn that prepares an image.
     pub(crate) fn open_to_prepare(&mut self, request: Vec<u8>, reply_cap: usize) {
         self.open(request, reply_cap);
         self.prepares = true;
     }
 
-    /// Returns the length of the request.
     pub(crate) fn request_len(&self) -> usize {
         self.request.len()
     }
@@ -185,7 +183,6 @@ impl Door {
         length <= self.frame_cap(first)
     }
 
-    /// Closes the door and returns what the run sent.
     pub(crate) fn close(&mut self) -> Passed {
         let Self { reply, generators, calls, .. } = std::mem::take(self);
         Passed { reply, generators, calls }

@@ -130,7 +130,6 @@ pub(crate) struct RunControl {
 }
 
 impl RunControl {
-    /// Attaches to the run that begins.
     pub(crate) fn attach(&self, asker: Asker) {
         *self.asker.lock() = Some(asker);
     }

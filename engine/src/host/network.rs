@@ -36,7 +36,6 @@ pub(crate) struct RunNetwork {
     wanted_bytes: Option<u64>,
 }
 
-/// What a name means.
 pub(crate) enum Named {
     Addresses(Vec<IpAddr>),
     /// The host has yet to find out.
@@ -124,7 +123,6 @@ impl RunNetwork {
         Err(Errno::NoBuffers)
     }
 
-    /// Counts bytes that were sent or received.
     pub(crate) fn count(&mut self, bytes: usize) {
         self.used_bytes = self.used_bytes.saturating_add(bytes as u64);
     }
@@ -133,7 +131,6 @@ impl RunNetwork {
         self.used_bytes
     }
 
-    /// Returns the limit on bytes, if the run was refused some.
     pub(crate) fn refusal(&self) -> Option<LimitHit> {
         let (limit, allowed) = (LimitKind::NetworkBytes, self.most_bytes);
         self.wanted_bytes.map(|used| LimitHit::new(limit, allowed, used))

@@ -134,12 +134,10 @@ impl Threads {
         self.run.lock().refused
     }
 
-    /// Returns the clocks of the threads' CPU time.
     pub(crate) fn clocks(&self) -> &Arc<CpuClocks> {
         &self.clocks
     }
 
-    /// Runs one thread, on it.
     fn serve(self: &Arc<Self>, passage: Arc<Passage>, argument: u32) {
         let clock = self.clocks.count_this_thread();
         let ended = catch_unwind(AssertUnwindSafe(|| self.run_guest(&passage, argument)));

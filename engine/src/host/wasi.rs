@@ -136,7 +136,6 @@ pub(crate) struct HostState {
 }
 
 impl HostState {
-    /// Returns the initial state of a guest.
     pub(crate) fn new(layout: &Layout, deterministic: Option<&Deterministic>) -> Self {
         let (clock, random) = match deterministic {
             None => (Clock::real(), Random::System),
@@ -166,7 +165,6 @@ impl HostState {
     }
 }
 
-/// The streams and the call limit of one run.
 pub(crate) struct RunStreams {
     pub(crate) transcript: Arc<Transcript>,
     pub(crate) stdin: Vec<u8>,
@@ -216,7 +214,6 @@ impl Wasi {
         self
     }
 
-    /// Returns the state that lasts from run to run.
     pub(crate) fn state(&self) -> HostState {
         HostState {
             tree: self.tree.clone(),
@@ -227,7 +224,6 @@ impl Wasi {
         }
     }
 
-    /// Replaces the state.
     pub(crate) fn set_state(&mut self, state: HostState) {
         *self = Self::with(Arc::clone(&self.arguments), self.workspace, self.stdin_numbers, state);
     }
@@ -250,7 +246,6 @@ impl Wasi {
         };
     }
 
-    /// Ends the connections of the run, and returns what it used of the network.
     pub(crate) fn end_network(&mut self) -> RunNetwork {
         self.open.lose_sockets();
         std::mem::take(&mut self.network)

@@ -151,7 +151,6 @@ impl Engine {
         })
     }
 
-    /// Returns the host of one guest, and the state that its functions work on.
     pub(crate) fn host(&self, state: HostState) -> (Box<dyn GuestHost>, Arc<Mutex<Wasi>>) {
         let inner = &self.inner;
         let wasi = Wasi::new(inner.layout.workspace, state).with_arguments(&inner.arguments);
@@ -178,7 +177,6 @@ impl Engine {
         })
     }
 
-    /// Returns the build that interpreters run.
     pub(crate) fn build(&self) -> &Build {
         &self.inner.build
     }
@@ -303,7 +301,6 @@ impl Engine {
     }
 }
 
-/// Returns the host of this build.
 fn served_by(config: &EngineConfig, module: &wasmer::Module) -> Result<HostKind, EngineError> {
     let needs_ours = Shape::of(module).is_command() || imports::is_wasix(module);
     match (config.host, &config.python) {

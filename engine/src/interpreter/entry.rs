@@ -49,7 +49,6 @@ pub(super) enum Entrance {
 }
 
 impl Entrance {
-    /// Finds the functions of an instance.
     pub(super) fn of(shape: Shape, instance: &Instance, store: &Store) -> Result<Self, StartError> {
         let export = |error| StartError::Instantiate(Cause::new(error));
         let exports = &instance.exports;

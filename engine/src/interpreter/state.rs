@@ -284,7 +284,6 @@ impl Interpreter {
     }
 }
 
-/// Draws the states of the image's generators.
 fn draw(image: &Image, host: &mut HostState) -> Result<Generators, SessionError> {
     let mut states = vec![[0; GeneratorState::BYTES as usize]; image.facts().generators.len()];
     host.draw(states.as_flattened_mut())

@@ -27,7 +27,6 @@ use crate::run::program::Program;
 use crate::run::transcript::Transcript;
 use parking_lot::Mutex;
 
-/// What the guest is asked to do.
 pub(super) struct Turn {
     pub(super) word: Word,
     pub(super) request: Vec<u8>,
@@ -234,7 +233,6 @@ impl<'a> OpenGate<'a> {
         (Self { gate: Some(gate) }, run)
     }
 
-    /// Ends the run and returns how it was asked to end.
     pub(super) fn end(mut self) -> Asked {
         self.gate.take().expect("a run ends once").end()
     }
@@ -260,7 +258,6 @@ impl<'a> OpenDoor<'a> {
         open
     }
 
-    /// Shuts the door and returns what passed through it.
     fn close(mut self) -> Passed {
         self.door.take().expect("a door closes once").lock().close()
     }

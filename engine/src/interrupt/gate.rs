@@ -76,7 +76,6 @@ impl InterruptHandle {
     }
 }
 
-/// How a run was asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Asked {
     /// By a hard stop.
@@ -201,7 +200,6 @@ impl Gate {
         run
     }
 
-    /// Ends the run, and returns how it was asked to end.
     pub(crate) fn end(&self) -> Asked {
         let mut state = self.state.lock();
         state.current = None;

@@ -69,7 +69,6 @@ mod tests {
     use crate::interrupt::watchdog::Stopwatch;
     use crate::limits::Limits;
 
-    /// Returns whether the third look was the last one.
     fn ends_at_the_third_look() -> bool {
         let looks = AtomicUsize::new(0);
         let waited = wait(|| looks.fetch_add(1, Ordering::Relaxed) == 2);

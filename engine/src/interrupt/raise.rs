@@ -152,7 +152,6 @@ impl Raiser {
         Self { offsets, exception }
     }
 
-    /// Returns a raiser that finds no interpreter.
     #[cfg(test)]
     pub(crate) fn unreachable() -> Self {
         let offsets = Offsets {
@@ -189,7 +188,6 @@ impl Raiser {
         self.thread(memory).is_some_and(|thread| self.is_stored(memory, &thread))
     }
 
-    /// Takes the exception back; returns whether it was still there.
     pub(crate) fn take_back(&self, memory: &GuestMemory) -> bool {
         let Some(thread) = self.thread(memory) else { return false };
         let taken = memory.with_word(thread.async_exception, |word| {

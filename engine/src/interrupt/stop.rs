@@ -159,7 +159,6 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// Returns whether a limit was reached.
     pub(crate) fn is_limit(self) -> bool {
         match self {
             Self::WallTime | Self::CpuTime | Self::Output | Self::HostCalls => true,

@@ -66,7 +66,6 @@ impl Stopwatch {
         self.cpu_of_threads().0
     }
 
-    /// Returns the same, and the number of threads.
     fn cpu_of_threads(&self) -> (Duration, u32) {
         let own = self.cpu_clock.now().saturating_sub(self.cpu);
         let Some((clocks, shown)) = &self.others else { return (own, 1) };
@@ -191,7 +190,6 @@ pub(crate) fn be_watched() {
 /// When something is due; the number tells equal instants apart.
 type Key = (Instant, u64);
 
-/// What is due for a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Due {
     /// Its wall time is over.
@@ -443,7 +441,6 @@ pub(crate) struct Counted {
 }
 
 impl CpuClocks {
-    /// Counts this thread, which has just begun.
     pub(crate) fn count_this_thread(self: &Arc<Self>) -> Counted {
         let mut state = self.state.lock();
         state.last += 1;

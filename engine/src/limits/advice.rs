@@ -61,7 +61,6 @@ enum Remedy {
     Connection,
 }
 
-/// Advice on an exception.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Advice {
@@ -89,7 +88,6 @@ impl Advice {
         }
     }
 
-    /// Returns the advice in the words of an interface.
     pub(crate) fn worded_for(&self, interface: Interface) -> String {
         let remedy = match self.remedy {
             None => String::new(),
@@ -229,7 +227,6 @@ fn connection(interface: Interface) -> &'static str {
     }
 }
 
-/// Returns the text as a word for a shell.
 fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_./=-+,:@%".contains(c);
     if text.chars().all(is_plain) { text.to_owned() } else { format!("'{text}'") }
@@ -289,7 +286,6 @@ impl LimitKind {
         }
     }
 
-    /// Returns whether the command line has an option for it.
     fn has_option(self) -> bool {
         !matches!(
             self,

@@ -88,7 +88,6 @@ impl Tracker {
         Ok(tracker)
     }
 
-    /// Returns whether the kernel has the page scan.
     pub(super) fn has_scan(&self) -> bool {
         self.has_scan
     }

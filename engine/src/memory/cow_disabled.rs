@@ -7,7 +7,6 @@ use std::ops::Range;
 use super::image::MemoryImage;
 use super::sys::Reservation;
 
-/// Never made.
 #[derive(Debug)]
 pub(super) enum Tracker {}
 

@@ -47,7 +47,6 @@ const FLAGS: libc::c_int = libc::SA_SIGINFO | libc::SA_ONSTACK;
 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
 type PlainHandler = extern "C" fn(libc::c_int);
 
-/// Our handlers, one for each level.
 static ENTRIES: [Handler; LEVELS] = [
     enter::<0>, enter::<1>, enter::<2>, enter::<3>, enter::<4>, enter::<5>, enter::<6>, enter::<7>,
 ];
@@ -193,7 +192,6 @@ impl Watched {
         change(self.signal, Some(&self.ours(0)));
     }
 
-    /// Our handler of a level.
     fn ours(&self, level: usize) -> libc::sigaction {
         libc::sigaction {
             sa_sigaction: address(ENTRIES[level]),
@@ -376,7 +374,6 @@ fn block(action: &libc::sigaction, signal: libc::c_int) {
     }
 }
 
-/// Calls the function of a handler.
 fn call(
     action: &libc::sigaction,
     signal: libc::c_int,

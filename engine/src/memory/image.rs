@@ -33,7 +33,6 @@ impl MemoryImage {
         &self.view.bytes()[self.range.clone()]
     }
 
-    /// Returns the file, and the offset of the memory in it.
     pub(super) fn file(&self) -> (&File, u64) {
         (self.view.file(), self.range.start as u64)
     }

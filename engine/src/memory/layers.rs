@@ -81,7 +81,6 @@ impl GuestMemory {
     }
 }
 
-/// Returns the pages of a range of offsets.
 fn pages_of(range: Range<usize>) -> Range<usize> {
     range.start / PAGE_BYTES..range.end / PAGE_BYTES
 }

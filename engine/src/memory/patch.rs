@@ -177,7 +177,6 @@ impl PagePatch {
     }
 }
 
-/// Returns the offsets in the page of the blocks that are set.
 fn offsets(mut blocks: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         if blocks == 0 {

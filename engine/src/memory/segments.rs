@@ -128,13 +128,11 @@ fn give_back(file: &File, pages: &Range<usize>) {
 fn give_back(_file: &File, _pages: &Range<usize>) {}
 
 impl Segment {
-    /// Returns which pages of the memory it covers.
     pub(crate) fn pages(&self) -> Range<usize> {
         let first = self.page as usize;
         first..first + self.count
     }
 
-    /// Returns the contents of all its pages.
     pub(crate) fn bytes(&self) -> &[u8] {
         let Range { start, end } = self.place();
         // Nobody writes there until `stored` is dropped.

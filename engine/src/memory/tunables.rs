@@ -69,7 +69,6 @@ pub(crate) struct InstanceMemory {
     _shared: Option<SharedMemory>,
 }
 
-/// A memory that the instances of several threads share.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedMemory {
     inner: Arc<Shared>,

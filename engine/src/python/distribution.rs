@@ -47,7 +47,6 @@ struct Artifact {
     sha256: &'static str,
 }
 
-/// The Python build of an engine.
 #[derive(Debug, Clone)]
 pub(crate) enum Build {
     Default(PythonBuild),
@@ -55,7 +54,6 @@ pub(crate) enum Build {
 }
 
 impl Build {
-    /// Returns what the user knows it by.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Default(build) => build.name(),
@@ -90,7 +88,6 @@ impl Build {
         }
     }
 
-    /// Reads the library.
     pub(crate) fn library(&self) -> Result<Library, EngineError> {
         match self {
             Self::Default(build) => Ok(Library::of_default(build.library()?)?),
@@ -286,7 +283,6 @@ impl PythonBuild {
     }
 }
 
-/// Returns the name of the build's folder.
 pub(crate) fn folder_name() -> String {
     format!("{WHEEL_REQUIREMENT}-{}", &WHEEL_SHA256[..12])
 }

@@ -12,7 +12,6 @@ use crate::places::ARCHIVE_PATH;
 /// The archive inside the archive that holds matplotlib's data.
 const MATPLOTLIB_DATA: &str = "matplotlib/mpl-data.zip";
 
-/// The read-only library.
 #[derive(Debug, Default)]
 pub(crate) struct Library {
     /// Its files, with their paths in the guest: for the default build, only the archive.
@@ -22,7 +21,6 @@ pub(crate) struct Library {
     pub(crate) matplotlib_data: Vec<LibraryFile>,
 }
 
-/// A file of the library, shared by all guests.
 #[derive(Debug, Clone)]
 pub(crate) struct LibraryFile {
     pub(crate) path: String,
@@ -30,7 +28,6 @@ pub(crate) struct LibraryFile {
 }
 
 impl Library {
-    /// Returns the library of the default build, whose archive this is.
     pub(crate) fn of_default(archive: Bytes) -> Result<Self, PythonError> {
         let data = read_entry(&archive, MATPLOTLIB_DATA)?;
         let matplotlib_data = unpack(&data)?;
@@ -38,7 +35,6 @@ impl Library {
         Ok(Self { files, matplotlib_data })
     }
 
-    /// Returns the archives of the library.
     pub(crate) fn archives(&self) -> impl Iterator<Item = &LibraryFile> {
         self.files.iter().filter(|file| file.path.ends_with(".zip"))
     }

@@ -90,7 +90,6 @@ pub(crate) struct Source<'a> {
     pub(crate) starts_early: bool,
 }
 
-/// A compiled module, ready to be instantiated.
 #[derive(Debug)]
 pub(crate) struct CompiledModule {
     module: Module,
@@ -270,7 +269,6 @@ pub(crate) fn pack(cache: &CacheDir, hash: &str, file: &mut File) -> Result<Stri
     Ok(packed.map_err(|cause| ModuleError::Serialize(Cause::new(cause)))?)
 }
 
-/// Returns the file name of the compiled form of the bytes with this hash.
 pub(crate) fn file_name(hash: &str) -> String {
     format!("{}.module", key::module_key(hash))
 }
@@ -348,7 +346,6 @@ fn compile(wasm: &[u8], progress: &Arc<dyn ProgressSink>) -> Result<Linked, Modu
     linked::split(&compiled).map_err(|problem| ModuleError::Serialize(problem.into()))
 }
 
-/// Returns what wasmer makes of a module.
 fn compile_with(
     engine: &Engine,
     wasm: &[u8],
@@ -418,7 +415,6 @@ mod tests {
             load_or_compile(&new_engine(), &self.cache, &source, &silent()).unwrap()
         }
 
-        /// Loads it on a machine that has a pinned module.
         fn load_pinned(&self, pinned: &PinnedModule) -> Result<CompiledModule, EngineError> {
             let read = || {
                 self.compiles.fetch_add(1, Ordering::SeqCst);

@@ -200,7 +200,6 @@ fn remove(cache: &CacheDir, entry: &CacheEntry) -> Result<bool, CacheError> {
 }
 
 impl Place {
-    /// Returns the paths of its entries.
     fn paths(&self, cache: &CacheDir) -> Result<Vec<PathBuf>, CacheError> {
         let folder = cache.root().join(self.folder);
         let entries = match fs::read_dir(&folder) {

@@ -1,6 +1,5 @@
 //! Decides which texts are valid names in Python.
 
-/// Keywords, which are no names.
 const KEYWORDS: [&str; 35] = [
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
     "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import",

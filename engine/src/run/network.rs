@@ -130,7 +130,6 @@ impl Network {
         self.all().difference(other.all()).next()
     }
 
-    /// Whether this address is listed as such.
     pub(crate) fn lists(&self, address: SocketAddr) -> bool {
         let host = Host::Address(address.ip().to_canonical());
         self.all().contains(&Destination { host, port: address.port() })

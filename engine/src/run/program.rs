@@ -356,7 +356,6 @@ pub struct Script {
 /// (`agent/hatchery/_describe.py`).
 const MOST_DEPTH: usize = 100;
 
-/// Checks that a program can be given the value under this name.
 fn check_given(name: &str, value: &Value) -> Result<(), InvalidProgram> {
     if !is_name(name) {
         return Err(InvalidProgram::Name { name: name.to_owned() });

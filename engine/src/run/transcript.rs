@@ -194,7 +194,6 @@ pub enum Next<T> {
     End,
 }
 
-/// An item at a cursor.
 enum Piece<'a> {
     Output(Stream, &'a [u8]),
     Event(&'a EventKind),
@@ -260,7 +259,6 @@ impl Transcript {
         is_cut[0] = true;
     }
 
-    /// Appends a host call.
     pub(crate) fn host_called(&self, name: &str) {
         let mut state = self.state.lock();
         if let Some(copier) = &state.copier {
@@ -272,7 +270,6 @@ impl Transcript {
         }
     }
 
-    /// Appends the change of a file.
     pub(crate) fn file_changed(&self, file: &ChangedFile) {
         let event = EventKind::FileChanged { path: file.path.clone(), kind: file.kind };
         self.note(self.state.lock(), What::event(event));
@@ -395,7 +392,6 @@ impl Transcript {
 }
 
 impl DisplayRoom {
-    /// Counts a display, and returns whether there is room for it.
     fn admit(&mut self, bytes: usize) -> bool {
         self.asked += 1;
         self.asked_bytes += bytes as u64;

@@ -102,7 +102,6 @@ impl Tree {
         id
     }
 
-    /// Adds a name to a file.
     pub(crate) fn add_name(
         &mut self,
         file: NodeId,

@@ -18,7 +18,6 @@ use crate::files::quota::{FileUsage, MOST_DEPTH, MOST_PATH_BYTES};
 /// More nodes than a guest creates in its life, so node ids never run out.
 const MOST_NODES: u64 = 1 << 48;
 
-/// The saved form of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SavedTree {
     next: NodeId,

@@ -77,7 +77,6 @@ impl Frame {
 /// Room for a header's content other than the limited texts.
 pub(super) const HEADER_BYTES: usize = 64 << 10;
 
-/// The parts of a reply.
 #[derive(Debug)]
 pub(crate) struct ReplyParts<'a> {
     pub(crate) header: Map<String, Json>,
@@ -161,7 +160,6 @@ pub(crate) fn bundle_of(listed: Vec<ListedForm>, buffers: &[&[u8]]) -> Result<Mi
     MimeBundle::new(forms).ok_or_else(|| "its MIME types are invalid".to_owned())
 }
 
-/// Parses the frame of a display.
 pub(crate) fn parse_display(bytes: &[u8]) -> Result<MimeBundle, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

@@ -24,13 +24,11 @@ static LOOKUPS: AtomicUsize = AtomicUsize::new(0);
 /// Finds the addresses of a name.
 pub(crate) type Resolver = fn(&str) -> io::Result<Vec<IpAddr>>;
 
-/// The resolver of the system.
 pub(crate) fn of_system(name: &str) -> io::Result<Vec<IpAddr>> {
     let found = (name, 0_u16).to_socket_addrs()?;
     Ok(found.map(|address| address.ip()).collect())
 }
 
-/// One lookup.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     name: String,

@@ -37,7 +37,6 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
 }
 
-/// What a look at a connection finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) is_ready: bool,
@@ -66,7 +65,6 @@ impl NetSocket {
         matches!(self.state, State::Lost)
     }
 
-    /// Begins to connect.
     pub(crate) fn begin(&mut self, peer: SocketAddr) -> Result<(), Errno> {
         let address = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         let stream = TcpStream::connect(address).map_err(|error| errno_of(&error))?;
@@ -74,7 +72,6 @@ impl NetSocket {
         Ok(())
     }
 
-    /// Returns the connection if it was begun, whether or not it is there.
     pub(crate) fn connection(&self) -> Option<&Connection> {
         match &self.state {
             State::Connecting(connection) | State::Connected(connection) => Some(connection),
@@ -164,7 +161,6 @@ pub(crate) fn would_block(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-/// Returns the error that a guest is told.
 pub(crate) fn errno_of(error: &io::Error) -> Errno {
     match error.kind() {
         ErrorKind::AddrNotAvailable => Errno::NoAddress,

@@ -28,7 +28,6 @@ const EVENTS: usize = 256;
 /// has few descriptors.
 const MOST_WATCHED: usize = 128;
 
-/// What a guest waits for.
 #[derive(Debug, Clone)]
 pub(crate) enum Want {
     Readable(Connection),
@@ -119,7 +118,6 @@ impl Drop for Watch {
     }
 }
 
-/// The thread that watches, and what it watches.
 struct Watcher {
     owner: OwnerProcess,
     registry: Registry,
@@ -138,7 +136,6 @@ struct Waiting {
 }
 
 impl Watcher {
-    /// Returns the watcher of this process.
     fn current() -> io::Result<Arc<Self>> {
         static CURRENT: Mutex<Option<Arc<Watcher>>> = Mutex::new(None);
         let mut current = CURRENT.lock();

@@ -106,7 +106,6 @@ impl GuestBytes<'_> {
     }
 }
 
-/// Splits a long buffer.
 fn parts(buffer: Buffer) -> impl Iterator<Item = Buffer> {
     let starts = (0..buffer.len.max(1)).step_by(MOST_COPIED_BYTES as usize);
     starts.map(move |start| Buffer {

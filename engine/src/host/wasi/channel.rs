@@ -29,7 +29,6 @@ impl Wasi {
         self.open.pipes.changes()
     }
 
-    /// Opens a pipe.
     pub(crate) fn fd_pipe(
         &mut self,
         guest: GuestBytes<'_>,
@@ -141,7 +140,6 @@ fn would_wait(channel: Channel) -> Errno {
     if channel.is_nonblocking { Errno::Again } else { Errno::Deadlock }
 }
 
-/// Returns what a poll for a socket finds.
 fn readiness_of(socket: &NetSocket, to_write: bool) -> Result<Readiness, Errno> {
     // Without a connection every call fails at once.
     let Some(connection) = socket.connection() else {

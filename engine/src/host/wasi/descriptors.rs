@@ -19,7 +19,6 @@ use crate::host::network::socket::NetSocket;
 
 pub(crate) mod saved;
 
-/// What a descriptor refers to.
 #[derive(Debug, Clone)]
 pub(crate) enum Open {
     Stdin,
@@ -82,7 +81,6 @@ const STANDARD: usize = 3;
 /// table stays small.
 const MOST_NUMBERS: usize = 1 << 16;
 
-/// A table of descriptors.
 #[derive(Debug, Clone)]
 pub(crate) struct Descriptors {
     slots: List<Option<Slot>>,
@@ -93,7 +91,6 @@ pub(crate) struct Descriptors {
     pub(super) pipes: Pipes,
 }
 
-/// A descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Slot {
     open: u32,
@@ -159,7 +156,6 @@ impl Descriptors {
         self.slots.get(fd as usize).copied().flatten().ok_or(Errno::BadDescriptor)
     }
 
-    /// Returns the path of a preopened folder.
     pub(crate) fn preopened(&self, fd: u32) -> Result<&'static str, Errno> {
         match self.get(fd)? {
             Open::Folder { preopened_as: Some(path), .. } if (fd as usize) < self.first => Ok(path),
@@ -280,7 +276,6 @@ impl Descriptors {
         (self.insert(end(Some(pipe), None)), self.insert(end(None, Some(pipe))))
     }
 
-    /// Opens two connected sockets.
     pub(crate) fn open_sockets(&mut self) -> (u32, u32) {
         let (there, back) = (self.pipes.create(), self.pipes.create());
         let socket = |receives, sends| {
@@ -369,7 +364,6 @@ impl Descriptors {
         }
     }
 
-    /// Checks the invariants of the table.
     #[cfg(test)]
     pub(crate) fn check_invariants(&self) {
         for (index, shared) in self.opens.iter().enumerate() {
@@ -384,12 +378,10 @@ impl Descriptors {
     }
 }
 
-/// Returns a descriptor of a mounted folder or of a folder below it.
 pub(crate) fn host_folder(place: HostPlace) -> Open {
     Open::Folder { base: Base::Host(place), listing: None, preopened_as: None }
 }
 
-/// Opens a file of a mounted folder.
 pub(crate) fn host_file(mount: &Mount, path: &str) -> Result<Open, Errno> {
     Ok(Open::HostFile { file: Arc::new(mount.file(path)?), offset: 0 })
 }

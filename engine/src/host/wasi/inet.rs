@@ -117,7 +117,6 @@ impl Wasi {
         guest.write_u32(out, written)
     }
 
-    /// Receives what is there from a connection.
     pub(super) fn receive_from_network(
         &mut self,
         guest: GuestBytes<'_>,
@@ -252,14 +251,12 @@ impl Wasi {
         socket.connection().map_or(Ok(()), set).map_err(|error| errno_of(&error))
     }
 
-    /// Returns what a poll for a socket waits for.
     pub(super) fn poll_want(&self, fd: u32, to_write: bool) -> Option<Want> {
         let Ok(Open::Network(socket)) = self.open.get(fd) else { return None };
         let connection = socket.connection()?.clone();
         Some(if to_write { Want::Writable(connection) } else { Want::Readable(connection) })
     }
 
-    /// Returns the connection of a socket that has one.
     pub(super) fn connection(&mut self, fd: u32) -> Result<Connection, Errno> {
         self.settled(fd)?.ok_or(Errno::NotConnected)
     }

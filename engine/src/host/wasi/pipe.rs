@@ -49,7 +49,6 @@ impl Pipe {
     }
 }
 
-/// The pipes of a guest.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pipes {
     pipes: Vec<Option<Pipe>>,
@@ -115,7 +114,6 @@ impl Pipes {
         }
     }
 
-    /// Returns what each pipe holds, by id.
     pub(crate) fn saved(&self) -> Vec<Vec<u8>> {
         let bytes = |pipe: &Pipe| pipe.bytes.iter().copied().collect();
         self.pipes.iter().map(|pipe| pipe.as_ref().map_or_else(Vec::new, bytes)).collect()

@@ -29,7 +29,6 @@ const EVENT_URGENT: u8 = 3;
 const HUNG_UP: u16 = 1;
 const ABSOLUTE: u16 = 1;
 
-/// What a guest polls for.
 #[derive(Debug)]
 pub(crate) struct Poll {
     subscriptions: Vec<Subscription>,
@@ -73,7 +72,6 @@ impl Wasi {
         Ok(Poll { subscriptions: read, after, begun, wait })
     }
 
-    /// Returns the connections that the guest polls for.
     pub(crate) fn poll_wants(&self, poll: &Poll) -> Vec<Want> {
         self.awaited(&poll.subscriptions)
     }
@@ -154,7 +152,6 @@ fn soonest(subscriptions: &[Subscription]) -> Option<Duration> {
     subscriptions.iter().filter_map(|one| one.happens_in).min()
 }
 
-/// One subscription of the guest.
 #[derive(Debug)]
 struct Subscription {
     userdata: [u8; 8],

@@ -56,7 +56,6 @@ impl Wasi {
         guest.write_u32(out, 0)
     }
 
-    /// Writes none of these signals.
     pub(crate) fn proc_signals_get(
         &mut self,
         _guest: GuestBytes<'_>,
@@ -102,7 +101,6 @@ const WINDOW: u32 = 28;
 /// The signals are smaller than this number.
 const SIGNALS: u32 = 65;
 
-/// What comes of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Nothing,
@@ -117,7 +115,6 @@ pub(crate) fn exit_code(signal: u32) -> u32 {
     128 + signal
 }
 
-/// Returns what comes of a signal to a process.
 pub(crate) fn to_process(process: u32, signal: u32, can_handle: bool) -> Result<Effect, Errno> {
     match process {
         PROCESS | OWN_GROUP | EVERYBODY => to_self(signal, can_handle),

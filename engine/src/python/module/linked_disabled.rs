@@ -19,7 +19,6 @@ const NO_CODE: &[u8] = b"the code is in the index";
 
 pub(super) fn configure(_compiler: &mut Cranelift) {}
 
-/// A compiled module.
 pub(super) struct Linked {
     pub(super) index: Vec<u8>,
     pub(super) code: Code,
@@ -48,7 +47,6 @@ pub(super) fn split(compiled: &[u8]) -> Result<Linked, String> {
     Ok(Linked { index: compiled.to_vec(), code: Code })
 }
 
-/// An early module, of which there is none here.
 pub(super) struct Early {
     pub(super) linked: Linked,
     pub(super) word: u64,

@@ -87,7 +87,6 @@ pub(super) fn pack(file: &mut File, key: &str, index: &[u8], code: &[u8]) -> io:
     Ok(hexadecimal(&out.hash.finalize()))
 }
 
-/// Hashes what is written to a file.
 struct Hashing<W> {
     file: W,
     hash: Sha256,

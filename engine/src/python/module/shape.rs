@@ -25,7 +25,6 @@ pub(crate) const TURN: &str = "turn";
 /// The function at which threads begin.
 pub(crate) const THREAD_START: &str = "wasi_thread_start";
 
-/// How a module is entered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// It imports `host.call`, and each turn calls its export `turn`.
@@ -45,7 +44,6 @@ pub(crate) fn shared_memory(module: &Module) -> Option<MemoryType> {
 }
 
 impl Shape {
-    /// Returns the shape of a module.
     pub(crate) fn of(module: &Module) -> Self {
         let exports = |name: &str| {
             let mut functions = module.exports().functions();

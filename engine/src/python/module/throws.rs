@@ -48,7 +48,6 @@ impl ModuleMiddleware for CountThrows {
     }
 }
 
-/// Makes one function count its throws.
 #[derive(Debug)]
 struct CountThrowsIn {
     global: u32,
@@ -79,7 +78,6 @@ impl<'a> FunctionMiddleware<'a> for CountThrowsIn {
     }
 }
 
-/// The throws that an instance has left.
 #[derive(Debug)]
 pub(crate) struct ThrowsLeft {
     global: Global,

@@ -104,7 +104,6 @@ pub struct PythonTarget {
 }
 
 impl Default for PythonTarget {
-    /// Returns that of the default build.
     fn default() -> Self {
         Self::new(PYTHON_VERSION, "wasi")
     }
@@ -161,7 +160,6 @@ pub(crate) fn inventory<'a>(
     Ok(inventory)
 }
 
-/// Returns the distribution to which an entry with metadata belongs.
 fn distribution(entry: &str) -> Option<PackageInfo> {
     let folder = entry.strip_suffix(".dist-info/METADATA")?;
     let (name, version) = folder.split_once('-')?;

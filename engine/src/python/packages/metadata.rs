@@ -33,7 +33,6 @@ impl Metadata {
         metadata
     }
 
-    /// Returns whether it runs on this Python.
     pub(super) fn runs_on(&self, target: &PythonTarget) -> bool {
         self.requires_python.as_deref().is_none_or(|wanted| meets(&target.version, wanted))
     }

@@ -33,7 +33,6 @@ const ROOM_WAIT: Duration = Duration::from_millis(100);
 /// Counts runs that call functions, to number them.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
-/// The host calls of one run.
 pub(crate) struct Calls {
     /// Set by the first call.
     run: OnceLock<RunId>,
@@ -518,7 +517,6 @@ impl Cancellation {
 /// can become 100 MiB of objects, and a function may keep them as long as it runs.
 const ARGUMENTS_IN_FLIGHT_BYTES: usize = 256 << 20;
 
-/// The limits of one run.
 #[derive(Debug, Clone, Copy)]
 struct CallLimits {
     count: u64,

@@ -55,7 +55,6 @@ pub struct Delivery {
     pub calls: Vec<u32>,
 }
 
-/// Makes a recording.
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
     recording: Recording,
@@ -91,7 +90,6 @@ impl Recorder {
     }
 }
 
-/// Answers from a recording.
 #[derive(Debug)]
 pub(super) struct Replayer {
     recording: std::sync::Arc<Recording>,
@@ -99,7 +97,6 @@ pub(super) struct Replayer {
     empty_waits: u64,
 }
 
-/// The result of a wait in a replay.
 #[derive(Debug, PartialEq)]
 pub(super) enum Replayed {
     Ended(Vec<(u32, RecordedAnswer)>),

@@ -253,7 +253,6 @@ impl From<SentFailure> for SandboxFailure {
     }
 }
 
-/// Returns the texts of an error and its causes.
 fn steps(cause: &Cause) -> Vec<String> {
     std::iter::once(cause.to_string()).chain(causes(cause).map(ToString::to_string)).collect()
 }

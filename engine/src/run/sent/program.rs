@@ -25,7 +25,6 @@ pub struct SentProgram {
     rest: Option<Box<Rest>>,
 }
 
-/// What few programs have.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Rest {
     variables: Vec<(String, SentValue)>,

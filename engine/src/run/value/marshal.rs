@@ -9,7 +9,6 @@ use serde_json::Value as Json;
 
 use crate::run::value::number::{LongInteger, Numeral};
 
-/// A value for the guest.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value<'a> {
     None,

@@ -16,7 +16,6 @@ pub(crate) fn encoded(value: &Value) -> Marshal<'_> {
     }
 }
 
-/// Encodes values by name.
 pub(crate) fn encoded_all(variables: &Variables) -> Marshal<'_> {
     Marshal::dict(variables.iter().map(|(name, value)| (name.as_str(), encoded(value))))
 }

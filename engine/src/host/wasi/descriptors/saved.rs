@@ -16,7 +16,6 @@ use crate::host::wasi::pipe::Pipes;
 /// The most descriptors that a saved guest can have; every limit on open files is smaller.
 const MOST_SAVED: usize = 1 << 20;
 
-/// The saved form of a table of descriptors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SavedDescriptors {
     /// What each descriptor names, by its place in `opens`.
@@ -26,7 +25,6 @@ pub(crate) struct SavedDescriptors {
     pipes: Vec<Vec<u8>>,
 }
 
-/// The saved form of what a descriptor names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum SavedOpen {
     Stdin,

@@ -74,7 +74,6 @@ fn open(contents: Vec<u8>) -> Result<Container, Cause> {
     Container::from_bytes_and_version(contents.into(), version).map_err(Cause::new)
 }
 
-/// Returns the name of the module.
 fn atom_name(manifest: &Manifest) -> Result<String, Cause> {
     let Manifest { commands, atoms, entrypoint, .. } = manifest;
     let names = || Vec::from_iter(commands.keys().map(String::as_str)).join(", ");

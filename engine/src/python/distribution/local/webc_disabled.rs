@@ -4,12 +4,10 @@ use bytes::Bytes;
 
 use crate::cause::Cause;
 
-/// Refuses.
 pub(super) fn module(_contents: Vec<u8>) -> Result<Vec<u8>, Cause> {
     Err("packages `.webc` need Hatchery's feature `wasix`, which it was built without".into())
 }
 
-/// Refuses.
 pub(super) fn library(contents: Vec<u8>) -> Result<Vec<(String, Bytes)>, Cause> {
     module(contents).map(|_| Vec::new())
 }

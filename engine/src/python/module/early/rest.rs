@@ -67,7 +67,6 @@ impl Rest {
         debug_assert!(is_first, "the rest is compiled once");
     }
 
-    /// Returns the whole module, if it is there.
     pub(in super::super) fn whole(&self) -> Option<&Whole> {
         self.whole.get().and_then(|whole| whole.as_ref().ok())
     }
@@ -77,7 +76,6 @@ impl Rest {
         self.whole.get().and_then(|whole| whole.as_ref().err())
     }
 
-    /// Returns which functions were called, by index.
     #[cfg(test)]
     pub(super) fn called(&self) -> Vec<bool> {
         let is_called = |slot: &AtomicUsize| slot.load(Ordering::Relaxed) != 0;
@@ -89,7 +87,6 @@ impl Rest {
         unsafe { std::slice::from_raw_parts(self.addresses.load(Ordering::Relaxed), self.count) }
     }
 
-    /// Returns the address of a function, when it is there.
     fn find(&self, function: u32) -> Result<usize, Box<dyn std::error::Error + Send + Sync>> {
         tracing::debug!(function, "the first call of a function that isn't compiled first");
         here::wait(|| self.whole.get().is_some())?;

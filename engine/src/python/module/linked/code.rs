@@ -104,7 +104,6 @@ impl Code {
         &self.binding
     }
 
-    /// Writes it into an empty file.
     pub(in super::super) fn write(&self, file: &mut File) -> io::Result<()> {
         let header = postcard::to_stdvec(&self.header).map_err(io::Error::other)?;
         file.write_all(&MAGIC)?;

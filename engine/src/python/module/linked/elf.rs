@@ -41,7 +41,6 @@ pub(super) struct Image<'a> {
     text: Range<u64>,
 }
 
-/// A part of the image that is loaded.
 #[derive(Debug, Clone)]
 struct Segment {
     is_executable: bool,
@@ -52,7 +51,6 @@ struct Segment {
     alignment: u64,
 }
 
-/// A section, with its entry in the table.
 struct Section {
     entry: [u8; SECTION_BYTES],
     name: Range<usize>,
@@ -110,7 +108,6 @@ impl<'a> Image<'a> {
         segment.map_or(&[], |(_, segment)| &self.bytes[segment.at.clone()])
     }
 
-    /// Returns the address of the first function.
     pub(super) fn first_function(&self) -> Option<u64> {
         u64_at(self.section(FUNCTIONS)?, 0)
     }
@@ -138,7 +135,6 @@ impl<'a> Image<'a> {
         Some((last.address + last.len + WORD_BYTES).next_multiple_of(LARGE_PAGE_BYTES))
     }
 
-    /// Returns the contents of the section with this name.
     pub(super) fn section(&self, name: &[u8]) -> Option<&'a [u8]> {
         let section =
             self.sections.iter().find(|section| &self.bytes[section.name.clone()] == name);

@@ -10,7 +10,6 @@ use std::mem;
 use wasmer::sys::MiddlewareError;
 use wasmer::sys::wasmparser::{Catch, Operator};
 
-/// The safepoints of one function.
 #[derive(Debug)]
 pub(super) struct Safepoints {
     /// Whether the function's entry gets one.
