@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use engine::{
-    Call, Destination, Deterministic, Entry, FolderDigests, InputFile, Interface, InvalidProgram,
-    Limits, Mount, MountedFolder, Network, Program, Recording, Script, Value,
+    Call, Destination, Deterministic, FolderDigests, InputFile, Interface, InvalidProgram, Limits,
+    Mount, MountedFolder, Network, Program, ProgramEntry, Recording, Script, Value,
 };
 use scheduler::{JobRequest, Priority};
 
@@ -70,7 +70,7 @@ impl Job {
     /// ```
     pub fn expression(source: impl Into<String>) -> Self {
         let mut job = Self::code(source);
-        job.program.entry = Entry::Expression;
+        job.program.entry = ProgramEntry::Expression;
         job
     }
 
@@ -488,7 +488,7 @@ impl Job {
 
 impl From<Call> for Job {
     fn from(call: Call) -> Self {
-        let program = Program { entry: Entry::Call(call), ..Program::default() };
+        let program = Program { entry: ProgramEntry::Call(call), ..Program::default() };
         Self { program, ..Self::default() }
     }
 }

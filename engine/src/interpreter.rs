@@ -12,7 +12,7 @@ use wasmer::Store;
 
 use crate::guest::agent::{self, Moment, Word};
 use crate::host::GuestHost;
-use crate::host::door::{Door, GeneratorClaim};
+use crate::host::door::{CallChannel, GeneratorClaim};
 use crate::host::env::{RunControl, RunEffects, RunSetup};
 use crate::host::threads::Threads;
 use crate::interpreter::engine::Engine;
@@ -25,14 +25,14 @@ use crate::memory::tunables::InstanceMemory;
 use crate::python::module::throws::ThrowsLeft;
 use crate::python::spec::ImageSpec;
 use crate::run::outcome::{Afterwards, Outcome, Usage, Verdict};
-use crate::run::program::{Entry, Program};
+use crate::run::program::{Program, ProgramEntry};
 use crate::run::transcript::Transcript;
 use entry::{Entrance, Guest};
 use judge::{hit, judge};
 use turn::{OpenTurn, Servers, Turn};
 
 mod ahead;
-pub(crate) mod codes;
+pub(crate) mod bytecode;
 pub(crate) mod describe;
 pub(crate) mod engine;
 pub(crate) mod entry;
@@ -53,7 +53,7 @@ pub struct Interpreter {
     entry: Entrance,
     gate: Arc<Gate>,
     memory: InstanceMemory,
-    door: Arc<Mutex<Door>>,
+    door: Arc<Mutex<CallChannel>>,
     host: Box<dyn GuestHost>,
     control: Arc<RunControl>,
     engine: Engine,
@@ -177,13 +177,13 @@ impl Interpreter {
     /// Returns the program's code, if it was compiled ahead.
     fn code(&self, program: &Program) -> Option<Arc<[u8]>> {
         let is_expression = match program.entry {
-            Entry::Statements => false,
-            Entry::Expression => true,
-            Entry::Call(_) => return None,
+            ProgramEntry::Statements => false,
+            ProgramEntry::Expression => true,
+            ProgramEntry::Call(_) => return None,
         };
         // Compiling takes memory, so without it objects have other addresses.
         let image = self.image.as_ref().filter(|_| self.life.deterministic.is_none())?;
-        image.codes().code(&program.source, is_expression)
+        image.bytecode().code(&program.source, is_expression)
     }
 
     /// Returns whether the last run was given code that was compiled ahead.

@@ -42,7 +42,7 @@ pub use interpreter::image::store::{
 pub use interpreter::image::{Image, ImageInfo};
 pub use interpreter::session::sent::SentSession;
 pub use interpreter::session::{PackedRest, PackedSession, SessionState};
-pub use interrupt::stop::{Ending, OVERDUE_AFTER, Overdue, StopHandle, StopReason};
+pub use interrupt::stop::{OVERDUE_AFTER, Overdue, StopHandle, StopReason, StopTarget};
 pub use limits::advice::Interface;
 pub use limits::{LimitHit, LimitKind, Limits};
 pub use memory::faults::own_handlers;
@@ -73,8 +73,8 @@ pub use run::outcome::{
     SyntaxPosition, Tampering, Usage, Verdict,
 };
 pub use run::program::{
-    Call, Deterministic, Entry, InputFile, InvalidMountPath, InvalidProgram, MountedFolder,
-    Program, Script, workdir,
+    Call, Deterministic, InputFile, InvalidMountPath, InvalidProgram, MountedFolder, Program,
+    ProgramEntry, Script, workdir,
 };
 pub use run::sent::{Addition, Additions, InvalidSent, Lent, SentLimits, SentOutcome, SentProgram};
 pub use run::transcript::{Chunk, Copier, Cursor, Event, EventKind, Next, Stream, Transcript};

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use address_space::{GUARD_BEFORE_BYTES, MOST_BYTES, RESERVED_BYTES};
 pub(crate) use address_space::{PAGE_BYTES, WASM_PAGE_BYTES, check_address_space, is_length};
 use cow::Tracker;
-use idle::Idleness;
+use idle::PageAge;
 use image::MemoryImage;
 use patch::MemoryPatch;
 use segments::Segment;
@@ -61,16 +61,16 @@ pub(crate) struct GuestMemory {
 ///        over(image)
 ///            |
 ///            v          the guest writes, `grow`
-///  +---> as held ------------------------------> changed
+///  +---> as base ------------------------------> changed
 ///  |      ^   ^                                    |  |
 ///  |      |   +-------------- patch ---------------+  |
-///  |      |     `held` = the patch that was found     |
+///  |      |     `base_patch` = the patch that was found     |
 ///  |      |                                           |
-///  |      |                                           +--- snapshot: stays changed; `held` and the
+///  |      |                                           +--- snapshot: stays changed; `base_patch` and the
 ///  |      |                                           |    copied pages are the content
 ///  |      |                                           |
 ///  |      +------------- restore(patch) --------------+
-///  |            `held` = that patch;
+///  |            `base_patch` = that patch;
 ///  |            after the empty patch, the list of
 ///  |            copied pages stays known (E-9)
 ///  |
@@ -93,7 +93,7 @@ struct MemoryState {
     /// Knows which pages of the image were copied; without it, each may have changed.
     tracker: Option<Tracker>,
     /// For each page of the image, how long it has been idle.
-    idleness: Vec<Idleness>,
+    page_ages: Vec<PageAge>,
     /// Number of pages that the last restore found unchanged.
     idle_pages: usize,
     /// The idle pages that the last restore returned to the system, in order.
@@ -102,7 +102,7 @@ struct MemoryState {
     mapped: Vec<Segment>,
     /// Invariant E-10: the content after the last `patch` or `restore`. Pages that aren't copied
     /// still have it.
-    held: Arc<MemoryPatch>,
+    base_patch: Arc<MemoryPatch>,
     /// The last snapshot, whose space the next one takes if nobody else has it.
     snapshot: Option<Arc<Snapshot>>,
     /// Bytes of the image's pages that were copied when that was last asked, approximately.
@@ -118,11 +118,11 @@ impl MemoryState {
             refused: None,
             revoked: false,
             tracker,
-            idleness: vec![Idleness::default(); pages],
+            page_ages: vec![PageAge::default(); pages],
             idle_pages: 0,
             returned: Vec::new(),
             mapped: Vec::new(),
-            held: Arc::new(MemoryPatch { len, ..MemoryPatch::default() }),
+            base_patch: Arc::new(MemoryPatch { len, ..MemoryPatch::default() }),
             snapshot: None,
             copied_bytes: 0,
         }
@@ -130,7 +130,7 @@ impl MemoryState {
 
     /// Remembers that the memory holds `content`, compared page by page.
     fn hold(&mut self, content: Arc<MemoryPatch>) {
-        self.held = content;
+        self.base_patch = content;
         self.snapshot = None;
     }
 }

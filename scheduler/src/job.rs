@@ -3,7 +3,9 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use engine::{Entry, LimitHit, LimitKind, Limits, Outcome, Program, Value, Variables, Verdict};
+use engine::{
+    LimitHit, LimitKind, Limits, Outcome, Program, ProgramEntry, Value, Variables, Verdict,
+};
 use pool::{BuildId, SessionId, Task, WorkerId};
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -169,7 +171,7 @@ impl JobRequest {
             values.iter().map(|(name, value)| name.len() + value.bytes()).sum()
         };
         let call = match entry {
-            Entry::Call(call) => {
+            ProgramEntry::Call(call) => {
                 call.args.iter().map(Value::bytes).sum::<usize>() + named(&call.keywords)
             }
             _ => 0,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::{Call, Deterministic, Entry, InputFile, Limits, Tagged, Value};
+use engine::{Call, Deterministic, InputFile, Limits, ProgramEntry, Tagged, Value};
 use scheduler::Priority;
 use wire::{Contents, Field, Intake, InvalidJob};
 
@@ -80,7 +80,7 @@ impl Job {
             self.program.source = code;
         }
         if let Some(call) = call {
-            self.program.entry = Entry::Call(call_of(call));
+            self.program.entry = ProgramEntry::Call(call_of(call));
         }
         self = variables.into_iter().fold(self, |job, (name, value)| job.variable(name, value));
         self.program.args.extend(args);
@@ -314,7 +314,7 @@ mod tests {
         let request = job.into_request(&Limits::default()).unwrap();
         let program = request.program;
         let call = Call::new("a:b").arg(1).keyword("k", 2);
-        assert_eq!(format!("{:?}", program.entry), format!("{:?}", Entry::Call(call)));
+        assert_eq!(format!("{:?}", program.entry), format!("{:?}", ProgramEntry::Call(call)));
         assert_eq!((program.args, program.stdin), (vec!["a".to_owned()], b"in".to_vec()));
         assert_eq!((program.variables.len(), &program.env["E"][..]), (1, "e"));
         assert_eq!(*program.files[0].contents, [0xff]);

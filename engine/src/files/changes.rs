@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::contents::Contents;
-use super::resolve::{Base, Links, Place, resolve};
-use super::tree::{Kind, Node, NodeId, Tree};
+use super::resolve::{Base, Links, ResolvedPath, resolve};
+use super::tree::{Node, NodeId, NodeKind, Tree};
 
 /// A file of the workspace that a run created, modified or deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,14 +102,14 @@ pub(crate) fn left_out(
 /// Returns each file below `folder`, by its path relative to the folder.
 pub(super) fn files(tree: &Tree, folder: NodeId) -> BTreeMap<String, &Contents> {
     found(tree, folder, |kind| match kind {
-        Kind::File(contents) => Some(contents),
+        NodeKind::File(contents) => Some(contents),
         _ => None,
     })
 }
 
-fn link(kind: &Kind) -> Option<&str> {
+fn link(kind: &NodeKind) -> Option<&str> {
     match kind {
-        Kind::Link(target) => Some(target),
+        NodeKind::Link(target) => Some(target),
         _ => None,
     }
 }
@@ -118,7 +118,7 @@ fn link(kind: &Kind) -> Option<&str> {
 fn found<'t, T>(
     tree: &'t Tree,
     folder: NodeId,
-    pick: impl Fn(&'t Kind) -> Option<T>,
+    pick: impl Fn(&'t NodeKind) -> Option<T>,
 ) -> BTreeMap<String, T> {
     let mut all = BTreeMap::new();
     let mut pending = vec![(String::new(), folder)];
@@ -127,7 +127,7 @@ fn found<'t, T>(
         for (name, id) in entries {
             let path = if path.is_empty() { name.to_string() } else { format!("{path}/{name}") };
             match tree.node(*id).map(|node| &node.kind) {
-                Ok(Kind::Folder { .. }) => pending.push((path, *id)),
+                Ok(NodeKind::Folder { .. }) => pending.push((path, *id)),
                 Ok(kind) => all.extend(pick(kind).map(|picked| (path, picked))),
                 Err(_) => {}
             }
@@ -168,16 +168,19 @@ impl Workspace {
     /// file, or if it is in a mounted folder.
     pub fn read(&self, path: &str) -> Option<Vec<u8>> {
         match &self.find(path)?.kind {
-            Kind::File(contents) => Some(contents.to_vec()),
-            Kind::Fixed(contents) => Some(contents.to_vec()),
-            Kind::Device(_) | Kind::Folder { .. } | Kind::Link(_) | Kind::Mount { .. } => None,
+            NodeKind::File(contents) => Some(contents.to_vec()),
+            NodeKind::Fixed(contents) => Some(contents.to_vec()),
+            NodeKind::Device(_)
+            | NodeKind::Folder { .. }
+            | NodeKind::Link(_)
+            | NodeKind::Mount { .. } => None,
         }
     }
 
     fn find(&self, path: &str) -> Option<&Node> {
         match resolve(&self.tree, Base::Node(self.folder), path, Links::Follow).ok()? {
-            Place::Node(node) => self.tree.node(node).ok().filter(|node| node.is_file()),
-            Place::Vacant { .. } | Place::Host(_) => None,
+            ResolvedPath::Node(node) => self.tree.node(node).ok().filter(|node| node.is_file()),
+            ResolvedPath::Vacant { .. } | ResolvedPath::Host(_) => None,
         }
     }
 }

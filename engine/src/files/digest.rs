@@ -31,12 +31,12 @@ const PIECE: usize = 256 << 10;
 /// Digests of folders. Remembers the contents of files that it has read.
 pub struct FolderDigests {
     ignores: fn(&str) -> bool,
-    known: Mutex<HashMap<Known, blake3::Hash>>,
+    known: Mutex<HashMap<DigestedFile, blake3::Hash>>,
 }
 
 /// A file as it was when it was read.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Known {
+struct DigestedFile {
     folder: FolderIdentity,
     path: String,
     inode: u64,
@@ -103,7 +103,7 @@ impl FolderDigests {
         settled: u64,
     ) -> Option<blake3::Hash> {
         let HostStat { inode, len, modified, changed, .. } = stat;
-        let known = Known { folder: identity, path, inode, len, modified, changed };
+        let known = DigestedFile { folder: identity, path, inode, len, modified, changed };
         if let Some(contents) = self.known.lock().get(&known) {
             return Some(*contents);
         }

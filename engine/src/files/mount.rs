@@ -33,11 +33,11 @@ static FOLDERS_OF_SCRIPTS: Mutex<BTreeMap<PathBuf, Weak<OwnedFd>>> = Mutex::new(
 
 /// A folder of the host that a guest may read.
 pub struct Mount {
-    place: Place,
+    place: MountSource,
 }
 
 #[derive(Clone)]
-enum Place {
+enum MountSource {
     Here(Folder),
     /// Another process has opened the folder.
     Lent(LentFolder),
@@ -55,8 +55,8 @@ impl fmt::Debug for Mount {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut formatter = formatter.debug_tuple("Mount");
         match &self.place {
-            Place::Here(folder) => formatter.field(&folder.path).finish(),
-            Place::Lent(folder) => formatter.field(folder).finish(),
+            MountSource::Here(folder) => formatter.field(&folder.path).finish(),
+            MountSource::Lent(folder) => formatter.field(folder).finish(),
         }
     }
 }
@@ -109,7 +109,7 @@ impl Mount {
 
     /// Returns a folder that another process has opened and serves.
     pub fn lent(folder: LentFolder) -> Self {
-        Self { place: Place::Lent(folder) }
+        Self { place: MountSource::Lent(folder) }
     }
 
     /// Whether both are the same folder of the host.
@@ -120,19 +120,19 @@ impl Mount {
     /// Returns what tells folders of this host apart, if the folder is still there.
     pub fn identity(&self) -> Option<FolderIdentity> {
         match &self.place {
-            Place::Here(Folder { folder, .. }) => {
+            MountSource::Here(Folder { folder, .. }) => {
                 let stat = fstat(folder).ok()?;
                 Some(FolderIdentity { device: stat.st_dev, inode: stat.st_ino })
             }
-            Place::Lent(folder) => Some(folder.identity()),
+            MountSource::Lent(folder) => Some(folder.identity()),
         }
     }
 
     /// Returns what the process that lent the folder calls it, if it was lent.
     pub fn lent_number(&self) -> Option<u64> {
         match &self.place {
-            Place::Here(_) => None,
-            Place::Lent(folder) => Some(folder.number()),
+            MountSource::Here(_) => None,
+            MountSource::Lent(folder) => Some(folder.number()),
         }
     }
 
@@ -143,30 +143,30 @@ impl Mount {
 
     pub(crate) fn stat(&self, path: &str) -> Result<HostStat, Errno> {
         match &self.place {
-            Place::Here(folder) => folder.stat(path),
-            Place::Lent(folder) => folder.stat(path),
+            MountSource::Here(folder) => folder.stat(path),
+            MountSource::Lent(folder) => folder.stat(path),
         }
     }
 
     pub(crate) fn file(&self, path: &str) -> Result<File, Errno> {
         match &self.place {
-            Place::Here(folder) => folder.file(path),
-            Place::Lent(folder) => folder.file(path),
+            MountSource::Here(folder) => folder.file(path),
+            MountSource::Lent(folder) => folder.file(path),
         }
     }
 
     /// Lists the names in a folder that a guest is shown, sorted.
     pub(crate) fn list(&self, path: &str) -> Result<Vec<(String, HostStat)>, Errno> {
         match &self.place {
-            Place::Here(folder) => folder.list(path),
-            Place::Lent(folder) => folder.list(path),
+            MountSource::Here(folder) => folder.list(path),
+            MountSource::Lent(folder) => folder.list(path),
         }
     }
 }
 
 impl From<Folder> for Mount {
     fn from(folder: Folder) -> Self {
-        Self { place: Place::Here(folder) }
+        Self { place: MountSource::Here(folder) }
     }
 }
 
@@ -316,7 +316,9 @@ mod tests {
     /// Whether both have one descriptor.
     fn share(one: &Mount, other: &Mount) -> bool {
         match (&one.place, &other.place) {
-            (Place::Here(one), Place::Here(other)) => Arc::ptr_eq(&one.folder, &other.folder),
+            (MountSource::Here(one), MountSource::Here(other)) => {
+                Arc::ptr_eq(&one.folder, &other.folder)
+            }
             _ => false,
         }
     }

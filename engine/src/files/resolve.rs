@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::mount::Mount;
 use super::quota::{MOST_LINKS, MOST_NAME_BYTES, MOST_PATH_BYTES};
 use super::tree::names::check_name;
-use super::tree::{Kind, NodeId, Tree};
+use super::tree::{NodeId, NodeKind, Tree};
 use crate::errno::Errno;
 
 /// The folder in which a lookup starts.
@@ -19,7 +19,7 @@ pub(crate) enum Base {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Place {
+pub(crate) enum ResolvedPath {
     Node(NodeId),
     /// Nothing yet; a new node would get this name in this folder.
     Vacant {
@@ -70,7 +70,12 @@ pub(crate) enum Links {
 }
 
 /// Resolves `path` from `base`.
-pub(crate) fn resolve(tree: &Tree, base: Base, path: &str, links: Links) -> Result<Place, Errno> {
+pub(crate) fn resolve(
+    tree: &Tree,
+    base: Base,
+    path: &str,
+    links: Links,
+) -> Result<ResolvedPath, Errno> {
     let mut parts = check(path)?;
     parts.reverse();
     walk(tree, base, parts, links)
@@ -99,9 +104,9 @@ pub(crate) fn resolve_parent(
     // The last part must be a folder, as if a `/` followed.
     parts.insert(0, ".".into());
     match walk(tree, base, parts, Links::Follow)? {
-        Place::Node(folder) => Ok((folder, name, is_folder)),
-        Place::Vacant { .. } => Err(Errno::NoEntry),
-        Place::Host(_) => Err(Errno::ReadOnly),
+        ResolvedPath::Node(folder) => Ok((folder, name, is_folder)),
+        ResolvedPath::Vacant { .. } => Err(Errno::NoEntry),
+        ResolvedPath::Host(_) => Err(Errno::ReadOnly),
     }
 }
 
@@ -149,54 +154,62 @@ fn check(path: &str) -> Result<Vec<Arc<str>>, Errno> {
 }
 
 /// Resolves `pending`, which has the last part first. A link pushes the parts of its target.
-fn walk(tree: &Tree, base: Base, mut pending: Vec<Arc<str>>, links: Links) -> Result<Place, Errno> {
+fn walk(
+    tree: &Tree,
+    base: Base,
+    mut pending: Vec<Arc<str>>,
+    links: Links,
+) -> Result<ResolvedPath, Errno> {
     let mut at = match base {
-        Base::Node(node) => Place::Node(node),
-        Base::Host(place) => Place::Host(place),
+        Base::Node(node) => ResolvedPath::Node(node),
+        Base::Host(place) => ResolvedPath::Host(place),
     };
     let mut followed = 0;
     while let Some(part) = pending.pop() {
         let is_last = pending.is_empty();
         at = match (at, &*part) {
-            (_, "") => Place::Node(NodeId::ROOT),
-            (Place::Node(folder), ".") => {
+            (_, "") => ResolvedPath::Node(NodeId::ROOT),
+            (ResolvedPath::Node(folder), ".") => {
                 tree.entries(folder)?;
-                Place::Node(folder)
+                ResolvedPath::Node(folder)
             }
-            (Place::Node(folder), "..") => Place::Node(tree.parent(folder)?),
-            (Place::Node(folder), name) => match tree.lookup(folder, name)? {
-                None if is_last => Place::Vacant { folder, name: part },
+            (ResolvedPath::Node(folder), "..") => ResolvedPath::Node(tree.parent(folder)?),
+            (ResolvedPath::Node(folder), name) => match tree.lookup(folder, name)? {
+                None if is_last => ResolvedPath::Vacant { folder, name: part },
                 None => return Err(Errno::NoEntry),
                 Some(child) => match &tree.node(child)?.kind {
-                    Kind::Link(_) if is_last && links == Links::Keep => Place::Node(child),
-                    Kind::Link(target) => {
+                    NodeKind::Link(_) if is_last && links == Links::Keep => {
+                        ResolvedPath::Node(child)
+                    }
+                    NodeKind::Link(target) => {
                         followed += 1;
                         if followed > MOST_LINKS {
                             return Err(Errno::Loop);
                         }
                         pending.extend(check(target)?.into_iter().rev());
-                        Place::Node(folder)
+                        ResolvedPath::Node(folder)
                     }
-                    Kind::Mount { mount, .. } => Place::Host(HostPlace {
+                    NodeKind::Mount { mount, .. } => ResolvedPath::Host(HostPlace {
                         mount: Arc::clone(mount),
                         node: child,
                         names: Vec::new(),
                     }),
-                    Kind::File(_) | Kind::Fixed(_) | Kind::Device(_) | Kind::Folder { .. } => {
-                        Place::Node(child)
-                    }
+                    NodeKind::File(_)
+                    | NodeKind::Fixed(_)
+                    | NodeKind::Device(_)
+                    | NodeKind::Folder { .. } => ResolvedPath::Node(child),
                 },
             },
-            (Place::Host(place), ".") => Place::Host(place),
-            (Place::Host(mut place), "..") => match place.names.pop() {
-                Some(_) => Place::Host(place),
-                None => Place::Node(tree.parent(place.node)?),
+            (ResolvedPath::Host(place), ".") => ResolvedPath::Host(place),
+            (ResolvedPath::Host(mut place), "..") => match place.names.pop() {
+                Some(_) => ResolvedPath::Host(place),
+                None => ResolvedPath::Node(tree.parent(place.node)?),
             },
-            (Place::Host(mut place), _) => {
+            (ResolvedPath::Host(mut place), _) => {
                 place.names.push(part);
-                Place::Host(place)
+                ResolvedPath::Host(place)
             }
-            (Place::Vacant { .. }, _) => unreachable!("only the last part can be vacant"),
+            (ResolvedPath::Vacant { .. }, _) => unreachable!("only the last part can be vacant"),
         };
     }
     Ok(at)
@@ -235,12 +248,12 @@ mod tests {
 
     fn named(sample: &Sample, path: &str, links: Links) -> Result<String, Errno> {
         resolve(&sample.tree, Base::Node(sample.folder), path, links).map(|place| match place {
-            Place::Node(node) if node == sample.folder => "d".to_owned(),
-            Place::Node(node) if node == sample.file => "f".to_owned(),
-            Place::Node(NodeId::ROOT) => "root".to_owned(),
-            Place::Node(_) => "other".to_owned(),
-            Place::Vacant { name, .. } => format!("no {name}"),
-            Place::Host(place) => place.path(),
+            ResolvedPath::Node(node) if node == sample.folder => "d".to_owned(),
+            ResolvedPath::Node(node) if node == sample.file => "f".to_owned(),
+            ResolvedPath::Node(NodeId::ROOT) => "root".to_owned(),
+            ResolvedPath::Node(_) => "other".to_owned(),
+            ResolvedPath::Vacant { name, .. } => format!("no {name}"),
+            ResolvedPath::Host(place) => place.path(),
         })
     }
 
@@ -292,7 +305,7 @@ mod tests {
         let inner = sample.tree.create_folder(sample.folder, "inner", 0).unwrap();
         for (path, expected) in [("inner", "/d/inner"), ("to-root/d", "/d"), ("to-root", "/")] {
             let place = resolve(&sample.tree, Base::Node(sample.folder), path, Links::Follow);
-            let Ok(Place::Node(node)) = place else { panic!("{path} is a folder") };
+            let Ok(ResolvedPath::Node(node)) = place else { panic!("{path} is a folder") };
             assert_eq!(absolute(&sample.tree, &Base::Node(node)).as_deref(), Ok(expected));
         }
         sample.tree.remove_folder(sample.folder, "inner", 0).unwrap();

@@ -42,7 +42,7 @@ pub(crate) type Timestamp = u64;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
-    pub(crate) kind: Kind,
+    pub(crate) kind: NodeKind,
     /// The number of names. A file without one lives until its last descriptor is closed.
     pub(crate) links: u64,
     pub(crate) accessed: Timestamp,
@@ -53,7 +53,7 @@ pub(crate) struct Node {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     File(Contents),
     /// A file of the library, shared by every guest.
     Fixed(Bytes),
@@ -71,22 +71,22 @@ pub(crate) enum Kind {
 }
 
 impl Node {
-    fn new(kind: Kind, now: Timestamp) -> Self {
+    fn new(kind: NodeKind, now: Timestamp) -> Self {
         Self { kind, links: 1, accessed: now, modified: now, changed: now, is_fixed: false }
     }
 
     /// Returns the length of a file or of a link's target, in bytes.
     pub(crate) fn len(&self) -> u64 {
         match &self.kind {
-            Kind::File(contents) => contents.len(),
-            Kind::Fixed(contents) => contents.len() as u64,
-            Kind::Link(target) => target.len() as u64,
-            Kind::Device(_) | Kind::Folder { .. } | Kind::Mount { .. } => 0,
+            NodeKind::File(contents) => contents.len(),
+            NodeKind::Fixed(contents) => contents.len() as u64,
+            NodeKind::Link(target) => target.len() as u64,
+            NodeKind::Device(_) | NodeKind::Folder { .. } | NodeKind::Mount { .. } => 0,
         }
     }
 
     pub(crate) fn is_file(&self) -> bool {
-        matches!(self.kind, Kind::File(_) | Kind::Fixed(_))
+        matches!(self.kind, NodeKind::File(_) | NodeKind::Fixed(_))
     }
 
     /// Returns the charge for `bytes` of this file: once per name, since an export of the workspace
@@ -119,7 +119,7 @@ pub(crate) struct Tree {
 
 impl Default for Tree {
     fn default() -> Self {
-        let root = Kind::Folder { parent: NodeId::ROOT, entries: Entries::new_sync() };
+        let root = NodeKind::Folder { parent: NodeId::ROOT, entries: Entries::new_sync() };
         let root = Node { is_fixed: true, ..Node::new(root, 0) };
         let mut nodes = RedBlackTreeMapSync::new_sync();
         nodes.insert_mut(NodeId::ROOT, root);
@@ -208,14 +208,14 @@ impl Tree {
 
     pub(crate) fn device(&self, id: NodeId) -> Option<Device> {
         match self.nodes.get(&id)?.kind {
-            Kind::Device(device) => Some(device),
+            NodeKind::Device(device) => Some(device),
             _ => None,
         }
     }
 
     pub(crate) fn entries(&self, folder: NodeId) -> Result<&Entries, Errno> {
         match &self.node(folder)?.kind {
-            Kind::Folder { entries, .. } => Ok(entries),
+            NodeKind::Folder { entries, .. } => Ok(entries),
             _ => Err(Errno::NotFolder),
         }
     }
@@ -227,23 +227,23 @@ impl Tree {
     /// Returns the parent folder; the root is its own parent.
     pub(crate) fn parent(&self, folder: NodeId) -> Result<NodeId, Errno> {
         match &self.node(folder)?.kind {
-            Kind::Folder { parent, .. } | Kind::Mount { parent, .. } => Ok(*parent),
+            NodeKind::Folder { parent, .. } | NodeKind::Mount { parent, .. } => Ok(*parent),
             _ => Err(Errno::NotFolder),
         }
     }
 
     pub(crate) fn read(&self, file: NodeId, at: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
         match &self.node(file)?.kind {
-            Kind::File(contents) => Ok(contents.read(at, buffer)),
-            Kind::Fixed(contents) => {
+            NodeKind::File(contents) => Ok(contents.read(at, buffer)),
+            NodeKind::Fixed(contents) => {
                 let rest = usize::try_from(at).ok().and_then(|at| contents.get(at..));
                 let rest = rest.unwrap_or_default();
                 let count = rest.len().min(buffer.len());
                 buffer[..count].copy_from_slice(&rest[..count]);
                 Ok(count)
             }
-            Kind::Folder { .. } | Kind::Mount { .. } => Err(Errno::IsFolder),
-            Kind::Device(_) | Kind::Link(_) => Err(Errno::Invalid),
+            NodeKind::Folder { .. } | NodeKind::Mount { .. } => Err(Errno::IsFolder),
+            NodeKind::Device(_) | NodeKind::Link(_) => Err(Errno::Invalid),
         }
     }
 
@@ -262,7 +262,7 @@ impl Tree {
         self.charge_bytes(self.node(file)?.charged(end.saturating_sub(len)))?;
         let node = self.node_mut(file);
         node.touch(now);
-        let Kind::File(contents) = &mut node.kind else { unreachable!("`writable` checks it") };
+        let NodeKind::File(contents) = &mut node.kind else { unreachable!("`writable` checks it") };
         contents.write(at, bytes);
         Ok(())
     }
@@ -273,7 +273,7 @@ impl Tree {
         self.usage.bytes -= self.node(file)?.charged(before.saturating_sub(len));
         let node = self.node_mut(file);
         node.touch(now);
-        let Kind::File(contents) = &mut node.kind else { unreachable!("`writable` checks it") };
+        let NodeKind::File(contents) = &mut node.kind else { unreachable!("`writable` checks it") };
         contents.set_len(len);
         Ok(())
     }
@@ -297,10 +297,10 @@ impl Tree {
     pub(crate) fn writable(&self, file: NodeId) -> Result<u64, Errno> {
         let node = self.node(file)?;
         match &node.kind {
-            Kind::File(contents) if !self.is_read_only => Ok(contents.len()),
-            Kind::File(_) | Kind::Fixed(_) => Err(Errno::ReadOnly),
-            Kind::Folder { .. } | Kind::Mount { .. } => Err(Errno::IsFolder),
-            Kind::Device(_) | Kind::Link(_) => Err(Errno::Invalid),
+            NodeKind::File(contents) if !self.is_read_only => Ok(contents.len()),
+            NodeKind::File(_) | NodeKind::Fixed(_) => Err(Errno::ReadOnly),
+            NodeKind::Folder { .. } | NodeKind::Mount { .. } => Err(Errno::IsFolder),
+            NodeKind::Device(_) | NodeKind::Link(_) => Err(Errno::Invalid),
         }
     }
 
@@ -352,10 +352,10 @@ impl Tree {
         assert!(usage.count >= self.usage.count && usage.count <= self.usage.count + 3, "E-6");
         assert_eq!(usage.bytes, self.usage.bytes, "E-6");
         for (id, node) in &self.nodes {
-            if let Kind::Folder { entries, .. } = &node.kind {
+            if let NodeKind::Folder { entries, .. } = &node.kind {
                 for child in entries.values() {
                     let child = self.nodes.get(child).expect("names lead to nodes");
-                    if let Kind::Folder { parent, .. } = &child.kind {
+                    if let NodeKind::Folder { parent, .. } = &child.kind {
                         assert_eq!(parent, id);
                     }
                 }
@@ -374,7 +374,7 @@ pub(crate) enum Device {
     /// Reads as endless random bytes.
     Random,
     /// The channel of a command build's agent (`host/door/device.rs`); here it reads as empty.
-    Door,
+    CallChannel,
     /// Opening it opens standard input; the position is shared, as with a pipe.
     Stdin,
     /// Opening it opens standard output.
@@ -391,7 +391,9 @@ impl Device {
         random: impl FnOnce(&mut [u8]) -> Result<(), Errno>,
     ) -> Result<usize, Errno> {
         match self {
-            Self::Null | Self::Door | Self::Stdin | Self::Stdout | Self::Stderr => return Ok(0),
+            Self::Null | Self::CallChannel | Self::Stdin | Self::Stdout | Self::Stderr => {
+                return Ok(0);
+            }
             Self::Zero => buffer.fill(0),
             Self::Random => random(buffer)?,
         }

@@ -8,14 +8,14 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 pub(crate) use self::boot::Word;
-pub(crate) use self::wire::Frame;
+pub(crate) use self::wire::AgentFrame;
 use self::wire::{HEADER_BYTES, ListedForm, ReplyParts};
 use crate::limits::{LimitKind, Limits};
 use crate::places::SITE;
 use crate::python::spec::ImageSpec;
 use crate::run::outcome::{Exception, MimeBundle, Tampering, Verdict};
-use crate::run::program::{Entry, Program};
-use crate::run::value::marshal::Value;
+use crate::run::program::{Program, ProgramEntry};
+use crate::run::value::marshal::Marshal;
 use crate::run::value::{self, number};
 
 pub(crate) mod boot;
@@ -59,12 +59,12 @@ fn flags(program: &Program) -> i64 {
 
 pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
     let setup = spec.setup.as_ref();
-    let preload = spec.preload.iter().map(|name| Value::from(name.as_str()));
-    let path = (!spec.packages.is_empty()).then_some(Value::from(SITE));
-    Value::dict([
+    let preload = spec.preload.iter().map(|name| Marshal::from(name.as_str()));
+    let path = (!spec.packages.is_empty()).then_some(Marshal::from(SITE));
+    Marshal::dict([
         // Appended to `sys.path`.
-        ("path", Value::List(path.into_iter().collect())),
-        ("preload", Value::List(preload.collect())),
+        ("path", Marshal::List(path.into_iter().collect())),
+        ("preload", Marshal::List(preload.collect())),
         ("setup", setup.map(|setup| setup.source.as_str()).into()),
         ("setup_name", setup.map(|setup| setup.filename.as_str()).into()),
         ("result_bytes", limits.result_bytes.into()),
@@ -81,7 +81,7 @@ pub(crate) fn identity() -> String {
 
 /// Encodes the request to compile a program. The reply is its code, or nothing.
 pub(crate) fn compile_request(source: &str, is_expression: bool) -> Vec<u8> {
-    Value::Tuple(vec![source.into(), is_expression.into()]).encode()
+    Marshal::Tuple(vec![source.into(), is_expression.into()]).encode()
 }
 
 /// Encodes the request for a run: the source, the moment, the most bytes of a result and of its
@@ -97,40 +97,40 @@ pub(crate) fn request(
     let Program { filename, args, env, .. } = program;
     let is_plain = filename.is_none() && args.is_empty() && env.is_empty() && given.is_empty();
     let around = (!is_plain).then(|| {
-        let args = args.iter().map(|argument| Value::from(argument.as_str()));
-        let env = env.iter().map(|(name, value)| (name.as_str(), Value::from(value.as_str())));
-        Value::List(vec![
+        let args = args.iter().map(|argument| Marshal::from(argument.as_str()));
+        let env = env.iter().map(|(name, value)| (name.as_str(), Marshal::from(value.as_str())));
+        Marshal::List(vec![
             filename.as_deref().into(),
-            Value::List(args.collect()),
-            Value::dict(env),
-            if given.is_empty() { Value::None } else { Value::dict(given) },
+            Marshal::List(args.collect()),
+            Marshal::dict(env),
+            if given.is_empty() { Marshal::None } else { Marshal::dict(given) },
         ])
     });
-    Value::Tuple(vec![
+    Marshal::Tuple(vec![
         program.source.as_str().into(),
-        Value::Int(moment.number() | flags(program)),
+        Marshal::Int(moment.number() | flags(program)),
         limits.result_bytes.into(),
         limits.result_data_bytes.into(),
         around.into(),
-        code.map(|code| Value::Bytes(code.into())).into(),
-        Value::Int(moment.stdin),
+        code.map(|code| Marshal::Bytes(code.into())).into(),
+        Marshal::Int(moment.stdin),
     ])
     .encode()
 }
 
 /// Returns the optional fields of a request.
-fn given(program: &Program) -> Vec<(&'static str, Value<'_>)> {
+fn given(program: &Program) -> Vec<(&'static str, Marshal<'_>)> {
     let Program { entry, variables, script, workdir, is_prompt, stdin_function, .. } = program;
     let mut given = Vec::new();
     match entry {
-        Entry::Statements => {}
-        Entry::Expression => given.push(("expression", true.into())),
-        Entry::Call(call) => given.push((
+        ProgramEntry::Statements => {}
+        ProgramEntry::Expression => given.push(("expression", true.into())),
+        ProgramEntry::Call(call) => given.push((
             "call",
-            Value::dict([
+            Marshal::dict([
                 ("module", call.module.as_str().into()),
                 ("function", call.function.as_str().into()),
-                ("args", Value::List(call.args.iter().map(value::request::encoded).collect())),
+                ("args", Marshal::List(call.args.iter().map(value::request::encoded).collect())),
                 ("keywords", value::request::encoded_all(&call.keywords)),
             ]),
         )),
@@ -182,7 +182,7 @@ const CUT_BYTES: usize = 64;
 
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-enum Reply {
+enum ReplyHead {
     /// Comes with the field `value`, which is parsed separately.
     Completed {
         has_value: bool,
@@ -203,21 +203,21 @@ enum Reply {
 
 /// What the agent reports about how the run ended.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Answer {
+pub(crate) struct ParsedReply {
     pub(crate) verdict: Verdict,
-    pub(crate) left_out: LeftOut,
+    pub(crate) left_out: LeftOutSizes,
 }
 
 /// The sizes, in bytes, of what was left out of a reply because it exceeded its limit.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
-pub(crate) struct LeftOut {
+pub(crate) struct LeftOutSizes {
     /// The value as JSON or in another form, beyond `result_bytes`.
     result: Option<u64>,
     /// The value as raw bytes, beyond `result_data_bytes`.
     data: Option<u64>,
 }
 
-impl LeftOut {
+impl LeftOutSizes {
     /// Returns the limits that were exceeded, each with the size that was asked for.
     pub(crate) fn limits_met(self) -> impl Iterator<Item = (LimitKind, u64)> {
         let Self { result, data } = self;
@@ -234,39 +234,39 @@ const PLAIN: [(&[u8], bool); 2] = [
 ];
 
 /// Returns what a reply says that is one of [`PLAIN`].
-fn plain_reply(bytes: &[u8]) -> Option<Answer> {
+fn plain_reply(bytes: &[u8]) -> Option<ParsedReply> {
     let (length, header) = bytes.split_first_chunk::<4>()?;
     let is_whole = u32::from_le_bytes(*length) as usize == header.len();
     let (_, has_value) = *PLAIN.iter().find(|(plain, _)| is_whole && *plain == header)?;
     let value = has_value.then_some(Json::Null);
     let bundle = MimeBundle::default();
     let verdict = Verdict::Completed { value, repr: None, bundle, data: None, missing: None };
-    Some(Answer { verdict, left_out: LeftOut::default() })
+    Some(ParsedReply { verdict, left_out: LeftOutSizes::default() })
 }
 
 /// Parses a reply, and refuses one that exceeds the limits.
-pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Tampering> {
+pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<ParsedReply, Tampering> {
     match plain_reply(bytes) {
         Some(answer) => Ok(answer),
         None => parse_any_reply(bytes, limits),
     }
 }
 
-fn parse_any_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Tampering> {
+fn parse_any_reply(bytes: &[u8], limits: &Limits) -> Result<ParsedReply, Tampering> {
     let malformed = |why: String| Tampering(format!("its reply is malformed: {why}"));
     let ReplyParts { mut header, buffers } =
         wire::split_reply(bytes, header_cap(limits), structure_cap(limits)).map_err(malformed)?;
     // serde's tagged enums hold only numbers of up to 64 bits, so the value is taken out first.
     let mut value = header.remove("value");
-    let reply: Reply = serde_json::from_value(Json::Object(header))
+    let reply: ReplyHead = serde_json::from_value(Json::Object(header))
         .map_err(|error| malformed(error.to_string()))?;
-    if matches!(reply, Reply::Completed { .. }) != value.is_some() {
+    if matches!(reply, ReplyHead::Completed { .. }) != value.is_some() {
         return Err(malformed("only completed replies have a value, and all of them".to_owned()));
     }
     value.as_mut().map_or(Ok(()), number::normalise).map_err(malformed)?;
     let (forms, is_described) = match &reply {
-        Reply::Completed { bundle, data, .. } => (bundle.len(), data.is_some()),
-        Reply::Raised(_) | Reply::Exited { .. } => (0, false),
+        ReplyHead::Completed { bundle, data, .. } => (bundle.len(), data.is_some()),
+        ReplyHead::Raised(_) | ReplyHead::Exited { .. } => (0, false),
     };
     // The buffers of the forms come first.
     let (form_buffers, data_buffers) = buffers
@@ -275,7 +275,7 @@ fn parse_any_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Tampering> {
         .ok_or_else(|| malformed(format!("{} buffers don't match its header", buffers.len())))?;
     let cap = limits.result_bytes.saturating_add(CUT_BYTES);
     let is_within = match &reply {
-        Reply::Completed { repr, missing, .. } => {
+        ReplyHead::Completed { repr, missing, .. } => {
             // The size of the whole reply bounds the value, so only a long reply is measured.
             let is_short = bytes.len() <= limits.result_bytes;
             let text = || serde_json::to_vec(&value).map_or(usize::MAX, |text| text.len());
@@ -283,15 +283,15 @@ fn parse_any_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Tampering> {
                 && [repr, missing].into_iter().flatten().all(|text| text.len() <= cap)
                 && form_buffers.iter().map(|buffer| buffer.len()).sum::<usize>() <= cap
         }
-        Reply::Raised(exception) => exception.is_within(cap),
-        Reply::Exited { message, .. } => message.as_ref().is_none_or(|text| text.len() <= cap),
+        ReplyHead::Raised(exception) => exception.is_within(cap),
+        ReplyHead::Exited { message, .. } => message.as_ref().is_none_or(|text| text.len() <= cap),
     };
     if !is_within {
         return Err(Tampering("its reply is larger than its limit".to_owned()));
     }
-    let mut left_out = LeftOut::default();
+    let mut left_out = LeftOutSizes::default();
     let verdict = match reply {
-        Reply::Completed {
+        ReplyHead::Completed {
             has_value,
             repr,
             bundle,
@@ -300,17 +300,17 @@ fn parse_any_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Tampering> {
             data_left_out,
             result_left_out,
         } => {
-            left_out = LeftOut { result: result_left_out, data: data_left_out };
+            left_out = LeftOutSizes { result: result_left_out, data: data_left_out };
             let room = limits.result_data_bytes;
             let bundle = wire::bundle_of(bundle, form_buffers).map_err(malformed)?;
             let data = data.map(|data| value::reply::parsed(data, data_buffers, room)).transpose();
             let data = data.map_err(malformed)?;
             Verdict::Completed { value: value.filter(|_| has_value), repr, bundle, data, missing }
         }
-        Reply::Raised(exception) => Verdict::Raised(exception),
-        Reply::Exited { code, message } => Verdict::Exited { code, message },
+        ReplyHead::Raised(exception) => Verdict::Raised(exception),
+        ReplyHead::Exited { code, message } => Verdict::Exited { code, message },
     };
-    Ok(Answer { verdict, left_out })
+    Ok(ParsedReply { verdict, left_out })
 }
 
 #[cfg(test)]

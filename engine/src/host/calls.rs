@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::door::Ask;
 use super::env::GuestEnv;
 use crate::interrupt::gate::Woken;
-use crate::run::functions::calls::{Calls, Found, encode, encode_begun, nothing_to_call};
+use crate::run::functions::calls::{Calls, WaitResult, encode, encode_begun, nothing_to_call};
 
 /// Serves one request on the host's side of the gate; `calls` is `None` if the run has no host
 /// functions.
@@ -46,10 +46,10 @@ fn wait(
     time: Option<Duration>,
     ticket: Option<u32>,
 ) -> Vec<u8> {
-    let found = calls.map_or(Found::Idle, |calls| calls.look(ticket));
+    let found = calls.map_or(WaitResult::Idle, |calls| calls.look(ticket));
     match (found, calls) {
-        (Found::Ended(ended), _) => return encode(&ended),
-        (Found::Pending, Some(calls)) => {
+        (WaitResult::Ended(ended), _) => return encode(&ended),
+        (WaitResult::Pending, Some(calls)) => {
             let is_reading = ticket.is_some_and(|ticket| calls.is_reading(ticket));
             let _pause = if is_reading { env.control.pause() } else { None };
             let is_woken = || ticket.is_none() && env.door.lock().is_woken();
@@ -58,7 +58,7 @@ fn wait(
                     if ticket.is_none() {
                         env.door.lock().take_woken();
                     }
-                    if let Found::Ended(ended) = calls.look(ticket) {
+                    if let WaitResult::Ended(ended) = calls.look(ticket) {
                         return encode(&ended);
                     }
                 }
@@ -70,12 +70,12 @@ fn wait(
                 Woken::Asked => calls.waited_in_vain(),
             }
         }
-        (Found::NotNow, Some(calls)) if time.is_none() => {
+        (WaitResult::NotNow, Some(calls)) if time.is_none() => {
             return encode(&calls.fail_in_replay(ticket));
         }
         // The call's end was already delivered, or the call never began.
-        (Found::Idle, _) if ticket.is_some() => {}
-        (Found::Idle | Found::NotNow | Found::Pending, _) => match time {
+        (WaitResult::Idle, _) if ticket.is_some() => {}
+        (WaitResult::Idle | WaitResult::NotNow | WaitResult::Pending, _) => match time {
             Some(time) => {
                 let rest = env.wasi.lock().clock.sleep(time);
                 if !rest.is_zero() {

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::guest::agent::{self, Frame};
+use crate::guest::agent::{self, AgentFrame};
 use crate::host::wasi::bytes::Buffer;
 use crate::run::functions::calls::Calls;
 use crate::run::transcript::Transcript;
@@ -18,7 +18,7 @@ pub(crate) mod device;
 
 /// The state of the door during one run.
 #[derive(Debug, Default)]
-pub(crate) struct Door {
+pub(crate) struct CallChannel {
     request: Arc<Vec<u8>>,
     /// Memory of the guest's allocator for the request.
     room: Option<Buffer>,
@@ -42,7 +42,7 @@ pub(crate) struct Door {
 }
 
 /// An answer through a device, and how much of it was read.
-pub(crate) type Answer = (Arc<Vec<u8>>, usize);
+pub(crate) type DeviceAnswer = (Arc<Vec<u8>>, usize);
 
 /// The addresses that the agent of a command build has reported: a type, and its objects for each
 /// `Word`.
@@ -78,7 +78,7 @@ const MOST_GENERATORS: usize = 1024;
 
 /// What a served frame means for the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Served {
+enum FrameEffect {
     Answer(Arc<Vec<u8>>),
     ProgramBegins,
     ProgramOver,
@@ -106,33 +106,33 @@ pub(super) enum Ask {
 
 impl Ask {
     /// Parses the body of a frame; `None` if the frame is malformed or of another kind.
-    fn parse(frame: Frame, body: &[u8]) -> Option<Self> {
+    fn parse(frame: AgentFrame, body: &[u8]) -> Option<Self> {
         Some(match frame {
-            Frame::Call => Self::Call(body.to_vec()),
-            Frame::Wait => {
+            AgentFrame::Call => Self::Call(body.to_vec()),
+            AgentFrame::Wait => {
                 let (time, ticket) = body.split_first_chunk::<8>()?;
                 let time = u64::try_from(i64::from_le_bytes(*time)).ok();
                 let ticket = u32::from_le_bytes(ticket.try_into().ok()?);
                 let time = time.map(Duration::from_nanos);
                 Self::Wait { time, ticket: (ticket != 0).then_some(ticket) }
             }
-            Frame::Cancel => Self::Cancel(u32::from_le_bytes(body.try_into().ok()?)),
-            Frame::Functions => Self::Functions,
-            Frame::Wake => Self::Wake,
-            Frame::Fetch
-            | Frame::Reply
-            | Frame::Hello
-            | Frame::ProgramBegins
-            | Frame::ProgramOver
-            | Frame::Seeded
-            | Frame::Immortal
-            | Frame::Display
-            | Frame::Enter => return None,
+            AgentFrame::Cancel => Self::Cancel(u32::from_le_bytes(body.try_into().ok()?)),
+            AgentFrame::Functions => Self::Functions,
+            AgentFrame::Wake => Self::Wake,
+            AgentFrame::Fetch
+            | AgentFrame::Reply
+            | AgentFrame::Hello
+            | AgentFrame::ProgramBegins
+            | AgentFrame::ProgramOver
+            | AgentFrame::Seeded
+            | AgentFrame::Immortal
+            | AgentFrame::Display
+            | AgentFrame::Enter => return None,
         })
     }
 }
 
-impl Door {
+impl CallChannel {
     /// Opens the door for a run: lays out its request and limits its reply to `reply_cap` bytes.
     pub(crate) fn open(&mut self, request: Vec<u8>, reply_cap: usize) {
         *self = Self { request: Arc::new(request), reply_cap, ..Self::default() };
@@ -171,8 +171,8 @@ impl Door {
     /// Whether a frame with this first byte may have this length. Counts a display that is too long
     /// as dropped.
     fn admits(&self, first: u8, length: usize) -> bool {
-        if let (Some((Frame::Display, _)), Some(transcript)) =
-            (Frame::parse(&[first]), &self.transcript)
+        if let (Some((AgentFrame::Display, _)), Some(transcript)) =
+            (AgentFrame::parse(&[first]), &self.transcript)
         {
             let is_admitted = length <= self.display_cap;
             if !is_admitted {
@@ -190,9 +190,9 @@ impl Door {
 
     /// Returns the longest frame that begins with `kind`. A longer call is answered with an error.
     fn frame_cap(&self, kind: u8) -> usize {
-        let body = match (Frame::parse(&[kind]), &self.calls) {
-            (Some((Frame::Reply, _)), _) => self.reply_cap,
-            (Some((Frame::Call, _)), Some(calls)) => calls.argument_bytes(),
+        let body = match (AgentFrame::parse(&[kind]), &self.calls) {
+            (Some((AgentFrame::Reply, _)), _) => self.reply_cap,
+            (Some((AgentFrame::Call, _)), Some(calls)) => calls.argument_bytes(),
             _ => self.reply_cap.min(MOST_BYTES),
         };
         body.saturating_add(1)
@@ -224,36 +224,36 @@ impl Door {
     }
 
     /// Serves one frame; `None` if the frame is malformed or not allowed.
-    fn serve(&mut self, frame: &[u8]) -> Option<Served> {
-        Some(match Frame::parse(frame)? {
-            (Frame::Fetch, _) => Served::Answer(Arc::clone(&self.request)),
-            (Frame::Reply, reply) => {
+    fn serve(&mut self, frame: &[u8]) -> Option<FrameEffect> {
+        Some(match AgentFrame::parse(frame)? {
+            (AgentFrame::Fetch, _) => FrameEffect::Answer(Arc::clone(&self.request)),
+            (AgentFrame::Reply, reply) => {
                 self.reply = Some(reply.to_vec());
-                Served::Answer(Arc::default())
+                FrameEffect::Answer(Arc::default())
             }
-            (Frame::Display, display) => {
+            (AgentFrame::Display, display) => {
                 let display = agent::wire::parse_display(display).ok()?;
                 self.transcript.as_ref()?.show(display);
-                Served::Answer(Arc::default())
+                FrameEffect::Answer(Arc::default())
             }
-            (Frame::Hello, address) => {
+            (AgentFrame::Hello, address) => {
                 self.exception = Some(u32::from_le_bytes(address.try_into().ok()?));
-                Served::Answer(Arc::default())
+                FrameEffect::Answer(Arc::default())
             }
-            (Frame::Enter, addresses) => {
+            (AgentFrame::Enter, addresses) => {
                 let (addresses, rest) = addresses.as_chunks::<4>();
                 let [class, objects @ ..] =
                     <[[u8; 4]; 4]>::try_from(addresses).ok().filter(|_| rest.is_empty())?;
                 let objects = objects.map(u32::from_le_bytes);
                 self.entry = Some(Entered { class: u32::from_le_bytes(class), objects });
-                Served::Answer(Arc::default())
+                FrameEffect::Answer(Arc::default())
             }
-            (Frame::Immortal, addresses) if self.prepares => {
+            (AgentFrame::Immortal, addresses) if self.prepares => {
                 let (addresses, rest) = addresses.as_chunks::<4>();
                 let addresses = addresses.iter().map(|address| u32::from_le_bytes(*address));
-                rest.is_empty().then(|| Served::Immortal(addresses.collect()))?
+                rest.is_empty().then(|| FrameEffect::Immortal(addresses.collect()))?
             }
-            (Frame::Seeded, claim) if self.prepares => {
+            (AgentFrame::Seeded, claim) if self.prepares => {
                 let (address, rest) = claim.split_first_chunk::<4>()?;
                 let (size, needle) = rest.split_first_chunk::<4>()?;
                 let [address, size] = [*address, *size].map(u32::from_le_bytes);
@@ -261,16 +261,19 @@ impl Door {
                     return None;
                 }
                 self.generators.push(GeneratorClaim { address, size, needle: needle.to_vec() });
-                Served::Answer(Arc::default())
+                FrameEffect::Answer(Arc::default())
             }
-            (Frame::Seeded | Frame::Immortal, _) => return None,
-            (Frame::ProgramBegins, _) => Served::ProgramBegins,
-            (Frame::ProgramOver, _) => Served::ProgramOver,
+            (AgentFrame::Seeded | AgentFrame::Immortal, _) => return None,
+            (AgentFrame::ProgramBegins, _) => FrameEffect::ProgramBegins,
+            (AgentFrame::ProgramOver, _) => FrameEffect::ProgramOver,
             (
-                frame
-                @ (Frame::Call | Frame::Wait | Frame::Cancel | Frame::Functions | Frame::Wake),
+                frame @ (AgentFrame::Call
+                | AgentFrame::Wait
+                | AgentFrame::Cancel
+                | AgentFrame::Functions
+                | AgentFrame::Wake),
                 body,
-            ) => Served::Asks(Ask::parse(frame, body)?),
+            ) => FrameEffect::Asks(Ask::parse(frame, body)?),
         })
     }
 }
@@ -281,10 +284,10 @@ mod tests {
 
     #[test]
     fn a_request_is_fetched_and_the_last_reply_counts() {
-        let mut door = Door::default();
-        let empty = Some(Served::Answer(Arc::default()));
+        let mut door = CallChannel::default();
+        let empty = Some(FrameEffect::Answer(Arc::default()));
         door.open(b"request".to_vec(), 100);
-        assert_eq!(door.serve(b"\x01"), Some(Served::Answer(Arc::new(b"request".to_vec()))));
+        assert_eq!(door.serve(b"\x01"), Some(FrameEffect::Answer(Arc::new(b"request".to_vec()))));
         assert_eq!(door.serve(b"\x02forged"), empty);
         assert_eq!(door.serve(b"\x02honest"), empty);
         assert_eq!(door.serve(b"\x07"), None);
@@ -295,7 +298,7 @@ mod tests {
 
     #[test]
     fn memory_for_the_request_is_used_once_and_in_one_run() {
-        let mut door = Door::default();
+        let mut door = CallChannel::default();
         door.open(b"request".to_vec(), 100);
         let room = Buffer { at: 64, len: 7 };
         assert_eq!((door.request_len(), door.take_room(7)), (7, None));
@@ -308,7 +311,7 @@ mod tests {
 
     #[test]
     fn displays_go_to_the_transcript_within_their_own_cap() {
-        let mut door = Door::default();
+        let mut door = CallChannel::default();
         let frame =
             b"\x08\x37\0\0\0{\"bundle\": [[\"text/plain\", \"text\", 0]], \"buffers\": [1]}5";
         assert_eq!(door.serve(frame), None);
@@ -326,12 +329,12 @@ mod tests {
 
     #[test]
     fn only_an_image_in_preparation_reports_its_objects() {
-        let mut door = Door::default();
+        let mut door = CallChannel::default();
         door.open(Vec::new(), 100);
         let claim = [&[6][..], &[1; 9]].concat();
         assert_eq!((door.serve(b"\x07abcd"), door.serve(&claim)), (None, None));
         door.open_to_prepare(Vec::new(), 100);
-        assert_eq!(door.serve(b"\x07\x01\0\0\0"), Some(Served::Immortal(vec![1])));
+        assert_eq!(door.serve(b"\x07\x01\0\0\0"), Some(FrameEffect::Immortal(vec![1])));
         assert_eq!(door.serve(b"\x07\x01"), None);
         assert!(door.serve(&claim).is_some());
         assert_eq!(door.close().generators.len(), 1);
@@ -339,7 +342,7 @@ mod tests {
 
     #[test]
     fn an_address_has_four_bytes() {
-        let mut door = Door::default();
+        let mut door = CallChannel::default();
         assert_eq!(door.serve(b"\x03abc"), None);
         assert_eq!(door.exception(), None);
         assert!(door.serve(b"\x03\x01\x02\0\0").is_some());
@@ -350,18 +353,18 @@ mod tests {
     fn requests_of_the_wrong_length_are_refused() {
         let wait = |time: i64, ticket: u32| {
             let body = [&time.to_le_bytes()[..], &ticket.to_le_bytes()].concat();
-            Ask::parse(Frame::Wait, &body)
+            Ask::parse(AgentFrame::Wait, &body)
         };
         assert_eq!(wait(-1, 0), Some(Ask::Wait { time: None, ticket: None }));
         let time = Some(Duration::from_nanos(5));
         assert_eq!(wait(5, 7), Some(Ask::Wait { time, ticket: Some(7) }));
-        assert_eq!(Ask::parse(Frame::Cancel, b"\x02\0\0\0"), Some(Ask::Cancel(2)));
+        assert_eq!(Ask::parse(AgentFrame::Cancel, b"\x02\0\0\0"), Some(Ask::Cancel(2)));
         for (frame, body) in [
-            (Frame::Wait, &b""[..]),
-            (Frame::Wait, &[0; 11]),
-            (Frame::Wait, &[0; 13]),
-            (Frame::Cancel, b"abc"),
-            (Frame::Fetch, b""),
+            (AgentFrame::Wait, &b""[..]),
+            (AgentFrame::Wait, &[0; 11]),
+            (AgentFrame::Wait, &[0; 13]),
+            (AgentFrame::Cancel, b"abc"),
+            (AgentFrame::Fetch, b""),
         ] {
             assert_eq!(Ask::parse(frame, body), None, "{frame:?} {body:?}");
         }

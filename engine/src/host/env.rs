@@ -6,14 +6,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use wasmer::{RuntimeError, TypedFunction};
 
-use super::door::{Answer, Door};
-use super::wasi::sought::Sought;
+use super::door::{CallChannel, DeviceAnswer};
+use super::wasi::path::Sought;
 use super::wasi::{ExceededLimit, Wasi};
 use crate::errno::Errno;
 use crate::files::changes::{ChangedFile, LeftOutFiles};
-use crate::interrupt::gate::Passage;
+use crate::interrupt::gate::ThreadGate;
 use crate::interrupt::stop::StopReason;
-use crate::interrupt::watchdog::{Asker, Pause};
+use crate::interrupt::watchdog::{Pause, StopRequester};
 use crate::limits::{LimitHit, Limits};
 use crate::memory::GuestMemory;
 use crate::run::program::Program;
@@ -51,12 +51,12 @@ pub(crate) struct RunEffects {
 
 /// The data that host functions of one thread reach through wasmer.
 pub(crate) struct GuestEnv {
-    pub(crate) gate: Arc<Passage>,
+    pub(crate) gate: Arc<ThreadGate>,
     pub(crate) wasi: Arc<Mutex<Wasi>>,
-    pub(crate) door: Arc<Mutex<Door>>,
+    pub(crate) door: Arc<Mutex<CallChannel>>,
     pub(crate) control: Arc<RunControl>,
     /// What the device of a command build has to answer this thread.
-    pub(crate) answer: Mutex<Answer>,
+    pub(crate) answer: Mutex<DeviceAnswer>,
     /// Starts threads, if the guest's memory can be shared.
     pub(crate) threads: Option<Arc<dyn Siblings>>,
     /// The guest's memory and allocator, once there is an instance.
@@ -81,9 +81,9 @@ pub(crate) trait Siblings: Send + Sync {
 impl GuestEnv {
     /// Returns the environment of a thread that has no instance yet.
     pub(crate) fn new(
-        gate: Arc<Passage>,
+        gate: Arc<ThreadGate>,
         wasi: Arc<Mutex<Wasi>>,
-        door: Arc<Mutex<Door>>,
+        door: Arc<Mutex<CallChannel>>,
         control: Arc<RunControl>,
     ) -> Self {
         Self {
@@ -126,18 +126,18 @@ impl GuestEnv {
 /// Lets host functions stop the current run or pause its wall time.
 #[derive(Debug, Default)]
 pub(crate) struct RunControl {
-    asker: Mutex<Option<Asker>>,
+    requester: Mutex<Option<StopRequester>>,
 }
 
 impl RunControl {
-    pub(crate) fn attach(&self, asker: Asker) {
-        *self.asker.lock() = Some(asker);
+    pub(crate) fn attach(&self, requester: StopRequester) {
+        *self.requester.lock() = Some(requester);
     }
 
     /// Pauses the wall time of the current run.
     pub(crate) fn pause(&self) -> Option<Pause> {
-        let asker = *self.asker.lock();
-        asker.map(|asker| asker.pause())
+        let requester = *self.requester.lock();
+        requester.map(|requester| requester.pause())
     }
 
     /// Asks the current run to stop, because it exceeded a limit.
@@ -146,9 +146,9 @@ impl RunControl {
             ExceededLimit::Output => StopReason::Output,
             ExceededLimit::HostCalls => StopReason::HostCalls,
         };
-        let asker = *self.asker.lock();
-        if let Some(asker) = asker {
-            asker.ask(reason);
+        let requester = *self.requester.lock();
+        if let Some(requester) = requester {
+            requester.request(reason);
         }
     }
 }

@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use crate::errno::Errno;
 use crate::files::mount::Mount;
-use crate::files::resolve::{self, Base, Links, Place};
+use crate::files::resolve::{self, Base, Links, ResolvedPath};
 use crate::files::tree::Device;
-use crate::files::tree::{self, Kind, NodeId, Timestamp, Tree};
+use crate::files::tree::{self, NodeId, NodeKind, Timestamp, Tree};
 use crate::places::{BESIDE_FOLDER, DOOR_PATH, SITE};
 use crate::python::library::Library;
 use crate::python::packages::{self, Package};
@@ -54,18 +54,18 @@ impl Layout {
         let lay_out = || -> Result<Self, Errno> {
             let mut tree = Tree::default();
             for file in &library.files {
-                let contents = Kind::Fixed(file.contents.clone());
+                let contents = NodeKind::Fixed(file.contents.clone());
                 put(&mut tree, NodeId::ROOT, &file.path, contents, 0)?;
             }
             let mut matplotlib_data = None;
             for file in &library.matplotlib_data {
                 let folder = make_folders(&mut tree, NodeId::ROOT, MATPLOTLIB_DATA_FOLDER, 0)?;
-                let contents = Kind::Fixed(file.contents.clone());
+                let contents = NodeKind::Fixed(file.contents.clone());
                 put(&mut tree, folder, &file.path, contents, 0)?;
                 matplotlib_data = Some(folder);
             }
             for (path, device) in DEVICES {
-                put(&mut tree, NodeId::ROOT, path, Kind::Device(device), 0)?;
+                put(&mut tree, NodeId::ROOT, path, NodeKind::Device(device), 0)?;
             }
             let mut writable = Vec::new();
             for path in WRITABLE {
@@ -79,7 +79,7 @@ impl Layout {
 
     /// Returns the layout with the device through which command builds talk to the host.
     pub(crate) fn with_door(mut self) -> Self {
-        let device = Kind::Device(Device::Door);
+        let device = NodeKind::Device(Device::CallChannel);
         put(&mut self.tree, NodeId::ROOT, DOOR_PATH, device, 0)
             .expect("the path is plain, and a layout has no quota");
         self
@@ -89,7 +89,7 @@ impl Layout {
     pub(crate) fn with_packages(&self, packages: &[Package]) -> Self {
         let mut layout = self.clone();
         for (path, contents) in packages::files(packages) {
-            let contents = Kind::Fixed(contents.clone());
+            let contents = NodeKind::Fixed(contents.clone());
             put(&mut layout.tree, NodeId::ROOT, &format!("{SITE}/{path}"), contents, 0)
                 .expect("package paths are plain and don't conflict, and a layout has no quota");
         }
@@ -104,10 +104,10 @@ pub(crate) fn put_input(
     file: &InputFile,
     now: Timestamp,
 ) -> Result<(), Errno> {
-    if let Place::Node(node) =
+    if let ResolvedPath::Node(node) =
         resolve::resolve(tree, Base::Node(workspace), &file.path, Links::Follow).or_else(
             |errno| match errno {
-                Errno::NoEntry => Ok(Place::Vacant { folder: workspace, name: "".into() }),
+                Errno::NoEntry => Ok(ResolvedPath::Vacant { folder: workspace, name: "".into() }),
                 errno => Err(errno),
             },
         )?
@@ -133,7 +133,7 @@ pub(crate) fn put_mount(
     if let Some(existing) = tree.lookup(folder, name)? {
         return tree.replace_mount(existing, mount).map(|()| existing);
     }
-    let kind = Kind::Mount { parent: folder, mount: Arc::clone(mount) };
+    let kind = NodeKind::Mount { parent: folder, mount: Arc::clone(mount) };
     tree.create_fixed(folder, name, kind, now)
 }
 
@@ -159,17 +159,17 @@ pub(crate) fn put_beside(
 /// Checks that the working directory at an absolute path exists; creates it where guests can write.
 pub(crate) fn put_workdir(tree: &mut Tree, path: &str, now: Timestamp) -> Result<(), Errno> {
     match resolve::resolve(tree, Base::Node(NodeId::ROOT), path, Links::Follow) {
-        Ok(Place::Node(node)) => tree.entries(node).map(drop),
-        Ok(Place::Host(place)) => match place.mount.stat(&place.path())?.is_folder {
+        Ok(ResolvedPath::Node(node)) => tree.entries(node).map(drop),
+        Ok(ResolvedPath::Host(place)) => match place.mount.stat(&place.path())?.is_folder {
             true => Ok(()),
             false => Err(Errno::NotFolder),
         },
-        Ok(Place::Vacant { .. }) | Err(Errno::NoEntry)
+        Ok(ResolvedPath::Vacant { .. }) | Err(Errno::NoEntry)
             if WRITABLE.iter().any(|folder| is_below(path, folder)) =>
         {
             make_folders(tree, NodeId::ROOT, path, now).map(drop)
         }
-        Ok(Place::Vacant { .. }) => Err(Errno::NoEntry),
+        Ok(ResolvedPath::Vacant { .. }) => Err(Errno::NoEntry),
         Err(errno) => Err(errno),
     }
 }
@@ -183,7 +183,7 @@ fn put(
     tree: &mut Tree,
     base: NodeId,
     path: &str,
-    kind: Kind,
+    kind: NodeKind,
     now: Timestamp,
 ) -> Result<NodeId, Errno> {
     let (folder, name) = split(path);
@@ -201,16 +201,16 @@ fn make_folders(
     let mut folder = base;
     for part in path.split('/').filter(|part| !part.is_empty()) {
         folder = match resolve::resolve(tree, Base::Node(folder), part, Links::Follow)? {
-            Place::Node(node) => {
+            ResolvedPath::Node(node) => {
                 tree.entries(node)?;
                 node
             }
-            Place::Vacant { folder, name } if tree.is_fixed(folder) => {
-                let kind = Kind::Folder { parent: folder, entries: tree::Entries::new_sync() };
+            ResolvedPath::Vacant { folder, name } if tree.is_fixed(folder) => {
+                let kind = NodeKind::Folder { parent: folder, entries: tree::Entries::new_sync() };
                 tree.create_fixed(folder, &name, kind, now)?
             }
-            Place::Vacant { folder, name } => tree.create_folder(folder, &name, now)?,
-            Place::Host(_) => return Err(Errno::ReadOnly),
+            ResolvedPath::Vacant { folder, name } => tree.create_folder(folder, &name, now)?,
+            ResolvedPath::Host(_) => return Err(Errno::ReadOnly),
         };
     }
     Ok(folder)

@@ -18,12 +18,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use wasmer::{FunctionEnv, Instance, Module, RuntimeError};
 
-use super::door::Door;
+use super::door::CallChannel;
 use super::env::{GuestEnv, RunControl, Siblings, ThreadExit, unwind};
 use super::reactor;
 use super::wasi::{Wasi, process};
 use crate::errno::Errno;
-use crate::interrupt::gate::{Gate, Passage, Stopped};
+use crate::interrupt::gate::{Gate, Stopped, ThreadGate};
 use crate::interrupt::watchdog::CpuClocks;
 use crate::memory::tunables::{SharedMemory, Waits};
 use crate::python::module::native::NativeEngine;
@@ -56,7 +56,7 @@ pub(crate) struct Threads {
 pub(crate) struct Parts {
     pub(crate) gate: Arc<Gate>,
     pub(crate) wasi: Arc<Mutex<Wasi>>,
-    pub(crate) door: Arc<Mutex<Door>>,
+    pub(crate) door: Arc<Mutex<CallChannel>>,
     pub(crate) control: Arc<RunControl>,
 }
 
@@ -65,11 +65,11 @@ struct Run {
     most: usize,
     /// The largest number of threads that was refused.
     refused: Option<u64>,
-    end: Option<End>,
+    end: Option<GuestEnd>,
 }
 
 /// How a thread has ended the whole guest.
-pub(crate) enum End {
+pub(crate) enum GuestEnd {
     /// It trapped, or called `proc_exit`.
     Unwound(RuntimeError),
     /// The host panicked.
@@ -102,7 +102,7 @@ impl Threads {
 
     /// Holds the threads when the main one has come back from the guest. Returns whether all are
     /// held, and how a thread has ended the guest, if one did.
-    pub(crate) fn end_turn(&self, patience: Duration) -> (bool, Option<End>) {
+    pub(crate) fn end_turn(&self, patience: Duration) -> (bool, Option<GuestEnd>) {
         let gate = &self.parts.gate;
         let is_held = gate.others() == 0 || gate.hold_others(A_MOMENT, patience);
         if self.is_used.swap(gate.others() > 0, Ordering::Relaxed) {
@@ -138,14 +138,14 @@ impl Threads {
         &self.clocks
     }
 
-    fn serve(self: &Arc<Self>, passage: Arc<Passage>, argument: u32) {
+    fn serve(self: &Arc<Self>, passage: Arc<ThreadGate>, argument: u32) {
         let clock = self.clocks.count_this_thread();
         let ended = catch_unwind(AssertUnwindSafe(|| self.run_guest(&passage, argument)));
         let end = match ended {
             Ok(Ok(())) => None,
             Ok(Err(error)) if ends_alone(&error) => None,
-            Ok(Err(error)) => Some(End::Unwound(error)),
-            Err(panic) => Some(End::Panic(panic)),
+            Ok(Err(error)) => Some(GuestEnd::Unwound(error)),
+            Err(panic) => Some(GuestEnd::Panic(panic)),
         };
         drop(clock);
         if let Some(end) = end {
@@ -157,7 +157,7 @@ impl Threads {
 
     fn run_guest(
         self: &Arc<Self>,
-        passage: &Arc<Passage>,
+        passage: &Arc<ThreadGate>,
         argument: u32,
     ) -> Result<(), RuntimeError> {
         let mut store = self.engine.store();
@@ -165,7 +165,7 @@ impl Threads {
         let (wasi, door, control) = (Arc::clone(wasi), Arc::clone(door), Arc::clone(control));
         let env = GuestEnv::new(Arc::clone(passage), wasi, door, control);
         let env = FunctionEnv::new(&mut store, env);
-        let waits: Arc<dyn Waits> = Arc::<Passage>::clone(passage);
+        let waits: Arc<dyn Waits> = Arc::<ThreadGate>::clone(passage);
         let memory = self.memory.in_store(&mut store, waits).map_err(unwind)?;
         let imports =
             reactor::served(&mut store, &self.module, &env, Some(memory)).map_err(unwind)?;

@@ -10,7 +10,7 @@ use super::turn::{OpenTurn, Servers, Turn};
 use crate::error::StartError;
 use crate::guest::agent::{self, Word};
 use crate::host::env::RunSetup;
-use crate::interpreter::codes::Wanted;
+use crate::interpreter::bytecode::Wanted;
 use crate::interpreter::session::Life;
 use crate::interrupt::stop::StopHandle;
 use crate::limits::Limits;
@@ -39,15 +39,15 @@ impl Interpreter {
             return Ok(());
         }
         let Some(image) = self.image.clone() else { return Ok(()) };
-        let Some(wanted) = image.codes().wanted() else { return Ok(()) };
+        let Some(wanted) = image.bytecode().wanted() else { return Ok(()) };
         let code = self.compile(&wanted, image.memory().bytes().len() + MOST_MEMORY_BYTES);
-        image.codes().put(&wanted, code.as_deref());
+        image.bytecode().put(&wanted, code.as_deref());
         self.reset()
     }
 
     /// Returns whether [`Self::compile_ahead`] would compile a program.
     pub fn has_to_compile(&self) -> bool {
-        self.image.as_ref().is_some_and(|image| image.codes().wants_any())
+        self.image.as_ref().is_some_and(|image| image.bytecode().wants_any())
     }
 
     /// Returns the code of a program; `None` if each run has to compile it. The interpreter must be

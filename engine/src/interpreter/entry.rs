@@ -22,7 +22,7 @@ use super::judge::TurnFailure;
 use crate::cause::Cause;
 use crate::error::StartError;
 use crate::guest::agent::{Word, boot};
-use crate::host::door::{Door, Entered};
+use crate::host::door::{CallChannel, Entered};
 use crate::host::env::{GuestExit, unwind};
 use crate::host::wasi::bytes::Buffer;
 use crate::interrupt::gate::Gate;
@@ -134,7 +134,7 @@ pub(super) struct Guest<'a> {
     pub(super) entry: &'a Entrance,
     pub(super) gate: &'a Arc<Gate>,
     pub(super) memory: &'a Arc<GuestMemory>,
-    pub(super) door: &'a Mutex<Door>,
+    pub(super) door: &'a Mutex<CallChannel>,
 }
 
 impl Guest<'_> {

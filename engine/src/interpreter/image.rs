@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::layout::Layout;
 use crate::host::wasi::HostState;
-use crate::interpreter::codes::CodeCache;
+use crate::interpreter::bytecode::BytecodeCache;
 use crate::interpreter::engine::Engine;
 use crate::interpreter::entry::Reentry;
 use crate::interrupt::raise::Offsets;
@@ -95,7 +95,7 @@ struct ImageInner {
     /// The difference between the image and an interpreter that hasn't run: none.
     pristine: Arc<MemoryPatch>,
     /// The code of programs that run again and again.
-    codes: CodeCache,
+    codes: BytecodeCache,
 }
 
 /// What the host needs to know about the interpreter in the image.
@@ -149,7 +149,7 @@ impl Image {
                 host,
                 facts,
                 pristine,
-                codes: CodeCache::new(engine.code_cache_bytes()),
+                codes: BytecodeCache::new(engine.code_cache_bytes()),
             }),
         }
     }
@@ -163,7 +163,7 @@ impl Image {
 
     /// Returns the number of programs whose code it keeps, and the memory that they take, in bytes.
     pub fn code_cache_size(&self) -> (usize, usize) {
-        self.inner.codes.size()
+        self.inner.bytecode.size()
     }
 
     /// Returns its description.
@@ -192,8 +192,8 @@ impl Image {
         &self.inner.facts
     }
 
-    pub(crate) fn codes(&self) -> &CodeCache {
-        &self.inner.codes
+    pub(crate) fn bytecode(&self) -> &BytecodeCache {
+        &self.inner.bytecode
     }
 
     pub(crate) fn pristine(&self) -> &Arc<MemoryPatch> {

@@ -6,9 +6,9 @@ use wasmer::RuntimeError;
 use wasmer::sys::vm::TrapCode;
 
 use crate::cause::Cause;
-use crate::guest::agent::{self, LeftOut};
+use crate::guest::agent::{self, LeftOutSizes};
 use crate::host::env::GuestExit;
-use crate::interrupt::gate::{Asked, Stopped};
+use crate::interrupt::gate::{StopCause, Stopped};
 use crate::interrupt::stop::StopReason;
 use crate::limits::{LimitHit, LimitKind, Limits, milliseconds};
 use crate::memory::tunables::GUEST_STACK_BYTES;
@@ -20,14 +20,14 @@ use crate::run::outcome::{
 /// How a run ended, before its usage is known.
 #[derive(Debug)]
 pub(super) struct Judgement {
-    end: End,
+    end: RunEnd,
     pub(super) afterwards: Afterwards,
     /// What the reply leaves out.
-    pub(super) left_out: LeftOut,
+    pub(super) left_out: LeftOutSizes,
 }
 
 #[derive(Debug)]
-enum End {
+enum RunEnd {
     Of(Verdict),
     /// It was asked to end, and ended or was stopped. The exception says where it ended.
     Asked(StopReason, Option<Exception>),
@@ -38,14 +38,14 @@ impl Judgement {
         let is_success = |verdict: &Verdict| {
             matches!(verdict, Verdict::Completed { .. } | Verdict::Exited { code: 0, .. })
         };
-        matches!(&self.end, End::Of(verdict) if is_success(verdict))
+        matches!(&self.end, RunEnd::Of(verdict) if is_success(verdict))
     }
 
     /// Returns the verdict, and where the program was if it was interrupted.
     pub(super) fn verdict(self, limits: &Limits, usage: &Usage) -> (Verdict, Option<Exception>) {
         let (reason, exception) = match self.end {
-            End::Of(verdict) => return (verdict, None),
-            End::Asked(reason, exception) => (reason, exception),
+            RunEnd::Of(verdict) => return (verdict, None),
+            RunEnd::Asked(reason, exception) => (reason, exception),
         };
         let limit = match reason {
             StopReason::Interrupted | StopReason::Cancelled => {
@@ -93,18 +93,18 @@ pub(super) fn hit(limit: LimitKind, limits: &Limits, used: u64) -> LimitHit {
 /// the guest says.
 pub(super) fn judge(
     ended: Result<Result<i32, TurnFailure>, Box<dyn Any + Send>>,
-    asked: Asked,
+    asked: StopCause,
     reply: Option<Vec<u8>>,
     limits: &Limits,
 ) -> Judgement {
     let lost = |end| {
-        let left_out = LeftOut::default();
+        let left_out = LeftOutSizes::default();
         Judgement { end, afterwards: Afterwards::Lost, left_out }
     };
-    let failed = |failure| lost(End::Of(Verdict::SandboxFailed(failure)));
+    let failed = |failure| lost(RunEnd::Of(Verdict::SandboxFailed(failure)));
     match (ended, asked.stop) {
         (Err(panic), _) => failed(SandboxFailure::HostPanic(panic_text(&*panic))),
-        (Ok(_), Some(reason)) => lost(End::Asked(reason, None)),
+        (Ok(_), Some(reason)) => lost(RunEnd::Asked(reason, None)),
         (Ok(Err(TurnFailure::Trap(error))), None) => lost(judge_end(judge_trap(error), asked)),
         (Ok(Err(TurnFailure::OutOfThrows)), None) => {
             let most = u64::from(MOST_THROWS);
@@ -113,14 +113,14 @@ pub(super) fn judge(
         }
         (Ok(Err(failure)), None) => failed(SandboxFailure::Trap(Cause::new(failure))),
         (Ok(Ok(status)), None) => match reply.as_deref().map(|r| agent::parse_reply(r, limits)) {
-            Some(Ok(agent::Answer { verdict, left_out })) if status == 0 => {
+            Some(Ok(agent::ParsedReply { verdict, left_out })) if status == 0 => {
                 let afterwards = Afterwards::Usable;
                 Judgement { end: judge_end(verdict, asked), afterwards, left_out }
             }
-            Some(Err(tampering)) => lost(End::Of(Verdict::Tampered(tampering))),
+            Some(Err(tampering)) => lost(RunEnd::Of(Verdict::Tampered(tampering))),
             _ => {
                 let what = format!("it ended with status {status} and without a reply");
-                lost(End::Of(Verdict::Tampered(Tampering(what))))
+                lost(RunEnd::Of(Verdict::Tampered(Tampering(what))))
             }
         },
     }
@@ -128,12 +128,12 @@ pub(super) fn judge(
 
 /// Judges the program's own end if it noticed an interrupt. The program may handle an interrupt
 /// from the caller; a limit counts as reached however the program handled it.
-fn judge_end(verdict: Verdict, asked: Asked) -> End {
+fn judge_end(verdict: Verdict, asked: StopCause) -> RunEnd {
     match (asked.interrupt, verdict) {
-        (_, verdict @ (Verdict::SandboxFailed(_) | Verdict::Tampered(_))) => End::Of(verdict),
-        (None | Some(StopReason::Interrupted), verdict) => End::Of(verdict),
-        (Some(reason), Verdict::Raised(exception)) => End::Asked(reason, Some(*exception)),
-        (Some(reason), _) => End::Asked(reason, None),
+        (_, verdict @ (Verdict::SandboxFailed(_) | Verdict::Tampered(_))) => RunEnd::Of(verdict),
+        (None | Some(StopReason::Interrupted), verdict) => RunEnd::Of(verdict),
+        (Some(reason), Verdict::Raised(exception)) => RunEnd::Asked(reason, Some(*exception)),
+        (Some(reason), _) => RunEnd::Asked(reason, None),
     }
 }
 
@@ -199,7 +199,7 @@ mod tests {
 
     fn judged(reply: &str, stop: Option<StopReason>, interrupt: Option<StopReason>) -> String {
         let reply = Some(agent::wire::framed(reply));
-        let judgement = judge(Ok(Ok(0)), Asked { stop, interrupt }, reply, &Limits::default());
+        let judgement = judge(Ok(Ok(0)), StopCause { stop, interrupt }, reply, &Limits::default());
         let afterwards = judgement.afterwards;
         let (verdict, at) = judgement.verdict(&Limits::default(), &Usage::default());
         let name = match &verdict {

@@ -42,10 +42,10 @@ const MAGIC: [u8; 8] = *b"HTCHSES3";
 /// shared: a clone is a reference.
 #[derive(Clone)]
 pub struct SessionState {
-    inner: Arc<Inner>,
+    inner: Arc<SessionInner>,
 }
 
-struct Inner {
+struct SessionInner {
     image: Image,
     memory: SessionMemory,
     globals: Arc<[u128]>,
@@ -112,7 +112,7 @@ impl SessionState {
     ) -> Self {
         let image = image.clone();
         let globals = globals.into();
-        Self { inner: Arc::new(Inner { image, memory, globals, host, life }) }
+        Self { inner: Arc::new(SessionInner { image, memory, globals, host, life }) }
     }
 
     /// Returns the state of an interpreter on `image` before its first run.
@@ -141,7 +141,7 @@ impl SessionState {
     /// Returns a copy for another session. Before it runs, the random number generators that
     /// modules share are seeded again; a deterministic session keeps their states.
     pub fn fork(&self) -> Self {
-        let Inner { image, globals, host, life, .. } = &*self.inner;
+        let SessionInner { image, globals, host, life, .. } = &*self.inner;
         let life = Life { is_copy: life.deterministic.is_none(), ..*life };
         let memory = SessionMemory::Patch(Arc::clone(self.memory()));
         Self::new(image, memory, Arc::clone(globals), host.clone(), life)
@@ -150,7 +150,7 @@ impl SessionState {
     /// Returns the same state in less memory, if its pages are copied whole; `None` if they aren't.
     /// Comparing them with the image takes 0.1 ms and more.
     pub fn compact(&self) -> Option<Self> {
-        let Inner { image, memory, globals, host, life } = &*self.inner;
+        let SessionInner { image, memory, globals, host, life } = &*self.inner;
         let SessionMemory::Snapshot(snapshot) = memory else { return None };
         let memory = SessionMemory::Patch(Arc::clone(snapshot.patch()));
         Some(Self::new(image, memory, Arc::clone(globals), host.clone(), *life))
@@ -207,7 +207,7 @@ impl SessionState {
     /// Packs the session into bytes, which take less memory until it continues in this process.
     #[tracing::instrument(level = "debug", name = "pack_session", skip_all)]
     pub fn pack(&self) -> PackedSession {
-        let Inner { image, host, .. } = &*self.inner;
+        let SessionInner { image, host, .. } = &*self.inner;
         let clock = host.clock.clone();
         let is_whole = SavedHost::is_all_of(host);
         let saved = SavedHost::of(if is_whole { host } else { image.host() });
@@ -224,7 +224,7 @@ impl SessionState {
     #[tracing::instrument(level = "debug", name = "unpack_session", skip_all)]
     pub fn unpack(image: &Image, bytes: &[u8], rest: &PackedRest) -> Result<Self, SessionError> {
         let unpacked = Self::from_bytes(image, bytes).map_err(Unread::for_process)?;
-        let Inner { memory, globals, host, life, .. } = &*unpacked.inner;
+        let SessionInner { memory, globals, host, life, .. } = &*unpacked.inner;
         let host = rest.host.as_ref().unwrap_or(host);
         let host = HostState { clock: rest.clock.clone(), ..host.clone() };
         Ok(Self::new(image, memory.clone(), Arc::clone(globals), host, *life))
@@ -232,7 +232,7 @@ impl SessionState {
 
     /// Encodes the session with this host, in the layout above.
     fn to_bytes(&self, host: SavedHost) -> Vec<u8> {
-        let Inner { image, globals, life, .. } = &*self.inner;
+        let SessionInner { image, globals, life, .. } = &*self.inner;
         let (info, memory) = (image.info(), self.memory());
         let pages = memory.flat(image.memory().bytes());
         let mut bytes = postcard::to_stdvec(&Saved {

@@ -22,7 +22,7 @@ use crate::host::wasi::{HostState, Wasi};
 use crate::interpreter::engine::Engine;
 use crate::interpreter::image::Image;
 use crate::interpreter::session::Life;
-use crate::interrupt::gate::{Gate, InterruptHandle, Passage};
+use crate::interrupt::gate::{Gate, InterruptHandle, ThreadGate};
 use crate::interrupt::here::RunsHere;
 use crate::interrupt::raise::{Offsets, Raiser};
 use crate::interrupt::watchdog::Stopwatch;
@@ -107,7 +107,7 @@ impl Interpreter {
             memory = memory.shared();
         }
         if let Some(predecessor) = predecessor {
-            memory.succeed(predecessor);
+            memory.prefault_from(predecessor);
         }
         let (mut interpreter, _) = Self::instantiate(engine, host, wasi, Some(Arc::new(memory)))?;
         interpreter.exception = image.facts().exception;
@@ -131,7 +131,7 @@ impl Interpreter {
         // the instance brings, so the gate receives the memory later.
         let (door, gate, control) =
             (Arc::default(), Arc::new(Gate::new()), Arc::new(RunControl::default()));
-        let passage = Arc::new(Passage::of_main(Arc::clone(&gate)));
+        let passage = Arc::new(ThreadGate::of_main(Arc::clone(&gate)));
         let env = GuestEnv::new(
             Arc::clone(&passage),
             Arc::clone(&wasi),
@@ -217,7 +217,7 @@ impl Interpreter {
         let (gate, run) = OpenGate::begin(&self.gate);
         let handle = InterruptHandle::new(Arc::clone(&self.gate));
         let guard = Stopwatch::start().guard(&limits, run, handle, None);
-        let here = RunsHere::begin(&self.gate, guard.asker());
+        let here = RunsHere::begin(&self.gate, guard.stop_requester());
         let mut guest = Guest {
             store: &mut self.store,
             entry: &self.entry,

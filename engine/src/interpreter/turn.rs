@@ -12,13 +12,13 @@ use super::entry::Guest;
 use super::judge::TurnFailure;
 use crate::guest::agent::{self, Word};
 use crate::host::GuestHost;
-use crate::host::door::{Door, GeneratorClaim, Passed};
+use crate::host::door::{CallChannel, GeneratorClaim, Passed};
 use crate::host::env::{RunControl, RunEffects, RunSetup};
-use crate::host::threads::{End, Threads};
-use crate::interrupt::gate::{Asked, Gate, InterruptHandle, RunId};
+use crate::host::threads::{GuestEnd, Threads};
+use crate::interrupt::gate::{Gate, GateRun, InterruptHandle, StopCause};
 use crate::interrupt::here::RunsHere;
 use crate::interrupt::stop::StopHandle;
-use crate::interrupt::watchdog::{Asker, Stopwatch, WatchGuard, be_watched};
+use crate::interrupt::watchdog::{StopRequester, Stopwatch, WatchGuard, be_watched};
 use crate::limits::Limits;
 use crate::python::module::throws::{MOST_THROWS, ThrowsLeft};
 use crate::run::functions::calls::{CallEffects, Calls};
@@ -35,7 +35,7 @@ pub(super) struct Turn {
 /// The parts of an interpreter that serve its guest during a turn.
 pub(super) struct Servers<'a> {
     pub(super) host: &'a mut dyn GuestHost,
-    pub(super) door: &'a Mutex<Door>,
+    pub(super) door: &'a Mutex<CallChannel>,
     pub(super) control: &'a RunControl,
     pub(super) throws: &'a ThrowsLeft,
     pub(super) threads: Option<&'a Threads>,
@@ -65,7 +65,7 @@ pub(super) struct OpenTurn<'a> {
 pub(super) struct EndedTurn<'a> {
     pub(super) host: HostRun<'a>,
     pub(super) ended: Result<Result<i32, TurnFailure>, Box<dyn Any + Send>>,
-    pub(super) asked: Asked,
+    pub(super) asked: StopCause,
     /// No other thread of the guest goes on.
     pub(super) is_held: bool,
     pub(super) thrown: u32,
@@ -115,10 +115,10 @@ impl<'a> OpenTurn<'a> {
         let (gate, run) = OpenGate::begin(guest.gate);
         let interrupt = InterruptHandle::new(Arc::clone(guest.gate));
         let watch_guard = watch.guard(limits, run, interrupt.clone(), stop.overdue_hook());
-        // Never taken down: the asker of a watch that has ended does nothing.
-        control.attach(watch_guard.asker());
-        let here = RunsHere::begin(guest.gate, watch_guard.asker());
-        let stop = AttachedStop::attach(stop, interrupt, run, watch_guard.asker());
+        // Never taken down: the requester of a watch that has ended does nothing.
+        control.attach(watch_guard.stop_requester());
+        let here = RunsHere::begin(guest.gate, watch_guard.stop_requester());
+        let stop = AttachedStop::attach(stop, interrupt, run, watch_guard.stop_requester());
         Ok(Self {
             stop,
             here,
@@ -158,8 +158,8 @@ impl<'a> OpenTurn<'a> {
         let asked = gate.end();
         let ended = match end {
             Some(end) if asked.stop.is_none() => match end {
-                End::Unwound(error) => Ok(Err(TurnFailure::Trap(error))),
-                End::Panic(panic) => Err(panic),
+                GuestEnd::Unwound(error) => Ok(Err(TurnFailure::Trap(error))),
+                GuestEnd::Panic(panic) => Err(panic),
             },
             _ => ended,
         };
@@ -228,12 +228,12 @@ pub(super) struct OpenGate<'a> {
 }
 
 impl<'a> OpenGate<'a> {
-    pub(super) fn begin(gate: &'a Gate) -> (Self, RunId) {
+    pub(super) fn begin(gate: &'a Gate) -> (Self, GateRun) {
         let run = gate.begin();
         (Self { gate: Some(gate) }, run)
     }
 
-    pub(super) fn end(mut self) -> Asked {
+    pub(super) fn end(mut self) -> StopCause {
         self.gate.take().expect("a run ends once").end()
     }
 }
@@ -248,11 +248,11 @@ impl Drop for OpenGate<'_> {
 
 /// A door with a request behind it; dropped, it is shut and host calls are cancelled.
 struct OpenDoor<'a> {
-    door: Option<&'a Mutex<Door>>,
+    door: Option<&'a Mutex<CallChannel>>,
 }
 
 impl<'a> OpenDoor<'a> {
-    fn open(door: &'a Mutex<Door>, lay_out: impl FnOnce(&mut Door)) -> Self {
+    fn open(door: &'a Mutex<CallChannel>, lay_out: impl FnOnce(&mut CallChannel)) -> Self {
         let open = Self { door: Some(door) };
         lay_out(&mut door.lock());
         open
@@ -279,8 +279,13 @@ struct AttachedStop<'a> {
 }
 
 impl<'a> AttachedStop<'a> {
-    fn attach(stop: &'a StopHandle, interrupt: InterruptHandle, run: RunId, asker: Asker) -> Self {
-        stop.attach(interrupt, run, asker);
+    fn attach(
+        stop: &'a StopHandle,
+        interrupt: InterruptHandle,
+        run: GateRun,
+        requester: StopRequester,
+    ) -> Self {
+        stop.attach(interrupt, run, requester);
         Self { stop }
     }
 }
@@ -349,7 +354,7 @@ mod tests {
             let (gate_run, run) = OpenGate::begin(gate);
             let interrupt = InterruptHandle::new(Arc::clone(gate));
             let watch_guard = Stopwatch::start().guard(&limits, run, interrupt.clone(), None);
-            let stop = AttachedStop::attach(stop, interrupt, run, watch_guard.asker());
+            let stop = AttachedStop::attach(stop, interrupt, run, watch_guard.stop_requester());
             work();
             drop((stop, watch_guard));
             gate_run.end();

@@ -28,14 +28,14 @@ use super::raise::Raiser;
 use crate::interrupt::stop::StopReason;
 use crate::memory::GuestMemory;
 use crate::memory::tunables::{Expected, Waited};
-use others::Others;
-pub(crate) use others::Passage;
+use others::GuestThreads;
+pub(crate) use others::ThreadGate;
 
 mod others;
 
 /// One run of one interpreter; never used twice in an interpreter's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct RunId(u64);
+pub(crate) struct GateRun(u64);
 
 /// The guest was stopped. As a trap, it unwinds the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -57,7 +57,7 @@ impl InterruptHandle {
     /// wins.
     ///
     /// Returns whether the run was still going.
-    pub(crate) fn stop(&self, run: RunId, reason: StopReason) -> bool {
+    pub(crate) fn stop(&self, run: GateRun, reason: StopReason) -> bool {
         self.gate.stop(run, reason)
     }
 
@@ -65,19 +65,19 @@ impl InterruptHandle {
     /// calls do nothing. If the program has not begun, the interrupt waits until it does.
     ///
     /// Returns whether the run was still going and had not been interrupted.
-    pub(crate) fn interrupt(&self, run: RunId, reason: StopReason) -> bool {
+    pub(crate) fn interrupt(&self, run: GateRun, reason: StopReason) -> bool {
         self.gate.interrupt(run, reason)
     }
 
     /// Sets the interpreter's flag again, since a guest changes that word without regard to the
     /// host and can overwrite it. Returns whether the program has yet to notice its interrupt.
-    pub(crate) fn remind(&self, run: RunId) -> bool {
+    pub(crate) fn remind(&self, run: GateRun) -> bool {
         self.gate.remind(run)
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct StopCause {
     /// By a hard stop.
     pub(crate) stop: Option<StopReason>,
     /// By an interrupt: from a caller, if the program has noticed it; by a limit in any case, since a
@@ -104,7 +104,7 @@ pub(crate) struct Gate {
 struct GateState {
     /// The run that is going. Invariant E-3: requests for any other run do nothing, so `stop` is
     /// only set while its run is going, and cleared when the next one begins.
-    current: Option<RunId>,
+    current: Option<GateRun>,
     last: u64,
     /// The main thread's.
     side: Side,
@@ -114,7 +114,7 @@ struct GateState {
     interrupt: Option<(StopReason, Raised)>,
     /// Whether the program's own code runs; nothing else is interrupted.
     in_program: bool,
-    others: Others,
+    others: GuestThreads,
     futexes: Futexes,
 }
 
@@ -161,7 +161,7 @@ impl Gate {
             is_over: false,
             interrupt: None,
             in_program: false,
-            others: Others::default(),
+            others: GuestThreads::default(),
             futexes: Futexes::default(),
         };
         Self {
@@ -185,11 +185,11 @@ impl Gate {
     }
 
     /// Begins a run, on the host's side. Threads that were held go on.
-    pub(crate) fn begin(&self) -> RunId {
+    pub(crate) fn begin(&self) -> GateRun {
         let mut state = self.state.lock();
         assert!(state.current.is_none(), "one run at a time");
         state.last += 1;
-        let run = RunId(state.last);
+        let run = GateRun(state.last);
         state.current = Some(run);
         state.side = Side::Host;
         state.stop = None;
@@ -200,7 +200,7 @@ impl Gate {
         run
     }
 
-    pub(crate) fn end(&self) -> Asked {
+    pub(crate) fn end(&self) -> StopCause {
         let mut state = self.state.lock();
         state.current = None;
         state.side = Side::Host;
@@ -210,7 +210,7 @@ impl Gate {
             reason.is_limit() || *raised == Raised::Noticed
         };
         let interrupt = state.interrupt.filter(counts).map(|(reason, _)| reason);
-        Asked { stop: state.stop, interrupt }
+        StopCause { stop: state.stop, interrupt }
     }
 
     /// Says that the program's own code begins: it can be interrupted from now on. On the host's
@@ -313,7 +313,7 @@ impl Gate {
         Woken::Asked
     }
 
-    /// Waits on the host's side, for a word of the memory to change: see [`Passage::wait_for_word`].
+    /// Waits on the host's side, for a word of the memory to change: see [`ThreadGate::wait_for_word`].
     fn wait_for_word(&self, at: u32, expected: Expected, timeout: Option<Duration>) -> Waited {
         let mut state = self.state.lock();
         if !self.is_as_expected(at, expected) {
@@ -383,7 +383,7 @@ impl Gate {
         Ok(())
     }
 
-    fn stop(&self, run: RunId, reason: StopReason) -> bool {
+    fn stop(&self, run: GateRun, reason: StopReason) -> bool {
         let mut state = self.state.lock();
         if state.current != Some(run) {
             return false;
@@ -403,7 +403,7 @@ impl Gate {
         self.wake_all(state);
     }
 
-    fn interrupt(&self, run: RunId, reason: StopReason) -> bool {
+    fn interrupt(&self, run: GateRun, reason: StopReason) -> bool {
         let mut state = self.state.lock();
         if state.current != Some(run) || state.stop.is_some() || state.interrupt.is_some() {
             return false;
@@ -416,7 +416,7 @@ impl Gate {
         true
     }
 
-    fn remind(&self, run: RunId) -> bool {
+    fn remind(&self, run: GateRun) -> bool {
         let mut state = self.state.lock();
         if state.current != Some(run) || state.stop.is_some() {
             return false;
@@ -602,7 +602,7 @@ mod tests {
         assert!(handle.interrupt(run, StopReason::Interrupted));
         assert!(!handle.interrupt(run, StopReason::Cancelled));
         assert!(handle.remind(run), "nothing has noticed it");
-        assert_eq!(gate.end(), Asked { stop: None, interrupt: None });
+        assert_eq!(gate.end(), StopCause { stop: None, interrupt: None });
         assert!(!handle.interrupt(run, StopReason::Interrupted));
         assert!(!handle.remind(run));
     }
@@ -620,7 +620,7 @@ mod tests {
             gate.begin_program();
             gate.end_program();
             assert!(handle.interrupt(run, reason));
-            assert_eq!(gate.end(), Asked { stop: None, interrupt });
+            assert_eq!(gate.end(), StopCause { stop: None, interrupt });
         }
     }
 }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::interrupt::gate::{Gate, Stopped, Woken};
-use crate::interrupt::watchdog::Asker;
+use crate::interrupt::watchdog::StopRequester;
 
 /// How often a wait looks whether it is over.
 const GLANCE: Duration = Duration::from_millis(10);
@@ -19,7 +19,7 @@ thread_local! {
 #[derive(Debug, Clone)]
 struct Here {
     gate: Arc<Gate>,
-    asker: Asker,
+    requester: StopRequester,
 }
 
 /// Says that a run goes on on this thread, until it is dropped.
@@ -30,8 +30,8 @@ pub(crate) struct RunsHere {
 }
 
 impl RunsHere {
-    pub(crate) fn begin(gate: &Arc<Gate>, asker: Asker) -> Self {
-        let here = Here { gate: Arc::clone(gate), asker };
+    pub(crate) fn begin(gate: &Arc<Gate>, requester: StopRequester) -> Self {
+        let here = Here { gate: Arc::clone(gate), requester };
         Self { before: HERE.replace(Some(here)) }
     }
 }
@@ -48,13 +48,13 @@ impl Drop for RunsHere {
 /// # Errors
 /// The run was stopped; the guest must be unwound.
 pub(crate) fn wait(is_ready: impl Fn() -> bool) -> Result<(), Stopped> {
-    let Some(Here { gate, asker }) = HERE.with_borrow(Clone::clone) else {
+    let Some(Here { gate, requester }) = HERE.with_borrow(Clone::clone) else {
         while !is_ready() {
             thread::park_timeout(GLANCE);
         }
         return Ok(());
     };
-    let _pause = asker.pause();
+    let _pause = requester.pause();
     gate.host(|| while gate.wait_aside(GLANCE, &is_ready) == Woken::TimeOver {})
 }
 
@@ -82,7 +82,7 @@ mod tests {
         let (run, interrupt) = (gate.begin(), InterruptHandle::new(Arc::clone(&gate)));
         let limits = Limits { wall_time: Duration::ZERO, ..Limits::default() };
         let watch = Stopwatch::start().guard(&limits, run, interrupt, None);
-        let _here = RunsHere::begin(&gate, watch.asker());
+        let _here = RunsHere::begin(&gate, watch.stop_requester());
         assert_eq!(gate.guest(ends_at_the_third_look), Ok(true));
     }
 
@@ -91,7 +91,7 @@ mod tests {
         let gate = gate();
         let (run, interrupt) = (gate.begin(), InterruptHandle::new(Arc::clone(&gate)));
         let watch = Stopwatch::start().guard(&Limits::default(), run, interrupt.clone(), None);
-        let _here = RunsHere::begin(&gate, watch.asker());
+        let _here = RunsHere::begin(&gate, watch.stop_requester());
         let ended = gate.guest(|| {
             wait(|| {
                 interrupt.stop(run, StopReason::Cancelled);

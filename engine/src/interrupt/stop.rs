@@ -1,4 +1,4 @@
-//! Ending a run that may not have begun: the caller's end of interrupts and cancellation.
+//! StopTarget a run that may not have begun: the caller's end of interrupts and cancellation.
 //!
 //! A `StopHandle` is made with its job, long before a thread takes the job up. A request from
 //! before the run takes effect as it begins; one from after the run does nothing.
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::interrupt::gate::{InterruptHandle, RunId};
-use crate::interrupt::watchdog::Asker;
+use crate::interrupt::gate::{GateRun, InterruptHandle};
+use crate::interrupt::watchdog::StopRequester;
 
 /// Ends one run, from any thread, before or during the run.
 #[derive(Debug, Clone, Default)]
@@ -21,23 +21,23 @@ pub struct StopHandle {
 
 #[derive(Debug, Default)]
 struct StopState {
-    requested: Option<(StopReason, Way)>,
+    requested: Option<(StopReason, StopKind)>,
     /// The run, while it goes on.
-    run: Option<Arc<dyn Ending>>,
+    run: Option<Arc<dyn StopTarget>>,
     overdue: Option<OverdueHook>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum StopKind {
     /// By an interrupt, and a stop after the grace period.
-    Gently,
+    Interrupt,
     /// By a stop.
-    AtOnce,
+    Kill,
 }
 
 /// Ends a run that goes on. Requests come one at a time, and repeat. Neither method may wait for the
 /// run: its caller may be holding others up.
-pub trait Ending: Debug + Send + Sync {
+pub trait StopTarget: Debug + Send + Sync {
     /// Raises `KeyboardInterrupt` in the program, and stops the run after the grace period.
     fn interrupt(&self, reason: StopReason);
 
@@ -47,33 +47,33 @@ pub trait Ending: Debug + Send + Sync {
 
 /// A run of an interpreter in this process.
 #[derive(Debug)]
-struct Target {
+struct LocalRun {
     interrupt: InterruptHandle,
-    run: RunId,
-    asker: Asker,
+    run: GateRun,
+    requester: StopRequester,
 }
 
 impl StopHandle {
     /// Stops the run at once; its interpreter is lost. The first reason wins.
     pub fn stop(&self, reason: StopReason) {
-        self.end(reason, Way::AtOnce);
+        self.end(reason, StopKind::Kill);
     }
 
     /// Raises `KeyboardInterrupt` in the program. If it goes on for `Limits::grace`, stops the run
     /// as `stop` does.
     pub fn interrupt(&self, reason: StopReason) {
-        self.end(reason, Way::Gently);
+        self.end(reason, StopKind::Interrupt);
     }
 
-    fn end(&self, reason: StopReason, way: Way) {
+    fn end(&self, reason: StopReason, kind: StopKind) {
         let mut state = self.state.lock();
-        let (reason, asked) = state.requested.get_or_insert((reason, way));
+        let (reason, asked) = state.requested.get_or_insert((reason, kind));
         let reason = *reason;
-        if way == Way::AtOnce {
-            *asked = way;
+        if kind == StopKind::Kill {
+            *asked = kind;
         }
         if let Some(target) = &state.run {
-            way.end(&**target, reason);
+            kind.end(&**target, reason);
         }
     }
 
@@ -101,16 +101,21 @@ impl StopHandle {
     }
 
     /// Begins the run: earlier requests take effect, later ones go to the run at once.
-    pub(crate) fn attach(&self, interrupt: InterruptHandle, run: RunId, asker: Asker) {
-        self.begin(Arc::new(Target { interrupt, run, asker }));
+    pub(crate) fn attach(
+        &self,
+        interrupt: InterruptHandle,
+        run: GateRun,
+        requester: StopRequester,
+    ) {
+        self.begin(Arc::new(LocalRun { interrupt, run, requester }));
     }
 
     /// Begins a run that `ending` ends, as [`Interpreter::run`](crate::Interpreter::run) does for
     /// runs of this process.
-    pub fn begin(&self, ending: Arc<dyn Ending>) {
+    pub fn begin(&self, ending: Arc<dyn StopTarget>) {
         let mut state = self.state.lock();
-        if let Some((reason, way)) = state.requested {
-            way.end(&*ending, reason);
+        if let Some((reason, kind)) = state.requested {
+            kind.end(&*ending, reason);
         }
         state.run = Some(ending);
     }
@@ -121,23 +126,23 @@ impl StopHandle {
     }
 }
 
-impl Way {
-    fn end(self, run: &dyn Ending, reason: StopReason) {
+impl StopKind {
+    fn end(self, run: &dyn StopTarget, reason: StopReason) {
         match self {
-            Self::Gently => run.interrupt(reason),
-            Self::AtOnce => run.stop(reason),
+            Self::Interrupt => run.interrupt(reason),
+            Self::Kill => run.stop(reason),
         }
     }
 }
 
-impl Ending for Target {
+impl StopTarget for LocalRun {
     fn interrupt(&self, reason: StopReason) {
-        self.asker.ask(reason);
+        self.requester.request(reason);
     }
 
     fn stop(&self, reason: StopReason) {
         self.interrupt.stop(self.run, reason);
-        self.asker.expect_end();
+        self.requester.expect_end();
     }
 }
 
@@ -219,7 +224,7 @@ mod tests {
         let (run, interrupt) = (gate.begin(), InterruptHandle::new(Arc::clone(gate)));
         let limits = Limits::default();
         let guard = Stopwatch::start().guard(&limits, run, interrupt.clone(), None);
-        stop.attach(interrupt, run, guard.asker());
+        stop.attach(interrupt, run, guard.stop_requester());
         guard
     }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::interrupt::gate::{InterruptHandle, RunId};
+use crate::interrupt::gate::{GateRun, InterruptHandle};
 use crate::interrupt::stop::{OVERDUE_AFTER, OverdueHook, StopReason};
 use crate::limits::Limits;
 use crate::owner::OwnerProcess;
@@ -77,12 +77,12 @@ impl Stopwatch {
     pub(crate) fn guard(
         &self,
         limits: &Limits,
-        run: RunId,
+        run: GateRun,
         interrupt: InterruptHandle,
         overdue: Option<OverdueHook>,
     ) -> WatchGuard {
         let cpu_time = limits.cpu_time.unwrap_or(Duration::MAX);
-        let watched = Watched {
+        let watched = WatchedRun {
             run,
             interrupt,
             overdue,
@@ -121,8 +121,8 @@ pub(crate) struct WatchGuard {
 
 impl WatchGuard {
     /// Returns what asks the run to end early.
-    pub(crate) fn asker(&self) -> Asker {
-        Asker { id: self.id }
+    pub(crate) fn stop_requester(&self) -> StopRequester {
+        StopRequester { id: self.id }
     }
 }
 
@@ -138,11 +138,11 @@ impl Drop for WatchGuard {
 /// Asks a run to end: by an interrupt, and after the grace period by a stop. Does nothing once the
 /// run has ended.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asker {
+pub(crate) struct StopRequester {
     id: WatchId,
 }
 
-impl Asker {
+impl StopRequester {
     pub(crate) fn ask(&self, reason: StopReason) {
         Watchdog::current()
             .change(|state, wake| *wake |= state.ask(self.id, reason, Instant::now()));
@@ -188,7 +188,7 @@ pub(crate) fn be_watched() {
 }
 
 /// When something is due; the number tells equal instants apart.
-type Key = (Instant, u64);
+type DueTime = (Instant, u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Due {
@@ -205,8 +205,8 @@ enum Due {
 }
 
 #[derive(Debug)]
-struct Watched {
-    run: RunId,
+struct WatchedRun {
+    run: GateRun,
     interrupt: InterruptHandle,
     overdue: Option<OverdueHook>,
     watch: Stopwatch,
@@ -225,13 +225,13 @@ enum Wall {
     /// It never ends.
     Endless,
     /// It ends then.
-    Due(Key),
+    Due(DueTime),
     /// It stands still, with this much left.
     Paused(Duration),
 }
 
 struct Watchdog {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<WatchdogState>>,
     /// Parked between deadlines. Not on a `parking_lot::Condvar`: its queues are global and link to
     /// the waiting threads' own memory, which the child of a fork gives to other threads.
     thread: Thread,
@@ -241,9 +241,9 @@ struct Watchdog {
 }
 
 #[derive(Default)]
-struct State {
-    pending: BTreeMap<Key, (WatchId, Due)>,
-    watched: HashMap<WatchId, Watched>,
+struct WatchdogState {
+    pending: BTreeMap<DueTime, (WatchId, Due)>,
+    watched: HashMap<WatchId, WatchedRun>,
     /// When the watchdog wakes by itself at the latest. That may be for a run that has ended: it then computes the next time, so that runs that follow each other
     /// don't have to wake it.
     wakes: Option<Instant>,
@@ -253,7 +253,7 @@ struct State {
 
 impl Watchdog {
     fn start() -> Self {
-        let state = Arc::<Mutex<State>>::default();
+        let state = Arc::<Mutex<WatchdogState>>::default();
         let thread = thread::Builder::new().name("hatchery-watchdog".to_owned()).spawn({
             let state = Arc::clone(&state);
             move || watch(&state)
@@ -278,7 +278,7 @@ impl Watchdog {
     }
 
     /// Changes the state, and wakes the watchdog if `change` sets its flag.
-    fn change<T>(&self, change: impl FnOnce(&mut State, &mut bool) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut WatchdogState, &mut bool) -> T) -> T {
         let mut wake = false;
         let result = change(&mut self.state.lock(), &mut wake);
         if wake {
@@ -288,7 +288,7 @@ impl Watchdog {
     }
 }
 
-impl State {
+impl WatchdogState {
     /// Schedules what is due for a run. Returns whether the watchdog has to be woken.
     fn schedule(&mut self, at: Instant, id: WatchId, due: Due) -> bool {
         self.scheduled += 1;
@@ -390,7 +390,7 @@ impl State {
 }
 
 /// Does what is due, and sleeps until something is.
-fn watch(shared: &Mutex<State>) {
+fn watch(shared: &Mutex<WatchdogState>) {
     loop {
         let mut state = shared.lock();
         let now = Instant::now();
@@ -515,8 +515,8 @@ mod tests {
     fn a_run_can_be_asked_to_end_early() {
         let gate = gate();
         let guard = guard(&gate, &limits(60_000, 10));
-        guard.asker().ask(StopReason::Interrupted);
-        guard.asker().ask(StopReason::Cancelled);
+        guard.stop_requester().request(StopReason::Interrupted);
+        guard.stop_requester().request(StopReason::Cancelled);
         gate.sleep(Duration::from_secs(30));
         assert_eq!(gate.end().stop, Some(StopReason::Interrupted));
     }
@@ -525,9 +525,9 @@ mod tests {
     fn a_run_that_has_ended_is_left_alone() {
         let gate = gate();
         let guard = guard(&gate, &limits(5, 0));
-        let asker = guard.asker();
+        let requester = guard.stop_requester();
         drop(guard);
-        asker.ask(StopReason::Cancelled);
+        requester.request(StopReason::Cancelled);
         gate.sleep(Duration::from_millis(30));
         assert_eq!(gate.end().stop, None);
     }
@@ -554,7 +554,7 @@ mod tests {
     fn a_pause_takes_no_wall_time() {
         let gate = gate();
         let guard = guard(&gate, &limits(60, 0));
-        let pause = guard.asker().pause();
+        let pause = guard.stop_requester().pause();
         gate.sleep(Duration::from_millis(120));
         assert_eq!(gate.stop_requested(), None);
         let watch = Stopwatch::start();
@@ -574,7 +574,7 @@ mod tests {
         };
         let gate = gate();
         let guard = guard(&gate, &limits);
-        guard.asker().ask(StopReason::Interrupted);
+        guard.stop_requester().request(StopReason::Interrupted);
         gate.sleep(Duration::from_millis(5));
         assert_eq!(gate.end().stop, None);
     }

@@ -53,8 +53,11 @@ static ENTRIES: [Handler; LEVELS] = [
 
 /// The signals that wasmer handles on x86-64 when a guest's code faults: an access, `unreachable`
 /// (what `abort` ends in), and a division.
-static WATCHED: [Watched; 3] =
-    [Watched::new(libc::SIGSEGV), Watched::new(libc::SIGILL), Watched::new(libc::SIGFPE)];
+static WATCHED: [FaultSignal; 3] = [
+    FaultSignal::new(libc::SIGSEGV),
+    FaultSignal::new(libc::SIGILL),
+    FaultSignal::new(libc::SIGFPE),
+];
 
 /// Whether handlers are changed here alone.
 static ARE_OWNED: AtomicBool = AtomicBool::new(false);
@@ -68,7 +71,7 @@ thread_local! {
 }
 
 /// A signal, and who handles it.
-struct Watched {
+struct FaultSignal {
     signal: libc::c_int,
     /// What wasmer has installed; nothing until then, or if it doesn't handle this signal.
     wasmer: Action,
@@ -119,7 +122,7 @@ pub(crate) fn install_around<T>(begin: impl FnOnce() -> T) -> T {
     let (mut begin, mut begun) = (Some(begin), None);
     INSTALLED.call_once(|| {
         let _changes = CHANGES.lock();
-        WATCHED.iter().for_each(Watched::prepare);
+        WATCHED.iter().for_each(FaultSignal::prepare);
         begun = begin.take().map(|begin| begin());
         // Whoever uses wasmer apart from us may have made it install its handlers earlier.
         let was_first = WATCHED[0].is_wasmers();
@@ -147,7 +150,7 @@ pub(crate) fn put_back() {
     }
 }
 
-impl Watched {
+impl FaultSignal {
     const fn new(signal: libc::c_int) -> Self {
         let replaced = [const { Action::none() }; LEVELS];
         Self { signal, wasmer: Action::none(), replaced, level: AtomicUsize::new(0) }

@@ -18,13 +18,13 @@ const MOST_EXTENSIONS: u16 = 3;
 /// other CPUs that run this process are interrupted, as they are when it is returned. So it is kept
 /// four times as long the next time.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Idleness {
+pub(super) struct PageAge {
     /// How many restores in a row found it unchanged.
     runs: u16,
     extensions: u16,
 }
 
-impl Idleness {
+impl PageAge {
     /// Takes in whether a run has changed the page; `idle_pages` were idle at the last restore.
     /// Returns whether the page is kept no longer.
     pub(super) fn note(&mut self, is_changed: bool, idle_pages: usize) -> bool {

@@ -71,20 +71,20 @@ pub(crate) struct InstanceMemory {
 
 #[derive(Debug, Clone)]
 pub(crate) struct SharedMemory {
-    inner: Arc<Shared>,
+    inner: Arc<SharedMemoryInner>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedMemoryInner {
     memory: Arc<GuestMemory>,
     ty: MemoryType,
     definition: Box<UnsafeCell<VMMemoryDefinition>>,
 }
 
 // SAFETY: the base never changes, and the length only through an atomic.
-unsafe impl Send for Shared {}
+unsafe impl Send for SharedMemoryInner {}
 // SAFETY: as above.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for SharedMemoryInner {}
 
 impl SharedMemory {
     /// Makes `memory`, whose type a module imports, one that threads share.
@@ -92,7 +92,7 @@ impl SharedMemory {
         assert!(memory.is_shared(), "host code copies what threads share");
         let (base, current_length) = (memory.base().as_ptr(), memory.len());
         let definition = Box::new(UnsafeCell::new(VMMemoryDefinition { base, current_length }));
-        Self { inner: Arc::new(Shared { memory, ty, definition }) }
+        Self { inner: Arc::new(SharedMemoryInner { memory, ty, definition }) }
     }
 
     pub(crate) fn guest(&self) -> &Arc<GuestMemory> {

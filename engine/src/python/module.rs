@@ -26,9 +26,9 @@ use crate::memory::GuestMemory;
 use crate::memory::sys::FileView;
 use crate::memory::tunables::GuestTunables;
 use early::compilation::Compilation;
-use early::rest::{Rest, Whole};
-use early::{Functions, LeaveOut, first_functions};
-use linked::{Early, InitialData, Linked};
+use early::rest::{FullModule, LazyFunctions};
+use early::{HotFunctions, LeaveOutLazy, first_functions};
+use linked::{HotModule, InitialData, Linked};
 use locks::GrantLocks;
 use native::{Loading, NativeEngine};
 use packed::{Packed, Unpinned};
@@ -60,12 +60,12 @@ pub(crate) fn new_engine() -> NativeEngine {
 }
 
 /// Returns one that compiles all functions, or these first ones alone.
-fn engine_for(first: Option<&Arc<Functions>>) -> NativeEngine {
+fn engine_for(first: Option<&Arc<HotFunctions>>) -> NativeEngine {
     let mut features = Features::default();
     features.exceptions(true);
     let mut compiler = Cranelift::default();
     if let Some(first) = first {
-        compiler.push_middleware(Arc::new(LeaveOut { first: Arc::clone(first) }));
+        compiler.push_middleware(Arc::new(LeaveOutLazy { first: Arc::clone(first) }));
     }
     compiler.push_middleware(Arc::new(AddSafepoints::default()));
     compiler.push_middleware(Arc::new(CountThrows::default()));
@@ -165,7 +165,10 @@ pub(crate) fn load_or_compile(
                         // Other processes wait for it.
                         let _lock = lock;
                         compile_and_store(&engine, &wasm, &sealer, &path, &key, progress).map(
-                            |whole| Whole { module: whole.module.clone(), _kept: Box::new(whole) },
+                            |whole| FullModule {
+                                module: whole.module.clone(),
+                                _kept: Box::new(whole),
+                            },
                         )
                     };
                     module.compilation = Some(Compilation::begin(rest, compile, progress)?);
@@ -185,14 +188,14 @@ pub(crate) fn load_or_compile(
 fn start_early(
     engine: &Engine,
     wasm: &[u8],
-    first: &Arc<Functions>,
+    first: &Arc<HotFunctions>,
     progress: &Arc<dyn ProgressSink>,
-) -> Result<(CompiledModule, &'static Rest), ModuleError> {
+) -> Result<(CompiledModule, &'static LazyFunctions), ModuleError> {
     let compiled = compile_with(&engine_for(Some(first)), wasm, progress)?;
     let early = linked::split_early(&compiled, first);
-    let Early { linked, word, functions } =
+    let HotModule { linked, word, functions } =
         early.map_err(|problem| ModuleError::Serialize(problem.into()))?;
-    let rest = Rest::new(functions);
+    let rest = LazyFunctions::new(functions);
     let unreadable = || ModuleError::Serialize("what was written can't be loaded".into());
     let module = load_unnamed(engine, &linked, Some((word, rest))).ok_or_else(unreadable)?;
     Ok((module, rest))
@@ -295,7 +298,7 @@ fn load(engine: &Engine, sealer: &Sealer, path: &Path, key: &str) -> Option<Comp
 fn load_unnamed(
     engine: &Engine,
     linked: &Linked,
-    rest: Option<(u64, &'static Rest)>,
+    rest: Option<(u64, &'static LazyFunctions)>,
 ) -> Option<CompiledModule> {
     let unnamed = |write: &dyn Fn(&mut File) -> std::io::Result<()>| {
         let mut file = tempfile::tempfile()?;
@@ -315,7 +318,7 @@ fn load_from(
     path: Option<&Path>,
     index: FileView,
     code: FileView,
-    rest: Option<(u64, &'static Rest)>,
+    rest: Option<(u64, &'static LazyFunctions)>,
 ) -> Option<CompiledModule> {
     // SAFETY: both files were made by this version of wasmer with these settings on a machine with
     // these CPU features, all of which the key names, and nobody without the secret of this user's

@@ -45,10 +45,10 @@ const MOST_NAME_BYTES: usize = 255;
 /// same package, and packages with the same contents are equal.
 #[derive(Clone)]
 pub struct Package {
-    inner: Arc<Inner>,
+    inner: Arc<PackageInner>,
 }
 
-struct Inner {
+struct PackageInner {
     infos: Vec<PackageInfo>,
     /// Normalised names of the distributions that it requires.
     needs: BTreeSet<String>,
@@ -292,7 +292,7 @@ impl<'a> Collector<'a> {
             part(contents);
         }
         let needs = metadata.iter().flat_map(|one| one.needs(target)).collect();
-        let inner = Inner { infos, needs, files: self.files, hash: hasher.finalize() };
+        let inner = PackageInner { infos, needs, files: self.files, hash: hasher.finalize() };
         Ok(Package { inner: Arc::new(inner) })
     }
 }

@@ -82,7 +82,7 @@ pub struct Pruned {
 }
 
 /// A kind of entries, and where they are stored.
-struct Place {
+struct EntryFiles {
     kind: CacheEntryKind,
     /// The folder in the cache; its lock has the same name.
     folder: &'static str,
@@ -90,11 +90,11 @@ struct Place {
     extension: Option<&'static str>,
 }
 
-const PLACES: [Place; 4] = [
-    Place { kind: CacheEntryKind::Build, folder: "builds", extension: None },
-    Place { kind: CacheEntryKind::Module, folder: "modules", extension: Some("module") },
-    Place { kind: CacheEntryKind::Image, folder: "images", extension: Some("image") },
-    Place { kind: CacheEntryKind::Packages, folder: "packages", extension: None },
+const PLACES: [EntryFiles; 4] = [
+    EntryFiles { kind: CacheEntryKind::Build, folder: "builds", extension: None },
+    EntryFiles { kind: CacheEntryKind::Module, folder: "modules", extension: Some("module") },
+    EntryFiles { kind: CacheEntryKind::Image, folder: "images", extension: Some("image") },
+    EntryFiles { kind: CacheEntryKind::Packages, folder: "packages", extension: None },
 ];
 
 impl CacheEntryKind {
@@ -199,7 +199,7 @@ fn remove(cache: &CacheDir, entry: &CacheEntry) -> Result<bool, CacheError> {
     Ok(true)
 }
 
-impl Place {
+impl EntryFiles {
     fn paths(&self, cache: &CacheDir) -> Result<Vec<PathBuf>, CacheError> {
         let folder = cache.root().join(self.folder);
         let entries = match fs::read_dir(&folder) {

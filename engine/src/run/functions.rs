@@ -17,7 +17,7 @@ pub use self::error::HostError;
 pub use self::recording::{Delivery, RecordedAnswer, RecordedCall, Recording};
 pub use self::rooms::Room;
 use crate::run::names::is_name;
-use crate::run::value::marshal::Value;
+use crate::run::value::marshal::Marshal;
 
 pub(crate) mod calls;
 mod error;
@@ -122,11 +122,11 @@ pub struct HostFunctions {
 
 /// Functions that were given together. They hide those of the same names below.
 struct Layer {
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, FunctionEntry>,
     below: HostFunctions,
 }
 
-type Entry = (Signature, Arc<dyn Callee>);
+type FunctionEntry = (Signature, Arc<dyn Callee>);
 
 impl Drop for Layer {
     /// Drops one function after another. If what one of them owns panics then, that harms neither the
@@ -156,7 +156,9 @@ impl HostFunctions {
     ///
     /// # Errors
     /// A description is invalid.
-    pub fn new(functions: impl IntoIterator<Item = Entry>) -> Result<Self, InvalidFunction> {
+    pub fn new(
+        functions: impl IntoIterator<Item = FunctionEntry>,
+    ) -> Result<Self, InvalidFunction> {
         Self::default().with(functions)
     }
 
@@ -166,7 +168,7 @@ impl HostFunctions {
     /// A description is invalid, or two of the new functions have the same name.
     pub fn with(
         &self,
-        functions: impl IntoIterator<Item = Entry>,
+        functions: impl IntoIterator<Item = FunctionEntry>,
     ) -> Result<Self, InvalidFunction> {
         let mut entries = BTreeMap::new();
         for (signature, callee) in functions {
@@ -197,7 +199,7 @@ impl HostFunctions {
     }
 
     /// The functions that no other hides.
-    fn visible(&self) -> BTreeMap<&str, &Entry> {
+    fn visible(&self) -> BTreeMap<&str, &FunctionEntry> {
         let mut visible = BTreeMap::new();
         for (name, entry) in self.layers().flat_map(|layer| &layer.entries) {
             visible.entry(name.as_str()).or_insert(entry);
@@ -209,7 +211,7 @@ impl HostFunctions {
     pub(crate) fn table(&self) -> Vec<u8> {
         let visible = self.visible();
         let signatures = visible.values().map(|(signature, _)| signature.value());
-        Value::List(signatures.collect()).encode()
+        Marshal::List(signatures.collect()).encode()
     }
 }
 
@@ -230,15 +232,15 @@ impl Signature {
         Ok(())
     }
 
-    fn value(&self) -> Value<'_> {
+    fn value(&self) -> Marshal<'_> {
         let Self { name, doc, parameters, returns, is_tagged } = self;
         let parameters = parameters
             .as_ref()
-            .map(|parameters| Value::List(parameters.iter().map(Parameter::value).collect()));
-        Value::dict([
+            .map(|parameters| Marshal::List(parameters.iter().map(Parameter::value).collect()));
+        Marshal::dict([
             ("name", name.as_str().into()),
             ("doc", doc.as_str().into()),
-            ("parameters", parameters.unwrap_or(Value::None)),
+            ("parameters", parameters.unwrap_or(Marshal::None)),
             ("returns", returns.as_str().into()),
             ("tagged", (*is_tagged).into()),
         ])
@@ -246,10 +248,10 @@ impl Signature {
 }
 
 impl Parameter {
-    fn value(&self) -> Value<'_> {
+    fn value(&self) -> Marshal<'_> {
         let Self { name, hint, default } = self;
-        let value = default.as_ref().map_or(Value::None, Value::from);
-        Value::List(vec![
+        let value = default.as_ref().map_or(Marshal::None, Marshal::from);
+        Marshal::List(vec![
             name.as_str().into(),
             hint.as_str().into(),
             default.is_some().into(),

@@ -20,7 +20,7 @@ pub struct Program {
     /// Python source; empty for a call.
     pub source: String,
     /// Which part of it runs.
-    pub entry: Entry,
+    pub entry: ProgramEntry,
     /// Variables in its main module. In a session they stay.
     pub variables: Variables,
     /// The name in tracebacks and `sys.argv[0]`; `__file__` is its path in the workspace. Without
@@ -122,7 +122,7 @@ impl Program {
             }
         }
         self.variables.iter().try_for_each(|(name, value)| check_given(name, value))?;
-        if let Entry::Call(call) = &self.entry {
+        if let ProgramEntry::Call(call) = &self.entry {
             call.check()?;
         }
         match self.args.iter().chain(&self.filename).find(|text| text.contains('\0')) {
@@ -278,7 +278,7 @@ pub struct InvalidMountPath {
 /// Which part of a program runs.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
-pub enum Entry {
+pub enum ProgramEntry {
     /// Its source, statement by statement; if the last one is an expression, its value is the
     /// result.
     #[default]
@@ -431,7 +431,8 @@ mod tests {
 
     #[test]
     fn calls_name_a_module_and_a_function() {
-        let call = |target| Program { entry: Entry::Call(Call::new(target)), ..Program::default() };
+        let call =
+            |target| Program { entry: ProgramEntry::Call(Call::new(target)), ..Program::default() };
         for target in ["json:dumps", "os.path:join", "__main__:Class.method"] {
             assert!(call(target).check().is_ok(), "{target}");
         }
@@ -440,7 +441,9 @@ mod tests {
         }
         let mut named = Call::new("json:dumps");
         named.keywords.insert("class".to_owned(), Value::from(1));
-        assert!(Program { entry: Entry::Call(named), ..Program::default() }.check().is_err());
+        assert!(
+            Program { entry: ProgramEntry::Call(named), ..Program::default() }.check().is_err()
+        );
     }
 
     #[test]

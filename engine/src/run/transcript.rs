@@ -38,7 +38,7 @@ struct TranscriptState {
     bytes: Vec<u8>,
     /// Invariant E-4: ends never decrease, the last is `bytes.len()`, and no two neighbours are
     /// output of one stream.
-    entries: Vec<Entry>,
+    entries: Vec<TranscriptEntry>,
     /// The entries and bytes before these belong to attempts at which the sandbox failed.
     try_begins: (usize, usize),
     /// How much each stream may still add, by its number: neither takes the other's share.
@@ -68,7 +68,7 @@ pub trait Copier: Send + Sync {
 }
 
 /// An event, and the length of the output after it.
-struct Entry {
+struct TranscriptEntry {
     what: What,
     end: usize,
 }
@@ -228,10 +228,12 @@ impl Transcript {
         state.bytes.extend_from_slice(&bytes[..kept]);
         let end = state.bytes.len();
         match state.entries.last_mut() {
-            Some(Entry { what: What::Output(last), end: last_end }) if *last == stream => {
+            Some(TranscriptEntry { what: What::Output(last), end: last_end })
+                if *last == stream =>
+            {
                 *last_end = end;
             }
-            _ => state.entries.push(Entry { what: What::Output(stream), end }),
+            _ => state.entries.push(TranscriptEntry { what: What::Output(stream), end }),
         }
         self.wake(state);
     }
@@ -354,7 +356,7 @@ impl Transcript {
         let state = self.state.lock();
         let (first, mut start) = state.try_begins;
         let mut bytes = Vec::new();
-        for Entry { what, end } in &state.entries[first..] {
+        for TranscriptEntry { what, end } in &state.entries[first..] {
             if matches!(what, What::Output(of) if *of == stream) {
                 bytes.extend_from_slice(&state.bytes[start..*end]);
             }
@@ -365,7 +367,7 @@ impl Transcript {
 
     /// Returns every display kept from the last attempt, in order.
     pub fn displays(&self) -> Vec<MimeBundle> {
-        let display = |entry: &Entry| match entry.what.stream_or_event() {
+        let display = |entry: &TranscriptEntry| match entry.what.stream_or_event() {
             Err(EventKind::Display(display)) => Some(display.clone()),
             _ => None,
         };
@@ -410,7 +412,7 @@ impl DisplayRoom {
 impl TranscriptState {
     fn push(&mut self, what: What) {
         let end = self.bytes.len();
-        self.entries.push(Entry { what, end });
+        self.entries.push(TranscriptEntry { what, end });
     }
 
     fn read(&self, cursor: &mut Cursor) -> Next<Chunk> {
@@ -444,7 +446,7 @@ impl TranscriptState {
 
     fn advance(&self, cursor: &mut Cursor) -> Next<Piece<'_>> {
         loop {
-            let Some(Entry { what, end }) = self.entries.get(cursor.entry) else {
+            let Some(TranscriptEntry { what, end }) = self.entries.get(cursor.entry) else {
                 return if self.closed { Next::End } else { Next::Pending };
             };
             let stream = match what.stream_or_event() {

@@ -2,7 +2,7 @@
 //! what it returns to, and what it carries along.
 
 /// Programs that run again and again are compiled ahead.
-mod codes;
+mod bytecode;
 /// Packages beyond those of the build, and imports of modules that don't exist.
 mod packages;
 /// Packed sessions continue as if they had only been parked.

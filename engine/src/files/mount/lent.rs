@@ -31,10 +31,10 @@ enum Question {
 
 /// The answer to a [`FolderAsk`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FolderAnswer(Result<Found, Errno>);
+pub struct FolderAnswer(Result<FolderData, Errno>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-enum Found {
+enum FolderData {
     Stat(HostStat),
     /// Its descriptor comes beside the answer.
     File,
@@ -77,26 +77,26 @@ impl LentFolder {
 
     pub(super) fn stat(&self, path: &str) -> Result<HostStat, Errno> {
         match self.ask(Question::Stat(path.to_owned()))? {
-            (Found::Stat(stat), None) => Ok(stat),
+            (FolderData::Stat(stat), None) => Ok(stat),
             _ => Err(Errno::InputOutput),
         }
     }
 
     pub(super) fn file(&self, path: &str) -> Result<File, Errno> {
         match self.ask(Question::File(path.to_owned()))? {
-            (Found::File, Some(file)) => Ok(File::from(file)),
+            (FolderData::File, Some(file)) => Ok(File::from(file)),
             _ => Err(Errno::InputOutput),
         }
     }
 
     pub(super) fn list(&self, path: &str) -> Result<Vec<(String, HostStat)>, Errno> {
         match self.ask(Question::List(path.to_owned()))? {
-            (Found::List(list), None) => Ok(list),
+            (FolderData::List(list), None) => Ok(list),
             _ => Err(Errno::InputOutput),
         }
     }
 
-    fn ask(&self, question: Question) -> Result<(Found, Option<OwnedFd>), Errno> {
+    fn ask(&self, question: Question) -> Result<(FolderData, Option<OwnedFd>), Errno> {
         let answered = self.server.ask(self.number, FolderAsk(question));
         let (FolderAnswer(found), file) = answered.ok_or(Errno::InputOutput)?;
         Ok((found?, file))
@@ -109,11 +109,11 @@ pub(super) fn serve(
 ) -> (FolderAnswer, Option<OwnedFd>) {
     let mut opened = None;
     let found = match question {
-        Question::Stat(path) => mount.stat(path).map(Found::Stat),
-        Question::List(path) => mount.list(path).map(Found::List),
+        Question::Stat(path) => mount.stat(path).map(FolderData::Stat),
+        Question::List(path) => mount.list(path).map(FolderData::List),
         Question::File(path) => mount.file(path).map(|file| {
             opened = Some(OwnedFd::from(file));
-            Found::File
+            FolderData::File
         }),
     };
     (FolderAnswer(found), opened)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Entries, Kind, Node, NodeId, Timestamp, Tree};
+use super::{Entries, Node, NodeId, NodeKind, Timestamp, Tree};
 use crate::errno::Errno;
 use crate::files::contents::Contents;
 use crate::files::mount::Mount;
@@ -15,7 +15,7 @@ impl Tree {
         name: &str,
         now: Timestamp,
     ) -> Result<NodeId, Errno> {
-        self.create(folder, name, Kind::File(Contents::default()), now)
+        self.create(folder, name, NodeKind::File(Contents::default()), now)
     }
 
     pub(crate) fn create_folder(
@@ -24,7 +24,7 @@ impl Tree {
         name: &str,
         now: Timestamp,
     ) -> Result<NodeId, Errno> {
-        let kind = Kind::Folder { parent: folder, entries: Entries::new_sync() };
+        let kind = NodeKind::Folder { parent: folder, entries: Entries::new_sync() };
         self.create(folder, name, kind, now)
     }
 
@@ -41,7 +41,7 @@ impl Tree {
         if target.len() > MOST_PATH_BYTES {
             return Err(Errno::NameTooLong);
         }
-        self.create(folder, name, Kind::Link(target.into()), now)
+        self.create(folder, name, NodeKind::Link(target.into()), now)
     }
 
     /// Adds a node under a new name.
@@ -49,7 +49,7 @@ impl Tree {
         &mut self,
         folder: NodeId,
         name: &str,
-        kind: Kind,
+        kind: NodeKind,
         now: Timestamp,
     ) -> Result<NodeId, Errno> {
         self.check_new_name(folder, name)?;
@@ -66,7 +66,7 @@ impl Tree {
         &mut self,
         folder: NodeId,
         name: &str,
-        kind: Kind,
+        kind: NodeKind,
         now: Timestamp,
     ) -> Result<NodeId, Errno> {
         check_name(name)?;
@@ -79,10 +79,10 @@ impl Tree {
 
     /// Replaces the host folder that a mount shows.
     pub(crate) fn replace_mount(&mut self, id: NodeId, mount: &Arc<Mount>) -> Result<(), Errno> {
-        if !matches!(self.node(id)?.kind, Kind::Mount { .. }) {
+        if !matches!(self.node(id)?.kind, NodeKind::Mount { .. }) {
             return Err(Errno::Exists);
         }
-        if let Kind::Mount { mount: shown, .. } = &mut self.node_mut(id).kind {
+        if let NodeKind::Mount { mount: shown, .. } = &mut self.node_mut(id).kind {
             *shown = Arc::clone(mount);
         }
         Ok(())
@@ -110,7 +110,7 @@ impl Tree {
         now: Timestamp,
     ) -> Result<(), Errno> {
         self.check_new_name(folder, name)?;
-        if matches!(self.node(file)?.kind, Kind::Folder { .. } | Kind::Mount { .. }) {
+        if matches!(self.node(file)?.kind, NodeKind::Folder { .. } | NodeKind::Mount { .. }) {
             return Err(Errno::NotPermitted);
         }
         // Guests may not link to the library's files.
@@ -139,8 +139,8 @@ impl Tree {
         let id = self.lookup(folder, name)?.ok_or(Errno::NoEntry)?;
         self.changeable(folder)?;
         match &self.node(id)?.kind {
-            Kind::Folder { .. } | Kind::Mount { .. } => return Err(Errno::IsFolder),
-            Kind::File(_) | Kind::Fixed(_) | Kind::Device(_) | Kind::Link(_) => {}
+            NodeKind::Folder { .. } | NodeKind::Mount { .. } => return Err(Errno::IsFolder),
+            NodeKind::File(_) | NodeKind::Fixed(_) | NodeKind::Device(_) | NodeKind::Link(_) => {}
         }
         self.changeable(id)?;
         self.set_entry(folder, name, None, now);
@@ -183,7 +183,7 @@ impl Tree {
         if replaced == Some(id) {
             return Ok(());
         }
-        let is_folder = matches!(self.node(id)?.kind, Kind::Folder { .. });
+        let is_folder = matches!(self.node(id)?.kind, NodeKind::Folder { .. });
         let height = if is_folder { self.height(id)? } else { 0 };
         if is_folder && self.is_within(to.0, id)? {
             return Err(Errno::Invalid);
@@ -194,11 +194,13 @@ impl Tree {
         if let Some(replaced) = replaced {
             self.changeable(replaced)?;
             match (&self.node(replaced)?.kind, is_folder) {
-                (Kind::Folder { entries, .. }, true) if !entries.is_empty() => {
+                (NodeKind::Folder { entries, .. }, true) if !entries.is_empty() => {
                     return Err(Errno::NotEmpty);
                 }
-                (Kind::Folder { .. }, true) => self.remove_folder(to.0, to.1, now)?,
-                (Kind::Folder { .. } | Kind::Mount { .. }, _) => return Err(Errno::IsFolder),
+                (NodeKind::Folder { .. }, true) => self.remove_folder(to.0, to.1, now)?,
+                (NodeKind::Folder { .. } | NodeKind::Mount { .. }, _) => {
+                    return Err(Errno::IsFolder);
+                }
                 (_, true) => return Err(Errno::NotFolder),
                 (_, false) => self.remove_file(to.0, to.1, is_open, now)?,
             }
@@ -207,7 +209,7 @@ impl Tree {
         self.set_entry(to.0, to.1, Some(id), now);
         let node = self.node_mut(id);
         node.changed = now;
-        if let Kind::Folder { parent, .. } = &mut node.kind {
+        if let NodeKind::Folder { parent, .. } = &mut node.kind {
             *parent = to.0;
         }
         Ok(())
@@ -241,7 +243,7 @@ impl Tree {
     fn set_entry(&mut self, folder: NodeId, name: &str, id: Option<NodeId>, now: Timestamp) {
         let node = self.node_mut(folder);
         node.touch(now);
-        let Kind::Folder { entries, .. } = &mut node.kind else {
+        let NodeKind::Folder { entries, .. } = &mut node.kind else {
             unreachable!("only folders have entries");
         };
         match id {
@@ -274,9 +276,9 @@ impl Tree {
         let mut pending = vec![(folder, 1)];
         while let Some((folder, height)) = pending.pop() {
             highest = highest.max(height);
-            let Kind::Folder { entries, .. } = &self.node(folder)?.kind else { continue };
+            let NodeKind::Folder { entries, .. } = &self.node(folder)?.kind else { continue };
             for id in entries.values() {
-                if matches!(self.node(*id)?.kind, Kind::Folder { .. }) {
+                if matches!(self.node(*id)?.kind, NodeKind::Folder { .. }) {
                     pending.push((*id, height + 1));
                 }
             }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::names::check_name;
-use super::{Entries, Kind, Node, NodeId, Timestamp, Tree};
+use super::{Entries, Node, NodeId, NodeKind, Timestamp, Tree};
 use crate::files::contents::Contents;
 use crate::files::mount::Mount;
 use crate::files::quota::{FileUsage, MOST_DEPTH, MOST_PATH_BYTES};
@@ -47,17 +47,17 @@ impl Tree {
         let saved = |(id, node): (&NodeId, &Node)| {
             let kind = match &node.kind {
                 _ if node.is_fixed => return None,
-                Kind::File(contents) => SavedKind::File {
+                NodeKind::File(contents) => SavedKind::File {
                     len: contents.len(),
                     chunks: contents.chunks().map(<[u8]>::to_vec).collect(),
                 },
-                Kind::Folder { parent, entries } => {
+                NodeKind::Folder { parent, entries } => {
                     let entries = entries.iter().filter(|(_, id)| !self.is_fixed(**id));
                     let entries = entries.map(|(name, id)| (name.to_string(), *id)).collect();
                     SavedKind::Folder { parent: *parent, entries }
                 }
-                Kind::Link(target) => SavedKind::Link(target.to_string()),
-                Kind::Fixed(_) | Kind::Device(_) | Kind::Mount { .. } => return None,
+                NodeKind::Link(target) => SavedKind::Link(target.to_string()),
+                NodeKind::Fixed(_) | NodeKind::Device(_) | NodeKind::Mount { .. } => return None,
             };
             let Node { links, accessed, modified, changed, .. } = *node;
             Some((*id, SavedNode { kind, links, accessed, modified, changed }))
@@ -68,7 +68,7 @@ impl Tree {
     /// Returns the folders of the host, which `saved` leaves out, and their nodes.
     pub(crate) fn mounts(&self) -> impl Iterator<Item = (NodeId, &Arc<Mount>)> {
         self.nodes.iter().filter_map(|(id, node)| match &node.kind {
-            Kind::Mount { mount, .. } => Some((*id, mount)),
+            NodeKind::Mount { mount, .. } => Some((*id, mount)),
             _ => None,
         })
     }
@@ -91,7 +91,7 @@ impl Tree {
             let node = node.into_node()?;
             match (&self.nodes.get(&id).map(|before| &before.kind), &node.kind) {
                 // A writable folder of the library stays where it is.
-                (Some(Kind::Folder { parent: was, .. }), Kind::Folder { parent, .. })
+                (Some(NodeKind::Folder { parent: was, .. }), NodeKind::Folder { parent, .. })
                     if was == parent => {}
                 (None, _) => {}
                 (Some(_), _) => return None,
@@ -124,11 +124,14 @@ impl Tree {
                 *seen += 1;
                 match &self.node(*id).ok().filter(|_| *id >= library_next)?.kind {
                     // Each folder is visited once, so the walk ends.
-                    Kind::Folder { parent, .. } if *seen == 1 && *parent == folder => {
+                    NodeKind::Folder { parent, .. } if *seen == 1 && *parent == folder => {
                         pending.push((*id, depth + 1));
                     }
-                    Kind::File(_) | Kind::Link(_) => {}
-                    Kind::Folder { .. } | Kind::Fixed(_) | Kind::Device(_) | Kind::Mount { .. } => {
+                    NodeKind::File(_) | NodeKind::Link(_) => {}
+                    NodeKind::Folder { .. }
+                    | NodeKind::Fixed(_)
+                    | NodeKind::Device(_)
+                    | NodeKind::Mount { .. } => {
                         return None;
                     }
                 }
@@ -139,7 +142,7 @@ impl Tree {
         }
         let mut usage = FileUsage::default();
         for (id, node) in self.nodes.iter().filter(|(id, _)| **id >= library_next) {
-            let is_folder = matches!(node.kind, Kind::Folder { .. });
+            let is_folder = matches!(node.kind, NodeKind::Folder { .. });
             let links = names.get(id).copied().unwrap_or(0);
             if links != node.links || (links == 0 && is_folder) {
                 return None;
@@ -154,14 +157,16 @@ impl Tree {
 impl SavedNode {
     fn into_node(self) -> Option<Node> {
         let kind = match self.kind {
-            SavedKind::File { len, chunks } => Kind::File(Contents::from_chunks(chunks, len)?),
+            SavedKind::File { len, chunks } => NodeKind::File(Contents::from_chunks(chunks, len)?),
             SavedKind::Folder { parent, entries } => {
                 let count = entries.len();
                 let entries: Entries =
                     entries.into_iter().map(|(name, id)| (name.into(), id)).collect();
-                (entries.size() == count).then_some(Kind::Folder { parent, entries })?
+                (entries.size() == count).then_some(NodeKind::Folder { parent, entries })?
             }
-            SavedKind::Link(target) if target.len() <= MOST_PATH_BYTES => Kind::Link(target.into()),
+            SavedKind::Link(target) if target.len() <= MOST_PATH_BYTES => {
+                NodeKind::Link(target.into())
+            }
             SavedKind::Link(_) => return None,
         };
         let Self { links, accessed, modified, changed, .. } = self;
@@ -176,9 +181,9 @@ mod tests {
     /// A library with a fixed file, and the folder that guests can write to.
     fn library() -> (Tree, NodeId) {
         let mut tree = Tree::default();
-        let file = Kind::Fixed(bytes::Bytes::new());
+        let file = NodeKind::Fixed(bytes::Bytes::new());
         tree.create_fixed(NodeId::ROOT, "archive", file, 0).unwrap();
-        let folder = Kind::Folder { parent: NodeId::ROOT, entries: Entries::new_sync() };
+        let folder = NodeKind::Folder { parent: NodeId::ROOT, entries: Entries::new_sync() };
         let workspace = tree.create_fixed(NodeId::ROOT, "workspace", folder, 0).unwrap();
         tree.fix(&[workspace]);
         (tree, workspace)

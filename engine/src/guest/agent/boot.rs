@@ -3,7 +3,7 @@
 //! A reactor build calls it through its own `turn`. A command build is started with [`COMMAND`] as
 //! its program: that fetches the source through the door and stays in it (`interpreter/entry.rs`).
 
-use super::wire::Frame;
+use super::wire::AgentFrame;
 use crate::places::{DOOR_PATH, WORKSPACE};
 
 /// The modules of the agent package, each after those that it imports.
@@ -96,7 +96,7 @@ pub(crate) fn reactor_source() -> String {
 /// each call asks first whether it is still the device. The functions are bound once, because a
 /// program may replace those of `os`.
 pub(crate) fn command_program() -> String {
-    let fetch = Frame::FETCH;
+    let fetch = AgentFrame::FETCH;
     format!(
         "def _start():\n\
          \x20   import os\n\
@@ -121,7 +121,7 @@ pub(crate) fn command_program() -> String {
 /// `__next__` serves the turns, and the type that they have, and leaves the interpreter as it is:
 /// `os._exit` holds the interpreter's lock and finalises nothing.
 pub(crate) fn command_source(has_threads: bool) -> String {
-    let (boot, enter) = (boot_function(has_threads), Frame::ENTER);
+    let (boot, enter) = (boot_function(has_threads), AgentFrame::ENTER);
     let words: Vec<_> = Word::ALL.iter().map(|word| format!("b{:?}", word.source())).collect();
     let words = words.join(", ");
     format!(

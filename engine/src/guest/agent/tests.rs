@@ -285,7 +285,7 @@ fn data_must_match_its_buffers() {
     let data = Some(value::Value::Bytes(b"abc".to_vec()));
     let (repr, bundle) = (Some("b".to_owned()), MimeBundle::default());
     let completed = Verdict::Completed { value: None, repr, bundle, data, missing: None };
-    assert_eq!(answer, Answer { verdict: completed, left_out: LeftOut::default() });
+    assert_eq!(answer, ParsedReply { verdict: completed, left_out: LeftOutSizes::default() });
     for lie in [
         r#""buffers":[3]"#,
         r#""data":null,"buffers":[3]"#,

@@ -9,7 +9,7 @@ use crate::run::outcome::{MimeBundle, MimeData};
 
 /// The kinds of frames that the guest sends, told apart by the first byte, and the host's answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Frame {
+pub(crate) enum AgentFrame {
     /// Asks for the request, in the format of `marshal`.
     Fetch,
     /// Carries the reply, a header and buffers; the answer is empty.
@@ -45,7 +45,7 @@ pub(crate) enum Frame {
     Enter,
 }
 
-impl Frame {
+impl AgentFrame {
     /// The first byte of calls, which have their own size limit.
     pub(crate) const CALL: u8 = 16;
     /// The first byte of other frames that the agent's start sends.
@@ -163,11 +163,11 @@ pub(crate) fn bundle_of(listed: Vec<ListedForm>, buffers: &[&[u8]]) -> Result<Mi
 pub(crate) fn parse_display(bytes: &[u8]) -> Result<MimeBundle, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Header {
+    struct ReplyHeader {
         bundle: Vec<ListedForm>,
     }
     let ReplyParts { header, buffers } = split_reply(bytes, HEADER_BYTES, HEADER_BYTES)?;
-    let Header { bundle } =
+    let ReplyHeader { bundle } =
         serde_json::from_value(Json::Object(header)).map_err(|error| error.to_string())?;
     if bundle.is_empty() || bundle.len() != buffers.len() {
         return Err(format!("{} forms are in {} buffers", bundle.len(), buffers.len()));
@@ -188,12 +188,12 @@ mod tests {
 
     #[test]
     fn frames_have_a_known_first_byte() {
-        assert_eq!(Frame::parse(b"\x01"), Some((Frame::Fetch, &b""[..])));
-        assert_eq!(Frame::parse(b"\x02x"), Some((Frame::Reply, &b"x"[..])));
-        assert_eq!(Frame::parse(b"\x05"), Some((Frame::ProgramOver, &b""[..])));
-        assert_eq!(Frame::parse(b"\x08x"), Some((Frame::Display, &b"x"[..])));
-        assert_eq!(Frame::parse(b"\x20"), None);
-        assert_eq!(Frame::parse(b""), None);
+        assert_eq!(AgentFrame::parse(b"\x01"), Some((AgentFrame::Fetch, &b""[..])));
+        assert_eq!(AgentFrame::parse(b"\x02x"), Some((AgentFrame::Reply, &b"x"[..])));
+        assert_eq!(AgentFrame::parse(b"\x05"), Some((AgentFrame::ProgramOver, &b""[..])));
+        assert_eq!(AgentFrame::parse(b"\x08x"), Some((AgentFrame::Display, &b"x"[..])));
+        assert_eq!(AgentFrame::parse(b"\x20"), None);
+        assert_eq!(AgentFrame::parse(b""), None);
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use wasmer::{Function, FunctionEnv, FunctionEnvMut, RuntimeError, Store};
 
-use super::{Ask, Served};
+use super::{Ask, FrameEffect};
 use crate::errno::Errno;
-use crate::guest::agent::Frame;
+use crate::guest::agent::AgentFrame;
 use crate::host::calls;
 use crate::host::env::{GuestEnv, unwind};
 use crate::host::wasi::bytes::{Buffer, GuestBytes};
@@ -97,10 +97,10 @@ pub(super) fn answer(env: &GuestEnv, memory: &GuestMemory, frame: Buffer) -> Opt
     let guest = GuestBytes(memory);
     let [kind] = guest.read(frame.at).ok()?;
     let is_too_long = !env.door.lock().admits(kind, frame.len as usize);
-    let (served, calls) = if is_too_long && kind == Frame::CALL {
+    let (served, calls) = if is_too_long && kind == AgentFrame::CALL {
         // Refused unread, whatever it contains.
         let length = (frame.len - 1) as usize;
-        (Served::Asks(Ask::CallTooLong(length)), env.door.lock().calls.clone())
+        (FrameEffect::Asks(Ask::CallTooLong(length)), env.door.lock().calls.clone())
     } else if is_too_long {
         return None;
     } else {
@@ -113,21 +113,21 @@ pub(super) fn answer(env: &GuestEnv, memory: &GuestMemory, frame: Buffer) -> Opt
         (door.serve(&frame)?, door.calls.clone())
     };
     Some(match served {
-        Served::Answer(answer) => answer,
-        Served::ProgramBegins => {
+        FrameEffect::Answer(answer) => answer,
+        FrameEffect::ProgramBegins => {
             env.gate.gate().begin_program();
             Arc::default()
         }
-        Served::ProgramOver => {
+        FrameEffect::ProgramOver => {
             env.gate.gate().end_program();
             Arc::default()
         }
-        Served::Immortal(addresses) => {
+        FrameEffect::Immortal(addresses) => {
             // Do it now, while the guest still holds a reference to each of them.
             addresses.into_iter().for_each(|address| make_immortal(memory, address));
             Arc::default()
         }
-        Served::Asks(ask) => Arc::new(calls::serve(env, calls.as_ref(), ask)),
+        FrameEffect::Asks(ask) => Arc::new(calls::serve(env, calls.as_ref(), ask)),
     })
 }
 

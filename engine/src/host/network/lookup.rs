@@ -33,11 +33,11 @@ pub(crate) fn of_system(name: &str) -> io::Result<Vec<IpAddr>> {
 pub(crate) struct Lookup {
     name: String,
     resolver: Resolver,
-    state: Mutex<State>,
+    state: Mutex<LookupState>,
 }
 
 #[derive(Debug)]
-enum State {
+enum LookupState {
     New,
     Pending,
     /// The addresses, unless nothing was found.
@@ -46,19 +46,19 @@ enum State {
 
 impl Lookup {
     pub(crate) fn new(name: String, resolver: Resolver) -> Self {
-        Self { name, resolver, state: Mutex::new(State::New) }
+        Self { name, resolver, state: Mutex::new(LookupState::New) }
     }
 
     /// Returns what was found; `None` as long as the lookup goes on.
     pub(crate) fn found(&self) -> Option<Option<Vec<IpAddr>>> {
         match &*self.state.lock() {
-            State::Done(found) => Some(found.clone()),
-            State::New | State::Pending => None,
+            LookupState::Done(found) => Some(found.clone()),
+            LookupState::New | LookupState::Pending => None,
         }
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        matches!(*self.state.lock(), State::Done(_))
+        matches!(*self.state.lock(), LookupState::Done(_))
     }
 
     /// Begins the lookup, if nobody has, and calls `wake` when it is done.
@@ -67,7 +67,7 @@ impl Lookup {
         wake: impl FnOnce() + Send + 'static,
     ) -> Result<(), Errno> {
         let mut state = self.state.lock();
-        if !matches!(*state, State::New) {
+        if !matches!(*state, LookupState::New) {
             return Ok(());
         }
         let permit = Permit::take().ok_or(Errno::Again)?;
@@ -83,14 +83,14 @@ impl Lookup {
                 if let Err(error) = &found {
                     tracing::debug!(name = lookup.name, %error, "a name of a program wasn't found");
                 }
-                *lookup.state.lock() = State::Done(found.ok());
+                *lookup.state.lock() = LookupState::Done(found.ok());
                 wake();
             });
         if let Err(error) = spawned {
             tracing::warn!(%error, "the system refused a thread for a lookup");
             return Err(Errno::Again);
         }
-        *state = State::Pending;
+        *state = LookupState::Pending;
         Ok(())
     }
 }

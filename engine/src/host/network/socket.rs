@@ -15,14 +15,14 @@ use crate::errno::Errno;
 /// A socket, as the descriptors of a guest name it. Copies are the same connection.
 #[derive(Debug, Clone)]
 pub(crate) struct NetSocket {
-    state: State,
+    state: SocketState,
     /// A call that would wait fails with `Again` instead.
     pub(crate) is_nonblocking: bool,
     pub(crate) is_v6: bool,
 }
 
 #[derive(Debug, Clone)]
-enum State {
+enum SocketState {
     New,
     Connecting(Connection),
     Connected(Connection),
@@ -38,44 +38,46 @@ pub(crate) struct Connection {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct SocketReadiness {
     pub(crate) is_ready: bool,
     pub(crate) is_hung_up: bool,
 }
 
 impl NetSocket {
     pub(crate) fn new(is_v6: bool) -> Self {
-        Self { state: State::New, is_nonblocking: false, is_v6 }
+        Self { state: SocketState::New, is_nonblocking: false, is_v6 }
     }
 
     /// Returns a socket whose connection is gone.
     pub(crate) fn lost(is_nonblocking: bool) -> Self {
-        Self { state: State::Lost, is_nonblocking, is_v6: false }
+        Self { state: SocketState::Lost, is_nonblocking, is_v6: false }
     }
 
     pub(crate) fn is_new(&self) -> bool {
-        matches!(self.state, State::New)
+        matches!(self.state, SocketState::New)
     }
 
     pub(crate) fn is_connected(&self) -> bool {
-        matches!(self.state, State::Connected(_))
+        matches!(self.state, SocketState::Connected(_))
     }
 
     pub(crate) fn is_lost(&self) -> bool {
-        matches!(self.state, State::Lost)
+        matches!(self.state, SocketState::Lost)
     }
 
     pub(crate) fn begin(&mut self, peer: SocketAddr) -> Result<(), Errno> {
         let address = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         let stream = TcpStream::connect(address).map_err(|error| errno_of(&error))?;
-        self.state = State::Connecting(Connection { stream: Arc::new(stream), peer });
+        self.state = SocketState::Connecting(Connection { stream: Arc::new(stream), peer });
         Ok(())
     }
 
     pub(crate) fn connection(&self) -> Option<&Connection> {
         match &self.state {
-            State::Connecting(connection) | State::Connected(connection) => Some(connection),
-            State::New | State::Lost => None,
+            SocketState::Connecting(connection) | SocketState::Connected(connection) => {
+                Some(connection)
+            }
+            SocketState::New | SocketState::Lost => None,
         }
     }
 
@@ -85,15 +87,15 @@ impl NetSocket {
     /// Nothing was begun, the connection is gone, or it failed: then the socket is as new.
     pub(crate) fn settle(&mut self) -> Result<Option<Connection>, Errno> {
         let connection = match &self.state {
-            State::New => return Err(Errno::NotConnected),
-            State::Lost => return Err(Errno::ConnectionReset),
-            State::Connected(connection) => return Ok(Some(connection.clone())),
-            State::Connecting(connection) => connection.clone(),
+            SocketState::New => return Err(Errno::NotConnected),
+            SocketState::Lost => return Err(Errno::ConnectionReset),
+            SocketState::Connected(connection) => return Ok(Some(connection.clone())),
+            SocketState::Connecting(connection) => connection.clone(),
         };
         let failed = match connection.stream.take_error() {
             Ok(None) => match connection.stream.peer_addr() {
                 Ok(_) => {
-                    self.state = State::Connected(connection.clone());
+                    self.state = SocketState::Connected(connection.clone());
                     return Ok(Some(connection));
                 }
                 Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(None),
@@ -101,7 +103,7 @@ impl NetSocket {
             },
             Ok(Some(error)) | Err(error) => error,
         };
-        self.state = State::New;
+        self.state = SocketState::New;
         Err(errno_of(&failed))
     }
 
@@ -111,7 +113,7 @@ impl NetSocket {
             // One that isn't there yet, or no more, has nothing to shut down.
             let _ = connection.stream.shutdown(Shutdown::Both);
         }
-        self.state = State::Lost;
+        self.state = SocketState::Lost;
     }
 }
 
@@ -141,7 +143,7 @@ impl Connection {
     }
 
     /// Looks whether a call would not have to wait now.
-    pub(crate) fn look(&self, interest: Interest) -> io::Result<Found> {
+    pub(crate) fn look(&self, interest: Interest) -> io::Result<SocketReadiness> {
         let mut poll = Poll::new()?;
         let fd = self.stream.as_raw_fd();
         poll.registry().register(&mut SourceFd(&fd), Token(0), interest)?;
@@ -152,7 +154,7 @@ impl Connection {
             true => event.is_write_closed(),
             false => event.is_read_closed(),
         };
-        Ok(Found { is_ready: event.is_some(), is_hung_up: event.is_some_and(is_closed) })
+        Ok(SocketReadiness { is_ready: event.is_some(), is_hung_up: event.is_some_and(is_closed) })
     }
 }
 

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use super::lookup::Lookup;
 use super::socket::Connection;
 use crate::errno::Errno;
-use crate::interrupt::gate::{Gate, Passage, Woken};
+use crate::interrupt::gate::{Gate, ThreadGate, Woken};
 use crate::owner::OwnerProcess;
 
 /// How many events the thread takes from the system at once.
@@ -37,7 +37,7 @@ pub(crate) enum Want {
 
 impl Want {
     /// Waits at the gate until this is there or the run is asked to end.
-    pub(crate) fn wait(&self, passage: &Passage) -> Result<Woken, Errno> {
+    pub(crate) fn wait(&self, passage: &ThreadGate) -> Result<Woken, Errno> {
         match self {
             Self::Lookup(lookup) => {
                 let gate = Arc::clone(passage.gate());
@@ -121,11 +121,11 @@ impl Drop for Watch {
 struct Watcher {
     owner: OwnerProcess,
     registry: Registry,
-    state: Mutex<State>,
+    state: Mutex<WatchState>,
 }
 
 #[derive(Default)]
-struct State {
+struct WatchState {
     last: usize,
     waiting: HashMap<Token, Waiting>,
 }

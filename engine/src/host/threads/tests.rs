@@ -62,7 +62,7 @@ impl Guest {
         let quota = crate::files::quota::FileQuota { bytes: 1 << 20, count: 100, open: 100 };
         wasi.lock().tree.begin(quota, false);
         let (door, control) = (Arc::default(), Arc::default());
-        let passage = Arc::new(Passage::of_main(Arc::clone(&gate)));
+        let passage = Arc::new(ThreadGate::of_main(Arc::clone(&gate)));
         let parts = Parts { gate: Arc::clone(&gate), wasi, door, control };
         let memory = Arc::new(GuestMemory::new(WASM_PAGE_BYTES).unwrap().shared());
         let shared = SharedMemory::new(Arc::clone(&memory), shared_memory(&module).unwrap());

@@ -15,7 +15,7 @@ use crate::host::network::watch::Watch;
 use crate::interrupt::futex::MAIN;
 use crate::interrupt::gate::{Stopped, Woken};
 use crate::memory::tunables::Expected;
-use crate::python::module::imports::{self, Judgement, WASIX};
+use crate::python::module::imports::{self, ImportRule, WASIX};
 
 const SUCCESS: i32 = 0;
 
@@ -191,7 +191,7 @@ refused {
 /// Returns the error of a function that always fails.
 fn refuse(name: &str) -> Result<(), Errno> {
     match imports::judgement(WASIX, name) {
-        Judgement::Refused(errno) => Err(errno),
+        ImportRule::Refused(errno) => Err(errno),
         judgement => unreachable!("`{name}` is listed as refused here, but is {judgement:?}"),
     }
 }

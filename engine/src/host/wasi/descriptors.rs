@@ -27,11 +27,11 @@ pub(crate) enum Open {
     File {
         node: NodeId,
         offset: u64,
-        access: Access,
+        access: OpenAccess,
     },
     Folder {
         base: Base,
-        listing: Option<Arc<Vec<Entry>>>,
+        listing: Option<Arc<Vec<FolderEntry>>>,
         preopened_as: Option<&'static str>,
     },
     HostFile {
@@ -41,7 +41,7 @@ pub(crate) enum Open {
     Device {
         node: NodeId,
         device: Device,
-        access: Access,
+        access: OpenAccess,
     },
     Channel(Channel),
     /// A socket of a network.
@@ -50,7 +50,7 @@ pub(crate) enum Open {
 
 /// The operations that an open file allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Access {
+pub(crate) struct OpenAccess {
     pub(crate) read: bool,
     pub(crate) write: bool,
     /// Every write goes to the end.
@@ -69,7 +69,7 @@ pub(crate) struct Channel {
 
 /// A folder's entry as it was when reading the folder began.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry {
+pub(crate) struct FolderEntry {
     pub(crate) name: Arc<str>,
     pub(crate) inode: u64,
     pub(crate) kind: u8,
@@ -85,7 +85,7 @@ const MOST_NUMBERS: usize = 1 << 16;
 pub(crate) struct Descriptors {
     slots: List<Option<Slot>>,
     /// Invariant: an entry's count is the number of slots that name it, and at least one.
-    opens: List<Option<Shared>>,
+    opens: List<Option<SharedOpen>>,
     /// The standard streams and the preopened folders, which come first.
     first: usize,
     pub(super) pipes: Pipes,
@@ -100,7 +100,7 @@ struct Slot {
 
 /// What one or more descriptors name.
 #[derive(Debug, Clone)]
-struct Shared {
+struct SharedOpen {
     open: Open,
     count: u32,
 }
@@ -303,7 +303,7 @@ impl Descriptors {
     /// Ends every connection. Their descriptors stay open, so that their numbers don't come to name
     /// something else behind the guest's back.
     pub(crate) fn lose_sockets(&mut self) {
-        let is_socket = |shared: &Shared| matches!(shared.open, Open::Network(_));
+        let is_socket = |shared: &SharedOpen| matches!(shared.open, Open::Network(_));
         if !self.opens.iter().flatten().any(is_socket) {
             // The list stays shared with the state that it was copied from.
             return;
@@ -329,7 +329,7 @@ impl Descriptors {
         if free == self.opens.len() {
             self.opens.push(None);
         }
-        self.opens[free] = Some(Shared { open, count: 1 });
+        self.opens[free] = Some(SharedOpen { open, count: 1 });
         let open = u32::try_from(free).expect("descriptors are bounded");
         Slot { open, closes_on_exec: false }
     }
@@ -370,7 +370,7 @@ impl Descriptors {
             let named =
                 self.slots.iter().flatten().filter(|slot| slot.open as usize == index).count();
             assert_eq!(shared.as_ref().map_or(0, |shared| shared.count as usize), named);
-            if let Some(Shared { open: Open::Channel(channel), .. }) = shared {
+            if let Some(SharedOpen { open: Open::Channel(channel), .. }) = shared {
                 assert!(channel.receives.is_none_or(|pipe| self.pipes.get(pipe).has_reader));
                 assert!(channel.sends.is_none_or(|pipe| self.pipes.get(pipe).has_writer));
             }

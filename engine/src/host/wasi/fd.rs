@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::bytes::{Buffer, GuestBytes};
-use super::descriptors::{Access, Entry, Open};
+use super::descriptors::{FolderEntry, Open, OpenAccess};
 use super::stat::{self, Filestat};
 use super::{ExceededLimit, Wasi};
 use crate::errno::Errno;
 use crate::files::mount;
 use crate::files::resolve::Base;
 use crate::files::tree::Device;
-use crate::files::tree::{Kind, NodeId};
+use crate::files::tree::{NodeId, NodeKind};
 use crate::run::transcript::Stream;
 
 /// The most bytes that one call reads from a file of the host, so that no call takes long.
@@ -43,7 +43,7 @@ impl Wasi {
         offset: u64,
         len: u64,
     ) -> Result<(), Errno> {
-        let (node, ..) = self.file(fd, Access::WRITE)?;
+        let (node, ..) = self.file(fd, OpenAccess::WRITE)?;
         let end = offset.checked_add(len).filter(|_| len > 0).ok_or(Errno::Invalid)?;
         match self.tree.node(node)?.len() {
             len if len < end => self.tree.set_len(node, end, self.clock.timestamp()),
@@ -123,7 +123,7 @@ impl Wasi {
         fd: u32,
         size: u64,
     ) -> Result<(), Errno> {
-        let (node, ..) = self.file(fd, Access::WRITE)?;
+        let (node, ..) = self.file(fd, OpenAccess::WRITE)?;
         self.tree.set_len(node, size, self.clock.timestamp())
     }
 
@@ -214,7 +214,7 @@ impl Wasi {
             Open::Channel(channel) => self.send(guest, *channel, &buffers)?,
             Open::Network(_) => self.send_to_network(guest, fd, &buffers)?,
             Open::File { .. } | Open::Folder { .. } | Open::HostFile { .. } => {
-                let (node, offset, access) = self.file(fd, Access::WRITE)?;
+                let (node, offset, access) = self.file(fd, OpenAccess::WRITE)?;
                 let start = if access.append { self.tree.node(node)?.len() } else { offset };
                 let written = self.write_at(guest, node, &buffers, start)?;
                 if let Open::File { offset, .. } = self.open.get_mut(fd)? {
@@ -239,7 +239,7 @@ impl Wasi {
         let written = match self.open.get(fd)? {
             Open::Device { access, .. } => write_device(guest, *access, &buffers)?,
             _ => {
-                let (node, ..) = self.file(fd, Access::WRITE)?;
+                let (node, ..) = self.file(fd, OpenAccess::WRITE)?;
                 self.write_at(guest, node, &buffers, offset)?
             }
         };
@@ -347,7 +347,7 @@ impl Wasi {
 
     /// Returns the node, position and access of an open file of the tree, if the access allows
     /// `wanted`.
-    fn file(&self, fd: u32, wanted: Access) -> Result<(NodeId, u64, Access), Errno> {
+    fn file(&self, fd: u32, wanted: OpenAccess) -> Result<(NodeId, u64, OpenAccess), Errno> {
         match self.open.get(fd)? {
             Open::File { node, offset, access } => {
                 let is_allowed = (access.read || !wanted.read) && (access.write || !wanted.write);
@@ -393,7 +393,7 @@ impl Wasi {
                     guest.with(Buffer { len, ..*buffer }, |to| mount::read_at(file, at, to))??
                 }
                 _ => {
-                    let (node, ..) = self.file(fd, Access::READ)?;
+                    let (node, ..) = self.file(fd, OpenAccess::READ)?;
                     guest.with(*buffer, |to| self.tree.read(node, at, to))??
                 }
             };
@@ -448,7 +448,7 @@ impl Wasi {
     }
 
     /// Returns the entries of an open folder as they were when it was last read from the start.
-    fn listing(&mut self, fd: u32, anew: bool) -> Result<Arc<Vec<Entry>>, Errno> {
+    fn listing(&mut self, fd: u32, anew: bool) -> Result<Arc<Vec<FolderEntry>>, Errno> {
         let Open::Folder { base, listing, .. } = self.open.get(fd)? else {
             return Err(Errno::NotFolder);
         };
@@ -460,13 +460,13 @@ impl Wasi {
             Base::Node(node) => {
                 for (name, id) in self.tree.entries(*node)? {
                     let kind = stat::filetype(&self.tree.node(*id)?.kind);
-                    entries.push(Entry { name: Arc::clone(name), inode: id.number(), kind });
+                    entries.push(FolderEntry { name: Arc::clone(name), inode: id.number(), kind });
                 }
             }
             Base::Host(place) => {
                 for (name, stat) in place.mount.list(&place.path())? {
                     let kind = if stat.is_folder { stat::FOLDER } else { stat::FILE };
-                    entries.push(Entry { name: name.into(), inode: stat.inode, kind });
+                    entries.push(FolderEntry { name: name.into(), inode: stat.inode, kind });
                 }
             }
         }
@@ -479,11 +479,11 @@ impl Wasi {
 
     /// Whether the node is a link, which only some functions accept.
     pub(super) fn is_link(&self, node: NodeId) -> bool {
-        matches!(self.tree.node(node).map(|node| &node.kind), Ok(Kind::Link(_)))
+        matches!(self.tree.node(node).map(|node| &node.kind), Ok(NodeKind::Link(_)))
     }
 }
 
-impl Access {
+impl OpenAccess {
     const READ: Self = Self { read: true, write: false, append: false };
     const WRITE: Self = Self { read: false, write: true, append: false };
 }
@@ -496,7 +496,7 @@ impl Wasi {
         &mut self,
         guest: GuestBytes<'_>,
         device: Device,
-        access: Access,
+        access: OpenAccess,
         buffers: &[Buffer],
     ) -> Result<u32, Errno> {
         if !access.read {
@@ -515,7 +515,7 @@ impl Wasi {
 /// Discards what is written, after checking that the buffers are in guest memory.
 pub(super) fn write_device(
     guest: GuestBytes<'_>,
-    access: Access,
+    access: OpenAccess,
     buffers: &[Buffer],
 ) -> Result<u32, Errno> {
     if !access.write {

@@ -15,17 +15,17 @@ use super::{HostState, RunStreams, Wasi};
 use crate::files::mount::Mount;
 use crate::files::quota::FileQuota;
 use crate::host::GuestHost;
-use crate::host::door::Door;
+use crate::host::door::CallChannel;
 use crate::host::env::GuestEnv;
 use crate::host::layout::Layout;
 use crate::host::layout::put_mount;
 use crate::host::network::RunNetwork;
 use crate::host::reactor::ReactorHost;
-use crate::interrupt::gate::{Gate, Passage};
+use crate::interrupt::gate::{Gate, ThreadGate};
 use crate::limits::Limits;
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
 use crate::python::library::{Library, LibraryFile};
-use crate::python::module::imports::{self, HOST, Judgement, THREADS, WASI, WASIX};
+use crate::python::module::imports::{self, HOST, ImportRule, THREADS, WASI, WASIX};
 use crate::python::module::new_engine;
 use crate::run::network::Destination;
 use crate::run::program::Deterministic;
@@ -221,7 +221,7 @@ fn no_call_panics_hangs_or_grows_beyond_the_quotas() {
 }
 
 fn is_refused(name: &str) -> bool {
-    matches!(imports::judgement(WASIX, name), Judgement::Refused(_))
+    matches!(imports::judgement(WASIX, name), ImportRule::Refused(_))
 }
 
 /// The functions that exist only in the binding, with the names of their parameters. `futex_wait`
@@ -287,9 +287,9 @@ fn calls_from_a_guest_neither_panic_nor_hang() {
     let mut store = engine.store();
     let wasi = Arc::new(Mutex::new(wasi()));
     wasi.lock().tree.begin(QUOTA, false);
-    let (gate, door) = (Arc::new(Gate::new()), Arc::<Mutex<Door>>::default());
+    let (gate, door) = (Arc::new(Gate::new()), Arc::<Mutex<CallChannel>>::default());
     door.lock().open(b"request".to_vec(), 1 << 10);
-    let passage = Arc::new(Passage::of_main(Arc::clone(&gate)));
+    let passage = Arc::new(ThreadGate::of_main(Arc::clone(&gate)));
     let env = GuestEnv::new(passage, Arc::clone(&wasi), door, Arc::default());
     let env = FunctionEnv::new(&mut store, env);
     let imports = ReactorHost::new(wasi).imports(&mut store, &module, &env, None).unwrap();

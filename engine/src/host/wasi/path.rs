@@ -5,14 +5,16 @@ use std::collections::VecDeque;
 
 use super::Wasi;
 use super::bytes::{Buffer, GuestBytes};
-use super::descriptors::{Access, Open, host_file, host_folder};
+use super::descriptors::{Open, OpenAccess, host_file, host_folder};
 use super::fd::CLOSES_ON_EXEC;
 use super::stat::{Filestat, RIGHT_READ, RIGHT_WRITE};
 use crate::errno::Errno;
 use crate::files::quota::MOST_PATH_BYTES;
-use crate::files::resolve::{Base, HostPlace, Links, Place, absolute, resolve, resolve_parent};
+use crate::files::resolve::{
+    Base, HostPlace, Links, ResolvedPath, absolute, resolve, resolve_parent,
+};
 use crate::files::tree::Device;
-use crate::files::tree::{Kind, NodeId};
+use crate::files::tree::{NodeId, NodeKind};
 use crate::limits::LimitKind;
 
 const FOLLOW: u32 = 1;
@@ -39,15 +41,15 @@ impl Wasi {
     ) -> Result<(), Errno> {
         let path = Buffer { at: path, len };
         match self.place(guest, fd, 0, path) {
-            Ok(Place::Node(_)) => return Err(Errno::Exists),
-            Ok(Place::Host(place)) => {
+            Ok(ResolvedPath::Node(_)) => return Err(Errno::Exists),
+            Ok(ResolvedPath::Host(place)) => {
                 return Err(match place.mount.stat(&place.path()) {
                     Ok(_) => Errno::Exists,
                     Err(Errno::NoEntry) => Errno::ReadOnly,
                     Err(errno) => errno,
                 });
             }
-            Ok(Place::Vacant { .. }) | Err(_) => {}
+            Ok(ResolvedPath::Vacant { .. }) | Err(_) => {}
         }
         let (folder, name, _) = self.parent(guest, fd, path)?;
         self.tree.create_folder(folder, &name, self.clock.timestamp()).map(drop)
@@ -64,9 +66,9 @@ impl Wasi {
     ) -> Result<(), Errno> {
         let path = Buffer { at: path, len };
         let filestat = self.place(guest, fd, flags, path).and_then(|place| match place {
-            Place::Node(node) => Filestat::node(&self.tree, node),
-            Place::Host(place) => Ok(Filestat::host(&place.mount.stat(&place.path())?)),
-            Place::Vacant { .. } => Err(Errno::NoEntry),
+            ResolvedPath::Node(node) => Filestat::node(&self.tree, node),
+            ResolvedPath::Host(place) => Ok(Filestat::host(&place.mount.stat(&place.path())?)),
+            ResolvedPath::Vacant { .. } => Err(Errno::NoEntry),
         });
         self.note_missed(guest, path, filestat.as_ref().err());
         guest.write(out, &filestat?.encode())
@@ -84,9 +86,9 @@ impl Wasi {
         times: u32,
     ) -> Result<(), Errno> {
         match self.place(guest, fd, flags, Buffer { at: path, len })? {
-            Place::Node(node) => self.set_times(node, accessed, modified, times),
-            Place::Host(_) => Err(Errno::ReadOnly),
-            Place::Vacant { .. } => Err(Errno::NoEntry),
+            ResolvedPath::Node(node) => self.set_times(node, accessed, modified, times),
+            ResolvedPath::Host(_) => Err(Errno::ReadOnly),
+            ResolvedPath::Vacant { .. } => Err(Errno::NoEntry),
         }
     }
 
@@ -103,9 +105,9 @@ impl Wasi {
     ) -> Result<(), Errno> {
         let file =
             match self.place(guest, old_fd, old_flags, Buffer { at: old_path, len: old_len })? {
-                Place::Node(node) => node,
-                Place::Host(_) => return Err(Errno::ReadOnly),
-                Place::Vacant { .. } => return Err(Errno::NoEntry),
+                ResolvedPath::Node(node) => node,
+                ResolvedPath::Host(_) => return Err(Errno::ReadOnly),
+                ResolvedPath::Vacant { .. } => return Err(Errno::NoEntry),
             };
         let (folder, name, is_folder) =
             self.parent(guest, new_fd, Buffer { at: new_path, len: new_len })?;
@@ -191,7 +193,7 @@ impl Wasi {
         flags: u32,
     ) -> Result<u32, Errno> {
         self.admit_descriptors(1)?;
-        let access = Access {
+        let access = OpenAccess {
             read: rights & RIGHT_READ != 0,
             write: rights & RIGHT_WRITE != 0,
             append: flags & APPEND != 0,
@@ -199,11 +201,11 @@ impl Wasi {
         // Exclusive creation refuses even a dangling link.
         let look = if how & (CREATE | EXCLUSIVE) == CREATE | EXCLUSIVE { 0 } else { look };
         let open = match self.place(guest, fd, look, path)? {
-            Place::Node(node) => self.open_node(node, how, access)?,
-            Place::Host(place) => open_host(place, how, access)?,
-            Place::Vacant { .. } if how & CREATE == 0 => return Err(Errno::NoEntry),
-            Place::Vacant { .. } if how & FOLDER != 0 => return Err(Errno::Invalid),
-            Place::Vacant { folder, name } => {
+            ResolvedPath::Node(node) => self.open_node(node, how, access)?,
+            ResolvedPath::Host(place) => open_host(place, how, access)?,
+            ResolvedPath::Vacant { .. } if how & CREATE == 0 => return Err(Errno::NoEntry),
+            ResolvedPath::Vacant { .. } if how & FOLDER != 0 => return Err(Errno::Invalid),
+            ResolvedPath::Vacant { folder, name } => {
                 let node = self.tree.create_file(folder, &name, self.clock.timestamp())?;
                 Open::File { node, offset: 0, access }
             }
@@ -234,14 +236,16 @@ impl Wasi {
         out: u32,
     ) -> Result<(), Errno> {
         let node = match self.place(guest, fd, 0, Buffer { at: path, len })? {
-            Place::Node(node) => node,
-            Place::Vacant { .. } => return Err(Errno::NoEntry),
-            Place::Host(place) => {
+            ResolvedPath::Node(node) => node,
+            ResolvedPath::Vacant { .. } => return Err(Errno::NoEntry),
+            ResolvedPath::Host(place) => {
                 place.mount.stat(&place.path())?;
                 return Err(Errno::Invalid);
             }
         };
-        let Kind::Link(target) = &self.tree.node(node)?.kind else { return Err(Errno::Invalid) };
+        let NodeKind::Link(target) = &self.tree.node(node)?.kind else {
+            return Err(Errno::Invalid);
+        };
         let count = target.len().min(buffer_len as usize);
         guest.write(buffer, &target.as_bytes()[..count])?;
         guest.write_u32(out, count as u32)
@@ -323,7 +327,7 @@ impl Wasi {
         fd: u32,
         flags: u32,
         path: Buffer,
-    ) -> Result<Place, Errno> {
+    ) -> Result<ResolvedPath, Errno> {
         let base = self.open.base(fd)?;
         let path = guest.text(path, MOST_PATH_BYTES)?;
         let links = if flags & FOLLOW != 0 { Links::Follow } else { Links::Keep };
@@ -343,14 +347,14 @@ impl Wasi {
         resolve_parent(&self.tree, base, &path).map_err(gone)
     }
 
-    fn open_node(&mut self, node: NodeId, how: u32, access: Access) -> Result<Open, Errno> {
+    fn open_node(&mut self, node: NodeId, how: u32, access: OpenAccess) -> Result<Open, Errno> {
         if how & (CREATE | EXCLUSIVE) == CREATE | EXCLUSIVE {
             return Err(Errno::Exists);
         }
         if self.is_link(node) {
             return Err(Errno::Loop);
         }
-        if matches!(self.tree.node(node)?.kind, Kind::Folder { .. }) {
+        if matches!(self.tree.node(node)?.kind, NodeKind::Folder { .. }) {
             if access.write || how & (CREATE | TRUNCATE) != 0 {
                 return Err(Errno::IsFolder);
             }
@@ -402,7 +406,7 @@ fn gone(errno: Errno) -> Errno {
     if errno == Errno::Stale { Errno::NoEntry } else { errno }
 }
 
-fn open_host(place: HostPlace, how: u32, access: Access) -> Result<Open, Errno> {
+fn open_host(place: HostPlace, how: u32, access: OpenAccess) -> Result<Open, Errno> {
     let path = place.path();
     match place.mount.stat(&path) {
         Err(Errno::NoEntry) if how & CREATE != 0 => Err(Errno::ReadOnly),
@@ -491,15 +495,15 @@ impl Wasi {
 
     fn folder(&self, from: Base, path: &str) -> Result<Base, Errno> {
         match resolve(&self.tree, from, path, Links::Follow)? {
-            Place::Node(node) => {
+            ResolvedPath::Node(node) => {
                 self.tree.entries(node)?;
                 Ok(Base::Node(node))
             }
-            Place::Host(place) if place.mount.stat(&place.path())?.is_folder => {
+            ResolvedPath::Host(place) if place.mount.stat(&place.path())?.is_folder => {
                 Ok(Base::Host(place))
             }
-            Place::Host(_) => Err(Errno::NotFolder),
-            Place::Vacant { .. } => Err(Errno::NoEntry),
+            ResolvedPath::Host(_) => Err(Errno::NotFolder),
+            ResolvedPath::Vacant { .. } => Err(Errno::NoEntry),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! What `stat` and its relatives report. Layouts: WASI preview 1, `filestat` (64 bytes) and
 //! `fdstat` (24 bytes).
 
-use super::descriptors::{Access, Channel, Entry, Open};
+use super::descriptors::{Channel, FolderEntry, Open, OpenAccess};
 use crate::errno::Errno;
 use crate::files::mount::HostStat;
-use crate::files::tree::{Kind, NodeId, Tree};
+use crate::files::tree::{NodeId, NodeKind, Tree};
 
 /// The file type of a pipe, which WASI has no number for.
 const PIPE: u8 = 0;
@@ -119,7 +119,7 @@ pub(super) fn fdstat(open: &Open) -> [u8; 24] {
             let is_socket = channel.is_socket;
             let read = is_socket || channel.receives.is_some();
             let write = is_socket || channel.sends.is_some();
-            (kind_of(*channel), flags, rights(Access { read, write, append: false }))
+            (kind_of(*channel), flags, rights(OpenAccess { read, write, append: false }))
         }
         Open::Network(socket) => {
             let flags = if socket.is_nonblocking { NONBLOCKING as u16 } else { 0 };
@@ -139,12 +139,12 @@ fn kind_of(channel: Channel) -> u8 {
 }
 
 /// Returns the flags of a file that was opened with `access`.
-fn flags(access: Access) -> u16 {
+fn flags(access: OpenAccess) -> u16 {
     if access.append { APPEND } else { 0 }
 }
 
 /// Returns the rights of a file that was opened with `access`.
-fn rights(access: Access) -> u64 {
+fn rights(access: OpenAccess) -> u64 {
     let mut rights = EVERY_RIGHT;
     if !access.read {
         rights &= !RIGHT_READ;
@@ -155,15 +155,15 @@ fn rights(access: Access) -> u64 {
     rights
 }
 
-pub(super) fn filetype(kind: &Kind) -> u8 {
+pub(super) fn filetype(kind: &NodeKind) -> u8 {
     match kind {
-        Kind::File(_) | Kind::Fixed(_) => FILE,
-        Kind::Device(_) => STREAM,
-        Kind::Folder { .. } | Kind::Mount { .. } => FOLDER,
-        Kind::Link(_) => LINK,
+        NodeKind::File(_) | NodeKind::Fixed(_) => FILE,
+        NodeKind::Device(_) => STREAM,
+        NodeKind::Folder { .. } | NodeKind::Mount { .. } => FOLDER,
+        NodeKind::Link(_) => LINK,
     }
 }
 
-pub(super) fn folder_entry(name: &str) -> Entry {
-    Entry { name: name.into(), inode: 0, kind: FOLDER }
+pub(super) fn folder_entry(name: &str) -> FolderEntry {
+    FolderEntry { name: name.into(), inode: 0, kind: FOLDER }
 }

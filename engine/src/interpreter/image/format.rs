@@ -51,7 +51,7 @@ pub(super) struct ImageContents {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Header {
+pub(super) struct ImageHeader {
     pub(super) key: String,
     packages: Vec<PackageInfo>,
     warnings: Vec<String>,
@@ -63,7 +63,7 @@ pub(super) struct Header {
     host: SavedHost,
 }
 
-impl Header {
+impl ImageHeader {
     pub(super) fn new(
         key: &str,
         spec: &ImageSpec,
@@ -103,7 +103,7 @@ impl Header {
 }
 
 /// Writes an image into an empty file.
-pub(super) fn write(file: &mut File, header: &Header, memory: &[u8]) -> io::Result<()> {
+pub(super) fn write(file: &mut File, header: &ImageHeader, memory: &[u8]) -> io::Result<()> {
     let header = postcard::to_stdvec(header).map_err(io::Error::other)?;
     let memory_at = (PREFIX_BYTES + header.len()).next_multiple_of(ALIGNMENT);
     file.write_all(&MAGIC)?;
@@ -149,7 +149,7 @@ pub(super) fn read_info(bytes: &[u8]) -> Option<ImageInfo> {
     Some(header.info(memory.len() as u64))
 }
 
-fn parse(bytes: &[u8]) -> Option<(Header, std::ops::Range<usize>)> {
+fn parse(bytes: &[u8]) -> Option<(ImageHeader, std::ops::Range<usize>)> {
     let rest = bytes.strip_prefix(&MAGIC)?;
     let (numbers, rest) = rest.split_at_checked(PREFIX_BYTES - MAGIC.len())?;
     let number = |index: usize| {

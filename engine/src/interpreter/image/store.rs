@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::format::{self, Header, ImageContents};
+use super::format::{self, ImageContents, ImageHeader};
 use super::{Image, ImageInfo, template};
 use crate::cache::seal::Sealer;
 use crate::cache::{CacheDir, remove_unfinished};
@@ -85,7 +85,7 @@ fn load_or_build(
     progress.report(Progress::BuildingImage { what: "writing the image" });
     let build = engine.build().name();
     let warnings = warnings(engine, spec)?;
-    let header = Header::new(&key, spec, build, &warnings, &captured);
+    let header = ImageHeader::new(&key, spec, build, &warnings, &captured);
     let write = |file: &mut File| {
         captured
             .memory

@@ -26,7 +26,7 @@ use crate::memory::tunables::{Expected, Waited, Waits};
 
 /// The other threads, as the gate knows them.
 #[derive(Debug, Default)]
-pub(super) struct Others {
+pub(super) struct GuestThreads {
     threads: Vec<(ThreadNumber, Arc<Condvar>)>,
     in_guest: usize,
     /// Waiting on the host's side.
@@ -38,7 +38,7 @@ pub(super) struct Others {
     ends: bool,
 }
 
-impl Others {
+impl GuestThreads {
     pub(super) fn are_in_guest(&self) -> bool {
         self.in_guest > 0
     }
@@ -75,7 +75,7 @@ impl Gate {
 
     /// Lets another thread in, unless there are `most` or the run has ended. The thread has left
     /// when what this returns is dropped.
-    pub(crate) fn admit(self: &Arc<Self>, most: usize) -> Option<Passage> {
+    pub(crate) fn admit(self: &Arc<Self>, most: usize) -> Option<ThreadGate> {
         let mut state = self.state.lock();
         let has_ended = state.has_ended();
         let others = &mut state.others;
@@ -86,8 +86,8 @@ impl Gate {
         let number = (MAIN + 1..).find(|number| !is_taken(number))?;
         let wake = Arc::new(Condvar::new());
         others.threads.push((number, Arc::clone(&wake)));
-        let own = Some(Own { number, wake, in_guest: AtomicBool::new(false) });
-        Some(Passage { gate: Arc::clone(self), own })
+        let own = Some(GuestThread { number, wake, in_guest: AtomicBool::new(false) });
+        Some(ThreadGate { gate: Arc::clone(self), own })
     }
 
     /// Holds the other threads, until the next run begins. Returns whether all are held within
@@ -97,9 +97,9 @@ impl Gate {
     pub(crate) fn hold_others(&self, a_moment: Duration, patience: Duration) -> bool {
         let mut state = self.state.lock();
         state.others.is_awaited = true;
-        self.wait_for_others(&mut state, a_moment, Others::are_all_blocked);
+        self.wait_for_others(&mut state, a_moment, GuestThreads::are_all_blocked);
         state.others.is_held = true;
-        let are_held = self.wait_for_others(&mut state, patience, Others::are_all_blocked);
+        let are_held = self.wait_for_others(&mut state, patience, GuestThreads::are_all_blocked);
         state.others.is_awaited = false;
         are_held
     }
@@ -110,7 +110,7 @@ impl Gate {
         let mut state = self.state.lock();
         state.others.ends = true;
         state.others.wake_all();
-        let have_left = |others: &Others| others.threads.is_empty();
+        let have_left = |others: &GuestThreads| others.threads.is_empty();
         let mut all = self.wait_for_others(&mut state, patience, have_left);
         if !all {
             state.is_over = true;
@@ -132,7 +132,7 @@ impl Gate {
         &self,
         state: &mut MutexGuard<'_, GateState>,
         patience: Duration,
-        holds: impl Fn(&Others) -> bool,
+        holds: impl Fn(&GuestThreads) -> bool,
     ) -> bool {
         let deadline = deadline(Some(patience));
         while !holds(&state.others) {
@@ -151,21 +151,21 @@ impl Gate {
 
 /// One thread's way through the gate. Only that thread uses it.
 #[derive(Debug)]
-pub(crate) struct Passage {
+pub(crate) struct ThreadGate {
     gate: Arc<Gate>,
     /// Of a thread besides the main one.
-    own: Option<Own>,
+    own: Option<GuestThread>,
 }
 
 #[derive(Debug)]
-struct Own {
+struct GuestThread {
     number: ThreadNumber,
     wake: Arc<Condvar>,
     /// Changed under the gate's lock, like the count.
     in_guest: AtomicBool,
 }
 
-impl Passage {
+impl ThreadGate {
     pub(crate) fn of_main(gate: Arc<Gate>) -> Self {
         Self { gate, own: None }
     }
@@ -259,7 +259,7 @@ impl Passage {
     }
 }
 
-impl Drop for Passage {
+impl Drop for ThreadGate {
     fn drop(&mut self) {
         let Some(own) = &self.own else { return };
         let mut state = self.gate.state.lock();
@@ -272,7 +272,7 @@ impl Drop for Passage {
     }
 }
 
-impl Waits for Passage {
+impl Waits for ThreadGate {
     fn wait(&self, at: u32, expected: Expected, timeout: Option<Duration>) -> Waited {
         self.host(|| self.wait_for_word(at, expected, timeout)).unwrap_or(Waited::Stopped)
     }
@@ -282,7 +282,7 @@ impl Waits for Passage {
     }
 }
 
-impl Own {
+impl GuestThread {
     /// Moves to the guest's side, when the threads aren't held any more.
     fn enter(&self, gate: &Gate) -> Result<(), Stopped> {
         let mut state = gate.state.lock();

@@ -42,8 +42,9 @@ impl GuestMemory {
         assert!(!state.revoked, "E-2: the memory is read");
         let image = self.image.as_ref()?;
         let last = state.snapshot.take().filter(|last| Arc::strong_count(last) == 1);
-        let mut snapshot = last
-            .unwrap_or_else(|| Snapshot::new(Arc::clone(image), Arc::clone(&state.held)).into());
+        let mut snapshot = last.unwrap_or_else(|| {
+            Snapshot::new(Arc::clone(image), Arc::clone(&state.base_patch)).into()
+        });
         let own = Arc::get_mut(&mut snapshot).expect("nobody else has it");
         let refresh = |memory: &mut [u8]| own.refresh(memory, pages);
         // SAFETY: accessible, and the guest doesn't run; the lock keeps everybody else out.

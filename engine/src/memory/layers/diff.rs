@@ -27,7 +27,7 @@ impl GuestMemory {
     pub(crate) fn patch(&self) -> io::Result<Arc<MemoryPatch>> {
         let mut state = self.state.lock();
         let state = &mut *state;
-        let before = Arc::clone(&state.held);
+        let before = Arc::clone(&state.base_patch);
 
         // Find the pages to compare, and the mapped segments that stay.
         let (image, copied) = self.find_copied(state)?;
@@ -44,8 +44,8 @@ impl GuestMemory {
         patches.sort_unstable_by_key(|patch| patch.page);
 
         state.hold(Arc::new(MemoryPatch { len: state.len, segments, pages: patches }));
-        assert!(!IS_CHECKED || state.held.is_sound(), "E-8: a patch that was taken out");
-        Ok(Arc::clone(&state.held))
+        assert!(!IS_CHECKED || state.base_patch.is_sound(), "E-8: a patch that was taken out");
+        Ok(Arc::clone(&state.base_patch))
     }
 
     /// Opens what this and later memories of this process may need.
@@ -141,7 +141,7 @@ fn keep_segments(state: &MemoryState, pages: &mut Vec<usize>) -> Vec<Segment> {
         let own = segment.pages();
         let first = pages.partition_point(|page| *page < own.start);
         let written = pages[first..].partition_point(|page| *page < own.end);
-        state.held.segments.contains(segment) && 2 * written <= own.len()
+        state.base_patch.segments.contains(segment) && 2 * written <= own.len()
     };
     let (kept, given_up): (Vec<Segment>, Vec<Segment>) =
         state.mapped.iter().cloned().partition(stays);

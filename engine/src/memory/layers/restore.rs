@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{IS_CHECKED, pages_of};
 use crate::memory::address_space::{PAGE_BYTES, is_length};
-use crate::memory::idle::Idleness;
+use crate::memory::idle::PageAge;
 use crate::memory::image::MemoryImage;
 use crate::memory::patch::{MemoryPatch, PagePatch, base_page, overwrite, page_in};
 use crate::memory::segments::Segment;
@@ -118,7 +118,7 @@ impl GuestMemory {
             let following = copied.partition_point(|range| range.start <= page * PAGE_BYTES);
             let came_back =
                 copied[..following].last().is_some_and(|range| page * PAGE_BYTES < range.end);
-            state.idleness[page].note_return(came_back);
+            state.page_ages[page].note_return(came_back);
         }
         let unused = self.copy_back(state, image, copied, patch, is_patched);
         for pages in &unused {
@@ -156,12 +156,12 @@ impl GuestMemory {
                 for page in pages {
                     let now = &mut memory[page * PAGE_BYTES..(page + 1) * PAGE_BYTES];
                     let base = base_page(image, &state.mapped, page);
-                    let idle = state.idleness.get_mut(page);
+                    let idle = state.page_ages.get_mut(page);
                     if let Some(index) = patched(page) {
                         // In one pass, while the page's lines are in the CPU's cache.
                         patch.pages[index].apply_over(base, now);
                         is_patched[index] = true;
-                        idle.into_iter().for_each(Idleness::note_use);
+                        idle.into_iter().for_each(PageAge::note_use);
                         continue;
                     }
                     let is_changed = overwrite(now, base);
@@ -222,18 +222,18 @@ impl GuestMemory {
     ///
     /// For the thread of the guest, before `restore`. Systems that can't do this at once leave it
     /// to the faults.
-    pub(crate) fn succeed(&self, predecessor: &Self) {
-        let (pages, idleness) = {
+    pub(crate) fn prefault_from(&self, predecessor: &Self) {
+        let (pages, page_ages) = {
             let state = predecessor.state.lock();
             let pages = state.tracker.as_ref().and_then(|tracker| tracker.known());
-            (pages.unwrap_or_default().to_vec(), state.idleness.clone())
+            (pages.unwrap_or_default().to_vec(), state.page_ages.clone())
         };
         let mut state = self.state.lock();
-        if idleness.len() != state.idleness.len() {
+        if page_ages.len() != state.page_ages.len() {
             return;
         }
         // Pages beyond the image were grown.
-        let len = idleness.len() * PAGE_BYTES;
+        let len = page_ages.len() * PAGE_BYTES;
         let of_image = |pages: Range<usize>| pages.start.min(len)..pages.end.min(len);
         let pages: Vec<_> = pages.into_iter().map(of_image).collect();
         if pages.iter().map(Range::len).sum::<usize>() > MOST_KEPT_PAGES * PAGE_BYTES {
@@ -246,6 +246,6 @@ impl GuestMemory {
         if let Err(error) = copied {
             tracing::debug!(%error, "pages are copied as they are written to");
         }
-        state.idleness = idleness;
+        state.page_ages = page_ages;
     }
 }

@@ -168,7 +168,7 @@ fn a_successor_has_the_pages_that_runs_write_to() {
         memory.restore(&pristine).unwrap();
     }
     poke(&memory, 40 * PAGE_BYTES, 6);
-    next.succeed(&memory);
+    next.prefault_from(&memory);
     next.restore(&pristine).unwrap();
     assert_eq!(next.state.lock().copied_bytes, 3 * PAGE_BYTES);
     assert!(everything(&next) == image.bytes());
@@ -177,7 +177,7 @@ fn a_successor_has_the_pages_that_runs_write_to() {
     assert!(everything(&next) == image.bytes());
 
     let other = GuestMemory::over(plain_image(16), true).unwrap();
-    other.succeed(&next);
+    other.prefault_from(&next);
     assert!(everything(&other) == plain_image(16).bytes());
 }
 

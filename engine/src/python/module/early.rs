@@ -30,9 +30,9 @@ pub(super) mod rest;
 const OF_THE_DEFAULT_BUILD: &str = include_str!("early/first.txt");
 
 /// Returns which functions of the build with this hash are compiled first, if that is known.
-pub(super) fn first_functions(hash: &str) -> Option<&'static Arc<Functions>> {
-    static FIRST: LazyLock<Option<Arc<Functions>>> =
-        LazyLock::new(|| Functions::parse(OF_THE_DEFAULT_BUILD).map(Arc::new));
+pub(super) fn first_functions(hash: &str) -> Option<&'static Arc<HotFunctions>> {
+    static FIRST: LazyLock<Option<Arc<HotFunctions>>> =
+        LazyLock::new(|| HotFunctions::parse(OF_THE_DEFAULT_BUILD).map(Arc::new));
     #[cfg(test)]
     if let Some(none) = tests::recorded(hash) {
         return Some(none);
@@ -43,12 +43,12 @@ pub(super) fn first_functions(hash: &str) -> Option<&'static Arc<Functions>> {
 
 /// Some functions of a module, by their local indices.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Functions {
+pub(super) struct HotFunctions {
     /// In order, and apart from each other.
     ranges: Vec<Range<u32>>,
 }
 
-impl Functions {
+impl HotFunctions {
     /// Parses ranges in order, each as its first and its last index.
     fn parse(text: &str) -> Option<Self> {
         let mut ranges: Vec<Range<u32>> = Vec::new();
@@ -71,28 +71,28 @@ impl Functions {
 /// Makes an engine leave out all functions but the first ones: what is compiled of each other one
 /// only traps, and has room for a stub.
 #[derive(Debug)]
-pub(super) struct LeaveOut {
-    pub(super) first: Arc<Functions>,
+pub(super) struct LeaveOutLazy {
+    pub(super) first: Arc<HotFunctions>,
 }
 
-impl ModuleMiddleware for LeaveOut {
+impl ModuleMiddleware for LeaveOutLazy {
     fn generate_function_middleware<'a>(
         &self,
         function: LocalFunctionIndex,
     ) -> Box<dyn FunctionMiddleware<'a> + 'a> {
         match self.first.contains(function.as_u32()) {
             true => Box::new(Unchanged),
-            false => Box::new(LeftOut { open_blocks: OpenBlocks::of_function() }),
+            false => Box::new(LazyBody { open_blocks: OpenBlocks::of_function() }),
         }
     }
 }
 
 #[derive(Debug)]
-struct LeftOut {
+struct LazyBody {
     open_blocks: OpenBlocks,
 }
 
-impl<'a> FunctionMiddleware<'a> for LeftOut {
+impl<'a> FunctionMiddleware<'a> for LazyBody {
     fn feed(
         &mut self,
         operator: Operator<'a>,

@@ -25,7 +25,7 @@ pub(crate) const HOST: &str = "host";
 pub(crate) const HOST_CALL: &str = "call";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Judgement {
+pub(crate) enum ImportRule {
     /// It does what its name says, within the guest.
     Served,
     /// Every call fails with this error, which becomes an exception of Python.
@@ -38,7 +38,7 @@ pub(crate) enum Judgement {
 pub(crate) struct Judged {
     pub(crate) namespace: &'static str,
     pub(crate) names: &'static [&'static str],
-    pub(crate) judgement: Judgement,
+    pub(crate) judgement: ImportRule,
     /// What the guest gets, or why it doesn't get it.
     #[cfg_attr(
         not(test),
@@ -292,7 +292,7 @@ const fn served(
     names: &'static [&'static str],
     why: &'static str,
 ) -> Judged {
-    Judged { namespace, names, judgement: Judgement::Served, why }
+    Judged { namespace, names, judgement: ImportRule::Served, why }
 }
 
 const fn refused(
@@ -301,21 +301,21 @@ const fn refused(
     errno: Errno,
     why: &'static str,
 ) -> Judged {
-    Judged { namespace, names, judgement: Judgement::Refused(errno), why }
+    Judged { namespace, names, judgement: ImportRule::Refused(errno), why }
 }
 
 const fn at_load(names: &'static [&'static str], why: &'static str) -> Judged {
-    Judged { namespace: WASIX, names, judgement: Judgement::RefusedAtLoad, why }
+    Judged { namespace: WASIX, names, judgement: ImportRule::RefusedAtLoad, why }
 }
 
-pub(crate) fn judgement(namespace: &str, name: &str) -> Judgement {
+pub(crate) fn judgement(namespace: &str, name: &str) -> ImportRule {
     let judged = JUDGED.iter().find(|row| row.namespace == namespace && row.names.contains(&name));
-    judged.map_or(Judgement::RefusedAtLoad, |row| row.judgement)
+    judged.map_or(ImportRule::RefusedAtLoad, |row| row.judgement)
 }
 
 /// Returns whether a module may import `name` from `module`.
 pub(crate) fn is_allowed(module: &str, name: &str) -> bool {
-    judgement(module, name) != Judgement::RefusedAtLoad
+    judgement(module, name) != ImportRule::RefusedAtLoad
 }
 
 pub(crate) fn is_wasix(module: &Module) -> bool {

@@ -23,11 +23,11 @@ use wasmer::{Engine, Module};
 use wasmer_compiler::serialize::SerializableModule;
 use wasmer_types::{InitExprOp, MemoryIndex, OwnedDataInitializer};
 
-use super::early::rest::Rest;
-use super::early::{Functions, STUB_BYTES, stub};
+use super::early::rest::LazyFunctions;
+use super::early::{HotFunctions, STUB_BYTES, stub};
 use super::native::Loading;
 use crate::memory::sys::{self, FileView};
-use code::Header;
+use code::CodeHeader;
 
 mod code;
 mod elf;
@@ -48,7 +48,7 @@ pub(super) struct Linked {
 }
 
 /// An early module (`early.rs`).
-pub(super) struct Early {
+pub(super) struct HotModule {
     pub(super) linked: Linked,
     /// The address in the image of the word that its stubs read.
     pub(super) word: u64,
@@ -57,14 +57,14 @@ pub(super) struct Early {
 }
 
 pub(super) fn split(compiled: &[u8]) -> Result<Linked, String> {
-    let image = elf::Image::parse(compiled).ok_or("it is no ELF image of a known form")?;
+    let image = elf::ElfImage::parse(compiled).ok_or("it is no ELF image of a known form")?;
     split_with(&image, |_, _| Ok(()))
 }
 
 /// Does the same with an early module, and puts stubs in place of all functions but the `first`
 /// ones.
-pub(super) fn split_early(compiled: &[u8], first: &Functions) -> Result<Early, String> {
-    let image = elf::Image::parse(compiled).ok_or("it is no ELF image of a known form")?;
+pub(super) fn split_early(compiled: &[u8], first: &HotFunctions) -> Result<HotModule, String> {
+    let image = elf::ElfImage::parse(compiled).ok_or("it is no ELF image of a known form")?;
     let functions = image.local_functions().ok_or("no functions")?;
     let word = image.free_word().ok_or("no room for a word")?;
     let linked = split_with(&image, |text_at, text| {
@@ -80,17 +80,17 @@ pub(super) fn split_early(compiled: &[u8], first: &Functions) -> Result<Early, S
         }
         Ok(())
     })?;
-    Ok(Early { linked, word, functions: functions.len() })
+    Ok(HotModule { linked, word, functions: functions.len() })
 }
 
 /// Splits an image; `change` gets the address of the code and the code.
 fn split_with(
-    image: &elf::Image<'_>,
+    image: &elf::ElfImage<'_>,
     change: impl FnOnce(u64, &mut [u8]) -> Result<(), &'static str>,
 ) -> Result<Linked, String> {
     let (info, data) = without_data(image.section(elf::MODULE_INFO).ok_or("no information")?)?;
     let text = image.text().ok_or("the code is not where it can be mapped")?;
-    let header = Header::new(text, image.first_function().ok_or("it has no functions")?, &data);
+    let header = CodeHeader::new(text, image.first_function().ok_or("it has no functions")?, &data);
     let mut code = image.text_bytes(text).to_vec();
     change(text.start, &mut code)?;
     let code = code::Code::new(header, code, data);
@@ -111,7 +111,7 @@ pub(super) unsafe fn load(
     path: Option<&Path>,
     index: &FileView,
     code: FileView,
-    rest: Option<(u64, &'static Rest)>,
+    rest: Option<(u64, &'static LazyFunctions)>,
 ) -> io::Result<(Module, InitialData)> {
     let other = || io::Error::other("the index and the code of the module don't belong together");
     let (header, data) = code::read(code).ok_or_else(other)?;
@@ -132,7 +132,7 @@ pub(super) unsafe fn load(
     // to `base`, by the caller's promise and the comparison above. None of it runs yet.
     unsafe { sys::map_code(base + offset, len, data.file(), header.at()) }?;
     if let Some((word, rest)) = rest {
-        let word = ptr::with_exposed_provenance_mut::<&'static Rest>(base + word as usize);
+        let word = ptr::with_exposed_provenance_mut::<&'static LazyFunctions>(base + word as usize);
         // SAFETY: the caller's promise: a word of the image that can be written to and that nothing
         // else uses. No stub runs yet.
         unsafe { word.write(rest) };
@@ -151,7 +151,7 @@ fn opened(path: Option<&Path>, file: &File) -> PathBuf {
 
 /// Bytes that a memory begins with.
 #[derive(Debug)]
-struct Segment {
+struct DataSegment {
     /// The address in the guest.
     at: u32,
     bytes: Box<[u8]>,
@@ -163,7 +163,7 @@ const NAMES: &str = "name";
 /// Returns the description without the initial contents of the memory, which are returned beside
 /// it, and without the names of functions, which only traces would show.
 #[expect(unsafe_code, reason = "wasmer's interface for its own format")]
-fn without_data(description: &[u8]) -> Result<(Vec<u8>, Vec<Segment>), String> {
+fn without_data(description: &[u8]) -> Result<(Vec<u8>, Vec<DataSegment>), String> {
     // wasmer's format needs an alignment that the section doesn't have in the image.
     let description = description.to_vec();
     // SAFETY: wasmer has just written it, and it is validated.
@@ -187,12 +187,12 @@ fn without_data(description: &[u8]) -> Result<(Vec<u8>, Vec<Segment>), String> {
 }
 
 /// Returns what the memory begins with; `None` if that depends on an instance.
-fn segments(initializers: &[OwnedDataInitializer]) -> Option<Vec<Segment>> {
+fn segments(initializers: &[OwnedDataInitializer]) -> Option<Vec<DataSegment>> {
     let segment = |initializer: &OwnedDataInitializer| {
         let location = &initializer.location;
         match *location.offset_expr.ops {
             [InitExprOp::I32Const(at)] if location.memory_index == MemoryIndex::from_u32(0) => {
-                Some(Segment { at: at.cast_unsigned(), bytes: initializer.data.clone() })
+                Some(DataSegment { at: at.cast_unsigned(), bytes: initializer.data.clone() })
             }
             _ => None,
         }

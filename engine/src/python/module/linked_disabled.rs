@@ -8,8 +8,8 @@ use bytes::Bytes;
 use wasmer::sys::Cranelift;
 use wasmer::{Engine, Module};
 
-use super::early::Functions;
-use super::early::rest::Rest;
+use super::early::HotFunctions;
+use super::early::rest::LazyFunctions;
 use super::native::Loading;
 use crate::memory::GuestMemory;
 use crate::memory::sys::FileView;
@@ -47,13 +47,13 @@ pub(super) fn split(compiled: &[u8]) -> Result<Linked, String> {
     Ok(Linked { index: compiled.to_vec(), code: Code })
 }
 
-pub(super) struct Early {
+pub(super) struct HotModule {
     pub(super) linked: Linked,
     pub(super) word: u64,
     pub(super) functions: usize,
 }
 
-pub(super) fn split_early(_compiled: &[u8], _first: &Functions) -> Result<Early, String> {
+pub(super) fn split_early(_compiled: &[u8], _first: &HotFunctions) -> Result<HotModule, String> {
     Err("stubs are made on Linux alone".to_owned())
 }
 
@@ -68,7 +68,7 @@ pub(super) unsafe fn load(
     _path: Option<&Path>,
     index: &FileView,
     _code: FileView,
-    _rest: Option<(u64, &'static Rest)>,
+    _rest: Option<(u64, &'static LazyFunctions)>,
 ) -> io::Result<(Module, InitialData)> {
     let _loading = Loading::begin();
     let compiled = Bytes::copy_from_slice(index.bytes());

@@ -20,7 +20,7 @@ use super::{HostCall, HostFunctions, RunId};
 use crate::interrupt::gate::Gate;
 use crate::limits::{LimitHit, LimitKind, Limits};
 use crate::run::transcript::Transcript;
-use crate::run::value::marshal::Value;
+use crate::run::value::marshal::Marshal;
 use crate::run::value::{json_bytes, number};
 
 /// The most bytes of answers that the guest gets at once; it gets at least one answer.
@@ -44,13 +44,13 @@ pub(crate) struct Calls {
     stdin: Option<String>,
     /// Lock order: the state first, then this.
     rooms: Arc<Rooms>,
-    state: Mutex<State>,
+    state: Mutex<CallsState>,
 }
 
 type Hook = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
-struct State {
+struct CallsState {
     begun: u32,
     /// Calls without an answer, and the hooks to run if they are cancelled.
     pending: BTreeMap<u32, Option<Hook>>,
@@ -81,7 +81,7 @@ pub(crate) struct CallEffects {
 
 /// What a wait finds at this moment.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Found {
+pub(crate) enum WaitResult {
     /// These calls have ended.
     Ended(Vec<(u32, RecordedAnswer)>),
     /// None has ended, and some are pending.
@@ -101,10 +101,10 @@ impl Calls {
         records: bool,
         replays: Option<Arc<Recording>>,
     ) -> Self {
-        let state = State {
+        let state = CallsState {
             recorder: records.then(Recorder::default),
             replayer: replays.map(Replayer::new),
-            ..State::default()
+            ..CallsState::default()
         };
         let run = OnceLock::new();
         let rooms = Rooms::new(&gate);
@@ -236,12 +236,12 @@ impl Calls {
 
     /// Takes the answers that have arrived, to the call of `ticket` or to any. Each wait of the
     /// guest begins with this, and `has_ended` says when to look again.
-    pub(crate) fn look(&self, ticket: Option<u32>) -> Found {
+    pub(crate) fn look(&self, ticket: Option<u32>) -> WaitResult {
         let mut state = self.state.lock();
         let is_wanted = |one: u32| ticket.is_none_or(|ticket| ticket == one);
         if state.replayer.is_some() {
             let found = state.look_in_recording(ticket);
-            if let Found::Ended(ended) = &found {
+            if let WaitResult::Ended(ended) = &found {
                 ended.iter().for_each(|(one, _)| self.rooms.unwanted(*one));
             }
             return found;
@@ -261,15 +261,15 @@ impl Calls {
             if let Some(recorder) = &mut state.recorder {
                 recorder.waited(&found);
             }
-            return Found::Ended(found);
+            return WaitResult::Ended(found);
         }
         match state.pending.keys().any(|one| is_wanted(*one)) {
-            true => Found::Pending,
-            false => Found::Idle,
+            true => WaitResult::Pending,
+            false => WaitResult::Idle,
         }
     }
 
-    /// Ends the calls that a wait without an end waits for, after [`Found::NotNow`]: the recorded
+    /// Ends the calls that a wait without an end waits for, after [`WaitResult::NotNow`]: the recorded
     /// wait had an end.
     pub(crate) fn fail_in_replay(&self, ticket: Option<u32>) -> Vec<(u32, RecordedAnswer)> {
         let failed = self.state.lock().fail_in_replay(ticket);
@@ -364,7 +364,7 @@ impl Calls {
     }
 }
 
-impl State {
+impl CallsState {
     /// Records a limit that was hit, and returns the error for the program.
     fn refuse(&mut self, limit: LimitKind, allowed: u64, used: u64) -> HostError {
         let hit = self.met.entry(limit.name()).or_insert(LimitHit::new(limit, allowed, used));
@@ -372,20 +372,20 @@ impl State {
         HostError::new(LIMIT, LimitHit::new(limit, allowed, used).event())
     }
 
-    fn look_in_recording(&mut self, ticket: Option<u32>) -> Found {
+    fn look_in_recording(&mut self, ticket: Option<u32>) -> WaitResult {
         let is_wanted = |one: u32| ticket.is_none_or(|ticket| ticket == one);
-        let Some(replayer) = self.replayer.as_mut() else { return Found::Idle };
+        let Some(replayer) = self.replayer.as_mut() else { return WaitResult::Idle };
         if !self.pending.keys().any(|one| is_wanted(*one)) {
-            return Found::Idle;
+            return WaitResult::Idle;
         }
         match replayer.wait(ticket) {
-            Replayed::Nothing => Found::NotNow,
+            Replayed::Nothing => WaitResult::NotNow,
             Replayed::Ended(mut ended) => {
                 // Calls that the program has cancelled since don't end in the recording either.
                 ended.retain(|(one, _)| self.pending.remove(one).is_some());
-                Found::Ended(ended)
+                WaitResult::Ended(ended)
             }
-            Replayed::Lost => Found::Ended(self.fail_in_replay(ticket)),
+            Replayed::Lost => WaitResult::Ended(self.fail_in_replay(ticket)),
         }
     }
 
@@ -403,7 +403,7 @@ impl State {
 /// Returns the size of an answer on its way to the guest.
 fn bytes_of(answer: &RecordedAnswer) -> usize {
     match answer {
-        RecordedAnswer::Returned(value) => Value::from(value).encoded_len(),
+        RecordedAnswer::Returned(value) => Marshal::from(value).encoded_len(),
         RecordedAnswer::Raised(type_name, message) => type_name.len() + message.len(),
     }
 }
@@ -415,15 +415,15 @@ pub(crate) fn encode(ended: &[(u32, RecordedAnswer)]) -> Vec<u8> {
             RecordedAnswer::Returned(value) => (true, value.into()),
             RecordedAnswer::Raised(type_name, message) => (false, error(type_name, message)),
         };
-        Value::List(vec![Value::Int(i64::from(*ticket)), is_success.into(), result])
+        Marshal::List(vec![Marshal::Int(i64::from(*ticket)), is_success.into(), result])
     });
-    Value::List(items.collect()).encode()
+    Marshal::List(items.collect()).encode()
 }
 
 /// Encodes the answer to the beginning of a call in the format of `marshal`.
 pub(crate) fn encode_begun(begun: Result<u32, HostError>) -> Vec<u8> {
     match begun {
-        Ok(ticket) => Value::Int(i64::from(ticket)).encode(),
+        Ok(ticket) => Marshal::Int(i64::from(ticket)).encode(),
         Err(refused) => {
             let (type_name, message) = refused.for_program("");
             error(&type_name, &message).encode()
@@ -431,8 +431,8 @@ pub(crate) fn encode_begun(begun: Result<u32, HostError>) -> Vec<u8> {
     }
 }
 
-fn error<'a>(type_name: &'a str, message: &'a str) -> Value<'a> {
-    Value::List(vec![type_name.into(), message.into()])
+fn error<'a>(type_name: &'a str, message: &'a str) -> Marshal<'a> {
+    Marshal::List(vec![type_name.into(), message.into()])
 }
 
 /// Takes the answer to one call. If it is dropped without an answer, the call fails.

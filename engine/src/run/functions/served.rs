@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
 use super::HostFunctions;
-use super::calls::{Calls, Found};
+use super::calls::{Calls, WaitResult};
 use super::error::HostError;
 use super::recording::RecordedAnswer;
 use crate::interrupt::gate::Gate;
@@ -24,11 +24,11 @@ use crate::run::transcript::Transcript;
 pub struct ServedCalls {
     calls: Arc<Calls>,
     gate: Arc<Gate>,
-    state: Mutex<State>,
+    state: Mutex<ServedState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ServedState {
     /// The other process's numbers of the calls that this one has given tickets.
     numbers: HashMap<u32, u64>,
     tickets: HashMap<u64, u32>,
@@ -124,7 +124,7 @@ impl ServedCalls {
     }
 
     /// Notes an ended call that the host still works on. Returns whether it does.
-    fn is_left(&self, state: &mut State, ticket: u32, number: u64) -> bool {
+    fn is_left(&self, state: &mut ServedState, ticket: u32, number: u64) -> bool {
         let is_left = self.calls.is_worked_on(ticket);
         if is_left {
             state.left.insert(ticket, number);
@@ -162,7 +162,7 @@ impl ServedCalls {
             return None;
         }
         let mut answers = std::mem::take(&mut state.ready);
-        if let Found::Ended(ended) = self.calls.look(None) {
+        if let WaitResult::Ended(ended) = self.calls.look(None) {
             for (ticket, answer) in ended {
                 match state.numbers.remove(&ticket) {
                     Some(number) => {

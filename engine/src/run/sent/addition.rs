@@ -9,10 +9,10 @@ use crate::run::transcript::{Copier, Stream, Transcript};
 
 /// What a run has added to its transcript.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Addition(Kind);
+pub struct Addition(AdditionKind);
 
 #[derive(Debug, Serialize, Deserialize)]
-enum Kind {
+enum AdditionKind {
     Output {
         is_error: bool,
         #[serde(with = "serde_bytes")]
@@ -31,15 +31,15 @@ impl Addition {
     /// It is a display with invalid MIME types.
     pub fn add_to(self, transcript: &Transcript) -> Result<(), InvalidSent> {
         match self.0 {
-            Kind::Output { is_error, bytes } => {
+            AdditionKind::Output { is_error, bytes } => {
                 let stream = if is_error { Stream::Stderr } else { Stream::Stdout };
                 transcript.append(stream, &bytes);
             }
-            Kind::Display(forms) => transcript.show(received_bundle(forms)?),
-            Kind::DisplayDropped(bytes) => {
+            AdditionKind::Display(forms) => transcript.show(received_bundle(forms)?),
+            AdditionKind::DisplayDropped(bytes) => {
                 transcript.drop_display(usize::try_from(bytes).unwrap_or(usize::MAX));
             }
-            Kind::HostCall(name) => transcript.host_called(&name),
+            AdditionKind::HostCall(name) => transcript.host_called(&name),
         }
         Ok(())
     }
@@ -51,18 +51,18 @@ pub struct Additions<F>(pub F);
 impl<F: Fn(Addition) + Send + Sync> Copier for Additions<F> {
     fn wrote(&self, stream: Stream, bytes: &[u8]) {
         let is_error = stream == Stream::Stderr;
-        self.0(Addition(Kind::Output { is_error, bytes: bytes.to_vec() }));
+        self.0(Addition(AdditionKind::Output { is_error, bytes: bytes.to_vec() }));
     }
 
     fn showed(&self, display: &MimeBundle) {
-        self.0(Addition(Kind::Display(sent_bundle(display))));
+        self.0(Addition(AdditionKind::Display(sent_bundle(display))));
     }
 
     fn display_dropped(&self, bytes: usize) {
-        self.0(Addition(Kind::DisplayDropped(bytes as u64)));
+        self.0(Addition(AdditionKind::DisplayDropped(bytes as u64)));
     }
 
     fn called(&self, name: &str) {
-        self.0(Addition(Kind::HostCall(name.to_owned())));
+        self.0(Addition(AdditionKind::HostCall(name.to_owned())));
     }
 }

@@ -11,7 +11,9 @@ use super::value::SentValue;
 use crate::files::mount::{FolderIdentity, FolderServer, LentFolder, Mount};
 use crate::run::functions::{Callee, HostFunctions, Parameter, Recording, Signature};
 use crate::run::network::Network;
-use crate::run::program::{Call, Deterministic, Entry, InputFile, MountedFolder, Program, Script};
+use crate::run::program::{
+    Call, Deterministic, InputFile, MountedFolder, Program, ProgramEntry, Script,
+};
 use crate::run::value::{Value, Variables};
 
 /// A program as plain data.
@@ -225,12 +227,12 @@ fn received(values: Vec<(String, SentValue)>) -> Result<Variables, InvalidSent> 
     values.into_iter().map(|(name, value)| Ok((name, value.try_into()?))).collect()
 }
 
-impl From<&Entry> for SentEntry {
-    fn from(entry: &Entry) -> Self {
+impl From<&ProgramEntry> for SentEntry {
+    fn from(entry: &ProgramEntry) -> Self {
         match entry {
-            Entry::Statements => Self::Statements,
-            Entry::Expression => Self::Expression,
-            Entry::Call(Call { module, function, args, keywords }) => Self::Call {
+            ProgramEntry::Statements => Self::Statements,
+            ProgramEntry::Expression => Self::Expression,
+            ProgramEntry::Call(Call { module, function, args, keywords }) => Self::Call {
                 module: module.clone(),
                 function: function.clone(),
                 args: args.iter().map(SentValue::from).collect(),
@@ -240,7 +242,7 @@ impl From<&Entry> for SentEntry {
     }
 }
 
-impl TryFrom<SentEntry> for Entry {
+impl TryFrom<SentEntry> for ProgramEntry {
     type Error = InvalidSent;
 
     fn try_from(entry: SentEntry) -> Result<Self, InvalidSent> {

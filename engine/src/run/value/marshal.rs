@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use crate::run::value::number::{LongInteger, Numeral};
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Value<'a> {
+pub(crate) enum Marshal<'a> {
     None,
     Bool(bool),
     Int(i64),
@@ -21,16 +21,16 @@ pub(crate) enum Value<'a> {
     Float(f64),
     Str(Cow<'a, str>),
     Bytes(Cow<'a, [u8]>),
-    List(Vec<Value<'a>>),
-    Tuple(Vec<Value<'a>>),
+    List(Vec<Marshal<'a>>),
+    Tuple(Vec<Marshal<'a>>),
     /// In this order, with unique names.
-    Dict(Vec<(Cow<'a, str>, Value<'a>)>),
+    Dict(Vec<(Cow<'a, str>, Marshal<'a>)>),
 }
 
 /// Digits of long integers have 15 bits (`PyLong_MARSHAL_SHIFT`).
 const DIGIT_BITS: u32 = 15;
 
-impl<'a> Value<'a> {
+impl<'a> Marshal<'a> {
     pub(crate) fn dict(items: impl IntoIterator<Item = (&'a str, Self)>) -> Self {
         Self::Dict(items.into_iter().map(|(name, value)| (Cow::Borrowed(name), value)).collect())
     }
@@ -137,26 +137,26 @@ fn write_len(bytes: &mut Vec<u8>, length: usize) {
     bytes.extend(i32::try_from(length).unwrap_or(-1).to_le_bytes());
 }
 
-impl From<bool> for Value<'_> {
+impl From<bool> for Marshal<'_> {
     fn from(value: bool) -> Self {
         Self::Bool(value)
     }
 }
 
-impl From<usize> for Value<'_> {
+impl From<usize> for Marshal<'_> {
     /// Saturates at the largest value that fits.
     fn from(value: usize) -> Self {
         Self::Int(i64::try_from(value).unwrap_or(i64::MAX))
     }
 }
 
-impl<'a> From<&'a str> for Value<'a> {
+impl<'a> From<&'a str> for Marshal<'a> {
     fn from(value: &'a str) -> Self {
         Self::Str(Cow::Borrowed(value))
     }
 }
 
-impl<'a> From<&'a Json> for Value<'a> {
+impl<'a> From<&'a Json> for Marshal<'a> {
     fn from(json: &'a Json) -> Self {
         match json {
             Json::Null => Self::None,
@@ -176,7 +176,7 @@ impl<'a> From<&'a Json> for Value<'a> {
     }
 }
 
-impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
+impl<'a, T: Into<Marshal<'a>>> From<Option<T>> for Marshal<'a> {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::None, Into::into)
     }
@@ -225,23 +225,23 @@ mod tests {
     #[test]
     fn codes_are_those_of_cpython() {
         for (value, expected) in [
-            (Value::None, &b"N"[..]),
-            (Value::Bool(true), b"T"),
-            (Value::Bool(false), b"F"),
-            (Value::Int(-2), b"i\xfe\xff\xff\xff"),
-            (Value::Int(1 << 31), b"l\x03\0\0\0\0\0\0\0\x02\0"),
-            (Value::Int(-(1 << 31) - 1), b"l\xfd\xff\xff\xff\x01\0\0\0\x02\0"),
-            (Value::Unsigned(1 << 63), b"l\x05\0\0\0\0\0\0\0\0\0\0\0\x08\0"),
+            (Marshal::None, &b"N"[..]),
+            (Marshal::Bool(true), b"T"),
+            (Marshal::Bool(false), b"F"),
+            (Marshal::Int(-2), b"i\xfe\xff\xff\xff"),
+            (Marshal::Int(1 << 31), b"l\x03\0\0\0\0\0\0\0\x02\0"),
+            (Marshal::Int(-(1 << 31) - 1), b"l\xfd\xff\xff\xff\x01\0\0\0\x02\0"),
+            (Marshal::Unsigned(1 << 63), b"l\x05\0\0\0\0\0\0\0\0\0\0\0\x08\0"),
             (
-                Value::Long(LongInteger { digits: vec![0, 0, 0, 0, 1 << 4], is_negative: true }),
+                Marshal::Long(LongInteger { digits: vec![0, 0, 0, 0, 1 << 4], is_negative: true }),
                 b"l\xfb\xff\xff\xff\0\0\0\0\0\0\0\0\x10\0",
             ),
-            (Value::Float(1.0), b"g\0\0\0\0\0\0\xf0\x3f"),
-            (Value::from("\u{e4}"), b"u\x02\0\0\0\xc3\xa4"),
-            (Value::Bytes(Cow::Borrowed(b"\0\xff")), b"s\x02\0\0\0\0\xff"),
-            (Value::List(vec![Value::None]), b"[\x01\0\0\0N"),
-            (Value::Tuple(vec![Value::None, Value::Int(1)]), b"(\x02\0\0\0Ni\x01\0\0\0"),
-            (Value::dict([("a", Value::None)]), b"{u\x01\0\0\0aN0"),
+            (Marshal::Float(1.0), b"g\0\0\0\0\0\0\xf0\x3f"),
+            (Marshal::from("\u{e4}"), b"u\x02\0\0\0\xc3\xa4"),
+            (Marshal::Bytes(Cow::Borrowed(b"\0\xff")), b"s\x02\0\0\0\0\xff"),
+            (Marshal::List(vec![Marshal::None]), b"[\x01\0\0\0N"),
+            (Marshal::Tuple(vec![Marshal::None, Marshal::Int(1)]), b"(\x02\0\0\0Ni\x01\0\0\0"),
+            (Marshal::dict([("a", Marshal::None)]), b"{u\x01\0\0\0aN0"),
         ] {
             assert_eq!(value.encode(), expected, "{value:?}");
             assert!(value.encoded_len() >= expected.len(), "{value:?}");
@@ -253,7 +253,7 @@ mod tests {
         let longest = "7".repeat(4300);
         let numbers = format!("[18446744073709551616,-12345678901234567890123,{longest}]");
         let json: Json = serde_json::from_str(&numbers).unwrap();
-        assert_eq!(as_python_reads(&Value::from(&json).encode()).to_string(), numbers);
+        assert_eq!(as_python_reads(&Marshal::from(&json).encode()).to_string(), numbers);
     }
 
     #[test]
@@ -261,18 +261,18 @@ mod tests {
         let floats = [0.0, -2.5, 1e300, 0.1];
         let texts = ["", "a", "\u{0}\n\"\\", "\u{e4}\u{20ac}\u{1f600}\u{2028}"];
         let bytes: Vec<u8> = (0..=255).collect();
-        let value = Value::dict([
+        let value = Marshal::dict([
             ("nothing", None::<&str>.into()),
-            ("flags", Value::List(vec![true.into(), false.into()])),
-            ("integers", Value::List(INTEGERS.map(Value::Int).into())),
-            ("largest", Value::Unsigned(u64::MAX)),
-            ("floats", Value::List(floats.map(Value::Float).into())),
-            ("texts", Value::List(texts.map(Value::from).into())),
-            ("bytes", Value::Bytes(Cow::Borrowed(&bytes))),
-            ("empty", Value::List(vec![Value::List(Vec::new()), Value::dict([])])),
-            ("tuples", Value::Tuple(vec![Value::Tuple(Vec::new()), Value::from("a")])),
-            ("owned", Value::Str(Cow::Owned("x".repeat(300)))),
-            ("", Value::dict([("n\u{e4}me", Value::from(7_usize))])),
+            ("flags", Marshal::List(vec![true.into(), false.into()])),
+            ("integers", Marshal::List(INTEGERS.map(Marshal::Int).into())),
+            ("largest", Marshal::Unsigned(u64::MAX)),
+            ("floats", Marshal::List(floats.map(Marshal::Float).into())),
+            ("texts", Marshal::List(texts.map(Marshal::from).into())),
+            ("bytes", Marshal::Bytes(Cow::Borrowed(&bytes))),
+            ("empty", Marshal::List(vec![Marshal::List(Vec::new()), Marshal::dict([])])),
+            ("tuples", Marshal::Tuple(vec![Marshal::Tuple(Vec::new()), Marshal::from("a")])),
+            ("owned", Marshal::Str(Cow::Owned("x".repeat(300)))),
+            ("", Marshal::dict([("n\u{e4}me", Marshal::from(7_usize))])),
         ]);
         let expected = serde_json::json!({
             "nothing": null,
@@ -288,6 +288,6 @@ mod tests {
             "": {"n\u{e4}me": 7},
         });
         assert_eq!(as_python_reads(&value.encode()), expected);
-        assert_eq!(as_python_reads(&Value::from(&expected).encode()), expected);
+        assert_eq!(as_python_reads(&Marshal::from(&expected).encode()), expected);
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{Array, Column, Frame, Tagged, Value, Variables};
-use crate::run::value::marshal::Value as Marshal;
+use crate::run::value::marshal::Marshal;
 
 /// Encodes a value as a list whose first item names the kind of the rest.
 pub(crate) fn encoded(value: &Value) -> Marshal<'_> {

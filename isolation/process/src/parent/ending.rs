@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use engine::{Ending, Limits, Program, StopReason};
+use engine::{Limits, Program, StopReason, StopTarget};
 use parking_lot::Mutex;
 
 use crate::message::StopRequest;
@@ -57,7 +57,7 @@ impl EndsRun {
     }
 }
 
-impl Ending for EndsRun {
+impl StopTarget for EndsRun {
     fn interrupt(&self, reason: StopReason) {
         self.tell(reason, true);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Access, Channel, Descriptors, Open, Shared, Slot, host_folder};
+use super::{Channel, Descriptors, Open, OpenAccess, SharedOpen, Slot, host_folder};
 use crate::files::mount::Mount;
 use crate::files::resolve::{Base, HostPlace};
 use crate::files::tree::{NodeId, Tree};
@@ -33,7 +33,7 @@ enum SavedOpen {
     File {
         node: NodeId,
         offset: u64,
-        access: Access,
+        access: OpenAccess,
     },
     Folder {
         node: NodeId,
@@ -44,7 +44,7 @@ enum SavedOpen {
     },
     Device {
         node: NodeId,
-        access: Access,
+        access: OpenAccess,
     },
     Channel(Channel),
     /// A file of a mounted folder, by its place in [`HostParts`].
@@ -141,7 +141,7 @@ impl Descriptors {
 
     /// Whether `saved` without [`HostParts`] leaves nothing out.
     pub(crate) fn can_be_saved(&self, tree: &Tree) -> bool {
-        self.opens.iter().flatten().all(|Shared { open, .. }| {
+        self.opens.iter().flatten().all(|SharedOpen { open, .. }| {
             let is_listed = matches!(open, Open::Folder { listing: Some(_), .. });
             !is_listed && self.saved_open(open, tree).is_some()
         })
@@ -167,7 +167,7 @@ impl Descriptors {
                 None => None,
                 Some(open) => Some(self.reopen_one(open, tree, parts, &mut pipes)?),
             };
-            reopened.push(open.map(|open| Shared { open, count: 0 }));
+            reopened.push(open.map(|open| SharedOpen { open, count: 0 }));
         }
         for slot in slots.iter().flatten() {
             reopened.get_mut(slot.open as usize)?.as_mut()?.count += 1;

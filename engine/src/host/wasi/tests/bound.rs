@@ -10,10 +10,10 @@ use crate::host::GuestHost;
 use crate::host::env::{GuestEnv, GuestExit, unwind};
 use crate::host::reactor::ReactorHost;
 use crate::host::wasi::binding;
-use crate::interrupt::gate::{Gate, InterruptHandle, Passage, Stopped};
+use crate::interrupt::gate::{Gate, InterruptHandle, Stopped, ThreadGate};
 use crate::interrupt::stop::StopReason;
 use crate::memory::tunables::{InstanceMemory, with_memory};
-use crate::python::module::imports::{JUDGED, Judgement, WASI, is_allowed};
+use crate::python::module::imports::{ImportRule, JUDGED, WASI, is_allowed};
 use crate::python::module::native::NativeEngine;
 use crate::python::module::new_engine;
 
@@ -55,7 +55,7 @@ impl Bound {
         wasi.lock().tree.begin(FileQuota { bytes: 1 << 20, count: 100, open: 100 }, false);
         let mut store = engine.store();
         let gate = Arc::new(Gate::new());
-        let passage = Arc::new(Passage::of_main(Arc::clone(&gate)));
+        let passage = Arc::new(ThreadGate::of_main(Arc::clone(&gate)));
         let env = GuestEnv::new(passage, Arc::clone(&wasi), Arc::default(), Arc::default());
         let env = FunctionEnv::new(&mut store, env);
         let host = ReactorHost::new(Arc::clone(&wasi));
@@ -131,7 +131,7 @@ fn what_is_bound_is_what_is_judged() {
     for row in &all {
         for name in row.names {
             let is_bound = binding::function(store, env, name).is_some();
-            assert_eq!(is_bound, row.judgement != Judgement::RefusedAtLoad, "{name}");
+            assert_eq!(is_bound, row.judgement != ImportRule::RefusedAtLoad, "{name}");
         }
     }
     for (name, _) in binding::FUNCTIONS {

@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use wasmer::{Instance, Module};
 
 use super::bound::Bound;
-use crate::files::resolve::{Base, Links, Place, resolve};
-use crate::files::tree::{Kind, NodeId};
+use crate::files::resolve::{Base, Links, ResolvedPath, resolve};
+use crate::files::tree::{NodeId, NodeKind};
 use crate::host::network::RunNetwork;
 use crate::python::module::imports::tests::wasix_build;
 use crate::python::module::native::NativeEngine;
@@ -188,8 +188,8 @@ impl Build {
             let mut wasi = bound.wasi.lock();
             let lib =
                 resolve(&wasi.tree, Base::Node(NodeId::ROOT), "/usr/local/lib", Links::Follow);
-            let Ok(Place::Node(lib)) = lib else { panic!("the library has a folder") };
-            let library = Kind::Fixed(self.library.clone().into());
+            let Ok(ResolvedPath::Node(lib)) = lib else { panic!("the library has a folder") };
+            let library = NodeKind::Fixed(self.library.clone().into());
             wasi.tree.create_fixed(lib, "python313.zip", library, 0).unwrap();
         }
         let python = bound.start_module(&self.module);

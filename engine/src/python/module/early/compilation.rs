@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
 
-use super::rest::{Rest, Whole};
+use super::rest::{FullModule, LazyFunctions};
 use crate::cause::{Cause, chain};
 use crate::config::{Progress, ProgressSink};
 use crate::error::ModuleError;
@@ -18,7 +18,7 @@ const NICENESS: i32 = 10;
 /// A compilation on a thread of its own.
 #[derive(Debug)]
 pub(in super::super) struct Compilation {
-    pub(super) rest: &'static Rest,
+    pub(super) rest: &'static LazyFunctions,
     thread: Mutex<Option<JoinHandle<()>>>,
     is_awaited: Arc<AtomicBool>,
 }
@@ -26,8 +26,8 @@ pub(in super::super) struct Compilation {
 impl Compilation {
     /// Begins it; `rest` gets what `compile` returns.
     pub(in super::super) fn begin(
-        rest: &'static Rest,
-        compile: impl FnOnce(&Arc<dyn ProgressSink>) -> Result<Whole, ModuleError> + Send + 'static,
+        rest: &'static LazyFunctions,
+        compile: impl FnOnce(&Arc<dyn ProgressSink>) -> Result<FullModule, ModuleError> + Send + 'static,
         progress: &Arc<dyn ProgressSink>,
     ) -> Result<Self, ModuleError> {
         let is_awaited = Arc::new(AtomicBool::new(false));

@@ -23,7 +23,7 @@ struct NeverCompiled(#[source] Cause);
 
 /// The whole module, with what must live as long as it does.
 #[derive(Debug)]
-pub(in super::super) struct Whole {
+pub(in super::super) struct FullModule {
     pub(in super::super) module: Module,
     pub(in super::super) _kept: Box<dyn Any + Send + Sync>,
 }
@@ -32,16 +32,16 @@ pub(in super::super) struct Whole {
 /// that reads it.
 #[repr(C)]
 #[derive(Debug)]
-pub(in super::super) struct Rest {
+pub(in super::super) struct LazyFunctions {
     /// Where each stub jumps.
     enter: unsafe extern "C" fn(),
     /// The first of `count` addresses of functions; 0 for each that hasn't been called yet.
     addresses: AtomicPtr<AtomicUsize>,
     count: usize,
-    whole: OnceLock<Result<Whole, Cause>>,
+    whole: OnceLock<Result<FullModule, Cause>>,
 }
 
-impl Rest {
+impl LazyFunctions {
     /// Makes room for a module with this many functions.
     pub(in super::super) fn new(count: usize) -> &'static Self {
         let addresses: Vec<AtomicUsize> = (0..count).map(|_| AtomicUsize::new(0)).collect();
@@ -55,7 +55,7 @@ impl Rest {
     }
 
     /// Says that the whole module is there, or why it never will be.
-    pub(in super::super) fn set(&self, whole: Result<Whole, Cause>) {
+    pub(in super::super) fn set(&self, whole: Result<FullModule, Cause>) {
         let whole = whole.and_then(|whole| {
             let functions = whole.module.sys_artifact().map(|a| a.finished_functions().len());
             match functions == Some(self.count) {
@@ -67,7 +67,7 @@ impl Rest {
         debug_assert!(is_first, "the rest is compiled once");
     }
 
-    pub(in super::super) fn whole(&self) -> Option<&Whole> {
+    pub(in super::super) fn whole(&self) -> Option<&FullModule> {
         self.whole.get().and_then(|whole| whole.as_ref().ok())
     }
 
@@ -150,7 +150,7 @@ unsafe extern "C" fn enter() {
         "mov r9, [rsp + 168]",
         "leave",
         "jmp rax",
-        addresses = const offset_of!(Rest, addresses),
+        addresses = const offset_of!(LazyFunctions, addresses),
         find = sym find,
     )
 }
@@ -162,7 +162,7 @@ unsafe extern "C" fn enter() {
 }
 
 /// Returns the address of a function, or unwinds the guest.
-unsafe extern "C" fn find(rest: &'static Rest, function: u32) -> usize {
+unsafe extern "C" fn find(rest: &'static LazyFunctions, function: u32) -> usize {
     match rest.find(function) {
         Ok(address) => address,
         // SAFETY: a stub has called this, so there is a guest to unwind; and nothing is left here

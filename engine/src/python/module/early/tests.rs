@@ -29,7 +29,7 @@ use crate::python::module::{
 };
 use crate::run::outcome::Verdict;
 use crate::run::program::Program;
-use rest::{Rest, Whole};
+use rest::{FullModule, LazyFunctions};
 
 /// The functions 0 to 4 call the others in each way that there is: directly, through a table, with
 /// arguments on the stack, with an exception that goes through both modules, and with results in
@@ -84,7 +84,7 @@ struct Running {
     store: Store,
     instance: Instance,
     _memory: InstanceMemory,
-    rest: &'static Rest,
+    rest: &'static LazyFunctions,
     early: CompiledModule,
     _engine: NativeEngine,
 }
@@ -92,7 +92,7 @@ struct Running {
 impl Running {
     fn new() -> Self {
         let (wasm, engine) = (wat::parse_str(MODULE).unwrap(), engine_for(None));
-        let first = Arc::new(Functions::parse(FIRST).unwrap());
+        let first = Arc::new(HotFunctions::parse(FIRST).unwrap());
         let (early, rest) = start_early(&engine, &wasm, &first, &silent()).unwrap();
         let mut store = engine.store();
         let (instance, memory) =
@@ -159,7 +159,7 @@ fn a_stop_ends_a_run_that_waits_for_the_rest() {
     let gate = gate();
     let (run, interrupt) = (gate.begin(), InterruptHandle::new(Arc::clone(&gate)));
     let watch = Stopwatch::start().guard(&Limits::default(), run, interrupt.clone(), None);
-    let _here = RunsHere::begin(&gate, watch.asker());
+    let _here = RunsHere::begin(&gate, watch.stop_requester());
     let function: TypedFunction<i32, i32> =
         running.instance.exports.get_typed_function(&running.store, "many").unwrap();
     std::thread::scope(|scope| {
@@ -184,11 +184,12 @@ fn a_rest_that_is_never_compiled_ends_the_run() {
 
 #[test]
 fn whoever_waits_for_the_rest_hears_why_it_can_not_be_compiled() {
-    let panics: fn() -> Result<Whole, ModuleError> = || panic!("of the compiler");
-    let fails: fn() -> Result<Whole, ModuleError> =
+    let panics: fn() -> Result<FullModule, ModuleError> = || panic!("of the compiler");
+    let fails: fn() -> Result<FullModule, ModuleError> =
         || Err(ModuleError::Compile("no memory".into()));
     for (compile, why) in [(panics, "the compiler panicked"), (fails, "no memory")] {
-        let compilation = Compilation::begin(Rest::new(0), move |_| compile(), &silent()).unwrap();
+        let compilation =
+            Compilation::begin(LazyFunctions::new(0), move |_| compile(), &silent()).unwrap();
         for _ in 0..2 {
             let cause = compilation.finish().unwrap_err();
             assert!(chain(&cause).to_string().contains(why), "{cause}");
@@ -198,13 +199,13 @@ fn whoever_waits_for_the_rest_hears_why_it_can_not_be_compiled() {
 
 #[test]
 fn ranges_are_parsed_and_searched() {
-    let functions = Functions::parse("0 1\n5 5\n7 9\n").unwrap();
+    let functions = HotFunctions::parse("0 1\n5 5\n7 9\n").unwrap();
     let contained: Vec<u32> = (0..12).filter(|index| functions.contains(*index)).collect();
     assert_eq!(contained, [0, 1, 5, 7, 8, 9]);
     for invalid in ["1 0", "5 6\n6 7", "1", "a b", "1 4294967295"] {
-        assert_eq!(Functions::parse(invalid), None, "{invalid}");
+        assert_eq!(HotFunctions::parse(invalid), None, "{invalid}");
     }
-    assert!(Functions::parse(OF_THE_DEFAULT_BUILD).is_some());
+    assert!(HotFunctions::parse(OF_THE_DEFAULT_BUILD).is_some());
 }
 
 #[test]
@@ -222,9 +223,9 @@ fn an_early_start_leaves_the_whole_module_to_the_next_one() {
     assert!(!load(true).is_early(), "the next start finds it in the cache");
 }
 
-fn whole(engine: &wasmer::Engine, linked: &Linked) -> Whole {
+fn whole(engine: &wasmer::Engine, linked: &Linked) -> FullModule {
     let whole = load_unnamed(engine, linked, None).unwrap();
-    Whole { module: whole.module().clone(), _kept: Box::new(whole) }
+    FullModule { module: whole.module().clone(), _kept: Box::new(whole) }
 }
 
 fn silent() -> Arc<dyn ProgressSink> {
@@ -239,8 +240,8 @@ const NOTHING_FIRST: &str = "nothing first";
 /// While functions are recorded, none is compiled first.
 static RECORDS: AtomicBool = AtomicBool::new(false);
 
-pub(super) fn recorded(hash: &str) -> Option<&'static Arc<Functions>> {
-    static NONE: LazyLock<Arc<Functions>> = LazyLock::new(Arc::default);
+pub(super) fn recorded(hash: &str) -> Option<&'static Arc<HotFunctions>> {
+    static NONE: LazyLock<Arc<HotFunctions>> = LazyLock::new(Arc::default);
     let is_recorded = hash == WASM_SHA256 && RECORDS.load(Ordering::Relaxed);
     (is_recorded || hash == NOTHING_FIRST).then_some(&NONE)
 }

@@ -100,9 +100,9 @@ fn documented_table() -> String {
         };
         let names: Vec<String> = row.names.iter().map(|name| format!("`{prefix}{name}`")).collect();
         let judged = match row.judgement {
-            Judgement::Served => "served".to_owned(),
-            Judgement::Refused(errno) => format!("`{}`", symbol(errno)),
-            Judgement::RefusedAtLoad => "refused at load".to_owned(),
+            ImportRule::Served => "served".to_owned(),
+            ImportRule::Refused(errno) => format!("`{}`", symbol(errno)),
+            ImportRule::RefusedAtLoad => "refused at load".to_owned(),
         };
         table += &format!("| {} | {judged} | {} |\n", names.join(", "), row.why);
     }

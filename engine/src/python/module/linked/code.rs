@@ -19,7 +19,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::info::Segment;
+use super::DataSegment;
 use crate::cache::hash_into;
 use crate::memory::sys::FileView;
 use crate::memory::{GuestMemory, PAGE_BYTES};
@@ -32,7 +32,7 @@ pub(super) const LARGE_PAGE_BYTES: u64 = 2 << 20;
 
 /// Where the parts of the file are.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Header {
+pub(super) struct CodeHeader {
     /// The address of the code in the image.
     text: Range<u64>,
     /// The address of the first function in the image.
@@ -43,9 +43,9 @@ pub(super) struct Header {
     segments: Vec<(u32, u32)>,
 }
 
-impl Header {
+impl CodeHeader {
     /// Describes code at these addresses of the image.
-    pub(super) fn new(text: &Range<u64>, first_function: u64, data: &[Segment]) -> Self {
+    pub(super) fn new(text: &Range<u64>, first_function: u64, data: &[DataSegment]) -> Self {
         let segments: Vec<_> = data.iter().map(|part| (part.at, part.bytes.len() as u32)).collect();
         let mut header = Self { text: text.clone(), first_function, at: u64::MAX, segments };
         // The number above has the longest encoding.
@@ -81,14 +81,14 @@ impl Header {
 
 /// What the file of the code is made from.
 pub(in super::super) struct Code {
-    header: Header,
+    header: CodeHeader,
     text: Vec<u8>,
-    data: Vec<Segment>,
+    data: Vec<DataSegment>,
     binding: [u8; BINDING_BYTES],
 }
 
 impl Code {
-    pub(super) fn new(header: Header, text: Vec<u8>, data: Vec<Segment>) -> Self {
+    pub(super) fn new(header: CodeHeader, text: Vec<u8>, data: Vec<DataSegment>) -> Self {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&postcard::to_stdvec(&header).unwrap_or_default());
         hash_into(&mut hasher, &text);
@@ -158,12 +158,12 @@ impl InitialData {
 }
 
 /// Parses a file; `None` if it is none of this version.
-pub(super) fn read(file: FileView) -> Option<(Header, InitialData)> {
+pub(super) fn read(file: FileView) -> Option<(CodeHeader, InitialData)> {
     let bytes = file.bytes();
     let rest = bytes.strip_prefix(&MAGIC)?;
     let header_bytes = usize::try_from(u64::from_le_bytes(*rest.first_chunk()?)).ok()?;
     let header = bytes.get(PREFIX_BYTES..PREFIX_BYTES.checked_add(header_bytes)?)?;
-    let header: Header = postcard::from_bytes(header).ok()?;
+    let header: CodeHeader = postcard::from_bytes(header).ok()?;
     let mut at = usize::try_from(header.at.checked_add(header.page_bytes())?).ok()?;
     let mut parts = Vec::with_capacity(header.segments.len());
     for (address, len) in &header.segments {

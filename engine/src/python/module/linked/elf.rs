@@ -31,10 +31,10 @@ const ALLOCATED: u64 = 2;
 const ALIGNMENT: usize = 16;
 
 /// An ELF image. Every range of it that is named here lies inside of it.
-pub(super) struct Image<'a> {
+pub(super) struct ElfImage<'a> {
     bytes: &'a [u8],
     /// Those that are loaded, in order, with the offsets of their entries in the table.
-    segments: Vec<(usize, Segment)>,
+    segments: Vec<(usize, ElfSegment)>,
     sections: Vec<Section>,
     /// The section with the names of sections.
     names: usize,
@@ -42,7 +42,7 @@ pub(super) struct Image<'a> {
 }
 
 #[derive(Debug, Clone)]
-struct Segment {
+struct ElfSegment {
     is_executable: bool,
     at: Range<usize>,
     address: u64,
@@ -57,7 +57,7 @@ struct Section {
     at: Range<usize>,
 }
 
-impl<'a> Image<'a> {
+impl<'a> ElfImage<'a> {
     /// Parses an image with code in a segment of its own, which has whole pages to itself.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
         bytes.strip_prefix(&MAGIC)?;
@@ -74,7 +74,7 @@ impl<'a> Image<'a> {
     /// Returns whether the code has pages of its own, and the headers are in the first segment,
     /// which begins with the file.
     fn is_mappable(&self) -> bool {
-        let pages = |segment: &Segment| {
+        let pages = |segment: &ElfSegment| {
             let end = segment.address + segment.len;
             segment.address / segment.alignment..end.div_ceil(segment.alignment)
         };
@@ -207,7 +207,7 @@ impl<'a> Image<'a> {
     }
 }
 
-impl Segment {
+impl ElfSegment {
     fn contains(&self, range: &Range<usize>) -> bool {
         self.at.start <= range.start && range.end <= self.at.end
     }
@@ -219,14 +219,14 @@ impl Section {
     }
 }
 
-fn segments(bytes: &[u8]) -> Option<Vec<(usize, Segment)>> {
+fn segments(bytes: &[u8]) -> Option<Vec<(usize, ElfSegment)>> {
     let mut segments = Vec::new();
     let (table, count) = (usize_at(bytes, 32)?, usize::from(u16_at(bytes, 56)?));
     for entry in (0..count).map(|number| table + number * SEGMENT_BYTES) {
         if u32_at(bytes, entry)? != LOADED {
             continue;
         }
-        let segment = Segment {
+        let segment = ElfSegment {
             is_executable: u32_at(bytes, entry + 4)? & EXECUTABLE != 0,
             at: range_in(bytes, usize_at(bytes, entry + 8)?, usize_at(bytes, entry + 32)?)?,
             address: u64_at(bytes, entry + 16)?,

@@ -55,7 +55,7 @@ struct Paths {
 
 #[derive(Debug)]
 struct Block {
-    kind: Kind,
+    kind: BlockKind,
     /// The number of loops around it.
     depth: usize,
     /// Merged from the branches to its end.
@@ -64,7 +64,7 @@ struct Block {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum BlockKind {
     /// `block`, `try_table`, the function itself, or the second arm of an `if`.
     Plain,
     /// The first arm of an `if`, with the state where the arms part.
@@ -76,7 +76,7 @@ enum Kind {
 impl Paths {
     fn new() -> Self {
         let function =
-            Block { kind: Kind::Plain, depth: 0, at_end: UNREACHED, is_fresh_at_end: false };
+            Block { kind: BlockKind::Plain, depth: 0, at_end: UNREACHED, is_fresh_at_end: false };
         Self {
             blocks: vec![function],
             loops: 0,
@@ -90,11 +90,11 @@ impl Paths {
     fn follow(&mut self, operator: &Operator<'_>) -> Result<(), MiddlewareError> {
         use Operator as Op;
         match operator {
-            Op::Block { .. } => self.open(Kind::Plain),
-            Op::If { .. } => self.open(Kind::If(self.here, self.is_fresh)),
+            Op::Block { .. } => self.open(BlockKind::Plain),
+            Op::If { .. } => self.open(BlockKind::If(self.here, self.is_fresh)),
             Op::Loop { .. } => {
                 let number = self.loops_need_one.len();
-                self.open(Kind::Loop(number));
+                self.open(BlockKind::Loop(number));
                 self.loops += 1;
                 self.loops_need_one.push(false);
             }
@@ -108,7 +108,7 @@ impl Paths {
                     | Catch::AllRef { label }) = catch;
                     self.branch(*label)?;
                 }
-                self.open(Kind::Plain);
+                self.open(BlockKind::Plain);
             }
             Op::Else => self.second_arm(),
             Op::End => self.close(),
@@ -143,16 +143,16 @@ impl Paths {
                 return Err(failure("exceptions of the proposal's first version"));
             }
             _ => match access(operator) {
-                Some(Access::Store) => self.touch(self.loops),
+                Some(MemoryAccess::Store) => self.touch(self.loops),
                 // Cranelift may know its result from before the loops.
-                Some(Access::Load) => self.touch(0),
+                Some(MemoryAccess::Load) => self.touch(0),
                 None => {}
             },
         }
         Ok(())
     }
 
-    fn open(&mut self, kind: Kind) {
+    fn open(&mut self, kind: BlockKind) {
         let depth = self.loops;
         self.blocks.push(Block { kind, depth, at_end: UNREACHED, is_fresh_at_end: false });
     }
@@ -163,8 +163,8 @@ impl Paths {
         let block = target.and_then(|target| self.blocks.get_mut(target));
         let block = block.ok_or_else(|| failure("a branch to no block"))?;
         match block.kind {
-            Kind::Loop(number) => self.loops_need_one[number] |= self.here <= block.depth + 1,
-            Kind::Plain | Kind::If(..) => {
+            BlockKind::Loop(number) => self.loops_need_one[number] |= self.here <= block.depth + 1,
+            BlockKind::Plain | BlockKind::If(..) => {
                 block.at_end = block.at_end.min(self.here);
                 block.is_fresh_at_end |= self.is_fresh;
             }
@@ -180,7 +180,7 @@ impl Paths {
 
     fn second_arm(&mut self) {
         let Some(block) = self.blocks.last_mut() else { return };
-        if let Kind::If(here, is_fresh) = mem::replace(&mut block.kind, Kind::Plain) {
+        if let BlockKind::If(here, is_fresh) = mem::replace(&mut block.kind, BlockKind::Plain) {
             block.at_end = block.at_end.min(self.here);
             block.is_fresh_at_end |= self.is_fresh;
             (self.here, self.is_fresh) = (here, is_fresh);
@@ -192,7 +192,7 @@ impl Paths {
         self.loops = block.depth;
         let mut here = self.here.min(block.at_end);
         self.is_fresh |= block.is_fresh_at_end;
-        if let Kind::If(before, was_fresh) = block.kind {
+        if let BlockKind::If(before, was_fresh) = block.kind {
             here = here.min(before);
             self.is_fresh |= was_fresh;
         }
@@ -219,14 +219,14 @@ fn failure(reason: &str) -> MiddlewareError {
 
 /// A plain load or store, the accesses that Cranelift's alias analysis covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum MemoryAccess {
     Load,
     Store,
 }
 
 /// Returns the access that an operator is sure to make. Operators that may touch no memory, such as
 /// a copy of zero bytes, make none.
-pub(super) fn access(operator: &Operator<'_>) -> Option<Access> {
+pub(super) fn access(operator: &Operator<'_>) -> Option<MemoryAccess> {
     use Operator as Op;
     Some(match operator {
         Op::I32Store { .. }
@@ -242,7 +242,7 @@ pub(super) fn access(operator: &Operator<'_>) -> Option<Access> {
         | Op::V128Store8Lane { .. }
         | Op::V128Store16Lane { .. }
         | Op::V128Store32Lane { .. }
-        | Op::V128Store64Lane { .. } => Access::Store,
+        | Op::V128Store64Lane { .. } => MemoryAccess::Store,
         Op::I32Load { .. }
         | Op::I64Load { .. }
         | Op::F32Load { .. }
@@ -273,7 +273,7 @@ pub(super) fn access(operator: &Operator<'_>) -> Option<Access> {
         | Op::V128Load8Lane { .. }
         | Op::V128Load16Lane { .. }
         | Op::V128Load32Lane { .. }
-        | Op::V128Load64Lane { .. } => Access::Load,
+        | Op::V128Load64Lane { .. } => MemoryAccess::Load,
         _ => return None,
     })
 }

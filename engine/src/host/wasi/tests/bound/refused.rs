@@ -33,7 +33,7 @@ fn calling(namespace: &str, name: &str, parameters: &[&str]) -> String {
 fn what_is_refused_fails_with_the_error_of_the_table_and_the_guest_goes_on() {
     let mut called = BTreeSet::new();
     for row in JUDGED {
-        let Judgement::Refused(errno) = row.judgement else { continue };
+        let ImportRule::Refused(errno) = row.judgement else { continue };
         // A thread that can't be started has no error number, but a negative result.
         for name in row.names.iter().filter(|_| row.namespace == WASIX) {
             let (_, parameters) =

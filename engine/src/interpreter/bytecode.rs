@@ -26,19 +26,19 @@ const MOST_WANTED: usize = 8;
 const ENTRY_BYTES: usize = 96;
 
 /// A program that the cache tells from others.
-type Key = [u8; blake3::OUT_LEN];
+type ProgramKey = [u8; blake3::OUT_LEN];
 
 /// Code of programs, up to a number of bytes. The code that was used last stays.
 #[derive(Debug)]
-pub(crate) struct CodeCache {
+pub(crate) struct BytecodeCache {
     is_off: bool,
     /// Whether any program is wanted. Each worker asks after each job, so not under the lock.
     wants_any: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<BytecodeState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct BytecodeState {
     /// The code of a program, or `None` if each run has to compile it.
     codes: Generations<Option<Arc<[u8]>>>,
     /// How often programs without code were run.
@@ -49,15 +49,16 @@ struct State {
 /// A program that is to be compiled ahead.
 #[derive(Debug)]
 pub(crate) struct Wanted {
-    key: Key,
+    key: ProgramKey,
     pub(crate) source: String,
     pub(crate) is_expression: bool,
 }
 
-impl CodeCache {
+impl BytecodeCache {
     pub(crate) fn new(most_bytes: usize) -> Self {
         let codes = Generations::new(most_bytes / 2);
-        let state = State { codes, runs: Generations::new(COUNTED), wanted: VecDeque::new() };
+        let state =
+            BytecodeState { codes, runs: Generations::new(COUNTED), wanted: VecDeque::new() };
         Self {
             is_off: most_bytes == 0,
             wants_any: AtomicBool::new(false),
@@ -122,7 +123,7 @@ impl CodeCache {
     }
 }
 
-fn key(source: &str, is_expression: bool) -> Key {
+fn key(source: &str, is_expression: bool) -> ProgramKey {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&[u8::from(is_expression)]);
     hasher.update(source.as_bytes());
@@ -133,8 +134,8 @@ fn key(source: &str, is_expression: bool) -> Key {
 /// one, whose values are dropped unless they are used before the next time.
 #[derive(Debug)]
 struct Generations<V> {
-    young: HashMap<Key, (V, usize)>,
-    old: HashMap<Key, (V, usize)>,
+    young: HashMap<ProgramKey, (V, usize)>,
+    old: HashMap<ProgramKey, (V, usize)>,
     young_size: usize,
     old_size: usize,
     /// The largest size of a generation.
@@ -148,7 +149,7 @@ impl<V> Generations<V> {
     }
 
     /// Returns a value, which has then been used.
-    fn get(&mut self, key: &Key) -> Option<&mut V> {
+    fn get(&mut self, key: &ProgramKey) -> Option<&mut V> {
         if let Some((value, size)) = self.old.remove(key) {
             self.old_size -= size;
             self.put(*key, value, size);
@@ -157,7 +158,7 @@ impl<V> Generations<V> {
     }
 
     /// Puts a value of this size, unless that is more than a generation holds.
-    fn put(&mut self, key: Key, value: V, size: usize) {
+    fn put(&mut self, key: ProgramKey, value: V, size: usize) {
         if size > self.most {
             return;
         }
@@ -180,7 +181,7 @@ mod tests {
     use super::*;
 
     /// Runs a program so often that it is to be compiled ahead.
-    fn want(cache: &CodeCache, source: &str) -> Option<Wanted> {
+    fn want(cache: &BytecodeCache, source: &str) -> Option<Wanted> {
         for _ in 0..RUNS_BEFORE {
             assert_eq!(cache.code(source, false), None);
         }
@@ -189,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_program_is_compiled_ahead_after_its_third_run() {
-        let cache = CodeCache::new(1 << 20);
+        let cache = BytecodeCache::new(1 << 20);
         for _ in 1..RUNS_BEFORE {
             assert_eq!(cache.code("x", false), None);
             assert_eq!(cache.code("x", true), None);
@@ -207,14 +208,14 @@ mod tests {
 
     #[test]
     fn a_program_that_nobody_compiles_is_wanted_once() {
-        let cache = CodeCache::new(1 << 20);
+        let cache = BytecodeCache::new(1 << 20);
         (0..3 * RUNS_BEFORE).for_each(|_| assert_eq!(cache.code("x", false), None));
         assert!(cache.wanted().is_some() && cache.wanted().is_none());
     }
 
     #[test]
     fn a_program_without_code_is_not_asked_for_again() {
-        let cache = CodeCache::new(1 << 20);
+        let cache = BytecodeCache::new(1 << 20);
         let wanted = want(&cache, "1 +").unwrap();
         cache.put(&wanted, None);
         assert!(want(&cache, "1 +").is_none());
@@ -222,7 +223,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_beyond_its_bound() {
-        let cache = CodeCache::new(10_000);
+        let cache = BytecodeCache::new(10_000);
         let code = [0; 904];
         for number in 0..1000 {
             let wanted = want(&cache, &format!("x = {number}")).unwrap();
@@ -252,8 +253,8 @@ mod tests {
 
     #[test]
     fn long_programs_and_a_cache_without_room_are_left_alone() {
-        let cache = CodeCache::new(1 << 20);
+        let cache = BytecodeCache::new(1 << 20);
         assert!(want(&cache, &"#".repeat(MOST_SOURCE_BYTES + 1)).is_none());
-        assert!(want(&CodeCache::new(0), "x").is_none());
+        assert!(want(&BytecodeCache::new(0), "x").is_none());
     }
 }
