@@ -143,9 +143,9 @@ pub(crate) struct StopRequester {
 }
 
 impl StopRequester {
-    pub(crate) fn ask(&self, reason: StopReason) {
+    pub(crate) fn request(&self, reason: StopReason) {
         Watchdog::current()
-            .change(|state, wake| *wake |= state.ask(self.id, reason, Instant::now()));
+            .change(|state, wake| *wake |= state.request(self.id, reason, Instant::now()));
     }
 
     /// Says that the run was stopped; it is overdue if it goes on.
@@ -324,7 +324,7 @@ impl WatchdogState {
 
     /// Interrupts a run, or stops it at once if it has no grace period. Returns whether the
     /// watchdog has to be woken.
-    fn ask(&mut self, id: WatchId, reason: StopReason, now: Instant) -> bool {
+    fn request(&mut self, id: WatchId, reason: StopReason, now: Instant) -> bool {
         let Some(watched) = self.watched.get_mut(&id).filter(|watched| !watched.is_ending) else {
             return false;
         };
@@ -361,12 +361,12 @@ impl WatchdogState {
     fn act(&mut self, id: WatchId, due: Due, now: Instant) -> Option<OverdueHook> {
         let watched = self.watched.get(&id)?;
         match due {
-            Due::Wall => drop(self.ask(id, StopReason::WallTime, now)),
+            Due::Wall => drop(self.request(id, StopReason::WallTime, now)),
             Due::Cpu => {
                 let (cpu, threads) = watched.watch.cpu_of_threads();
                 let left = watched.cpu_time.saturating_sub(cpu);
                 if left.is_zero() {
-                    self.ask(id, StopReason::CpuTime, now);
+                    self.request(id, StopReason::CpuTime, now);
                 } else {
                     // Several threads may use it up sooner.
                     let left = left / threads;
