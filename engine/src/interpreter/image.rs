@@ -95,7 +95,7 @@ struct ImageInner {
     /// The difference between the image and an interpreter that hasn't run: none.
     pristine: Arc<MemoryPatch>,
     /// The code of programs that run again and again.
-    codes: BytecodeCache,
+    bytecode: BytecodeCache,
 }
 
 /// What the host needs to know about the interpreter in the image.
@@ -149,7 +149,7 @@ impl Image {
                 host,
                 facts,
                 pristine,
-                codes: BytecodeCache::new(engine.code_cache_bytes()),
+                bytecode: BytecodeCache::new(engine.code_cache_bytes()),
             }),
         }
     }
