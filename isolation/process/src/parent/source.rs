@@ -141,7 +141,10 @@ impl From<Failure> for StartError {
 
 impl InterpreterSource for ProcessSource {
     fn start(&self) -> Result<Box<dyn Interpreter>, StartError> {
-        let first = self.first.lock().take().filter(|first| !first.has_ended());
+        let is_alive = |first: &ProcessInterpreter| {
+            first.process().is_some_and(|process| !process.has_ended())
+        };
+        let first = self.first.lock().take().filter(is_alive);
         Ok(Box::new(first.map_or_else(|| self.fork(), Ok)?))
     }
 
