@@ -23,7 +23,7 @@
 //! The owner decides how many workers there are and which states are compressed or spilled.
 //! Supervision rule: when a worker ends without having been told to, the owner gets `Gone`, so that
 //! it can settle the job that ran there, and the supervisor replaces the worker, at once or after a
-//! backoff (`supervisor/restart.rs`).
+//! backoff.
 
 #![forbid(unsafe_code)]
 

@@ -10,7 +10,7 @@ use crate::error::{OffloadError, PoolError};
 use crate::event::PoolOwner;
 use crate::session::{Discarded, SessionCell, Tier};
 use crate::status::{Board, WorkerStatus};
-use crate::supervisor::message::SupervisorMessage;
+use crate::supervisor::SupervisorMessage;
 use crate::supervisor::offloading::tell;
 use crate::supervisor::{Supervisor, SupervisorArguments, cause_of};
 

@@ -24,12 +24,6 @@ use engine::OwnerProcess;
 use parking_lot::Mutex;
 use range_alloc::RangeAllocator;
 
-#[cfg(target_os = "linux")]
-mod holes;
-#[cfg(not(target_os = "linux"))]
-#[path = "spill/holes_disabled.rs"]
-mod holes;
-
 /// Holes are whole disk blocks, and common filesystems have blocks of this size.
 const BLOCK_BYTES: u64 = 4096;
 /// File offsets are signed.
@@ -98,6 +92,20 @@ impl Spill {
     }
 }
 
+/// Makes a range of a file a hole, which takes no disk space.
+#[cfg(target_os = "linux")]
+fn punch(file: &File, at: u64, len: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(fallocate(file, flags, at, len)?)
+}
+
+/// Files can't have holes here: space is freed when no spilled session is left.
+#[cfg(not(target_os = "linux"))]
+fn punch(_file: &File, _at: u64, _len: u64) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 impl Extent {
     fn at(&self) -> u64 {
         self.blocks.start * BLOCK_BYTES
@@ -129,7 +137,7 @@ impl Drop for Extent {
         }
         // Punch the hole before another extent may take these blocks.
         let len = self.blocks.end * BLOCK_BYTES - self.at();
-        if let Err(error) = holes::punch(&heap.file, self.at(), len)
+        if let Err(error) = punch(&heap.file, self.at(), len)
             && !heap.has_failed_to_punch.swap(true, Ordering::Relaxed)
         {
             tracing::warn!(%error, "the disk only gets space back once no session is spilled");

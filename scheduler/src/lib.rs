@@ -24,7 +24,7 @@ pub use config::{SchedulerConfig, SessionsConfig, TenantConfig, WorkersConfig};
 pub use decision::{
     Decision, DecisionKind, DegradedReason, EndReason, EvictedTo, EvictionReason, RetireReason,
 };
-pub use decisions::{Decisions, NextDecision};
+pub use decision::{Decisions, NextDecision};
 pub use error::{ConfigError, Refusal, SchedulerStartError};
 pub use explain::{Explanation, JobState, WaitReason};
 pub use job::{DEFAULT_TENANT, JobRequest, Priority};
@@ -37,11 +37,9 @@ pub use status::{
 pub use ticket::{AwaitedTicket, Events, Ticket};
 
 mod actor;
-mod callers;
 mod combiner;
 mod config;
 mod decision;
-mod decisions;
 mod effect;
 mod error;
 mod explain;

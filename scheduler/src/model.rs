@@ -7,7 +7,7 @@
 //! Each event is applied, and then everything that has become possible or due happens in the same
 //! step: jobs are dispatched, sessions evicted, workers started and ended. So admission and
 //! eviction are one decision, and no event can come between them. The rules are in `policy.rs`;
-//! `admission.rs`, `dispatch.rs`, `ending.rs`, `retrying.rs`, `retiring.rs` and `upkeep.rs` apply
+//! `admission.rs`, `dispatch.rs`, `ending.rs` and `upkeep.rs` apply
 //! them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,8 +33,6 @@ mod dispatch;
 mod ending;
 mod explaining;
 mod invariants;
-mod retiring;
-mod retrying;
 #[cfg(test)]
 mod tests;
 mod upkeep;
@@ -488,5 +486,64 @@ impl Model {
             session.evicted = Some(reason);
         });
         self.reoffer(id);
+    }
+}
+
+impl Model {
+    /// Has a worker end after its present job, or says that there is none. The effects follow.
+    pub(crate) fn retire(
+        &mut self,
+        worker: WorkerId,
+        now: Time,
+    ) -> (Result<(), Refusal>, Vec<Effect>) {
+        self.step(now, |model, effects| model.retire_wanted(worker, effects))
+    }
+
+    /// Retires a worker that is ready, or has it park its session first.
+    fn retire_ready(&mut self, worker: WorkerId, reason: RetireReason, effects: &mut Vec<Effect>) {
+        match self.resident(worker) {
+            _ if reason == RetireReason::Requested => self.retire_idle(worker, effects),
+            None => {
+                self.workers.renew(worker);
+                effects.push(Effect::Renew(worker, reason));
+            }
+            // The session would keep its memory on a new interpreter, so renew the slot once it is
+            // empty.
+            Some(_) if matches!(reason, RetireReason::HighWater { .. }) => {}
+            // Renew when the worker reports ready again, without the session.
+            Some(id) if self.load(id) == 0 => {
+                self.vacate(worker, id, EvictionReason::WorkerNeeded { worker }, effects);
+            }
+            // Renew once no job needs the session's state here.
+            Some(_) => {}
+        }
+    }
+
+    fn retire_wanted(
+        &mut self,
+        worker: WorkerId,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        match self.workers.retire(worker) {
+            None => return Err(Refusal::NoSuchWorker { worker }),
+            Some(Activity::Idle) => self.retire_idle(worker, effects),
+            // Once it is ready.
+            Some(Activity::Busy(_) | Activity::Preparing) => {}
+        }
+        Ok(())
+    }
+
+    /// Ends an idle worker on request. A session that it holds is parked first, whatever waits for
+    /// it: then its next job runs elsewhere.
+    fn retire_idle(&mut self, worker: WorkerId, effects: &mut Vec<Effect>) {
+        match self.resident(worker) {
+            None => {
+                self.workers.dismiss(worker);
+                effects.push(Effect::Retire(worker));
+            }
+            Some(id) => {
+                self.vacate(worker, id, EvictionReason::WorkerNeeded { worker }, effects);
+            }
+        }
     }
 }

@@ -1,14 +1,12 @@
 //! The rules behind the decisions, each with the state that it needs. Pure.
 //!
-//! `fair_queue.rs`: whose job is next. `estimate.rs`: how long jobs will take. `workers.rs`: the workers
-//! and how many there should be. `health.rs`: whether they can do their work. `residency.rs`: where the states of sessions are, and which is
-//! evicted next. `ledger.rs`: memory pressure.
+//! `fair_queue.rs`: whose job is next, and how long jobs will take. `workers.rs`: the workers and how
+//! many there should be. `health.rs`: whether they can do their work. `residency.rs`: where the states
+//! of sessions are, and which is evicted next.
 //!
 //! None of them decides alone; `model.rs` combines them.
 
-pub(crate) mod estimate;
 pub(crate) mod fair_queue;
 pub(crate) mod health;
-pub(crate) mod ledger;
 pub(crate) mod residency;
 pub(crate) mod workers;

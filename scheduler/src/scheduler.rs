@@ -9,16 +9,16 @@ use ractor::{Actor, SpawnErr};
 use tokio::sync::oneshot;
 
 use crate::actor::{Published, SchedulerActor, SchedulerArguments};
-use crate::callers::OutcomeWaiters;
 use crate::combiner::Combiner;
 use crate::config::{SchedulerConfig, cpus};
-use crate::decisions::Decisions;
+use crate::decision::Decisions;
 use crate::error::{Refusal, SchedulerStartError};
 use crate::explain::Explanation;
 use crate::job::JobRequest;
 use crate::message::{Mailbox, SchedulerMessage};
 use crate::model::Ending;
 use crate::status::SchedulerStatus;
+use crate::ticket::OutcomeWaiters;
 use crate::ticket::Ticket;
 
 /// A handle of a scheduler and its pool. Cheap to clone. Dropping the last handle and the last

@@ -19,21 +19,19 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-pub use closer::Closer;
 pub use config::{ChannelConfig, Direction};
 pub use descriptors::{Descriptors, MOST_DESCRIPTORS};
 pub use error::{Error, Lie};
 pub use receiver::{Frame, Newer, Older, Receiver};
 pub use sender::Sender;
 pub use spin::SpinWait;
+pub use wait::Closer;
 
-use closer::SharedMapping;
 use layout::Places;
 use memory::Memory;
 use ring::{Consumer, Producer};
-use wait::{Gate, Waiter};
+use wait::{Gate, SharedMapping, Waiter};
 
-mod closer;
 mod config;
 mod descriptors;
 mod error;

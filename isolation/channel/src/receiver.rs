@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use serde::de::DeserializeOwned;
 
-use crate::closer::SharedMapping;
 use crate::error::{Error, Lie};
 use crate::layout::{self, HEADER, Header};
 use crate::ring::Consumer;
+use crate::wait::SharedMapping;
 use crate::wait::{Waiter, has_passed};
 
 /// A buffer for messages that is longer is freed after use.

@@ -9,10 +9,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::closer::SharedMapping;
 use crate::error::Lie;
 use crate::layout::{ALIGN, HEADER, Places};
 use crate::wait;
+use crate::wait::SharedMapping;
 
 /// Checks a position that the other process wrote: it has moved from `seen` by at most `most`.
 fn check(position: u64, seen: u64, most: u64) -> Result<u64, Lie> {

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use crate::closer::SharedMapping;
 use crate::error::{Error, Lie};
 use crate::layout::{self, HEADER, Header};
 use crate::ring::Producer;
+use crate::wait::SharedMapping;
 use crate::wait::Waiter;
 
 /// The bytes after which the other process may see the part of a frame that is there, so that it

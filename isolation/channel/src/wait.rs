@@ -19,14 +19,18 @@
 //! sleeping makes it 0.4 µs on two cores; see `benches/round_trip.rs`.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::thread::futex::{self, Flags, Wait, WaitFlags, WaitPtr, WaitvFlags};
+use rustix::thread::futex;
+use rustix::thread::futex::{Flags, Wait, WaitFlags, WaitPtr, WaitvFlags};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::error::{Error, Lie};
+use crate::layout::Places;
+use crate::memory::Memory;
 use crate::spin::SpinWait;
 
 /// What a bell says while nobody sleeps on it.
@@ -206,10 +210,43 @@ fn sleep_on_two(bell: &AtomicU32, closed: &AtomicU32, left: Option<Duration>) ->
     futex::waitv(&words, WaitvFlags::empty(), until.as_ref(), ClockId::Monotonic).map(drop)
 }
 
+/// The mapping and the gate of one end.
+#[derive(Debug)]
+pub(crate) struct SharedMapping {
+    pub(crate) memory: Memory,
+    pub(crate) gate: Gate,
+}
+
+/// Closes an end from any thread, as when the other process has died.
+#[derive(Debug, Clone)]
+pub struct Closer {
+    shared: Arc<SharedMapping>,
+    /// The bells on which this end sleeps.
+    bells: [usize; 2],
+}
+
+impl Closer {
+    pub(crate) fn new(shared: Arc<SharedMapping>, send: &Places, receive: &Places) -> Self {
+        Self { shared, bells: [send.for_space, receive.for_bytes] }
+    }
+
+    /// Ends all waits of this end. Nothing more can be sent; frames that had arrived as a whole can
+    /// still be received.
+    pub fn close(&self) {
+        self.shared.gate.close(self.bells.map(|bell| self.shared.memory.bell(bell)));
+    }
+
+    /// Whether this end was closed.
+    pub fn is_closed(&self) -> bool {
+        self.shared.gate.is_closed()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::thread;
+
+    use super::*;
 
     /// Closes while somebody waits, whom a liar lets seem awake, and returns how long that took to be
     /// seen.

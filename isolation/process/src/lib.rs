@@ -14,15 +14,15 @@
 //! sessions; a worker has the one interpreter, and asks for the rest (`message.rs`).
 //!
 //! The embedding process believes nothing that a worker sends. A worker that breaks the protocol or
-//! falls silent is killed, and its job has failed by the sandbox (`life.rs`).
+//! falls silent is killed, and its job has failed by the sandbox (`exit_state.rs`).
 //!
 //! - `parent/`, in the embedding process: `source.rs` and `interpreter.rs` are the pool's seam, `remote.rs`
 //!   a worker, `snapshot.rs` and `offloader.rs` the copies of states that it keeps, `control.rs` what is
-//!   said to its runs, `exit_state.rs` its end, `handle.rs` and `helpers.rs` the helper, and the next one
+//!   said to its runs, `exit_state.rs` its end, `handle.rs` the helper, and the next one
 //!   once it has ended, `groups.rs` a control group for each worker.
 //! - `child/`: `helper.rs` is the helper, `worker.rs` a worker process, `runs.rs` its present run,
 //!   `test_hook.rs` code of a test in a worker, in no release.
-//! - Both sides: `message.rs`, `states.rs`, `stream.rs`, `memory.rs`, `system.rs`.
+//! - Both sides: `message.rs`, `states.rs`, `memory.rs`, `system.rs`.
 
 pub use child::helper::{Helper, be_helper};
 #[cfg(feature = "test-hook")]
@@ -36,5 +36,4 @@ mod memory;
 mod message;
 mod parent;
 mod states;
-mod stream;
 mod system;

@@ -5,12 +5,16 @@
 //! Commands and [`ControlMessage`]s come down separate rings: the thread that runs programs takes its
 //! commands itself, without a second thread that would have to be woken first.
 
+use std::io;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use channel::{ChannelConfig, Direction};
 use engine::{
     Addition, Answer, FolderAnswer, FolderAsk, SentLimits, SentOutcome, SentProgram, StopReason,
 };
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The environment variable that makes a program a helper.
@@ -196,6 +200,33 @@ pub(crate) enum HelperEvent {
     Ends {
         why: String,
     },
+}
+
+/// The longest message, in bytes.
+const LONGEST: u32 = 64 << 20;
+
+/// Writes a message with its length before it.
+pub(crate) fn write<T: Serialize>(stream: &mut UnixStream, message: &T) -> io::Result<()> {
+    let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    let length = u32::try_from(bytes.len()).ok().filter(|length| *length <= LONGEST);
+    let length = length.ok_or_else(|| io::Error::other("a message is too long"))?;
+    stream.write_all(&[&length.to_le_bytes()[..], &bytes].concat())
+}
+
+/// Reads a message; `None` at the end of the stream.
+pub(crate) fn read<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<Option<T>> {
+    let mut length = [0; 4];
+    match stream.read_exact(&mut length) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        result => result?,
+    }
+    let length = u32::from_le_bytes(length);
+    if length > LONGEST {
+        return Err(io::Error::other("a message is too long"));
+    }
+    let mut bytes = Vec::new();
+    stream.take(u64::from(length)).read_to_end(&mut bytes)?;
+    postcard::from_bytes(&bytes).map(Some).map_err(io::Error::other)
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ pub(crate) mod ending;
 pub(crate) mod exit_state;
 pub(crate) mod groups;
 pub(crate) mod handle;
-pub(crate) mod helpers;
 pub(crate) mod interpreter;
 pub(crate) mod offloader;
 pub(crate) mod remote;

@@ -8,7 +8,7 @@ use engine::Cause;
 use ractor::ActorRef;
 use tokio::time::Instant;
 
-use super::message::SupervisorMessage;
+use super::SupervisorMessage;
 use crate::builds::Builds;
 use crate::error::OffloadError;
 use crate::event::{PoolEvent, PoolOwner};

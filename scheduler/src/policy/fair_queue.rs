@@ -13,12 +13,9 @@ use std::time::Duration;
 
 use pool::JobId;
 
-use super::estimate::Measured;
 use crate::config::TenantConfig;
 use crate::job::Priority;
 use crate::timer::Time;
-
-mod check;
 
 /// The least that a job costs, so that jobs without CPU time take turns as well.
 const LEAST_COST: Duration = Duration::from_micros(50);
@@ -305,4 +302,83 @@ impl FairQueue {
         let is_ahead = self.resting.first().is_some_and(|(at, _)| *at > self.virtual_time);
         if is_ahead { MOST_REMEMBERED } else { REMEMBERED_COUNT }
     }
+}
+
+impl FairQueue {
+    /// Returns the first broken invariant as an error.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let ensure = |holds: bool, text: &str| if holds { Ok(()) } else { Err(text.to_owned()) };
+        for tenant in self.tenants.values() {
+            ensure(tenant.running <= tenant.limit, "S-1: too many jobs of a tenant run")?;
+            ensure(
+                tenant.eligible.len() <= tenant.queued(),
+                "S-9: more jobs of a tenant could run than are queued",
+            )?;
+        }
+        let could_run: usize = self.tenants.values().map(Tenant::could_run).sum();
+        let waits = self.tenants.values().filter(|tenant| tenant.queued() > 0);
+        let weights: u64 = waits.map(|tenant| u64::from(tenant.weight)).sum();
+        ensure(
+            (could_run, weights) == (self.could_run, self.weights),
+            "S-9: a total isn't the sum over the tenants",
+        )?;
+        let ready: BTreeMap<_, _> = self
+            .tenants
+            .iter()
+            .filter(|(_, tenant)| tenant.could_run() > 0)
+            .filter_map(|(name, tenant)| {
+                Some(((tenant.virtual_time, *tenant.eligible.first()?), name.clone()))
+            })
+            .collect();
+        ensure(ready == self.ready, "S-10: the ready tenants aren't sorted by virtual time")?;
+        let resting: BTreeSet<_> = self
+            .tenants
+            .iter()
+            .filter(|(_, tenant)| !tenant.has_jobs())
+            .map(|(name, tenant)| (tenant.virtual_time, name.clone()))
+            .collect();
+        ensure(resting == self.resting, "S-10: the resting tenants aren't those without jobs")?;
+        ensure(
+            self.resting.len() <= self.remembered(),
+            "S-10: too many tenants without jobs are remembered",
+        )
+    }
+}
+
+/// A new measurement makes up one `WEIGHT`th of the mean, so the last dozen or so count.
+const WEIGHT: u32 = 8;
+
+/// Exponentially weighted means over jobs that ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Measured {
+    cpu: Option<Duration>,
+    service: Option<Duration>,
+}
+
+impl Measured {
+    /// Adds a job that ended.
+    pub(crate) fn note(&mut self, cpu: Duration, service: Duration) {
+        self.cpu = Some(mean(self.cpu, cpu));
+        self.service = Some(mean(self.service, service));
+    }
+
+    /// The mean CPU time of a job; `None` before any was measured.
+    pub(crate) fn cpu(&self) -> Option<Duration> {
+        self.cpu
+    }
+
+    /// The mean time from a job's dispatch to its end; `None` before any was measured.
+    pub(crate) fn service(&self) -> Option<Duration> {
+        self.service
+    }
+
+    /// Lowers the service time a little. Otherwise an estimate that refuses all jobs would never be
+    /// corrected.
+    pub(crate) fn lower_service(&mut self) {
+        self.service = self.service.map(|service| service - service / WEIGHT);
+    }
+}
+
+fn mean(before: Option<Duration>, new: Duration) -> Duration {
+    before.map_or(new, |before| (before.saturating_mul(WEIGHT - 1).saturating_add(new)) / WEIGHT)
 }

@@ -18,7 +18,7 @@ use engine::Image;
 use crate::child::worker::{self, Outside, WorkerEnds};
 use crate::error::ProcessError;
 use crate::message::{HelperEvent, HelperOrder, MARK};
-use crate::stream::{read, write};
+use crate::message::{read, write};
 use crate::system::{self, Child, EndedChildren, Pid, SharedWord};
 
 /// How long the threads that have loaded an image may take to end.

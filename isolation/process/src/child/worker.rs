@@ -21,13 +21,13 @@ use parking_lot::{Condvar, Mutex};
 use crate::child::runs::{Run, Runs};
 use crate::child::test_hook;
 use crate::memory;
+use crate::message::read;
 use crate::message::{
     Command, CommandFrame, ControlMessage, Reply, StateAsk, StopRequest, WorkerMessage,
     WorkerStats, commands_config, control_config,
 };
 use crate::parent::groups;
 use crate::states::{self, Arrived};
-use crate::stream::read;
 use crate::system::end;
 
 pub(crate) use outside::{Outside, THREADS};

@@ -11,13 +11,13 @@ use channel::{Descriptors, Error, MOST_DESCRIPTORS, Sender};
 use engine::{Cause, StartError};
 use parking_lot::Mutex;
 
+use crate::message::write;
 use crate::message::{Command, CommandFrame, ControlMessage, StateAsk};
 use crate::parent::control::{ControlChannel, SENDING};
 use crate::parent::exit_state::ExitState;
 use crate::parent::handle::HelperHandle;
 use crate::parent::snapshot::PendingFrees;
 use crate::states::{self, Arrived};
-use crate::stream::write;
 use crate::system::wait_readable;
 
 /// How often a worker is looked at while nothing comes from it.

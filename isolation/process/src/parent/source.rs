@@ -11,7 +11,7 @@ use crate::child::worker;
 use crate::error::ProcessError;
 use crate::parent::groups::{Bounds, Kernel, WorkerGroups};
 use crate::parent::handle::Recipe;
-use crate::parent::helpers::{ATTEMPTS, Helpers};
+use crate::parent::handle::{ATTEMPTS, Helpers};
 use crate::parent::interpreter::ProcessInterpreter;
 use crate::parent::offloader::SnapshotOffloader;
 use crate::parent::snapshot::settled;
