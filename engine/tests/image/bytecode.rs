@@ -1,7 +1,8 @@
 //! Programs that run again and again are compiled ahead, and end as those that weren't.
 
 use engine::{
-    Deterministic, Entry, Image, ImageSpec, Interpreter, Limits, Program, SessionState, Verdict,
+    Deterministic, Image, ImageSpec, Interpreter, Limits, Program, ProgramEntry, SessionState,
+    Verdict,
 };
 use serde_json::json;
 
@@ -70,9 +71,10 @@ fn told(slot: &mut Interpreter, program: &Program) -> (String, bool) {
 #[test]
 fn code_made_ahead_changes_no_outcome() {
     let mut slot = image().start().expect("there is memory");
-    let expressions = ["1 + 1", "  [\n1 / 0]"].map(|source| (source, Entry::Expression, true));
+    let expressions =
+        ["1 + 1", "  [\n1 / 0]"].map(|source| (source, ProgramEntry::Expression, true));
     let statements = |sources: &'static [&'static str], is_ahead| {
-        sources.iter().map(move |source| (*source, Entry::Statements, is_ahead))
+        sources.iter().map(move |source| (*source, ProgramEntry::Statements, is_ahead))
     };
     let programs = statements(AHEAD, true).chain(statements(EACH_TIME, false)).chain(expressions);
     for (source, entry, is_ahead) in programs {
