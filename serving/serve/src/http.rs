@@ -19,14 +19,13 @@ use hatchery::python::PackageInfo;
 use tokio::net::TcpListener;
 
 use crate::service::Service;
-use door::Door;
+use state::AppState;
 
 mod batches;
 mod body;
 mod clock;
 mod config;
 mod connections;
-mod door;
 mod failure;
 mod guard;
 mod idempotency;
@@ -39,6 +38,7 @@ mod run;
 mod running;
 mod sessions;
 mod starting;
+mod state;
 
 /// Serves a pool at one or more addresses until `shutdown` is ready. No further connections are
 /// accepted from then on, and this returns once the present requests are answered; drain the pool to
@@ -114,7 +114,7 @@ pub async fn serve_from_start(
         };
         config.routes = config.routes.merge(routes);
         config.packages.extend(packages);
-        begin.send_replace(Some(routes_of(Arc::new(Door::new(service, config, addresses)))));
+        begin.send_replace(Some(routes_of(Arc::new(AppState::new(service, config, addresses)))));
         pending::<()>().await;
     };
     tokio::select! {

@@ -37,7 +37,7 @@ pub struct Service {
     folders: Arc<Job>,
     /// From where sessions for cells continue.
     prepared: notebook::Prepared,
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<OpenSessions>>,
     /// Whether `drain` or `abort` has ended the pool.
     is_ended: Arc<watch::Sender<bool>>,
     /// The number of connections that are open.
@@ -76,7 +76,7 @@ impl Drop for Connected {
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct OpenSessions {
     /// By their names in the pool.
     sessions: HashMap<String, Session>,
     /// By the pool's name of the session, and their own.
@@ -271,7 +271,7 @@ impl Service {
     pub async fn checkpoint(&self, caller: &Caller, name: &str, as_: &str) -> Result<(), Problem> {
         let key = (caller.session_name(name)?, as_.to_owned());
         let session = self.session(caller, name)?;
-        let full = |kept: &Kept| {
+        let full = |kept: &OpenSessions| {
             kept.checkpoints.len() >= MOST_CHECKPOINTS && !kept.checkpoints.contains_key(&key)
         };
         let refused = || {
@@ -461,16 +461,16 @@ impl Share {
 
     /// Returns bytes with which this is dropped.
     pub(crate) fn until_sent(self, bytes: Bytes) -> Bytes {
-        struct Sent {
+        struct CountedBytes {
             bytes: Bytes,
             _share: Share,
         }
-        impl AsRef<[u8]> for Sent {
+        impl AsRef<[u8]> for CountedBytes {
             fn as_ref(&self) -> &[u8] {
                 &self.bytes
             }
         }
-        Bytes::from_owner(Sent { bytes, _share: self })
+        Bytes::from_owner(CountedBytes { bytes, _share: self })
     }
 }
 

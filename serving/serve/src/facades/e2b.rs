@@ -19,9 +19,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::contexts::{Context, Contexts, Interpreter, is_gone};
-use self::lines::{Cell, follow, restarted};
+use self::lines::{RunningCell, follow, restarted};
 use self::sandboxes::Visit;
-use super::request::{Sent, Unreadable, body_limit};
+use super::request::{ReceivedRequest, Unreadable, body_limit};
 use super::run::submit;
 use crate::answer::{json as json_answer, with_retry_after};
 use crate::caller::Caller;
@@ -55,7 +55,7 @@ pub fn router(service: Service) -> Router {
 }
 
 #[derive(Deserialize)]
-struct Execute {
+struct ExecuteRequest {
     code: String,
     context_id: Option<String>,
     language: Option<String>,
@@ -63,13 +63,17 @@ struct Execute {
 }
 
 #[derive(Deserialize)]
-struct Create {
+struct CreateContext {
     cwd: Option<String>,
     language: Option<String>,
 }
 
-async fn execute(State(interpreter): State<Interpreter>, visit: Visit, sent: Sent) -> Response {
-    let (_, request) = match sent.read::<Execute>() {
+async fn execute(
+    State(interpreter): State<Interpreter>,
+    visit: Visit,
+    sent: ReceivedRequest,
+) -> Response {
+    let (_, request) = match sent.read::<ExecuteRequest>() {
         Ok(read) => read,
         Err(unreadable) => return invalid(&unreadable),
     };
@@ -82,8 +86,12 @@ async fn list(State(interpreter): State<Interpreter>, visit: Visit) -> Response 
     json_answer(StatusCode::OK, &contexts.into())
 }
 
-async fn create(State(interpreter): State<Interpreter>, visit: Visit, sent: Sent) -> Response {
-    let (_, request) = match sent.read::<Create>() {
+async fn create(
+    State(interpreter): State<Interpreter>,
+    visit: Visit,
+    sent: ReceivedRequest,
+) -> Response {
+    let (_, request) = match sent.read::<CreateContext>() {
         Ok(read) => read,
         Err(unreadable) => return invalid(&unreadable),
     };
@@ -119,7 +127,11 @@ async fn restart(
 }
 
 impl Interpreter {
-    async fn execute(&self, visit: &Visit, request: Execute) -> Result<Response, Box<Response>> {
+    async fn execute(
+        &self,
+        visit: &Visit,
+        request: ExecuteRequest,
+    ) -> Result<Response, Box<Response>> {
         if request.context_id.is_some() && request.language.is_some() {
             let message = "Only one of context_id or language can be provided";
             return Err(text(StatusCode::BAD_REQUEST, message).into());
@@ -149,7 +161,7 @@ impl Interpreter {
 
     /// Submits a job to the default context, as [`Self::enter`] does. The pool closes idle sessions;
     /// then the default context is a new one.
-    async fn enter_default(&self, visit: &Visit, job: Job) -> Result<Option<Cell>, Problem> {
+    async fn enter_default(&self, visit: &Visit, job: Job) -> Result<Option<RunningCell>, Problem> {
         let context = self.contexts.default(visit).await?;
         match self.enter(&visit.caller, job.clone(), &context).await {
             Err(problem) if is_gone(&problem) => {
@@ -168,7 +180,7 @@ impl Interpreter {
         caller: &Caller,
         job: Job,
         context: &Context,
-    ) -> Result<Option<Cell>, Problem> {
+    ) -> Result<Option<RunningCell>, Problem> {
         let place = Arc::clone(&context.room).try_acquire_owned().map_err(|_| {
             let message = "too many cells of this context wait for their turn";
             Problem::new(ProblemKind::Refused, message).with_reason("cells")
@@ -188,15 +200,15 @@ impl Interpreter {
             turn.is_fresh = false;
         }
         let ticket = submit(service, caller, &job, Some(&session), PATIENCE).await?;
-        Ok(Some(Cell { ticket, turn, place, ended, session }))
+        Ok(Some(RunningCell { ticket, turn, place, ended, session }))
     }
 }
 
 /// The job of a cell.
-fn cell(visit: &Visit, request: &Execute) -> Result<Job, Problem> {
+fn cell(visit: &Visit, request: &ExecuteRequest) -> Result<Job, Problem> {
     let mut env = visit.sandbox.as_ref().map(|sandbox| sandbox.envs.clone()).unwrap_or_default();
     env.extend(request.env_vars.clone().unwrap_or_default());
-    let job = wire::Job { env, ..notebook::guest::Cell::next(&request.code).wire() };
+    let job = wire::Job { env, ..notebook::guest::RunningCell::next(&request.code).wire() };
     Ok(visit.caller.job(job)?.keep_files())
 }
 

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::request::{
-    Sent, Unreadable, body_limit, from_base64, memory, plain, seconds, to_base64,
+    ReceivedRequest, Unreadable, body_limit, from_base64, memory, plain, seconds, to_base64,
 };
 use super::run::{is_ours, is_time, run, stderr};
 use crate::answer::json as json_answer;
@@ -160,7 +160,7 @@ fn inputs(files: &BTreeMap<String, Option<String>>) -> Result<BTreeMap<String, C
     .collect()
 }
 
-async fn run_code(State(service): State<Service>, sent: Sent) -> Response {
+async fn run_code(State(service): State<Service>, sent: ReceivedRequest) -> Response {
     let (caller, request) = match sent.read::<RunCode>() {
         Ok(read) => read,
         Err(unreadable) => return invalid(&unreadable),

@@ -13,7 +13,9 @@ use hatchery::{Interface, Job, LimitKind, Outcome, Verdict};
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 
-use super::request::{Sender, Sent, Unreadable, body_limit, from_base64, memory, plain, seconds};
+use super::request::{
+    ReceivedRequest, Sender, Unreadable, body_limit, from_base64, memory, plain, seconds,
+};
 use super::run::{Ran, is_time, last_words, run, stderr};
 use crate::answer::{json as json_answer, with_retry_after};
 use crate::caller::Caller;
@@ -66,7 +68,7 @@ async fn runtimes(State(piston): State<Piston>, Sender(caller): Sender) -> Respo
     }
 }
 
-async fn execute(State(piston): State<Piston>, sent: Sent) -> Response {
+async fn execute(State(piston): State<Piston>, sent: ReceivedRequest) -> Response {
     let (caller, body) = match sent.read::<Value>() {
         Ok(read) => read,
         Err(Unreadable { status, message }) => return refused(status, &message),
@@ -75,7 +77,7 @@ async fn execute(State(piston): State<Piston>, sent: Sent) -> Response {
         Ok(version) => version,
         Err(problem) => return failed(&problem),
     };
-    let request = match Execute::of(&body, version) {
+    let request = match PistonRequest::of(&body, version) {
         Ok(request) => request,
         Err(message) => return refused(StatusCode::BAD_REQUEST, &message),
     };
@@ -89,14 +91,14 @@ async fn execute(State(piston): State<Piston>, sent: Sent) -> Response {
 }
 
 /// A request. Its types are checked by hand, as Piston's messages name the field.
-struct Execute {
+struct PistonRequest {
     job: wire::Job,
     /// The path of the program.
     main: String,
     timeout: Duration,
 }
 
-impl Execute {
+impl PistonRequest {
     fn of(body: &Value, version: &str) -> Result<Self, String> {
         let empty = Map::new();
         let body = body.as_object().unwrap_or(&empty);
@@ -228,7 +230,7 @@ async fn stage(mut ran: Ran) -> Value {
     if !words.is_empty() && !output.is_empty() && !output.ends_with('\n') {
         output.push('\n');
     }
-    let End { code, signal, status, message } = end(outcome);
+    let StageEnd { code, signal, status, message } = end(outcome);
     json!({
         "stdout": outcome.stdout_text(),
         "stderr": stderr(outcome),
@@ -244,21 +246,21 @@ async fn stage(mut ran: Ran) -> Value {
 }
 
 #[derive(Default)]
-struct End {
+struct StageEnd {
     code: Option<u8>,
     signal: Option<&'static str>,
     status: Option<&'static str>,
     message: Option<String>,
 }
 
-fn end(outcome: &Outcome) -> End {
-    let signal = |signal, number: u8| End {
+fn end(outcome: &Outcome) -> StageEnd {
+    let signal = |signal, number: u8| StageEnd {
         signal: Some(signal),
         status: Some("SG"),
         message: Some(format!("Caught fatal signal {number}")),
         ..End::default()
     };
-    let exited = |code: u8| End {
+    let exited = |code: u8| StageEnd {
         code: Some(code),
         status: (code != 0).then_some("RE"),
         message: (code != 0).then(|| format!("Exited with error status {code}")),
@@ -270,7 +272,7 @@ fn end(outcome: &Outcome) -> End {
         Verdict::Exited { code: Outcome::ABORTED, message: Some(_) } => signal("SIGABRT", 6),
         Verdict::Exited { code: Outcome::CRASHED, message: Some(_) } => signal("SIGSEGV", 11),
         Verdict::Exited { code, .. } => exited(*code),
-        Verdict::Limit(hit) if is_time(hit.limit) => End {
+        Verdict::Limit(hit) if is_time(hit.limit) => StageEnd {
             signal: Some("SIGKILL"),
             status: Some("TO"),
             message: Some(match hit.limit {
@@ -323,7 +325,8 @@ mod tests {
             "language": "py", "version": "3", "files": [{ "content": "print(1)" }],
             "run_timeout": 1500, "run_memory_limit": -1, "args": ["a"], "stdin": "x",
         });
-        let request = Execute::of(&whole, "3.15.0").map_err(|error| panic!("{error}")).unwrap();
+        let request =
+            PistonRequest::of(&whole, "3.15.0").map_err(|error| panic!("{error}")).unwrap();
         assert_eq!(
             (&request.main[..], request.timeout),
             ("file0.code", Duration::from_millis(1500))
@@ -345,7 +348,7 @@ mod tests {
         ] {
             let mut body = whole.clone();
             body[field] = value;
-            let refused = Execute::of(&body, "3.15.0").err();
+            let refused = PistonRequest::of(&body, "3.15.0").err();
             assert_eq!(refused.as_deref(), Some(expected));
         }
     }

@@ -39,7 +39,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Sender {
 }
 
 /// A request with a body.
-pub(super) struct Sent {
+pub(super) struct ReceivedRequest {
     pub(super) caller: Caller,
     body: Result<Bytes, Unreadable>,
 }
@@ -51,7 +51,7 @@ pub(super) struct Unreadable {
     pub(super) message: String,
 }
 
-impl<S: Send + Sync> FromRequest<S> for Sent {
+impl<S: Send + Sync> FromRequest<S> for ReceivedRequest {
     type Rejection = Infallible;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Infallible> {
@@ -71,7 +71,7 @@ impl<S: Send + Sync> FromRequest<S> for Sent {
     }
 }
 
-impl Sent {
+impl ReceivedRequest {
     /// Reads the body.
     pub(super) fn read<T: DeserializeOwned>(self) -> Result<(Caller, T), Unreadable> {
         let sent = serde_json::from_slice(&self.body?);

@@ -168,7 +168,7 @@ async fn pause(problem: &Problem) {
 }
 
 /// The end of a program that didn't run to its end, as an exception of a notebook.
-pub(super) struct Ending {
+pub(super) struct ProgramFailure {
     pub(super) name: String,
     pub(super) value: String,
     /// Empty if there is none.
@@ -176,9 +176,9 @@ pub(super) struct Ending {
 }
 
 /// Returns how a program failed; `None` if it ran to its end.
-pub(super) fn failure(outcome: &Outcome) -> Option<Ending> {
+pub(super) fn failure(outcome: &Outcome) -> Option<ProgramFailure> {
     let ending = |name: &str, value: String, traceback: &str| {
-        Some(Ending { name: name.to_owned(), value, traceback: traceback.to_owned() })
+        Some(ProgramFailure { name: name.to_owned(), value, traceback: traceback.to_owned() })
     };
     let interrupted = outcome.interrupted_at.as_ref().map_or("", |at| at.traceback.as_str());
     match &outcome.verdict {

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use wire::message::{ClientKind, ClientMessage, Event, RequestId, ServerMessage};
 use wire::{Problem, ProblemKind, VERSION};
 
-use super::client::{Client, Command};
+use super::client::{FramesClient, RunCommand};
 use super::codec::{self, Frame, FrameError};
 use super::data::Attached;
 use super::outbox::{Gone, Outbox};
@@ -33,7 +33,7 @@ pub(super) async fn serve(
     let connected = service.connect();
     let (outbox, inbox) = Outbox::new();
     let mut writing = tokio::spawn(inbox.write_to(writer));
-    let mut client = Client::new(service.clone(), caller, outbox.clone());
+    let mut client = FramesClient::new(service.clone(), caller, outbox.clone());
     let ended = tokio::select! {
         ended = client.take_all(BufReader::with_capacity(64 << 10, reader)) => ended,
         // The client doesn't read any more, so nothing that it still asks for reaches it.
@@ -57,7 +57,7 @@ pub(super) async fn serve(
     ended.map_err(ConnectionError)
 }
 
-impl Client {
+impl FramesClient {
     /// Takes frames until the client ends the stream.
     async fn take_all(&mut self, mut reader: impl AsyncRead + Unpin) -> Result<(), FrameError> {
         let mut is_greeted = false;
@@ -118,9 +118,9 @@ impl Client {
             ClientMessage::Run(run) => {
                 run::submit(self, *run, &mut attached).await.map_err(refused)?;
             }
-            ClientMessage::Interrupt { id } => self.command(&id, Command::Interrupt),
-            ClientMessage::Cancel { id } => self.command(&id, Command::Cancel),
-            ClientMessage::Stop { id } => self.command(&id, Command::Stop),
+            ClientMessage::Interrupt { id } => self.command(&id, RunCommand::Interrupt),
+            ClientMessage::Cancel { id } => self.command(&id, RunCommand::Cancel),
+            ClientMessage::Stop { id } => self.command(&id, RunCommand::Stop),
             ClientMessage::Answer { call, value, error } => self.calls.answer(call, value, error),
             ClientMessage::Session { id, session, action } => {
                 session::act(self, id, session, action, attached).await;

@@ -11,7 +11,7 @@ use wire::message::{Event, RequestId, Run, ServerMessage};
 use wire::{Problem, ProblemKind};
 
 use super::calls;
-use super::client::{Client, Command, Running};
+use super::client::{FramesClient, FramesRun, RunCommand};
 use super::data::{Attached, attach, data_of};
 use super::outbox::{Gone, Outbox};
 
@@ -20,7 +20,7 @@ const MOST_COMMANDS: usize = 8;
 
 /// Submits a job, and follows it in a task.
 pub(super) async fn submit(
-    client: &mut Client,
+    client: &mut FramesClient,
     run: Run,
     attached: &mut Attached,
 ) -> Result<(), Problem> {
@@ -51,7 +51,7 @@ struct Wanted {
 }
 
 async fn follow(
-    client: &mut Client,
+    client: &mut FramesClient,
     id: RequestId,
     job: Job,
     session: Option<&str>,
@@ -59,7 +59,7 @@ async fn follow(
 ) -> Result<(), Problem> {
     let ticket = client.service.submit(&client.caller, job, session).await?;
     let (commands, mut ordered) = mpsc::channel(MOST_COMMANDS);
-    let running = Running { job_id: ticket.job_id(), commands };
+    let running = FramesRun { job_id: ticket.job_id(), commands };
     client.running.lock().insert(id.clone(), running);
     let (outbox, all) = (client.outbox.clone(), client.running.clone());
     client.tasks.spawn(async move {
@@ -79,16 +79,16 @@ async fn until_end(
     mut ticket: Ticket,
     wants_events: bool,
     outbox: &Outbox,
-    commands: &mut mpsc::Receiver<Command>,
+    commands: &mut mpsc::Receiver<RunCommand>,
 ) -> Result<Outcome, Gone> {
     let mut events = wants_events.then(|| ticket.events());
     loop {
         tokio::select! {
             biased;
             Some(command) = commands.recv() => match command {
-                Command::Interrupt => ticket.interrupt(),
-                Command::Cancel => ticket.cancel(),
-                Command::Stop => ticket.stop(),
+                RunCommand::Interrupt => ticket.interrupt(),
+                RunCommand::Cancel => ticket.cancel(),
+                RunCommand::Stop => ticket.stop(),
             },
             event = next(&mut events), if events.is_some() => match event {
                 Some(event) => send_event(id, event, outbox).await?,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use wire::message::{RequestId, ServerMessage, SessionAction};
 use wire::{Problem, ProblemKind};
 
-use super::client::Client;
+use super::client::FramesClient;
 use super::data::Attached;
 use crate::caller::Caller;
 use crate::service::Service;
@@ -18,7 +18,7 @@ type Given = (Value, Vec<Vec<u8>>);
 /// Acts on a session, and answers. Opening and closing take effect before the next request is taken;
 /// all else may take longer than others should wait.
 pub(super) async fn act(
-    client: &mut Client,
+    client: &mut FramesClient,
     id: RequestId,
     session: String,
     action: SessionAction,

@@ -21,10 +21,10 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::body;
-use super::door::{self, Door, Visitor};
 use super::failure::Failure;
 use super::query::Options;
 use super::running::Ended;
+use super::state::{self, AppState, Client};
 use crate::answer;
 use crate::caller::Caller;
 use crate::service::Share;
@@ -40,15 +40,15 @@ const AGAIN: std::ops::RangeInclusive<Duration> =
 
 /// Runs a batch.
 pub(super) async fn batch(
-    State(door): State<Arc<Door>>,
-    Extension(visitor): Extension<Visitor>,
+    State(state): State<Arc<AppState>>,
+    Extension(client): Extension<Client>,
     request: Request,
 ) -> Result<Response, Failure> {
     let options = Options::read(request.uri().query(), &["files"])?;
     // Refused before anything is received.
-    let held = door.transit.hold(&visitor.caller, 1)?;
+    let held = state.transit.hold(&client.caller, 1)?;
     let (results, lines) = mpsc::channel(MOST_WAITING);
-    let batch = Batch { door, caller: visitor.caller, has_files: options.has_files };
+    let batch = Batch { state, caller: client.caller, has_files: options.has_files };
     tokio::spawn(batch.run(request.into_body(), held, results));
     let lines = stream::unfold(lines, |mut lines| async {
         let line = lines.recv().await?;
@@ -59,7 +59,7 @@ pub(super) async fn batch(
 
 #[derive(Clone)]
 struct Batch {
-    door: Arc<Door>,
+    state: Arc<AppState>,
     caller: Caller,
     has_files: bool,
 }
@@ -68,8 +68,8 @@ impl Batch {
     /// Reads lines and runs them until both ends are reached, or the client has gone away; jobs that
     /// run then are cancelled.
     async fn run(self, body: Body, held: Share, results: mpsc::Sender<Bytes>) {
-        let idle = self.door.config.idle_time;
-        let mut lines = Lines::new(body, held, self.door.config.body_bytes);
+        let idle = self.state.config.idle_time;
+        let mut lines = BodyLines::new(body, held, self.state.config.body_bytes);
         let mut running = JoinSet::new();
         let mut number = 0_u64;
         let mut has_more = true;
@@ -116,7 +116,7 @@ impl Batch {
                 Some(ended) = running.join_next() => {
                     is_full = false;
                     let Ok(result) = ended else { continue };
-                    let fitting = self.door.transit.largest() / 4 / result.len().max(1);
+                    let fitting = self.state.transit.largest() / 4 / result.len().max(1);
                     most_running = most_running.min(fitting.max(1));
                     result
                 }
@@ -150,8 +150,9 @@ impl Batch {
             *id = given;
         }
         let ticket = loop {
-            let job = door::job(&self.caller, line.clone()).await.map_err(Failure::into_problem)?;
-            match self.door.service.submit(&self.caller, job, None).await {
+            let job =
+                state::job(&self.caller, line.clone()).await.map_err(Failure::into_problem)?;
+            match self.state.service.submit(&self.caller, job, None).await {
                 Ok(ticket) => break ticket,
                 Err(problem) => match again(&problem) {
                     Some(time) => drop(timeout(time, pending::<()>()).await),
@@ -160,7 +161,7 @@ impl Batch {
             }
         };
         drop((line, held));
-        let mut running = self.door.jobs.start(&self.caller, ticket, self.has_files);
+        let mut running = self.state.jobs.start(&self.caller, ticket, self.has_files);
         let job = running.job();
         let Ended { mut result, held, .. } =
             running.ended().await.map_err(Failure::into_problem)?;
@@ -182,10 +183,10 @@ fn again(problem: &Problem) -> Option<Duration> {
 /// Returns the id that a line gives its job.
 fn id_of(line: &[u8]) -> Option<Value> {
     #[derive(serde::Deserialize)]
-    struct Known {
+    struct LineId {
         id: Option<Value>,
     }
-    serde_json::from_slice::<Known>(line).ok()?.id
+    serde_json::from_slice::<LineId>(line).ok()?.id
 }
 
 fn refusal(problem: Problem, id: Value) -> Bytes {
@@ -201,7 +202,7 @@ fn line_of(result: &Value) -> Bytes {
 }
 
 /// Splits a body into lines.
-struct Lines {
+struct BodyLines {
     body: Body,
     most: usize,
     /// What was received and isn't a whole line yet.
@@ -215,7 +216,7 @@ struct Lines {
     has_ended: bool,
 }
 
-impl Lines {
+impl BodyLines {
     fn new(body: Body, held: Share, most: usize) -> Self {
         let (part, next) = (BytesMut::new(), Bytes::new());
         Self { body, most, part, next, held, searched: 0, has_ended: false }
@@ -272,9 +273,9 @@ mod tests {
 
     fn lines(
         parts: impl IntoIterator<Item = Result<Bytes, Infallible>, IntoIter: Send + 'static>,
-    ) -> Lines {
+    ) -> BodyLines {
         let held = Shares::new(1000).hold(&Caller::owner(), 1).unwrap();
-        Lines::new(Body::from_stream(stream::iter(parts)), held, 100)
+        BodyLines::new(Body::from_stream(stream::iter(parts)), held, 100)
     }
 
     #[tokio::test]

@@ -15,9 +15,9 @@ use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::connections::Place;
-use super::door::{Door, Visitor};
+use super::connections::IdleSlot;
 use super::failure::Failure;
+use super::state::{AppState, Client};
 use crate::caller::Caller;
 use crate::service::Share;
 
@@ -37,18 +37,18 @@ pub(super) struct Received {
 }
 
 /// Reads the body of a request.
-pub(super) async fn read(door: &Door, request: Request) -> Result<Received, Failure> {
+pub(super) async fn read(state: &AppState, request: Request) -> Result<Received, Failure> {
     let (head, body) = request.into_parts();
-    read_up_to(door, &head, body, door.config.body_bytes).await
+    read_up_to(state, &head, body, state.config.body_bytes).await
 }
 
 /// Reads a command: a small object, or nothing at all.
 pub(super) async fn command<T: DeserializeOwned + Default>(
-    door: &Door,
+    state: &AppState,
     request: Request,
 ) -> Result<T, Failure> {
     let (head, body) = request.into_parts();
-    let body = read_up_to(door, &head, body, MOST_COMMAND_BYTES).await?;
+    let body = read_up_to(state, &head, body, MOST_COMMAND_BYTES).await?;
     if body.bytes.is_empty() {
         return Ok(T::default());
     }
@@ -58,30 +58,30 @@ pub(super) async fn command<T: DeserializeOwned + Default>(
 
 /// Counts the requests and answers of further routes, which read and write bodies by themselves.
 pub(super) async fn count(
-    State(door): State<Arc<Door>>,
+    State(state): State<Arc<AppState>>,
     request: Request,
     next: Next,
 ) -> Result<Response, Failure> {
-    let most = door.config.body_bytes;
+    let most = state.config.body_bytes;
     // What is too large is refused behind this, in the words of that route.
     if announced(request.headers()).is_some_and(|length| length > most as u64) {
         return Ok(next.run(request).await);
     }
     let (mut head, body) = request.into_parts();
-    head.extensions.insert(door.transit.clone());
+    head.extensions.insert(state.transit.clone());
     let caller = caller(&head);
-    let Received { bytes, held } = read_up_to(&door, &head, body, most).await?;
+    let Received { bytes, held } = read_up_to(&state, &head, body, most).await?;
     let response = next.run(Request::from_parts(head, Body::from(bytes))).await;
     drop(held);
     let length = response.body().size_hint().exact();
     let mut held = match length {
-        Some(length) => Some(door.transit.hold(&caller, length as usize)?),
+        Some(length) => Some(state.transit.hold(&caller, length as usize)?),
         None => None,
     };
     let mut response = response.map(|body| {
         Body::from_stream(body.into_data_stream().map(move |bytes| {
             let bytes = bytes?;
-            let held = held.take().map_or_else(|| door.transit.hold(&caller, bytes.len()), Ok);
+            let held = held.take().map_or_else(|| state.transit.hold(&caller, bytes.len()), Ok);
             // The connection ends, and so the client sees that the answer isn't complete.
             let held =
                 held.map_err(|full| axum::Error::new(Failure::from(full).into_problem().message))?;
@@ -95,31 +95,31 @@ pub(super) async fn count(
 }
 
 fn caller(head: &Parts) -> Caller {
-    let visitor = head.extensions.get::<Visitor>();
-    visitor.map_or_else(Caller::of_this_machine, |visitor| visitor.caller.clone())
+    let client = head.extensions.get::<Client>();
+    client.map_or_else(Caller::of_this_machine, |client| client.caller.clone())
 }
 
 async fn read_up_to(
-    door: &Door,
+    state: &AppState,
     head: &Parts,
     mut body: Body,
     most: usize,
 ) -> Result<Received, Failure> {
-    let place = head.extensions.get::<Place>().cloned();
+    let slot = head.extensions.get::<IdleSlot>().cloned();
     let length = announced(&head.headers);
     if length.is_some_and(|length| length > most as u64) {
         return Err(too_large(most));
     }
     // Refused before anything of it is received.
-    let mut held = door.transit.hold(&caller(head), length.unwrap_or_default() as usize)?;
+    let mut held = state.transit.hold(&caller(head), length.unwrap_or_default() as usize)?;
     // The connection gives way to others while the client keeps it waiting.
-    if let Some(place) = &place {
-        place.wait();
+    if let Some(slot) = &slot {
+        slot.wait();
     }
-    let idle = door.config.idle_time;
+    let idle = state.config.idle_time;
     let received = timeout(idle * MOST_IDLE_TIMES, all(&mut body, &mut held, most, idle)).await;
-    if let Some(place) = &place {
-        place.work();
+    if let Some(slot) = &slot {
+        slot.work();
     }
     let bytes = received.map_err(|_| too_slow())??;
     Ok(Received { bytes, held })

@@ -57,11 +57,11 @@ pub(super) async fn serve(
 ) {
     let most = bounds.most.clamp(1, 1 << 20);
     let room = Arc::new(Semaphore::new(most));
-    let crowd = Arc::new(Crowd::default());
+    let idle_list = Arc::new(IdleList::default());
     let (closing, closes) = watch::channel(false);
     let accepting = listeners
         .into_iter()
-        .map(|listener| accept(listener, &room, &crowd, &router, bounds, &closes));
+        .map(|listener| accept(listener, &room, &idle_list, &router, bounds, &closes));
     // The listeners are closed with it.
     tokio::select! {
         _ = join_all(accepting) => {}
@@ -77,7 +77,7 @@ pub(super) async fn serve(
 async fn accept(
     mut listener: TcpListener,
     room: &Arc<Semaphore>,
-    crowd: &Arc<Crowd>,
+    idle_list: &Arc<IdleList>,
     router: &Router,
     bounds: Bounds,
     closes: &watch::Receiver<bool>,
@@ -85,28 +85,28 @@ async fn accept(
     loop {
         // Listens on after errors.
         let (stream, _) = Listener::accept(&mut listener).await;
-        let seat = seat(room, crowd).await;
-        let place = Place::new(Arc::clone(crowd));
+        let permit = permit(room, idle_list).await;
+        let slot = IdleSlot::new(Arc::clone(idle_list));
         let router = router.clone();
         let closes = closes.clone();
         tokio::spawn(async move {
-            connection(stream, router, place, bounds, closes).await;
-            drop(seat);
+            connection(stream, router, slot, bounds, closes).await;
+            drop(permit);
         });
     }
 }
 
 /// Waits for room; connections that are idle give way.
-async fn seat(room: &Arc<Semaphore>, crowd: &Crowd) -> OwnedSemaphorePermit {
-    if let Ok(seat) = Arc::clone(room).try_acquire_owned() {
-        return seat;
+async fn permit(room: &Arc<Semaphore>, idle_list: &IdleList) -> OwnedSemaphorePermit {
+    if let Ok(permit) = Arc::clone(room).try_acquire_owned() {
+        return permit;
     }
-    let mut seat = pin!(Arc::clone(room).acquire_owned());
-    let mut is_closed = crowd.close_oldest();
+    let mut permit = pin!(Arc::clone(room).acquire_owned());
+    let mut is_closed = idle_list.close_oldest();
     loop {
         tokio::select! {
-            seat = &mut seat => return seat.expect("nobody closes it"),
-            () = crowd.turned_idle(), if !is_closed => is_closed = crowd.close_oldest(),
+            permit = &mut permit => return permit.expect("nobody closes it"),
+            () = idle_list.turned_idle(), if !is_closed => is_closed = idle_list.close_oldest(),
         }
     }
 }
@@ -114,14 +114,14 @@ async fn seat(room: &Arc<Semaphore>, crowd: &Crowd) -> OwnedSemaphorePermit {
 async fn connection(
     stream: TcpStream,
     router: Router,
-    place: Place,
+    slot: IdleSlot,
     bounds: Bounds,
     mut closes: watch::Receiver<bool>,
 ) {
     // Answers are written whole, so there is nothing to wait for.
     let _ = stream.set_nodelay(true);
     let stream = TokioIo::new(Stalling::new(stream, bounds.idle_time));
-    let track = middleware::from_fn_with_state((place.clone(), closes.clone()), track);
+    let track = middleware::from_fn_with_state((slot.clone(), closes.clone()), track);
     let service = TowerToHyperService::new(Router::new().fallback_service(router).layer(track));
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     builder
@@ -131,18 +131,18 @@ async fn connection(
         .header_read_timeout(bounds.idle_time)
         .max_buf_size(MOST_HEADER_BYTES);
     let mut connection = pin!(builder.serve_connection(stream, service));
-    let mut first = pin!(timeout(bounds.header_time, place.first_request()));
+    let mut first = pin!(timeout(bounds.header_time, slot.first_request()));
     let (mut is_first, mut is_closing) = (true, false);
     loop {
         tokio::select! {
             _ = connection.as_mut() => return,
-            () = place.closed() => return,
+            () = slot.closed() => return,
             first = &mut first, if is_first => match first {
                 Ok(()) => is_first = false,
                 Err(_) => return,
             },
             _ = closes.wait_for(|closes| *closes), if !is_closing => {
-                if !place.has_request() {
+                if !slot.has_request() {
                     return;
                 }
                 connection.as_mut().graceful_shutdown();
@@ -152,18 +152,18 @@ async fn connection(
     }
 }
 
-/// Keeps the place of the connection from the request to the end of its answer.
+/// Keeps the connection active from the request to the end of its answer.
 async fn track(
-    State((place, closes)): State<(Place, watch::Receiver<bool>)>,
+    State((slot, closes)): State<(IdleSlot, watch::Receiver<bool>)>,
     request: Request,
     next: Next,
 ) -> Response {
-    let busy = place.begin();
+    let active = slot.begin();
     let mut request = Unread::wrap(request, closes);
-    request.extensions_mut().insert(place);
+    request.extensions_mut().insert(slot);
     next.run(request).await.map(|body| {
         Body::new(body.map_frame(move |frame| {
-            let _ = &busy;
+            let _ = &active;
             frame
         }))
     })
@@ -171,7 +171,7 @@ async fn track(
 
 /// The connections that wait for their clients.
 #[derive(Debug, Default)]
-pub(super) struct Crowd {
+pub(super) struct IdleList {
     idle: Mutex<Idle>,
     /// Told whenever a connection becomes idle.
     turned_idle: Notify,
@@ -180,19 +180,19 @@ pub(super) struct Crowd {
 #[derive(Debug, Default)]
 struct Idle {
     /// By the order in which they became idle.
-    places: BTreeMap<u64, Arc<Notify>>,
+    slots: BTreeMap<u64, Arc<Notify>>,
     next: u64,
 }
 
-/// The place of one connection. Clones are the same.
+/// The slot of one connection among the idle ones. Clones are the same.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
-    inner: Arc<Inner>,
+pub(super) struct IdleSlot {
+    inner: Arc<SlotInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    crowd: Arc<Crowd>,
+struct SlotInner {
+    idle_list: Arc<IdleList>,
     /// Its number among the idle ones.
     number: Mutex<Option<u64>>,
     close: Arc<Notify>,
@@ -203,14 +203,14 @@ struct Inner {
 
 /// A request that the server works on.
 #[derive(Debug)]
-pub(super) struct Busy {
-    place: Place,
+pub(super) struct ActiveRequest {
+    slot: IdleSlot,
 }
 
-impl Crowd {
+impl IdleList {
     /// Closes the connection that has been idle longest; returns whether there is one.
     pub(super) fn close_oldest(&self) -> bool {
-        let oldest = self.idle.lock().places.pop_first();
+        let oldest = self.idle.lock().slots.pop_first();
         oldest.map(|(_, close)| close.notify_one()).is_some()
     }
 
@@ -220,47 +220,47 @@ impl Crowd {
     }
 }
 
-impl Place {
-    /// Takes the place of a new connection, which is idle until it has a request.
-    pub(super) fn new(crowd: Arc<Crowd>) -> Self {
-        let place = Self {
-            inner: Arc::new(Inner {
-                crowd,
+impl IdleSlot {
+    /// Takes the slot of a new connection, which is idle until it has a request.
+    pub(super) fn new(idle_list: Arc<IdleList>) -> Self {
+        let slot = Self {
+            inner: Arc::new(SlotInner {
+                idle_list,
                 number: Mutex::new(None),
                 close: Arc::default(),
                 first: Notify::new(),
                 has_request: AtomicBool::new(false),
             }),
         };
-        place.wait();
-        place
+        slot.wait();
+        slot
     }
 
     /// Begins a request.
-    pub(super) fn begin(&self) -> Busy {
+    pub(super) fn begin(&self) -> ActiveRequest {
         self.inner.has_request.store(true, Ordering::Relaxed);
         self.inner.first.notify_one();
         self.work();
-        Busy { place: self.clone() }
+        ActiveRequest { slot: self.clone() }
     }
 
     /// Says that the client has to send something: the connection may be closed.
     pub(super) fn wait(&self) {
         let mut number = self.inner.number.lock();
-        let mut idle = self.inner.crowd.idle.lock();
+        let mut idle = self.inner.idle_list.idle.lock();
         let next = idle.next;
         idle.next += 1;
         let before = number.replace(next);
-        before.map(|before| idle.places.remove(&before));
-        idle.places.insert(next, Arc::clone(&self.inner.close));
+        before.map(|before| idle.slots.remove(&before));
+        idle.slots.insert(next, Arc::clone(&self.inner.close));
         drop(idle);
-        self.inner.crowd.turned_idle.notify_one();
+        self.inner.idle_list.turned_idle.notify_one();
     }
 
     /// Says that the client waits for the server.
     pub(super) fn work(&self) {
         if let Some(number) = self.inner.number.lock().take() {
-            self.inner.crowd.idle.lock().places.remove(&number);
+            self.inner.idle_list.idle.lock().slots.remove(&number);
         }
     }
 
@@ -280,18 +280,18 @@ impl Place {
     }
 }
 
-impl Drop for Inner {
+impl Drop for SlotInner {
     fn drop(&mut self) {
         if let Some(number) = self.number.lock().take() {
-            self.crowd.idle.lock().places.remove(&number);
+            self.idle_list.idle.lock().slots.remove(&number);
         }
     }
 }
 
-impl Drop for Busy {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        self.place.inner.has_request.store(false, Ordering::Relaxed);
-        self.place.wait();
+        self.slot.inner.has_request.store(false, Ordering::Relaxed);
+        self.slot.wait();
     }
 }
 
@@ -469,21 +469,21 @@ mod tests {
 
     #[test]
     fn the_longest_idle_gives_way_and_no_busy_one() {
-        let crowd = Arc::new(Crowd::default());
-        let places = [(); 3].map(|()| Place::new(Arc::clone(&crowd)));
-        let count = || crowd.idle.lock().places.len();
-        let first = places[0].begin();
-        assert!(places[0].has_request() && count() == 2);
+        let idle_list = Arc::new(IdleList::default());
+        let slots = [(); 3].map(|()| IdleSlot::new(Arc::clone(&idle_list)));
+        let count = || idle_list.idle.lock().slots.len();
+        let first = slots[0].begin();
+        assert!(slots[0].has_request() && count() == 2);
         drop(first);
         // It is idle for the shortest time now.
-        assert!(!places[0].has_request());
-        let oldest = crowd.idle.lock().places.values().next().cloned().unwrap();
-        assert!(Arc::ptr_eq(&oldest, &places[1].inner.close));
-        let _busy = places.each_ref().map(Place::begin);
-        assert!(!crowd.close_oldest());
-        places[2].wait();
+        assert!(!slots[0].has_request());
+        let oldest = idle_list.idle.lock().slots.values().next().cloned().unwrap();
+        assert!(Arc::ptr_eq(&oldest, &slots[1].inner.close));
+        let _busy = slots.each_ref().map(IdleSlot::begin);
+        assert!(!idle_list.close_oldest());
+        slots[2].wait();
         assert_eq!(count(), 1);
-        drop((_busy, places));
+        drop((_busy, slots));
         assert_eq!(count(), 0);
     }
 

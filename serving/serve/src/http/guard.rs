@@ -10,8 +10,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::config::find;
-use super::door::{Door, Visitor};
 use super::failure::Failure;
+use super::state::{AppState, Client};
 use crate::caller::Caller;
 
 /// What every answer says that has nothing stricter to say.
@@ -27,14 +27,14 @@ const ALLOWED: &str = "authorization, content-type, idempotency-key, last-event-
 
 /// Checks where a request was sent to, which page sent it, and that its body can be read. Everything
 /// passes here.
-pub(super) async fn place(
-    State(door): State<Arc<Door>>,
+pub(super) async fn check_host(
+    State(state): State<Arc<AppState>>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let headers = request.headers();
     let checked = check_encoding(headers)
-        .and_then(|()| check_place(&door, request.method(), request.uri(), headers));
+        .and_then(|()| check_place(&state, request.method(), request.uri(), headers));
     // What is behind this may have stricter rules of its own, as that for agents has.
     let origin = request.headers_mut().remove(header::ORIGIN);
     let mut response = match checked {
@@ -45,7 +45,7 @@ pub(super) async fn place(
     for (name, value) in HEADERS {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
-    if let Some(origin) = origin.filter(|origin| is_listed(&door.config.origins, origin)) {
+    if let Some(origin) = origin.filter(|origin| is_listed(&state.config.origins, origin)) {
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.append(header::VARY, HeaderValue::from_static("Origin"));
@@ -56,19 +56,19 @@ pub(super) async fn place(
 }
 
 /// Finds out who sent a request.
-pub(super) async fn token(
-    State(door): State<Arc<Door>>,
+pub(super) async fn check_token(
+    State(state): State<Arc<AppState>>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let visitor = match visitor(&door, request.headers()) {
-        Ok(visitor) => visitor,
+    let client = match client(&state, request.headers()) {
+        Ok(client) => client,
         Err(failure) => return failure.into_response(),
     };
     // Nothing behind this needs it, so nothing behind this can show it.
     request.headers_mut().remove(header::AUTHORIZATION);
-    request.extensions_mut().insert(visitor.caller.clone());
-    request.extensions_mut().insert(visitor);
+    request.extensions_mut().insert(client.caller.clone());
+    request.extensions_mut().insert(client);
     next.run(request).await
 }
 
@@ -86,7 +86,7 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
 
 /// Returns the answer if the request only asks what an origin may do.
 fn check_place(
-    door: &Door,
+    state: &AppState,
     method: &Method,
     uri: &Uri,
     headers: &HeaderMap,
@@ -99,9 +99,9 @@ fn check_place(
     for host in [Some(host), named].into_iter().flatten() {
         // Whoever can reach another address may watch there, under any name.
         let may_watch =
-            |address: &SocketAddr| door.config.watching_only && !address.ip().is_loopback();
-        let is_ours = |address: &SocketAddr| is_host(host, *address, &door.config.hosts);
-        if !door.addresses.iter().any(|address| may_watch(address) || is_ours(address)) {
+            |address: &SocketAddr| state.config.watching_only && !address.ip().is_loopback();
+        let is_ours = |address: &SocketAddr| is_host(host, *address, &state.config.hosts);
+        if !state.addresses.iter().any(|address| may_watch(address) || is_ours(address)) {
             let message =
                 "this server isn't known by that host name; its option `--host-name` adds one";
             return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, "host", message));
@@ -109,7 +109,7 @@ fn check_place(
     }
     let Some(origin) = single(headers, &header::ORIGIN)? else { return Ok(None) };
     let value = headers.get(header::ORIGIN);
-    let is_listed = value.is_some_and(|value| is_listed(&door.config.origins, value));
+    let is_listed = value.is_some_and(|value| is_listed(&state.config.origins, value));
     if !is_listed && !is_same(origin, host) {
         let message =
             "pages of that origin may not call this server; its option `--origin` adds one";
@@ -175,10 +175,10 @@ fn is_listed(origins: &[String], origin: &HeaderValue) -> bool {
     origins.iter().any(|listed| listed.as_bytes() == origin.as_bytes())
 }
 
-fn visitor(door: &Door, headers: &HeaderMap) -> Result<Visitor, Failure> {
-    let tokens = &door.config.tokens;
+fn client(state: &AppState, headers: &HeaderMap) -> Result<Client, Failure> {
+    let tokens = &state.config.tokens;
     if tokens.is_empty() {
-        return Ok(Visitor { caller: Caller::of_this_machine(), is_administrator: false });
+        return Ok(Client { caller: Caller::of_this_machine(), is_administrator: false });
     }
     let refused = |message: &str| Failure::new(StatusCode::UNAUTHORIZED, "token", message);
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
@@ -190,7 +190,7 @@ fn visitor(door: &Door, headers: &HeaderMap) -> Result<Visitor, Failure> {
         _ => return Err(refused("send a token as `Authorization: Bearer TOKEN`")),
     };
     let token = find(tokens, sent).ok_or_else(|| refused("there is no such token"))?;
-    Ok(Visitor { caller: token.caller(), is_administrator: token.is_administrator() })
+    Ok(Client { caller: token.caller(), is_administrator: token.is_administrator() })
 }
 
 #[cfg(test)]

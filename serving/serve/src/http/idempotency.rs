@@ -44,12 +44,12 @@ pub(super) type Settled = Result<Arc<Answer>, Failure>;
 /// The answers by their keys. Clones are the same.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Answers {
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<AnswerTable>>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    by_key: HashMap<Key, Entry>,
+struct AnswerTable {
+    by_key: HashMap<Key, KnownRequest>,
     /// Those that have answers.
     tenants: HashMap<Option<String>, OfTenant>,
 }
@@ -63,7 +63,7 @@ struct OfTenant {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct KnownRequest {
     request: blake3::Hash,
     answer: watch::Receiver<Option<Settled>>,
     /// Bytes of the result; `None` while there is none.
@@ -101,7 +101,7 @@ impl Answers {
             };
         }
         let (settled, answer) = watch::channel(None);
-        let entry = Entry { request, answer: answer.clone(), bytes: None };
+        let entry = KnownRequest { request, answer: answer.clone(), bytes: None };
         kept.by_key.insert(key.clone(), entry);
         Begun::New(Slot { answers: self.clone(), key, settled }, answer)
     }
@@ -128,7 +128,7 @@ impl Drop for Slot {
     }
 }
 
-impl Kept {
+impl AnswerTable {
     fn keep(&mut self, key: &Key, bytes: usize, now: Instant) {
         // What is too large takes the place of everything else for nothing.
         if bytes > MOST_BYTES {

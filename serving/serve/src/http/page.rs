@@ -12,7 +12,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use axum::routing::get;
 
-use super::door::Door;
+use super::state::AppState;
 use crate::answer;
 
 const PAGE: &str = include_str!("../../page/index.html");
@@ -56,7 +56,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
 ];
 
 /// Returns the routes of the page.
-pub(super) fn routes() -> Router<Arc<Door>> {
+pub(super) fn routes() -> Router<Arc<AppState>> {
     Router::new()
         .route("/", get(async || file("text/html; charset=utf-8", PAGE)))
         .route("/page/page.css", get(async || file("text/css; charset=utf-8", STYLE)))

@@ -22,15 +22,15 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::body;
-use super::door::{Door, Visitor};
 use super::failure::Failure;
 use super::query::{self, Named};
-use super::running::{Ended, Ending, Running};
+use super::running::{EarlyEnd, Ended, RunningJob};
+use super::state::{AppState, Client};
 use crate::answer;
 
 type Answered = Result<Response, Failure>;
-type Doorway = State<Arc<Door>>;
-type Who = Extension<Visitor>;
+type SharedState = State<Arc<AppState>>;
+type FromClient = Extension<Client>;
 
 /// The type of metrics in Prometheus's text format.
 pub(super) const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -39,9 +39,9 @@ pub(super) const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 const MOST_SECONDS: f64 = 86_400.0;
 
 /// Says whether the pool takes jobs.
-pub(super) async fn health(State(door): Doorway) -> Response {
-    let is_ready = door.config.ready.as_ref().is_none_or(|ready| *ready.borrow());
-    let (code, status) = match door.service.pool().status().phase {
+pub(super) async fn health(State(state): SharedState) -> Response {
+    let is_ready = state.config.ready.as_ref().is_none_or(|ready| *ready.borrow());
+    let (code, status) = match state.service.pool().status().phase {
         Phase::Open if is_ready => (StatusCode::OK, "ok"),
         Phase::Open => (StatusCode::SERVICE_UNAVAILABLE, "starting"),
         _ => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
@@ -50,9 +50,9 @@ pub(super) async fn health(State(door): Doorway) -> Response {
 }
 
 /// Returns the status of the pool, or what a tenant may know of it.
-pub(super) async fn status(State(door): Doorway, Extension(visitor): Who) -> Response {
-    let status = door.service.pool().status();
-    let Some(tenant) = visitor.caller.tenant() else {
+pub(super) async fn status(State(state): SharedState, Extension(client): FromClient) -> Response {
+    let status = state.service.pool().status();
+    let Some(tenant) = client.caller.tenant() else {
         return answer::json(StatusCode::OK, &status);
     };
     let own = status.tenants.iter().find(|status| status.tenant == tenant);
@@ -75,9 +75,9 @@ pub(super) async fn status(State(door): Doorway, Extension(visitor): Who) -> Res
 }
 
 /// Returns what pools on many machines are doing; null if this server knows of none.
-pub(super) async fn cluster(State(door): Doorway, Extension(visitor): Who) -> Answered {
-    for_all(&visitor)?;
-    let state = match &door.config.cluster {
+pub(super) async fn cluster(State(state): SharedState, Extension(client): FromClient) -> Answered {
+    for_all(&client)?;
+    let state = match &state.config.cluster {
         None => Value::Null,
         Some(ask) => ask()
             .await
@@ -87,19 +87,22 @@ pub(super) async fn cluster(State(door): Doorway, Extension(visitor): Who) -> An
 }
 
 /// Streams the decisions of the scheduler.
-pub(super) async fn decisions(State(door): Doorway, Extension(visitor): Who) -> Answered {
-    for_all(&visitor)?;
-    let body = of_decisions(door.service.pool().decisions());
+pub(super) async fn decisions(
+    State(state): SharedState,
+    Extension(client): FromClient,
+) -> Answered {
+    for_all(&client)?;
+    let body = of_decisions(state.service.pool().decisions());
     Ok(answer::stream(StatusCode::OK, TYPE, body))
 }
 
 /// Lists what programs can import beside the standard library.
-pub(super) async fn packages(State(door): Doorway, request: Request) -> Answered {
+pub(super) async fn packages(State(state): SharedState, request: Request) -> Answered {
     let of_other;
     let packages = match query::only(request.uri().query(), "python")? {
-        None => &door.config.packages,
+        None => &state.config.packages,
         Some(name) => {
-            of_other = door.service.packages(name).await?;
+            of_other = state.service.packages(name).await?;
             &of_other
         }
     };
@@ -110,15 +113,15 @@ pub(super) async fn packages(State(door): Doorway, request: Request) -> Answered
 }
 
 /// Returns the metrics of the process.
-pub(super) async fn metrics(State(door): Doorway, Extension(visitor): Who) -> Answered {
-    for_all(&visitor)?;
-    let render = door
+pub(super) async fn metrics(State(state): SharedState, Extension(client): FromClient) -> Answered {
+    for_all(&client)?;
+    let render = state
         .config
         .metrics
         .as_ref()
         .ok_or_else(|| Failure::missing("metrics", "this server doesn't record metrics"))?;
     // Computing a status sets the gauges.
-    let _ = door.service.pool().status();
+    let _ = state.service.pool().status();
     Ok(answer::of(StatusCode::OK, METRICS_TYPE, render().into()))
 }
 
@@ -130,20 +133,20 @@ struct Drain {
 
 /// Lets the pool finish and end.
 pub(super) async fn drain(
-    State(door): Doorway,
-    Extension(visitor): Who,
+    State(state): SharedState,
+    Extension(client): FromClient,
     request: Request,
 ) -> Answered {
-    for_administrators(&visitor, "only the token of an administrator drains the pool")?;
-    let Drain { seconds } = body::command(&door, request).await?;
+    for_administrators(&client, "only the token of an administrator drains the pool")?;
+    let Drain { seconds } = body::command(&state, request).await?;
     let is_valid = |seconds: &f64| (0.0..=MOST_SECONDS).contains(seconds);
     if !seconds.as_ref().is_none_or(is_valid) {
         return Err(Failure::usage(format!("`seconds` is from 0 to {MOST_SECONDS}")));
     }
-    let service = door.service.clone();
+    let service = state.service.clone();
     tokio::spawn(async move { service.drain(seconds.map(Duration::from_secs_f64)).await });
     // Whoever has the answer finds the pool no longer open. The scheduler decides in microseconds.
-    while door.service.pool().status().phase == Phase::Open {
+    while state.service.pool().status().phase == Phase::Open {
         tokio::task::yield_now().await;
     }
     Ok(answer::json(StatusCode::ACCEPTED, &json!({ "status": "draining" })))
@@ -151,48 +154,51 @@ pub(super) async fn drain(
 
 /// Ends a worker after its present job.
 pub(super) async fn retire(
-    State(door): Doorway,
-    Extension(visitor): Who,
+    State(state): SharedState,
+    Extension(client): FromClient,
     Named(worker): Named<u64>,
 ) -> Answered {
-    for_administrators(&visitor, "only the token of an administrator retires workers")?;
-    door.service.pool().retire(WorkerId(worker)).await?;
+    for_administrators(&client, "only the token of an administrator retires workers")?;
+    state.service.pool().retire(WorkerId(worker)).await?;
     Ok(answer::json(StatusCode::ACCEPTED, &json!({ "worker": worker, "status": "retiring" })))
 }
 
 /// Begins the statistics again.
-pub(super) async fn reset_statistics(State(door): Doorway, Extension(visitor): Who) -> Answered {
-    for_administrators(&visitor, "only the token of an administrator resets statistics")?;
-    door.service.pool().reset_statistics().await;
+pub(super) async fn reset_statistics(
+    State(state): SharedState,
+    Extension(client): FromClient,
+) -> Answered {
+    for_administrators(&client, "only the token of an administrator resets statistics")?;
+    state.service.pool().reset_statistics().await;
     Ok(answer::json(StatusCode::OK, &json!({ "status": "reset" })))
 }
 
 /// Explains where a job is.
 pub(super) async fn explain(
-    State(door): Doorway,
-    Extension(visitor): Who,
+    State(state): SharedState,
+    Extension(client): FromClient,
     Named(job): Named<u64>,
 ) -> Answered {
-    let explanation = door.service.pool().explain(JobId(job)).await;
+    let explanation = state.service.pool().explain(JobId(job)).await;
     // Jobs of other tenants don't exist.
     let own = explanation.filter(|explanation| {
-        visitor.caller.tenant().is_none_or(|tenant| explanation.tenant == tenant)
+        client.caller.tenant().is_none_or(|tenant| explanation.tenant == tenant)
     });
     Ok(answer::json(StatusCode::OK, &own.ok_or_else(|| no_job(job))?))
 }
 
 /// Raises `KeyboardInterrupt` in a job.
-pub(super) async fn interrupt(door: Doorway, visitor: Who, job: Named<u64>) -> Answered {
-    end(&door, &visitor, job.0, Ending::Interrupt)
+pub(super) async fn interrupt(state: SharedState, client: FromClient, job: Named<u64>) -> Answered {
+    end(&state, &client, job.0, EarlyEnd::Interrupt)
 }
 
 /// Cancels a job.
-pub(super) async fn cancel(door: Doorway, visitor: Who, job: Named<u64>) -> Answered {
-    end(&door, &visitor, job.0, Ending::Cancel)
+pub(super) async fn cancel(state: SharedState, client: FromClient, job: Named<u64>) -> Answered {
+    end(&state, &client, job.0, EarlyEnd::Cancel)
 }
 
-fn end(door: &Door, visitor: &Visitor, job: u64, ending: Ending) -> Answered {
-    if !door.jobs.end(&visitor.caller, JobId(job), ending) {
+fn end(state: &AppState, client: &Client, job: u64, ending: EarlyEnd) -> Answered {
+    if !state.jobs.end(&client.caller, JobId(job), ending) {
         return Err(no_job(job));
     }
     Ok(answer::json(StatusCode::ACCEPTED, &json!({ "job": job })))
@@ -203,16 +209,16 @@ fn no_job(job: u64) -> Failure {
 }
 
 /// Refuses everybody else what changes the pool.
-fn for_administrators(visitor: &Visitor, message: &str) -> Result<(), Failure> {
-    match visitor.is_administrator {
+fn for_administrators(client: &Client, message: &str) -> Result<(), Failure> {
+    match client.is_administrator {
         true => Ok(()),
         false => Err(Failure::new(StatusCode::FORBIDDEN, "administrator", message)),
     }
 }
 
 /// Refuses tenants what is about all of them.
-fn for_all(visitor: &Visitor) -> Result<(), Failure> {
-    match visitor.caller.tenant() {
+fn for_all(client: &Client) -> Result<(), Failure> {
+    match client.caller.tenant() {
         None => Ok(()),
         Some(_) => {
             let message = "this is about all tenants: use the token of an administrator";
@@ -229,10 +235,10 @@ pub(super) const TYPE: &str = "text/event-stream";
 const QUIET: Duration = Duration::from_secs(15);
 
 /// Returns the events of a job, and its result at their end. Dropping the body cancels the job.
-pub(super) fn of_job(running: Running) -> Body {
+pub(super) fn of_job(running: RunningJob) -> Body {
     enum At {
-        Begin(Running),
-        Events(Running),
+        Begin(RunningJob),
+        Events(RunningJob),
         End,
     }
     Body::from_stream(stream::unfold(At::Begin(running), |at| async move {

@@ -8,15 +8,15 @@ use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{delete, get, post};
 
-use super::door::Door;
 use super::failure::Failure;
+use super::state::AppState;
 use super::{batches, body, guard, openapi, page, pool, run, sessions};
 use crate::answer;
 
 /// Returns all routes behind their checks.
-pub(super) fn router(door: Arc<Door>) -> Router {
-    let further: Router<Arc<Door>> = door.config.routes.clone().with_state(());
-    let further = further.layer(from_fn_with_state(Arc::clone(&door), body::count));
+pub(super) fn router(state: Arc<AppState>) -> Router {
+    let further: Router<Arc<AppState>> = state.config.routes.clone().with_state(());
+    let further = further.layer(from_fn_with_state(Arc::clone(&state), body::count));
     let guarded = Router::new()
         .route("/v1/run", post(run::run))
         .route("/v1/batches", post(batches::batch))
@@ -47,12 +47,15 @@ pub(super) fn router(door: Arc<Door>) -> Router {
             let message = "this path takes other methods; `/openapi.json` lists them";
             Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method", message)
         })
-        .layer(from_fn_with_state(Arc::clone(&door), guard::token));
+        .layer(from_fn_with_state(Arc::clone(&state), guard::check_token));
     let open = Router::new()
         .route("/healthz", get(pool::health))
         .merge(page::routes())
-        .merge(door.config.open_routes.clone().with_state(()));
-    guarded.merge(open).layer(from_fn_with_state(Arc::clone(&door), guard::place)).with_state(door)
+        .merge(state.config.open_routes.clone().with_state(()));
+    guarded
+        .merge(open)
+        .layer(from_fn_with_state(Arc::clone(&state), guard::check_host))
+        .with_state(state)
 }
 
 const INDEX: &str = "Hatchery\n\n\
@@ -62,7 +65,7 @@ const INDEX: &str = "Hatchery\n\n\
                      /healthz       whether the pool takes jobs\n";
 
 /// Returns the routes by which nothing can be run or changed, behind their checks.
-pub(super) fn watching_router(door: Arc<Door>) -> Router {
+pub(super) fn watching_router(state: Arc<AppState>) -> Router {
     Router::new()
         .route("/", get(index))
         .route("/v1/status", get(pool::status))
@@ -73,10 +76,10 @@ pub(super) fn watching_router(door: Arc<Door>) -> Router {
             let message = "this server is for watching alone; send GET";
             Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method", message)
         })
-        .layer(from_fn_with_state(Arc::clone(&door), guard::token))
+        .layer(from_fn_with_state(Arc::clone(&state), guard::check_token))
         .route("/healthz", get(pool::health))
-        .layer(from_fn_with_state(Arc::clone(&door), guard::place))
-        .with_state(door)
+        .layer(from_fn_with_state(Arc::clone(&state), guard::check_host))
+        .with_state(state)
 }
 
 async fn index() -> Response {

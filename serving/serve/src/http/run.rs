@@ -13,12 +13,12 @@ use tokio::sync::watch;
 
 use super::body::{self, Received};
 use super::clock;
-use super::door::{self, Door, Visitor};
 use super::failure::Failure;
 use super::idempotency::{Answer, Begun, MOST_KEY_BYTES, Settled};
 use super::pool::{TYPE, of_job};
 use super::query::{Named, Options};
-use super::running::{Ended, Running};
+use super::running::{Ended, RunningJob};
+use super::state::{self, AppState, Client};
 use crate::answer;
 use crate::service::Share;
 
@@ -29,28 +29,28 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// Runs a job.
 pub(super) async fn run(
-    State(door): State<Arc<Door>>,
-    Extension(visitor): Extension<Visitor>,
+    State(state): State<Arc<AppState>>,
+    Extension(client): Extension<Client>,
     request: Request,
 ) -> Result<Response, Failure> {
     let options = Options::read(request.uri().query(), &["session", "files"])?;
-    answered(&door, visitor, options, request).await
+    answered(&state, client, options, request).await
 }
 
 /// Runs a job in the session of the path.
 pub(super) async fn run_in_session(
-    State(door): State<Arc<Door>>,
-    Extension(visitor): Extension<Visitor>,
+    State(state): State<Arc<AppState>>,
+    Extension(client): Extension<Client>,
     Named(session): Named<String>,
     request: Request,
 ) -> Result<Response, Failure> {
     let options = Options::read(request.uri().query(), &["files"])?;
-    answered(&door, visitor, Options { session: Some(session), ..options }, request).await
+    answered(&state, client, Options { session: Some(session), ..options }, request).await
 }
 
 async fn answered(
-    door: &Arc<Door>,
-    visitor: Visitor,
+    state: &Arc<AppState>,
+    client: Client,
     options: Options,
     request: Request,
 ) -> Result<Response, Failure> {
@@ -61,11 +61,11 @@ async fn answered(
             "a stream of events can't be repeated: leave out `Idempotency-Key`, or take JSON",
         ));
     }
-    let received = body::read(door, request).await?;
+    let received = body::read(state, request).await?;
     if let Some(key) = key {
-        return keyed(door, visitor, options, received, key).await;
+        return keyed(state, client, options, received, key).await;
     }
-    let running = submit(door, &visitor, &options, received).await?;
+    let running = submit(state, &client, &options, received).await?;
     if is_streamed {
         let job = running.job();
         let body = of_job(running);
@@ -78,8 +78,8 @@ async fn answered(
 /// Runs a job unless one was sent under this key. It runs on if its client goes away, since that is
 /// when clients ask again.
 async fn keyed(
-    door: &Arc<Door>,
-    visitor: Visitor,
+    state: &Arc<AppState>,
+    client: Client,
     options: Options,
     received: Received,
     key: String,
@@ -88,20 +88,20 @@ async fn keyed(
     let session = options.session.as_deref().map_or(String::new(), |name| format!("/{name}"));
     request.update(format!("{} {} ", options.has_files, session.len()).as_bytes());
     request.update(session.as_bytes()).update(&received.bytes);
-    let key = (visitor.caller.tenant().map(str::to_owned), key);
-    match door.answers.begin(key, request.finalize(), clock::now()) {
+    let key = (client.caller.tenant().map(str::to_owned), key);
+    match state.answers.begin(key, request.finalize(), clock::now()) {
         Begun::Other => Err(Failure::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "idempotency_key",
             "another request was sent under this `Idempotency-Key`; use each for one request",
         )),
         Begun::Again(answer) => {
-            let mut response = settled(door, &visitor, answer).await?;
+            let mut response = settled(state, &client, answer).await?;
             response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
             Ok(response)
         }
         Begun::New(slot, answer) => {
-            let (own, sender) = (Arc::clone(door), visitor.clone());
+            let (own, sender) = (Arc::clone(state), client.clone());
             tokio::spawn(async move {
                 let settled = match submit(&own, &sender, &options, received).await {
                     Ok(running) => ended(running).await.map(|(answer, _)| Arc::new(answer)),
@@ -109,37 +109,37 @@ async fn keyed(
                 };
                 slot.settle(settled, clock::now());
             });
-            settled(door, &visitor, answer).await
+            settled(state, &client, answer).await
         }
     }
 }
 
 async fn settled(
-    door: &Door,
-    visitor: &Visitor,
+    state: &AppState,
+    client: &Client,
     mut answer: watch::Receiver<Option<Settled>>,
 ) -> Result<Response, Failure> {
-    let settled = answer.wait_for(Option::is_some).await.map_err(|_| door::ended())?.clone();
-    let answer = settled.unwrap_or_else(|| Err(door::ended()))?;
-    let held = door.transit.hold(&visitor.caller, answer.result.len())?;
+    let settled = answer.wait_for(Option::is_some).await.map_err(|_| state::ended())?.clone();
+    let answer = settled.unwrap_or_else(|| Err(state::ended()))?;
+    let held = state.transit.hold(&client.caller, answer.result.len())?;
     Ok(response(&answer, held))
 }
 
 async fn submit(
-    door: &Door,
-    visitor: &Visitor,
+    state: &AppState,
+    client: &Client,
     options: &Options,
     received: Received,
-) -> Result<Running, Failure> {
+) -> Result<RunningJob, Failure> {
     let Received { bytes, held } = received;
-    let job = door::job(&visitor.caller, bytes).await?;
+    let job = state::job(&client.caller, bytes).await?;
     let session = options.session.as_deref();
-    let ticket = door.service.submit(&visitor.caller, job, session).await?;
+    let ticket = state.service.submit(&client.caller, job, session).await?;
     drop(held);
-    Ok(door.jobs.start(&visitor.caller, ticket, options.has_files))
+    Ok(state.jobs.start(&client.caller, ticket, options.has_files))
 }
 
-async fn ended(mut running: Running) -> Result<(Answer, Share), Failure> {
+async fn ended(mut running: RunningJob) -> Result<(Answer, Share), Failure> {
     let job = running.job();
     let Ended { result, has_failed, is_final, held } = running.ended().await?;
     let status = match has_failed {

@@ -12,14 +12,14 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use super::door;
 use super::failure::Failure;
+use super::state;
 use crate::caller::Caller;
 use crate::service::{Share, Shares};
 
 /// How a job is to end early.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Ending {
+pub(super) enum EarlyEnd {
     /// By `KeyboardInterrupt`.
     Interrupt,
     /// By being cancelled.
@@ -30,13 +30,13 @@ pub(super) enum Ending {
 #[derive(Debug, Clone)]
 pub(super) struct Jobs {
     transit: Shares,
-    running: Arc<Mutex<HashMap<JobId, Entry>>>,
+    running: Arc<Mutex<HashMap<JobId, JobEntry>>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct JobEntry {
     tenant: Option<String>,
-    end: mpsc::Sender<Ending>,
+    end: mpsc::Sender<EarlyEnd>,
 }
 
 /// Requests to end one job that may wait to be passed on. Further ones say nothing new.
@@ -62,13 +62,13 @@ impl Jobs {
     }
 
     /// Waits for a job on behalf of its caller. Its result has the contents of files if `has_files`.
-    pub(super) fn start(&self, caller: &Caller, mut ticket: Ticket, has_files: bool) -> Running {
+    pub(super) fn start(&self, caller: &Caller, mut ticket: Ticket, has_files: bool) -> RunningJob {
         let job = ticket.job_id();
         let events = ticket.events();
         let (end, mut endings) = mpsc::channel(MOST_ENDINGS);
         let (report, ended) = oneshot::channel();
         let tenant = caller.tenant().map(str::to_owned);
-        self.running.lock().insert(job, Entry { tenant, end });
+        self.running.lock().insert(job, JobEntry { tenant, end });
         let listed = Listed { jobs: self.clone(), job };
         let (transit, caller) = (self.transit.clone(), caller.clone());
         let task = tokio::spawn(async move {
@@ -77,8 +77,8 @@ impl Jobs {
                 tokio::select! {
                     outcome = ticket.outcome() => break outcome,
                     Some(ending) = endings.recv() => match ending {
-                        Ending::Interrupt => ticket.interrupt(),
-                        Ending::Cancel => ticket.cancel(),
+                        EarlyEnd::Interrupt => ticket.interrupt(),
+                        EarlyEnd::Cancel => ticket.cancel(),
                     },
                 }
             };
@@ -87,12 +87,12 @@ impl Jobs {
             let held = transit.hold(&caller, bytes).map_err(|_| too_large(bytes));
             let _ = report.send(held.map(|held| Ended::of(&outcome, has_files, held)));
         });
-        Running { job, events, ended, task: task.abort_handle() }
+        RunningJob { job, events, ended, task: task.abort_handle() }
     }
 
     /// Ends a job early; returns whether the caller has such a job. Callers without a tenant have
     /// all of them.
-    pub(super) fn end(&self, caller: &Caller, job: JobId, ending: Ending) -> bool {
+    pub(super) fn end(&self, caller: &Caller, job: JobId, ending: EarlyEnd) -> bool {
         let running = self.running.lock();
         let own = running.get(&job).filter(|entry| {
             caller.tenant().is_none_or(|tenant| entry.tenant.as_deref() == Some(tenant))
@@ -116,14 +116,14 @@ impl Drop for Listed {
 
 /// A running job. Dropping it cancels the job.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct RunningJob {
     job: JobId,
     events: Events,
     ended: oneshot::Receiver<Result<Ended, Failure>>,
     task: AbortHandle,
 }
 
-impl Running {
+impl RunningJob {
     /// Returns the job.
     pub(super) fn job(&self) -> JobId {
         self.job
@@ -139,11 +139,11 @@ impl Running {
     /// # Errors
     /// The server ends, or has no room for the result.
     pub(super) async fn ended(&mut self) -> Result<Ended, Failure> {
-        (&mut self.ended).await.map_err(|_| door::ended())?
+        (&mut self.ended).await.map_err(|_| state::ended())?
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningJob {
     fn drop(&mut self) {
         // That drops the ticket, unless the job has ended.
         self.task.abort();

@@ -9,9 +9,9 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 use super::config::{HttpConfig, Metrics};
-use super::door;
 use super::failure::Failure;
 use super::pool::METRICS_TYPE;
+use super::state;
 use crate::answer;
 
 /// What is known before the pool has started.
@@ -44,7 +44,7 @@ async fn pass_on(State(mut front): State<Front>, request: Request) -> Response {
             Some(answer) => return answer,
             None => match front.started().await {
                 Some(routes) => routes,
-                None => return door::ended().into_response(),
+                None => return state::ended().into_response(),
             },
         },
     };

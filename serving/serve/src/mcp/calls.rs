@@ -25,14 +25,14 @@ const MOST_TEXT_BYTES: usize = 256 << 10;
 const MOST_BLOB_BYTES: usize = 1 << 20;
 
 /// A call of a tool: who calls, and on what.
-pub(super) struct Call<'a> {
+pub(super) struct ToolCall<'a> {
     pub(super) backend: &'a Backend,
     pub(super) caller: &'a Caller,
     pub(super) naming: Naming,
     pub(super) arguments: JsonObject,
 }
 
-impl Call<'_> {
+impl ToolCall<'_> {
     /// Calls the tool of this name; `None` if there is none.
     pub(super) async fn make(
         self,

@@ -12,7 +12,7 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::calls::{Call, Progress};
+use super::calls::{Progress, ToolCall};
 use super::{Backend, Backends, Naming, resources, tools};
 use crate::caller::Caller;
 
@@ -113,7 +113,7 @@ impl ServerHandler for Handler {
         let mut progress = Progress::new(&context);
         let backend = self.backend(&context, &mut progress).await?;
         let arguments = request.arguments.clone().unwrap_or_default();
-        let call = Call { backend: &backend, caller: &caller, naming: self.naming, arguments };
+        let call = ToolCall { backend: &backend, caller: &caller, naming: self.naming, arguments };
         let result = call.make(&request.name, &context, &mut progress).await;
         result.map(CallToolResponse::from).ok_or_else(unknown)
     }

@@ -101,20 +101,20 @@ pub(super) struct Interpreter {
 #[derive(Debug)]
 pub(super) struct Contexts {
     pub(super) service: Service,
-    kept: Mutex<Kept>,
+    kept: Mutex<ContextTable>,
     /// Held while a default context is opened, so that there is one.
     opening: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct ContextTable {
     contexts: HashMap<String, Arc<Context>>,
     /// The ids of those that a cell without an id runs in.
     defaults: HashMap<Owner, String>,
     sandboxes: HashMap<String, Arc<Sandbox>>,
 }
 
-impl Kept {
+impl ContextTable {
     fn of_tenant<'a>(&'a self, tenant: Option<&'a str>) -> impl Iterator<Item = &'a Arc<Context>> {
         self.contexts.values().filter(move |context| context.owner.tenant.as_deref() == tenant)
     }
@@ -170,7 +170,7 @@ impl Contexts {
         cwd: Option<String>,
     ) -> Result<Arc<Context>, Problem> {
         let tenant = visit.owner.tenant.as_deref();
-        let is_full = |kept: &Kept| kept.of_tenant(tenant).count() >= MOST_CONTEXTS;
+        let is_full = |kept: &ContextTable| kept.of_tenant(tenant).count() >= MOST_CONTEXTS;
         if is_full(&self.kept.lock()) {
             self.forget_closed(&visit.caller);
         }

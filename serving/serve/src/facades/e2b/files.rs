@@ -16,7 +16,7 @@ use hatchery::{Outcome, Verdict};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::request::Sent;
+use super::super::request::ReceivedRequest;
 use super::contexts::Interpreter;
 use super::form::{self, FormFile};
 use super::sandboxes::Visit;
@@ -123,14 +123,14 @@ async fn upload(
 
 #[derive(Deserialize)]
 #[serde(default)]
-struct Call {
+struct FileCall {
     path: String,
     depth: u32,
     source: String,
     destination: String,
 }
 
-impl Default for Call {
+impl Default for FileCall {
     fn default() -> Self {
         let [path, source, destination] = [const { String::new() }; 3];
         Self { path, depth: 1, source, destination }
@@ -141,13 +141,13 @@ async fn call(
     State(interpreter): State<Interpreter>,
     Path(method): Path<String>,
     visit: Visit,
-    sent: Sent,
+    sent: ReceivedRequest,
 ) -> Response {
-    let (_, call) = match sent.read::<Call>() {
+    let (_, call) = match sent.read::<FileCall>() {
         Ok(read) => read,
         Err(unreadable) => return Trouble::invalid(unreadable.message).of_call(),
     };
-    let Call { path, depth, source, destination } = call;
+    let FileCall { path, depth, source, destination } = call;
     let (asked, member) = match method.as_str() {
         "Stat" => (json!({ "do": "stat", "path": path }), Some("entry")),
         "ListDir" => {

@@ -38,7 +38,7 @@ const MEMBERS: [(&str, &str); 11] = [
 ];
 
 /// A cell that runs, and what it holds meanwhile.
-pub(super) struct Cell {
+pub(super) struct RunningCell {
     pub(super) ticket: Ticket,
     pub(super) turn: OwnedMutexGuard<Turn>,
     pub(super) place: OwnedSemaphorePermit,
@@ -48,9 +48,9 @@ pub(super) struct Cell {
 }
 
 /// The body of an answer.
-struct Lines(mpsc::Receiver<Bytes>);
+struct LineStream(mpsc::Receiver<Bytes>);
 
-impl Streaming for Lines {
+impl Streaming for LineStream {
     type Item = Result<Bytes, std::convert::Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, polling: &mut Polling<'_>) -> Poll<Option<Self::Item>> {
@@ -59,7 +59,7 @@ impl Streaming for Lines {
 }
 
 /// Why a cell ended.
-enum End {
+enum CellEnd {
     Itself(Box<Outcome>),
     /// Its context was restarted or removed.
     Restarted,
@@ -70,10 +70,10 @@ type Room = (Shares, Caller);
 
 /// Follows a cell, and answers with what happens in it. If the client goes away, the cell is
 /// interrupted.
-pub(super) fn follow(cell: Cell, room: Option<Room>) -> Response {
+pub(super) fn follow(cell: RunningCell, room: Option<Room>) -> Response {
     let (lines, body) = mpsc::channel(MOST_LINES);
     tokio::spawn(async move {
-        let Cell { ticket, mut turn, place, ended, session: _ } = cell;
+        let RunningCell { ticket, mut turn, place, ended, session: _ } = cell;
         turn.count += 1;
         let (events, count) = (ticket.events(), turn.count);
         let (end, ending) = oneshot::channel();
@@ -81,7 +81,7 @@ pub(super) fn follow(cell: Cell, room: Option<Room>) -> Response {
         tokio::join!(watching, tell(events, count, ending, Telling { lines, room }));
         drop(place);
     });
-    answer(Body::from_stream(Lines(body)))
+    answer(Body::from_stream(LineStream(body)))
 }
 
 /// Answers for a cell that was given up before it ran.
@@ -100,7 +100,7 @@ async fn watch(
     _turn: OwnedMutexGuard<Turn>,
     mut ended: watch::Receiver<u64>,
     lines: mpsc::Sender<Bytes>,
-    end: oneshot::Sender<End>,
+    end: oneshot::Sender<CellEnd>,
 ) {
     let mut is_restarted = false;
     let outcome = tokio::select! {
@@ -130,7 +130,11 @@ async fn watch(
     outcome.files = Vec::new();
     outcome.displays = Vec::new();
     // The client may be gone.
-    let _ = end.send(if is_restarted { End::Restarted } else { End::Itself(Box::new(outcome)) });
+    let _ = end.send(if is_restarted {
+        CellEnd::Restarted
+    } else {
+        CellEnd::Itself(Box::new(outcome))
+    });
 }
 
 /// Where lines go.
@@ -160,7 +164,12 @@ impl Telling {
     }
 }
 
-async fn tell(mut events: Events, count: u64, ending: oneshot::Receiver<End>, telling: Telling) {
+async fn tell(
+    mut events: Events,
+    count: u64,
+    ending: oneshot::Receiver<CellEnd>,
+    telling: Telling,
+) {
     let number = json!({ "type": "number_of_executions", "execution_count": count });
     let mut is_there = telling.tell(&number).await;
     while is_there && let Some(event) = events.next().await {
@@ -176,7 +185,7 @@ async fn tell(mut events: Events, count: u64, ending: oneshot::Receiver<End>, te
         return;
     }
     let last = match ending.await {
-        Ok(End::Itself(outcome)) => {
+        Ok(CellEnd::Itself(outcome)) => {
             failure(&outcome).map(|ending| error(&ending.name, &ending.value, &ending.traceback))
         }
         _ => Some(error("ContextRestarting", "Context was restarted", "")),

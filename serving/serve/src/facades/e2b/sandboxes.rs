@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::super::request::{Sender, Sent, unguessable};
+use super::super::request::{ReceivedRequest, Sender, unguessable};
 use super::contexts::{Contexts, Interpreter, Owner};
 use crate::answer::{json as json_answer, with_retry_after};
 use crate::caller::Caller;
@@ -104,7 +104,7 @@ pub(super) fn routes() -> Router<Interpreter> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Create {
+struct CreateSandbox {
     #[serde(rename = "templateID")]
     template: String,
     timeout: Option<i64>,
@@ -115,7 +115,7 @@ struct Create {
     more: Map<String, Value>,
 }
 
-impl Create {
+impl CreateSandbox {
     /// Returns what this server can't give, with the reason.
     fn unsupported(&self) -> Option<String> {
         if !TEMPLATES.contains(&self.template.as_str()) {
@@ -150,8 +150,8 @@ struct Time {
     timeout: Option<i64>,
 }
 
-async fn create(State(interpreter): State<Interpreter>, sent: Sent) -> Response {
-    let (caller, request) = match sent.read::<Create>() {
+async fn create(State(interpreter): State<Interpreter>, sent: ReceivedRequest) -> Response {
+    let (caller, request) = match sent.read::<CreateSandbox>() {
         Ok(read) => read,
         Err(unreadable) => return trouble(unreadable.status, &unreadable.message),
     };
@@ -251,7 +251,7 @@ async fn kill(
 async fn set_timeout(
     State(interpreter): State<Interpreter>,
     Path(id): Path<String>,
-    sent: Sent,
+    sent: ReceivedRequest,
 ) -> Response {
     match timed(&interpreter, &id, sent) {
         Ok((sandbox, ends)) => {
@@ -266,7 +266,7 @@ async fn set_timeout(
 async fn connect(
     State(interpreter): State<Interpreter>,
     Path(id): Path<String>,
-    sent: Sent,
+    sent: ReceivedRequest,
 ) -> Response {
     match timed(&interpreter, &id, sent) {
         Ok((sandbox, ends)) => {
@@ -286,7 +286,7 @@ async fn unsupported(Path((_, action)): Path<(String, String)>) -> Response {
 fn timed(
     interpreter: &Interpreter,
     id: &str,
-    sent: Sent,
+    sent: ReceivedRequest,
 ) -> Result<(Arc<Sandbox>, Instant), Box<Response>> {
     let (caller, time) = sent
         .read::<Time>()

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::super::request::{Sent, from_base64, plain, seconds, to_base64, unguessable};
+use super::super::request::{ReceivedRequest, from_base64, plain, seconds, to_base64, unguessable};
 use super::super::run::{fault, submit};
 use super::{SPARE, failed, inputs, invalid};
 use crate::answer::json as json_answer;
@@ -60,10 +60,10 @@ struct Notebook {
     wall: Duration,
     files: BTreeMap<String, String>,
     /// Why not all of them ran to their ends.
-    end: Option<End>,
+    end: Option<EarlyStop>,
 }
 
-enum End {
+enum EarlyStop {
     /// The time of all cells was up.
     Late,
     /// A cell took the session with it.
@@ -84,7 +84,7 @@ impl Drop for Opened<'_> {
     }
 }
 
-pub(super) async fn run_jupyter(State(service): State<Service>, sent: Sent) -> Response {
+pub(super) async fn run_jupyter(State(service): State<Service>, sent: ReceivedRequest) -> Response {
     let (caller, request) = match sent.read::<RunJupyter>() {
         Ok(read) => read,
         Err(unreadable) => return invalid(&unreadable),
@@ -139,7 +139,7 @@ async fn run_cells(
         let mut ticket = match submit(service, caller, &job, Some(&opened.name), SPARE).await {
             Ok(ticket) => ticket,
             Err(problem) if is_gone(&problem) => {
-                notebook.end = Some(End::Lost(problem.message));
+                notebook.end = Some(EarlyStop::Lost(problem.message));
                 break;
             }
             Err(problem) => return Err(problem),
@@ -153,7 +153,7 @@ async fn run_cells(
         let is_cut =
             matches!(&outcome.verdict, Verdict::Limit(hit) if hit.limit == LimitKind::Wall);
         if is_cut && notebook.wall >= total {
-            notebook.end = Some(End::Late);
+            notebook.end = Some(EarlyStop::Late);
             break;
         }
     }
@@ -212,8 +212,8 @@ fn cell_result(outcome: &Outcome) -> Value {
 fn answer(notebook: Notebook) -> Value {
     let (status, return_code, stderr) = match notebook.end {
         None => ("Finished", Some(0), String::new()),
-        Some(End::Late) => ("TimeLimitExceeded", None, String::new()),
-        Some(End::Lost(message)) => ("Finished", Some(1), message),
+        Some(EarlyStop::Late) => ("TimeLimitExceeded", None, String::new()),
+        Some(EarlyStop::Lost(message)) => ("Finished", Some(1), message),
     };
     json!({
         "status": if return_code == Some(0) { "Success" } else { "Failed" },

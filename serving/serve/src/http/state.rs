@@ -15,7 +15,7 @@ use crate::service::{Full, Service, Shares};
 
 /// The state of a server.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct AppState {
     pub(super) service: Service,
     pub(super) config: HttpConfig,
     /// Where it listens.
@@ -30,14 +30,14 @@ const MOST_SHORT: usize = 1 << 20;
 
 /// Who sent a request.
 #[derive(Debug, Clone)]
-pub(super) struct Visitor {
+pub(super) struct Client {
     pub(super) caller: Caller,
     /// Whether it has the token of an administrator.
     pub(super) is_administrator: bool,
 }
 
-impl Door {
-    /// Opens the door to a service.
+impl AppState {
+    /// Creates the state of a server.
     pub(super) fn new(service: Service, config: HttpConfig, addresses: Vec<SocketAddr>) -> Self {
         let transit = of_pool(service.pool(), &config);
         let (jobs, answers) = (Jobs::new(transit.clone()), Answers::default());
