@@ -91,7 +91,7 @@ const QUICK_ROUNDS: Duration = Duration::from_secs(15);
 /// How to measure.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
-pub(crate) struct Settings {
+pub(crate) struct BenchSettings {
     /// Measure for 15 s in place of 60, with a quarter of the samples.
     pub(crate) is_quick: bool,
     /// The command line `hatchery`, whose `run -c` is timed from its start to its first outcome; `None`
@@ -99,7 +99,7 @@ pub(crate) struct Settings {
     pub(crate) program: Option<PathBuf>,
 }
 
-impl Settings {
+impl BenchSettings {
     /// Measures for 15 s.
     pub(crate) fn quick() -> Self {
         Self { is_quick: true, ..Self::default() }

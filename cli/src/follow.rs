@@ -60,7 +60,7 @@ pub(crate) async fn follow_with(
 ) -> anyhow::Result<Followed> {
     let (mut heard, mut drawn) = (0, 0);
     let mut events = ticket.events();
-    let mut screen = Screen::new();
+    let mut screen = OutputEscapes::new();
     // On its own thread, since a reader may stall, and Ctrl-C must still work. Says whether it has drawn
     // a picture, which has a line end behind it.
     let mut writing: Option<JoinHandle<std::io::Result<bool>>> = None;
@@ -82,14 +82,14 @@ pub(crate) async fn follow_with(
             }
             event = events.next(), if writing.is_none() => {
                 let Some(Event { kind, .. }) = event else { break };
-                match Shown::of(kind).filter(|_| passes_on) {
-                    Some(Shown::Text(stream, bytes)) => {
+                match ShownEvent::of(kind).filter(|_| passes_on) {
+                    Some(ShownEvent::Text(stream, bytes)) => {
                         let bytes = screen.show(stream, bytes);
                         lines.shown(&bytes);
                         let write = move || pass_on(stream, &bytes).map(|()| false);
                         writing = Some(tokio::task::spawn_blocking(write));
                     }
-                    Some(Shown::Picture(bundle)) => {
+                    Some(ShownEvent::Picture(bundle)) => {
                         let draw = move || displays::draw(&bundle);
                         writing = Some(tokio::task::spawn_blocking(draw));
                     }
@@ -123,9 +123,9 @@ pub(crate) fn end(ticket: &Ticket, heard: u32) {
 }
 
 /// Makes the output of a program harmless, per stream.
-struct Screen([(Stream, Option<Escapes>); 2]);
+struct OutputEscapes([(Stream, Option<Escapes>); 2]);
 
-impl Screen {
+impl OutputEscapes {
     fn new() -> Self {
         Self([Stream::Stdout, Stream::Stderr].map(|stream| (stream, terminal::escapes(stream))))
     }
@@ -146,13 +146,13 @@ impl Screen {
 }
 
 /// What the user sees of an event.
-enum Shown {
+enum ShownEvent {
     Text(Stream, Vec<u8>),
     /// Drawn if the terminal can. Its text says little, and is omitted.
     Picture(MimeBundle),
 }
 
-impl Shown {
+impl ShownEvent {
     fn of(event: EventKind) -> Option<Self> {
         match event {
             EventKind::Output { stream, bytes } => Some(Self::Text(stream, bytes)),

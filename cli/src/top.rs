@@ -1,10 +1,10 @@
 //! What `hatchery top` shows.
 //!
-//! A [`Source`] fetches the status from a batch with `--metrics` or from a server, and a [`Screen`]
+//! A [`StatusSource`] fetches the status from a batch with `--metrics` or from a server, and a [`Screen`]
 //! shows a status: as text, as a widget of ratatui, or live in the terminal ([`watch`]).
 
 pub(crate) use screen::Screen;
-pub(crate) use source::{Source, SourceError};
+pub(crate) use source::{SourceError, StatusSource};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// # Errors
 /// The terminal can't be used, or has been closed, which is `BrokenPipe`.
 pub(crate) fn watch(
-    source: Arc<Source>,
+    source: Arc<StatusSource>,
     screen: Screen,
     interval: Duration,
     is_over: &AtomicBool,
@@ -72,7 +72,7 @@ pub(crate) fn screen_width() -> Option<u16> {
 }
 
 fn poll_status(
-    source: &Source,
+    source: &StatusSource,
     interval: Duration,
     ends: &Receiver<()>,
     sender: &SyncSender<Result<Answer, SourceError>>,

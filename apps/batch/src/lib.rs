@@ -41,7 +41,7 @@ pub use batch::{Batch, Summary};
 pub use error::{Error, InvalidResults};
 pub use line::{NoJob, RepeatedIds};
 pub use lines::{Lines, TooLong, count_lines};
-pub use merge::{InvalidShard, Merge, Missing, Parts, Place, Shard, Surplus};
+pub use merge::{InvalidShard, Merge, Missing, Parts, ResultPlace, Shard, Surplus};
 pub use output::{Output, Resumed};
 pub use pool_runner::PoolRunner;
 pub use runner::{Ahead, Line, Parsed, Prepared, Ran, RunError, Runner};

@@ -225,20 +225,20 @@ pub struct Surplus {
     /// How many there are, at least 1.
     pub count: usize,
     /// Where the first of them is.
-    pub first: Place,
+    pub first: ResultPlace,
 }
 
 /// Where a result is. It is written as ``line 3 of `part-1` ``.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Place {
+pub struct ResultPlace {
     /// The number of its line there, from 1.
     pub line: usize,
     /// The part.
     pub path: PathBuf,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ResultPlace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "line {} of `{}`", self.line, self.path.display())
     }
@@ -367,7 +367,7 @@ impl Parts {
         left.map(|results| {
             let first = &self.results[*results.iter().min()?];
             let path = self.parts[first.part].path.clone();
-            Some(Surplus { count: results.len(), first: Place { line: first.number, path } })
+            Some(Surplus { count: results.len(), first: ResultPlace { line: first.number, path } })
         })
     }
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::clock::{now, sleep};
 use crate::line::{INTAKE, NoJob};
-use crate::runner::{Ahead, Kept, Line, Parsed, Prepared, Ran, Report, RunError, Runner};
+use crate::runner::{Ahead, Line, OutputFolders, Parsed, Prepared, Ran, Report, RunError, Runner};
 
 /// Jobs in the pool per worker, whatever their size: enough that no worker waits for the reader.
 /// With an ordered batch, results that wait for an earlier one count as well, here and below.
@@ -41,7 +41,7 @@ pub struct PoolRunner {
     workers: usize,
     give: Box<dyn Fn(Job) -> Job + Send + Sync>,
     has_contents: bool,
-    kept: Kept,
+    kept: OutputFolders,
 }
 
 /// The job of a line, for a pool of this process.
@@ -62,7 +62,7 @@ impl PoolRunner {
             workers: workers.max(1),
             give: Box::new(|job| job),
             has_contents: false,
-            kept: Kept::default(),
+            kept: OutputFolders::default(),
         }
     }
 

@@ -199,21 +199,21 @@ pub(crate) fn invalid(number: usize, problem: &str) -> Value {
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) has_contents: bool,
-    pub(crate) kept: Kept,
+    pub(crate) kept: OutputFolders,
     /// The name of this line's folder, if anything is kept.
     pub(crate) folder: String,
 }
 
 /// The folders that keep what lines produce.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Kept {
+pub(crate) struct OutputFolders {
     /// For files that programs created or changed.
     pub(crate) files: Option<Arc<OutputFolder>>,
     /// For what programs displayed.
     pub(crate) displays: Option<Arc<OutputFolder>>,
 }
 
-impl Kept {
+impl OutputFolders {
     /// Returns whether anything is kept.
     pub(crate) fn is_any(&self) -> bool {
         self.files.is_some() || self.displays.is_some()
@@ -254,7 +254,7 @@ impl Report {
     /// Writes what is kept of an outcome, and says in the result where. Returns what couldn't be
     /// written.
     async fn keep(self, outcome: Outcome, result: &mut Value) -> Result<Option<String>, JoinError> {
-        let Kept { files, displays } = self.kept;
+        let OutputFolders { files, displays } = self.kept;
         if files.is_some() && outcome.left_out_files != LeftOutFiles::default() {
             result["left_out_files"] = json!(outcome.left_out_files);
         }
@@ -311,7 +311,7 @@ mod tests {
 
     use super::*;
 
-    fn report(kept: Kept) -> Report {
+    fn report(kept: OutputFolders) -> Report {
         Report { has_contents: true, kept, folder: "a".to_owned() }
     }
 
@@ -347,7 +347,7 @@ mod tests {
     async fn files_are_kept_before_their_line_is_made() {
         let base = tempfile::tempdir().unwrap();
         let root = Arc::new(OutputFolder::open(base.path()).unwrap());
-        let kept = || Kept { files: Some(Arc::clone(&root)), displays: None };
+        let kept = || OutputFolders { files: Some(Arc::clone(&root)), displays: None };
         let ran = report(kept()).of(Ok((with_file("x/y"), None))).await.unwrap();
         assert_eq!((ran.ending, ran.not_kept), (Ending::Succeeded, None));
         let result = ran.result;
@@ -370,7 +370,7 @@ mod tests {
     async fn a_line_without_files_has_no_folder() {
         let base = tempfile::tempdir().unwrap();
         let root = Some(Arc::new(OutputFolder::open(base.path()).unwrap()));
-        let kept = Kept { files: root.clone(), displays: root };
+        let kept = OutputFolders { files: root.clone(), displays: root };
         let mut outcome = Outcome::not_run(Verdict::Cancelled);
         outcome.left_out_files.undone = 2;
         let Ran { result, ending, .. } = report(kept).of(Ok((outcome, None))).await.unwrap();

@@ -176,7 +176,7 @@ impl KernelSpec {
 /// Where front ends look for kernels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Place {
+pub enum InstallLocation {
     /// The folder of the user's own kernels.
     User,
     /// The Python environment that is active.
@@ -185,7 +185,7 @@ pub enum Place {
     Prefix(PathBuf),
 }
 
-impl Place {
+impl InstallLocation {
     /// Returns the folder of kernels, given the environment's variables.
     fn folder(&self, variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, InstallError> {
         let path = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -211,7 +211,7 @@ impl Place {
 ///
 /// # Errors
 /// The name is invalid, there is no such place, or the files can't be written.
-pub fn install(spec: &KernelSpec, place: &Place) -> Result<PathBuf, InstallError> {
+pub fn install(spec: &KernelSpec, place: &InstallLocation) -> Result<PathBuf, InstallError> {
     let is_name = |part: char| part.is_ascii_alphanumeric() || "-._".contains(part);
     let name = &spec.name;
     if name.is_empty() || name.starts_with('.') || !name.chars().all(is_name) {
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn a_kernel_is_a_file_with_its_command() {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place::Prefix(folder.path().to_owned());
+        let place = InstallLocation::Prefix(folder.path().to_owned());
         for _ in 0..2 {
             let installed = install(&spec("hatchery"), &place).unwrap();
             assert_eq!(installed, folder.path().join("share/jupyter/kernels/hatchery"));
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn places_are_those_of_jupyter() {
-        let folder = |place: Place, variables: &[(&str, &str)]| {
+        let folder = |place: InstallLocation, variables: &[(&str, &str)]| {
             let value = |name: &str| {
                 let found = variables.iter().find(|(given, _)| *given == name);
                 found.map(|(_, value)| OsString::from(value))
@@ -313,15 +313,15 @@ mod tests {
         };
         let expected = |path: &str| Some(path.to_owned());
         let home = ("HOME", "/home/ada");
-        let user = folder(Place::User, &[home, ("XDG_DATA_HOME", "")]);
+        let user = folder(InstallLocation::User, &[home, ("XDG_DATA_HOME", "")]);
         assert_eq!(user, expected("/home/ada/.local/share/jupyter/kernels"));
-        let shared = folder(Place::User, &[home, ("XDG_DATA_HOME", "/data")]);
+        let shared = folder(InstallLocation::User, &[home, ("XDG_DATA_HOME", "/data")]);
         assert_eq!(shared, expected("/data/jupyter/kernels"));
-        let own = folder(Place::User, &[home, ("JUPYTER_DATA_DIR", "/jupyter")]);
+        let own = folder(InstallLocation::User, &[home, ("JUPYTER_DATA_DIR", "/jupyter")]);
         assert_eq!(own, expected("/jupyter/kernels"));
-        assert_eq!(folder(Place::User, &[]), None);
-        let environment = folder(Place::Environment, &[("CONDA_PREFIX", "/conda")]);
+        assert_eq!(folder(InstallLocation::User, &[]), None);
+        let environment = folder(InstallLocation::Environment, &[("CONDA_PREFIX", "/conda")]);
         assert_eq!(environment, expected("/conda/share/jupyter/kernels"));
-        assert_eq!(folder(Place::Environment, &[home]), None);
+        assert_eq!(folder(InstallLocation::Environment, &[home]), None);
     }
 }

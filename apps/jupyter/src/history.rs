@@ -25,19 +25,19 @@ const LONGEST_PATTERN: usize = 1000;
 /// The inputs of a kernel, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    inputs: VecDeque<Entry>,
+    inputs: VecDeque<HistoryEntry>,
     bytes: usize,
 }
 
 #[derive(Debug, Clone)]
-struct Entry {
+struct HistoryEntry {
     number: u64,
     source: String,
     /// The text of the input's value, if it had one.
     result: Option<String>,
 }
 
-impl Entry {
+impl HistoryEntry {
     fn bytes(&self) -> usize {
         self.source.len() + self.result.as_ref().map_or(0, String::len)
     }
@@ -54,7 +54,7 @@ impl Entry {
 impl History {
     /// Adds an input with its result.
     pub(crate) fn add(&mut self, number: u64, source: &str, result: Option<String>) {
-        let entry = Entry { number, source: source.to_owned(), result };
+        let entry = HistoryEntry { number, source: source.to_owned(), result };
         self.bytes += entry.bytes();
         self.inputs.push_back(entry);
         while self.inputs.len() > MOST_INPUTS || self.bytes > MOST_BYTES {
@@ -76,19 +76,19 @@ impl History {
         json!({ "status": "ok", "history": found })
     }
 
-    fn last(&self, count: usize) -> Vec<&Entry> {
+    fn last(&self, count: usize) -> Vec<&HistoryEntry> {
         self.inputs.iter().skip(self.inputs.len().saturating_sub(count)).collect()
     }
 
-    fn range(&self, request: &Message) -> Vec<&Entry> {
+    fn range(&self, request: &Message) -> Vec<&HistoryEntry> {
         let number = |name| request.number(name).and_then(|number| u64::try_from(number).ok());
         let (start, stop) = (number("start").unwrap_or(0), number("stop").unwrap_or(u64::MAX));
         let is_here = request.number("session").is_none_or(|session| session == 0);
-        let is_wanted = |entry: &&Entry| is_here && (start..stop).contains(&entry.number);
+        let is_wanted = |entry: &&HistoryEntry| is_here && (start..stop).contains(&entry.number);
         self.inputs.iter().filter(is_wanted).collect()
     }
 
-    fn search(&self, request: &Message, count: Option<usize>) -> Vec<&Entry> {
+    fn search(&self, request: &Message, count: Option<usize>) -> Vec<&HistoryEntry> {
         let pattern: Vec<char> = match request.text("pattern") {
             "" => vec!['*'],
             pattern => pattern.chars().collect(),
@@ -96,7 +96,7 @@ impl History {
         if pattern.len() > LONGEST_PATTERN {
             return Vec::new();
         }
-        let mut found: Vec<&Entry> = Vec::new();
+        let mut found: Vec<&HistoryEntry> = Vec::new();
         let mut seen = BTreeSet::new();
         let is_unique = request.flag("unique", false);
         // Newest first, so that of equal inputs the last one is found.

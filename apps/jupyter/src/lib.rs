@@ -24,7 +24,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub use connection::{Connection, KernelSpec, Place, install};
+pub use connection::{Connection, InstallLocation, KernelSpec, install};
 pub use error::{ConnectionError, InstallError, KernelError};
 pub use kernel::{Interrupter, Kernel};
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 use serde_json::ser::PrettyFormatter;
 use serde_json::value::RawValue;
 
-use self::cell::{Cell, Field, Fields, parsed, written};
+use self::cell::{DocumentCell, Field, Fields, parsed, written};
 use crate::settings::Markers;
 
 mod cell;
@@ -49,7 +49,7 @@ const SHIELD: &str = "\u{fdd0}";
 #[derive(Debug, Clone)]
 pub struct Notebook {
     fields: Fields,
-    cells: Vec<Cell>,
+    cells: Vec<DocumentCell>,
     indentation: String,
     /// The parameters that were injected, for the metadata.
     parameters: Option<IndexMap<String, Value>>,
@@ -99,7 +99,8 @@ impl Notebook {
         let cells: Vec<Box<RawValue>> = parsed(&fields, "cells")
             .ok_or_else(|| format!("{no_notebook}: it has no array of `cells`"))?;
         let cells = cells.into_iter().zip(1..).map(|(cell, number)| {
-            Cell::read(cell).map_err(|problem| format!("its cell {number} is invalid: {problem}"))
+            DocumentCell::read(cell)
+                .map_err(|problem| format!("its cell {number} is invalid: {problem}"))
         });
         let cells = cells.collect::<Result<_, _>>()?;
         Ok(Self { fields, cells, indentation: indentation_of(text), parameters: None })
@@ -108,16 +109,16 @@ impl Notebook {
     /// Returns the cells that are run, in order.
     pub fn code(&self) -> impl Iterator<Item = &CodeCell> {
         self.cells.iter().filter_map(|cell| match cell {
-            Cell::Code(cell) => Some(cell),
-            Cell::Other(_) => None,
+            DocumentCell::Code(cell) => Some(cell),
+            DocumentCell::Other(_) => None,
         })
     }
 
     /// Returns the same cells, to put outputs into them.
     pub fn code_mut(&mut self) -> impl Iterator<Item = &mut CodeCell> {
         self.cells.iter_mut().filter_map(|cell| match cell {
-            Cell::Code(cell) => Some(cell),
-            Cell::Other(_) => None,
+            DocumentCell::Code(cell) => Some(cell),
+            DocumentCell::Other(_) => None,
         })
     }
 
@@ -125,7 +126,7 @@ impl Notebook {
     /// aren't run and keep their outputs, and those that may raise do so.
     pub fn heed_markers(&mut self) {
         for cell in &mut self.cells {
-            let Cell::Code(code) = cell else { continue };
+            let DocumentCell::Code(code) = cell else { continue };
             let markers = Markers::of(&code.source, &code.tags);
             if markers.is_skipped {
                 *cell = code.unchanged();
@@ -137,14 +138,14 @@ impl Notebook {
 
     /// Returns all cells as a reader sees them.
     pub(crate) fn views(&self) -> impl Iterator<Item = View> {
-        self.cells.iter().map(Cell::view)
+        self.cells.iter().map(DocumentCell::view)
     }
 
     /// Returns the source of the first cell with the tag `parameters`, if it is a code cell.
     pub fn parameters_source(&self) -> Option<&str> {
         match &self.cells[self.tagged("parameters")?] {
-            Cell::Code(cell) => Some(&cell.source),
-            Cell::Other(_) => None,
+            DocumentCell::Code(cell) => Some(&cell.source),
+            DocumentCell::Other(_) => None,
         }
     }
 
@@ -156,8 +157,11 @@ impl Notebook {
         let at = injected.or_else(|| Some(self.tagged("parameters")? + 1)).unwrap_or(0);
         let minor: Option<u64> = parsed(&self.fields, "nbformat_minor");
         let has_ids = minor.is_some_and(|minor| minor >= 5);
-        let cell =
-            Cell::Code(CodeCell::injected(code, INJECTED, has_ids.then(|| self.new_id(code))));
+        let cell = DocumentCell::Code(CodeCell::injected(
+            code,
+            INJECTED,
+            has_ids.then(|| self.new_id(code)),
+        ));
         match injected {
             Some(at) => self.cells[at] = cell,
             None => self.cells.insert(at, cell),

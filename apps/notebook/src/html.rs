@@ -10,7 +10,7 @@ use hatchery::error::counted;
 use serde_json::Value;
 
 use crate::document::{Notebook, View};
-use crate::report::{End, Report};
+use crate::report::{NotebookEnd, Report};
 
 const STYLE: &str = include_str!("html/style.css");
 
@@ -77,18 +77,20 @@ impl Part {
     pub fn new(name: &str, report: &Report, remarks: &[String]) -> Self {
         let total = report.notebook.code().count();
         let (state, summary) = match &report.end {
-            End::Completed if remarks.is_empty() => {
+            NotebookEnd::Completed if remarks.is_empty() => {
                 ("good", format!("{} completed", counted(total, "cell")))
             }
-            End::Completed => {
+            NotebookEnd::Completed => {
                 ("bad", format!("{} completed, with remarks", counted(total, "cell")))
             }
-            End::Exited { cell } => ("good", format!("exited at cell {cell} of {total}")),
-            End::Failed { cell, problem, .. } => {
+            NotebookEnd::Exited { cell } => ("good", format!("exited at cell {cell} of {total}")),
+            NotebookEnd::Failed { cell, problem, .. } => {
                 ("bad", format!("cell {cell} of {total} failed: {problem}"))
             }
-            End::Interrupted { cell } => ("bad", format!("interrupted at cell {cell} of {total}")),
-            End::Broken { cell } => ("bad", format!("ended at cell {cell} of {total}")),
+            NotebookEnd::Interrupted { cell } => {
+                ("bad", format!("interrupted at cell {cell} of {total}"))
+            }
+            NotebookEnd::Broken { cell } => ("bad", format!("ended at cell {cell} of {total}")),
             _ => ("bad", "not started".to_owned()),
         };
         let remarks = remarks.iter().map(|remark| format!("<pre>{}</pre>\n", escaped(remark)));

@@ -11,8 +11,8 @@ pub use document::{CodeCell, InvalidNotebook, Notebook};
 pub use event::{CellEvent, Interrupts, Observer, Progress, joined};
 pub use guest::Prepared;
 pub use outputs::{Outputs, Update};
-pub use prefixes::Prefixes;
-pub use report::{End, Report, Resumption};
+pub use prefixes::PrefixCache;
+pub use report::{NotebookEnd, Report, Resumption};
 pub use runner::run;
 pub use settings::{Places, Settings, Task, check_place};
 

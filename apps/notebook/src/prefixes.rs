@@ -32,23 +32,23 @@ use crate::settings::{COPY_SUFFIX, RECORD_SUFFIX, SESSION_SUFFIX};
 ///
 /// Default bounds: 1 GiB and 1,000 states on disk, 64 states in memory.
 #[derive(Debug)]
-pub struct Prefixes {
-    pub(crate) shared: Shared,
-    pub(crate) shelf: Option<Arc<Shelf>>,
+pub struct PrefixCache {
+    pub(crate) shared: SharedPrefixes,
+    pub(crate) cache: Option<Arc<CheckpointCache>>,
     pub(crate) folders: Folders,
 }
 
-impl Prefixes {
+impl PrefixCache {
     /// Shares states only among the notebooks of this command.
     pub fn in_memory() -> Self {
-        Self { shared: Shared::default(), shelf: None, folders: Folders::default() }
+        Self { shared: SharedPrefixes::default(), cache: None, folders: Folders::default() }
     }
 
     /// Also keeps states in this folder, which is created if it doesn't exist, up to so many bytes.
     /// The states that weren't used for the longest time go first. `0` keeps none, and uses none.
     pub fn in_folder(folder: PathBuf, most_bytes: u64) -> Self {
-        let shelf = (most_bytes > 0).then(|| Arc::new(Shelf::new(folder, most_bytes)));
-        Self { shared: Shared::default(), shelf, folders: Folders::default() }
+        let cache = (most_bytes > 0).then(|| Arc::new(CheckpointCache::new(folder, most_bytes)));
+        Self { shared: SharedPrefixes::default(), cache, folders: Folders::default() }
     }
 }
 
@@ -57,23 +57,23 @@ const MOST_IN_MEMORY: usize = 64;
 
 /// The states, and who needs them.
 #[derive(Debug, Default)]
-pub(crate) struct Shared(Mutex<Table>);
+pub(crate) struct SharedPrefixes(Mutex<PrefixTable>);
 
 #[derive(Debug, Default)]
-struct Table {
+struct PrefixTable {
     /// How many notebooks haven't passed this key yet.
     wanted: HashMap<Key, usize>,
-    slots: HashMap<Key, Slot>,
+    slots: HashMap<Key, PrefixSlot>,
     /// Counts states, to know their age.
     clock: u64,
 }
 
 #[derive(Debug)]
-enum Slot {
+enum PrefixSlot {
     /// A notebook runs the cell. The channel closes when it has ended.
     Running(watch::Receiver<()>),
     Ready {
-        state: Arc<State>,
+        state: Arc<PrefixState>,
         age: u64,
     },
 }
@@ -82,7 +82,7 @@ enum Slot {
 #[derive(Debug)]
 pub(crate) enum Next<'a> {
     /// It takes over this state, so many cells further.
-    Take { steps: usize, state: Arc<State> },
+    Take { steps: usize, state: Arc<PrefixState> },
     /// It waits until this channel closes, and asks again.
     Wait(watch::Receiver<()>),
     /// It runs its next cell, and others wait for that if there is a claim.
@@ -92,13 +92,13 @@ pub(crate) enum Next<'a> {
 /// The right to run a cell for others, who stop waiting when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Claim<'a> {
-    shared: &'a Shared,
+    shared: &'a SharedPrefixes,
     key: Key,
     /// Closes the channel of those who wait.
     _waiting: watch::Sender<()>,
 }
 
-impl Shared {
+impl SharedPrefixes {
     /// Announces a notebook with these keys.
     pub(crate) fn expect(&self, keys: &[Key]) {
         let mut table = self.table();
@@ -112,18 +112,18 @@ impl Shared {
         let Some(key) = keys.first() else { return Next::Run(None) };
         let mut table = self.table();
         for (place, key) in keys.iter().enumerate().rev() {
-            if let Some(Slot::Ready { state, .. }) = table.slots.get(key) {
+            if let Some(PrefixSlot::Ready { state, .. }) = table.slots.get(key) {
                 return Next::Take { steps: place + 1, state: Arc::clone(state) };
             }
         }
-        if let Some(Slot::Running(waiting)) = table.slots.get(key) {
+        if let Some(PrefixSlot::Running(waiting)) = table.slots.get(key) {
             return Next::Wait(waiting.clone());
         }
         if table.wanted.get(key).is_none_or(|count| *count < 2) {
             return Next::Run(None);
         }
         let (sender, receiver) = watch::channel(());
-        table.slots.insert(*key, Slot::Running(receiver));
+        table.slots.insert(*key, PrefixSlot::Running(receiver));
         Next::Run(Some(Claim { shared: self, key: *key, _waiting: sender }))
     }
 
@@ -137,14 +137,14 @@ impl Shared {
             });
             if left == Some(0) {
                 table.wanted.remove(key);
-                if matches!(table.slots.get(key), Some(Slot::Ready { .. })) {
+                if matches!(table.slots.get(key), Some(PrefixSlot::Ready { .. })) {
                     table.slots.remove(key);
                 }
             }
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, PrefixTable> {
         self.0.lock().expect("no holder panics")
     }
 }
@@ -152,11 +152,11 @@ impl Shared {
 impl Claim<'_> {
     /// Hands the state to those who wait, once the notebook that ran the cell has passed it. `before` is the key of the state before the cell: whoever
     /// needs that one needs this one too, unless more notebooks need it.
-    pub(crate) fn fulfil(self, state: State, before: Option<Key>) {
+    pub(crate) fn fulfil(self, state: PrefixState, before: Option<Key>) {
         let mut table = self.shared.table();
         table.clock += 1;
         let age = table.clock;
-        table.slots.insert(self.key, Slot::Ready { state: Arc::new(state), age });
+        table.slots.insert(self.key, PrefixSlot::Ready { state: Arc::new(state), age });
         let wanted = |key: &Key| table.wanted.get(key).copied().unwrap_or_default();
         if wanted(&self.key) == 0 {
             table.slots.remove(&self.key);
@@ -167,9 +167,9 @@ impl Claim<'_> {
         {
             table.slots.remove(&before);
         }
-        let ready = |(key, slot): (&Key, &Slot)| match slot {
-            Slot::Ready { age, .. } => Some((*age, *key)),
-            Slot::Running(_) => None,
+        let ready = |(key, slot): (&Key, &PrefixSlot)| match slot {
+            PrefixSlot::Ready { age, .. } => Some((*age, *key)),
+            PrefixSlot::Running(_) => None,
         };
         let ready: Vec<(u64, Key)> = table.slots.iter().filter_map(ready).collect();
         if ready.len() > MOST_IN_MEMORY
@@ -183,7 +183,7 @@ impl Claim<'_> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut table = self.shared.table();
-        if matches!(table.slots.get(&self.key), Some(Slot::Running(_))) {
+        if matches!(table.slots.get(&self.key), Some(PrefixSlot::Running(_))) {
             table.slots.remove(&self.key);
         }
     }
@@ -329,7 +329,7 @@ impl Traces {
 
 /// The state after some cells of a notebook, in memory.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct PrefixState {
     pub(crate) checkpoint: Checkpoint,
     /// The outputs of each cell.
     pub(crate) outputs: Vec<Vec<Value>>,
@@ -338,7 +338,7 @@ pub(crate) struct State {
 
 /// The state after some cells of a notebook, on disk beside the saved session.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct SavedPrefix {
     /// The name of the session's file.
     pub(crate) session: String,
     outputs: Vec<Vec<Value>>,
@@ -358,7 +358,7 @@ enum Change {
     Deleted,
 }
 
-impl State {
+impl PrefixState {
     /// Describes the first `count` cells.
     pub(crate) fn of(
         checkpoint: Checkpoint,
@@ -371,7 +371,7 @@ impl State {
     }
 }
 
-impl Kept {
+impl SavedPrefix {
     /// Describes the first `count` cells, whose session isn't saved yet.
     pub(crate) fn of(notebook: &Notebook, count: usize, traces: &Traces) -> Self {
         let kind = |file: &ChangedFile| match file.kind {
@@ -450,14 +450,14 @@ const KEY_DIGITS: usize = 64;
 
 /// The folder.
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct CheckpointCache {
     folder: PathBuf,
     most_bytes: u64,
 }
 
 /// A state in the folder.
 #[derive(Debug)]
-struct Entry {
+struct CachedFile {
     record: PathBuf,
     session: PathBuf,
     bytes: u64,
@@ -470,7 +470,7 @@ struct Named {
     session: String,
 }
 
-impl Shelf {
+impl CheckpointCache {
     pub(crate) fn new(folder: PathBuf, most_bytes: u64) -> Self {
         Self { folder, most_bytes }
     }
@@ -492,7 +492,7 @@ impl Shelf {
 
     /// Writes the record of a session that was saved at this [`place`](Self::place). Returns whether
     /// it has; if not, also because of an error, the session goes.
-    pub(crate) fn keep(&self, key: Key, session: &Path, mut kept: Kept) -> io::Result<bool> {
+    pub(crate) fn keep(&self, key: Key, session: &Path, mut kept: SavedPrefix) -> io::Result<bool> {
         let name = session.file_name().unwrap_or_default();
         kept.session = name.to_string_lossy().into_owned();
         let written = self.write(key, &kept);
@@ -503,7 +503,7 @@ impl Shelf {
         written
     }
 
-    fn write(&self, key: Key, kept: &Kept) -> io::Result<bool> {
+    fn write(&self, key: Key, kept: &SavedPrefix) -> io::Result<bool> {
         let bytes = serde_json::to_vec(kept)?;
         if bytes.len() > LARGEST_RECORD_BYTES {
             return Ok(false);
@@ -514,10 +514,10 @@ impl Shelf {
 
     /// Returns the record of this key and the path of its session, and notes that they were used;
     /// `None` if there is none that describes so many cells.
-    pub(crate) fn find(&self, key: Key, count: usize) -> Option<(Kept, PathBuf)> {
+    pub(crate) fn find(&self, key: Key, count: usize) -> Option<(SavedPrefix, PathBuf)> {
         let path = self.record(key);
         let bytes = fs::read(&path).ok()?;
-        let kept: Option<Kept> = serde_json::from_slice(&bytes).ok();
+        let kept: Option<SavedPrefix> = serde_json::from_slice(&bytes).ok();
         let kept = kept.filter(|kept| kept.fits(count));
         let found = kept.and_then(|kept| Some((self.session(&path, &kept.session)?, kept)));
         let Some((session, kept)) = found else {
@@ -565,7 +565,7 @@ impl Shelf {
     }
 
     /// Returns the states whose records are among these files.
-    fn entries(&self, files: &[PathBuf]) -> Vec<Entry> {
+    fn entries(&self, files: &[PathBuf]) -> Vec<CachedFile> {
         let mut entries = Vec::new();
         let is_record = |file: &&PathBuf| file.extension().is_some_and(|it| it == "json");
         for record in files.iter().filter(is_record) {
@@ -575,7 +575,7 @@ impl Shelf {
             let (Some(of_record), Some(of_session)) = (of(record), of(&session)) else { continue };
             let used = of_record.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             let bytes = of_record.len() + of_session.len();
-            entries.push(Entry { record: record.clone(), session, bytes, used });
+            entries.push(CachedFile { record: record.clone(), session, bytes, used });
         }
         entries
     }
@@ -630,7 +630,7 @@ mod tests {
 
     #[test]
     fn a_cell_of_one_notebook_is_nobody_elses() {
-        let shared = Shared::default();
+        let shared = SharedPrefixes::default();
         shared.expect(&keys("ab"));
         assert!(matches!(shared.next(&keys("ab")), Next::Run(None)));
         assert!(matches!(shared.next(&[]), Next::Run(None)));
@@ -638,7 +638,7 @@ mod tests {
 
     #[tokio::test]
     async fn others_wait_until_the_claim_ends_and_one_of_them_claims_again() {
-        let shared = Shared::default();
+        let shared = SharedPrefixes::default();
         for names in ["ab", "ac", "ad"] {
             shared.expect(&keys(names));
         }
@@ -708,19 +708,19 @@ mod tests {
         assert_eq!(one.name().len(), 64);
     }
 
-    fn kept(sources: usize) -> Kept {
+    fn kept(sources: usize) -> SavedPrefix {
         let cell = r#"{"cell_type": "code", "metadata": {}, "source": "1"}"#;
         let cells = vec![cell; sources].join(",");
         let text = format!(r#"{{"nbformat": 4, "metadata": {{}}, "cells": [{cells}]}}"#);
-        Kept::of(&Notebook::read(&text).unwrap(), sources, &Traces::default())
+        SavedPrefix::of(&Notebook::read(&text).unwrap(), sources, &Traces::default())
     }
 
-    fn put(shelf: &Shelf, name: &str, bytes: usize, age: u64) -> Key {
+    fn put(cache: &CheckpointCache, name: &str, bytes: usize, age: u64) -> Key {
         let key = Key::named(name);
-        let session = shelf.place(key).unwrap();
+        let session = cache.place(key).unwrap();
         fs::write(&session, vec![0; bytes]).unwrap();
-        assert!(shelf.keep(key, &session, kept(1)).unwrap());
-        set_age(&shelf.record(key), age);
+        assert!(cache.keep(key, &session, kept(1)).unwrap());
+        set_age(&cache.record(key), age);
         key
     }
 
@@ -732,40 +732,40 @@ mod tests {
     #[test]
     fn the_states_that_were_not_used_go_first() {
         let folder = tempfile::tempdir().unwrap();
-        let shelf = Shelf::new(folder.path().join("states"), 2500);
-        let old = put(&shelf, "old", 1000, 30);
-        let used = put(&shelf, "used", 1000, 40);
-        let new = put(&shelf, "new", 1000, 10);
-        assert!(shelf.find(used, 1).is_some());
-        shelf.tidy().unwrap();
-        assert_eq!([old, used, new].map(|key| shelf.has(key)), [false, true, true]);
-        assert_eq!(fs::read_dir(&shelf.folder).unwrap().count(), 4);
+        let cache = CheckpointCache::new(folder.path().join("states"), 2500);
+        let old = put(&cache, "old", 1000, 30);
+        let used = put(&cache, "used", 1000, 40);
+        let new = put(&cache, "new", 1000, 10);
+        assert!(cache.find(used, 1).is_some());
+        cache.tidy().unwrap();
+        assert_eq!([old, used, new].map(|key| cache.has(key)), [false, true, true]);
+        assert_eq!(fs::read_dir(&cache.folder).unwrap().count(), 4);
         // One that is larger than the bound doesn't stay.
-        let large = put(&shelf, "large", 3000, 0);
-        shelf.tidy().unwrap();
-        assert!(!shelf.has(large));
+        let large = put(&cache, "large", 3000, 0);
+        cache.tidy().unwrap();
+        assert!(!cache.has(large));
     }
 
     #[test]
     fn a_record_that_does_not_fit_is_none() {
         let folder = tempfile::tempdir().unwrap();
-        let shelf = Shelf::new(folder.path().to_owned(), 1 << 20);
-        let key = put(&shelf, "a", 10, 0);
-        assert!(shelf.find(key, 1).is_some());
-        assert!(shelf.find(key, 2).is_none());
-        assert!(shelf.find(key, 1).is_none(), "it was removed");
-        let key = put(&shelf, "b", 10, 0);
-        fs::write(shelf.record(key), "{").unwrap();
-        assert!(shelf.find(key, 1).is_none());
+        let cache = CheckpointCache::new(folder.path().to_owned(), 1 << 20);
+        let key = put(&cache, "a", 10, 0);
+        assert!(cache.find(key, 1).is_some());
+        assert!(cache.find(key, 2).is_none());
+        assert!(cache.find(key, 1).is_none(), "it was removed");
+        let key = put(&cache, "b", 10, 0);
+        fs::write(cache.record(key), "{").unwrap();
+        assert!(cache.find(key, 1).is_none());
         // Which session was its own isn't known any more, so that one waits.
-        shelf.tidy().unwrap();
+        cache.tidy().unwrap();
         let files: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
         let [Ok(session)] = &files[..] else { panic!("{files:?}") };
         set_age(&session.path(), LONGEST_ALONE.as_secs() + 60);
         let other = folder.path().join("mine.session");
         fs::write(&other, "").unwrap();
         set_age(&other, LONGEST_ALONE.as_secs() + 60);
-        shelf.tidy().unwrap();
+        cache.tidy().unwrap();
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
         assert!(matches!(&left[..], [Ok(file)] if file.path() == other), "{left:?}");
     }
@@ -773,21 +773,21 @@ mod tests {
     #[test]
     fn a_record_leads_to_the_session_that_was_saved_with_it() {
         let folder = tempfile::tempdir().unwrap();
-        let shelf = Shelf::new(folder.path().to_owned(), 1 << 20);
+        let cache = CheckpointCache::new(folder.path().to_owned(), 1 << 20);
         let key = Key::named("a");
         let [first, second] = [b"first", b"other"].map(|contents| {
-            let session = shelf.place(key).unwrap();
+            let session = cache.place(key).unwrap();
             fs::write(&session, contents).unwrap();
             session
         });
-        assert!(shelf.keep(key, &second, kept(1)).unwrap());
-        assert!(shelf.keep(key, &first, kept(1)).unwrap());
-        assert_eq!(shelf.find(key, 1).unwrap().1, first);
+        assert!(cache.keep(key, &second, kept(1)).unwrap());
+        assert!(cache.keep(key, &first, kept(1)).unwrap());
+        assert_eq!(cache.find(key, 1).unwrap().1, first);
         assert!(second.exists(), "another command may be reading it");
         let mut outside = kept(1);
         outside.session = "../a.session".to_owned();
-        shelf.write(key, &outside).unwrap();
-        assert!(shelf.find(key, 1).is_none());
-        assert!(!shelf.has(key));
+        cache.write(key, &outside).unwrap();
+        assert!(cache.find(key, 1).is_none());
+        assert!(!cache.has(key));
     }
 }

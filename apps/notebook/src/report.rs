@@ -12,7 +12,7 @@ use crate::document::Notebook;
 #[non_exhaustive]
 pub struct Report {
     /// How it ended.
-    pub end: End,
+    pub end: NotebookEnd,
     /// The notebook with the outputs of the cells that ran.
     pub notebook: Notebook,
     /// Whether its copy has these outputs.
@@ -35,7 +35,7 @@ pub struct Report {
 /// How the cells of a notebook ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum End {
+pub enum NotebookEnd {
     /// All cells ran.
     Completed,
     /// A cell ended the notebook as `sys.exit(0)` does; the cells after it didn't run.
@@ -68,7 +68,7 @@ pub enum End {
     NoSession,
 }
 
-impl End {
+impl NotebookEnd {
     /// Returns whether the notebook ended as its author meant it to.
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Completed | Self::Exited { .. })
@@ -89,7 +89,7 @@ pub enum Resumption {
 
 impl Report {
     /// Reports a notebook whose cells didn't begin.
-    pub(crate) fn not_begun(end: End, notebook: Notebook, errors: Vec<Error>) -> Self {
+    pub(crate) fn not_begun(end: NotebookEnd, notebook: Notebook, errors: Vec<Error>) -> Self {
         Self {
             end,
             notebook,

@@ -19,8 +19,10 @@ use crate::document::{CodeCell, Notebook};
 use crate::event::{CellEvent, Interrupts, Progress};
 use crate::guest::{self, Cell};
 use crate::outputs::Outputs;
-use crate::prefixes::{Claim, Kept, Key, Next, Prefixes, Shelf, State, Traces, take_over};
-use crate::report::{End, Record, Report, Resumption};
+use crate::prefixes::{
+    CheckpointCache, Claim, Key, Next, PrefixCache, PrefixState, SavedPrefix, Traces, take_over,
+};
+use crate::report::{NotebookEnd, Record, Report, Resumption};
 use crate::settings::{Places, Settings, Task};
 
 /// The result of a cell.
@@ -49,7 +51,7 @@ struct Run<'a> {
     /// `None` until a cell has to run.
     session: Option<Session>,
     /// A state that the session takes before its next cell.
-    pending: Option<Arc<State>>,
+    pending: Option<Arc<PrefixState>>,
     /// The state after the first `done` cells. `None` before the first cell, after the last one, and
     /// if it is on disk alone.
     checkpoint: Option<Checkpoint>,
@@ -74,7 +76,7 @@ pub async fn run(task: Task, settings: &Settings, interrupts: Interrupts) -> Rep
         if let Some(prefixes) = prefixes {
             prefixes.shared.passed(&keys);
         }
-        return Report::not_begun(End::NotStarted, task.notebook, Vec::new());
+        return Report::not_begun(NotebookEnd::NotStarted, task.notebook, Vec::new());
     }
     let mut run = Run {
         settings,
@@ -119,9 +121,9 @@ impl<'a> Run<'a> {
                 errors.push(error);
                 if !self.has_begun {
                     let notebook = self.task.notebook.clone();
-                    return Report::not_begun(End::NoSession, notebook, errors);
+                    return Report::not_begun(NotebookEnd::NoSession, notebook, errors);
                 }
-                End::Broken { cell: self.done + 1 }
+                NotebookEnd::Broken { cell: self.done + 1 }
             }
         };
         let writes = self.settings.writes;
@@ -136,14 +138,14 @@ impl<'a> Run<'a> {
             let forgotten = self.task.places.forget();
             forgotten.map(|()| Resumption::Nothing)
         } else {
-            self.keep_session(end == End::Completed).await
+            self.keep_session(end == NotebookEnd::Completed).await
         };
         let resumption = resumption.unwrap_or_else(|error| {
             errors.push(error);
             if end.is_success() && is_written { Resumption::Nothing } else { Resumption::Lost }
         });
-        if let Some(shelf) = self.shelf() {
-            self.states.finish(shelf).await;
+        if let Some(cache) = self.shelf() {
+            self.states.finish(cache).await;
         }
         Report {
             end,
@@ -162,7 +164,7 @@ impl<'a> Run<'a> {
         self.settings.observer.progress(self.task.index, &step);
     }
 
-    fn shelf(&self) -> Option<&'a Arc<Shelf>> {
+    fn cache(&self) -> Option<&'a Arc<CheckpointCache>> {
         self.settings.prefixes.as_ref()?.shelf.as_ref()
     }
 
@@ -192,7 +194,7 @@ impl<'a> Run<'a> {
     fn pass(&mut self, last: usize, of_this_command: bool) {
         let first = self.done + 1;
         self.taken_over += last - self.done;
-        if let Some(Prefixes { shared, .. }) = &self.settings.prefixes {
+        if let Some(PrefixCache { shared, .. }) = &self.settings.prefixes {
             shared.passed(&self.keys[self.done..last]);
         }
         (self.done, self.has_begun) = (last, true);
@@ -225,12 +227,12 @@ impl<'a> Run<'a> {
     }
 
     /// Runs the remaining cells, up to the first that fails.
-    async fn cells(&mut self) -> Result<End, Error> {
+    async fn cells(&mut self) -> Result<NotebookEnd, Error> {
         let prefixes = self.settings.prefixes.as_ref();
         while self.done < self.total {
             let number = self.done + 1;
             if self.interrupts.count() > 0 {
-                return Ok(End::Interrupted { cell: number });
+                return Ok(NotebookEnd::Interrupted { cell: number });
             }
             let next = prefixes.map(|prefixes| prefixes.shared.next(self.keys_from(self.done)));
             let claim = match next {
@@ -261,7 +263,7 @@ impl<'a> Run<'a> {
                 return Ok(end);
             }
         }
-        Ok(End::Completed)
+        Ok(NotebookEnd::Completed)
     }
 
     /// Runs a cell, and keeps the state after it. Returns how the notebook ended, if it did.
@@ -269,7 +271,7 @@ impl<'a> Run<'a> {
         &mut self,
         number: usize,
         claim: Option<Claim<'_>>,
-    ) -> Result<Option<End>, Error> {
+    ) -> Result<Option<NotebookEnd>, Error> {
         self.tell(Progress::Cell { number });
         let ran = self.cell(number).await?;
         // A cell that was cut short would do more the next time, even if it caught the interrupt. And
@@ -287,21 +289,25 @@ impl<'a> Run<'a> {
         if let Some(problem) = ran.problem {
             let CellResult { is_of_sandbox, is_exit, .. } = ran;
             if self.interrupts.count() > 0 {
-                return Ok(Some(End::Interrupted { cell: number }));
+                return Ok(Some(NotebookEnd::Interrupted { cell: number }));
             }
             if is_exit && !self.may_raise(number - 1) && self.is_alive().await {
                 self.traces.add(ran.files, ran.links);
-                return Ok(Some(End::Exited { cell: number }));
+                return Ok(Some(NotebookEnd::Exited { cell: number }));
             }
             if !self.may_raise(number - 1) || is_of_sandbox || !self.is_alive().await {
-                return Ok(Some(End::Failed { cell: number, problem, is_of_sandbox }));
+                return Ok(Some(NotebookEnd::Failed { cell: number, problem, is_of_sandbox }));
             }
             self.traces.allowed_errors += 1;
         } else if number < self.total || is_kept {
             let is_lost = !self.is_alive().await;
             if is_lost && number < self.total {
                 let problem = Problem::new("SessionLost", "the cell lost its session".to_owned());
-                return Ok(Some(End::Failed { cell: number, problem, is_of_sandbox: false }));
+                return Ok(Some(NotebookEnd::Failed {
+                    cell: number,
+                    problem,
+                    is_of_sandbox: false,
+                }));
             }
         }
         self.traces.add(ran.files, ran.links);
@@ -320,12 +326,12 @@ impl<'a> Run<'a> {
             let (notebook, traces) = (&self.task.notebook, &self.traces);
             if let Some(claim) = claim {
                 let before = (number > 1).then(|| self.keys[number - 2]);
-                claim.fulfil(State::of(checkpoint.clone(), notebook, number, traces), before);
+                claim.fulfil(PrefixState::of(checkpoint.clone(), notebook, number, traces), before);
             }
-            if let Some(shelf) = &prefixes.shelf {
+            if let Some(cache) = &prefixes.shelf {
                 let (took, is_last) = (ran.took, number == self.total);
                 let cells = Cells { notebook, count: number, traces, took, is_last };
-                self.states.write(shelf, key, session, cells).await;
+                self.states.write(cache, key, session, cells).await;
             }
         }
         if number < self.total {
@@ -521,7 +527,13 @@ struct StateWriter {
 impl StateWriter {
     /// Begins to write the session's present state, if it is worth its place. What can't be kept
     /// isn't: the notebook doesn't depend on it.
-    async fn write(&mut self, shelf: &Arc<Shelf>, key: Key, session: &Session, cells: Cells<'_>) {
+    async fn write(
+        &mut self,
+        cache: &Arc<CheckpointCache>,
+        key: Key,
+        session: &Session,
+        cells: Cells<'_>,
+    ) {
         let Cells { notebook, count, traces, took, is_last } = cells;
         while let Some(written) = self.writing.try_join_next() {
             self.count(written.unwrap_or(0));
@@ -529,7 +541,7 @@ impl StateWriter {
         self.since += took;
         let worth = self.since.as_secs_f64() * BYTES_PER_SECOND;
         let is_worth_it = self.written_bytes < FREE_BYTES || self.last_bytes as f64 <= worth;
-        if shelf.has(key) || !(is_worth_it || is_last) {
+        if cache.has(key) || !(is_worth_it || is_last) {
             return;
         }
         if self.writing.len() >= AT_ONCE
@@ -539,16 +551,16 @@ impl StateWriter {
         }
         let name = format!("{} after cell {count}", session.name());
         let Ok(fork) = session.fork(&name).await else { return };
-        let kept = Kept::of(notebook, count, traces);
-        let shelf = Arc::clone(shelf);
+        let kept = SavedPrefix::of(notebook, count, traces);
+        let cache = Arc::clone(cache);
         self.since = Duration::ZERO;
         self.writing.spawn(async move {
             let mut bytes = 0;
-            if let Ok(place) = shelf.place(key)
+            if let Ok(place) = cache.place(key)
                 && let Ok(saved) = fork.save(&place).await
             {
                 bytes = saved;
-                let keep = tokio::task::spawn_blocking(move || shelf.keep(key, &place, kept));
+                let keep = tokio::task::spawn_blocking(move || cache.keep(key, &place, kept));
                 let _ = keep.await;
             }
             fork.close();
@@ -562,13 +574,13 @@ impl StateWriter {
     }
 
     /// Waits until all is written, and brings the shelf back to its bound.
-    async fn finish(&mut self, shelf: &Arc<Shelf>) {
+    async fn finish(&mut self, cache: &Arc<CheckpointCache>) {
         while let Some(written) = self.writing.join_next().await {
             self.count(written.unwrap_or(0));
         }
         if self.written_bytes > 0 {
-            let shelf = Arc::clone(shelf);
-            let _ = tokio::task::spawn_blocking(move || shelf.tidy()).await;
+            let cache = Arc::clone(cache);
+            let _ = tokio::task::spawn_blocking(move || cache.tidy()).await;
         }
     }
 }
@@ -598,9 +610,9 @@ impl Run<'_> {
 
     /// Takes over the latest state that an earlier command left.
     async fn take_from_shelf(&mut self) -> Result<(), Error> {
-        let Some(shelf) = self.shelf() else { return Ok(()) };
+        let Some(cache) = self.shelf() else { return Ok(()) };
         for count in (1..=self.keys.len()).rev() {
-            let (key, place) = (self.keys[count - 1], Arc::clone(shelf));
+            let (key, place) = (self.keys[count - 1], Arc::clone(cache));
             let found = tokio::task::spawn_blocking(move || place.find(key, count)).await;
             let Some((kept, path)) = found.ok().flatten() else { continue };
             let (is_whole, has_files) = (count == self.total, kept.has_files());
@@ -610,7 +622,7 @@ impl Run<'_> {
                 false => match self.settings.pool.revive(&session_name(&self.task), &path).await {
                     Ok(session) => Some(session),
                     Err(_) => {
-                        shelf.remove(key);
+                        cache.remove(key);
                         continue;
                     }
                 },
@@ -621,7 +633,7 @@ impl Run<'_> {
             };
             let contents = |path: &str| workspace.as_ref()?.read(path);
             let Some((outputs, traces)) = kept.open(contents) else {
-                shelf.remove(key);
+                cache.remove(key);
                 // An earlier state, or a fresh session, takes its name.
                 if let Some(session) = session {
                     session.close();

@@ -13,7 +13,7 @@ use crate::document::{CodeCell, Notebook};
 use crate::event::Observer;
 use crate::guest;
 use crate::guest::Prepared;
-use crate::prefixes::{Key, Prefixes, Seen, chain};
+use crate::prefixes::{Key, PrefixCache, Seen, chain};
 use crate::report::Record;
 
 /// A notebook to run.
@@ -57,7 +57,7 @@ pub struct Settings {
     /// The states after cells that notebooks take over, and to which they add theirs. Default: none,
     /// so every cell runs. Notebooks that may connect to something always run from their start, and
     /// so do those that get folders of more than 10,000 files or 1 GiB.
-    pub prefixes: Option<Prefixes>,
+    pub prefixes: Option<PrefixCache>,
     /// Who is told of the progress. Default: nobody.
     pub observer: Arc<dyn Observer>,
     prepared: Prepared,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::figures::{Figure, LEAST_ROUNDS, Ratio, Samples, Spread, Unit, digits};
 use super::rounds::{Machine, Python3, Subjects, checked, load};
-use super::{Error, Settings, now};
+use super::{BenchSettings, Error, now};
 
 /// Digits of a key that distinguish images for a reader.
 const SHOWN_DIGITS: usize = 12;
@@ -76,7 +76,7 @@ pub(crate) struct Sections {
 
 impl Report {
     /// Begins a report about this machine, without figures. What it takes counts from now.
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &BenchSettings) -> Self {
         Self {
             is_quick: settings.is_quick,
             is_complete: false,
@@ -268,7 +268,7 @@ mod tests;
 /// A pool can't be started, or a program of the benchmark fails.
 pub(crate) async fn measure(
     report: &mut Report,
-    settings: &Settings,
+    settings: &BenchSettings,
     builder: impl Fn() -> Builder,
     mut tell: impl FnMut(Duration),
 ) -> Result<(), Error> {

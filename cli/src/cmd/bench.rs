@@ -7,21 +7,22 @@ use hatchery::Hatchery;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::BenchArguments;
-use crate::bench::{Report, Sections, Settings, measure};
+use crate::bench::{BenchSettings, Report, Sections, measure};
 use crate::exit::Exit;
 use crate::{progress, signals, terminal};
 
 pub(crate) async fn run(arguments: BenchArguments) -> anyhow::Result<Exit> {
     // The first ends the benchmark, the second this process.
     let mut interrupts = signals::interrupts(2)?;
-    let mut settings = if arguments.quick { Settings::quick() } else { Settings::default() };
+    let mut settings =
+        if arguments.quick { BenchSettings::quick() } else { BenchSettings::default() };
     let program = std::env::current_exe().context("can't find this program's own file")?;
     settings.program = Some(program);
     let mut report = Report::new(&settings);
     let builder = || Hatchery::builder().progress(progress::sink());
     let mut shown = None;
     let tell = |elapsed| {
-        shown.get_or_insert_with(|| Shown::begin(settings.time())).update(elapsed);
+        shown.get_or_insert_with(|| RoundsProgress::begin(settings.time())).update(elapsed);
     };
     let exit = tokio::select! {
         measured = measure(&mut report, &settings, builder, tell) => {
@@ -57,9 +58,9 @@ fn text(sections: Sections) -> String {
 }
 
 /// The progress of the rounds: a bar on a terminal, a note elsewhere.
-struct Shown(Option<ProgressBar>);
+struct RoundsProgress(Option<ProgressBar>);
 
-impl Shown {
+impl RoundsProgress {
     fn begin(time: Duration) -> Self {
         use std::io::IsTerminal;
         if terminal::is_quiet() {
@@ -81,7 +82,7 @@ impl Shown {
     }
 }
 
-impl Drop for Shown {
+impl Drop for RoundsProgress {
     fn drop(&mut self) {
         if let Some(bar) = &self.0 {
             bar.finish_and_clear();

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use hatchery::error::chain;
 use hatchery::wire::{Problem, ProblemKind, VERSION};
 use hatchery::{Builder, Hatchery, Job};
-use jupyter::{Connection, Kernel, KernelSpec, Place};
+use jupyter::{Connection, InstallLocation, Kernel, KernelSpec};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -96,9 +96,9 @@ async fn orphaned() {
 async fn install(arguments: InstallArguments) -> anyhow::Result<Exit> {
     let InstallArguments { user: _, sys_prefix, prefix, name, display_name, options } = arguments;
     let place = match prefix {
-        Some(prefix) => Place::Prefix(prefix),
-        None if sys_prefix => Place::Environment,
-        None => Place::User,
+        Some(prefix) => InstallLocation::Prefix(prefix),
+        None if sys_prefix => InstallLocation::Environment,
+        None => InstallLocation::User,
     };
     // As a kernel would, so that a mistake shows now.
     given(&options)?;

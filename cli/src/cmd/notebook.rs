@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ::notebook::html::{Part, page};
 use ::notebook::{
-    Difference, Error, Observer, Prefixes, Report, Settings, Task, Unmarked, compare,
+    Difference, Error, Observer, PrefixCache, Report, Settings, Task, Unmarked, compare,
 };
 use anyhow::Context;
 use hatchery::cache::CacheDir;
@@ -27,7 +27,7 @@ use crate::pool::{cpus, start_pool};
 use crate::{inputs, progress, signals, terminal};
 use board::Board;
 use summary::{Tally, Told, described};
-use tasks::Given;
+use tasks::GivenParameters;
 
 mod board;
 mod summary;
@@ -42,7 +42,7 @@ const MOST_DISPLAYS: usize = 100_000;
 
 pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
     let sources = tasks::read(&arguments.notebooks)?;
-    let parameters = Given::read(&arguments.parameters)?;
+    let parameters = GivenParameters::read(&arguments.parameters)?;
     // If their names are known, unsuitable ones are reported before anything starts.
     let placed = match parameters.has_sets() {
         true => None,
@@ -124,16 +124,16 @@ async fn run_all(
 }
 
 /// Returns the states that notebooks share, unless all cells shall run.
-fn prefixes(arguments: &NotebookArguments) -> anyhow::Result<Option<Prefixes>> {
+fn prefixes(arguments: &NotebookArguments) -> anyhow::Result<Option<PrefixCache>> {
     if arguments.fresh || arguments.check.is_some() {
         return Ok(None);
     }
     let folder = match std::env::var_os(STATES_VARIABLE) {
-        Some(folder) if folder.is_empty() => return Ok(Some(Prefixes::in_memory())),
+        Some(folder) if folder.is_empty() => return Ok(Some(PrefixCache::in_memory())),
         Some(folder) => PathBuf::from(folder),
         None => CacheDir::open(cache_dir().as_deref())?.root().join("notebooks"),
     };
-    Ok(Some(Prefixes::in_folder(folder, arguments.keep_states.as_u64())))
+    Ok(Some(PrefixCache::in_folder(folder, arguments.keep_states.as_u64())))
 }
 
 /// The comparison and the report, as far as the user wants them.

@@ -25,7 +25,7 @@ use crate::signals::{self, Interrupts};
 use crate::terminal::{self as screen, note, print};
 use crate::{inputs, progress};
 use assistant::Help;
-use command::Command;
+use command::ReplCommand;
 use guest::{Calls, READ_LINE, Typed};
 use reader::Reader;
 use terminal::Heard;
@@ -63,7 +63,7 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
     // The only function reads lines, and there may be many.
     let limits = Limits { function_calls: u64::MAX, ..arguments.limits.limits() };
     let begin = Job::code(guest::begin()).named("<begin>").limits(own_limits(&limits));
-    let given = Given {
+    let given = SessionInputs {
         files: inputs::read_named(&arguments.input)?,
         begin: inputs::add_mounts(begin, &arguments.mount)?,
     };
@@ -139,7 +139,7 @@ async fn open(hatchery: &Hatchery, file: Option<&Path>) -> anyhow::Result<Sessio
 }
 
 /// What each session gets besides what the user types.
-struct Given {
+struct SessionInputs {
     /// Names in the workspace, and contents.
     files: Vec<(String, Vec<u8>)>,
     /// A job that installs the prompt's helpers and mounts the folders. Repeating it changes
@@ -161,7 +161,7 @@ struct Repl {
     input_count: usize,
     /// The limits of each input.
     limits: Limits,
-    given: Given,
+    given: SessionInputs,
     /// What running programs read from standard input.
     calls: Calls,
     /// The file for the current session at the end.
@@ -365,38 +365,40 @@ impl Repl {
     /// Executes a command.
     async fn obey(
         &mut self,
-        command: Result<Command, String>,
+        command: Result<ReplCommand, String>,
     ) -> anyhow::Result<ControlFlow<Exit>> {
         match command {
-            Ok(Command::Quit) => return Ok(ControlFlow::Break(self.exit)),
-            Ok(Command::Help) => print(command::HELP)?,
-            Ok(Command::Sessions) => {
+            Ok(ReplCommand::Quit) => return Ok(ControlFlow::Break(self.exit)),
+            Ok(ReplCommand::Help) => print(command::HELP)?,
+            Ok(ReplCommand::Sessions) => {
                 for name in self.sessions.keys() {
                     let mark = if *name == self.present { '*' } else { ' ' };
                     print(format_args!("{mark} {name}"))?;
                 }
             }
-            Ok(Command::Switch(name)) if self.sessions.contains_key(&name) => self.present = name,
-            Ok(Command::Switch(name)) => {
+            Ok(ReplCommand::Switch(name)) if self.sessions.contains_key(&name) => {
+                self.present = name
+            }
+            Ok(ReplCommand::Switch(name)) => {
                 self.complain(
                     Exit::Usage,
                     format_args!("there is no session `{name}`; `:sessions` lists them"),
                 );
             }
-            Ok(Command::Fork(name)) if self.sessions.contains_key(&name) => {
+            Ok(ReplCommand::Fork(name)) if self.sessions.contains_key(&name) => {
                 self.complain(
                     Exit::Usage,
                     format_args!("the session `{name}` exists already; use `:switch {name}`"),
                 );
             }
-            Ok(Command::Fork(name)) => match self.session().fork(&name).await {
+            Ok(ReplCommand::Fork(name)) => match self.session().fork(&name).await {
                 Ok(session) => self.go_to(name, session).await?,
                 Err(error) => {
                     let error = chain(&error);
                     self.complain(Exit::Sandbox, format_args!("can't fork the session: {error}"));
                 }
             },
-            Ok(Command::Save(file)) => match self.save(&file).await {
+            Ok(ReplCommand::Save(file)) => match self.save(&file).await {
                 Ok(bytes) => {
                     note(format_args!("saved {} in `{}`", counted(bytes, "byte"), file.display()))
                 }
@@ -405,12 +407,12 @@ impl Repl {
                     format_args!("can't save the session in `{}`: {error:#}", file.display()),
                 ),
             },
-            Ok(Command::Load(file)) => self.load(&file).await?,
-            Ok(Command::Put(file, path)) => self.put(&file, path.as_deref()).await?,
-            Ok(Command::Get(path, file)) => self.get(&path, file.as_deref()).await,
-            Ok(Command::Files) => self.list_files().await?,
-            Ok(Command::Displays(folder)) => self.keep_displays(&folder),
-            Ok(Command::Reset) => match self.session().reset().await {
+            Ok(ReplCommand::Load(file)) => self.load(&file).await?,
+            Ok(ReplCommand::Put(file, path)) => self.put(&file, path.as_deref()).await?,
+            Ok(ReplCommand::Get(path, file)) => self.get(&path, file.as_deref()).await,
+            Ok(ReplCommand::Files) => self.list_files().await?,
+            Ok(ReplCommand::Displays(folder)) => self.keep_displays(&folder),
+            Ok(ReplCommand::Reset) => match self.session().reset().await {
                 Ok(()) => {
                     note("the session is reset");
                     self.give_files().await?;

@@ -11,7 +11,7 @@ use hatchery::error::chain;
 use super::nats::run_top;
 use crate::args::TopArguments;
 use crate::exit::{Exit, UsageError};
-use crate::top::{Screen, Source, SourceError, screen_width, watch};
+use crate::top::{Screen, SourceError, StatusSource, screen_width, watch};
 use crate::{signals, terminal};
 
 /// The width of `--once` output without a terminal.
@@ -21,7 +21,8 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<Exit> {
     if let Some(url) = &arguments.nats {
         return run_top(url, &arguments).await;
     }
-    let source = Source::new(&arguments.address).map_err(|error| UsageError(error.to_string()))?;
+    let source =
+        StatusSource::new(&arguments.address).map_err(|error| UsageError(error.to_string()))?;
     let source = Arc::new(source);
     if arguments.json {
         return print_json(source).await;
@@ -45,7 +46,7 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<Exit> {
 }
 
 /// Prints the status as it is sent.
-async fn print_json(source: Arc<Source>) -> anyhow::Result<Exit> {
+async fn print_json(source: Arc<StatusSource>) -> anyhow::Result<Exit> {
     let asked = Arc::clone(&source);
     let status = tokio::task::spawn_blocking(move || asked.ask_json()).await?;
     let status = status.map_err(|error| advice(&source, &error))?;
@@ -59,7 +60,7 @@ const LONGEST_END: Duration = Duration::from_secs(1);
 
 /// Shows the screen until the user or a signal ends it.
 async fn watch_until_signal(
-    source: Arc<Source>,
+    source: Arc<StatusSource>,
     screen: Screen,
     interval: Duration,
 ) -> anyhow::Result<Exit> {
@@ -87,7 +88,7 @@ async fn watch_until_signal(
 }
 
 /// Says why a pool can't be watched, and what to do about it.
-fn advice(source: &Source, error: &SourceError) -> UsageError {
+fn advice(source: &StatusSource, error: &SourceError) -> UsageError {
     let (address, error) = (source.address(), chain(error));
     UsageError(format!(
         "can't watch a pool at `{address}`: {error}; start one with `hatchery batch JOBS --metrics \

@@ -39,7 +39,7 @@ impl Screen {
         }
     }
 
-    /// Shows a status, as [`Source::ask`](crate::top::Source::ask) returns it, or that there is none. An
+    /// Shows a status, as [`StatusSource::ask`](crate::top::Source::ask) returns it, or that there is none. An
     /// error leaves what was shown, and stands below.
     pub(crate) fn take(&mut self, answer: Result<Answer, SourceError>) {
         if self.is_paused {

@@ -59,12 +59,12 @@ struct Recognized {
 
 /// A client for the batch or server at an address, without encryption and tokens.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct StatusSource {
     agent: Agent,
     address: String,
 }
 
-impl Source {
+impl StatusSource {
     /// Creates a client for this address, as `HOST:PORT` or `http://HOST:PORT/`.
     ///
     /// # Errors
@@ -147,7 +147,7 @@ mod tests {
     /// Returns the result for this answer to one request.
     fn asked(answer: &'static str) -> Result<Answer, SourceError> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let source = Source::new(&listener.local_addr().unwrap().to_string()).unwrap();
+        let source = StatusSource::new(&listener.local_addr().unwrap().to_string()).unwrap();
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let mut request = [0; 4096];
@@ -163,12 +163,12 @@ mod tests {
     #[test]
     fn addresses_are_a_host_and_a_port() {
         for right in ["127.0.0.1:9184", "http://localhost:1/", "[::1]:9184"] {
-            assert!(Source::new(right).is_ok(), "{right}");
+            assert!(StatusSource::new(right).is_ok(), "{right}");
         }
         for wrong in
             ["", "localhost", ":9184", "a:0", "a:65536", "a:1/status", "https://a:1", "b a:1"]
         {
-            assert!(Source::new(wrong).is_err(), "{wrong}");
+            assert!(StatusSource::new(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn an_address_without_a_server_refuses() {
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let source = Source::new(&free.to_string()).unwrap();
+        let source = StatusSource::new(&free.to_string()).unwrap();
         let error = source.ask().unwrap_err();
         assert!(matches!(error, SourceError::Io(_)), "{error:?}");
         assert!(error.to_string().contains("refused"), "{error}");

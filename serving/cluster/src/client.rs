@@ -58,7 +58,7 @@ const FEW: usize = 4;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Client {
-    inner: Arc<Inner>,
+    inner: Arc<ClientShared>,
     /// Ends when the last clone is dropped.
     _reading: Arc<Reading>,
 }
@@ -139,7 +139,7 @@ impl Client {
         let link = connection.connect().await?;
         let streams = Streams::open(link, pool, settings).await?;
         let next = streams.results.cached_info().state.last_sequence + 1;
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(ClientShared {
             streams,
             batch,
             state: Mutex::default(),
@@ -159,8 +159,8 @@ impl Client {
     }
 
     /// Takes the last place in the line of a session's turns.
-    pub(crate) fn place(&self, session: SessionKey) -> Place {
-        Place::take(&self.inner, session)
+    pub(crate) fn place(&self, session: SessionKey) -> TurnSlot {
+        TurnSlot::take(&self.inner, session)
     }
 
     /// Returns the batch that this client's jobs belong to.
@@ -293,7 +293,7 @@ impl Client {
 
 /// Tells workers of jobs, so that idle ones needn't ask all the time. What gets lost is made up for
 /// by their asking now and then.
-async fn announce(inner: Arc<Inner>) {
+async fn announce(inner: Arc<ClientShared>) {
     loop {
         inner.has_unannounced.notified().await;
         let lanes = std::mem::take(&mut inner.state.lock().unannounced);
@@ -318,7 +318,7 @@ const QUIET: Duration = Duration::from_secs(10);
 const MOST_CHECKED: usize = 256;
 
 /// Checks for ever.
-async fn check(inner: Arc<Inner>) {
+async fn check(inner: Arc<ClientShared>) {
     let mut results = 0;
     loop {
         sleep(QUIET).await;
@@ -337,7 +337,7 @@ async fn check(inner: Arc<Inner>) {
     }
 }
 
-async fn look_after(inner: &Inner, key: &JobKey) {
+async fn look_after(inner: &ClientShared, key: &JobKey) {
     let subject = match inner.state.lock().pending.get(key) {
         Some(pending) => pending.subject.clone(),
         None => return,
@@ -371,16 +371,16 @@ struct Waiting(oneshot::Receiver<Waiting>);
 /// A place in the line of a session's turns. The next one waits until this is dropped, and until those
 /// before are.
 #[derive(Debug)]
-pub(crate) struct Place {
-    inner: Arc<Inner>,
+pub(crate) struct TurnSlot {
+    inner: Arc<ClientShared>,
     session: SessionKey,
     after: Option<Waiting>,
     done: Option<oneshot::Sender<Waiting>>,
 }
 
-impl Place {
+impl TurnSlot {
     /// Takes the last place.
-    fn take(inner: &Arc<Inner>, session: SessionKey) -> Self {
+    fn take(inner: &Arc<ClientShared>, session: SessionKey) -> Self {
         let (done, waiting) = oneshot::channel();
         let after = inner.state.lock().lines.insert(session.clone(), Waiting(waiting));
         Self { inner: Arc::clone(inner), session, after, done: Some(done) }
@@ -394,7 +394,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TurnSlot {
     fn drop(&mut self) {
         match (self.done.take(), self.after.take()) {
             // Fails if nobody has come after.
@@ -434,7 +434,7 @@ const SILENCE: Duration = Duration::from_secs(7);
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
 /// Delivers the results with at least this sequence number in the stream, for ever.
-async fn receive(inner: Arc<Inner>, mut next: u64) {
+async fn receive(inner: Arc<ClientShared>, mut next: u64) {
     loop {
         // A reader doesn't outlive the connection: what was on its way is lost.
         let reading = read(&inner, &mut next);
@@ -446,7 +446,7 @@ async fn receive(inner: Arc<Inner>, mut next: u64) {
 }
 
 /// Reads until something is missing.
-async fn read(inner: &Arc<Inner>, next: &mut u64) -> Result<(), Cause> {
+async fn read(inner: &Arc<ClientShared>, next: &mut u64) -> Result<(), Cause> {
     // A server that lost power may have lost the end of the stream, and counts on from before it.
     let state = inner.streams.results.get_info().await?.state;
     *next = (*next).min(state.last_sequence + 1);
@@ -483,7 +483,7 @@ async fn read(inner: &Arc<Inner>, next: &mut u64) -> Result<(), Cause> {
     }
 }
 
-async fn take(inner: &Arc<Inner>, message: Message) {
+async fn take(inner: &Arc<ClientShared>, message: Message) {
     let Some(key) = inner.streams.subjects.parse_result(&message.subject) else { return };
     let mut attempts = 0;
     loop {
@@ -535,17 +535,17 @@ impl Batch {
 
 /// What the client's tasks share.
 #[derive(Debug)]
-struct Inner {
+struct ClientShared {
     streams: Streams,
     batch: Batch,
-    state: Mutex<State>,
+    state: Mutex<ClientState>,
     sending: Semaphore,
     /// Wakes the task that tells workers of jobs.
     has_unannounced: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ClientState {
     pending: HashMap<JobKey, Pending>,
     /// How often each text was submitted. A resumed batch submits the same texts again, and has to
     /// give them the same keys. Keyed by digests, since batches are long.
@@ -572,7 +572,7 @@ struct Pending {
     result: oneshot::Sender<JobResult>,
 }
 
-impl Inner {
+impl ClientShared {
     /// Makes sure that a lane has its consumer, from which workers know of it.
     async fn ensure(&self, lane: &Lane) {
         let mut attempts = 0;

@@ -117,11 +117,11 @@ pub const EMPTY: Duration = Duration::from_secs(1);
 /// What a worker knows of its lanes, which are named by their index.
 #[derive(Debug, Clone, Default)]
 pub struct Shares {
-    lanes: Vec<Lane>,
+    lanes: Vec<LaneShare>,
 }
 
 #[derive(Debug, Clone)]
-struct Lane {
+struct LaneShare {
     /// 0 for the most urgent.
     rank: u8,
     weight: f64,
@@ -137,13 +137,13 @@ impl Shares {
     pub fn add(&mut self, rank: u8, weight: f64) -> usize {
         let claimed = self.lanes.iter().map(|lane| lane.claimed).fold(f64::INFINITY, f64::min);
         let claimed = if claimed.is_finite() { claimed } else { 0.0 };
-        self.lanes.push(Lane { rank, weight, claimed, empty_until: None });
+        self.lanes.push(LaneShare { rank, weight, claimed, empty_until: None });
         self.lanes.len() - 1
     }
 
     /// Returns the lane to ask next, of those that weren't asked for the present jobs.
     pub fn next(&self, asked: &[usize], now: Duration) -> Option<usize> {
-        let may_have = |lane: &Lane| lane.empty_until.is_none_or(|until| until <= now);
+        let may_have = |lane: &LaneShare| lane.empty_until.is_none_or(|until| until <= now);
         let lanes = self.lanes.iter().enumerate();
         let left = lanes.filter(|(index, lane)| may_have(lane) && !asked.contains(index));
         let next = left.min_by(|(_, one), (_, other)| {
@@ -195,7 +195,11 @@ impl Shares {
 
 /// Returns whether this worker is to ask for a partition, given the instances that live. Its own
 /// needn't be among them.
-pub fn is_home<'a>(partition: u8, own: &str, living: impl IntoIterator<Item = &'a str>) -> bool {
+pub fn owns_partition<'a>(
+    partition: u8,
+    own: &str,
+    living: impl IntoIterator<Item = &'a str>,
+) -> bool {
     let weight = |instance: &str| {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&[partition]).update(instance.as_bytes());
@@ -219,7 +223,7 @@ const WEIGHT_BITS: u32 = 3;
 
 /// Returns how many jobs to claim now, given how many are claimed and the mean time of a run in
 /// microseconds, which is 0 if none has ended yet.
-pub fn room(slots: usize, claimed: usize, mean_us: u64) -> usize {
+pub fn claim_budget(slots: usize, claimed: usize, mean_us: u64) -> usize {
     let ahead = ahead(slots, mean_us);
     let room = (slots + ahead).saturating_sub(claimed);
     // In few requests, unless a slot is free.
@@ -265,7 +269,7 @@ mod tests {
 
     fn record(starts: &[(&str, bool)]) -> JobHistory {
         let starts = starts.iter().map(|(worker, alone)| Start::new(worker, worker, *alone));
-        JobHistory { starts: starts.collect(), ..Record::default() }
+        JobHistory { starts: starts.collect(), ..JobHistory::default() }
     }
 
     #[test]
@@ -375,8 +379,9 @@ mod tests {
 
     fn homes(living: &[String]) -> Vec<Vec<usize>> {
         let home = |partition| {
-            let is_home = |own: &String| is_home(partition, own, living.iter().map(String::as_str));
-            (0..living.len()).filter(|at| is_home(&living[*at])).collect()
+            let owns_partition =
+                |own: &String| owns_partition(partition, own, living.iter().map(String::as_str));
+            (0..living.len()).filter(|at| owns_partition(&living[*at])).collect()
         };
         (0..PARTITIONS).map(home).collect()
     }
@@ -412,26 +417,26 @@ mod tests {
         let living = names(3);
         let asks = |own: &str| {
             let living = || living.iter().map(String::as_str);
-            (0..PARTITIONS).filter(|partition| is_home(*partition, own, living())).count()
+            (0..PARTITIONS).filter(|partition| owns_partition(*partition, own, living())).count()
         };
         assert!((5..30).contains(&asks("new")), "{}", asks("new"));
     }
 
     #[test]
     fn as_many_are_claimed_as_slots_are_free() {
-        assert_eq!(room(3, 0, 0), 3);
-        assert_eq!(room(3, 1, 50_000), 2);
-        assert_eq!(room(3, 3, 50_000), 0);
-        assert_eq!(room(3, 5, 50_000), 0);
+        assert_eq!(claim_budget(3, 0, 0), 3);
+        assert_eq!(claim_budget(3, 1, 50_000), 2);
+        assert_eq!(claim_budget(3, 3, 50_000), 0);
+        assert_eq!(claim_budget(3, 5, 50_000), 0);
     }
 
     #[test]
     fn short_jobs_are_claimed_ahead_in_few_requests() {
-        assert_eq!(room(2, 0, 4000), 2 + 16);
-        assert_eq!(room(2, 8, 4000), 10);
-        assert_eq!(room(2, 10, 4000), 0);
-        assert_eq!(room(2, 1, 4000), 17);
-        assert_eq!(room(2, 0, 10), 2 + 2 * MOST_AHEAD);
+        assert_eq!(claim_budget(2, 0, 4000), 2 + 16);
+        assert_eq!(claim_budget(2, 8, 4000), 10);
+        assert_eq!(claim_budget(2, 10, 4000), 0);
+        assert_eq!(claim_budget(2, 1, 4000), 17);
+        assert_eq!(claim_budget(2, 0, 10), 2 + 2 * MOST_AHEAD);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A session of the cluster, from the side that submits its turns.
 
-use crate::client::{Client, Outgoing, Place, Ticket, Wants, text_of};
+use crate::client::{Client, Outgoing, Ticket, TurnSlot, Wants, text_of};
 use crate::error::Error;
 use crate::names::Lane;
 use crate::result::{EventStream, JobResult};
@@ -105,7 +105,7 @@ impl Session {
     }
 
     /// Takes the last place in the line of this client's turns.
-    fn place(&self, job: &wire::Job) -> Result<Place, Error> {
+    fn place(&self, job: &wire::Job) -> Result<TurnSlot, Error> {
         if job.file.is_some() {
             return Err(Error::File);
         }
@@ -115,7 +115,12 @@ impl Session {
         Ok(self.client.place(self.key()?))
     }
 
-    async fn send(&self, mut place: Place, job: wire::Job, wants: Wants) -> Result<Ticket, Error> {
+    async fn send(
+        &self,
+        mut place: TurnSlot,
+        job: wire::Job,
+        wants: Wants,
+    ) -> Result<Ticket, Error> {
         place.come().await;
         let streams = self.client.streams();
         streams.sessions().await?;

@@ -53,7 +53,7 @@ use crate::clock::sleep;
 use crate::connect::{ObjectStoreHandle, objects, opened, patiently, store};
 use crate::error::{Cause, Error};
 use crate::names::{BatchName, JobKey, Lane, Subjects};
-use crate::policy::session::{Record, State, VERSION};
+use crate::policy::session::{RECORD_VERSION, SessionRecord, StoredState};
 
 /// Partitions of the sessions of a pool. Whoever submits and whoever runs must agree on it.
 pub(crate) const PARTITIONS: u8 = 64;
@@ -197,7 +197,7 @@ impl Sessions {
         let mut keys = self.records.keys().await?;
         while let Some(key) = keys.try_next().await? {
             let text = self.entry(&key).await?.text;
-            let record = text.and_then(|text| serde_json::from_slice::<Record>(&text).ok());
+            let record = text.and_then(|text| serde_json::from_slice::<SessionRecord>(&text).ok());
             list.sessions.extend(record.map(|record| SessionEntry {
                 name: record.name,
                 turn: record.turn,
@@ -265,7 +265,7 @@ pub(crate) struct Sessions {
 /// A record, as the server had it at some time.
 #[derive(Debug, Clone)]
 pub(crate) struct Revised {
-    pub(crate) record: Record,
+    pub(crate) record: SessionRecord,
     /// 0 if there is none.
     revision: u64,
 }
@@ -284,7 +284,7 @@ impl Revised {
 
 /// What is under a name in a bucket.
 #[derive(Debug)]
-struct Entry {
+struct BucketEntry {
     revision: u64,
     text: Option<Bytes>,
 }
@@ -441,12 +441,12 @@ impl Sessions {
         session: &SessionKey,
         name: &str,
     ) -> Result<Revised, RecordError> {
-        let Entry { revision, text } =
+        let BucketEntry { revision, text } =
             self.entry(&session.to_string()).await.map_err(RecordError::Server)?;
         let record = match text {
-            None => Record::fresh(name),
-            Some(text) => match serde_json::from_slice::<Record>(&text) {
-                Ok(record) if record.version == VERSION => record,
+            None => SessionRecord::fresh(name),
+            Some(text) => match serde_json::from_slice::<SessionRecord>(&text) {
+                Ok(record) if record.version == RECORD_VERSION => record,
                 _ => return Err(RecordError::Foreign),
             },
         };
@@ -455,17 +455,17 @@ impl Sessions {
 
     /// Returns what is under a name, as the leader has it: an owner that took an older one for the
     /// last would think that it has failed.
-    async fn entry(&self, name: &str) -> Result<Entry, Cause> {
+    async fn entry(&self, name: &str) -> Result<BucketEntry, Cause> {
         let subject = format!("$KV.{}.{name}", self.subjects.store("sessions"));
         let message = match self.records.stream.get_last_raw_message_by_subject(&subject).await {
             Ok(message) => message,
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => {
-                return Ok(Entry { revision: 0, text: None });
+                return Ok(BucketEntry { revision: 0, text: None });
             }
             Err(error) => return Err(error.into()),
         };
         let is_put = message.headers.get(OPERATION).is_none();
-        Ok(Entry { revision: message.sequence, text: is_put.then_some(message.payload) })
+        Ok(BucketEntry { revision: message.sequence, text: is_put.then_some(message.payload) })
     }
 
     /// Returns whether the pool has room for another session.
@@ -478,7 +478,7 @@ impl Sessions {
         &self,
         session: &SessionKey,
         before: &Revised,
-        record: Record,
+        record: SessionRecord,
     ) -> Replaced {
         // Plain data without maps can always be written.
         let text = Bytes::from(serde_json::to_vec(&record).unwrap_or_default());
@@ -507,7 +507,7 @@ impl Sessions {
     /// server's clock shows, in milliseconds since 1970.
     pub(crate) fn is_kept(
         &self,
-        state: Option<&State>,
+        state: Option<&StoredState>,
         digest: &blake3::Hash,
         time_ms: u64,
     ) -> bool {
@@ -523,7 +523,7 @@ impl Sessions {
         digest: &blake3::Hash,
         mut bytes: &[u8],
         time_ms: u64,
-    ) -> Result<State, Cause> {
+    ) -> Result<StoredState, Cause> {
         let object = format!("{session}.{}.{}", digest.to_hex(), BatchName::random().as_str());
         let metadata = ObjectMetadata {
             name: object.clone(),
@@ -532,7 +532,7 @@ impl Sessions {
         };
         let size = bytes.len() as u64;
         let info = self.states.0.put(metadata, &mut bytes).await?;
-        Ok(State {
+        Ok(StoredState {
             object,
             parts: info.nuid,
             digest: digest.to_hex().to_string(),
@@ -545,7 +545,7 @@ impl Sessions {
     ///
     /// # Errors
     /// `Damaged` if they aren't or are gone, otherwise they can't be had now.
-    pub(crate) async fn state(&self, state: &State) -> Result<Vec<u8>, Error> {
+    pub(crate) async fn state(&self, state: &StoredState) -> Result<Vec<u8>, Error> {
         let damaged = || Error::Damaged { what: "the state of a session".to_owned() };
         let failed = |source: Cause| Error::Server { what: "read the state of a session", source };
         let read = async {
@@ -621,8 +621,8 @@ impl Sessions {
             }
             let record = match self.entry(session).await?.text {
                 None => None,
-                Some(text) => match serde_json::from_slice::<Record>(&text) {
-                    Ok(record) if record.version == VERSION => Some(record),
+                Some(text) => match serde_json::from_slice::<SessionRecord>(&text) {
+                    Ok(record) if record.version == RECORD_VERSION => Some(record),
                     // Of a later version, which knows better.
                     _ => continue,
                 },

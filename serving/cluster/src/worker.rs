@@ -1,8 +1,8 @@
 //! The side that runs jobs: a pool of this machine that takes them from the queue.
 //!
-//! `room.rs` says how many jobs to claim, `lanes.rs` where the next one comes from, `permits.rs` how
+//! `lanes.rs` says how many jobs to claim, `lanes.rs` where the next one comes from, `permits.rs` how
 //! many a tenant may have, `check.rs` whether a message is a job at all; `job.rs` is the way of one
-//! job, `starts.rs` counts who died of it, `homes.rs` has the sessions whose turns run here, and
+//! job, `starts.rs` counts who died of it, `owners.rs` has the sessions whose turns run here, and
 //! `presence.rs` says that this worker lives.
 
 pub use shared::{Presence, Tally, WorkerConfig};
@@ -17,7 +17,7 @@ use tokio::sync::{RwLock, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use self::lanes::Lanes;
-use self::shared::{Command, Shared};
+use self::shared::{Command, WorkerShared};
 use crate::clock::sleep;
 use crate::connect::Connection;
 use crate::error::Error;
@@ -25,13 +25,13 @@ use crate::names::{BatchName, Lane, PoolName};
 use crate::payload::Control;
 use crate::policy::MOST_AHEAD;
 use crate::streams::Streams;
-use job::Gate;
-use lanes::{Permits, Room};
+use job::ReplyBatcher;
+use lanes::{ClaimBudget, Permits};
 use shared::ServerClock;
 
-mod homes;
 mod job;
 mod lanes;
+mod owners;
 mod shared;
 
 /// Jobs per slot whose results aren't stored yet, those that run or wait included. While the server is
@@ -45,7 +45,7 @@ const GIVING_BACK: Duration = Duration::from_secs(10);
 /// A pool that takes its jobs from a queue on a server.
 #[derive(Debug)]
 pub struct Worker {
-    shared: Arc<Shared>,
+    shared: Arc<WorkerShared>,
     permits: Permits,
 }
 
@@ -69,12 +69,12 @@ impl Worker {
         let permits = Permits::open(&streams, &config).await?;
         let worker = Self {
             permits,
-            shared: Arc::new(Shared {
+            shared: Arc::new(WorkerShared {
                 streams,
                 pool,
                 instance: BatchName::random().as_str().to_owned(),
                 slots: Semaphore::new(slots),
-                room: Room::new(slots),
+                budget: ClaimBudget::new(slots),
                 unstored: Arc::new(Semaphore::new(slots * UNSTORED)),
                 alone: RwLock::new(()),
                 running: Mutex::default(),
@@ -82,7 +82,7 @@ impl Worker {
                 is_draining: watch::Sender::new(false),
                 is_over: watch::Sender::new(false),
                 server_clock: ServerClock::default(),
-                gate: Gate::default(),
+                replies: ReplyBatcher::default(),
                 config,
             }),
         };
@@ -104,7 +104,7 @@ impl Worker {
         tasks.spawn(listen(Arc::clone(&shared), Arc::clone(&lanes)));
         tasks.spawn(Arc::clone(&lanes).refresh());
         let mut turns = JoinSet::new();
-        turns.spawn(homes::serve(Arc::clone(&shared)));
+        turns.spawn(owners::serve(Arc::clone(&shared)));
         // A task of its own, beside those of the jobs: a caller that isn't a task has another thread,
         // and each claim would wake one from the other.
         let mut claiming = JoinSet::new();
@@ -135,7 +135,7 @@ impl Worker {
     }
 }
 
-impl Shared {
+impl WorkerShared {
     /// Claims jobs for which there is room, until this worker drains. Returns those that haven't
     /// ended.
     async fn claim(self: &Arc<Self>, lanes: &Lanes) -> JoinSet<()> {
@@ -145,7 +145,7 @@ impl Shared {
             while jobs.try_join_next().is_some() {}
             let ready = async {
                 let first = Arc::clone(&self.unstored).acquire_owned().await;
-                (first, self.room.some().await)
+                (first, self.budget.some().await)
             };
             let (first, room) = tokio::select! {
                 biased;
@@ -166,7 +166,7 @@ impl Shared {
                 // No more come than were asked for.
                 let Some(unstored) = free.pop() else { break };
                 let shared = Arc::clone(self);
-                shared.room.take();
+                shared.budget.take();
                 jobs.spawn(async move {
                     job::handle(&shared, claimed).await;
                     drop(unstored);
@@ -184,7 +184,7 @@ impl Shared {
 }
 
 /// Hears of new jobs, and of jobs that are to end.
-async fn listen(shared: Arc<Shared>, lanes: Arc<Lanes>) {
+async fn listen(shared: Arc<WorkerShared>, lanes: Arc<Lanes>) {
     let client = shared.streams.link.client();
     let subjects = &shared.streams.subjects;
     let (Ok(mut wakes), Ok(mut controls)) =

@@ -18,7 +18,7 @@ pub(super) type Fields = IndexMap<String, Box<RawValue>>;
 #[serde(untagged)]
 pub(super) enum Field<'a> {
     Kept(&'a RawValue),
-    Cells(&'a [Cell]),
+    Cells(&'a [DocumentCell]),
     Count(Option<usize>),
     Outputs(&'a [Value]),
     Fields(IndexMap<&'a str, Field<'a>>),
@@ -28,7 +28,7 @@ pub(super) enum Field<'a> {
 
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
-pub(super) enum Cell {
+pub(super) enum DocumentCell {
     /// Text, or code that isn't run because it is empty or tagged `skip-execution`.
     Other(Box<RawValue>),
     Code(CodeCell),
@@ -58,7 +58,7 @@ pub struct CodeCell {
     is_new: bool,
 }
 
-impl Cell {
+impl DocumentCell {
     pub(super) fn read(raw: Box<RawValue>) -> Result<Self, String> {
         let fields: Fields =
             serde_json::from_str(raw.get()).map_err(|_| "it is not an object".to_owned())?;
@@ -106,7 +106,7 @@ pub(crate) struct View {
     pub(crate) outputs: Vec<Value>,
 }
 
-impl Cell {
+impl DocumentCell {
     pub(super) fn view(&self) -> View {
         match self {
             Self::Code(cell) => View {
@@ -180,10 +180,10 @@ impl CodeCell {
     }
 
     /// Returns the cell as it is in the file, to be left out.
-    pub(super) fn unchanged(&self) -> Cell {
+    pub(super) fn unchanged(&self) -> DocumentCell {
         let kept = self.fields.iter().map(|(name, value)| (name, Field::Kept(value)));
         let raw = serde_json::value::to_raw_value(&kept.collect::<IndexMap<_, _>>());
-        Cell::Other(raw.expect("raw JSON always serializes"))
+        DocumentCell::Other(raw.expect("raw JSON always serializes"))
     }
 
     /// Returns whether the cell has this tag.

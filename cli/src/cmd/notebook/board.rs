@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use ::notebook::{End, Observer, Progress, Report};
+use ::notebook::{NotebookEnd, Observer, Progress, Report};
 use hatchery::wire::to_line;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -55,12 +55,12 @@ impl Board {
     /// Tells that a notebook has ended.
     pub(super) fn ended(&self, notebook: usize, report: &Report) {
         let (end, cell) = match &report.end {
-            End::Completed => ("completed", None),
-            End::Exited { cell } => ("exited", Some(*cell)),
-            End::Failed { cell, .. } => ("failed", Some(*cell)),
-            End::Interrupted { cell } => ("interrupted", Some(*cell)),
-            End::Broken { cell } => ("broken", Some(*cell)),
-            End::NotStarted => ("not_started", None),
+            NotebookEnd::Completed => ("completed", None),
+            NotebookEnd::Exited { cell } => ("exited", Some(*cell)),
+            NotebookEnd::Failed { cell, .. } => ("failed", Some(*cell)),
+            NotebookEnd::Interrupted { cell } => ("interrupted", Some(*cell)),
+            NotebookEnd::Broken { cell } => ("broken", Some(*cell)),
+            NotebookEnd::NotStarted => ("not_started", None),
             _ => ("no_session", None),
         };
         self.tell_json(json!({

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ::notebook::{Difference, End, Error, Problem, Report, Resumption};
+use ::notebook::{Difference, Error, NotebookEnd, Problem, Report, Resumption};
 use hatchery::error::{chain, counted};
 use hatchery::files::OutputFolder;
 use hatchery::terminal::harmless;
@@ -38,28 +38,30 @@ impl Told {
         }
         let of_errors = report.errors.first().map(exit_of);
         let (what, exit) = match &report.end {
-            End::NotStarted => {
+            NotebookEnd::NotStarted => {
                 terminal::error(format_args!("{name}: not started"));
                 return Exit::Interrupted;
             }
-            End::NoSession => return of_errors.unwrap_or(Exit::Sandbox),
+            NotebookEnd::NoSession => return of_errors.unwrap_or(Exit::Sandbox),
             end if end.is_success() => {
                 let is_told = report.is_written || differences.is_some();
                 let what = match end {
-                    End::Exited { cell } => format!("exited at cell {cell} of {total}"),
+                    NotebookEnd::Exited { cell } => format!("exited at cell {cell} of {total}"),
                     _ if is_told => "completed".to_owned(),
                     _ => "all cells ran".to_owned(),
                 };
                 (what, if is_told { Exit::Success } else { Exit::Sandbox })
             }
-            End::Failed { cell, problem, is_of_sandbox } => {
+            NotebookEnd::Failed { cell, problem, is_of_sandbox } => {
                 let exit = if *is_of_sandbox { Exit::Sandbox } else { Exit::Failed };
                 (format!("cell {cell} of {total} failed: {}", shown(problem)), exit)
             }
-            End::Interrupted { cell } => {
+            NotebookEnd::Interrupted { cell } => {
                 (format!("interrupted at cell {cell} of {total}"), Exit::Interrupted)
             }
-            End::Broken { cell } => (format!("ended at cell {cell} of {total}"), Exit::Sandbox),
+            NotebookEnd::Broken { cell } => {
+                (format!("ended at cell {cell} of {total}"), Exit::Sandbox)
+            }
             end => (format!("ended as {end:?}"), Exit::Sandbox),
         };
         let are_kept = self.keep_files(report);
@@ -81,7 +83,7 @@ impl Told {
             terminal::note(format_args!("{name}: {what}, {errors}{outputs}"));
         } else {
             let then = match report.resumption {
-                Resumption::Saved if report.end == End::Completed => {
+                Resumption::Saved if report.end == NotebookEnd::Completed => {
                     "--resume continues at its last cell"
                 }
                 Resumption::Saved => "--resume continues there",

@@ -18,14 +18,14 @@ use crate::pool::start_pool;
 use crate::{inputs, output, progress, terminal};
 
 /// A notebook as it was read.
-pub(super) struct Source {
+pub(super) struct NotebookFile {
     pub(super) path: PathBuf,
     pub(super) notebook: Notebook,
 }
 
 /// Reads every notebook.
-pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
-    let mut sources: Vec<Source> = Vec::new();
+pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<NotebookFile>> {
+    let mut sources: Vec<NotebookFile> = Vec::new();
     for path in paths {
         let notebook = read_one(path)?;
         if let Some(other) = sources.iter().find(|other| is_same(&other.path, path)) {
@@ -33,7 +33,7 @@ pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
             let problem = format!("it would have the same copy as `{other}`; rename one of them");
             return Err(refused(path, problem));
         }
-        sources.push(Source { path: path.clone(), notebook });
+        sources.push(NotebookFile { path: path.clone(), notebook });
     }
     Ok(sources)
 }
@@ -57,7 +57,7 @@ fn refused(path: &Path, problem: String) -> anyhow::Error {
 /// sets, or for each notebook as it is if there are none.
 pub(super) fn place(
     arguments: &NotebookArguments,
-    sources: &[Source],
+    sources: &[NotebookFile],
     sets: &[Parameters],
 ) -> anyhow::Result<Vec<(Task, Told)>> {
     let folder = arguments.output_dir.as_deref();
@@ -67,7 +67,7 @@ pub(super) fn place(
         sets => sets.iter().map(Some).collect(),
     };
     let mut tasks: Vec<(Task, Told)> = Vec::new();
-    for Source { path, notebook } in sources {
+    for NotebookFile { path, notebook } in sources {
         let folders = match arguments.beside {
             true => inputs::add_beside(Job::default(), path)?,
             false => Job::default(),
@@ -105,7 +105,7 @@ pub(super) fn writes(arguments: &NotebookArguments) -> bool {
 fn check(
     path: &Path,
     copy: &Path,
-    sources: &[Source],
+    sources: &[NotebookFile],
     tasks: &[(Task, Told)],
 ) -> anyhow::Result<()> {
     let shown = copy.display();
@@ -148,12 +148,12 @@ fn places_of(
 const DESCRIPTION_COLUMN: usize = 34;
 
 /// The parameters that the user gave.
-pub(super) struct Given {
+pub(super) struct GivenParameters {
     sources: Vec<parameters::Source>,
     sets: Option<SetFile>,
 }
 
-impl Given {
+impl GivenParameters {
     /// Reads the files that the options name. As in papermill, files come first, then YAML, then
     /// single values, whatever their order on the command line.
     pub(super) fn read(arguments: &ParameterArguments) -> anyhow::Result<Self> {
@@ -198,7 +198,7 @@ impl Given {
     pub(super) async fn sets(
         &self,
         pool: &Hatchery,
-        sources: &[Source],
+        sources: &[NotebookFile],
     ) -> anyhow::Result<Vec<Parameters>> {
         let Self { sources: given, sets } = self;
         if given.is_empty() && sets.is_none() {
@@ -207,7 +207,7 @@ impl Given {
         let notebooks: Vec<&Notebook> = sources.iter().map(|source| &source.notebook).collect();
         let mut sets =
             parameters::read(pool, given, sets.as_ref(), &notebooks).await.map_err(usage)?;
-        for (place, Source { path, notebook }) in sources.iter().enumerate() {
+        for (place, NotebookFile { path, notebook }) in sources.iter().enumerate() {
             let path = path.display();
             if notebook.parameters_source().is_none() {
                 terminal::note(format_args!(

@@ -46,7 +46,7 @@ fn usages() -> impl Iterator<Item = &'static str> {
 
 /// A command to the prompt itself.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum ReplCommand {
     Help,
     Fork(String),
     Sessions,
@@ -64,7 +64,7 @@ pub(super) enum Command {
 }
 
 /// Parses a line as a command; `None` if it is Python. The error says what to write instead.
-pub(super) fn parse(line: &str) -> Option<Result<Command, String>> {
+pub(super) fn parse(line: &str) -> Option<Result<ReplCommand, String>> {
     let text = line.trim().strip_prefix(':')?;
     let (word, argument) = match text.split_once(char::is_whitespace) {
         Some((word, argument)) => (word, argument.trim()),
@@ -73,8 +73,8 @@ pub(super) fn parse(line: &str) -> Option<Result<Command, String>> {
     Some(command(word, argument))
 }
 
-fn command(word: &str, argument: &str) -> Result<Command, String> {
-    let alone = |command: Command| match argument {
+fn command(word: &str, argument: &str) -> Result<ReplCommand, String> {
+    let alone = |command: ReplCommand| match argument {
         "" => Ok(command),
         _ => Err(format!("`:{word}` takes no argument")),
     };
@@ -83,21 +83,21 @@ fn command(word: &str, argument: &str) -> Result<Command, String> {
         _ => Ok(PathBuf::from(plain(argument))),
     };
     match word {
-        "help" => alone(Command::Help),
-        "fork" => Ok(Command::Fork(name(word, argument)?)),
-        "sessions" => alone(Command::Sessions),
-        "switch" => Ok(Command::Switch(name(word, argument)?)),
-        "save" => Ok(Command::Save(path()?)),
-        "load" => Ok(Command::Load(path()?)),
+        "help" => alone(ReplCommand::Help),
+        "fork" => Ok(ReplCommand::Fork(name(word, argument)?)),
+        "sessions" => alone(ReplCommand::Sessions),
+        "switch" => Ok(ReplCommand::Switch(name(word, argument)?)),
+        "save" => Ok(ReplCommand::Save(path()?)),
+        "load" => Ok(ReplCommand::Load(path()?)),
         "put" => one_or_two(argument, "`:put FILE` or `:put FILE PATH`")
-            .map(|(file, path)| Command::Put(file.into(), path)),
+            .map(|(file, path)| ReplCommand::Put(file.into(), path)),
         "get" => one_or_two(argument, "`:get PATH` or `:get PATH FILE`")
-            .map(|(path, file)| Command::Get(path, file.map(PathBuf::from))),
-        "files" => alone(Command::Files),
+            .map(|(path, file)| ReplCommand::Get(path, file.map(PathBuf::from))),
+        "files" => alone(ReplCommand::Files),
         "displays" if argument.is_empty() => Err("write `:displays DIR`".to_owned()),
-        "displays" => Ok(Command::Displays(plain(argument).into())),
-        "reset" => alone(Command::Reset),
-        "quit" => alone(Command::Quit),
+        "displays" => Ok(ReplCommand::Displays(plain(argument).into())),
+        "reset" => alone(ReplCommand::Reset),
+        "quit" => alone(ReplCommand::Quit),
         _ => Err(format!("there is no command `:{word}`; `:help` lists them")),
     }
 }
@@ -150,23 +150,23 @@ mod tests {
     #[test]
     fn commands_are_read() {
         for (line, expected) in [
-            (":help", Command::Help),
-            (":fork try-2", Command::Fork("try-2".to_owned())),
-            ("  :fork\t été ", Command::Fork("été".to_owned())),
-            (":sessions", Command::Sessions),
-            (":switch repl", Command::Switch("repl".to_owned())),
-            (":save a b.session", Command::Save("a b.session".into())),
-            (":load /tmp/x", Command::Load("/tmp/x".into())),
-            (":put a.csv", Command::Put("a.csv".into(), None)),
-            (":put 'a b.csv'  \"x y\"", Command::Put("a b.csv".into(), Some("x y".to_owned()))),
-            (r":put a\ b.csv x\ y", Command::Put("a b.csv".into(), Some("x y".to_owned()))),
-            (r":save a\ b.session", Command::Save("a b.session".into())),
-            (":get out/a.csv", Command::Get("out/a.csv".to_owned(), None)),
-            (":get a ../b", Command::Get("a".to_owned(), Some("../b".into()))),
-            (":files", Command::Files),
-            (":displays my plots", Command::Displays("my plots".into())),
-            (":reset ", Command::Reset),
-            (":quit", Command::Quit),
+            (":help", ReplCommand::Help),
+            (":fork try-2", ReplCommand::Fork("try-2".to_owned())),
+            ("  :fork\t été ", ReplCommand::Fork("été".to_owned())),
+            (":sessions", ReplCommand::Sessions),
+            (":switch repl", ReplCommand::Switch("repl".to_owned())),
+            (":save a b.session", ReplCommand::Save("a b.session".into())),
+            (":load /tmp/x", ReplCommand::Load("/tmp/x".into())),
+            (":put a.csv", ReplCommand::Put("a.csv".into(), None)),
+            (":put 'a b.csv'  \"x y\"", ReplCommand::Put("a b.csv".into(), Some("x y".to_owned()))),
+            (r":put a\ b.csv x\ y", ReplCommand::Put("a b.csv".into(), Some("x y".to_owned()))),
+            (r":save a\ b.session", ReplCommand::Save("a b.session".into())),
+            (":get out/a.csv", ReplCommand::Get("out/a.csv".to_owned(), None)),
+            (":get a ../b", ReplCommand::Get("a".to_owned(), Some("../b".into()))),
+            (":files", ReplCommand::Files),
+            (":displays my plots", ReplCommand::Displays("my plots".into())),
+            (":reset ", ReplCommand::Reset),
+            (":quit", ReplCommand::Quit),
         ] {
             assert_eq!(parse(line), Some(Ok(expected)), "{line}");
         }

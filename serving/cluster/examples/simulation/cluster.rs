@@ -6,7 +6,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
-use cluster::policy::{Decision, EMPTY, Record, SIGNS, Shares, Start, mean_after, room};
+use cluster::policy::{
+    Decision, EMPTY, JobHistory, SIGNS, Shares, Start, claim_budget, mean_after,
+};
 
 use super::queue::{Job, Lane};
 use super::scenario::{Report, Scenario};
@@ -58,7 +60,7 @@ struct Worker {
 #[derive(Debug, Default)]
 struct Again {
     claims: u64,
-    record: Record,
+    record: JobHistory,
 }
 
 pub(crate) struct Cluster {
@@ -259,7 +261,7 @@ impl Cluster {
         let now = Duration::from_micros(self.now);
         let worker = &mut self.workers[index as usize];
         let life = worker.life;
-        let wanted = room(slots, worker.claims.len(), worker.mean_us);
+        let wanted = claim_budget(slots, worker.claims.len(), worker.mean_us);
         worker.is_asking = wanted > 0;
         if wanted == 0 {
             worker.asked.clear();

@@ -9,11 +9,11 @@ use super::{Decision, JobHistory};
 use crate::cluster::Start;
 
 /// The version of the record that this program writes. It doesn't touch records of later ones.
-pub const VERSION: u32 = 1;
+pub const RECORD_VERSION: u32 = 1;
 
 /// What the server keeps of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct SessionRecord {
     /// The version of the record.
     pub version: u32,
     /// The name of the session.
@@ -21,30 +21,30 @@ pub struct Record {
     /// How many turns are in the state.
     pub turn: u64,
     /// The last of them, or one after it that was refused; `None` before the first one.
-    pub last: Option<Last>,
+    pub last: Option<LastTurn>,
     /// The state after them; `None` is that of a fresh session.
-    pub state: Option<State>,
+    pub state: Option<StoredState>,
     /// The state that this one has replaced, which somebody is to delete.
-    pub old: Option<State>,
+    pub old: Option<StoredState>,
     /// Who may change the record; `None` if nobody has the session.
-    pub owner: Option<Owner>,
+    pub owner: Option<RecordOwner>,
     /// Starts of the turn that comes next, by owners that haven't committed it.
     pub starts: Vec<Start>,
 }
 
 /// The last turn that has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Last {
+pub struct LastTurn {
     /// The key of its job.
     pub key: String,
     /// Its result, until somebody knows that it is stored.
-    pub result: Option<Kept>,
+    pub result: Option<PendingResult>,
 }
 
 /// A result that may not be stored yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kept {
+pub enum PendingResult {
     /// The result.
     Text(String),
     /// The object that has it.
@@ -53,7 +53,7 @@ pub enum Kept {
 
 /// A state in the object store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct State {
+pub struct StoredState {
     /// The name of the object, which nobody else uses.
     pub object: String,
     /// What the server calls its parts.
@@ -68,18 +68,18 @@ pub struct State {
 
 /// A worker that has a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owner {
+pub struct RecordOwner {
     /// The worker's name.
     pub worker: String,
     /// The worker's process.
     pub instance: String,
 }
 
-impl Record {
+impl SessionRecord {
     /// Returns the record of a session without turns.
     pub fn fresh(name: &str) -> Self {
         Self {
-            version: VERSION,
+            version: RECORD_VERSION,
             name: name.to_owned(),
             turn: 0,
             last: None,
@@ -103,7 +103,7 @@ impl Record {
 
     /// Returns what a new owner is to do with the turn that comes next, and the record with which it
     /// takes over. An owner that has gone without a word may have died of this turn.
-    pub fn taken_over(&self, by: &Owner, lives: impl Fn(&str) -> bool) -> (Decision, Self) {
+    pub fn taken_over(&self, by: &RecordOwner, lives: impl Fn(&str) -> bool) -> (Decision, Self) {
         let is_dead = |instance: &str| instance != by.instance && !lives(instance);
         let died = |start: &&Start| start.instance.as_deref().is_some_and(is_dead);
         let mut dead: Vec<Start> = self.starts.iter().filter(died).cloned().collect();
@@ -128,14 +128,14 @@ impl Record {
 
     /// Returns the record after a turn with this result, which has left this state; `None` if it has
     /// left the state as it was.
-    pub fn committed(&self, key: &str, result: Kept, state: Option<State>) -> Self {
+    pub fn committed(&self, key: &str, result: PendingResult, state: Option<StoredState>) -> Self {
         let (state, old) = match state {
             Some(state) => (Some(state), self.state.clone()),
             None => (self.state.clone(), None),
         };
         Self {
             turn: self.turn + 1,
-            last: Some(Last { key: key.to_owned(), result: Some(result) }),
+            last: Some(LastTurn { key: key.to_owned(), result: Some(result) }),
             state,
             old,
             starts: Vec::new(),
@@ -144,9 +144,9 @@ impl Record {
     }
 
     /// Returns the record after a turn that wasn't run, and never will be, with this result.
-    pub fn refused(&self, key: &str, result: Kept) -> Self {
+    pub fn refused(&self, key: &str, result: PendingResult) -> Self {
         Self {
-            last: Some(Last { key: key.to_owned(), result: Some(result) }),
+            last: Some(LastTurn { key: key.to_owned(), result: Some(result) }),
             starts: Vec::new(),
             ..self.clone()
         }

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use wire::{Field, Intake, Problem, ProblemKind};
 
 use super::lanes::{Claimed, Permit};
-use super::shared::{Command, Shared, Tally, forward, is_of_key};
+use super::shared::{Command, Tally, WorkerShared, forward, is_of_key};
 use crate::clock::{now, sleep};
 use crate::cluster::Start;
 use crate::names::{JobKey, Lane};
@@ -39,7 +39,7 @@ const MOST_COMMANDS: usize = 4;
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// What is to become of a claim.
-enum End {
+enum ClaimEnd {
     /// The job has its result now.
     Result(Value),
     /// It had it before.
@@ -54,7 +54,7 @@ enum End {
 
 /// A claimed job.
 pub(super) struct Claim<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a WorkerShared,
     pub(super) key: JobKey,
     pub(super) lane: Lane,
     pub(super) message: Message,
@@ -68,26 +68,26 @@ pub(super) struct Claim<'a> {
 
 /// Makes room for another claim when the program has ended, here and for its tenant.
 pub(super) struct Taken<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a WorkerShared,
     pub(super) _permit: Option<Arc<Permit>>,
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        self.shared.room.free();
+        self.shared.budget.free();
     }
 }
 
 /// A job among those that are told of commands, until this is dropped.
 pub(super) struct Listening<'a> {
-    shared: &'a Shared,
+    shared: &'a WorkerShared,
     key: &'a JobKey,
     pub(super) commands: mpsc::Receiver<Command>,
 }
 
 impl<'a> Listening<'a> {
     /// Returns `None` if another claim of this job is under way here.
-    pub(super) fn begin(shared: &'a Shared, lane: &Lane, key: &'a JobKey) -> Option<Self> {
+    pub(super) fn begin(shared: &'a WorkerShared, lane: &Lane, key: &'a JobKey) -> Option<Self> {
         let (sender, commands) = mpsc::channel(MOST_COMMANDS);
         match shared.running.lock().entry(key.clone()) {
             Entry::Occupied(_) => return None,
@@ -104,7 +104,7 @@ impl Drop for Listening<'_> {
 }
 
 /// Handles a message of the queue, for which room was taken.
-pub(super) async fn handle(shared: &Shared, claimed: Claimed) {
+pub(super) async fn handle(shared: &WorkerShared, claimed: Claimed) {
     let Claimed { message, permit } = claimed;
     let permit = permit.map(Arc::new);
     let held = permit.as_ref().map(Arc::downgrade).unwrap_or_default();
@@ -150,31 +150,31 @@ impl Claim<'_> {
         let end = self.end(taken).await;
         let count = |count: fn(&mut Tally)| count(&mut self.shared.tally.lock());
         match end {
-            End::Result(result) => {
+            ClaimEnd::Result(result) => {
                 // One that was claimed before doesn't wait: the death of this worker would count
                 // against it.
                 if self.claims == 1 {
-                    let (longest, is_last) = self.shared.room.held();
-                    self.shared.gate.pass(longest, is_last).await;
+                    let (longest, is_last) = self.shared.budget.held();
+                    self.shared.replies.pass(longest, is_last).await;
                 }
                 match self.store(result).await {
                     Stored::New => count(|tally| tally.done += 1),
                     Stored::Already => count(|tally| tally.repeats += 1),
                 }
             }
-            End::Repeat => count(|tally| tally.repeats += 1),
-            End::Dead(history) => {
+            ClaimEnd::Repeat => count(|tally| tally.repeats += 1),
+            ClaimEnd::Dead(history) => {
                 self.bury(&history).await;
                 self.store(result::dead_letter(&history)).await;
                 count(|tally| tally.dead_letters += 1);
             }
-            End::PutOff => {
+            ClaimEnd::PutOff => {
                 self.change(Record::put_off).await;
                 let later = self.shared.streams.life();
                 let _ = self.message.ack_with(AckKind::Nak(Some(later))).await;
                 return;
             }
-            End::GiveBack(later) => {
+            ClaimEnd::GiveBack(later) => {
                 let instance = &self.shared.instance;
                 self.change(|record| record.give_back(instance)).await;
                 let _ = self.message.ack_with(AckKind::Nak(Some(later))).await;
@@ -189,30 +189,30 @@ impl Claim<'_> {
     }
 
     /// Runs the job, unless there is a reason not to.
-    async fn end(&self, taken: Taken<'_>) -> End {
+    async fn end(&self, taken: Taken<'_>) -> ClaimEnd {
         let shared = self.shared;
         // A command that comes before the program runs waits for it.
         let Some(mut listening) = Listening::begin(shared, &self.lane, &self.key) else {
-            return End::PutOff;
+            return ClaimEnd::PutOff;
         };
         let decision = match self.claims {
             1 => Decision::Run,
-            _ if self.has_result().await => return End::Repeat,
+            _ if self.has_result().await => return ClaimEnd::Repeat,
             _ => self.decide().await,
         };
         if *shared.is_draining.borrow() {
-            return End::GiveBack(Duration::ZERO);
+            return ClaimEnd::GiveBack(Duration::ZERO);
         }
         let Ok(Ok(slot)) = timeout(LONGEST_WAIT, shared.slots.acquire()).await else {
-            return End::GiveBack(Duration::ZERO);
+            return ClaimEnd::GiveBack(Duration::ZERO);
         };
         let (alone, beside) = match decision {
-            Decision::GiveUp(history) => return End::Dead(history),
-            Decision::Wait => return End::PutOff,
+            Decision::GiveUp(history) => return ClaimEnd::Dead(history),
+            Decision::Wait => return ClaimEnd::PutOff,
             // Whoever waits to run alone holds up all others, whose slots must not wait with them.
             Decision::Run => match timeout(LONGEST_WAIT, shared.alone.read()).await {
                 Ok(beside) => (None, Some(beside)),
-                Err(_) => return End::GiveBack(Duration::ZERO),
+                Err(_) => return ClaimEnd::GiveBack(Duration::ZERO),
             },
             Decision::RunAlone => {
                 let mut draining = shared.is_draining.subscribe();
@@ -220,13 +220,13 @@ impl Claim<'_> {
                     alone = shared.alone.write() => (Some(alone), None),
                     // The sender is in `shared`.
                     _ = draining.wait_for(|draining| *draining) => {
-                        return End::GiveBack(Duration::ZERO);
+                        return ClaimEnd::GiveBack(Duration::ZERO);
                     }
                 }
             }
         };
         if *shared.is_draining.borrow() {
-            return End::GiveBack(Duration::ZERO);
+            return ClaimEnd::GiveBack(Duration::ZERO);
         }
         if self.claims > 1 {
             let start = Start::new(&shared.config.name, &shared.instance, alone.is_some());
@@ -234,7 +234,7 @@ impl Claim<'_> {
         }
         let begin = now();
         let end = self.run(&mut listening.commands).await;
-        shared.room.ran(now() - begin);
+        shared.budget.ran(now() - begin);
         drop((alone, beside, slot, taken));
         end
     }
@@ -274,27 +274,27 @@ impl Claim<'_> {
     }
 
     /// Runs the program.
-    async fn run(&self, commands: &mut mpsc::Receiver<Command>) -> End {
+    async fn run(&self, commands: &mut mpsc::Receiver<Command>) -> ClaimEnd {
         let (job, _) = match self.job().await {
             Ok(job) => job,
-            Err(NoJob::Bad(problem)) => return End::Result(result::refused(&problem)),
+            Err(NoJob::Bad(problem)) => return ClaimEnd::Result(result::refused(&problem)),
             Err(NoJob::NotNow(cause)) => {
                 tracing::info!("{cause}");
-                return End::GiveBack(AGAIN_IF_UNKNOWN);
+                return ClaimEnd::GiveBack(AGAIN_IF_UNKNOWN);
             }
         };
         let ticket = match self.shared.pool.submit(job).await {
             Ok(ticket) => ticket,
-            Err(error) if is_passing(&error) => return End::GiveBack(again(&error)),
+            Err(error) if is_passing(&error) => return ClaimEnd::GiveBack(again(&error)),
             Err(error) => {
                 let mut problem = error.problem();
                 problem.kind = ProblemKind::Refused;
-                return End::Result(result::refused(&problem));
+                return ClaimEnd::Result(result::refused(&problem));
             }
         };
         match self.follow(ticket, commands).await {
-            Some(outcome) => End::Result(self.told(&outcome)),
-            None => End::GiveBack(Duration::ZERO),
+            Some(outcome) => ClaimEnd::Result(self.told(&outcome)),
+            None => ClaimEnd::GiveBack(Duration::ZERO),
         }
     }
 
@@ -461,21 +461,21 @@ pub(super) fn is_passing(error: &Error) -> bool {
 
 // Where results of short programs wait for each other, so that the server gets many at once.
 //
-// Whoever comes last of those that are claimed opens the gate for all, and so does whoever has waited
+// Whoever comes last of those that are claimed opens the batcher for all, and so does whoever has waited
 // for as long as `policy.rs` says. A job that is alone passes at once.
 
 /// The most results that wait.
 const MOST: usize = 64;
 
-/// A gate that opens for all who wait.
+/// A batcher that opens for all who wait.
 #[derive(Debug, Default)]
-pub(super) struct Gate {
+pub(super) struct ReplyBatcher {
     waiting: Mutex<usize>,
     /// Counts how often it has opened.
     opened: watch::Sender<u64>,
 }
 
-impl Gate {
+impl ReplyBatcher {
     /// Waits for others for at most this long. `is_last` says that none is to come.
     pub(super) async fn pass(&self, longest: Duration, is_last: bool) {
         let mut opened = {
@@ -510,30 +510,34 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whoever_is_alone_or_long_passes_at_once() {
-        let (gate, begin): (Gate, Instant) = (Gate::default(), now());
-        gate.pass(LONG, true).await;
-        gate.pass(Duration::ZERO, false).await;
+        let (batcher, begin): (ReplyBatcher, Instant) = (ReplyBatcher::default(), now());
+        batcher.pass(LONG, true).await;
+        batcher.pass(Duration::ZERO, false).await;
         assert_eq!(now(), begin);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_last_one_opens_for_all() {
-        let (gate, begin) = (Gate::default(), now());
-        tokio::join!(gate.pass(LONG, false), gate.pass(LONG, false), gate.pass(LONG, true));
+        let (batcher, begin) = (ReplyBatcher::default(), now());
+        tokio::join!(
+            batcher.pass(LONG, false),
+            batcher.pass(LONG, false),
+            batcher.pass(LONG, true)
+        );
         assert_eq!(now(), begin);
     }
 
     #[tokio::test(start_paused = true)]
     async fn whoever_has_waited_long_enough_opens_for_all() {
-        let (gate, begin) = (Gate::default(), now());
-        tokio::join!(gate.pass(LONG, false), gate.pass(LONG / 2, false));
+        let (batcher, begin) = (ReplyBatcher::default(), now());
+        tokio::join!(batcher.pass(LONG, false), batcher.pass(LONG / 2, false));
         assert_eq!(now() - begin, LONG / 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn many_do_not_wait_for_more() {
-        let (gate, begin) = (Gate::default(), now());
-        futures_util::future::join_all((0..MOST).map(|_| gate.pass(LONG, false))).await;
+        let (batcher, begin) = (ReplyBatcher::default(), now());
+        futures_util::future::join_all((0..MOST).map(|_| batcher.pass(LONG, false))).await;
         assert_eq!(now(), begin);
     }
 }

@@ -48,7 +48,7 @@ pub(super) struct Lanes {
     config: WorkerConfig,
     permits: Permits,
     began: Instant,
-    known: Mutex<Known>,
+    known: Mutex<KnownLanes>,
     /// Wakes whoever waits for jobs.
     woken: Notify,
     /// Wakes the task that looks for lanes.
@@ -57,12 +57,12 @@ pub(super) struct Lanes {
 
 /// Lanes with their consumers, and how they share, by the same indexes.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownLanes {
     lanes: Vec<(Lane, PullConsumer)>,
     shares: Shares,
 }
 
-impl Known {
+impl KnownLanes {
     /// Returns the indexes of a tenant's lanes.
     fn of_tenant(&self, tenant: &str) -> Vec<usize> {
         let lanes = self.lanes.iter().enumerate();
@@ -287,7 +287,7 @@ fn rank(priority: Priority) -> u8 {
 
 /// Counts claims that haven't ended.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct ClaimBudget {
     slots: usize,
     claimed: AtomicUsize,
     /// The mean time of a run, in microseconds; 0 if none has ended yet.
@@ -295,7 +295,7 @@ pub(super) struct Room {
     freed: Notify,
 }
 
-impl Room {
+impl ClaimBudget {
     pub(super) fn new(slots: usize) -> Self {
         Self {
             slots,
@@ -308,18 +308,18 @@ impl Room {
     /// Waits until there is room for some jobs, and returns for how many. Cancel-safe.
     pub(super) async fn some(&self) -> usize {
         loop {
-            let room = self.room();
-            if room > 0 {
-                return room;
+            let free = self.available();
+            if free > 0 {
+                return free;
             }
             // What frees room later than this check leaves a permit.
             self.freed.notified().await;
         }
     }
 
-    fn room(&self) -> usize {
+    fn available(&self) -> usize {
         let claimed = self.claimed.load(Ordering::Relaxed);
-        policy::room(self.slots, claimed, self.mean_us.load(Ordering::Relaxed))
+        policy::claim_budget(self.slots, claimed, self.mean_us.load(Ordering::Relaxed))
     }
 
     /// Returns how long the result of a program that has ended may wait for others, and whether none
@@ -608,40 +608,40 @@ mod tests {
 
     #[test]
     fn as_many_are_claimed_as_slots_are_free() {
-        let room = Room::new(3);
-        assert_eq!(room.room(), 3);
-        room.take();
-        assert_eq!(room.room(), 2);
-        room.ran(Duration::from_millis(50));
-        (0..2).for_each(|_| room.take());
-        assert_eq!(room.room(), 0);
-        room.free();
-        assert_eq!(room.room(), 1);
+        let claim_budget = ClaimBudget::new(3);
+        assert_eq!(claim_budget.available(), 3);
+        claim_budget.take();
+        assert_eq!(claim_budget.available(), 2);
+        claim_budget.ran(Duration::from_millis(50));
+        (0..2).for_each(|_| claim_budget.take());
+        assert_eq!(claim_budget.available(), 0);
+        claim_budget.free();
+        assert_eq!(claim_budget.available(), 1);
     }
 
     #[test]
     fn short_jobs_are_claimed_ahead_until_a_long_one_comes() {
-        let room = Room::new(2);
-        room.ran(Duration::from_millis(4));
-        assert_eq!(room.room(), 2 + 16);
-        (0..8).for_each(|_| room.take());
+        let claim_budget = ClaimBudget::new(2);
+        claim_budget.ran(Duration::from_millis(4));
+        assert_eq!(claim_budget.available(), 2 + 16);
+        (0..8).for_each(|_| claim_budget.take());
         // In few requests.
-        assert_eq!(room.room(), 10);
-        room.take();
-        room.take();
-        assert_eq!(room.room(), 0);
-        room.ran(Duration::from_millis(50));
-        (0..9).for_each(|_| room.free());
-        assert_eq!(room.room(), 1);
-        (0..50).for_each(|_| room.ran(Duration::from_millis(4)));
-        assert!(room.room() > 8);
+        assert_eq!(claim_budget.available(), 10);
+        claim_budget.take();
+        claim_budget.take();
+        assert_eq!(claim_budget.available(), 0);
+        claim_budget.ran(Duration::from_millis(50));
+        (0..9).for_each(|_| claim_budget.free());
+        assert_eq!(claim_budget.available(), 1);
+        (0..50).for_each(|_| claim_budget.ran(Duration::from_millis(4)));
+        assert!(claim_budget.available() > 8);
     }
 
     #[tokio::test]
     async fn waiting_for_room_ends_when_some_is_freed() {
-        let room = Room::new(1);
-        room.take();
-        let (found, ()) = tokio::join!(room.some(), async { room.free() });
+        let claim_budget = ClaimBudget::new(1);
+        claim_budget.take();
+        let (found, ()) = tokio::join!(claim_budget.some(), async { claim_budget.free() });
         assert_eq!(found, 1);
     }
 }

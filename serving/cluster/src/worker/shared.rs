@@ -13,8 +13,8 @@ use serde_json::json;
 use tokio::sync::{RwLock, Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
-use super::job::Gate;
-use super::lanes::Room;
+use super::job::ReplyBatcher;
+use super::lanes::ClaimBudget;
 use crate::clock::{now, sleep};
 use crate::error::{Cause, Error};
 use crate::names::{JobKey, Lane};
@@ -87,7 +87,7 @@ pub struct Tally {
 
 /// What the tasks of a worker share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct WorkerShared {
     pub(super) streams: Streams,
     pub(super) pool: Hatchery,
     pub(super) config: WorkerConfig,
@@ -96,7 +96,7 @@ pub(super) struct Shared {
     /// Free slots.
     pub(super) slots: Semaphore,
     /// How many jobs to claim.
-    pub(super) room: Room,
+    pub(super) budget: ClaimBudget,
     /// Jobs that may be claimed without being stored.
     pub(super) unstored: Arc<Semaphore>,
     /// Held for reading by every run, and for writing by one that runs alone.
@@ -106,7 +106,7 @@ pub(super) struct Shared {
     pub(super) tally: Mutex<Tally>,
     pub(super) server_clock: ServerClock,
     /// Where results wait for each other.
-    pub(super) gate: Gate,
+    pub(super) replies: ReplyBatcher,
     /// Set when nothing more is started.
     pub(super) is_draining: watch::Sender<bool>,
     /// Set when running jobs are given back.
@@ -178,7 +178,7 @@ impl Streams {
 }
 
 /// Sends a job's events until its end.
-pub(super) async fn forward(shared: &Shared, key: &JobKey, mut events: Events) {
+pub(super) async fn forward(shared: &WorkerShared, key: &JobKey, mut events: Events) {
     let client = shared.streams.link.client();
     let subject = shared.streams.subjects.events(key);
     while let Some(event) = events.next().await {
@@ -272,7 +272,7 @@ pub struct Presence {
 }
 
 /// Says that this worker lives, until it doesn't.
-pub(super) async fn show(shared: Arc<Shared>) {
+pub(super) async fn show(shared: Arc<WorkerShared>) {
     let every = shared.streams.life() / 3;
     loop {
         // Later ones make up for one that fails.
@@ -283,7 +283,7 @@ pub(super) async fn show(shared: Arc<Shared>) {
     }
 }
 
-impl Shared {
+impl WorkerShared {
     /// Says once that this worker lives, and looks at the server's clock, which has stamped that.
     pub(super) async fn show(&self) -> Result<(), Cause> {
         let text = serde_json::to_vec(&self.presence())?;

@@ -258,13 +258,13 @@ fn end(outcome: &Outcome) -> StageEnd {
         signal: Some(signal),
         status: Some("SG"),
         message: Some(format!("Caught fatal signal {number}")),
-        ..End::default()
+        ..StageEnd::default()
     };
     let exited = |code: u8| StageEnd {
         code: Some(code),
         status: (code != 0).then_some("RE"),
         message: (code != 0).then(|| format!("Exited with error status {code}")),
-        ..End::default()
+        ..StageEnd::default()
     };
     match &outcome.verdict {
         Verdict::Completed { .. } => exited(0),
@@ -279,7 +279,7 @@ fn end(outcome: &Outcome) -> StageEnd {
                 LimitKind::Cpu => "Time limit exceeded".to_owned(),
                 _ => "Time limit exceeded (wall clock)".to_owned(),
             }),
-            ..End::default()
+            ..StageEnd::default()
         },
         _ => exited(1),
     }

@@ -1,4 +1,4 @@
-//! The way of one turn through its home, in the steps of `sessions.rs`.
+//! The way of one turn through its owner, in the steps of `sessions.rs`.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,12 +12,12 @@ use tokio::time::Instant;
 use wire::{Problem, ProblemKind};
 
 use super::super::job::{self, Claim, Listening, NoJob, Taken};
-use super::{Home, LocalCopy, NotOpen, Stop, later};
+use super::{LocalCopy, NotOpen, SessionOwner, Stop, later};
 use crate::clock::{now, sleep};
 use crate::connect::Notice;
 use crate::payload::SESSION;
 use crate::policy::Decision;
-use crate::policy::session::{Kept, Record, State};
+use crate::policy::session::{PendingResult, SessionRecord, StoredState};
 use crate::result;
 use crate::sessions::{LARGEST_STATE, RecordError, Replaced, Revised, SessionKey, Turn};
 use crate::worker::shared::is_of_turn;
@@ -34,11 +34,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 const QUIET_ATTEMPTS: u32 = 3;
 
 /// How a turn has ended.
-enum End {
+enum TurnEnd {
     /// It wasn't run, and never will be.
     Refused(Problem),
     /// It has this result, and has left this state; `None` if the state is that from before.
-    Result(Value, Option<State>),
+    Result(Value, Option<StoredState>),
 }
 
 /// Why there is no copy to run a turn in.
@@ -47,7 +47,7 @@ enum NoCopy {
     Refused(Problem),
 }
 
-impl Home {
+impl SessionOwner {
     /// Brings a turn to its end. It is in the stream as long as it isn't.
     pub(super) async fn turn(&mut self, message: StreamMessage) -> Result<(), Stop> {
         let shared = Arc::clone(&self.shared);
@@ -94,18 +94,18 @@ impl Home {
             return Ok(());
         }
         let end = match self.refusal(&claim, &name, &found).await? {
-            Some(problem) => End::Refused(problem),
+            Some(problem) => TurnEnd::Refused(problem),
             None => match self.own(found).await? {
                 Decision::GiveUp(history) => {
                     claim.bury(&history).await;
                     shared.tally.lock().dead_letters += 1;
-                    End::Result(result::dead_letter(&history), None)
+                    TurnEnd::Result(result::dead_letter(&history), None)
                 }
                 _ => self.run(&claim).await?,
             },
         };
         match end {
-            End::Refused(problem) => {
+            TurnEnd::Refused(problem) => {
                 let value = result::refused(&problem);
                 // Whoever has taken over may run it after all.
                 if let Some(held) = &self.held {
@@ -115,7 +115,7 @@ impl Home {
                 }
                 self.finish(&claim, sequence, value).await;
             }
-            End::Result(mut value, state) => {
+            TurnEnd::Result(mut value, state) => {
                 let Some(held) = &self.held else { return Err(Stop::Fenced) };
                 let record = &held.revised.record;
                 value["session"] = json!({ "name": record.name, "turn": record.turn + 1 });
@@ -208,11 +208,11 @@ impl Home {
     }
 
     /// Runs a turn in this worker's pool, and stores the state that it leaves.
-    async fn run(&mut self, claim: &Claim<'_>) -> Result<End, Stop> {
+    async fn run(&mut self, claim: &Claim<'_>) -> Result<TurnEnd, Stop> {
         let shared = Arc::clone(&self.shared);
-        shared.room.take();
+        shared.budget.take();
         let taken = Taken { shared: &shared, _permit: None };
-        let mut words = self.words.clone();
+        let mut messages = self.messages.clone();
         let is_alone = self.held.as_ref().is_some_and(|held| held.is_alone);
         let place = async {
             let slot = shared.slots.acquire().await;
@@ -223,20 +223,20 @@ impl Home {
         };
         let place = tokio::select! {
             place = place => place,
-            () = Self::left(&mut words) => return Err(Stop::Leaving),
+            () = Self::left(&mut messages) => return Err(Stop::Leaving),
         };
         let Some(mut listening) = Listening::begin(&shared, &claim.lane, &claim.key) else {
             return Err(Stop::Later(SHORTLY));
         };
         let (job, python) = match claim.job().await {
             Ok(job) => job,
-            Err(NoJob::Bad(problem)) => return Ok(End::Refused(problem)),
+            Err(NoJob::Bad(problem)) => return Ok(TurnEnd::Refused(problem)),
             Err(NoJob::NotNow(cause)) => return Err(later(cause)),
         };
         match self.open(python.as_deref()).await {
             Ok(()) => {}
             Err(NoCopy::Stop(stop)) => return Err(stop),
-            Err(NoCopy::Refused(problem)) => return Ok(End::Refused(problem)),
+            Err(NoCopy::Refused(problem)) => return Ok(TurnEnd::Refused(problem)),
         }
         let Some(copy) = self.held.as_ref().and_then(|held| held.copy.as_ref()) else {
             return Err(Stop::Later(SHORTLY));
@@ -251,13 +251,13 @@ impl Home {
                 return Err(Stop::Later(SHORTLY));
             }
             Err(error) if job::is_passing(&error) => return Err(Stop::Later(job::again(&error))),
-            Err(error) => return Ok(End::Refused(refused(&error))),
+            Err(error) => return Ok(TurnEnd::Refused(refused(&error))),
         };
         let Some(outcome) = claim.follow(ticket, &mut listening.commands).await else {
             self.drop_copy();
             return Err(Stop::Leaving);
         };
-        shared.room.ran(now() - begin);
+        shared.budget.ran(now() - begin);
         drop((place, taken));
         let value = claim.told(&outcome);
         self.after(&outcome, value).await
@@ -301,14 +301,14 @@ impl Home {
     }
 
     /// Stores the state after a turn. If that can't be stored, the turn hasn't happened.
-    async fn after(&mut self, outcome: &Outcome, value: Value) -> Result<End, Stop> {
+    async fn after(&mut self, outcome: &Outcome, value: Value) -> Result<TurnEnd, Stop> {
         if let Verdict::SandboxFailed(SandboxFailure::SessionLost(_)) = outcome.verdict {
             self.drop_copy();
-            return Ok(End::Result(value, None));
+            return Ok(TurnEnd::Result(value, None));
         }
         // The pool has returned to the state from before.
         if outcome.session_restored {
-            return Ok(End::Result(value, None));
+            return Ok(TurnEnd::Result(value, None));
         }
         let Some(held) = &self.held else { return Err(Stop::Fenced) };
         let Some(copy) = &held.copy else { return Err(Stop::Fenced) };
@@ -334,12 +334,12 @@ impl Home {
         let time = self.shared.server_clock.time(now()).unwrap_or(0) / 1_000_000;
         let time_ms = u64::try_from(time).unwrap_or(0);
         if self.sessions.is_kept(held.revised.record.state.as_ref(), &digest, time_ms) {
-            return Ok(End::Result(value, None));
+            return Ok(TurnEnd::Result(value, None));
         }
         let mut attempts = 0;
         loop {
             match self.sessions.put(&self.key, &digest, &bytes, time_ms).await {
-                Ok(state) => return Ok(End::Result(value, Some(state))),
+                Ok(state) => return Ok(TurnEnd::Result(value, Some(state))),
                 Err(error) => {
                     attempts += 1;
                     if attempts == QUIET_ATTEMPTS {
@@ -354,20 +354,26 @@ impl Home {
     }
 
     /// Returns a result as the record has it.
-    async fn kept(&self, value: &Value) -> Kept {
+    async fn kept(&self, value: &Value) -> PendingResult {
         let mut text = value.to_string();
         loop {
             let payload =
                 self.shared.streams.payload_within(text.clone().into_bytes(), MOST_KEPT).await;
             match payload {
-                Ok(payload) => return payload.object.map_or(Kept::Text(text), Kept::Object),
+                Ok(payload) => {
+                    return payload.object.map_or(PendingResult::Text(text), PendingResult::Object);
+                }
                 Err(error) => text = job::too_large(&error),
             }
         }
     }
 
     /// Writes what has become of a turn into the record, with this new state if it has left one.
-    async fn commit(&mut self, next: Record, state: Option<State>) -> Result<(), Stop> {
+    async fn commit(
+        &mut self,
+        next: SessionRecord,
+        state: Option<StoredState>,
+    ) -> Result<(), Stop> {
         let Some(held) = &mut self.held else { return Err(Stop::Fenced) };
         match self.sessions.replace(&self.key, &held.revised, next).await {
             Replaced::Done(revised) => {
@@ -389,7 +395,7 @@ impl Home {
     /// Deletes a state whose commit has failed, or seems to: the answer to it may have got lost, and the
     /// session may have been taken over since, from that very state. No commit of this owner can
     /// succeed any more, so the record tells for good.
-    async fn drop_state(&self, state: &State) {
+    async fn drop_state(&self, state: &StoredState) {
         // What can't be told now is swept later.
         let Ok(found) = self.sessions.record(&self.key, "").await else { return };
         if found.record.state.is_none_or(|kept| kept.object != state.object) {
@@ -407,8 +413,8 @@ impl Home {
         let kept = found.record.last.as_ref().and_then(|last| last.result.clone());
         let text: Option<Bytes> = match kept {
             None => None,
-            Some(Kept::Text(text)) => Some(text.into()),
-            Some(Kept::Object(name)) => match self.shared.streams.object(&name).await {
+            Some(PendingResult::Text(text)) => Some(text.into()),
+            Some(PendingResult::Object(name)) => match self.shared.streams.object(&name).await {
                 Ok(text) => Some(text),
                 // Its submitter is told that the result is damaged.
                 Err(crate::Error::Damaged { .. }) => Some("null".into()),
@@ -440,9 +446,9 @@ fn refused(error: &Error) -> Problem {
 }
 
 /// Returns the end of a turn whose state is lost through no fault of its program.
-fn undone(text: &str, reason: &str) -> End {
+fn undone(text: &str, reason: &str) -> TurnEnd {
     let problem = Problem::new(ProblemKind::Sandbox, text).with_reason(reason);
     let mut value = result::failed(&problem);
     value["session_restored"] = true.into();
-    End::Result(value, None)
+    TurnEnd::Result(value, None)
 }

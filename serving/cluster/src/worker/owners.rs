@@ -1,7 +1,7 @@
 //! The sessions whose home is this worker: which partitions it asks for, and a task for each session
 //! that has turns.
 //!
-//! `partition.rs` hears of turns, `home.rs` is the life of a session here, `turn.rs` the way of one
+//! `partition.rs` hears of turns, `owner.rs` is the life of a session here, `turn.rs` the way of one
 //! turn, and `copy.rs` the session in this worker's pool. `sessions.rs` of this crate has the steps
 //! and what they promise.
 
@@ -18,12 +18,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
-use super::shared::Shared;
+use super::shared::WorkerShared;
 use crate::clock::{now, sleep};
 use crate::connect::Link;
 use crate::error::Cause;
 use crate::policy;
-use crate::policy::session::Owner;
+use crate::policy::session::RecordOwner;
 use crate::sessions::{GROUP, PARTITIONS, Replaced, Revised, SessionKey, Sessions};
 
 mod turn;
@@ -38,19 +38,19 @@ const LOOK: Duration = Duration::from_secs(2);
 /// How often the home of the first partition deletes states that nobody needs.
 const SWEEP: Duration = Duration::from_secs(3600);
 /// Words of turns that wait to be heard.
-const MOST_WORDS: usize = 1024;
+const MOST_WAITING: usize = 1024;
 /// Sessions that are here at once. Turns of others wait, and are told of again.
-const MOST_HOMES: usize = 4096;
+const MOST_OWNERS: usize = 4096;
 
 /// What a worker has of its pool's sessions.
 #[derive(Debug)]
-struct Homes {
-    shared: Arc<Shared>,
+struct PartitionOwner {
+    shared: Arc<WorkerShared>,
     sessions: Arc<Sessions>,
     /// Where states are on their way to and from the pool.
     folder: Arc<TempDir>,
     partitions: HashMap<u8, Partition>,
-    homes: HashMap<SessionKey, watch::Sender<Word>>,
+    owners: HashMap<SessionKey, watch::Sender<OwnerMessage>>,
     tasks: JoinSet<()>,
     told: mpsc::Sender<SessionKey>,
     /// The instances that lived when somebody last looked.
@@ -72,7 +72,7 @@ impl Drop for Partition {
 }
 
 /// Runs turns until this worker drains and its sessions are at rest.
-pub(super) async fn serve(shared: Arc<Shared>) {
+pub(super) async fn serve(shared: Arc<WorkerShared>) {
     let mut draining = shared.is_draining.subscribe();
     let found = tokio::select! {
         found = find(&shared) => found,
@@ -87,18 +87,18 @@ pub(super) async fn serve(shared: Arc<Shared>) {
             return;
         }
     };
-    let (told, words) = mpsc::channel(MOST_WORDS);
-    let homes = Homes {
+    let (told, messages) = mpsc::channel(MOST_WAITING);
+    let owners = PartitionOwner {
         shared: Arc::clone(&shared),
         sessions: found,
         folder,
         partitions: HashMap::new(),
-        homes: HashMap::new(),
+        owners: HashMap::new(),
         tasks: JoinSet::new(),
         told,
         living: Vec::new(),
     };
-    homes.run(words, draining).await;
+    owners.run(messages, draining).await;
 }
 
 /// Waits until this worker drains.
@@ -108,7 +108,7 @@ async fn drained(draining: &mut watch::Receiver<bool>) {
 }
 
 /// Waits until the pool has sessions.
-async fn find(shared: &Shared) -> Arc<Sessions> {
+async fn find(shared: &WorkerShared) -> Arc<Sessions> {
     loop {
         if shared.streams.has_sessions().await {
             match shared.streams.sessions().await {
@@ -120,10 +120,10 @@ async fn find(shared: &Shared) -> Arc<Sessions> {
     }
 }
 
-impl Homes {
+impl PartitionOwner {
     async fn run(
         mut self,
-        mut words: mpsc::Receiver<SessionKey>,
+        mut messages: mpsc::Receiver<SessionKey>,
         mut draining: watch::Receiver<bool>,
     ) {
         let every = (self.shared.streams.life() / 3).clamp(*REFRESH.start(), *REFRESH.end());
@@ -141,7 +141,7 @@ impl Homes {
                     let factor = 1 + self.living.len() / MANY;
                     refresh.set(sleep(every * u32::try_from(factor).unwrap_or(u32::MAX)));
                 }
-                Some(session) = words.recv() => self.hear(session),
+                Some(session) = messages.recv() => self.hear(session),
                 Some(_) = self.tasks.join_next() => self.forget(),
                 () = &mut sweep => {
                     if self.partitions.contains_key(&0) {
@@ -161,7 +161,7 @@ impl Homes {
             }
         }
         self.partitions.clear();
-        self.homes.values().for_each(Word::leave);
+        self.owners.values().for_each(OwnerMessage::leave);
         while self.tasks.join_next().await.is_some() {}
     }
 
@@ -177,7 +177,7 @@ impl Homes {
         self.forget();
         for partition in 0..PARTITIONS {
             let living = self.living.iter().map(String::as_str);
-            let is_own = policy::is_home(partition, &self.shared.instance, living);
+            let is_own = policy::owns_partition(partition, &self.shared.instance, living);
             match self.partitions.get_mut(&partition) {
                 None if is_own => {
                     let (sessions, told) = (Arc::clone(&self.sessions), self.told.clone());
@@ -199,11 +199,11 @@ impl Homes {
     /// Lets the sessions of a partition go, and then the partition.
     fn leave(&mut self, partition: u8) {
         let of_it = |session: &SessionKey| session.partition() == partition;
-        let here = self.homes.iter().filter(|(session, _)| of_it(session));
+        let here = self.owners.iter().filter(|(session, _)| of_it(session));
         let mut is_empty = true;
-        for (_, home) in here {
+        for (_, owner) in here {
             is_empty = false;
-            Word::leave(home);
+            OwnerMessage::leave(owner);
         }
         if is_empty {
             self.partitions.remove(&partition);
@@ -216,27 +216,27 @@ impl Homes {
         if asked.is_none_or(|partition| partition.is_leaving) {
             return;
         }
-        match self.homes.get(&session).filter(|home| !home.is_closed()) {
-            Some(home) => Word::wake(home),
-            None if self.homes.len() >= MOST_HOMES => self.forget(),
+        match self.owners.get(&session).filter(|owner| !owner.is_closed()) {
+            Some(owner) => OwnerMessage::wake(owner),
+            None if self.owners.len() >= MOST_OWNERS => self.forget(),
             None => {
-                let (word, words) = watch::channel(Word::default());
-                let home = Home::new(
+                let (sender, messages) = watch::channel(OwnerMessage::default());
+                let owner = SessionOwner::new(
                     Arc::clone(&self.shared),
                     Arc::clone(&self.sessions),
                     session.clone(),
                     Arc::clone(&self.folder),
-                    words,
+                    messages,
                 );
-                self.tasks.spawn(home.live());
-                self.homes.insert(session, word);
+                self.tasks.spawn(owner.live());
+                self.owners.insert(session, sender);
             }
         }
     }
 
     /// Forgets sessions that are no longer here.
     fn forget(&mut self) {
-        self.homes.retain(|_, home| !home.is_closed());
+        self.owners.retain(|_, owner| !owner.is_closed());
     }
 }
 
@@ -321,20 +321,20 @@ const REST: Duration = Duration::from_secs(60);
 
 /// What the home of a session is told.
 #[derive(Debug, Clone, Copy, Default)]
-struct Word {
+struct OwnerMessage {
     /// Goes up when there are turns.
     wakes: u64,
     /// Whether the session is to be let go.
     leaves: bool,
 }
 
-impl Word {
-    fn wake(home: &watch::Sender<Self>) {
-        home.send_modify(|word| word.wakes += 1);
+impl OwnerMessage {
+    fn wake(owner: &watch::Sender<Self>) {
+        owner.send_modify(|message| message.wakes += 1);
     }
 
-    fn leave(home: &watch::Sender<Self>) {
-        home.send_modify(|word| word.leaves = true);
+    fn leave(owner: &watch::Sender<Self>) {
+        owner.send_modify(|message| message.leaves = true);
     }
 }
 
@@ -363,29 +363,32 @@ struct Held {
 
 /// A session, as long as it is here.
 #[derive(Debug)]
-struct Home {
-    shared: Arc<Shared>,
+struct SessionOwner {
+    shared: Arc<WorkerShared>,
     sessions: Arc<Sessions>,
     key: SessionKey,
     folder: Arc<TempDir>,
-    words: watch::Receiver<Word>,
+    messages: watch::Receiver<OwnerMessage>,
     held: Option<Held>,
 }
 
-impl Home {
+impl SessionOwner {
     fn new(
-        shared: Arc<Shared>,
+        shared: Arc<WorkerShared>,
         sessions: Arc<Sessions>,
         key: SessionKey,
         folder: Arc<TempDir>,
-        words: watch::Receiver<Word>,
+        messages: watch::Receiver<OwnerMessage>,
     ) -> Self {
-        Self { shared, sessions, key, folder, words, held: None }
+        Self { shared, sessions, key, folder, messages, held: None }
     }
 
     /// Returns who this worker is.
-    fn owner(&self) -> Owner {
-        Owner { worker: self.shared.config.name.clone(), instance: self.shared.instance.clone() }
+    fn owner(&self) -> RecordOwner {
+        RecordOwner {
+            worker: self.shared.config.name.clone(),
+            instance: self.shared.instance.clone(),
+        }
     }
 
     /// Runs the session's turns until it has none for a while, or isn't at home here any more.
@@ -398,7 +401,7 @@ impl Home {
                 Err(Stop::Leaving) => break,
             };
             let has_word = tokio::select! {
-                changed = self.words.changed() => changed.is_ok(),
+                changed = self.messages.changed() => changed.is_ok(),
                 () = sleep(pause) => !is_resting,
             };
             if !has_word {
@@ -412,7 +415,7 @@ impl Home {
     async fn work(&mut self) -> Result<(), Stop> {
         loop {
             // Before looking for turns, so that none that comes after is missed.
-            if self.words.borrow_and_update().leaves || *self.shared.is_draining.borrow() {
+            if self.messages.borrow_and_update().leaves || *self.shared.is_draining.borrow() {
                 return Err(Stop::Leaving);
             }
             let first = self.sessions.first(&self.key).await.map_err(later)?;
@@ -424,9 +427,9 @@ impl Home {
     }
 
     /// Waits until this session is to be let go.
-    async fn left(words: &mut watch::Receiver<Word>) {
+    async fn left(messages: &mut watch::Receiver<OwnerMessage>) {
         // Without a sender as well.
-        let _ = words.wait_for(|word| word.leaves).await;
+        let _ = messages.wait_for(|message| message.leaves).await;
     }
 
     /// Lets the session go: the next owner needn't wonder what became of this one.
