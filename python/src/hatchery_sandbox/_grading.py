@@ -1,38 +1,49 @@
-"""Verdicts on programs, for what grades generated code."""
+"""Generated programs graded by the engine of `hatchery grade`, for the graders of this package."""
 
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent import futures
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from hatchery_sandbox import _progress
 from hatchery_sandbox._errors import SandboxFailedError
-from hatchery_sandbox._job import Job
-from hatchery_sandbox._outcome import Outcome
 from hatchery_sandbox._pool import Pool
 
-_TRIES = 3
-_WALL_FACTOR = 10
-"""How many times the CPU time a program may take in all, so that a busy machine changes no verdict:
-only a program that waits for something is ended by this."""
-_LEAST_WALL_SECONDS = 20.0
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-PRELOAD = ("collections", "copy", "functools", "itertools", "math", "random", "re", "string", "typing")
-"""What most samples import, so that it is imported once for all."""
+_WINDOW = 64
+"""Samples that a server is asked to grade before it has answered."""
+_OPTION = re.compile(r"`--([a-z-]+)`(?: \(`Settings::\w+`\))?")
+UNDECIDED = ("undecided", "task_error")
+"""Verdicts that say nothing about a sample."""
+TIME_LIMITS = ("cpu", "wall")
 
 _pool: Pool | None = None
 
 
+class Options(TypedDict, total=False):
+    """How samples are graded, as for `hatchery_sandbox.grade.grade`."""
+
+    memory: int
+    value_bytes: int
+    allow_shared: bool
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a program."""
+    """What became of a sample."""
 
-    passed: bool
-    """Whether it ran to its very end: a call of `sys.exit(0)` isn't one."""
+    passed: bool | None
+    """Whether all tests passed; `None` if that is undecided."""
     result: str
-    """`passed`, `timed out` or `failed: …`."""
+    """`passed`, `timed out`, `failed: …`, `undecided: …` or `task_error: …`."""
 
 
 def shared_pool(workers: int | None = None) -> Pool:
@@ -40,54 +51,74 @@ def shared_pool(workers: int | None = None) -> Pool:
     global _pool
     if _pool is None or _pool.is_closed:
         cpus = os.cpu_count() or 1
-        _pool = Pool(workers=min(workers or cpus, cpus), preload=PRELOAD)
+        _pool = Pool(workers=min(workers or cpus, cpus))
         atexit.register(_pool.close)
     return _pool
 
 
-def job(program: str, timeout: float) -> Job:
-    """Returns the job for a program that may take this many seconds of CPU time."""
-    wall = max(timeout * _WALL_FACTOR, _LEAST_WALL_SECONDS)
-    return Job(program, cpu_time=timeout, timeout=wall, contents=False)
+def message(
+    task: Mapping[str, Any], sample: Mapping[str, Any], timeout: float, options: Options
+) -> dict[str, Any]:
+    """Returns the request to grade a sample that may take this many seconds of CPU time."""
+    return {"type": "grade", "task": task, "sample": sample, "cpu_time": timeout, **options}
 
 
-def verdict(outcome: Outcome) -> Verdict:
-    """Returns the verdict on a program.
+def checked(line: dict[str, Any]) -> dict[str, Any]:
+    """Returns a line of results that says something about the sample or its task.
 
     Raises:
-        SandboxFailedError: The sandbox failed, which says nothing about the program.
+        SandboxFailedError: The sandbox failed each time.
     """
-    if outcome.status == "sandbox_failed":
-        outcome.raise_for_status()
-    if outcome.passed:
-        return Verdict(True, "passed")
-    if outcome.timed_out:
-        return Verdict(False, "timed out")
-    exception = outcome.exception
-    return Verdict(False, f"failed: {exception.message if exception else outcome.message}")
+    line["message"] = in_python(line.get("message", ""))
+    if line["verdict"] == "sandbox":
+        raise SandboxFailedError(line["message"])
+    return line
 
 
-def grade_one(pool: Pool, program: str, timeout: float) -> Verdict:
-    """Runs a program, again if the sandbox fails."""
-    for _ in range(_TRIES - 1):
-        outcome = pool.run(job(program, timeout))
-        if outcome.status != "sandbox_failed":
-            return verdict(outcome)
-    return verdict(pool.run(job(program, timeout)))
+def verdict(line: dict[str, Any]) -> Verdict:
+    """Returns the verdict of a line of results.
+
+    Raises:
+        SandboxFailedError: The sandbox failed each time.
+    """
+    name, told = checked(line)["verdict"], line["message"]
+    if name in UNDECIDED:
+        return Verdict(None, f"{name}: {told}")
+    if name == "passed":
+        return Verdict(True, name)
+    return Verdict(False, "timed out" if line.get("limit") in TIME_LIMITS else f"failed: {told}")
 
 
 def grade(
-    pool: Pool, programs: Iterable[str], timeout: float, progress: _progress.Progress = None
+    pool: Pool, requests: Iterable[dict[str, Any]], progress: _progress.Progress = None
 ) -> Iterator[tuple[int, Verdict]]:
-    """Runs many programs, and yields the place and the verdict of each as it ends."""
-    kept = list(programs)
-    jobs = [job(program, timeout) for program in kept]
-    for outcome in pool.map(jobs, progress=progress):
-        assert outcome.index is not None, "map numbers outcomes"
-        try:
-            yield outcome.index, verdict(outcome)
-        except SandboxFailedError:
-            yield outcome.index, grade_one(pool, kept[outcome.index], timeout)
+    """Grades many samples, and yields the place and the verdict of each as it ends."""
+    following = enumerate(requests)
+    bar = _progress.bar(progress, None)
+    waiting: dict[futures.Future[Any], int] = {}
+    try:
+        while True:
+            for index, request in itertools.islice(following, _WINDOW - len(waiting)):
+                waiting[pool._launcher.client().request(request)] = index
+            if not waiting:
+                break
+            for done in futures.wait(waiting, return_when=futures.FIRST_COMPLETED).done:
+                yield waiting.pop(done), verdict(done.result()[0])
+                bar.update(1)
+    finally:
+        bar.close()
+
+
+def grade_one(
+    pool: Pool | None,
+    task: Mapping[str, Any],
+    sample: Mapping[str, Any],
+    timeout: float,
+    **options: Unpack[Options],
+) -> dict[str, Any]:
+    """Grades a sample, and returns its line of results."""
+    line, _ = (pool or shared_pool()).request(message(task, sample, timeout, options))
+    return checked(line)
 
 
 def pass_at_k(total: int, correct: int, k: int) -> float:
@@ -98,3 +129,21 @@ def pass_at_k(total: int, correct: int, k: int) -> float:
     for number in range(total - correct + 1, total + 1):
         failing *= 1.0 - k / number
     return 1.0 - failing
+
+
+def averages(tasks: Iterable[list[bool | None]], ks: Iterable[int]) -> dict[str, float]:
+    """Returns the mean pass@k of what became of each task's samples, for each k for which every task
+    has enough. Undecided samples count neither way, nor do tasks with fewer than k others."""
+    every = list(tasks)
+    found = {}
+    for k in ks:
+        if every and all(len(samples) >= k for samples in every):
+            decided = [[one for one in samples if one is not None] for samples in every]
+            each = [pass_at_k(len(them), sum(them), k) for them in decided if len(them) >= k]
+            found[f"pass@{k}"] = sum(each) / len(each) if each else float("nan")
+    return found
+
+
+def in_python(told: str) -> str:
+    """Returns a message that names options by the names that they have here."""
+    return _OPTION.sub(lambda match: f"`{match[1].replace('-', '_')}=`", told)

