@@ -13,7 +13,7 @@ use pool::{BuildId, PoolConfig};
 use scheduler::{Scheduler, SchedulerConfig, SessionsConfig, TenantConfig, WorkersConfig};
 
 use crate::failure::Error;
-use crate::functions::{HostFunction, Lent};
+use crate::functions::{ExposedFunctions, HostFunction};
 use crate::runtime::{Hatchery, JobDefaults};
 use loading::{PackageSource, Plan};
 
@@ -452,7 +452,7 @@ impl Builder {
             pool.spill_dir =
                 Some(CacheDir::open(self.engine.cache_dir.as_deref())?.root().to_owned());
         }
-        let functions = Lent::by_pool(self.functions.clone())?;
+        let functions = ExposedFunctions::by_pool(self.functions.clone())?;
         let pythons = self.plan().load().await?;
         let scheduler = Scheduler::start(scheduler, pool, pythons.builds().clone()).await?;
         Ok(Hatchery::new(scheduler, jobs, network, functions, pythons))

@@ -219,13 +219,13 @@ impl HostFunction {
 /// The functions that a pool, a session or a job lends to programs, bound to what runs them. Cheap
 /// to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Lent {
+pub(crate) struct ExposedFunctions {
     functions: HostFunctions,
     runtime: Handle,
     threads: Arc<Threads>,
 }
 
-impl Lent {
+impl ExposedFunctions {
     /// Lends the functions of a pool, which run on the current runtime.
     pub(crate) fn by_pool(functions: Vec<HostFunction>) -> Result<Self, Error> {
         let threads = Arc::new(Threads::new(PLAIN_AT_ONCE, PLAIN_AT_ONCE_OF_A_JOB));
@@ -409,9 +409,9 @@ mod tests {
     #[tokio::test]
     async fn names_are_checked_as_functions_are_bound() {
         let named = |name: &str| HostFunction::sync(name, |(): ()| Ok::<_, HostError>(1));
-        let pool = Lent::by_pool(vec![named("a"), named("b")]).unwrap();
+        let pool = ExposedFunctions::by_pool(vec![named("a"), named("b")]).unwrap();
         for names in [["a", "a"], ["a", "class"], ["a", "b c"]] {
-            let by_pool = Lent::by_pool(names.map(named).to_vec());
+            let by_pool = ExposedFunctions::by_pool(names.map(named).to_vec());
             assert!(matches!(by_pool, Err(Error::Function(_))));
             assert!(matches!(pool.with(names.map(named)), Err(Error::Function(_))));
         }

@@ -9,7 +9,7 @@ use scheduler::{Decisions, Explanation, JobRequest, Scheduler, SchedulerStatus, 
 
 use crate::builder::Builder;
 use crate::failure::Error;
-use crate::functions::Lent;
+use crate::functions::ExposedFunctions;
 use crate::job::Job;
 use crate::network;
 use crate::pythons::Pythons;
@@ -27,7 +27,7 @@ pub struct Hatchery {
     scheduler: Scheduler,
     jobs: Arc<JobDefaults>,
     network: Network,
-    functions: Lent,
+    functions: ExposedFunctions,
     pythons: Pythons,
 }
 
@@ -43,7 +43,7 @@ impl Hatchery {
         scheduler: Scheduler,
         jobs: JobDefaults,
         network: Network,
-        functions: Lent,
+        functions: ExposedFunctions,
         pythons: Pythons,
     ) -> Self {
         Self { scheduler, jobs: Arc::new(jobs), network, functions, pythons }
@@ -384,7 +384,7 @@ impl Hatchery {
     }
 
     /// Returns the functions that all jobs of the pool can call.
-    pub(crate) fn functions(&self) -> &Lent {
+    pub(crate) fn functions(&self) -> &ExposedFunctions {
         &self.functions
     }
 
@@ -393,9 +393,9 @@ impl Hatchery {
         &self,
         session: (SessionId, BuildId),
         job: Job,
-        lent: &Lent,
+        exposed: &ExposedFunctions,
     ) -> Result<Ticket, Error> {
-        let request = self.request(job, Some(session), lent)?;
+        let request = self.request(job, Some(session), exposed)?;
         Ok(self.scheduler.submit(request).await?)
     }
 
@@ -404,13 +404,13 @@ impl Hatchery {
         &self,
         mut job: Job,
         session: Option<(SessionId, BuildId)>,
-        lent: &Lent,
+        exposed: &ExposedFunctions,
     ) -> Result<Box<JobRequest>, Error> {
         let network = network::of_job(&self.network, job.take_network())?;
         let own = job.take_functions();
         let functions = match own.is_empty() {
-            true => lent.functions(),
-            false => lent.with(own)?.functions(),
+            true => exposed.functions(),
+            false => exposed.with(own)?.functions(),
         };
         let session_build = session.map(|(_, build)| build);
         let build = self.pythons.of_job(job.wanted_python(), session_build)?;

@@ -8,7 +8,7 @@ use scheduler::Ticket;
 
 use crate::checkpoint::Checkpoint;
 use crate::failure::Error;
-use crate::functions::{HostFunction, Lent};
+use crate::functions::{ExposedFunctions, HostFunction};
 use crate::job::Job;
 use crate::pythons::InvalidPython;
 use crate::runtime::Hatchery;
@@ -53,13 +53,13 @@ pub struct Session {
     build: BuildId,
     /// The functions that this handle lends, and those with the pool's.
     own: Vec<HostFunction>,
-    lent: Lent,
+    exposed: ExposedFunctions,
 }
 
 impl Session {
     pub(crate) fn new(hatchery: Hatchery, name: &str, session: SessionId, build: BuildId) -> Self {
-        let lent = hatchery.functions().clone();
-        Self { hatchery, name: name.to_owned(), session, build, own: Vec::new(), lent }
+        let exposed = hatchery.functions().clone();
+        Self { hatchery, name: name.to_owned(), session, build, own: Vec::new(), exposed }
     }
 
     /// Returns the name under which it was opened.
@@ -108,7 +108,7 @@ impl Session {
     /// # Errors
     /// The job was refused.
     pub async fn submit(&self, job: Job) -> Result<Ticket, Error> {
-        self.hatchery.submit_to((self.session, self.build), job, &self.lent).await
+        self.hatchery.submit_to((self.session, self.build), job, &self.exposed).await
     }
 
     /// Returns the session with a host function that its jobs can call. It comes before a function
@@ -162,7 +162,7 @@ impl Session {
     ) -> Result<Self, Error> {
         self.own.extend(functions);
         // From the pool's, so that all functions of the handle are on one layer.
-        self.lent = self.hatchery.functions().with(self.own.iter().cloned())?;
+        self.exposed = self.hatchery.functions().with(self.own.iter().cloned())?;
         Ok(self)
     }
 

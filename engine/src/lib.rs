@@ -29,7 +29,7 @@ pub use files::changes::Workspace;
 pub use files::changes::{ChangeKind, ChangedFile, LeftOutFiles};
 pub use files::digest::FolderDigests;
 pub use files::mount::{
-    FolderAnswer, FolderAsk, FolderIdentity, FolderServer, InvalidMount, LentFolder, Mount,
+    FolderAnswer, FolderAsk, FolderIdentity, FolderServer, InvalidMount, Mount, ProxiedFolder,
 };
 pub use files::path::{InvalidPath, MAX_PATH_BYTES, check_path};
 pub use interpreter::Interpreter;
@@ -40,7 +40,7 @@ pub use interpreter::image::store::{
     remove as remove_image,
 };
 pub use interpreter::image::{Image, ImageInfo};
-pub use interpreter::session::sent::SentSession;
+pub use interpreter::session::message::SessionMessage;
 pub use interpreter::session::{PackedRest, PackedSession, SessionState};
 pub use interrupt::stop::{OVERDUE_AFTER, Overdue, StopHandle, StopReason, StopTarget};
 pub use limits::advice::Interface;
@@ -66,6 +66,9 @@ pub use run::functions::{
     Callee, Delivery, HostCall, HostError, HostFunctions, InvalidFunction, Parameter,
     RecordedAnswer, RecordedCall, Recording, Reply, Room, RunId, Signature,
 };
+pub use run::message::{
+    Addition, Additions, InvalidMessage, LimitsMessage, OutcomeMessage, ProgramMessage, Proxies,
+};
 pub use run::network::{Destination, InvalidDestination, Network};
 pub use run::outcome::tool::result_schema as tool_result_schema;
 pub use run::outcome::{
@@ -76,7 +79,6 @@ pub use run::program::{
     Call, Deterministic, InputFile, InvalidMountPath, InvalidProgram, MountedFolder, Program,
     ProgramEntry, Script, workdir,
 };
-pub use run::sent::{Addition, Additions, InvalidSent, Lent, SentLimits, SentOutcome, SentProgram};
 pub use run::transcript::{Chunk, Copier, Cursor, Event, EventKind, Next, Stream, Transcript};
 pub use run::value::{
     Array, Column, Element, Frame, InvalidValue, MOST_DIMENSIONS, Tagged, Value, Variables,

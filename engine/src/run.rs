@@ -4,10 +4,10 @@
 //! anything. May use `files/`, `interrupt/` and the wings below.
 
 pub(crate) mod functions;
+pub(crate) mod message;
 pub(crate) mod names;
 pub(crate) mod network;
 pub(crate) mod outcome;
 pub(crate) mod program;
-pub(crate) mod sent;
 pub(crate) mod transcript;
 pub(crate) mod value;

@@ -20,9 +20,9 @@ use rustix::io::Errno as SystemError;
 use serde::{Deserialize, Serialize};
 
 use crate::errno::Errno;
-pub use lent::{FolderAnswer, FolderAsk, FolderIdentity, FolderServer, LentFolder};
+pub use proxied::{FolderAnswer, FolderAsk, FolderIdentity, FolderServer, ProxiedFolder};
 
-mod lent;
+mod proxied;
 
 /// The most entries that a listing returns; listing a larger folder is an error.
 const MOST_ENTRIES: usize = 100_000;
@@ -40,7 +40,7 @@ pub struct Mount {
 enum MountSource {
     Here(Folder),
     /// Another process has opened the folder.
-    Lent(LentFolder),
+    Proxied(ProxiedFolder),
 }
 
 #[derive(Clone)]
@@ -56,7 +56,7 @@ impl fmt::Debug for Mount {
         let mut formatter = formatter.debug_tuple("Mount");
         match &self.place {
             MountSource::Here(folder) => formatter.field(&folder.path).finish(),
-            MountSource::Lent(folder) => formatter.field(folder).finish(),
+            MountSource::Proxied(folder) => formatter.field(folder).finish(),
         }
     }
 }
@@ -108,8 +108,8 @@ impl Mount {
     }
 
     /// Returns a folder that another process has opened and serves.
-    pub fn lent(folder: LentFolder) -> Self {
-        Self { place: MountSource::Lent(folder) }
+    pub fn proxied(folder: ProxiedFolder) -> Self {
+        Self { place: MountSource::Proxied(folder) }
     }
 
     /// Whether both are the same folder of the host.
@@ -124,34 +124,34 @@ impl Mount {
                 let stat = fstat(folder).ok()?;
                 Some(FolderIdentity { device: stat.st_dev, inode: stat.st_ino })
             }
-            MountSource::Lent(folder) => Some(folder.identity()),
+            MountSource::Proxied(folder) => Some(folder.identity()),
         }
     }
 
-    /// Returns what the process that lent the folder calls it, if it was lent.
+    /// Returns what the process that has opened the folder calls it, if another one has.
     pub fn lent_number(&self) -> Option<u64> {
         match &self.place {
             MountSource::Here(_) => None,
-            MountSource::Lent(folder) => Some(folder.number()),
+            MountSource::Proxied(folder) => Some(folder.number()),
         }
     }
 
     /// Answers what another process asks of the folder. A file comes with its descriptor.
     pub fn serve(&self, ask: &FolderAsk) -> (FolderAnswer, Option<OwnedFd>) {
-        lent::serve(self, ask)
+        proxied::serve(self, ask)
     }
 
     pub(crate) fn stat(&self, path: &str) -> Result<HostStat, Errno> {
         match &self.place {
             MountSource::Here(folder) => folder.stat(path),
-            MountSource::Lent(folder) => folder.stat(path),
+            MountSource::Proxied(folder) => folder.stat(path),
         }
     }
 
     pub(crate) fn file(&self, path: &str) -> Result<File, Errno> {
         match &self.place {
             MountSource::Here(folder) => folder.file(path),
-            MountSource::Lent(folder) => folder.file(path),
+            MountSource::Proxied(folder) => folder.file(path),
         }
     }
 
@@ -159,7 +159,7 @@ impl Mount {
     pub(crate) fn list(&self, path: &str) -> Result<Vec<(String, HostStat)>, Errno> {
         match &self.place {
             MountSource::Here(folder) => folder.list(path),
-            MountSource::Lent(folder) => folder.list(path),
+            MountSource::Proxied(folder) => folder.list(path),
         }
     }
 }

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::errno::Errno;
-pub use lent::{FolderAnswer, FolderAsk, FolderIdentity, FolderServer, LentFolder};
+pub use proxied::{FolderAnswer, FolderAsk, FolderIdentity, FolderServer, ProxiedFolder};
 
-#[path = "mount/lent.rs"]
-mod lent;
+#[path = "mount/proxied.rs"]
+mod proxied;
 
 /// A folder of the host that a guest may read. On this system only other processes can have any.
 #[derive(Debug, Clone)]
-pub struct Mount(LentFolder);
+pub struct Mount(ProxiedFolder);
 
 /// The error for a folder of the host that can't be granted.
 #[non_exhaustive]
@@ -58,7 +58,7 @@ impl Mount {
     }
 
     /// Returns a folder that another process has opened and serves.
-    pub fn lent(folder: LentFolder) -> Self {
+    pub fn proxied(folder: ProxiedFolder) -> Self {
         Self(folder)
     }
 
@@ -72,14 +72,14 @@ impl Mount {
         Some(self.0.identity())
     }
 
-    /// Returns what the process that lent the folder calls it.
+    /// Returns what the process that has opened the folder calls it.
     pub fn lent_number(&self) -> Option<u64> {
         Some(self.0.number())
     }
 
     /// Answers what another process asks of the folder. A file comes with its descriptor.
     pub fn serve(&self, ask: &FolderAsk) -> (FolderAnswer, Option<OwnedFd>) {
-        lent::serve(self, ask)
+        proxied::serve(self, ask)
     }
 
     pub(crate) fn stat(&self, path: &str) -> Result<HostStat, Errno> {

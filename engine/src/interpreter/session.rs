@@ -34,7 +34,7 @@ use crate::memory::patch::{MemoryPatch, PagePatch};
 use crate::memory::snapshot::Snapshot;
 use crate::run::program::Deterministic;
 
-pub(crate) mod sent;
+pub(crate) mod message;
 
 const MAGIC: [u8; 8] = *b"HTCHSES3";
 

@@ -10,12 +10,14 @@ use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 pub use self::calls::Reply;
 pub use self::error::HostError;
 pub use self::recording::{Delivery, RecordedAnswer, RecordedCall, Recording};
 pub use self::rooms::Room;
+use crate::run::message::optional_text;
 use crate::run::names::is_name;
 use crate::run::value::marshal::Marshal;
 
@@ -60,7 +62,7 @@ pub struct HostCall {
 }
 
 /// The description of a host function that programs see.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Signature {
     /// Its name, a Python identifier.
     pub name: String,
@@ -77,13 +79,14 @@ pub struct Signature {
 }
 
 /// A parameter of a host function.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parameter {
     /// Its name, a Python identifier.
     pub name: String,
     /// Its type in Python syntax; may be empty. It isn't checked.
     pub hint: String,
     /// The value that a call passes if it doesn't name the parameter.
+    #[serde(with = "optional_text")]
     pub default: Option<Json>,
 }
 

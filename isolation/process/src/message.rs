@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use channel::{ChannelConfig, Direction};
 use engine::{
-    Addition, Answer, FolderAnswer, FolderAsk, SentLimits, SentOutcome, SentProgram, StopReason,
+    Addition, Answer, FolderAnswer, FolderAsk, LimitsMessage, OutcomeMessage, ProgramMessage,
+    StopReason,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -77,9 +78,9 @@ pub(crate) enum Command {
     /// After a run that has lost the interpreter it does neither.
     Run {
         run: u64,
-        program: Box<SentProgram>,
+        program: Box<ProgramMessage>,
         /// `None`: those of the run before.
-        limits: Option<Box<SentLimits>>,
+        limits: Option<Box<LimitsMessage>>,
         is_last: bool,
         keep: Option<u64>,
     },
@@ -121,7 +122,7 @@ pub(crate) enum WorkerMessage {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// The run of this number has ended.
-    Ran { run: u64, outcome: Box<SentOutcome>, is_lost: bool },
+    Ran { run: u64, outcome: Box<OutcomeMessage>, is_lost: bool },
     /// The command was carried out. A state comes beside this if it was asked for.
     Ok,
     /// A copy of this many bytes is kept.

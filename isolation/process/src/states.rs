@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use channel::{Descriptors, Error, MOST_DESCRIPTORS};
-use engine::{Cause, FolderIdentity, Image, Mount, SentSession, SessionError, SessionState};
+use engine::{Cause, FolderIdentity, Image, Mount, SessionError, SessionMessage, SessionState};
 use pool::{Parked, ParkedState};
 use rustix::fs::{MemfdFlags, memfd_create};
 
@@ -23,7 +23,7 @@ const BLOCK: u64 = 512;
 /// A state from another process.
 #[derive(Debug)]
 pub(crate) struct Arrived {
-    session: SentSession,
+    session: SessionMessage,
     files: Vec<OwnedFd>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn receive(
     if files.is_empty() {
         return Err(invalid("no state").into());
     }
-    let session = SentSession::new(read(files.remove(0))?).map_err(invalid)?;
+    let session = SessionMessage::new(read(files.remove(0))?).map_err(invalid)?;
     if session.file_count() > MOST_FILES {
         return Err(invalid("the state has too many open files").into());
     }

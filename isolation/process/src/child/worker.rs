@@ -13,8 +13,8 @@ use std::thread;
 use channel::{Descriptors, MOST_DESCRIPTORS, Receiver, Sender};
 use engine::{
     Additions, Afterwards, Answer, Callee, Cause, FolderAnswer, FolderAsk, FolderServer, HostCall,
-    Image, Interpreter, Lent, LentFolder, Limits, Mount, Outcome, SandboxFailure, SentOutcome,
-    SentProgram, SessionState, StartError, StopHandle, Transcript, Verdict, chain,
+    Image, Interpreter, Limits, Mount, Outcome, OutcomeMessage, ProgramMessage, ProxiedFolder,
+    Proxies, SandboxFailure, SessionState, StartError, StopHandle, Transcript, Verdict, chain,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -137,7 +137,7 @@ fn work(image: &Image, ends: WorkerEnds, outside: &Outside<'_>) {
             (Some(error), _) => Err(error),
             (None, None) => shared.execute(&mut interpreter, &limits, order),
             (None, Some(run)) => {
-                let outcome = Box::new(SentOutcome::new(&Outcome::not_run(Verdict::Cancelled)));
+                let outcome = Box::new(OutcomeMessage::new(Outcome::not_run(Verdict::Cancelled)));
                 Ok(Reply::Ran { run, outcome, is_lost: false })
             }
         };
@@ -213,10 +213,10 @@ impl WorkerShared {
             Command::Attach => {
                 let state = self.state();
                 let image = interpreter.image().expect("it was started on one").clone();
-                let server: Arc<dyn FolderServer> = Lender(Arc::clone(self)).folders();
+                let server: Arc<dyn FolderServer> = ParentProxies(Arc::clone(self)).folders();
                 let state = state.state(&image, |number, identity| {
-                    let folder = LentFolder::new(number, identity, Arc::clone(&server));
-                    Some(Arc::new(Mount::lent(folder)))
+                    let folder = ProxiedFolder::new(number, identity, Arc::clone(&server));
+                    Some(Arc::new(Mount::proxied(folder)))
                 })?;
                 interpreter.attach(&state)?;
             }
@@ -241,16 +241,16 @@ impl WorkerShared {
         self: &Arc<Self>,
         interpreter: &mut Interpreter,
         number: u64,
-        program: SentProgram,
+        program: ProgramMessage,
         limits: &Limits,
         is_last: bool,
     ) -> Reply {
-        let mut program = match program.program(&Lender(Arc::clone(self))) {
+        let mut program = match program.program(&ParentProxies(Arc::clone(self))) {
             Ok(program) => program,
             Err(error) => {
                 let failure = SandboxFailure::Start(Cause::new(error));
                 let outcome = Outcome::not_run(Verdict::SandboxFailed(failure));
-                let outcome = Box::new(SentOutcome::new(&outcome));
+                let outcome = Box::new(OutcomeMessage::new(outcome));
                 return Reply::Ran { run: number, outcome, is_lost: false };
             }
         };
@@ -267,7 +267,7 @@ impl WorkerShared {
         // Calls that go on end with the run; their replies do nothing any more.
         let ended = self.runs.lock().finish();
         drop(ended);
-        let outcome = Box::new(SentOutcome::new(&outcome));
+        let outcome = Box::new(OutcomeMessage::new(outcome));
         Reply::Ran { run: number, outcome, is_lost: afterwards == Afterwards::Lost }
     }
 
@@ -378,9 +378,9 @@ impl WorkerShared {
 }
 
 /// Stands in for what the embedding process has.
-struct Lender(Arc<WorkerShared>);
+struct ParentProxies(Arc<WorkerShared>);
 
-impl Lent for Lender {
+impl Proxies for ParentProxies {
     fn folders(&self) -> Arc<dyn FolderServer> {
         Arc::new(Self(Arc::clone(&self.0)))
     }
@@ -390,7 +390,7 @@ impl Lent for Lender {
     }
 }
 
-impl FolderServer for Lender {
+impl FolderServer for ParentProxies {
     fn ask(&self, folder: u64, ask: FolderAsk) -> Option<(FolderAnswer, Option<OwnedFd>)> {
         let mut answer = self.0.answer.lock();
         *answer = None;

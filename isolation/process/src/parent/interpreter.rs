@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use channel::{Error, MOST_DESCRIPTORS, Receiver};
 use engine::{
-    Afterwards, Cause, Image, Limits, Mount, Outcome, SandboxFailure, SentLimits, SentProgram,
-    Served, ServedCalls, SessionError, SessionState, StartError, Verdict,
+    Afterwards, Cause, Image, Limits, LimitsMessage, Mount, Outcome, ProgramMessage,
+    SandboxFailure, Served, ServedCalls, SessionError, SessionState, StartError, Verdict,
 };
 use parking_lot::Mutex;
 use pool::{Interpreter, Parked, Task, WorkerProcess};
@@ -212,9 +212,9 @@ impl ProcessInterpreter {
         let Task { program, limits, .. } = task;
         self.runs += 1;
         let folders = &mut self.folders;
-        let sent = SentProgram::new(program, |mount| number_of(folders, mount));
+        let sent = ProgramMessage::new(program, |mount| number_of(folders, mount));
         let is_news = self.limits.as_ref() != Some(limits);
-        let sent_limits = is_news.then(|| Box::new(SentLimits(limits.clone())));
+        let sent_limits = is_news.then(|| Box::new(LimitsMessage(limits.clone())));
         if is_news {
             self.limits = Some(limits.clone());
         }

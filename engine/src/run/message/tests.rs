@@ -18,7 +18,9 @@ use crate::run::network::Network;
 use crate::run::outcome::{
     Exception, MimeBundle, MimeData, Outcome, SandboxFailure, StackFrame, Tampering, Usage, Verdict,
 };
-use crate::run::program::{Call, Deterministic, Entry, InputFile, MountedFolder, Program, Script};
+use crate::run::program::{
+    Call, Deterministic, InputFile, MountedFolder, Program, ProgramEntry, Script,
+};
 use crate::run::transcript::{Stream, Transcript};
 use crate::run::value::{Array, Column, Frame, Tagged, Value};
 
@@ -37,7 +39,7 @@ impl FolderServer for NoFolders {
     }
 }
 
-impl Lent for NoFolders {
+impl Proxies for NoFolders {
     fn folders(&self) -> Arc<dyn FolderServer> {
         Arc::new(Self)
     }
@@ -93,7 +95,7 @@ fn programs_arrive_as_they_were() {
     let callee: Arc<dyn Callee> = Arc::new(Nothing);
     let program = Program {
         source: "x".to_owned(),
-        entry: Entry::Call(call),
+        entry: ProgramEntry::Call(call),
         variables: values().into_iter().zip(["a", "b", "c", "d", "e", "f"]).map(swapped).collect(),
         filename: Some("f.py".to_owned()),
         args: vec!["a".to_owned()],
@@ -118,8 +120,8 @@ fn programs_arrive_as_they_were() {
         replays: Some(Arc::default()),
     };
     let mut numbers = 5..;
-    let sent = SentProgram::new(&program, |_| numbers.next().unwrap());
-    let arrived = crossed::<_, SentProgram>(&sent).program(&NoFolders).unwrap();
+    let sent = ProgramMessage::new(&program, |_| numbers.next().unwrap());
+    let arrived = crossed::<_, ProgramMessage>(&sent).program(&NoFolders).unwrap();
     assert_eq!(arrived.functions.table(), program.functions.table());
     // Folders show their path here, and their number there.
     let path = env!("CARGO_MANIFEST_DIR");
@@ -127,7 +129,7 @@ fn programs_arrive_as_they_were() {
     for number in 5..8 {
         expected = expected.replacen(
             &format!("Mount({path:?})"),
-            &format!("Mount(LentFolder {{ number: {number}, .. }})"),
+            &format!("Mount(ProxiedFolder {{ number: {number}, .. }})"),
             1,
         );
     }
@@ -138,16 +140,16 @@ fn programs_arrive_as_they_were() {
 #[test]
 fn a_program_of_source_alone_is_sent_as_little_more() {
     let program = Program { source: "x = 1".to_owned(), ..Program::default() };
-    let sent = SentProgram::new(&program, |_| unreachable!("it has no folders"));
-    let arrived = crossed::<_, SentProgram>(&sent).program(&NoFolders).unwrap();
+    let sent = ProgramMessage::new(&program, |_| unreachable!("it has no folders"));
+    let arrived = crossed::<_, ProgramMessage>(&sent).program(&NoFolders).unwrap();
     assert_eq!(format!("{arrived:?}"), format!("{program:?}"));
     assert!(postcard::to_stdvec(&sent).unwrap().len() < program.source.len() + 8);
 }
 
 #[test]
 fn limits_arrive_as_they_were() {
-    let limits = SentLimits(Limits { threads: 3, ..Limits::default() });
-    assert_eq!(crossed::<_, SentLimits>(&limits), limits);
+    let limits = LimitsMessage(Limits { threads: 3, ..Limits::default() });
+    assert_eq!(crossed::<_, LimitsMessage>(&limits), limits);
 }
 
 fn swapped((value, name): (Value, &str)) -> (String, Value) {
@@ -202,7 +204,7 @@ fn outcomes_arrive_as_they_were() {
             usage: Usage { host_calls: 5, peak_memory_bytes: 6, ..Usage::default() },
             ..Outcome::not_run(verdict)
         };
-        let sent: SentOutcome = crossed(&SentOutcome::new(&outcome));
+        let sent: OutcomeMessage = crossed(&OutcomeMessage::new(outcome.clone()));
         let arrived = sent.outcome().unwrap();
         // Frames with NaN aren't equal to themselves.
         assert_eq!(format!("{arrived:?}"), format!("{outcome:?}"));
@@ -213,7 +215,7 @@ fn outcomes_arrive_as_they_were() {
 fn causes_read_as_before() {
     let cause = Cause::because("can't map", Cause::because("no memory", "errno 12"));
     let failure = Verdict::SandboxFailed(SandboxFailure::Trap(cause.clone()));
-    let sent: SentOutcome = crossed(&SentOutcome::new(&Outcome::not_run(failure)));
+    let sent: OutcomeMessage = crossed(&OutcomeMessage::new(Outcome::not_run(failure)));
     let Verdict::SandboxFailed(SandboxFailure::Trap(arrived)) = sent.outcome().unwrap().verdict
     else {
         panic!("another verdict");
@@ -228,7 +230,7 @@ fn what_leads_out_of_the_workspace_is_refused() {
             files: vec![ChangedFile::new(path, ChangeKind::Created, "x")],
             ..Outcome::not_run(Verdict::Cancelled)
         };
-        let sent: SentOutcome = crossed(&SentOutcome::new(&outcome));
+        let sent: OutcomeMessage = crossed(&OutcomeMessage::new(outcome.clone()));
         assert!(sent.outcome().is_err(), "{path}");
     }
 }
@@ -269,12 +271,12 @@ proptest! {
     ) {
         if mutates {
             let outcome = Outcome::not_run(verdicts().swap_remove(which));
-            let mut sent = postcard::to_stdvec(&SentOutcome::new(&outcome)).unwrap();
+            let mut sent = postcard::to_stdvec(&OutcomeMessage::new(outcome.clone())).unwrap();
             let place = at.index(sent.len());
             sent[place] = bytes.pop().unwrap_or(0xff);
             bytes = sent;
         }
-        if let Ok(sent) = postcard::from_bytes::<SentOutcome>(&bytes) {
+        if let Ok(sent) = postcard::from_bytes::<OutcomeMessage>(&bytes) {
             let _ = sent.outcome();
         }
         if let Ok(addition) = postcard::from_bytes::<Addition>(&bytes) {

@@ -29,7 +29,7 @@ const LENGTH_BYTES: usize = size_of::<u64>();
 
 /// A session that another process sent.
 #[derive(Debug)]
-pub struct SentSession {
+pub struct SessionMessage {
     bytes: Vec<u8>,
     loans: Loans,
 }
@@ -80,7 +80,7 @@ impl SessionState {
     }
 }
 
-impl SentSession {
+impl SessionMessage {
     /// Takes the bytes that another process sent.
     ///
     /// # Errors
@@ -137,7 +137,7 @@ mod tests {
     fn what_is_no_session_is_refused() {
         let loans = postcard::to_stdvec(&Loans::default()).unwrap();
         let with_length = |loans: &[u8], length: u64| {
-            SentSession::new([b"session", loans, &length.to_le_bytes()].concat())
+            SessionMessage::new([b"session", loans, &length.to_le_bytes()].concat())
         };
         let sent = with_length(&loans, loans.len() as u64).unwrap();
         assert_eq!((sent.bytes.as_slice(), sent.file_count()), (&b"session"[..], 0));
@@ -145,7 +145,7 @@ mod tests {
             assert!(with_length(&[255; 3], length).is_err(), "{length}");
         }
         for length in 0..LENGTH_BYTES {
-            assert!(SentSession::new(vec![0; length]).is_err(), "{length}");
+            assert!(SessionMessage::new(vec![0; length]).is_err(), "{length}");
         }
     }
 }

@@ -2,19 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::error::InvalidSent;
-use super::text::Text;
+use super::{InvalidMessage, Text};
 use crate::run::value::{Array, Column, Frame, InvalidValue, Tagged, Value};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum SentValue {
+pub(super) enum WireValue {
     Json(Text<serde_json::Value>),
     Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
-    Array(SentArray),
+    Array(WireArray),
     Frame {
-        index: Option<SentColumn>,
+        index: Option<WireColumn>,
         index_name: Option<String>,
-        columns: Vec<(String, SentColumn)>,
+        columns: Vec<(String, WireColumn)>,
     },
     Tagged {
         tree: String,
@@ -23,7 +22,7 @@ pub(super) enum SentValue {
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct SentArray {
+pub(super) struct WireArray {
     dtype: String,
     shape: Vec<usize>,
     #[serde(with = "serde_bytes")]
@@ -31,19 +30,19 @@ pub(super) struct SentArray {
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum SentColumn {
-    Array(SentArray),
+pub(super) enum WireColumn {
+    Array(WireArray),
     Strings(Vec<Option<String>>),
 }
 
-impl From<&Value> for SentValue {
+impl From<&Value> for WireValue {
     fn from(value: &Value) -> Self {
         match value {
             Value::Json(json) => Self::Json(Text(json.clone())),
             Value::Bytes(bytes) => Self::Bytes(bytes.clone()),
             Value::Array(array) => Self::Array(array.into()),
             Value::Frame(frame) => Self::Frame {
-                index: frame.index().map(SentColumn::from),
+                index: frame.index().map(WireColumn::from),
                 index_name: frame.index_name().map(str::to_owned),
                 columns: frame
                     .columns()
@@ -59,14 +58,14 @@ impl From<&Value> for SentValue {
     }
 }
 
-impl From<&Array> for SentArray {
+impl From<&Array> for WireArray {
     fn from(array: &Array) -> Self {
         let (dtype, shape) = (array.dtype().to_owned(), array.shape().to_vec());
         Self { dtype, shape, data: array.data().to_vec() }
     }
 }
 
-impl From<&Column> for SentColumn {
+impl From<&Column> for WireColumn {
     fn from(column: &Column) -> Self {
         match column {
             Column::Array(array) => Self::Array(array.into()),
@@ -75,16 +74,16 @@ impl From<&Column> for SentColumn {
     }
 }
 
-impl TryFrom<SentValue> for Value {
-    type Error = InvalidSent;
+impl TryFrom<WireValue> for Value {
+    type Error = InvalidMessage;
 
-    fn try_from(sent: SentValue) -> Result<Self, InvalidSent> {
+    fn try_from(sent: WireValue) -> Result<Self, InvalidMessage> {
         let value = || -> Result<Self, InvalidValue> {
             Ok(match sent {
-                SentValue::Json(Text(json)) => Self::Json(json),
-                SentValue::Bytes(bytes) => Self::Bytes(bytes),
-                SentValue::Array(array) => Self::Array(array.try_into()?),
-                SentValue::Frame { index, index_name, columns } => {
+                WireValue::Json(Text(json)) => Self::Json(json),
+                WireValue::Bytes(bytes) => Self::Bytes(bytes),
+                WireValue::Array(array) => Self::Array(array.try_into()?),
+                WireValue::Frame { index, index_name, columns } => {
                     let columns: Result<Vec<(String, Column)>, InvalidValue> = columns
                         .into_iter()
                         .map(|(name, column)| Ok((name, column.try_into()?)))
@@ -95,31 +94,31 @@ impl TryFrom<SentValue> for Value {
                         None => frame,
                     })
                 }
-                SentValue::Tagged { tree, attachments } => {
+                WireValue::Tagged { tree, attachments } => {
                     let attachments = attachments.into_iter().map(serde_bytes::ByteBuf::into_vec);
                     Self::Tagged(Tagged::new(tree, attachments.collect()))
                 }
             })
         };
-        value().map_err(|error| InvalidSent::because("an invalid value", &error))
+        value().map_err(|error| InvalidMessage::because("an invalid value", &error))
     }
 }
 
-impl TryFrom<SentArray> for Array {
+impl TryFrom<WireArray> for Array {
     type Error = InvalidValue;
 
-    fn try_from(sent: SentArray) -> Result<Self, InvalidValue> {
+    fn try_from(sent: WireArray) -> Result<Self, InvalidValue> {
         Self::new(sent.dtype, sent.shape, sent.data)
     }
 }
 
-impl TryFrom<SentColumn> for Column {
+impl TryFrom<WireColumn> for Column {
     type Error = InvalidValue;
 
-    fn try_from(sent: SentColumn) -> Result<Self, InvalidValue> {
+    fn try_from(sent: WireColumn) -> Result<Self, InvalidValue> {
         match sent {
-            SentColumn::Array(array) => Ok(Self::Array(array.try_into()?)),
-            SentColumn::Strings(strings) => Ok(Self::Strings(strings)),
+            WireColumn::Array(array) => Ok(Self::Array(array.try_into()?)),
+            WireColumn::Strings(strings) => Ok(Self::Strings(strings)),
         }
     }
 }

@@ -49,19 +49,22 @@ pub trait FolderServer: Send + Sync {
 
 /// A folder that another process has opened.
 #[derive(Clone)]
-pub struct LentFolder {
+pub struct ProxiedFolder {
     number: u64,
     identity: FolderIdentity,
     server: Arc<dyn FolderServer>,
 }
 
-impl fmt::Debug for LentFolder {
+impl fmt::Debug for ProxiedFolder {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("LentFolder").field("number", &self.number).finish_non_exhaustive()
+        formatter
+            .debug_struct("ProxiedFolder")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
     }
 }
 
-impl LentFolder {
+impl ProxiedFolder {
     /// Returns the folder that its process calls by this number.
     pub fn new(number: u64, identity: FolderIdentity, server: Arc<dyn FolderServer>) -> Self {
         Self { number, identity, server }
@@ -147,7 +150,7 @@ mod tests {
         let identity = own.identity().unwrap();
         let server = Arc::new(Served(Mount::open(folder.path()).unwrap()));
         let lent =
-            |number| Mount::lent(LentFolder::new(number, identity, Arc::clone(&server) as _));
+            |number| Mount::proxied(ProxiedFolder::new(number, identity, Arc::clone(&server) as _));
         let there = lent(7);
         assert!(own.is_same_folder(&there) && there.is_same_folder(&own));
         for path in [".", "a", "a/f", "b", "link", "../x", "/etc/passwd", "a/f/g"] {

@@ -1,0 +1,230 @@
+//! Outcomes, on their way back from a worker process.
+
+use std::time::Duration;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value as Json;
+
+use super::value::WireValue;
+use super::{InvalidMessage, optional_text, text};
+use crate::cause::{Cause, causes};
+use crate::files::changes::{ChangeKind, ChangedFile, LeftOutFiles};
+use crate::files::path::check_path;
+use crate::limits::LimitHit;
+use crate::run::functions::Recording;
+use crate::run::outcome::{
+    Exception, MimeBundle, MimeData, Outcome, SandboxFailure, Tampering, Usage, Verdict,
+};
+use crate::run::value::Value;
+
+/// An outcome as plain data, without the output and the displays, which the transcript has.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct OutcomeMessage(#[serde(with = "OutcomeFields")] Outcome);
+
+impl OutcomeMessage {
+    /// Takes an outcome.
+    pub fn new(outcome: Outcome) -> Self {
+        Self(outcome)
+    }
+
+    /// Returns the outcome, still without its output.
+    ///
+    /// # Errors
+    /// A path in it leads out of the workspace; whoever keeps the files would write there.
+    pub fn outcome(self) -> Result<Outcome, InvalidMessage> {
+        let mut paths = self.0.files.iter().map(|file| check_path(&file.path));
+        paths
+            .try_for_each(|is_sound| is_sound)
+            .map_err(|error| InvalidMessage::because("a path", &error))?;
+        Ok(self.0)
+    }
+}
+
+/// The fields that are sent of [`Outcome`], which is no format of its own; so below.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Outcome")]
+struct OutcomeFields {
+    #[serde(with = "VerdictFields")]
+    verdict: Verdict,
+    #[serde(skip)]
+    stdout: Vec<u8>,
+    #[serde(skip)]
+    stderr: Vec<u8>,
+    #[serde(skip)]
+    output_truncated: bool,
+    #[serde(skip)]
+    displays: Vec<MimeBundle>,
+    #[serde(with = "changed_files")]
+    files: Vec<ChangedFile>,
+    left_out_files: LeftOutFiles,
+    limits_met: Vec<LimitHit>,
+    #[serde(with = "optional_text")]
+    interrupted_at: Option<Exception>,
+    #[serde(skip)]
+    session_restored: bool,
+    #[serde(with = "optional_text")]
+    recording: Option<Recording>,
+    #[serde(with = "UsageFields")]
+    usage: Usage,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Usage")]
+struct UsageFields {
+    #[serde(skip)]
+    queue_wait: Duration,
+    wall: Duration,
+    cpu: Duration,
+    peak_memory_bytes: u64,
+    #[serde(skip)]
+    output_bytes: u64,
+    host_calls: u64,
+    file_growth_bytes: u64,
+    #[serde(skip)]
+    network_bytes: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Verdict")]
+enum VerdictFields {
+    Completed {
+        #[serde(with = "optional_text")]
+        value: Option<Json>,
+        repr: Option<String>,
+        #[serde(with = "forms")]
+        bundle: MimeBundle,
+        #[serde(with = "optional_value")]
+        data: Option<Value>,
+        missing: Option<String>,
+    },
+    Raised(#[serde(with = "text")] Box<Exception>),
+    Exited {
+        code: u8,
+        message: Option<String>,
+    },
+    Limit(LimitHit),
+    Cancelled,
+    Tampered(#[serde(with = "TamperingFields")] Tampering),
+    SandboxFailed(#[serde(with = "FailureFields")] SandboxFailure),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Tampering")]
+struct TamperingFields(String);
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "SandboxFailure")]
+enum FailureFields {
+    Trap(#[serde(with = "steps")] Cause),
+    HostPanic(String),
+    Workspace {
+        path: String,
+        #[serde(with = "steps")]
+        cause: Cause,
+    },
+    NotDeterministic,
+    Start(#[serde(with = "steps")] Cause),
+    WorkerDied(#[serde(with = "steps")] Cause),
+    SessionLost(#[serde(with = "steps")] Cause),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "ChangedFile")]
+struct ChangedFileFields {
+    path: String,
+    kind: ChangeKind,
+    #[serde(with = "serde_bytes")]
+    contents: Vec<u8>,
+}
+
+/// A form of a bundle, with its MIME type.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct WireForm(String, #[serde(with = "MimeDataFields")] MimeData);
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "MimeData")]
+enum MimeDataFields {
+    Text(String),
+    Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
+}
+
+impl WireForm {
+    pub(super) fn all_of(bundle: &MimeBundle) -> Vec<Self> {
+        bundle.iter().map(|(name, form)| Self(name.to_owned(), form.clone())).collect()
+    }
+
+    /// Returns the bundle; `None` if a MIME type is invalid.
+    pub(super) fn bundle(forms: Vec<Self>) -> Option<MimeBundle> {
+        MimeBundle::new(forms.into_iter().map(|Self(name, form)| (name, form)).collect())
+    }
+}
+
+/// Declares how a type crosses as another one, for `serde(with)`.
+macro_rules! crosses {
+    ($name:ident: $type:ty as $wire:ty, $sent:expr, $received:expr) => {
+        mod $name {
+            use super::*;
+
+            pub(super) fn serialize<S: Serializer>(
+                value: &$type,
+                serializer: S,
+            ) -> Result<S::Ok, S::Error> {
+                let sent: fn(&$type) -> $wire = $sent;
+                sent(value).serialize(serializer)
+            }
+
+            pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+                deserializer: D,
+            ) -> Result<$type, D::Error> {
+                let received: fn($wire) -> Result<$type, InvalidMessage> = $received;
+                received(<$wire>::deserialize(deserializer)?).map_err(D::Error::custom)
+            }
+        }
+    };
+}
+
+crosses!(forms: MimeBundle as Vec<WireForm>, WireForm::all_of, |forms| {
+    WireForm::bundle(forms).ok_or_else(|| InvalidMessage::new("forms with invalid MIME types"))
+});
+crosses!(
+    optional_value: Option<Value> as Option<WireValue>,
+    |value| value.as_ref().map(WireValue::from),
+    |value| value.map(Value::try_from).transpose()
+);
+// The texts of an error and its causes, of which an error is built that reads as it did.
+crosses!(
+    steps: Cause as Vec<String>,
+    |cause| {
+        std::iter::once(cause.to_string()).chain(causes(cause).map(ToString::to_string)).collect()
+    },
+    |steps| {
+        let mut steps = steps.into_iter().rev();
+        let first = Cause::new(steps.next().unwrap_or_else(|| "it didn't say why".to_owned()));
+        Ok(steps.fold(first, |cause, step| Cause::because(step, cause)))
+    }
+);
+
+mod changed_files {
+    use super::*;
+
+    #[derive(Serialize, Deserialize)]
+    struct Received(#[serde(with = "ChangedFileFields")] ChangedFile);
+
+    #[derive(Serialize)]
+    struct Sent<'a>(#[serde(with = "ChangedFileFields")] &'a ChangedFile);
+
+    pub(super) fn serialize<S: Serializer>(
+        files: &[ChangedFile],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(files.iter().map(Sent))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<ChangedFile>, D::Error> {
+        let files = Vec::<Received>::deserialize(deserializer)?;
+        Ok(files.into_iter().map(|Received(file)| file).collect())
+    }
+}
