@@ -7,10 +7,6 @@
 pub(crate) mod changes;
 pub(crate) mod contents;
 pub(crate) mod digest;
-#[cfg(target_os = "linux")]
-pub(crate) mod mount;
-#[cfg(not(target_os = "linux"))]
-#[path = "files/mount_disabled.rs"]
 pub(crate) mod mount;
 pub(crate) mod path;
 pub(crate) mod quota;

@@ -2,7 +2,7 @@
 //!
 //! Owns the interface between an interpreter and the code that serves its imports. `reactor.rs` is
 //! our own host, built on the functions in `wasi.rs`; `wasix.rs` lets wasmer-wasix serve files
-//! instead. The agent's door, clocks, sleeping and exiting are ours in both. `layout.rs` defines
+//! instead. The agent's call channel, clocks, sleeping and exiting are ours in both. `layout.rs` defines
 //! the files that guests start with, `env.rs` the data that host functions work on. Every function
 //! that touches guest memory runs on the host's side of the gate (`interrupt/gate.rs`). May use
 //! `guest/` and the wings below.
@@ -14,8 +14,8 @@ use crate::run::outcome::Verdict;
 use env::{GuestEnv, RunEffects, RunSetup};
 use wasi::HostState;
 
+pub(crate) mod call_channel;
 mod calls;
-pub(crate) mod door;
 pub(crate) mod env;
 pub(crate) mod layout;
 pub(crate) mod network;

@@ -12,7 +12,7 @@ use wasmer::Store;
 
 use crate::guest::agent::{self, Moment, Word};
 use crate::host::GuestHost;
-use crate::host::door::{CallChannel, GeneratorClaim};
+use crate::host::call_channel::{CallChannel, GeneratorClaim};
 use crate::host::env::{RunControl, RunEffects, RunSetup};
 use crate::host::threads::Threads;
 use crate::interpreter::engine::Engine;
@@ -53,7 +53,7 @@ pub struct Interpreter {
     entry: Entrance,
     gate: Arc<Gate>,
     memory: InstanceMemory,
-    door: Arc<Mutex<CallChannel>>,
+    channel: Arc<Mutex<CallChannel>>,
     host: Box<dyn GuestHost>,
     control: Arc<RunControl>,
     engine: Engine,
@@ -226,11 +226,11 @@ impl Interpreter {
             entry: &self.entry,
             gate: &self.gate,
             memory: self.memory.shared(),
-            door: &self.door,
+            channel: &self.channel,
         };
         let servers = Servers {
             host: &mut *self.host,
-            door: &self.door,
+            channel: &self.channel,
             control: &self.control,
             throws: &self.throws,
             threads: self.threads.as_deref(),

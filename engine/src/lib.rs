@@ -13,6 +13,9 @@
 //! writes or asks for. A guest can only do what its imports do, and those are checked against a
 //! list when a module is loaded.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("Hatchery runs on Linux alone: it needs its page map, signals and memory files");
+
 pub use cache::CacheDir;
 pub use cache::hash_on_one_thread;
 pub use cause::{Cause, chain};

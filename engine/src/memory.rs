@@ -23,15 +23,7 @@ use segments::Segment;
 use snapshot::Snapshot;
 
 mod address_space;
-#[cfg(target_os = "linux")]
 mod cow;
-#[cfg(not(target_os = "linux"))]
-#[path = "memory/cow_disabled.rs"]
-mod cow;
-#[cfg(target_os = "linux")]
-pub(crate) mod faults;
-#[cfg(not(target_os = "linux"))]
-#[path = "memory/faults_disabled.rs"]
 pub(crate) mod faults;
 mod idle;
 pub(crate) mod image;

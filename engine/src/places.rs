@@ -25,7 +25,7 @@ pub(crate) const PYTHON_VERSION: [u32; 3] = [3, 15, 0];
 pub(crate) const WORKSPACE: &str = "/workspace";
 
 /// The device through which the agent of a command build talks to the host.
-pub(crate) const DOOR_PATH: &str = "/dev/hatchery";
+pub(crate) const CALL_DEVICE_PATH: &str = "/dev/hatchery";
 
 /// The folder of a program's script; `_agent.py` repeats this path.
 pub(crate) const SCRIPT_FOLDER: &str = "/script";

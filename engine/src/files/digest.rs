@@ -142,7 +142,6 @@ fn read(folder: &Mount, path: &str) -> Result<blake3::Hash, Errno> {
 }
 
 #[cfg(test)]
-#[cfg(target_os = "linux")]
 mod tests {
     use std::fs;
     use std::path::Path;

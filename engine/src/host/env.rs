@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use wasmer::{RuntimeError, TypedFunction};
 
-use super::door::{CallChannel, DeviceAnswer};
+use super::call_channel::{CallChannel, DeviceAnswer};
 use super::wasi::path::Sought;
 use super::wasi::{ExceededLimit, Wasi};
 use crate::errno::Errno;
@@ -53,7 +53,7 @@ pub(crate) struct RunEffects {
 pub(crate) struct GuestEnv {
     pub(crate) gate: Arc<ThreadGate>,
     pub(crate) wasi: Arc<Mutex<Wasi>>,
-    pub(crate) door: Arc<Mutex<CallChannel>>,
+    pub(crate) channel: Arc<Mutex<CallChannel>>,
     pub(crate) control: Arc<RunControl>,
     /// What the device of a command build has to answer this thread.
     pub(crate) answer: Mutex<DeviceAnswer>,
@@ -83,13 +83,13 @@ impl GuestEnv {
     pub(crate) fn new(
         gate: Arc<ThreadGate>,
         wasi: Arc<Mutex<Wasi>>,
-        door: Arc<Mutex<CallChannel>>,
+        channel: Arc<Mutex<CallChannel>>,
         control: Arc<RunControl>,
     ) -> Self {
         Self {
             gate,
             wasi,
-            door,
+            channel,
             control,
             answer: Mutex::default(),
             threads: None,

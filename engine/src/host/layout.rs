@@ -16,7 +16,7 @@ use crate::files::mount::Mount;
 use crate::files::resolve::{self, Base, Links, ResolvedPath};
 use crate::files::tree::Device;
 use crate::files::tree::{self, NodeId, NodeKind, Timestamp, Tree};
-use crate::places::{BESIDE_FOLDER, DOOR_PATH, SITE};
+use crate::places::{BESIDE_FOLDER, CALL_DEVICE_PATH, SITE};
 use crate::python::library::Library;
 use crate::python::packages::{self, Package};
 use crate::run::program::InputFile;
@@ -78,9 +78,9 @@ impl Layout {
     }
 
     /// Returns the layout with the device through which command builds talk to the host.
-    pub(crate) fn with_door(mut self) -> Self {
+    pub(crate) fn with_call_device(mut self) -> Self {
         let device = NodeKind::Device(Device::CallChannel);
-        put(&mut self.tree, NodeId::ROOT, DOOR_PATH, device, 0)
+        put(&mut self.tree, NodeId::ROOT, CALL_DEVICE_PATH, device, 0)
             .expect("the path is plain, and a layout has no quota");
         self
     }

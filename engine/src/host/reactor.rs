@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use wasmer::{ExternType, FunctionEnv, Imports, Instance, Memory, Module, Store};
 
 use super::GuestHost;
-use super::door;
+use super::call_channel;
 use super::env::{GuestEnv, RunEffects, RunSetup};
 use super::layout::{put_beside, put_input, put_mount, put_workdir};
 use super::network::RunNetwork;
@@ -176,13 +176,13 @@ pub(super) fn served(
     let is_wasix = imports::is_wasix(module);
     let is_command = Shape::of(module).is_command();
     let device = |store: &mut Store, name: &str| {
-        is_command.then(|| door::device::function(store, env, name)).flatten()
+        is_command.then(|| call_channel::device::function(store, env, name)).flatten()
     };
     for import in module.imports() {
         let (namespace, name) = (import.module(), import.name());
         let function = match (namespace, name) {
             _ if matches!(import.ty(), ExternType::Memory(_)) => continue,
-            (HOST, HOST_CALL) => Some(door::binding::function(store, env)),
+            (HOST, HOST_CALL) => Some(call_channel::binding::function(store, env)),
             // WASIX gave this function another meaning.
             (WASI, "fd_renumber") if !is_wasix => binding::function(store, env, "fd_move"),
             _ if imports::is_allowed(namespace, name) => {

@@ -1,9 +1,9 @@
 //! The threads of a guest whose memory is shared.
 //!
 //! Each is a thread of the system with a store and an instance of its own, on the same memory, and
-//! with the same host behind it: files, descriptors, the door. Its instance begins at the export
+//! with the same host behind it: files, descriptors, the call channel. Its instance begins at the export
 //! `wasi_thread_start`, as the proposal `wasi-threads` has it. The gate knows them all
-//! (`interrupt/gate/others.rs`), so stops, interrupts and limits reach them.
+//! (`interrupt/gate/threads.rs`), so stops, interrupts and limits reach them.
 //!
 //! The guest ends with any thread that traps or calls `proc_exit`; one that returns, or calls
 //! `thread_exit`, ends alone.
@@ -18,7 +18,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use wasmer::{FunctionEnv, Instance, Module, RuntimeError};
 
-use super::door::CallChannel;
+use super::call_channel::CallChannel;
 use super::env::{GuestEnv, RunControl, Siblings, ThreadExit, unwind};
 use super::reactor;
 use super::wasi::{Wasi, process};
@@ -56,7 +56,7 @@ pub(crate) struct Threads {
 pub(crate) struct Parts {
     pub(crate) gate: Arc<Gate>,
     pub(crate) wasi: Arc<Mutex<Wasi>>,
-    pub(crate) door: Arc<Mutex<CallChannel>>,
+    pub(crate) channel: Arc<Mutex<CallChannel>>,
     pub(crate) control: Arc<RunControl>,
 }
 
@@ -161,9 +161,9 @@ impl Threads {
         argument: u32,
     ) -> Result<(), RuntimeError> {
         let mut store = self.engine.store();
-        let Parts { wasi, door, control, .. } = &self.parts;
-        let (wasi, door, control) = (Arc::clone(wasi), Arc::clone(door), Arc::clone(control));
-        let env = GuestEnv::new(Arc::clone(passage), wasi, door, control);
+        let Parts { wasi, channel, control, .. } = &self.parts;
+        let (wasi, channel, control) = (Arc::clone(wasi), Arc::clone(channel), Arc::clone(control));
+        let env = GuestEnv::new(Arc::clone(passage), wasi, channel, control);
         let env = FunctionEnv::new(&mut store, env);
         let waits: Arc<dyn Waits> = Arc::<ThreadGate>::clone(passage);
         let memory = self.memory.in_store(&mut store, waits).map_err(unwind)?;

@@ -354,7 +354,7 @@ impl Wasi {
 
     /// Returns whether this descriptor is the device through which a command build talks to the
     /// host.
-    pub(crate) fn is_door(&self, fd: u32) -> bool {
+    pub(crate) fn is_call_device(&self, fd: u32) -> bool {
         matches!(self.open.get(fd), Ok(Open::Device { device: Device::CallChannel, .. }))
     }
 }

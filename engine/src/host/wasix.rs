@@ -28,7 +28,7 @@ use wasmer_wasix::virtual_fs::{
 use wasmer_wasix::{PluggableRuntime, VirtualTaskManager, WasiEnv, WasiFunctionEnv};
 
 use super::GuestHost;
-use super::door::binding as door;
+use super::call_channel::binding as call_channel;
 use super::env::{GuestEnv, RunEffects, RunSetup, unwind};
 use super::wasi::{BASE_ENVIRONMENT, binding};
 use crate::cause::Cause;
@@ -155,7 +155,7 @@ impl GuestHost for WasixHost {
                 return Err(refused());
             }
             let function = match (namespace, name) {
-                (HOST, HOST_CALL) => door::function(store, env),
+                (HOST, HOST_CALL) => call_channel::function(store, env),
                 (WASI, name) if OURS.contains(&name) => {
                     binding::function(store, env, name).ok_or_else(refused)?
                 }

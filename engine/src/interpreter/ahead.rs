@@ -72,11 +72,11 @@ impl Interpreter {
             entry: &self.entry,
             gate: &self.gate,
             memory: &memory,
-            door: &self.door,
+            channel: &self.channel,
         };
         let servers = Servers {
             host: &mut *self.host,
-            door: &self.door,
+            channel: &self.channel,
             control: &self.control,
             throws: &self.throws,
             threads: self.threads.as_deref(),

@@ -125,7 +125,7 @@ impl Engine {
         let mut layout = Layout::new(&library);
         let mut arguments = Vec::new();
         if Shape::of(module.module()).is_command() {
-            layout = layout.with_door();
+            layout = layout.with_call_device();
             arguments = vec!["-c".to_owned(), boot::command_program()];
         }
         let (bytes, bound_bytes) = (prune::total_bytes(&cache), config.cache_bound_bytes);

@@ -22,7 +22,7 @@ use super::judge::TurnFailure;
 use crate::cause::Cause;
 use crate::error::StartError;
 use crate::guest::agent::{Word, boot};
-use crate::host::door::{CallChannel, Entered};
+use crate::host::call_channel::{CallChannel, Entered};
 use crate::host::env::{GuestExit, unwind};
 use crate::host::wasi::bytes::Buffer;
 use crate::interrupt::gate::Gate;
@@ -134,7 +134,7 @@ pub(super) struct Guest<'a> {
     pub(super) entry: &'a Entrance,
     pub(super) gate: &'a Arc<Gate>,
     pub(super) memory: &'a Arc<GuestMemory>,
-    pub(super) door: &'a Mutex<CallChannel>,
+    pub(super) channel: &'a Mutex<CallChannel>,
 }
 
 impl Guest<'_> {
@@ -190,10 +190,10 @@ impl Guest<'_> {
     /// allocator would be called while the guest is, and would need another stack, which wasmer
     /// takes from a list that all threads share (`STACK_POOL`): one that another thread used last.
     fn make_room(&mut self) -> Result<(), TurnFailure> {
-        let length = u32::try_from(self.door.lock().request_len()).unwrap_or(0);
+        let length = u32::try_from(self.channel.lock().request_len()).unwrap_or(0);
         if length > 0 {
             match self.allocate(length) {
-                Ok(at) => self.door.lock().make_room(Buffer { at, len: length }),
+                Ok(at) => self.channel.lock().make_room(Buffer { at, len: length }),
                 Err(TurnFailure::NoRoom) => {}
                 Err(failure) => return Err(failure),
             }

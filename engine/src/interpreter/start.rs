@@ -129,13 +129,13 @@ impl Interpreter {
         faults::put_back();
         // The imports need the gate before there is an instance, and the gate needs the memory that
         // the instance brings, so the gate receives the memory later.
-        let (door, gate, control) =
+        let (channel, gate, control) =
             (Arc::default(), Arc::new(Gate::new()), Arc::new(RunControl::default()));
         let passage = Arc::new(ThreadGate::of_main(Arc::clone(&gate)));
         let env = GuestEnv::new(
             Arc::clone(&passage),
             Arc::clone(&wasi),
-            Arc::clone(&door),
+            Arc::clone(&channel),
             Arc::clone(&control),
         );
         let env = FunctionEnv::new(&mut store, env);
@@ -171,7 +171,7 @@ impl Interpreter {
             let parts = Parts {
                 gate: Arc::clone(&gate),
                 wasi,
-                door: Arc::clone(&door),
+                channel: Arc::clone(&channel),
                 control: Arc::clone(&control),
             };
             Threads::new(engine.wasmer(), module, &shared, parts)
@@ -183,7 +183,7 @@ impl Interpreter {
             entry,
             gate,
             memory,
-            door,
+            channel,
             host,
             control,
             engine: engine.clone(),
@@ -213,7 +213,7 @@ impl Interpreter {
             .map_err(|verdict| StartError::Host(format!("{verdict:?}").into()))?;
         // Only a command build fetches it.
         let source = boot::command_source(self.threads.is_some()).into_bytes();
-        self.door.lock().open(source, agent::BOOT_FRAME_BYTES);
+        self.channel.lock().open(source, agent::BOOT_FRAME_BYTES);
         let (gate, run) = OpenGate::begin(&self.gate);
         let handle = InterruptHandle::new(Arc::clone(&self.gate));
         let guard = Stopwatch::start().guard(&limits, run, handle, None);
@@ -223,13 +223,13 @@ impl Interpreter {
             entry: &self.entry,
             gate: &self.gate,
             memory: self.memory.shared(),
-            door: &self.door,
+            channel: &self.channel,
         };
         let booted = catch_unwind(AssertUnwindSafe(|| guest.boot(instance)));
         drop((here, guard));
         let asked = gate.end();
-        self.exception = self.door.lock().exception();
-        let entered = self.door.lock().entry();
+        self.exception = self.channel.lock().exception();
+        let entered = self.channel.lock().entry();
         host.end(true);
         match (booted, asked.stop) {
             (Ok(Ok(0)), None) => {

@@ -12,7 +12,7 @@ use super::entry::Guest;
 use super::judge::TurnFailure;
 use crate::guest::agent::{self, Word};
 use crate::host::GuestHost;
-use crate::host::door::{CallChannel, GeneratorClaim, Passed};
+use crate::host::call_channel::{CallChannel, GeneratorClaim, Passed};
 use crate::host::env::{RunControl, RunEffects, RunSetup};
 use crate::host::threads::{GuestEnd, Threads};
 use crate::interrupt::gate::{Gate, GateRun, InterruptHandle, StopCause};
@@ -35,7 +35,7 @@ pub(super) struct Turn {
 /// The parts of an interpreter that serve its guest during a turn.
 pub(super) struct Servers<'a> {
     pub(super) host: &'a mut dyn GuestHost,
-    pub(super) door: &'a Mutex<CallChannel>,
+    pub(super) channel: &'a Mutex<CallChannel>,
     pub(super) control: &'a RunControl,
     pub(super) throws: &'a ThrowsLeft,
     pub(super) threads: Option<&'a Threads>,
@@ -48,7 +48,7 @@ pub(super) struct OpenTurn<'a> {
     here: RunsHere,
     watch_guard: WatchGuard,
     gate: OpenGate<'a>,
-    door: OpenDoor<'a>,
+    channel: OpenChannel<'a>,
     host: HostRun<'a>,
     watch: Stopwatch,
     guest: Guest<'a>,
@@ -87,23 +87,23 @@ impl<'a> OpenTurn<'a> {
         setup: RunSetup<'_>,
         stop: &'a StopHandle,
     ) -> Result<Self, Box<Verdict>> {
-        let Servers { host, door, control, throws, threads } = servers;
+        let Servers { host, channel, control, throws, threads } = servers;
         let most_threads = setup.most_threads();
         let RunSetup { program, limits, ref transcript } = setup;
         let transcript = Arc::clone(transcript);
         be_watched();
         let host = HostRun::begin(host, setup)?;
-        let door = OpenDoor::open(door, |door| {
+        let channel = OpenChannel::open(channel, |channel| {
             let cap = agent::reply_cap(limits);
             match turn.word {
                 Word::Turn => {
-                    door.open(turn.request, cap);
-                    door.allow(calls(program, limits, guest.gate, &transcript));
+                    channel.open(turn.request, cap);
+                    channel.allow(calls(program, limits, guest.gate, &transcript));
                 }
-                Word::Compile => door.open(turn.request, cap),
-                Word::Prepare => door.open_to_prepare(turn.request, cap),
+                Word::Compile => channel.open(turn.request, cap),
+                Word::Prepare => channel.open_to_prepare(turn.request, cap),
             }
-            door.show_in(&transcript, limits.display_bytes);
+            channel.show_in(&transcript, limits.display_bytes);
         });
         guest.memory.begin_run(limits.memory_bytes);
         throws.allow(guest.store);
@@ -124,7 +124,7 @@ impl<'a> OpenTurn<'a> {
             here,
             watch_guard,
             gate,
-            door,
+            channel,
             host,
             watch,
             guest,
@@ -138,7 +138,7 @@ impl<'a> OpenTurn<'a> {
 
     /// Enters the guest, and closes everything except the host's run when it comes back.
     pub(super) fn run(self) -> EndedTurn<'a> {
-        let Self { host, door, gate, watch_guard, here, stop, mut guest, .. } = self;
+        let Self { host, channel, gate, watch_guard, here, stop, mut guest, .. } = self;
         let ended = catch_unwind(AssertUnwindSafe(|| {
             tracing::debug_span!("guest").in_scope(|| guest.turn(self.word))
         }));
@@ -170,7 +170,7 @@ impl<'a> OpenTurn<'a> {
             output_bytes: self.transcript.written_bytes(),
             ..Usage::default()
         };
-        let Passed { reply, generators, calls } = door.close();
+        let Passed { reply, generators, calls } = channel.close();
         let calls = calls.map(|calls| calls.close()).unwrap_or_default();
         EndedTurn { host, ended, asked, is_held, thrown, usage, reply, generators, calls }
     }
@@ -246,27 +246,27 @@ impl Drop for OpenGate<'_> {
     }
 }
 
-/// A door with a request behind it; dropped, it is shut and host calls are cancelled.
-struct OpenDoor<'a> {
-    door: Option<&'a Mutex<CallChannel>>,
+/// A channel with a request behind it; dropped, it is shut and host calls are cancelled.
+struct OpenChannel<'a> {
+    channel: Option<&'a Mutex<CallChannel>>,
 }
 
-impl<'a> OpenDoor<'a> {
-    fn open(door: &'a Mutex<CallChannel>, lay_out: impl FnOnce(&mut CallChannel)) -> Self {
-        let open = Self { door: Some(door) };
-        lay_out(&mut door.lock());
+impl<'a> OpenChannel<'a> {
+    fn open(channel: &'a Mutex<CallChannel>, lay_out: impl FnOnce(&mut CallChannel)) -> Self {
+        let open = Self { channel: Some(channel) };
+        lay_out(&mut channel.lock());
         open
     }
 
     fn close(mut self) -> Passed {
-        self.door.take().expect("a door closes once").lock().close()
+        self.channel.take().expect("a channel closes once").lock().close()
     }
 }
 
-impl Drop for OpenDoor<'_> {
+impl Drop for OpenChannel<'_> {
     fn drop(&mut self) {
-        let Some(door) = self.door.take() else { return };
-        let passed = door.lock().close();
+        let Some(channel) = self.channel.take() else { return };
+        let passed = channel.lock().close();
         if let Some(calls) = passed.calls {
             calls.close();
         }
@@ -346,11 +346,12 @@ mod tests {
 
     /// Opens everything except the guest, and does `work` meanwhile.
     fn open_and(host: &mut Ends, gate: &Arc<Gate>, stop: &StopHandle, work: impl FnOnce()) -> bool {
-        let (program, limits, door) = (Program::default(), Limits::default(), Mutex::default());
+        let (program, limits, channel) = (Program::default(), Limits::default(), Mutex::default());
         let setup = RunSetup { program: &program, limits: &limits, transcript: Arc::default() };
         let ended = catch_unwind(AssertUnwindSafe(|| {
             let Ok(host) = HostRun::begin(host, setup) else { return };
-            let door = OpenDoor::open(&door, |door| door.open(b"request".to_vec(), 1));
+            let channel =
+                OpenChannel::open(&channel, |channel| channel.open(b"request".to_vec(), 1));
             let (gate_run, run) = OpenGate::begin(gate);
             let interrupt = InterruptHandle::new(Arc::clone(gate));
             let watch_guard = Stopwatch::start().guard(&limits, run, interrupt.clone(), None);
@@ -358,7 +359,7 @@ mod tests {
             work();
             drop((stop, watch_guard));
             gate_run.end();
-            door.close();
+            channel.close();
             host.end(true);
         }));
         ended.is_ok()

@@ -16,7 +16,7 @@
 //! Each request names its run. A request for a run that has ended does nothing, so a late one never
 //! hits the next job.
 //!
-//! Between runs, the threads that a program has left are held (`gate/others.rs`).
+//! Between runs, the threads that a program has left are held (`gate/threads.rs`).
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -28,10 +28,10 @@ use super::raise::Raiser;
 use crate::interrupt::stop::StopReason;
 use crate::memory::GuestMemory;
 use crate::memory::tunables::{Expected, Waited};
-use others::GuestThreads;
-pub(crate) use others::ThreadGate;
+use threads::GuestThreads;
+pub(crate) use threads::ThreadGate;
 
-mod others;
+mod threads;
 
 /// One run of one interpreter; never used twice in an interpreter's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

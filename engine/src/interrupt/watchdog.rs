@@ -21,10 +21,6 @@ use crate::limits::Limits;
 use crate::owner::OwnerProcess;
 use cpu::ThreadCpuClock;
 
-#[cfg(target_os = "linux")]
-mod cpu;
-#[cfg(not(target_os = "linux"))]
-#[path = "watchdog/cpu_disabled.rs"]
 mod cpu;
 
 /// Wait before the first reminder of an interrupt; each further wait is twice as long.

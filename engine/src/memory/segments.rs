@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use range_alloc::RangeAllocator;
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate};
+use rustix::process::{Resource, getrlimit};
 
 use super::address_space::PAGE_BYTES;
 use super::sys::FileView;
@@ -84,10 +86,7 @@ impl SegmentStore {
 }
 
 /// Creates a file in memory that is all holes.
-#[cfg(target_os = "linux")]
 fn sparse_file(bytes: usize) -> Option<File> {
-    use rustix::fs::MemfdFlags;
-    use rustix::process::{Resource, getrlimit};
     // Growing a file beyond this limit raises a signal.
     if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < bytes as u64) {
         return None;
@@ -95,11 +94,6 @@ fn sparse_file(bytes: usize) -> Option<File> {
     let file = rustix::fs::memfd_create("hatchery-segments", MemfdFlags::CLOEXEC).ok()?;
     rustix::fs::ftruncate(&file, bytes as u64).ok()?;
     Some(File::from(file))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn sparse_file(_bytes: usize) -> Option<File> {
-    None
 }
 
 impl Drop for Stored {
@@ -114,18 +108,13 @@ impl Drop for Stored {
     }
 }
 
-#[cfg(target_os = "linux")]
 fn give_back(file: &File, pages: &Range<usize>) {
-    use rustix::fs::{FallocateFlags, fallocate};
     let (at, len) = (pages.start * PAGE_BYTES, pages.len() * PAGE_BYTES);
     let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     if let Err(error) = fallocate(file, hole, at as u64, len as u64) {
         tracing::warn!(%error, len, "can't return the pages of a segment to the system");
     }
 }
-
-#[cfg(not(target_os = "linux"))]
-fn give_back(_file: &File, _pages: &Range<usize>) {}
 
 impl Segment {
     pub(crate) fn pages(&self) -> Range<usize> {

@@ -61,7 +61,6 @@ impl Reservation {
     /// (`/sys/kernel/mm/transparent_hugepage/enabled` is `always`), the kernel turns used and
     /// unused pages into one behind the back of their thread, whose faults then no longer tell
     /// that it used another page.
-    #[cfg(target_os = "linux")]
     fn keep_small_pages(&self, offset: usize, len: usize) {
         let start = self.base();
         // SAFETY: as in `protect`; the contents stay what they are.
@@ -71,9 +70,6 @@ impl Reservation {
             tracing::debug!(%error, "this kernel has no huge pages");
         }
     }
-
-    #[cfg(not(target_os = "linux"))]
-    fn keep_small_pages(&self, _offset: usize, _len: usize) {}
 
     /// Returns the address of the first byte after the guard.
     pub(super) fn base(&self) -> NonNull<u8> {
@@ -155,18 +151,12 @@ impl Reservation {
     ///
     /// # Errors
     /// The system can't (Linux before 5.14), or is out of memory.
-    #[cfg(target_os = "linux")]
     pub(super) fn populate(&self, offset: usize, len: usize) -> io::Result<()> {
         self.check(offset, len);
         let start = self.base();
         // SAFETY: as in `protect`; the contents stay what they are.
         unsafe { madvise(start.add(offset).as_ptr().cast(), len, Advice::LinuxPopulateWrite) }?;
         Ok(())
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    pub(super) fn populate(&self, _offset: usize, _len: usize) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Lends `[offset, offset + len)` from the base.

@@ -26,7 +26,7 @@ use crate::memory::GuestMemory;
 use crate::memory::sys::FileView;
 use crate::memory::tunables::GuestTunables;
 use early::compilation::Compilation;
-use early::rest::{FullModule, LazyFunctions};
+use early::lazy::{FullModule, LazyFunctions};
 use early::{HotFunctions, LeaveOutLazy, first_functions};
 use linked::{HotModule, InitialData, Linked};
 use locks::GrantLocks;
@@ -40,10 +40,6 @@ mod blocks;
 mod early;
 pub(crate) mod imports;
 pub(crate) mod key;
-#[cfg(target_os = "linux")]
-mod linked;
-#[cfg(not(target_os = "linux"))]
-#[path = "module/linked_disabled.rs"]
 mod linked;
 mod locks;
 pub(crate) mod native;

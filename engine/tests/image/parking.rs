@@ -258,7 +258,6 @@ fn a_copy_is_said_to_be_short_only_after_a_turn_that_touched_little() {
 }
 
 /// Returns how many page faults this thread has had.
-#[cfg(target_os = "linux")]
 fn faults() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").expect("Linux has it");
     // After the name, which may have spaces: proc(5).
@@ -267,7 +266,6 @@ fn faults() -> u64 {
 }
 
 /// Each fault makes the copy after the turn ask the kernel which pages were written to.
-#[cfg(target_os = "linux")]
 #[test]
 fn turns_of_a_program_that_is_compiled_ahead_take_few_page_faults() {
     let mut slot = mapped().start().unwrap();

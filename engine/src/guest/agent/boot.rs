@@ -1,10 +1,10 @@
 //! The source that starts the agent in a guest.
 //!
 //! A reactor build calls it through its own `turn`. A command build is started with [`COMMAND`] as
-//! its program: that fetches the source through the door and stays in it (`interpreter/entry.rs`).
+//! its program: that fetches the source through the call channel and stays in it (`interpreter/entry.rs`).
 
 use super::wire::AgentFrame;
-use crate::places::{DOOR_PATH, WORKSPACE};
+use crate::places::{CALL_DEVICE_PATH, WORKSPACE};
 
 /// The modules of the agent package, each after those that it imports.
 pub(super) const FILES: [(&str, &str); 19] = [
@@ -69,8 +69,8 @@ impl Word {
     }
 }
 
-/// What the door answers when it is asked for its position: no file is that long.
-pub(crate) const DOOR_POSITION: u64 = 0x0072_6f6f_6420_6168;
+/// What the call channel answers when it is asked for its position: no file is that long.
+pub(crate) const CALL_DEVICE_POSITION: u64 = 0x0072_6f6f_6420_6168;
 
 /// Returns the source that starts the agent in a reactor build. From then on the agent serves the
 /// build's function `_reactor.turn`: the build keeps a reference to that function, so its code is
@@ -105,10 +105,10 @@ pub(crate) fn command_program() -> String {
          \x20   def call(frame):\n\
          \x20       nonlocal door\n\
          \x20       try:\n\
-         \x20           if seek(door, 0, 1) != {DOOR_POSITION}:\n\
-         \x20               door = opened({DOOR_PATH:?}, flags)\n\
+         \x20           if seek(door, 0, 1) != {CALL_DEVICE_POSITION}:\n\
+         \x20               door = opened({CALL_DEVICE_PATH:?}, flags)\n\
          \x20       except (OSError, TypeError):\n\
-         \x20           door = opened({DOOR_PATH:?}, flags)\n\
+         \x20           door = opened({CALL_DEVICE_PATH:?}, flags)\n\
          \x20       write(door, frame)\n\
          \x20       size = seek(door, 0, 2)\n\
          \x20       return read(door, size) if size else b''\n\

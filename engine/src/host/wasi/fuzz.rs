@@ -15,7 +15,7 @@ use super::{HostState, RunStreams, Wasi};
 use crate::files::mount::Mount;
 use crate::files::quota::FileQuota;
 use crate::host::GuestHost;
-use crate::host::door::CallChannel;
+use crate::host::call_channel::CallChannel;
 use crate::host::env::GuestEnv;
 use crate::host::layout::Layout;
 use crate::host::layout::put_mount;
@@ -278,7 +278,7 @@ fn forwarding_guest() -> (String, Vec<Forwarded>) {
     (module, functions)
 }
 
-/// The same from inside a guest: through wasmer, the gate and the door.
+/// The same from inside a guest: through wasmer, the gate and the call channel.
 #[test]
 fn calls_from_a_guest_neither_panic_nor_hang() {
     let (module, functions) = forwarding_guest();
@@ -287,10 +287,10 @@ fn calls_from_a_guest_neither_panic_nor_hang() {
     let mut store = engine.store();
     let wasi = Arc::new(Mutex::new(wasi()));
     wasi.lock().tree.begin(QUOTA, false);
-    let (gate, door) = (Arc::new(Gate::new()), Arc::<Mutex<CallChannel>>::default());
-    door.lock().open(b"request".to_vec(), 1 << 10);
+    let (gate, channel) = (Arc::new(Gate::new()), Arc::<Mutex<CallChannel>>::default());
+    channel.lock().open(b"request".to_vec(), 1 << 10);
     let passage = Arc::new(ThreadGate::of_main(Arc::clone(&gate)));
-    let env = GuestEnv::new(passage, Arc::clone(&wasi), door, Arc::default());
+    let env = GuestEnv::new(passage, Arc::clone(&wasi), channel, Arc::default());
     let env = FunctionEnv::new(&mut store, env);
     let imports = ReactorHost::new(wasi).imports(&mut store, &module, &env, None).unwrap();
     let (instance, memory) = crate::memory::tunables::with_memory(None, || {

@@ -9,7 +9,7 @@ use super::{Facts, GeneratorState};
 use crate::cause::chain;
 use crate::config::{Progress, ProgressSink};
 use crate::error::ImageError;
-use crate::host::door::GeneratorClaim;
+use crate::host::call_channel::GeneratorClaim;
 use crate::host::layout::Layout;
 use crate::interpreter::engine::Engine;
 use crate::memory::GuestMemory;

@@ -19,7 +19,7 @@ pub(crate) const THREADS: &str = "wasi";
 pub(crate) const THREAD_SPAWN: &str = "thread-spawn";
 /// The only import that isn't a function: a memory that threads share.
 pub(crate) const MEMORY: (&str, &str) = ("env", "memory");
-/// The namespace of the door to the host.
+/// The namespace of the call channel to the host.
 pub(crate) const HOST: &str = "host";
 /// The only function of `HOST`.
 pub(crate) const HOST_CALL: &str = "call";

@@ -23,7 +23,7 @@ use wasmer::{Engine, Module};
 use wasmer_compiler::serialize::SerializableModule;
 use wasmer_types::{InitExprOp, MemoryIndex, OwnedDataInitializer};
 
-use super::early::rest::LazyFunctions;
+use super::early::lazy::LazyFunctions;
 use super::early::{HotFunctions, STUB_BYTES, stub};
 use super::native::Loading;
 use crate::memory::sys::{self, FileView};

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
 
-use super::rest::{FullModule, LazyFunctions};
+use super::lazy::{FullModule, LazyFunctions};
 use crate::cause::{Cause, chain};
 use crate::config::{Progress, ProgressSink};
 use crate::error::ModuleError;

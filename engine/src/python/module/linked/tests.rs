@@ -131,7 +131,6 @@ fn traps_keep_their_kinds() {
 
 /// The kernel's own account of the mapping: what is not dirty is a page of the file, of which all
 /// processes together have one.
-#[cfg(target_os = "linux")]
 #[test]
 fn code_is_pages_of_its_file() {
     let mut module = Running::new();

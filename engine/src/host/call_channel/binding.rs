@@ -1,4 +1,4 @@
-//! Binds `host.call` for wasmer: copies a frame out of the guest, has the door serve it, and copies
+//! Binds `host.call` for wasmer: copies a frame out of the guest, has the call channel serve it, and copies
 //! the answer back.
 
 use std::sync::Arc;
@@ -74,7 +74,7 @@ fn serve(
     env.count_call();
     let answer = answer(env, &memory, frame).ok_or(Refusal::Fault)?;
     let length = u32::try_from(answer.len()).map_err(|_| Refusal::Fault)?;
-    let mut target = env.door.lock().take_room(length).unwrap_or(0);
+    let mut target = env.channel.lock().take_room(length).unwrap_or(0);
     if length > 0 && target == 0 {
         let alloc = env.alloc.clone().ok_or(Refusal::Fault)?;
         let called = env.gate.guest(|| alloc.call(&mut store, length));
@@ -96,11 +96,11 @@ fn serve(
 pub(super) fn answer(env: &GuestEnv, memory: &GuestMemory, frame: Buffer) -> Option<Arc<Vec<u8>>> {
     let guest = GuestBytes(memory);
     let [kind] = guest.read(frame.at).ok()?;
-    let is_too_long = !env.door.lock().admits(kind, frame.len as usize);
+    let is_too_long = !env.channel.lock().admits(kind, frame.len as usize);
     let (served, calls) = if is_too_long && kind == AgentFrame::CALL {
         // Refused unread, whatever it contains.
         let length = (frame.len - 1) as usize;
-        (FrameEffect::Asks(Ask::CallTooLong(length)), env.door.lock().calls.clone())
+        (FrameEffect::Asks(Ask::CallTooLong(length)), env.channel.lock().calls.clone())
     } else if is_too_long {
         return None;
     } else {
@@ -109,8 +109,8 @@ pub(super) fn answer(env: &GuestEnv, memory: &GuestMemory, frame: Buffer) -> Opt
         if frame.first() != Some(&kind) {
             return None;
         }
-        let mut door = env.door.lock();
-        (door.serve(&frame)?, door.calls.clone())
+        let mut channel = env.channel.lock();
+        (channel.serve(&frame)?, channel.calls.clone())
     };
     Some(match served {
         FrameEffect::Answer(answer) => answer,

@@ -1,4 +1,4 @@
-//! The door: `host.call`, the channel through which the agent fetches its request, posts its reply,
+//! The call channel: `host.call`, the channel through which the agent fetches its request, posts its reply,
 //! and sends what the program displays.
 //!
 //! Any code in the guest can use it. A frame's size is checked before it is copied, an unknown
@@ -16,7 +16,7 @@ use crate::run::transcript::Transcript;
 pub(crate) mod binding;
 pub(crate) mod device;
 
-/// The state of the door during one run.
+/// The state of the call channel during one run.
 #[derive(Debug, Default)]
 pub(crate) struct CallChannel {
     request: Arc<Vec<u8>>,
@@ -52,13 +52,13 @@ pub(crate) struct Entered {
     pub(crate) objects: [u32; 3],
 }
 
-/// What a run sent through the door.
+/// What a run sent through the call channel.
 #[derive(Debug, Default)]
 pub(crate) struct Passed {
     /// The last reply.
     pub(crate) reply: Option<Vec<u8>>,
     pub(crate) generators: Vec<GeneratorClaim>,
-    /// Close these only after unlocking the door.
+    /// Close these only after unlocking the call channel.
     pub(crate) calls: Option<Arc<Calls>>,
 }
 
@@ -133,7 +133,7 @@ impl Ask {
 }
 
 impl CallChannel {
-    /// Opens the door for a run: lays out its request and limits its reply to `reply_cap` bytes.
+    /// Opens the call channel for a run: lays out its request and limits its reply to `reply_cap` bytes.
     pub(crate) fn open(&mut self, request: Vec<u8>, reply_cap: usize) {
         *self = Self { request: Arc::new(request), reply_cap, ..Self::default() };
     }
@@ -212,13 +212,13 @@ impl CallChannel {
         std::mem::take(&mut self.is_woken)
     }
 
-    /// Returns the address of `KeyboardInterrupt`, if the agent has reported it since the door
+    /// Returns the address of `KeyboardInterrupt`, if the agent has reported it since the call channel
     /// opened.
     pub(crate) fn exception(&self) -> Option<u32> {
         self.exception
     }
 
-    /// Returns where a command build is entered, if the agent has reported it since the door opened.
+    /// Returns where a command build is entered, if the agent has reported it since the call channel opened.
     pub(crate) fn entry(&self) -> Option<Entered> {
         self.entry
     }
@@ -284,69 +284,72 @@ mod tests {
 
     #[test]
     fn a_request_is_fetched_and_the_last_reply_counts() {
-        let mut door = CallChannel::default();
+        let mut channel = CallChannel::default();
         let empty = Some(FrameEffect::Answer(Arc::default()));
-        door.open(b"request".to_vec(), 100);
-        assert_eq!(door.serve(b"\x01"), Some(FrameEffect::Answer(Arc::new(b"request".to_vec()))));
-        assert_eq!(door.serve(b"\x02forged"), empty);
-        assert_eq!(door.serve(b"\x02honest"), empty);
-        assert_eq!(door.serve(b"\x07"), None);
-        assert_eq!(door.close().reply.unwrap(), b"honest");
-        assert_eq!(door.serve(b"\x01"), empty);
-        assert_eq!(door.close().reply, None);
+        channel.open(b"request".to_vec(), 100);
+        assert_eq!(
+            channel.serve(b"\x01"),
+            Some(FrameEffect::Answer(Arc::new(b"request".to_vec())))
+        );
+        assert_eq!(channel.serve(b"\x02forged"), empty);
+        assert_eq!(channel.serve(b"\x02honest"), empty);
+        assert_eq!(channel.serve(b"\x07"), None);
+        assert_eq!(channel.close().reply.unwrap(), b"honest");
+        assert_eq!(channel.serve(b"\x01"), empty);
+        assert_eq!(channel.close().reply, None);
     }
 
     #[test]
     fn memory_for_the_request_is_used_once_and_in_one_run() {
-        let mut door = CallChannel::default();
-        door.open(b"request".to_vec(), 100);
+        let mut channel = CallChannel::default();
+        channel.open(b"request".to_vec(), 100);
         let room = Buffer { at: 64, len: 7 };
-        assert_eq!((door.request_len(), door.take_room(7)), (7, None));
-        door.make_room(room);
-        assert_eq!([8, 7, 7].map(|length| door.take_room(length)), [None, Some(64), None]);
-        door.make_room(room);
-        door.open(b"another".to_vec(), 100);
-        assert_eq!(door.take_room(7), None);
+        assert_eq!((channel.request_len(), channel.take_room(7)), (7, None));
+        channel.make_room(room);
+        assert_eq!([8, 7, 7].map(|length| channel.take_room(length)), [None, Some(64), None]);
+        channel.make_room(room);
+        channel.open(b"another".to_vec(), 100);
+        assert_eq!(channel.take_room(7), None);
     }
 
     #[test]
     fn displays_go_to_the_transcript_within_their_own_cap() {
-        let mut door = CallChannel::default();
+        let mut channel = CallChannel::default();
         let frame =
             b"\x08\x37\0\0\0{\"bundle\": [[\"text/plain\", \"text\", 0]], \"buffers\": [1]}5";
-        assert_eq!(door.serve(frame), None);
+        assert_eq!(channel.serve(frame), None);
         let transcript = Arc::<Transcript>::default();
         transcript.begin(&crate::limits::Limits::default());
-        door.open(Vec::new(), 100);
-        door.show_in(&transcript, 1000);
-        assert!(door.serve(frame).is_some());
-        assert_eq!((door.serve(&frame[..9]), door.serve(b"\x08")), (None, None));
+        channel.open(Vec::new(), 100);
+        channel.show_in(&transcript, 1000);
+        assert!(channel.serve(frame).is_some());
+        assert_eq!((channel.serve(&frame[..9]), channel.serve(b"\x08")), (None, None));
         assert_eq!(transcript.displays().len(), 1);
-        assert!(door.admits(2, 101) && !door.admits(2, 102));
-        assert!(door.admits(8, 60_000) && !door.admits(8, 70_000));
+        assert!(channel.admits(2, 101) && !channel.admits(2, 102));
+        assert!(channel.admits(8, 60_000) && !channel.admits(8, 70_000));
         assert_eq!(transcript.display_limits_met().count(), 1);
     }
 
     #[test]
     fn only_an_image_in_preparation_reports_its_objects() {
-        let mut door = CallChannel::default();
-        door.open(Vec::new(), 100);
+        let mut channel = CallChannel::default();
+        channel.open(Vec::new(), 100);
         let claim = [&[6][..], &[1; 9]].concat();
-        assert_eq!((door.serve(b"\x07abcd"), door.serve(&claim)), (None, None));
-        door.open_to_prepare(Vec::new(), 100);
-        assert_eq!(door.serve(b"\x07\x01\0\0\0"), Some(FrameEffect::Immortal(vec![1])));
-        assert_eq!(door.serve(b"\x07\x01"), None);
-        assert!(door.serve(&claim).is_some());
-        assert_eq!(door.close().generators.len(), 1);
+        assert_eq!((channel.serve(b"\x07abcd"), channel.serve(&claim)), (None, None));
+        channel.open_to_prepare(Vec::new(), 100);
+        assert_eq!(channel.serve(b"\x07\x01\0\0\0"), Some(FrameEffect::Immortal(vec![1])));
+        assert_eq!(channel.serve(b"\x07\x01"), None);
+        assert!(channel.serve(&claim).is_some());
+        assert_eq!(channel.close().generators.len(), 1);
     }
 
     #[test]
     fn an_address_has_four_bytes() {
-        let mut door = CallChannel::default();
-        assert_eq!(door.serve(b"\x03abc"), None);
-        assert_eq!(door.exception(), None);
-        assert!(door.serve(b"\x03\x01\x02\0\0").is_some());
-        assert_eq!(door.exception(), Some(0x201));
+        let mut channel = CallChannel::default();
+        assert_eq!(channel.serve(b"\x03abc"), None);
+        assert_eq!(channel.exception(), None);
+        assert!(channel.serve(b"\x03\x01\x02\0\0").is_some());
+        assert_eq!(channel.exception(), Some(0x201));
     }
 
     #[test]

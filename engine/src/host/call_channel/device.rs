@@ -1,4 +1,4 @@
-//! The door of command builds, which can't import `host.call`: a device file.
+//! The call channel of command builds, which can't import `host.call`: a device file.
 //!
 //! Writing a frame to the device serves it, seeking to the end tells the length of the answer, and
 //! reading takes it. Asked for its position, the device answers with a number that no file has, so
@@ -11,7 +11,7 @@ use wasmer::{Function, FunctionEnv, FunctionEnvMut, RuntimeError, Store};
 
 use super::binding::answer;
 use crate::errno::Errno;
-use crate::guest::agent::boot::DOOR_POSITION;
+use crate::guest::agent::boot::CALL_DEVICE_POSITION;
 use crate::host::env::GuestEnv;
 use crate::host::wasi::binding::{answer as errno, serve as serve_wasi};
 use crate::host::wasi::bytes::GuestBytes;
@@ -40,7 +40,7 @@ fn fd_read(
     count: u32,
     out: u32,
 ) -> Result<i32, RuntimeError> {
-    if !is_door(&context, fd) {
+    if !is_call_device(&context, fd) {
         return serve_wasi(&context, |wasi, guest| wasi.fd_read(guest, fd, buffers, count, out));
     }
     serve(&context, |env, guest| {
@@ -64,7 +64,7 @@ fn fd_write(
     count: u32,
     out: u32,
 ) -> Result<i32, RuntimeError> {
-    if !is_door(&context, fd) {
+    if !is_call_device(&context, fd) {
         return serve_wasi(&context, |wasi, guest| wasi.fd_write(guest, fd, buffers, count, out));
     }
     serve(&context, |env, guest| {
@@ -87,12 +87,12 @@ fn fd_seek(
     whence: u32,
     out: u32,
 ) -> Result<i32, RuntimeError> {
-    if !is_door(&context, fd) {
+    if !is_call_device(&context, fd) {
         return serve_wasi(&context, |wasi, guest| wasi.fd_seek(guest, fd, delta, whence, out));
     }
     serve(&context, |env, guest| {
         let position = match (whence, delta) {
-            (SEEK_CURRENT, 0) => DOOR_POSITION,
+            (SEEK_CURRENT, 0) => CALL_DEVICE_POSITION,
             (SEEK_END, 0) => env.answer.lock().0.len() as u64,
             _ => return Err(Errno::Invalid),
         };
@@ -100,8 +100,8 @@ fn fd_seek(
     })
 }
 
-fn is_door(context: &FunctionEnvMut<'_, GuestEnv>, fd: u32) -> bool {
-    context.data().wasi.lock().is_door(fd)
+fn is_call_device(context: &FunctionEnvMut<'_, GuestEnv>, fd: u32) -> bool {
+    context.data().wasi.lock().is_call_device(fd)
 }
 
 fn serve(
