@@ -374,8 +374,8 @@ impl SchedulerState {
         let worker = permit.worker();
         self.permits.insert(worker, permit);
         if let Some(reset) = reset {
-            self.published.measures.lock().record_reset(reset);
-            self.published.metrics.reset(reset);
+            self.published.measures.lock().reset.record(reset);
+            self.published.metrics.reset_time.record(reset);
         }
         self.decide(Event::Ready { worker, build, memory_bytes, kept_bytes });
     }
@@ -475,7 +475,7 @@ impl SchedulerState {
 
     fn drain(&mut self, within: Option<Duration>, reason: EndReason) {
         let until = within.map(|within| self.now.saturating_add(within));
-        if self.model.phase() == Phase::Open {
+        if self.model.phase == Phase::Open {
             self.record(DecisionKind::Draining { reason: reason.clone(), within });
         }
         // A drain that is aborted ends as if it had been aborted from the beginning.
@@ -487,7 +487,7 @@ impl SchedulerState {
 
     /// If the pool's supervisor ends unasked, its workers end with it, and so does the scheduler.
     fn pool_ended(&mut self, ended: Cause) {
-        if self.model.phase() == Phase::Drained {
+        if self.model.phase == Phase::Drained {
             return;
         }
         let text = chain(&ended).to_string();
@@ -505,7 +505,7 @@ impl SchedulerState {
 
     /// Once every job has ended: closes the pool, answers the drain calls, and stops this actor.
     fn finish_drain(&mut self) {
-        if self.model.phase() != Phase::Drained {
+        if self.model.phase != Phase::Drained {
             return;
         }
         if std::mem::replace(&mut self.is_closing, true) {

@@ -31,10 +31,14 @@ const MOST_TRACEBACK_BYTES: usize = 4000;
 /// What was measured since the scheduler began. DurationHistogram are relative to that.
 #[derive(Debug)]
 pub(crate) struct Measures {
-    queue: DurationHistogram,
-    attach: DurationHistogram,
-    run: DurationHistogram,
-    reset: DurationHistogram,
+    /// From a job's submission to its dispatch.
+    pub(crate) queue: DurationHistogram,
+    /// Bringing up the state for a job.
+    pub(crate) attach: DurationHistogram,
+    /// A run.
+    pub(crate) run: DurationHistogram,
+    /// Resetting an interpreter.
+    pub(crate) reset: DurationHistogram,
     /// When the last job ended, and how.
     last_ended: Option<(Duration, &'static str)>,
     /// Jobs that ended, in a ring of seconds.
@@ -47,7 +51,7 @@ pub(crate) struct Measures {
 
 /// The distribution of a duration, in nanoseconds.
 #[derive(Debug)]
-struct DurationHistogram(Histogram<u64>);
+pub(crate) struct DurationHistogram(Histogram<u64>);
 
 /// Jobs that ended in one second.
 #[derive(Debug, Clone, Copy, Default)]
@@ -94,26 +98,6 @@ impl Default for Measures {
 }
 
 impl Measures {
-    /// Records the time from a job's submission to its dispatch.
-    pub(crate) fn record_queue(&mut self, time: Duration) {
-        self.queue.record(time);
-    }
-
-    /// Records how long a worker took to bring up the state for a job.
-    pub(crate) fn record_attach(&mut self, time: Duration) {
-        self.attach.record(time);
-    }
-
-    /// Records the duration of a run.
-    pub(crate) fn record_run(&mut self, time: Duration) {
-        self.run.record(time);
-    }
-
-    /// Records how long a worker took to reset its interpreter.
-    pub(crate) fn record_reset(&mut self, time: Duration) {
-        self.reset.record(time);
-    }
-
     /// Counts a job that has ended; `how` is the name that `Totals::count` returned.
     pub(crate) fn ended(&mut self, now: Duration, how: &'static str) {
         self.last_ended = Some((now, how));
@@ -256,7 +240,7 @@ impl DurationHistogram {
         Self(histogram.expect("the bounds are more than a factor of two apart"))
     }
 
-    fn record(&mut self, time: Duration) {
+    pub(crate) fn record(&mut self, time: Duration) {
         // Durations out of bounds are recorded as the bound.
         self.0.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
@@ -301,7 +285,7 @@ mod tests {
         for unit in [Duration::from_micros(1), Duration::from_millis(1), Duration::from_secs(3)] {
             let mut measures = Measures::default();
             for count in 1..=1000_u32 {
-                measures.record_run(unit * count);
+                measures.run.record(unit * count);
             }
             let run = measures.latencies().run;
             assert_eq!(run.count, 1000);
@@ -317,9 +301,9 @@ mod tests {
     #[test]
     fn percentiles_are_in_order_and_times_out_of_bounds_count_as_the_bound() {
         let mut measures = Measures::default();
-        measures.record_reset(Duration::ZERO);
-        measures.record_reset(Duration::from_micros(70));
-        measures.record_reset(Duration::MAX);
+        measures.reset.record(Duration::ZERO);
+        measures.reset.record(Duration::from_micros(70));
+        measures.reset.record(Duration::MAX);
         let Percentiles { count, p50, p95, p99, max } = measures.latencies().reset;
         assert_eq!((count, max), (3, LONGEST));
         assert_close(p50, Duration::from_micros(70));
@@ -329,10 +313,10 @@ mod tests {
     #[test]
     fn each_step_has_its_own_times() {
         let mut measures = Measures::default();
-        measures.record_queue(seconds(1.0));
-        measures.record_attach(seconds(2.0));
-        measures.record_run(seconds(3.0));
-        measures.record_reset(seconds(4.0));
+        measures.queue.record(seconds(1.0));
+        measures.attach.record(seconds(2.0));
+        measures.run.record(seconds(3.0));
+        measures.reset.record(seconds(4.0));
         let Latencies { queue, attach, run, reset } = measures.latencies();
         for (step, expected) in [queue, attach, run, reset].into_iter().zip(1..) {
             assert_eq!(step.count, 1);

@@ -28,10 +28,10 @@ const STATES: [&str; 7] =
 /// The handles of one scheduler.
 pub(crate) struct Metrics {
     jobs: [Counter; 5],
-    queue_time: Histogram,
-    attach_time: Histogram,
+    pub(crate) queue_time: Histogram,
+    pub(crate) attach_time: Histogram,
     run_time: Histogram,
-    reset_time: Histogram,
+    pub(crate) reset_time: Histogram,
     guest_memory: Histogram,
     guest_cpu: Counter,
     /// CPU time of all guests in nanoseconds, since counters are whole numbers.
@@ -82,21 +82,6 @@ impl Metrics {
             misses: counter!("hatchery_pool_misses_total"),
             gauges: Gauges::new(),
         }
-    }
-
-    /// Records the time from a job's submission to its dispatch.
-    pub(crate) fn queued(&self, time: Duration) {
-        self.queue_time.record(time);
-    }
-
-    /// Records how long a worker took to bring up the state for a job.
-    pub(crate) fn attached(&self, time: Duration) {
-        self.attach_time.record(time);
-    }
-
-    /// Records how long a worker took to reset its interpreter.
-    pub(crate) fn reset(&self, time: Duration) {
-        self.reset_time.record(time);
     }
 
     /// Counts a turn that found, or didn't find, the session's state on its worker.

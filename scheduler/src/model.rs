@@ -149,7 +149,7 @@ pub(crate) struct Model {
     /// The part of them that the embedding program keeps for itself.
     reserved_bytes: u64,
     now: Time,
-    phase: Phase,
+    pub(crate) phase: Phase,
     /// When draining aborts what is left.
     drain_until: Option<Time>,
     /// Whether draining has aborted.
@@ -163,8 +163,8 @@ pub(crate) struct Model {
     due: BTreeSet<(Time, JobId)>,
     /// The queued jobs that wait before a retry, by its time.
     retries: BTreeSet<(Time, JobId)>,
-    queued_bytes: usize,
-    running: usize,
+    pub(crate) queued_bytes: usize,
+    pub(crate) running: usize,
     /// What running jobs hold and may still grow by.
     in_flight_bytes: u64,
     /// The most bytes that something lacked in this step.

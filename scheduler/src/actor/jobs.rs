@@ -196,12 +196,12 @@ impl SchedulerState {
         self.touch(job);
         if self.jobs.get(&job).is_some_and(|live| !live.task.is_self_test) {
             let mut measures = self.published.measures.lock();
-            measures.record_attach(attach);
+            measures.attach.record(attach);
             if !never_ran(&outcome) {
-                measures.record_run(outcome.usage.wall);
+                measures.run.record(outcome.usage.wall);
             }
             drop(measures);
-            self.published.metrics.attached(attach);
+            self.published.metrics.attach_time.record(attach);
         }
         self.end(job, outcome);
     }
@@ -297,8 +297,8 @@ impl SchedulerState {
         // A job that never started says nothing about queue times, only about its caller's
         // patience.
         if ran_on.is_some() {
-            measures.record_queue(queue_wait);
-            self.published.metrics.queued(queue_wait);
+            measures.queue.record(queue_wait);
+            self.published.metrics.queue_time.record(queue_wait);
         }
         measures.ended(self.now, how);
         if let Verdict::SandboxFailed(failure) = &outcome.verdict {

@@ -126,11 +126,11 @@ impl Snapshot {
                 }
             }
         }
-        self.phase = model.phase();
+        self.phase = model.phase;
         self.queue_depth = model.queue_depth();
-        self.queued_bytes = model.queued_bytes();
+        self.queued_bytes = model.queued_bytes;
         self.oldest = model.oldest();
-        self.running = model.running();
+        self.running = model.running;
         self.memory = model.memory();
         self.totals = totals;
     }

@@ -272,7 +272,7 @@ impl SchedulerState {
 
     /// The cell of an open session.
     fn open_cell(&self, session: SessionId) -> Result<Arc<SessionCell>, Refusal> {
-        if self.model.phase() == Phase::Drained {
+        if self.model.phase == Phase::Drained {
             return Err(Refusal::ShuttingDown);
         }
         let cell = self.cell(session).filter(|_| self.model.is_open(session));

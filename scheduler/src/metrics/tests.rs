@@ -116,9 +116,9 @@ fn a_sandbox_failure_counts_whether_it_is_reported_or_retried() {
 #[test]
 fn steps_refusals_and_evictions_have_their_names() {
     let heard = heard(|metrics| {
-        metrics.queued(Duration::from_millis(1));
-        metrics.attached(Duration::from_millis(2));
-        metrics.reset(Duration::from_millis(4));
+        metrics.queue_time.record(Duration::from_millis(1));
+        metrics.attach_time.record(Duration::from_millis(2));
+        metrics.reset_time.record(Duration::from_millis(4));
         metrics.turn(true);
         metrics.turn(false);
         metrics.turn(false);

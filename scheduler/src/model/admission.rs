@@ -66,13 +66,13 @@ impl Model {
         // S-6: while a worker is idle and another job may run, no queued job could run before this
         // one, unless it waits for memory.
         let has_worker = self.running < self.config.concurrent && self.workers.idle() > 0;
-        has_worker && self.fair_queue.could_run() == 0 && self.is_unblocked(queued)
+        has_worker && self.fair_queue.could_run == 0 && self.is_unblocked(queued)
     }
 
     /// Whether another worker would be started for this job alone. Otherwise a queue without room
     /// would keep the pool from growing, and a pool without workers would never run anything.
     fn brings_a_worker(&self, queued: &Queued) -> bool {
-        let jobs = self.running.saturating_add(self.fair_queue.could_run());
+        let jobs = self.running.saturating_add(self.fair_queue.could_run);
         let wanted = self.workers.wanted(&self.config.workers, jobs.saturating_add(1));
         jobs < self.config.concurrent && wanted > self.workers.count() && self.is_unblocked(queued)
     }
@@ -107,7 +107,7 @@ impl Model {
     fn refuses_as_tenant(&self, queued: &Queued) -> Option<Refusal> {
         let config = self.config.of_tenant(&queued.tenant);
         let known = self.fair_queue.tenant(&queued.tenant);
-        let (count, held) = known.map_or((0, 0), |known| (known.queued(), known.queued_bytes()));
+        let (count, held) = known.map_or((0, 0), |known| (known.queued(), known.queued_bytes));
         let tenant = || queued.tenant.to_string();
         let places = self.places().min(config.concurrent) as u32;
         let retry_after = self.fair_queue.service(&queued.tenant).map(|service| service / places);
@@ -162,7 +162,7 @@ impl Model {
 
     /// Bytes of the session that is being spilled or is next to be; 0 if that is `but`.
     fn soon_freed(&self, but: Option<SessionId>) -> u64 {
-        if self.sessions.offloading().is_some() {
+        if self.sessions.offloading.is_some() {
             return self.sessions.freeing_bytes();
         }
         let spill = self.sessions.to_spill(self.config.sessions.disk_bytes);
@@ -182,7 +182,7 @@ impl Model {
         let memory = self.memory();
         let (used, limit) = (memory.used_bytes(), memory.limit_bytes);
         let room = self.sessions.disk_room(self.config.sessions.disk_bytes).unwrap_or(0);
-        let movable = self.sessions.movable_bytes().min(room);
+        let movable = self.sessions.movable_bytes.min(room);
         let used_then = used.saturating_sub(movable).saturating_add(bytes);
         let retry_after = self.next_start();
         (used_then > limit).then_some(Refusal::NoMemory { used, needed: bytes, limit, retry_after })
@@ -195,7 +195,7 @@ impl Model {
 
     /// The mean time between two starts of jobs while more are queued than can run.
     fn next_start(&self) -> Option<Duration> {
-        self.fair_queue.overall().service().map(|service| service / self.places() as u32)
+        self.fair_queue.overall.service.map(|service| service / self.places() as u32)
     }
 
     /// Estimates how long a new job waits, if its tenant gets its share; `None` before any job was
@@ -204,13 +204,13 @@ impl Model {
         let tenant = self.fair_queue.tenant(&queued.tenant);
         let config = self.config.of_tenant(&queued.tenant);
         let urgent_first =
-            |tenant: &Tenant| tenant.depths()[..=queued.priority as usize].iter().sum::<usize>();
+            |tenant: &Tenant| tenant.depths[..=queued.priority as usize].iter().sum::<usize>();
         let ahead = tenant.map_or(0, urgent_first);
         let others = match tenant {
             Some(tenant) if tenant.queued() > 0 => {
-                self.fair_queue.weights() - u64::from(tenant.weight())
+                self.fair_queue.weights - u64::from(tenant.weight)
             }
-            Some(_) | None => self.fair_queue.weights(),
+            Some(_) | None => self.fair_queue.weights,
         };
         // In each round, in which this tenant gets one job, the others get as many as their
         // weights.
@@ -231,7 +231,7 @@ impl Model {
         of_others: usize,
         turns: usize,
     ) -> Option<Duration> {
-        let overall = self.fair_queue.overall().service()?;
+        let overall = self.fair_queue.overall.service?;
         let own = self.fair_queue.service(tenant)?;
         let limit = self.config.of_tenant(tenant).concurrent.min(self.places());
         let times = |service: Duration, count: usize| {

@@ -84,7 +84,7 @@ impl Model {
             return Fit::Fits { bytes, cut: None };
         }
         let waits_for_disk = || {
-            self.sessions.offloading().is_some()
+            self.sessions.offloading.is_some()
                 || self.sessions.to_spill(self.config.sessions.disk_bytes).is_some()
         };
         if self.running > 0
@@ -108,7 +108,7 @@ impl Model {
     /// Bytes that a job may grow by beyond what the worker's interpreter already has.
     pub(super) fn growth_bytes(&self, queued: &Queued, worker: Option<WorkerId>) -> u64 {
         let slot = worker.and_then(|worker| self.workers.get(worker));
-        let (has, resident) = slot.map_or((0, None), |slot| (slot.slot_bytes(), slot.resident()));
+        let (has, resident) = slot.map_or((0, None), |slot| (slot.slot_bytes, slot.resident));
         let growth = queued.growth.bytes().max(self.coming_bytes(queued));
         if resident.is_some() && resident != queued.session {
             // The resident session is copied before it is evicted.
@@ -133,7 +133,7 @@ impl Model {
     /// Whether evicting idle sessions from memory could free this many bytes.
     fn eviction_would_help(&self, bytes: u64) -> bool {
         let memory = self.memory();
-        let used = memory.used_bytes().saturating_sub(self.sessions.movable_bytes());
+        let used = memory.used_bytes().saturating_sub(self.sessions.movable_bytes);
         self.running == 0 || used.saturating_add(bytes) <= memory.limit_bytes
     }
 

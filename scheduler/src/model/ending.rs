@@ -91,7 +91,7 @@ impl Model {
     pub(super) fn captured(&mut self, worker: WorkerId, id: JobId, effects: &mut Vec<Effect>) {
         let Some((job, run)) = self.stop_running(worker, id) else { return };
         self.fair_queue.end(&job.queued.tenant, run.charged, self.now.saturating_sub(run.since));
-        let bytes = self.workers.get(worker).map_or(0, Worker::slot_bytes);
+        let bytes = self.workers.get(worker).map_or(0, |worker| worker.slot_bytes);
         self.workers.finished(worker, self.now, None, bytes);
         if let Some(session) = job.queued.session {
             self.end_session_if_done(session, effects);
@@ -138,9 +138,9 @@ impl Model {
             self.give_up_if_lost(effects);
             return;
         };
-        self.note_vacated(worker, was.leaving());
-        let previous = was.resident().and_then(|id| Some(self.sessions.get(id)?.previous_place));
-        if let Activity::Busy(id) = was.activity()
+        self.note_vacated(worker, was.leaving);
+        let previous = was.resident.and_then(|id| Some(self.sessions.get(id)?.previous_place));
+        if let Activity::Busy(id) = was.activity
             && let Some((job, run)) = self.stop_running(worker, id)
         {
             // The CPU time is lost with the worker. The wall time is an upper bound.
@@ -152,7 +152,7 @@ impl Model {
                 effects.push(Effect::Settle(id, Settlement::WorkerDied(reason.clone())));
             }
         }
-        if let Some(id) = was.resident() {
+        if let Some(id) = was.resident {
             if takes_session {
                 self.lose_session(id, reason, effects);
             } else {
@@ -259,7 +259,7 @@ impl Model {
         let mut running: Vec<JobId> = self
             .workers
             .iter()
-            .filter_map(|(_, worker)| match worker.activity() {
+            .filter_map(|(_, worker)| match worker.activity {
                 Activity::Busy(id) => Some(id),
                 Activity::Idle | Activity::Preparing => None,
             })

@@ -76,9 +76,9 @@ impl Model {
             return WaitReason::BackingOff { failed_attempts: job.failed_attempts, remaining };
         }
         if let Some(tenant) = self.fair_queue.tenant(&job.queued.tenant)
-            && tenant.running() >= tenant.limit()
+            && tenant.running >= tenant.limit
         {
-            let (running, limit) = (tenant.running(), tenant.limit());
+            let (running, limit) = (tenant.running, tenant.limit);
             return WaitReason::TenantAtLimit { running, limit };
         }
         let (running, concurrent) = (self.running, self.places());

@@ -70,7 +70,7 @@ impl Model {
         let busy: BTreeMap<_, _> = self
             .workers
             .iter()
-            .filter_map(|(id, worker)| match worker.activity() {
+            .filter_map(|(id, worker)| match worker.activity {
                 Activity::Busy(job) => Some((job, id)),
                 Activity::Idle | Activity::Preparing => None,
             })
@@ -83,7 +83,7 @@ impl Model {
         let count = self
             .workers
             .iter()
-            .filter(|(_, worker)| matches!(worker.activity(), Activity::Busy(_)))
+            .filter(|(_, worker)| matches!(worker.activity, Activity::Busy(_)))
             .count();
         ensure(
             busy == runs && count == runs.len(),
@@ -103,7 +103,7 @@ impl Model {
             "S-15: a job waits although no worker will come",
         )?;
         let comes =
-            self.waiting.is_empty() || self.fair_queue.could_run() == 0 || self.workers.count() > 0;
+            self.waiting.is_empty() || self.fair_queue.could_run == 0 || self.workers.count() > 0;
         ensure(comes, "S-15: no worker comes although a job could run")
     }
 
@@ -130,7 +130,7 @@ impl Model {
                 "S-4: a session doesn't offer its oldest job, or offers one while another runs",
             )?;
             let worker = session.worker().and_then(|worker| self.workers.get(worker));
-            let is_idle = worker.is_some_and(|worker| worker.activity() == Activity::Idle);
+            let is_idle = worker.is_some_and(|worker| worker.activity == Activity::Idle);
             ensure(
                 is_idle == session.is_at_rest,
                 "S-4: a session isn't at rest exactly while its worker is idle",
@@ -142,7 +142,7 @@ impl Model {
         }
         ensure(waiting.is_empty(), "S-2: a job waits for a session that isn't open")?;
         let housed: BTreeMap<_, _> =
-            self.workers.iter().filter_map(|(id, worker)| Some((id, worker.resident()?))).collect();
+            self.workers.iter().filter_map(|(id, worker)| Some((id, worker.resident?))).collect();
         ensure(
             housed == residents && on_workers == residents.len(),
             "S-8: a session is on two workers, or a worker holds two",

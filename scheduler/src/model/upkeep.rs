@@ -19,7 +19,7 @@ impl Model {
             let rested = self.now.saturating_sub(since);
             self.vacate(worker, id, EvictionReason::Idle { rested }, effects);
         }
-        if self.sessions.offloading().is_some() {
+        if self.sessions.offloading.is_some() {
             return;
         }
         if let Some((id, tier, reason)) = self.next_offload() {
@@ -53,7 +53,7 @@ impl Model {
             return Some((id, Tier::Disk, short));
         }
         if let Some((_, id)) = spill
-            && self.sessions.in_memory() > config.in_memory
+            && self.sessions.in_memory > config.in_memory
         {
             let reason = EvictionReason::TooManyInMemory { limit: config.in_memory };
             return Some((id, Tier::Disk, reason));
@@ -113,7 +113,7 @@ impl Model {
         if self.workers.lost().is_some() {
             return 0;
         }
-        let jobs = self.running.saturating_add(self.fair_queue.could_run());
+        let jobs = self.running.saturating_add(self.fair_queue.could_run);
         let jobs = jobs.min(self.config.concurrent);
         match self.phase {
             Phase::Open => self.workers.wanted(&self.config.workers, jobs),
@@ -142,7 +142,7 @@ impl Model {
         let drained = self.drain_until.filter(|_| !self.is_aborted);
         let parks = self.sessions.oldest_idle_held();
         let parks = parks.map(|(since, _)| since.saturating_add(sessions.park_after));
-        let spills = match self.sessions.offloading() {
+        let spills = match self.sessions.offloading {
             Some(_) => None,
             None => self.sessions.to_spill(sessions.disk_bytes),
         };

@@ -9,20 +9,8 @@ use crate::status::{MemoryStatus, Phase};
 use crate::timer::Time;
 
 impl Model {
-    pub(crate) fn phase(&self) -> Phase {
-        self.phase
-    }
-
     pub(crate) fn queue_depth(&self) -> usize {
         self.waiting.len()
-    }
-
-    pub(crate) fn queued_bytes(&self) -> usize {
-        self.queued_bytes
-    }
-
-    pub(crate) fn running(&self) -> usize {
-        self.running
     }
 
     /// Workers that are alive.
@@ -58,17 +46,17 @@ impl Model {
 
     /// The session whose state `worker` holds.
     pub(crate) fn resident(&self, worker: WorkerId) -> Option<SessionId> {
-        self.workers.get(worker)?.resident()
+        self.workers.get(worker)?.resident
     }
 
     /// A tenant's queue; `None` if it has no jobs.
     pub(crate) fn tenant(&self, name: &str) -> Option<TenantView> {
         let tenant = self.fair_queue.tenant(name)?;
         let view = TenantView {
-            weight: tenant.weight(),
-            depths: tenant.depths(),
-            queued_bytes: tenant.queued_bytes(),
-            running: tenant.running(),
+            weight: tenant.weight,
+            depths: tenant.depths,
+            queued_bytes: tenant.queued_bytes,
+            running: tenant.running,
         };
         (tenant.queued() > 0 || view.running > 0).then_some(view)
     }
@@ -79,10 +67,10 @@ impl Model {
             limit_bytes: self.config.memory_bytes,
             shared_bytes: self.shared_bytes,
             slot_bytes: self.workers.slot_bytes(),
-            session_bytes: self.sessions.memory_bytes(),
+            session_bytes: self.sessions.memory_bytes,
             queued_bytes: self.queued_bytes as u64,
             in_flight_bytes: self.in_flight_bytes,
-            disk_bytes: self.sessions.disk_bytes(),
+            disk_bytes: self.sessions.disk_bytes,
         }
     }
 }

@@ -49,25 +49,25 @@ pub(crate) struct FairQueue {
     /// The virtual time at which the last job started.
     virtual_time: u128,
     /// Jobs that could run at once, given enough workers.
-    could_run: usize,
+    pub(crate) could_run: usize,
     /// The summed weights of the tenants with queued jobs.
-    weights: u64,
-    overall: Measured,
+    pub(crate) weights: u64,
+    pub(crate) overall: Measured,
     /// The same, as assumed for tenants without measurements of their own.
     newcomers: Measured,
 }
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tenant {
-    weight: u32,
-    limit: usize,
+    pub(crate) weight: u32,
+    pub(crate) limit: usize,
     virtual_time: u128,
     /// Queued jobs that could run.
     eligible: BTreeSet<Key>,
     /// Queued jobs by priority.
-    depths: [usize; 3],
-    queued_bytes: usize,
-    running: usize,
+    pub(crate) depths: [usize; 3],
+    pub(crate) queued_bytes: usize,
+    pub(crate) running: usize,
     measured: Measured,
     /// Its entry in `FairQueue::ready`.
     listed: Option<(u128, Key)>,
@@ -76,29 +76,8 @@ pub(crate) struct Tenant {
 }
 
 impl Tenant {
-    pub(crate) fn weight(&self) -> u32 {
-        self.weight
-    }
-
-    /// How many of its jobs may run at once.
-    pub(crate) fn limit(&self) -> usize {
-        self.limit
-    }
-
-    pub(crate) fn depths(&self) -> [usize; 3] {
-        self.depths
-    }
-
     pub(crate) fn queued(&self) -> usize {
         self.depths.iter().sum()
-    }
-
-    pub(crate) fn queued_bytes(&self) -> usize {
-        self.queued_bytes
-    }
-
-    pub(crate) fn running(&self) -> usize {
-        self.running
     }
 
     /// Counts its jobs that could run and go before one with this key. Takes time linear in the
@@ -135,38 +114,23 @@ impl FairQueue {
         self.ready.first_key_value().map(|((_, (_, job)), _)| *job)
     }
 
-    /// Counts the jobs that would run now, given enough workers.
-    pub(crate) fn could_run(&self) -> usize {
-        self.could_run
-    }
-
-    /// The summed weights of the tenants with queued jobs.
-    pub(crate) fn weights(&self) -> u64 {
-        self.weights
-    }
-
-    /// Measurements of the jobs of all tenants.
-    pub(crate) fn overall(&self) -> &Measured {
-        &self.overall
-    }
-
     /// Estimates the CPU time of a job of this tenant.
     pub(crate) fn cost(&self, name: &str) -> Duration {
-        let own = self.tenant(name).and_then(|tenant| tenant.measured.cpu());
-        own.or(self.overall.cpu()).unwrap_or(LEAST_COST).max(LEAST_COST)
+        let own = self.tenant(name).and_then(|tenant| tenant.measured.cpu);
+        own.or(self.overall.cpu).unwrap_or(LEAST_COST).max(LEAST_COST)
     }
 
     /// Estimates the service time of a job of this tenant; `None` before any job was measured.
     pub(crate) fn service(&self, name: &str) -> Option<Duration> {
-        let own = self.tenant(name).and_then(|tenant| tenant.measured.service());
-        own.or(self.newcomers.service())
+        let own = self.tenant(name).and_then(|tenant| tenant.measured.service);
+        own.or(self.newcomers.service)
     }
 
     /// Lowers the estimate that `service` returns a little.
     pub(crate) fn lower_service(&mut self, name: &str) {
         let tenant = self.tenants.get_mut(name).map(|tenant| &mut tenant.measured);
         tenant
-            .filter(|measured| measured.service().is_some())
+            .filter(|measured| measured.service.is_some())
             .unwrap_or(&mut self.newcomers)
             .lower_service();
     }
@@ -351,8 +315,10 @@ const WEIGHT: u32 = 8;
 /// Exponentially weighted means over jobs that ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Measured {
+    /// The mean CPU time of a job; `None` before any was measured.
     cpu: Option<Duration>,
-    service: Option<Duration>,
+    /// The mean time from a job's dispatch to its end.
+    pub(crate) service: Option<Duration>,
 }
 
 impl Measured {
@@ -360,16 +326,6 @@ impl Measured {
     pub(crate) fn note(&mut self, cpu: Duration, service: Duration) {
         self.cpu = Some(mean(self.cpu, cpu));
         self.service = Some(mean(self.service, service));
-    }
-
-    /// The mean CPU time of a job; `None` before any was measured.
-    pub(crate) fn cpu(&self) -> Option<Duration> {
-        self.cpu
-    }
-
-    /// The mean time from a job's dispatch to its end; `None` before any was measured.
-    pub(crate) fn service(&self) -> Option<Duration> {
-        self.service
     }
 
     /// Lowers the service time a little. Otherwise an estimate that refuses all jobs would never be

@@ -209,13 +209,15 @@ pub(crate) struct Residency {
     compressed: BTreeSet<(Time, SessionId)>,
     /// All other sessions without jobs, longest idle first.
     settled: BTreeSet<(Time, SessionId)>,
-    in_memory: usize,
-    memory_bytes: u64,
-    disk_bytes: u64,
+    /// Sessions whose state is on workers or parked in memory.
+    pub(crate) in_memory: usize,
+    /// Bytes of memory that parked sessions take.
+    pub(crate) memory_bytes: u64,
+    pub(crate) disk_bytes: u64,
     /// Bytes of `parked` and `compressed`.
-    movable_bytes: u64,
+    pub(crate) movable_bytes: u64,
     /// Only one at a time, because it takes a CPU.
-    offloading: Option<Offloading>,
+    pub(crate) offloading: Option<Offloading>,
     /// Until when nothing is spilled, after the disk refused a session.
     disk_rests_until: Option<Time>,
     /// The sessions that the disk refused, and until when they aren't offered again.
@@ -238,29 +240,6 @@ impl Residency {
 
     pub(crate) fn len(&self) -> usize {
         self.sessions.len()
-    }
-
-    /// Sessions whose state is on workers or parked in memory.
-    pub(crate) fn in_memory(&self) -> usize {
-        self.in_memory
-    }
-
-    /// Bytes of memory that parked sessions take.
-    pub(crate) fn memory_bytes(&self) -> u64 {
-        self.memory_bytes
-    }
-
-    pub(crate) fn disk_bytes(&self) -> u64 {
-        self.disk_bytes
-    }
-
-    /// Bytes of memory of parked sessions that may be offloaded.
-    pub(crate) fn movable_bytes(&self) -> u64 {
-        self.movable_bytes
-    }
-
-    pub(crate) fn offloading(&self) -> Option<&Offloading> {
-        self.offloading.as_ref()
     }
 
     /// Bytes of memory that will be free once the present spill has ended.

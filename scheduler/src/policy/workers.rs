@@ -25,39 +25,20 @@ pub(crate) enum Activity {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Worker {
-    activity: Activity,
+    pub(crate) activity: Activity,
     /// The build of its interpreter, or of the one that it gets for its job.
     build: BuildId,
     /// The session whose state it holds, or will hold once it begins its job.
-    resident: Option<SessionId>,
+    pub(crate) resident: Option<SessionId>,
     /// The session that it parks before it reports anything else.
-    leaving: Option<SessionId>,
+    pub(crate) leaving: Option<SessionId>,
     /// When its last job ended, or when it first became ready.
     used_at: Time,
     /// Its interpreter's own memory as last reported, and the copy of its session's state.
-    slot_bytes: u64,
+    pub(crate) slot_bytes: u64,
     kept_bytes: u64,
     /// Why it is to be retired.
     retire: Option<RetireReason>,
-}
-
-impl Worker {
-    pub(crate) fn activity(&self) -> Activity {
-        self.activity
-    }
-
-    pub(crate) fn resident(&self) -> Option<SessionId> {
-        self.resident
-    }
-
-    pub(crate) fn leaving(&self) -> Option<SessionId> {
-        self.leaving
-    }
-
-    /// Bytes that its interpreter has of its own.
-    pub(crate) fn slot_bytes(&self) -> u64 {
-        self.slot_bytes
-    }
 }
 
 /// Every worker.

@@ -92,7 +92,7 @@ fn draining_finishes_what_was_admitted() {
     let _ = harness.ready(1);
     let ends = concluded([ended(1, "the pool has shut down"), Effect::Drained]);
     assert_eq!(harness.finish(1, 1), ends);
-    assert_eq!(harness.model.phase(), Phase::Drained);
+    assert_eq!(harness.model.phase, Phase::Drained);
 }
 
 #[test]

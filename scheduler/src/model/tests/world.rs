@@ -177,7 +177,7 @@ impl World {
     }
 
     fn health_changes(&mut self, change: &Change) {
-        assert_eq!(self.model.phase(), Phase::Open);
+        assert_eq!(self.model.phase, Phase::Open);
         let is_ready = *change == Change::Ready;
         assert!(!(is_ready && self.was_ready == Some(true)), "it is told once");
         self.was_ready = Some(is_ready);
@@ -424,10 +424,10 @@ impl World {
     /// Checks that every admitted job has ended.
     pub(super) fn check_end(&self) {
         assert_eq!(self.admitted, self.ended, "every admitted job ends");
-        assert_eq!((self.model.queue_depth(), self.model.running()), (0, 0));
+        assert_eq!((self.model.queue_depth(), self.model.running), (0, 0));
         let memory = self.model.memory();
         assert_eq!((memory.queued_bytes, memory.in_flight_bytes), (0, 0));
         assert_eq!(self.admitted.len() + self.refused, self.next_job as usize - 1);
-        assert!(self.model.phase() != Phase::Draining);
+        assert!(self.model.phase != Phase::Draining);
     }
 }
