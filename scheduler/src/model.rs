@@ -23,7 +23,7 @@ use crate::error::Refusal;
 use crate::job::Queued;
 use crate::policy::fair_queue::{FairQueue, Key, Waiting};
 use crate::policy::health::Health;
-use crate::policy::residency::{Residence, Residency};
+use crate::policy::residency::{Residence, Residency, Turn};
 use crate::policy::workers::{Activity, Workers};
 use crate::status::Phase;
 use crate::timer::Time;
@@ -348,7 +348,7 @@ impl Model {
         let retire = self.workers.ready(worker, build, memory_bytes, kept_bytes, self.now);
         let resident = self.resident(worker);
         if let Some(id) = resident {
-            self.sessions.change(id, |session| session.is_at_rest = true);
+            self.sessions.change(id, |session| session.set_turn(Turn::Idle));
             self.reoffer(id);
         }
         if let Some(reason) = retire {
@@ -362,12 +362,9 @@ impl Model {
         }
         let now = self.now;
         self.sessions.change(id, |session| {
-            session.place = if bytes == 0 { Residence::Fresh } else { Residence::Parked };
+            session.place = Residence::stored(bytes);
             session.bytes = bytes;
             session.rests_since = now;
-            session.is_unmovable = false;
-            session.is_offloading = false;
-            session.is_at_rest = false;
         });
         self.reoffer(id);
     }
@@ -482,7 +479,6 @@ impl Model {
         self.sessions.change(id, |session| {
             session.place = Residence::Leaving;
             session.leaving_worker = Some(worker);
-            session.is_at_rest = false;
             session.evicted = Some(reason);
         });
         self.reoffer(id);

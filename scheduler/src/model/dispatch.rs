@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pool::{JobId, SessionId, WorkerId};
 
-use super::{Effect, EvictionReason, Model, Residence, Run};
+use super::{Effect, EvictionReason, Model, Run};
 use crate::job::{Growth, Queued};
 use crate::policy::workers::Activity;
 
@@ -187,16 +187,7 @@ impl Model {
     /// Records that a job of the session begins on this worker.
     fn move_in(&mut self, id: SessionId, worker: WorkerId) {
         self.workers.house(worker, Some(id));
-        self.sessions.change(id, |session| {
-            if session.worker().is_none() {
-                session.previous_place = session.place;
-            }
-            session.place = Residence::OnWorker(worker);
-            session.runs = true;
-            session.is_at_rest = false;
-            session.is_offloading = false;
-            session.is_unmovable = false;
-        });
+        self.sessions.change(id, |session| session.begin(worker));
         self.reoffer(id);
     }
 }

@@ -9,7 +9,7 @@ use super::{
     Effect, Ending, Fault, Finish, Job, Model, Report, Residence, RetireReason, Run, Settlement,
 };
 use crate::model::{Fault, Job, Model, Run};
-use crate::policy::residency::Session;
+use crate::policy::residency::{Motion, Session, Turn};
 use crate::policy::workers::{Activity, Worker};
 use crate::status::Phase;
 use crate::timer::Time;
@@ -81,10 +81,7 @@ impl Model {
         if let Some(worker) = self.sessions.get(id).and_then(Session::worker) {
             self.workers.house(worker, None);
         }
-        self.sessions.change(id, |session| {
-            session.place = if session.bytes == 0 { Residence::Fresh } else { Residence::Parked };
-            session.is_at_rest = false;
-        });
+        self.sessions.change(id, |session| session.place = Residence::stored(session.bytes));
         self.reoffer(id);
     }
 
@@ -112,9 +109,9 @@ impl Model {
         if let Some(session) = job.queued.session {
             let now = self.now;
             self.sessions.change(session, |session| {
-                session.runs = false;
+                session.set_turn(Turn::Ended);
                 session.rests_since = now;
-                session.previous_place = Residence::Parked;
+                session.previous_place = Residence::Parked(Motion::Possible);
             });
         }
         Some((job, run))
@@ -156,10 +153,8 @@ impl Model {
             if takes_session {
                 self.lose_session(id, reason, effects);
             } else {
-                self.sessions.change(id, |session| {
-                    session.place = previous.unwrap_or(Residence::Parked);
-                    session.is_at_rest = false;
-                });
+                let place = previous.unwrap_or(Residence::Parked(Motion::Possible));
+                self.sessions.change(id, |session| session.place = place);
                 self.reoffer(id);
                 self.end_session_if_done(id, effects);
             }

@@ -62,7 +62,8 @@ impl Model {
     /// Jobs of the same session that come before this one.
     fn turns_ahead(&self, id: JobId, job: &Job) -> usize {
         let session = job.queued.session.and_then(|session| self.sessions.get(session));
-        session.map_or(0, |session| session.waiting.range(..id).count() + usize::from(session.runs))
+        session
+            .map_or(0, |session| session.waiting.range(..id).count() + usize::from(session.runs()))
     }
 
     fn wait_reason(&self, id: JobId, job: &Job, turns_ahead: usize, now: Time) -> WaitReason {

@@ -6,7 +6,7 @@ use pool::{JobId, SessionId};
 
 use super::dispatch::Fit;
 use super::{Job, Model};
-use crate::policy::residency::Residence;
+use crate::policy::residency::{Residence, Turn};
 use crate::policy::workers::Activity;
 use crate::timer::Time;
 
@@ -132,10 +132,10 @@ impl Model {
             let worker = session.worker().and_then(|worker| self.workers.get(worker));
             let is_idle = worker.is_some_and(|worker| worker.activity == Activity::Idle);
             ensure(
-                is_idle == session.is_at_rest,
+                is_idle == matches!(session.place, Residence::OnWorker(_, Turn::Idle)),
                 "S-4: a session isn't at rest exactly while its worker is idle",
             )?;
-            if let Residence::OnWorker(worker) = session.place {
+            if let Residence::OnWorker(worker, _) = session.place {
                 on_workers += 1;
                 residents.insert(worker, id);
             }

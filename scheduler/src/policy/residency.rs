@@ -27,21 +27,48 @@ const DISK_REST: Duration = Duration::from_secs(10);
 /// How long a session that the disk refused isn't offered again.
 const DISK_RETRY: Duration = Duration::from_secs(60);
 
-/// Where the state of a session is.
+/// Where the state of a session is, and what happens to it there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Residence {
     /// Nowhere yet: nothing has run in the session.
     Fresh,
     /// On this worker, or it will be once the worker begins its job.
-    OnWorker(WorkerId),
+    OnWorker(WorkerId, Turn),
     /// A worker is about to park it.
     Leaving,
     /// Parked in memory.
-    Parked,
+    Parked(Motion),
     /// Parked in memory, compressed to this many bytes.
-    Compressed(u64),
+    Compressed(u64, Motion),
     /// On disk, where it takes this many bytes.
     OnDisk(u64),
+}
+
+impl Residence {
+    /// Returns that of a state which takes this memory when it is parked; 0 for a fresh one.
+    pub(crate) fn stored(bytes: u64) -> Self {
+        if bytes == 0 { Self::Fresh } else { Self::Parked(Motion::Possible) }
+    }
+}
+
+/// What the worker that has a session's state does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It runs a job of the session.
+    Runs,
+    /// That job has ended, and the worker isn't ready yet.
+    Ended,
+    /// It is idle.
+    Idle,
+}
+
+/// Whether a parked state can move to another tier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Motion {
+    Possible,
+    UnderWay,
+    /// It failed since the session last ran.
+    Failed,
 }
 
 /// What can be done with an idle session.
@@ -61,22 +88,14 @@ enum List {
 pub(crate) struct Session {
     /// Queued jobs, oldest first.
     pub(crate) waiting: BTreeSet<JobId>,
-    /// Whether one of its jobs runs.
-    pub(crate) runs: bool,
     pub(crate) place: Residence,
     /// Where its state was before it moved to its present worker.
     pub(crate) previous_place: Residence,
     /// The worker that was last told to park it.
     pub(crate) leaving_worker: Option<WorkerId>,
-    /// Whether it is on an idle worker.
-    pub(crate) is_at_rest: bool,
     /// What its state takes when parked, as last reported.
     pub(crate) bytes: u64,
     pub(crate) rests_since: Time,
-    /// Whether compressing it has failed since it last ran, or the disk refused it.
-    pub(crate) is_unmovable: bool,
-    /// Whether its state is being offloaded.
-    pub(crate) is_offloading: bool,
     /// It ends with its last job.
     pub(crate) is_closing: bool,
     /// Why it was last evicted.
@@ -107,18 +126,14 @@ impl IndexEntry {
 
 impl Session {
     fn new(bytes: u64, now: Time) -> Self {
-        let place = if bytes == 0 { Residence::Fresh } else { Residence::Parked };
+        let place = Residence::stored(bytes);
         Self {
             waiting: BTreeSet::new(),
-            runs: false,
             place,
             previous_place: place,
             leaving_worker: None,
-            is_at_rest: false,
             bytes,
             rests_since: now,
-            is_unmovable: false,
-            is_offloading: false,
             is_closing: false,
             evicted: None,
             offered: None,
@@ -127,22 +142,55 @@ impl Session {
 
     /// Queued and running jobs.
     pub(crate) fn load(&self) -> usize {
-        self.waiting.len() + usize::from(self.runs)
+        self.waiting.len() + usize::from(self.runs())
+    }
+
+    /// Whether one of its jobs runs.
+    pub(crate) fn runs(&self) -> bool {
+        matches!(self.place, Residence::OnWorker(_, Turn::Runs))
     }
 
     /// Whether one of its jobs could run on an idle worker. If its state is on a worker that isn't
     /// idle, one of its jobs runs or has just ended.
     pub(crate) fn is_ready(&self) -> bool {
-        !self.runs && (!matches!(self.place, Residence::OnWorker(_)) || self.is_at_rest)
+        !matches!(self.place, Residence::OnWorker(_, Turn::Runs | Turn::Ended))
     }
 
     pub(crate) fn worker(&self) -> Option<WorkerId> {
         match self.place {
-            Residence::OnWorker(worker) => Some(worker),
+            Residence::OnWorker(worker, _) => Some(worker),
             Residence::Fresh
             | Residence::Leaving
-            | Residence::Parked
-            | Residence::Compressed(_)
+            | Residence::Parked(_)
+            | Residence::Compressed(..)
+            | Residence::OnDisk(_) => None,
+        }
+    }
+
+    /// Records that one of its jobs begins on this worker.
+    pub(crate) fn begin(&mut self, worker: WorkerId) {
+        self.previous_place = match self.place {
+            Residence::OnWorker(..) => self.previous_place,
+            Residence::Parked(_) => Residence::Parked(Motion::Possible),
+            Residence::Compressed(bytes, _) => Residence::Compressed(bytes, Motion::Possible),
+            place @ (Residence::Fresh | Residence::Leaving | Residence::OnDisk(_)) => place,
+        };
+        self.place = Residence::OnWorker(worker, Turn::Runs);
+    }
+
+    /// Records what the worker that has its state does now.
+    pub(crate) fn set_turn(&mut self, now: Turn) {
+        if let Residence::OnWorker(_, turn) = &mut self.place {
+            *turn = now;
+        }
+    }
+
+    fn motion(&mut self) -> Option<&mut Motion> {
+        match &mut self.place {
+            Residence::Parked(motion) | Residence::Compressed(_, motion) => Some(motion),
+            Residence::Fresh
+            | Residence::OnWorker(..)
+            | Residence::Leaving
             | Residence::OnDisk(_) => None,
         }
     }
@@ -150,27 +198,32 @@ impl Session {
     /// Records that a worker has parked it, and its size; `None` if that is unknown.
     pub(crate) fn note_parked(&mut self, bytes: Option<u64>) {
         if self.place == Residence::Leaving {
-            self.place = Residence::Parked;
+            self.place = Residence::Parked(Motion::Possible);
         } else if self.worker().is_none() {
             return;
         } else {
             // By another worker, on the way to the present one; or by the present one, which has
             // died.
-            self.previous_place =
-                if bytes == Some(0) { Residence::Fresh } else { Residence::Parked };
+            self.previous_place = match bytes {
+                Some(0) => Residence::Fresh,
+                _ => Residence::Parked(Motion::Possible),
+            };
         }
         self.bytes = bytes.unwrap_or(self.bytes);
     }
 
     fn index_entry(&self) -> IndexEntry {
-        let may_move = !self.is_offloading && !self.is_unmovable && !self.is_closing;
         let (list, memory_bytes, disk_bytes) = match self.place {
-            Residence::OnWorker(_) if self.is_at_rest => (List::Held, 0, 0),
-            Residence::Fresh | Residence::OnWorker(_) => (List::Settled, 0, 0),
-            Residence::Parked if may_move => (List::Parked, self.bytes, 0),
-            Residence::Leaving | Residence::Parked => (List::Settled, self.bytes, 0),
-            Residence::Compressed(bytes) if may_move => (List::Compressed, bytes, 0),
-            Residence::Compressed(bytes) => (List::Settled, bytes, 0),
+            Residence::OnWorker(_, Turn::Idle) => (List::Held, 0, 0),
+            Residence::Fresh | Residence::OnWorker(..) => (List::Settled, 0, 0),
+            Residence::Parked(Motion::Possible) if !self.is_closing => {
+                (List::Parked, self.bytes, 0)
+            }
+            Residence::Leaving | Residence::Parked(_) => (List::Settled, self.bytes, 0),
+            Residence::Compressed(bytes, Motion::Possible) if !self.is_closing => {
+                (List::Compressed, bytes, 0)
+            }
+            Residence::Compressed(bytes, _) => (List::Settled, bytes, 0),
             Residence::OnDisk(bytes) => (List::Settled, 0, bytes),
         };
         IndexEntry {
@@ -179,6 +232,14 @@ impl Session {
             memory_bytes,
             disk_bytes,
         }
+    }
+
+    /// Whether its state is being offloaded.
+    fn is_moving(&self) -> bool {
+        let (Residence::Parked(motion) | Residence::Compressed(_, motion)) = self.place else {
+            return false;
+        };
+        motion == Motion::UnderWay
     }
 
     /// Bytes that its parked state takes in memory.
@@ -245,7 +306,7 @@ impl Residency {
     /// Bytes of memory that will be free once the present spill has ended.
     pub(crate) fn freeing_bytes(&self) -> u64 {
         let to_disk = |offloading: &&Offloading| match offloading.tier {
-            Tier::Disk => self.get(offloading.session).is_some_and(|session| session.is_offloading),
+            Tier::Disk => self.get(offloading.session).is_some_and(Session::is_moving),
             Tier::Compressed => false,
         };
         self.offloading.as_ref().filter(to_disk).map_or(0, |offloading| offloading.bytes)
@@ -295,7 +356,11 @@ impl Residency {
         self.disk_rests_until.take_if(|until| *until <= now);
         if self.not_offered_until.take_if(|until| *until <= now).is_some() {
             for id in std::mem::take(&mut self.not_taken) {
-                self.change(id, |session| session.is_unmovable = false);
+                self.change(id, |session| {
+                    if let Some(motion @ Motion::Failed) = session.motion() {
+                        *motion = Motion::Possible;
+                    }
+                });
             }
         }
     }
@@ -328,7 +393,11 @@ impl Residency {
     /// Records that a session's state is being offloaded.
     pub(crate) fn offload(&mut self, id: SessionId, tier: Tier, reason: EvictionReason) {
         let bytes = self.get(id).map_or(0, Session::stored_bytes);
-        self.change(id, |session| session.is_offloading = true);
+        self.change(id, |session| {
+            if let Some(motion) = session.motion() {
+                *motion = Motion::UnderWay;
+            }
+        });
         self.offloading = Some(Offloading { session: id, tier, reason, bytes });
     }
 
@@ -352,18 +421,19 @@ impl Residency {
         }
         self.change(id, |session| {
             // The session has run since, or its state was replaced.
-            if !std::mem::take(&mut session.is_offloading) {
+            if !session.is_moving() {
                 return;
             }
             session.place = match (tier, result) {
                 (Tier::Disk, Ok(bytes)) => Residence::OnDisk(bytes),
-                (Tier::Compressed, Ok(bytes)) => Residence::Compressed(bytes),
+                (Tier::Compressed, Ok(bytes)) => Residence::Compressed(bytes, Motion::Possible),
                 (_, Err(OffloadError::NotWritten { bytes, .. })) => {
-                    session.is_unmovable = true;
-                    Residence::Compressed(bytes)
+                    Residence::Compressed(bytes, Motion::Failed)
                 }
                 (_, Err(OffloadError::Unchanged(_))) => {
-                    session.is_unmovable = true;
+                    if let Some(motion) = session.motion() {
+                        *motion = Motion::Failed;
+                    }
                     return;
                 }
             };
@@ -416,16 +486,10 @@ impl Residency {
             "S-12: idle sessions aren't sorted by how long they have been idle",
         )?;
         ensure(sums(&again) == sums(self), "S-13: the ledger's sessions aren't their sum")?;
-        let offloading: Vec<_> =
-            self.sessions.iter().filter(|(_, session)| session.is_offloading).collect();
+        let asked = self.offloading.as_ref().map(|asked| asked.session);
         ensure(
-            offloading.iter().all(|(id, session)| {
-                let asked = self.offloading.as_ref().is_some_and(|asked| asked.session == **id);
-                asked
-                    && !session.runs
-                    && matches!(session.place, Residence::Parked | Residence::Compressed(_))
-            }),
-            "S-14: a session is being offloaded that wasn't asked for, isn't parked or runs a job",
+            self.sessions.iter().all(|(id, one)| !one.is_moving() || asked == Some(*id)),
+            "S-14: a session is being offloaded that wasn't asked for",
         )
     }
 }
