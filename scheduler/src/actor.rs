@@ -288,7 +288,7 @@ impl SchedulerState {
             SchedulerMessage::Submit { request, transcript, admitted, reply } => {
                 self.submit(request, transcript, admitted, reply);
             }
-            SchedulerMessage::End(job, ending) => self.decide(Event::EndWanted(job, ending)),
+            SchedulerMessage::Stop(job, kind) => self.decide(Event::StopRequested(job, kind)),
             SchedulerMessage::OpenSession { name, build, reply } => {
                 let answer = self.open_session(name, build);
                 let _ = reply.send(self.count_refusal(answer));

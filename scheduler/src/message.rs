@@ -11,7 +11,7 @@ use crate::combiner::Combiner;
 use crate::error::Refusal;
 use crate::explain::Explanation;
 use crate::job::JobRequest;
-use crate::model::Ending;
+use crate::model::StopKind;
 
 /// Where to send whether a job is admitted.
 pub(crate) type AdmissionReply = oneshot::Sender<Result<JobId, Refusal>>;
@@ -31,7 +31,7 @@ pub(crate) enum SchedulerMessage {
         reply: oneshot::Sender<Box<Outcome>>,
     },
     /// From a ticket, at any time. Does nothing if the job has ended.
-    End(JobId, Ending),
+    Stop(JobId, StopKind),
     /// From a caller. Answered with the session of this name and its build. If it isn't open, it is
     /// opened on this build.
     OpenSession {
@@ -121,8 +121,8 @@ impl Mailbox {
     }
 
     /// Asks for the end of a job, as `leave` does.
-    pub(crate) fn end(&self, job: JobId, ending: Ending) {
-        self.leave(SchedulerMessage::End(job, ending));
+    pub(crate) fn stop(&self, job: JobId, kind: StopKind) {
+        self.leave(SchedulerMessage::Stop(job, kind));
     }
 }
 

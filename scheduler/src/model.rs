@@ -40,20 +40,20 @@ mod view;
 
 /// How a caller wants a job to end. A queued job is only removed from the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum StopKind {
     /// Raises `KeyboardInterrupt` in the program, whose reaction decides the outcome.
     Interrupt,
     /// Discards the outcome, but keeps the session, if the job has one.
     Cancel,
     /// Stops the run at once, whatever that costs.
-    Stop,
+    Kill,
 }
 
 /// What happens to the scheduler, besides submissions and reports of finished jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A caller wants its job to end.
-    EndWanted(JobId, Ending),
+    StopRequested(JobId, StopKind),
     /// A session was opened, with a parked state of `bytes` bytes; 0 means a fresh interpreter. Its
     /// id is new.
     SessionOpened { session: SessionId, bytes: u64 },
@@ -196,7 +196,7 @@ struct Run {
     /// What it holds and may still grow by.
     bytes: u64,
     /// Whether it was asked to end.
-    is_unwanted: bool,
+    is_stop_requested: bool,
 }
 
 impl Job {
@@ -298,7 +298,7 @@ impl Model {
 
     fn apply(&mut self, event: Event, effects: &mut Vec<Effect>) {
         match event {
-            Event::EndWanted(job, ending) => self.end_wanted(job, ending, effects),
+            Event::StopRequested(job, kind) => self.stop_requested(job, kind, effects),
             Event::SessionOpened { session, bytes } => self.sessions.open(session, bytes, self.now),
             Event::SessionClosed(session) => {
                 self.sessions.change(session, |session| session.is_closing = true);

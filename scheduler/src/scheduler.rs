@@ -16,7 +16,7 @@ use crate::error::{Refusal, SchedulerStartError};
 use crate::explain::Explanation;
 use crate::job::JobRequest;
 use crate::message::{Mailbox, SchedulerMessage};
-use crate::model::Ending;
+use crate::model::StopKind;
 use crate::status::SchedulerStatus;
 use crate::ticket::OutcomeWaiters;
 use crate::ticket::Ticket;
@@ -257,7 +257,7 @@ impl Drop for Admission<'_> {
         // answer any more, or the answer is here.
         self.answer.close();
         if let Ok(Ok(job)) = self.answer.try_recv() {
-            self.mailbox.end(job, Ending::Cancel);
+            self.mailbox.stop(job, StopKind::Cancel);
         }
     }
 }

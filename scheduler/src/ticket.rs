@@ -16,7 +16,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::error::Refusal;
 use crate::message::Mailbox;
-use crate::model::Ending;
+use crate::model::StopKind;
 
 /// A caller's claim on the outcome of one job. Awaiting it returns the outcome; dropping it cancels
 /// the job.
@@ -135,7 +135,7 @@ impl Ticket {
     /// # }
     /// ```
     pub fn interrupt(&self) {
-        self.scheduler.end(self.job, Ending::Interrupt);
+        self.scheduler.stop(self.job, StopKind::Interrupt);
     }
 
     /// Cancels the job. Its outcome still comes. In a session the program is interrupted first, so
@@ -148,12 +148,12 @@ impl Ticket {
     /// # }
     /// ```
     pub fn cancel(&self) {
-        self.scheduler.end(self.job, Ending::Cancel);
+        self.scheduler.stop(self.job, StopKind::Cancel);
     }
 
     /// Stops the job at once. Its effects on its session are undone: [`Outcome::session_restored`].
     pub fn stop(&self) {
-        self.scheduler.end(self.job, Ending::Stop);
+        self.scheduler.stop(self.job, StopKind::Kill);
     }
 
     /// Waits for the job to end and returns its outcome, the same at every call. Cancel-safe. In

@@ -39,12 +39,19 @@ pub(crate) fn control_config() -> ChannelConfig {
     ChannelConfig { down, up, spin: Duration::ZERO }
 }
 
+/// How hard a run is stopped. A kill outweighs an interrupt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum StopKind {
+    Interrupt,
+    Kill,
+}
+
 /// How a run is to end.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct StopRequest {
     pub(crate) run: u64,
     pub(crate) reason: StopReason,
-    pub(crate) is_gentle: bool,
+    pub(crate) kind: StopKind,
 }
 
 /// From the embedding process, to a run that goes on.

@@ -16,7 +16,7 @@ use crate::error::Refusal;
 use crate::job::{Growth, JobRequest, LiveJob};
 use crate::measures::ProgramError;
 use crate::message::AdmissionReply;
-use crate::model::{Ending, Event, Fault, Report};
+use crate::model::{Event, Fault, Report, StopKind};
 
 impl SchedulerState {
     pub(super) fn submit(
@@ -84,7 +84,7 @@ impl SchedulerState {
         self.touch(job);
         if admitted.send(Ok(job)).is_err() {
             // The caller left before it was answered, so nobody wants the outcome.
-            self.decide(Event::EndWanted(job, Ending::Cancel));
+            self.decide(Event::StopRequested(job, StopKind::Cancel));
         }
     }
 

@@ -163,7 +163,7 @@ impl Model {
         if let Some(session) = session {
             self.move_in(session, worker);
         }
-        self.begin(id, Run { worker, since: now, charged, bytes, is_unwanted: false });
+        self.begin(id, Run { worker, since: now, charged, bytes, is_stop_requested: false });
         effects.push(Effect::Dispatch { job: id, worker, due_in, cut });
     }
 

@@ -6,7 +6,7 @@ use engine::{Cause, StopReason};
 use pool::{JobId, SessionId, WorkerId};
 
 use super::{
-    Effect, Ending, Fault, Finish, Job, Model, Report, Residence, RetireReason, Run, Settlement,
+    Effect, Fault, Finish, Job, Model, Report, Residence, RetireReason, Run, Settlement, StopKind,
 };
 use crate::model::{Fault, Job, Model, Run};
 use crate::policy::residency::{Motion, Session, Turn};
@@ -15,16 +15,16 @@ use crate::status::Phase;
 use crate::timer::Time;
 
 impl Model {
-    pub(super) fn end_wanted(&mut self, id: JobId, ending: Ending, effects: &mut Vec<Effect>) {
+    pub(super) fn stop_requested(&mut self, id: JobId, kind: StopKind, effects: &mut Vec<Effect>) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         if let Some(run) = &mut job.run {
-            run.is_unwanted = true;
+            run.is_stop_requested = true;
             // Keeping a session is worth the grace period of an interrupt; an interpreter that
             // nobody will use again is not.
-            effects.push(match (ending, job.queued.session) {
-                (Ending::Interrupt, _) => Effect::InterruptRun(id, StopReason::Interrupted),
-                (Ending::Cancel, Some(_)) => Effect::InterruptRun(id, StopReason::Cancelled),
-                (Ending::Cancel, None) | (Ending::Stop, _) => Effect::StopRun(id),
+            effects.push(match (kind, job.queued.session) {
+                (StopKind::Interrupt, _) => Effect::InterruptRun(id, StopReason::Interrupted),
+                (StopKind::Cancel, Some(_)) => Effect::InterruptRun(id, StopReason::Cancelled),
+                (StopKind::Cancel, None) | (StopKind::Kill, _) => Effect::StopRun(id),
             });
             return;
         }
@@ -295,7 +295,7 @@ impl Model {
         job.queued.is_idempotent
             && job.queued.session.is_none()
             && job.failed_attempts < fault.most_retries(self.config.retries)
-            && !run.is_unwanted
+            && !run.is_stop_requested
             && !self.is_aborted
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pool::{BuildId, JobId, SessionId, WorkerId};
 
-use super::{Ending, Event, Fault, Model, Report};
+use super::{Event, Fault, Model, Report, StopKind};
 use crate::config::{SchedulerConfig, SessionsConfig, WorkersConfig};
 use crate::decision::{EvictionReason, RetireReason};
 use crate::effect::{Effect, Finish, Settlement};
@@ -195,8 +195,8 @@ impl Harness {
         (decision, self.without_health(effects))
     }
 
-    fn end(&mut self, job: u64, ending: Ending) -> Vec<Effect> {
-        self.send(Event::EndWanted(JobId(job), ending))
+    fn end(&mut self, job: u64, kind: StopKind) -> Vec<Effect> {
+        self.send(Event::StopRequested(JobId(job), kind))
     }
 }
 

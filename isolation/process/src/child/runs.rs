@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use engine::{Reply, Room, StopHandle, StopReason};
 
-use crate::message::StopRequest;
+use crate::message::{StopKind, StopRequest};
 
 /// What a worker knows of runs.
 #[derive(Default)]
@@ -33,9 +33,9 @@ pub(crate) struct Run {
 impl StopRequest {
     /// Ends the run that has this handle.
     pub(crate) fn of(self, stop: &StopHandle) {
-        match self.is_gentle {
-            true => stop.interrupt(self.reason),
-            false => stop.stop(self.reason),
+        match self.kind {
+            StopKind::Interrupt => stop.interrupt(self.reason),
+            StopKind::Kill => stop.stop(self.reason),
         }
     }
 }
@@ -43,9 +43,9 @@ impl StopRequest {
 impl Runs {
     /// Whether a run whose command was taken doesn't begin, since its outcome isn't wanted any more.
     pub(crate) fn is_cancelled(&self, number: u64) -> bool {
-        self.early
-            .iter()
-            .any(|end| end.run == number && end.reason == StopReason::Cancelled && !end.is_gentle)
+        let is_kill =
+            |end: &StopRequest| end.reason == StopReason::Cancelled && end.kind == StopKind::Kill;
+        self.early.iter().any(|end| end.run == number && is_kill(end))
     }
 
     /// Notes that a run begins. Returns how it is to end, if that was said before.
@@ -63,9 +63,8 @@ impl Runs {
     #[must_use]
     pub(crate) fn end(&mut self, end: StopRequest) -> Option<StopHandle> {
         if end.run > self.last {
-            // A stop outweighs an interrupt.
             match self.early.iter_mut().find(|early| early.run == end.run) {
-                Some(early) => early.is_gentle &= end.is_gentle,
+                Some(early) => early.kind = early.kind.max(end.kind),
                 None => self.early.push(end),
             }
         }
@@ -93,31 +92,36 @@ mod tests {
     use super::*;
 
     const STOP: StopRequest =
-        StopRequest { run: 2, reason: StopReason::Cancelled, is_gentle: false };
+        StopRequest { run: 2, reason: StopReason::Cancelled, kind: StopKind::Kill };
 
     #[test]
     fn a_run_that_nobody_wants_does_not_begin() {
         let mut runs = Runs::default();
-        let end = |run, is_gentle| StopRequest { run, is_gentle, ..STOP };
-        assert!(runs.end(end(1, true)).is_none() && runs.end(end(2, false)).is_none());
+        let end = |run, kind| StopRequest { run, kind, ..STOP };
+        assert!(
+            runs.end(end(1, StopKind::Interrupt)).is_none()
+                && runs.end(end(2, StopKind::Kill)).is_none()
+        );
         // It can answer an interrupt.
         assert!(!runs.is_cancelled(1) && runs.is_cancelled(2) && !runs.is_cancelled(3));
     }
 
     #[test]
     fn a_word_that_overtakes_its_run_ends_it_when_it_begins() {
-        let gentle = StopRequest { is_gentle: true, ..STOP };
+        let interrupt = StopRequest { kind: StopKind::Interrupt, ..STOP };
         let mut runs = Runs::default();
         assert!(runs.begin(1, StopHandle::default()).is_none());
         assert!(
-            runs.end(gentle).is_none() && runs.end(STOP).is_none() && runs.end(gentle).is_none()
+            runs.end(interrupt).is_none()
+                && runs.end(STOP).is_none()
+                && runs.end(interrupt).is_none()
         );
         assert!(runs.of(1).is_some() && runs.of(2).is_none());
         runs.finish();
         let early = runs.begin(2, StopHandle::default()).expect("it was said before");
-        assert!(early.run == 2 && !early.is_gentle);
+        assert!(early.run == 2 && early.kind == StopKind::Kill);
         // Those that come in time reach the run, and those that come late nothing.
-        assert!(runs.end(gentle).is_some());
+        assert!(runs.end(interrupt).is_some());
         runs.finish();
         assert!(runs.end(STOP).is_none() && runs.begin(3, StopHandle::default()).is_none());
     }

@@ -122,7 +122,7 @@ fn work(image: &Image, ends: WorkerEnds, outside: &Outside<'_>) {
     shared.send(&WorkerMessage::Confined(report));
     let mut reset_bytes = interpreter.private_bytes();
     let (mut failed, mut limits) = (None, Limits::default());
-    shared.done(Reply::Ok, facts(&interpreter, reset_bytes));
+    shared.done(Reply::Ok, stats(&interpreter, reset_bytes));
     while let Ok(frame) = channel.receiver.receive::<CommandFrame>(None) {
         let CommandFrame { mut order, dropped } = frame.message;
         let mut cancelled = None;
@@ -143,7 +143,7 @@ fn work(image: &Image, ends: WorkerEnds, outside: &Outside<'_>) {
         };
         let done = done.unwrap_or_else(|error| Reply::Failed(chain(&error).to_string()));
         let is_usable = matches!(done, Reply::Ran { is_lost: false, .. });
-        shared.done(done, facts(&interpreter, reset_bytes));
+        shared.done(done, stats(&interpreter, reset_bytes));
         shared.forget(&dropped);
         match then {
             Then::Reset if is_usable => {
@@ -153,7 +153,7 @@ fn work(image: &Image, ends: WorkerEnds, outside: &Outside<'_>) {
             Then::Keep(number) if is_usable => {
                 let kept = shared.keep(&mut interpreter, number);
                 let kept = kept.unwrap_or_else(|error| Reply::Failed(chain(&error).to_string()));
-                shared.done(kept, facts(&interpreter, reset_bytes));
+                shared.done(kept, stats(&interpreter, reset_bytes));
             }
             _ => {}
         }
@@ -178,7 +178,7 @@ impl Then {
     }
 }
 
-fn facts(interpreter: &Interpreter, reset_bytes: u64) -> WorkerStats {
+fn stats(interpreter: &Interpreter, reset_bytes: u64) -> WorkerStats {
     WorkerStats {
         memory_bytes: interpreter.private_bytes(),
         reset_bytes,
@@ -366,8 +366,8 @@ impl WorkerShared {
         }
     }
 
-    fn done(&self, done: Reply, facts: WorkerStats) {
-        self.send(&WorkerMessage::Reply(done, facts));
+    fn done(&self, done: Reply, stats: WorkerStats) {
+        self.send(&WorkerMessage::Reply(done, stats));
     }
 
     fn send(&self, message: &WorkerMessage) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use channel::{Error, Sender};
 use parking_lot::Mutex;
 
-use crate::message::{ControlMessage, StopRequest};
+use crate::message::{ControlMessage, StopKind, StopRequest};
 
 /// How long a frame may wait for space in a worker's ring.
 pub(crate) const SENDING: Duration = Duration::from_secs(3);
@@ -72,8 +72,7 @@ impl ControlChannel {
 impl PendingStops {
     fn add(&mut self, end: StopRequest) {
         match self.ends.iter_mut().find(|other| other.run == end.run) {
-            // A stop outweighs an interrupt.
-            Some(other) => other.is_gentle &= end.is_gentle,
+            Some(other) => other.kind = other.kind.max(end.kind),
             None => self.ends.push(end),
         }
         self.until.get_or_insert_with(|| Instant::now() + SENDING);
@@ -97,8 +96,8 @@ mod tests {
     use crate::message::control_config;
 
     const STOP: StopRequest =
-        StopRequest { run: 1, reason: StopReason::Cancelled, is_gentle: false };
-    const INTERRUPT: StopRequest = StopRequest { is_gentle: true, ..STOP };
+        StopRequest { run: 1, reason: StopReason::Cancelled, kind: StopKind::Kill };
+    const INTERRUPT: StopRequest = StopRequest { kind: StopKind::Interrupt, ..STOP };
 
     fn control() -> (ControlChannel, Receiver) {
         let (end, file) = channel::create(&control_config()).unwrap();
@@ -136,11 +135,11 @@ mod tests {
         }
         assert!(!control.say_ends());
         let mut ends = [next(&mut receiver), next(&mut receiver)].map(|word| match word {
-            ControlMessage::End(end) => (end.run, end.is_gentle),
+            ControlMessage::End(end) => (end.run, end.kind),
             other => panic!("{other:?}"),
         });
         ends.sort_unstable();
-        assert_eq!(ends, [(1, false), (2, true)]);
+        assert_eq!(ends, [(1, StopKind::Kill), (2, StopKind::Interrupt)]);
         control.say_ends();
         control.say(&ControlMessage::Ping).unwrap();
         assert!(matches!(next(&mut receiver), ControlMessage::Ping), "each end is said once");

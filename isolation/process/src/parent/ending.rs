@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use engine::{Limits, Program, StopReason, StopTarget};
 use parking_lot::Mutex;
 
-use crate::message::StopRequest;
+use crate::message::{StopKind, StopRequest};
 use crate::parent::remote::Worker;
 
 /// How long a worker may go on after it was told to stop its run.
@@ -19,7 +19,7 @@ const LATE: Duration = Duration::from_secs(10);
 
 /// Ends a run in a worker.
 #[derive(Debug)]
-pub(crate) struct EndsRun {
+pub(crate) struct RunStopper {
     worker: Arc<Worker>,
     run: u64,
     /// When the run must have ended, once it was told to stop.
@@ -28,7 +28,7 @@ pub(crate) struct EndsRun {
     latest: Option<Instant>,
 }
 
-impl EndsRun {
+impl RunStopper {
     pub(crate) fn new(worker: &Arc<Worker>, run: u64, program: &Program, limits: &Limits) -> Self {
         // Waiting for the host's own input takes no time of the run.
         let latest = program.stdin_function.is_none().then(|| {
@@ -37,8 +37,8 @@ impl EndsRun {
         Self { worker: Arc::clone(worker), run, stopping: Mutex::default(), latest }
     }
 
-    fn tell(&self, reason: StopReason, is_gentle: bool) {
-        self.worker.control.end(StopRequest { run: self.run, reason, is_gentle });
+    fn tell(&self, reason: StopReason, kind: StopKind) {
+        self.worker.control.end(StopRequest { run: self.run, reason, kind });
     }
 
     /// Returns why the worker may go on no longer. To be called now and then while the run goes on: it
@@ -57,13 +57,13 @@ impl EndsRun {
     }
 }
 
-impl StopTarget for EndsRun {
+impl StopTarget for RunStopper {
     fn interrupt(&self, reason: StopReason) {
-        self.tell(reason, true);
+        self.tell(reason, StopKind::Interrupt);
     }
 
     fn stop(&self, reason: StopReason) {
         self.stopping.lock().get_or_insert_with(|| Instant::now() + STOPPING);
-        self.tell(reason, false);
+        self.tell(reason, StopKind::Kill);
     }
 }

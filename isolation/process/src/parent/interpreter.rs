@@ -15,7 +15,7 @@ use pool::{Interpreter, Parked, Task, WorkerProcess};
 use crate::memory::Memory;
 use crate::message::{Command, ControlMessage, Reply, WorkerMessage, WorkerStats};
 use crate::parent::control::ControlChannel;
-use crate::parent::ending::EndsRun;
+use crate::parent::ending::RunStopper;
 use crate::parent::handle::{HelperHandle, SpawnedWorker};
 use crate::parent::offloader::Movable;
 use crate::parent::remote::{GLANCE, SILENCE, Worker};
@@ -28,7 +28,7 @@ pub(crate) struct ProcessInterpreter {
     image: Image,
     worker: Arc<Worker>,
     receiver: Receiver,
-    facts: WorkerStats,
+    stats: WorkerStats,
     report: confine::Report,
     process: Option<Arc<dyn WorkerProcess>>,
     /// The last run was followed by no other command, and the worker resets itself after it.
@@ -71,7 +71,7 @@ impl ProcessInterpreter {
             image: image.clone(),
             worker: Arc::new(worker),
             receiver: end.receiver,
-            facts: WorkerStats::default(),
+            stats: WorkerStats::default(),
             report: confine::Report::default(),
             process: None,
             is_resetting: false,
@@ -174,8 +174,8 @@ impl ProcessInterpreter {
         loop {
             match self.hear(&overdue)? {
                 WorkerMessage::Alive => {}
-                WorkerMessage::Reply(done, facts) => {
-                    self.facts = facts.believed();
+                WorkerMessage::Reply(done, stats) => {
+                    self.stats = stats.believed();
                     return Ok(done);
                 }
                 other => hears(other).map_err(|lie| self.worker.end(lie))?,
@@ -230,7 +230,7 @@ impl ProcessInterpreter {
         let order = self.run_order(task, is_last, keep);
         let run = self.runs;
         self.worker.order(order)?;
-        let ending = Arc::new(EndsRun::new(&self.worker, run, program, limits));
+        let ending = Arc::new(RunStopper::new(&self.worker, run, program, limits));
         stop.begin(Arc::clone(&ending) as _);
         let calls = ServedCalls::new(program.functions.clone(), limits);
         let worker = Arc::clone(&self.worker);
@@ -334,7 +334,7 @@ impl Interpreter for ProcessInterpreter {
     fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards) {
         task.transcript.begin(&task.limits);
         let ran = self.run_task(task, last);
-        if ran.is_ok() && self.facts.had_code {
+        if ran.is_ok() && self.stats.had_code {
             pool::metrics::had_code();
         }
         let (outcome, is_lost) = ran.unwrap_or_else(|how| (self.died(how), true));
@@ -346,16 +346,16 @@ impl Interpreter for ProcessInterpreter {
     fn reset(&mut self) -> Result<(), StartError> {
         self.folders.clear();
         // What it has to compile is awaited here, so that no program has to wait for that.
-        if std::mem::take(&mut self.is_resetting) && !self.facts.has_to_compile {
-            self.facts.memory_bytes = self.facts.reset_bytes;
+        if std::mem::take(&mut self.is_resetting) && !self.stats.has_to_compile {
+            self.stats.memory_bytes = self.stats.reset_bytes;
             return Ok(());
         }
         self.well(Command::Reset)
     }
 
     fn ready_soon(&self, is_last: bool) -> Option<u64> {
-        let is_soon = is_last && self.is_resetting && !self.facts.has_to_compile;
-        is_soon.then_some(self.facts.reset_bytes)
+        let is_soon = is_last && self.is_resetting && !self.stats.has_to_compile;
+        is_soon.then_some(self.stats.reset_bytes)
     }
 
     fn park(&mut self) -> Result<Parked, StartError> {
@@ -415,7 +415,7 @@ impl Interpreter for ProcessInterpreter {
     }
 
     fn memory_bytes(&self) -> u64 {
-        self.facts.memory_bytes
+        self.stats.memory_bytes
     }
 
     fn process(&self) -> Option<&Arc<dyn WorkerProcess>> {

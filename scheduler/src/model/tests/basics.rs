@@ -32,7 +32,7 @@ fn too_many_bytes_are_refused_and_freed_ones_taken_again() {
     assert_eq!(harness.submit_as(1, big()), admitted([]));
     let refusal = Refusal::QueueBytes { job: 600, queued: 1200, limit: 1000, retry_after: None };
     assert_eq!(harness.submit_as(2, big()), refused(refusal));
-    let _ = harness.end(1, Ending::Cancel);
+    let _ = harness.end(1, StopKind::Cancel);
     assert_eq!(harness.submit_as(3, big()), admitted([]));
 }
 
@@ -42,9 +42,9 @@ fn cancelling_settles_what_waits_and_stops_what_runs() {
     let _ = harness.submit(1);
     let _ = harness.submit(2);
     let _ = harness.ready(1);
-    assert_eq!(harness.end(1, Ending::Cancel), [Effect::StopRun(JobId(1))]);
-    assert_eq!(harness.end(2, Ending::Cancel), [settle(2, Settlement::Cancelled)]);
-    assert_eq!(harness.end(2, Ending::Cancel), []);
+    assert_eq!(harness.end(1, StopKind::Cancel), [Effect::StopRun(JobId(1))]);
+    assert_eq!(harness.end(2, StopKind::Cancel), [settle(2, Settlement::Cancelled)]);
+    assert_eq!(harness.end(2, StopKind::Cancel), []);
 }
 
 #[test]
@@ -57,12 +57,12 @@ fn a_session_is_interrupted_and_a_fresh_interpreter_stopped() {
     let _ = harness.ready(2);
     let interrupted = |job, reason| Effect::InterruptRun(JobId(job), reason);
     for (job, ending, effect) in [
-        (1, Ending::Interrupt, interrupted(1, StopReason::Interrupted)),
-        (2, Ending::Interrupt, interrupted(2, StopReason::Interrupted)),
-        (1, Ending::Cancel, Effect::StopRun(JobId(1))),
-        (2, Ending::Cancel, interrupted(2, StopReason::Cancelled)),
-        (1, Ending::Stop, Effect::StopRun(JobId(1))),
-        (2, Ending::Stop, Effect::StopRun(JobId(2))),
+        (1, StopKind::Interrupt, interrupted(1, StopReason::Interrupted)),
+        (2, StopKind::Interrupt, interrupted(2, StopReason::Interrupted)),
+        (1, StopKind::Cancel, Effect::StopRun(JobId(1))),
+        (2, StopKind::Cancel, interrupted(2, StopReason::Cancelled)),
+        (1, StopKind::Kill, Effect::StopRun(JobId(1))),
+        (2, StopKind::Kill, Effect::StopRun(JobId(2))),
     ] {
         assert_eq!(harness.end(job, ending), [effect], "{ending:?}");
     }

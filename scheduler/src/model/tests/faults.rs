@@ -127,7 +127,7 @@ fn a_job_that_the_sandbox_failed_is_retried_elsewhere_within_bounds() {
     let _ = harness.submit(2);
     assert_eq!(harness.finish_as(1, 1, sandbox_failed()), retried(1));
     assert_eq!(harness.ready(1), [renewed(1)]);
-    let _ = harness.end(2, Ending::Cancel);
+    let _ = harness.end(2, StopKind::Cancel);
     assert_eq!(harness.ready(2), []);
     assert_eq!(after_the_wait(&mut harness), [dispatch(1, 2)]);
     assert_eq!(harness.gone(2, true, false), [retry(1, 2)]);
@@ -168,7 +168,7 @@ fn a_job_waits_before_each_retry_twice_as_long_and_says_so() {
 
 #[test]
 fn a_job_that_waits_before_a_retry_can_end() {
-    for ending in [Ending::Cancel, Ending::Stop, Ending::Interrupt] {
+    for ending in [StopKind::Cancel, StopKind::Kill, StopKind::Interrupt] {
         let mut harness = Harness::small(1, 10);
         let _ = harness.ready(1);
         let _ = harness.submit_as(1, idempotent());
@@ -232,7 +232,7 @@ fn a_job_that_was_asked_to_end_is_not_retried() {
     let mut harness = Harness::small(1, 10);
     let _ = harness.ready(1);
     let _ = harness.submit_as(1, idempotent());
-    assert_eq!(harness.end(1, Ending::Stop), [Effect::StopRun(JobId(1))]);
+    assert_eq!(harness.end(1, StopKind::Kill), [Effect::StopRun(JobId(1))]);
     assert_eq!(harness.finish_as(1, 1, sandbox_failed()), concluded([]));
 
     let mut harness = Harness::small(1, 10);

@@ -10,7 +10,7 @@ use super::Random;
 use crate::config::SchedulerConfig;
 use crate::effect::{Effect, Finish};
 use crate::job::{Growth, Priority, Queued};
-use crate::model::{Ending, Event, Fault, Model, Report};
+use crate::model::{Event, Fault, Model, Report, StopKind};
 use crate::policy::health::Change;
 use crate::status::Phase;
 use crate::timer::Time;
@@ -307,9 +307,9 @@ impl World {
 
     fn cancel(&mut self) {
         let job = JobId(1 + self.random.below(self.next_job));
-        let endings = [Ending::Interrupt, Ending::Cancel, Ending::Stop];
+        let endings = [StopKind::Interrupt, StopKind::Cancel, StopKind::Kill];
         let ending = endings[self.random.below(3) as usize];
-        self.send(Event::EndWanted(job, ending));
+        self.send(Event::StopRequested(job, ending));
     }
 
     fn busy(&mut self) -> Option<WorkerId> {
