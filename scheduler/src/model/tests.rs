@@ -23,6 +23,7 @@ mod explain;
 mod faults;
 mod health;
 mod histories;
+mod invariants;
 mod queueing;
 mod residency;
 mod retiring;

@@ -20,6 +20,9 @@ use super::fair_queue::Key;
 use crate::decision::EvictionReason;
 use crate::timer::Time;
 
+#[cfg(test)]
+mod tests;
+
 /// How many of the longest idle sessions are searched for one that fits on the disk.
 const SEARCHED_COUNT: usize = 16;
 /// How long nothing is spilled after the disk refused a session. It may stay full for a while.
@@ -468,28 +471,5 @@ impl Residency {
         self.in_memory -= usize::from(index_entry.is_in_memory);
         self.memory_bytes -= index_entry.memory_bytes;
         self.disk_bytes -= index_entry.disk_bytes;
-    }
-
-    /// Returns the first broken invariant as an error.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let ensure = |holds: bool, text: &str| if holds { Ok(()) } else { Err(text.to_owned()) };
-        let mut again = Self { offloading: self.offloading.clone(), ..Self::default() };
-        for (id, session) in &self.sessions {
-            again.count(*id, session.index_entry());
-        }
-        let lists = |of: &Self| {
-            [of.held.clone(), of.parked.clone(), of.compressed.clone(), of.settled.clone()]
-        };
-        let sums = |of: &Self| (of.in_memory, of.memory_bytes, of.disk_bytes, of.movable_bytes);
-        ensure(
-            lists(&again) == lists(self),
-            "S-12: idle sessions aren't sorted by how long they have been idle",
-        )?;
-        ensure(sums(&again) == sums(self), "S-13: the ledger's sessions aren't their sum")?;
-        let asked = self.offloading.as_ref().map(|asked| asked.session);
-        ensure(
-            self.sessions.iter().all(|(id, one)| !one.is_moving() || asked == Some(*id)),
-            "S-14: a session is being offloaded that wasn't asked for",
-        )
     }
 }

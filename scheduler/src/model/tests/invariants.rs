@@ -1,11 +1,11 @@
-//! Checks what holds of a model after every decision. The ids are those of `docs/invariants.md`.
+//! What holds of a model after every decision. The ids are those of `docs/invariants.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use pool::{JobId, SessionId};
 
-use super::dispatch::Fit;
-use super::{Job, Model};
+use crate::model::dispatch::Fit;
+use crate::model::{Job, Model};
 use crate::policy::residency::{Residence, Turn};
 use crate::policy::workers::Activity;
 use crate::timer::Time;
