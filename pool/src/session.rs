@@ -171,10 +171,7 @@ impl StoredState {
     fn bytes(&self) -> u64 {
         match self.place() {
             SessionPlace::Parked { bytes } | SessionPlace::Compressed { bytes } => bytes,
-            SessionPlace::Fresh
-            | SessionPlace::OnDisk { .. }
-            | SessionPlace::OnWorker { .. }
-            | SessionPlace::Lost => 0,
+            _ => 0,
         }
     }
 
@@ -192,7 +189,7 @@ impl StoredState {
             (Self::Fresh, Self::Fresh) => true,
             (Self::Parked(one), Self::Parked(other)) => one.is_same(other),
             (Self::Packed(one), Self::Packed(other)) => one.is_same(other),
-            (Self::Fresh | Self::Parked(_) | Self::Packed(_), _) => false,
+            _ => false,
         }
     }
 }
@@ -306,9 +303,7 @@ impl SessionCell {
     pub(crate) fn kept_bytes(&self) -> u64 {
         match &*self.place.lock() {
             CellState::On { held: HeldState::Same(rest), .. } => rest.bytes(),
-            CellState::On { held: HeldState::Changing(_) | HeldState::Changed, .. }
-            | CellState::Stored(_)
-            | CellState::Lost(_) => 0,
+            _ => 0,
         }
     }
 

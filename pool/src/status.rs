@@ -126,21 +126,21 @@ pub(crate) struct BoardEntry {
 }
 
 #[derive(Debug)]
-struct WorkerRecord {
-    python: Arc<str>,
+pub(crate) struct WorkerRecord {
+    pub(crate) python: Arc<str>,
     /// The session of its last order. The session's cell says whether it is still here.
-    session: Option<Arc<SessionCell>>,
+    pub(crate) session: Option<Arc<SessionCell>>,
     activity: WorkerActivity,
     made: Instant,
     changed: Instant,
-    jobs_served: u64,
-    renewals: u64,
-    memory_bytes: u64,
-    process: Option<Arc<dyn WorkerProcess>>,
+    pub(crate) jobs_served: u64,
+    pub(crate) renewals: u64,
+    pub(crate) memory_bytes: u64,
+    pub(crate) process: Option<Arc<dyn WorkerProcess>>,
     failures: u64,
     last_error: Option<String>,
     /// Its thread, which was left behind, has ended.
-    is_over: bool,
+    pub(crate) is_over: bool,
 }
 
 impl WorkerRecord {
@@ -177,35 +177,9 @@ impl BoardEntry {
         }
     }
 
-    /// Notes that the thread that was left behind has ended.
-    pub(crate) fn thread_ended(&self) {
-        self.entry.lock().is_over = true;
-    }
-
-    /// Sets the session of its current order.
-    pub(crate) fn set_session(&self, session: Option<Arc<SessionCell>>) {
-        self.entry.lock().session = session;
-    }
-
-    /// Notes the build of its interpreter.
-    pub(crate) fn set_python(&self, name: &Arc<str>) {
-        self.entry.lock().python = Arc::clone(name);
-    }
-
-    pub(crate) fn count_job(&self) {
-        self.entry.lock().jobs_served += 1;
-    }
-
-    pub(crate) fn count_renewal(&self) {
-        self.entry.lock().renewals += 1;
-    }
-
-    pub(crate) fn set_memory(&self, bytes: u64) {
-        self.entry.lock().memory_bytes = bytes;
-    }
-
-    pub(crate) fn set_process(&self, process: Option<Arc<dyn WorkerProcess>>) {
-        self.entry.lock().process = process;
+    /// Updates what the status shows.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut WorkerRecord)) {
+        change(&mut self.entry.lock());
     }
 
     pub(crate) fn record_failure(&self, error: String) {
@@ -281,9 +255,8 @@ mod tests {
         let board = Board::default();
         let entry = board.add(WorkerId(2), &Arc::from("default"));
         board.add(WorkerId(1), &Arc::from("default"));
-        entry.set_python(&Arc::from("3.12"));
+        entry.update(|entry| (entry.python, entry.memory_bytes) = (Arc::from("3.12"), 5));
         entry.set_activity(WorkerActivity::Running { job: JobId(7) });
-        entry.set_memory(5);
         entry.record_failure("it trapped".to_owned());
         let [first, second] = &board.snapshot()[..] else { panic!("{board:?}") };
         assert_eq!(first.activity, WorkerActivity::Starting);

@@ -280,15 +280,7 @@ impl Refusal {
             | Self::TenantQueueBytes { retry_after, .. }
             | Self::DeadlineTooSoon { retry_after, .. }
             | Self::NoMemory { retry_after, .. } => Some(*retry_after),
-            Self::TooManySessions { .. }
-            | Self::SessionGone { .. }
-            | Self::SessionBusy
-            | Self::NotCaptured { .. }
-            | Self::SessionExists { .. }
-            | Self::NoWorker { .. }
-            | Self::NoSuchWorker { .. }
-            | Self::OtherProcess { .. }
-            | Self::ShuttingDown => None,
+            _ => None,
         }
     }
 }

@@ -279,7 +279,7 @@ impl WorkerControl {
         };
         if let Input::Assigned(_) = input {
             controls.session = command.session().cloned();
-            self.entry.set_session(command.session().cloned());
+            self.entry.update(|entry| entry.session = command.session().cloned());
         }
         let sent =
             controls.commands.as_ref().is_some_and(|commands| commands.try_send(command).is_ok());
@@ -301,7 +301,8 @@ impl WorkerControl {
         let Idle { build, memory_bytes, kept_bytes, reset } = idle;
         let mut controls = self.controls.lock();
         controls.had_interpreter = true;
-        self.entry.set_memory(memory_bytes.saturating_add(kept_bytes));
+        let bytes = memory_bytes.saturating_add(kept_bytes);
+        self.entry.update(|entry| entry.memory_bytes = bytes);
         let is_offered = controls.commands.is_some()
             && self.step(&mut controls, Input::Idle) == PhaseAction::Offer;
         drop(controls);
@@ -322,7 +323,7 @@ impl WorkerControl {
         soon: Option<Idle>,
     ) {
         if !task.is_self_test {
-            self.entry.count_job();
+            self.entry.update(|entry| entry.jobs_served += 1);
         }
         if let Verdict::SandboxFailed(failure) = &outcome.verdict
             && failure.is_of_interpreter()
@@ -354,7 +355,7 @@ impl WorkerControl {
         controls.stop = None;
         let _ = self.step(&mut controls, Input::Ended);
         if controls.is_left_behind {
-            self.entry.thread_ended();
+            self.entry.update(|entry| entry.is_over = true);
         }
         self.thread_gone.notify_all();
     }

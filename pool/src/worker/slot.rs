@@ -89,7 +89,7 @@ impl<'a> Slot<'a> {
                 self.interpreter = None;
                 self.is_pristine = false;
                 self.make_pristine()?;
-                self.control.entry().count_renewal();
+                self.control.entry().update(|entry| entry.renewals += 1);
                 return Ok(Next::Command);
             }
             Command::Dismiss => {
@@ -262,7 +262,8 @@ impl<'a> Slot<'a> {
         if self.build != build {
             (self.interpreter, self.is_pristine) = (None, false);
             self.build = build;
-            self.control.entry().set_python(self.control.builds().name(build));
+            let name = self.control.builds().name(build);
+            self.control.entry().update(|entry| entry.python = Arc::clone(name));
         }
     }
 
@@ -304,7 +305,8 @@ impl<'a> Slot<'a> {
             None => {
                 let began = Instant::now();
                 let interpreter = self.control.builds().source(self.build).start()?;
-                self.control.entry().set_process(interpreter.process().cloned());
+                let process = interpreter.process().cloned();
+                self.control.entry().update(|entry| entry.process = process);
                 metrics::spawned(since(began));
                 interpreter
             }

@@ -61,30 +61,10 @@ impl Phase {
             (Self::Ready, Input::Cleared) => (Self::Resetting, PhaseAction::Send),
             (Self::Ready, Input::Dismissed) => (Self::Leaving, PhaseAction::Send),
             (Self::Running(_), Input::Finished) => (Self::Resetting, PhaseAction::Note),
-            (
-                Self::Starting
-                | Self::Ready
-                | Self::Running(_)
-                | Self::Resetting
-                | Self::Leaving
-                | Self::Ended,
-                Input::Ended,
-            ) => (Self::Ended, PhaseAction::Note),
-            // The permit was used after the thread ended: `Gone` is on its way.
-            (Self::Ended, Input::Assigned(_) | Input::Cleared | Input::Dismissed) => {
-                (self, PhaseAction::Ignore)
-            }
-            // Impossible: a permit is for one command, and a thread finishes a command before it asks for
-            // the next.
-            (
-                Self::Starting | Self::Running(_) | Self::Resetting | Self::Leaving,
-                Input::Assigned(_) | Input::Cleared | Input::Dismissed,
-            )
-            | (Self::Ready | Self::Running(_) | Self::Leaving | Self::Ended, Input::Idle)
-            | (
-                Self::Starting | Self::Ready | Self::Resetting | Self::Leaving | Self::Ended,
-                Input::Finished,
-            ) => (self, PhaseAction::Ignore),
+            (_, Input::Ended) => (Self::Ended, PhaseAction::Note),
+            // A permit that was used after the thread ended, whose `Gone` is on its way. Nothing else
+            // is possible: a permit is for one command, and a thread finishes it before the next.
+            _ => (self, PhaseAction::Ignore),
         }
     }
 }

@@ -162,11 +162,7 @@ impl Session {
     pub(crate) fn worker(&self) -> Option<WorkerId> {
         match self.place {
             Residence::OnWorker(worker, _) => Some(worker),
-            Residence::Fresh
-            | Residence::Leaving
-            | Residence::Parked(_)
-            | Residence::Compressed(..)
-            | Residence::OnDisk(_) => None,
+            _ => None,
         }
     }
 
@@ -191,10 +187,7 @@ impl Session {
     fn motion(&mut self) -> Option<&mut Motion> {
         match &mut self.place {
             Residence::Parked(motion) | Residence::Compressed(_, motion) => Some(motion),
-            Residence::Fresh
-            | Residence::OnWorker(..)
-            | Residence::Leaving
-            | Residence::OnDisk(_) => None,
+            _ => None,
         }
     }
 
