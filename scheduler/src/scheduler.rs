@@ -27,7 +27,7 @@ use crate::ticket::Ticket;
 pub struct Scheduler {
     mailbox: Mailbox,
     published: Arc<Published>,
-    callers: Arc<OutcomeWaiters>,
+    waiters: Arc<OutcomeWaiters>,
 }
 
 impl Scheduler {
@@ -54,7 +54,7 @@ impl Scheduler {
         Ok(Self {
             mailbox: Mailbox::new(combiner),
             published,
-            callers: OutcomeWaiters::new(cpus()),
+            waiters: OutcomeWaiters::new(cpus()),
         })
     }
 
@@ -83,7 +83,7 @@ impl Scheduler {
         self.mailbox.send(message)?;
         let admission = Admission { mailbox: &self.mailbox, answer: admission };
         let job = admission.wait().await?;
-        let open = self.callers.open();
+        let open = self.waiters.open();
         Ok(Ticket::new(job, self.mailbox.clone(), open, outcome, transcript))
     }
 

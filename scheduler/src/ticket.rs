@@ -160,8 +160,8 @@ impl Ticket {
     /// a forked child process no outcome comes, so it is a failure of the sandbox that says so.
     ///
     /// While the last jobs ended within 0.2 ms, and no more jobs are open than half of the CPUs, this
-    /// yields to the other tasks of its thread, and then looks for the outcome that long before it
-    /// sleeps.
+    /// yields to the other tasks of its thread, and then spins for the outcome that long before it
+    /// blocks.
     ///
     /// ```no_run
     /// # async fn example(mut ticket: scheduler::Ticket) {
@@ -177,7 +177,7 @@ impl Ticket {
     /// ```
     pub async fn outcome(&mut self) -> Outcome {
         if self.outcome.is_none() {
-            self.open.iter_mut().for_each(PendingOutcome::look_again);
+            self.open.iter_mut().for_each(PendingOutcome::spin_again);
             let outcome = poll_fn(|context| self.poll_receive(context)).await;
             self.outcome = Some(outcome);
         }
@@ -192,7 +192,7 @@ impl Ticket {
             None if !self.scheduler.owner().is_current() => None,
             None => {
                 let find = || received(&mut self.reply);
-                match self.open.as_mut().map(|open| open.poll_look(context, find)) {
+                match self.open.as_mut().map(|open| open.poll_spin(context, find)) {
                     Some(Poll::Ready(Some(outcome))) => outcome,
                     // While other tasks go first, the outcome wakes this one as well: one of them may
                     // block its thread, and an executor within tokio's never lets them go on.
@@ -283,30 +283,30 @@ impl Drop for Ticket {
     }
 }
 
-/// How long a caller looks for an outcome before it sleeps. A short program takes some 50 µs, and
+/// How long a caller spins for an outcome before it blocks. A short program takes some 50 µs, and
 /// one whose worker has to be woken first twice as long.
-const LONGEST_LOOK: Duration = Duration::from_micros(200);
+const LONGEST_SPIN: Duration = Duration::from_micros(200);
 
-/// What the callers of a scheduler share.
+/// The callers of a scheduler who wait for outcomes.
 #[derive(Debug)]
 pub(crate) struct OutcomeWaiters {
-    look: SpinWait,
+    spin: SpinWait,
     /// How many jobs have callers that don't have their outcomes.
     open: AtomicUsize,
-    /// The most such jobs with which a caller looks.
-    most_looking: usize,
+    /// The most such jobs with which a caller spins.
+    most_spinning: usize,
 }
 
 /// A job whose caller doesn't have its outcome.
 #[derive(Debug)]
 pub(crate) struct PendingOutcome {
-    callers: Arc<OutcomeWaiters>,
-    looking: Looking,
+    waiters: Arc<OutcomeWaiters>,
+    phase: SpinPhase,
 }
 
-/// How far a caller is with looking for an outcome.
+/// How far a caller is with spinning for an outcome.
 #[derive(Debug, Clone, Copy)]
-enum Looking {
+enum SpinPhase {
     Begins,
     /// The other tasks of its thread go first.
     Yields,
@@ -314,58 +314,56 @@ enum Looking {
 }
 
 impl OutcomeWaiters {
-    /// Returns the callers of a scheduler on a machine with `cpus` CPUs. They look while each of
-    /// them can have a CPU, and its worker another one.
+    /// Returns those on a machine with `cpus` CPUs. They spin while each can have a CPU, and its
+    /// worker another one.
     pub(crate) fn new(cpus: usize) -> Arc<Self> {
         Arc::new(Self {
-            look: SpinWait::new(LONGEST_LOOK),
+            spin: SpinWait::new(LONGEST_SPIN),
             open: AtomicUsize::new(0),
-            most_looking: cpus / 2,
+            most_spinning: cpus / 2,
         })
     }
 
     /// Counts a job until what this returns is dropped.
     pub(crate) fn open(self: &Arc<Self>) -> PendingOutcome {
         self.open.fetch_add(1, Ordering::Relaxed);
-        PendingOutcome { callers: Arc::clone(self), looking: Looking::Begins }
+        PendingOutcome { waiters: Arc::clone(self), phase: SpinPhase::Begins }
     }
 
     fn are_few(&self) -> bool {
-        self.open.load(Ordering::Relaxed) <= self.most_looking
+        self.open.load(Ordering::Relaxed) <= self.most_spinning
     }
 }
 
 impl PendingOutcome {
-    /// Looks for an outcome that isn't here yet without sleeping, for a while, if CPUs are free for
-    /// that. Once it was polled to its end, it looks no more.
+    /// Spins for an outcome that isn't here yet, if CPUs are free for that; once for each wait.
     ///
-    /// Other tasks of this thread go first, since they may be about to submit jobs: if the first of
-    /// many kept them from it, the jobs would run one after another.
-    ///
-    /// It is unusual for a future to keep its thread for up to 0.2 ms. This one goes on doing so only
-    /// while jobs end within that time ([`SpinWait::until`]). Without it, the outcome of a short job comes
-    /// 20 to 100 µs later and costs more CPU time, since the caller sleeps and the worker wakes it.
-    pub(crate) fn poll_look<T>(
+    /// Other tasks of this thread go first, since they may be about to submit jobs. It is unusual for
+    /// a future to keep its thread for up to 0.2 ms, which this one does only while jobs end that
+    /// soon. Otherwise the outcome of a short job comes 20 to 100 µs later and costs more CPU time.
+    pub(crate) fn poll_spin<T>(
         &mut self,
         context: &mut Context<'_>,
         find: impl FnMut() -> Option<T>,
     ) -> Poll<Option<T>> {
-        match std::mem::replace(&mut self.looking, Looking::Over) {
-            Looking::Begins if self.callers.are_few() => {
-                self.looking = Looking::Yields;
+        match std::mem::replace(&mut self.phase, SpinPhase::Over) {
+            SpinPhase::Begins if self.waiters.are_few() => {
+                self.phase = SpinPhase::Yields;
                 // It wakes this task after the others.
                 let yielded = pin!(tokio::task::yield_now()).poll(context);
                 debug_assert!(yielded.is_pending(), "it yields once");
                 Poll::Pending
             }
-            Looking::Yields if self.callers.are_few() => Poll::Ready(self.callers.look.until(find)),
-            Looking::Begins | Looking::Yields | Looking::Over => Poll::Ready(None),
+            SpinPhase::Yields if self.waiters.are_few() => {
+                Poll::Ready(self.waiters.spin.until(find))
+            }
+            _ => Poll::Ready(None),
         }
     }
 
-    /// Lets the next poll look as the first one did.
-    pub(crate) fn look_again(&mut self) {
-        self.looking = Looking::Begins;
+    /// Lets the next poll spin as the first one did.
+    pub(crate) fn spin_again(&mut self) {
+        self.phase = SpinPhase::Begins;
     }
 }
 
@@ -379,7 +377,7 @@ pub(crate) fn received<T>(receiver: &mut oneshot::Receiver<T>) -> Option<Option<
 
 impl Drop for PendingOutcome {
     fn drop(&mut self) {
-        self.callers.open.fetch_sub(1, Ordering::Relaxed);
+        self.waiters.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -389,44 +387,44 @@ mod tests {
 
     use super::*;
 
-    async fn look<T>(open: &mut PendingOutcome, mut find: impl FnMut() -> Option<T>) -> Option<T> {
-        open.look_again();
+    async fn spin<T>(open: &mut PendingOutcome, mut find: impl FnMut() -> Option<T>) -> Option<T> {
+        open.spin_again();
         poll_fn(|context| match find() {
-            None => open.poll_look(context, &mut find),
+            None => open.poll_spin(context, &mut find),
             found => Poll::Ready(found),
         })
         .await
     }
 
-    /// Finds something at the third look: who polls looks before each of the two polls.
+    /// Finds something at the third check: who polls checks before each of the two polls.
     fn later() -> impl FnMut() -> Option<u32> {
-        let mut looks = 0;
+        let mut checks = 0;
         move || {
-            looks += 1;
-            (looks > 2).then_some(looks)
+            checks += 1;
+            (checks > 2).then_some(checks)
         }
     }
 
     #[tokio::test]
-    async fn callers_look_while_half_of_the_cpus_are_free() {
+    async fn callers_spin_while_half_of_the_cpus_are_free() {
         let callers = OutcomeWaiters::new(5);
         let (mut first, mut second) = (callers.open(), callers.open());
-        assert_eq!(look(&mut second, later()).await, Some(3));
+        assert_eq!(spin(&mut second, later()).await, Some(3));
         let mut third = callers.open();
-        assert_eq!(look(&mut first, later()).await, None);
+        assert_eq!(spin(&mut first, later()).await, None);
         drop(second);
-        assert_eq!(look(&mut third, later()).await, Some(3));
+        assert_eq!(spin(&mut third, later()).await, Some(3));
         let one_cpu = OutcomeWaiters::new(1);
-        assert_eq!(look(&mut one_cpu.open(), later()).await, None);
+        assert_eq!(spin(&mut one_cpu.open(), later()).await, None);
     }
 
     #[tokio::test]
-    async fn nobody_looks_before_the_other_tasks_have_submitted() {
+    async fn nobody_spins_before_the_other_tasks_have_submitted() {
         let callers = OutcomeWaiters::new(2);
         let mut first = callers.open();
-        let (looked, second) = tokio::join!(look(&mut first, later()), async { callers.open() });
-        assert_eq!(looked, None);
+        let (found, second) = tokio::join!(spin(&mut first, later()), async { callers.open() });
+        assert_eq!(found, None);
         drop(second);
-        assert_eq!(look(&mut first, later()).await, Some(3));
+        assert_eq!(spin(&mut first, later()).await, Some(3));
     }
 }
