@@ -11,7 +11,7 @@ use crate::event::PoolOwner;
 use crate::session::{Discarded, SessionCell, Tier};
 use crate::status::{Board, WorkerStatus};
 use crate::supervisor::SupervisorMessage;
-use crate::supervisor::offloading::tell;
+use crate::supervisor::offloading::{Chore, tell};
 use crate::supervisor::{Supervisor, SupervisorArguments, cause_of};
 
 #[cfg(test)]
@@ -69,7 +69,7 @@ impl Pool {
     /// Compresses a parked session's state or spills it to disk, on a thread for blocking work.
     /// `PoolEvent::Offloaded` always follows. Jobs of the session don't wait for it.
     pub fn offload(&self, session: Arc<SessionCell>, tier: Tier) {
-        let request = SupervisorMessage::Offload(Arc::clone(&session), tier);
+        let request = SupervisorMessage::Do(Chore::Offload(Arc::clone(&session), tier));
         if self.supervisor.cast(request).is_err() {
             tell(&*self.owner, &session, tier, Err(OffloadError::unchanged("the pool is closed")));
         }
@@ -81,7 +81,7 @@ impl Pool {
             return;
         }
         // If the pool is closed, the state is dropped here: nobody waits for it any more.
-        let _ = self.supervisor.cast(SupervisorMessage::Discard(state));
+        let _ = self.supervisor.cast(SupervisorMessage::Do(Chore::Drop(state)));
     }
 
     /// Returns the builds of its interpreters.

@@ -22,7 +22,7 @@ use crate::status::{Board, WorkerActivity};
 use crate::worker::control::{WorkerControl, WorkerMessage};
 use crate::worker::state::GoneReason;
 use crate::worker::{Worker, WorkerArguments, WorkerState};
-use offloading::Offloading;
+use offloading::{Chore, Chores};
 
 pub(crate) mod offloading;
 
@@ -49,7 +49,7 @@ pub(crate) struct SupervisorState {
     next_worker: u64,
     /// Workers whose places were given up, as the board shows them, the oldest first.
     given_up: VecDeque<WorkerId>,
-    offloading: Offloading,
+    chores: Chores,
     closing: Option<ractor::RpcReplyPort<()>>,
 }
 
@@ -73,7 +73,7 @@ impl Actor for Supervisor {
         let SupervisorArguments { config, builds, owner, board } = arguments;
         let spill = Spill::new(config.spill_dir.clone());
         Ok(SupervisorState {
-            offloading: Offloading::new(builds.clone(), owner.clone(), spill),
+            chores: Chores::new(builds.clone(), owner.clone(), spill),
             config,
             builds,
             owner,
@@ -106,19 +106,17 @@ impl Actor for Supervisor {
                 }
             }
             SupervisorMessage::Joined(actor, reason) => state.ended(&myself, actor, reason),
-            SupervisorMessage::Offload(cell, tier) if state.closing.is_some() => {
+            SupervisorMessage::Do(Chore::Offload(cell, tier)) if state.closing.is_some() => {
                 let closing = Err(OffloadError::unchanged("the pool is closing"));
                 offloading::tell(&*state.owner, &cell, tier, closing);
             }
-            SupervisorMessage::Offload(cell, tier) => state.offloading.add(&myself, cell, tier),
-            SupervisorMessage::StowEnded => state.offloading.ended(&myself),
-            SupervisorMessage::Discard(old) => state.offloading.discard(&myself, old),
-            SupervisorMessage::DiscardEnded => state.offloading.discard_ended(&myself),
+            SupervisorMessage::Do(chore) => state.chores.add(&myself, chore),
+            SupervisorMessage::ChoresDone => state.chores.done(&myself),
             SupervisorMessage::Close(reply) => {
                 for watched in state.workers.values() {
                     let _ = watched.actor.cast(WorkerMessage::Stop);
                 }
-                state.offloading.close();
+                state.chores.close();
                 state.closing = Some(reply);
             }
         }
@@ -271,10 +269,10 @@ impl SupervisorState {
         });
     }
 
-    /// Replies to `Close` once no worker and no offloading is left.
+    /// Replies to `Close` once no worker and no chore is left.
     fn finish_closing(&mut self, myself: &ActorRef<SupervisorMessage>) {
         if self.workers.is_empty()
-            && self.offloading.is_idle()
+            && self.chores.is_idle()
             && let Some(reply) = self.closing.take()
         {
             // Places that are backing off or were given up are no longer shown.
@@ -296,14 +294,10 @@ pub(crate) enum SupervisorMessage {
     /// From the thread that joined the thread of a worker whose actor had ended first, for this
     /// reason.
     Joined(ActorId, GoneReason),
-    /// From the owner, at any time. `PoolEvent::Offloaded` follows.
-    Offload(Arc<SessionCell>, Tier),
-    /// From the thread that offloaded a session and has notified the owner.
-    StowEnded,
-    /// From the owner, at any time. No event follows.
-    Discard(Discarded),
-    /// From the thread that dropped a state.
-    DiscardEnded,
+    /// From the owner, at any time.
+    Do(Chore),
+    /// From the thread that did chores.
+    ChoresDone,
     /// From the owner, once. Every worker ends after its current order. The reply comes when all
     /// have ended and no state is being offloaded or dropped; then the supervisor ends.
     Close(RpcReplyPort<()>),

@@ -201,7 +201,7 @@ fn a_state_that_is_spilled_directly_is_compressed_too() {
 }
 
 #[test]
-fn only_a_state_at_rest_is_stowed() {
+fn only_a_state_at_rest_is_offloaded() {
     let (cell, source, spill, _folder) = rig();
     let offloaded = |cell: &SessionCell| {
         let error = offload(cell, Tier::Disk, &source, &spill).unwrap_err();
@@ -239,8 +239,8 @@ fn a_state_that_cannot_be_written_is_compressed_and_can_be_spilled_later() {
     assert_eq!(claimed_runs(&cell, &source), 3);
 }
 
-/// Stows the cell and runs `meanwhile` while the state is being packed.
-fn stow_and(
+/// Offloads the cell and runs `meanwhile` while the state is being packed.
+fn offload_and(
     cell: SessionCell,
     source: FakeSource,
     spill: Spill,
@@ -258,9 +258,9 @@ fn stow_and(
 }
 
 #[test]
-fn a_claim_while_a_state_is_being_stowed_gets_the_original_state() {
+fn a_claim_while_a_state_is_being_offloaded_gets_the_original_state() {
     let (cell, source, spill, _folder) = rig();
-    let (cell, offloaded) = stow_and(cell, source, spill, |cell| {
+    let (cell, offloaded) = offload_and(cell, source, spill, |cell| {
         assert!(matches!(cell.claim(FIRST), Claim::Attach(StoredState::Parked(_))));
         cell.begin_run(FIRST, 100);
     });
@@ -269,10 +269,10 @@ fn a_claim_while_a_state_is_being_stowed_gets_the_original_state() {
 }
 
 #[test]
-fn a_state_that_changed_meanwhile_is_not_replaced_by_the_stowed_one() {
+fn a_state_that_changed_meanwhile_is_not_replaced_by_the_offloaded_one() {
     let (cell, source, spill, _folder) = rig();
     let now = source.parked(4);
-    let (cell, offloaded) = stow_and(cell, source.clone(), spill, |cell| {
+    let (cell, offloaded) = offload_and(cell, source.clone(), spill, |cell| {
         let _ = cell.claim(FIRST);
         cell.begin_run(FIRST, 100);
         cell.captured(FIRST, now);
@@ -283,9 +283,9 @@ fn a_state_that_changed_meanwhile_is_not_replaced_by_the_stowed_one() {
 }
 
 #[test]
-fn a_state_that_came_back_unchanged_is_stowed() {
+fn a_state_that_came_back_unchanged_is_offloaded() {
     let (cell, source, spill, _folder) = rig();
-    let (cell, offloaded) = stow_and(cell, source.clone(), spill, |cell| {
+    let (cell, offloaded) = offload_and(cell, source.clone(), spill, |cell| {
         let _ = cell.claim(FIRST);
         assert!(cell.leave(FIRST, "unused").is_some());
     });
@@ -294,15 +294,15 @@ fn a_state_that_came_back_unchanged_is_stowed() {
 }
 
 #[test]
-fn replacing_or_closing_a_session_overrides_stowing() {
+fn replacing_or_closing_a_session_overrides_offloading() {
     let (cell, source, spill, _folder) = rig();
     let now = source.parked(9);
     let (cell, offloaded) =
-        stow_and(cell, source.clone(), spill, |cell| drop(cell.replace(Some(now))));
+        offload_and(cell, source.clone(), spill, |cell| drop(cell.replace(Some(now))));
     assert!(offloaded.is_err());
     assert_eq!(claimed_runs(&cell, &source), 9);
     let (cell, source, spill, _folder) = rig();
-    let (cell, offloaded) = stow_and(cell, source, spill, |cell| drop(cell.lose("closed")));
+    let (cell, offloaded) = offload_and(cell, source, spill, |cell| drop(cell.lose("closed")));
     assert!(offloaded.is_err());
     assert_eq!(cell.at_hand().err(), lost("closed"));
 }
@@ -322,7 +322,7 @@ fn a_state_that_cannot_be_unpacked_is_lost_unless_it_was_replaced_meanwhile() {
 }
 
 #[test]
-fn an_unpacked_state_replaces_the_stowed_one() {
+fn an_unpacked_state_replaces_the_offloaded_one() {
     let (cell, source, spill, _folder) = rig();
     offload(&cell, Tier::Disk, &source, &spill).unwrap();
     let before = cell.stored().unwrap();

@@ -1,6 +1,5 @@
-//! Stows sessions, a few at a time, and drops old states, on threads for blocking work.
+//! Offloads sessions and drops old states, one after another, on a thread for blocking work.
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -18,110 +17,100 @@ use crate::packed::Packed;
 use crate::session::{Discarded, SessionCell, StoredState, Tier};
 use crate::spill::Spill;
 
-/// Sessions that are offloaded concurrently. Offloading is done when memory is short and needs extra
-/// memory meanwhile, and nobody waits for it.
-const MOST_AT_ONCE: usize = 2;
+/// Work on states that nobody waits for.
+#[derive(Debug)]
+pub(crate) enum Chore {
+    /// Offload a session's state. `PoolEvent::Offloaded` follows.
+    Offload(Arc<SessionCell>, Tier),
+    /// Drop a state.
+    Drop(Discarded),
+}
 
-/// The states that are being offloaded or wait to be.
-pub(super) struct Offloading {
+/// The chores that wait for the present ones.
+pub(super) struct Chores {
     builds: Builds,
     owner: Arc<dyn PoolOwner>,
     spill: Arc<Spill>,
-    under_way: usize,
-    /// States to drop next, and whether a thread is dropping some.
-    discarded: Vec<Discarded>,
-    is_discarding: bool,
-    waiting: VecDeque<(Arc<SessionCell>, Tier)>,
+    waiting: Vec<Chore>,
+    is_running: bool,
 }
 
-impl Offloading {
+impl Chores {
     pub(super) fn new(builds: Builds, owner: Arc<dyn PoolOwner>, spill: Spill) -> Self {
-        let (spill, waiting) = (Arc::new(spill), VecDeque::new());
-        let (discarded, is_discarding) = (Vec::new(), false);
-        Self { builds, owner, spill, under_way: 0, discarded, is_discarding, waiting }
+        Self { builds, owner, spill: Arc::new(spill), waiting: Vec::new(), is_running: false }
     }
 
-    /// Returns whether no state is being offloaded or dropped.
+    /// Returns whether nothing is being done.
     pub(super) fn is_idle(&self) -> bool {
-        self.under_way == 0 && !self.is_discarding
+        !self.is_running
     }
 
-    /// Queues a session to be offloaded.
-    pub(super) fn add(
-        &mut self,
-        myself: &ActorRef<SupervisorMessage>,
-        cell: Arc<SessionCell>,
-        tier: Tier,
-    ) {
-        self.waiting.push_back((cell, tier));
-        self.start_next(myself);
-    }
-
-    /// Notes that a session has been offloaded.
-    pub(super) fn ended(&mut self, myself: &ActorRef<SupervisorMessage>) {
-        self.under_way -= 1;
-        self.start_next(myself);
-    }
-
-    /// Drops a state after those queued before it.
-    pub(super) fn discard(&mut self, myself: &ActorRef<SupervisorMessage>, state: Discarded) {
-        self.discarded.push(state);
-        if !self.is_discarding {
-            self.discard_all(myself);
+    /// Does a chore after those that wait.
+    pub(super) fn add(&mut self, myself: &ActorRef<SupervisorMessage>, chore: Chore) {
+        self.waiting.push(chore);
+        if !self.is_running {
+            self.start(myself);
         }
     }
 
-    /// Notes that the thread has dropped its states.
-    pub(super) fn discard_ended(&mut self, myself: &ActorRef<SupervisorMessage>) {
-        self.is_discarding = false;
-        if !self.discarded.is_empty() {
-            self.discard_all(myself);
+    /// Notes that the thread has done its chores.
+    pub(super) fn done(&mut self, myself: &ActorRef<SupervisorMessage>) {
+        self.is_running = false;
+        if !self.waiting.is_empty() {
+            self.start(myself);
         }
-    }
-
-    fn discard_all(&mut self, myself: &ActorRef<SupervisorMessage>) {
-        self.is_discarding = true;
-        let (states, myself) = (std::mem::take(&mut self.discarded), myself.clone());
-        // Completion is reported by `DiscardEnded`.
-        drop(tokio::task::spawn_blocking(move || {
-            let dropped = catch_unwind(AssertUnwindSafe(|| drop(states)));
-            if dropped.is_err() {
-                tracing::error!("dropping a session's state panicked");
-            }
-            let _ = myself.cast(SupervisorMessage::DiscardEnded);
-        }));
     }
 
     /// Refuses the sessions that still wait.
     pub(super) fn close(&mut self) {
-        for (cell, tier) in self.waiting.drain(..) {
-            tell(&*self.owner, &cell, tier, Err(OffloadError::unchanged("the pool is closing")));
+        for chore in self.waiting.extract_if(.., |chore| matches!(chore, Chore::Offload(..))) {
+            if let Chore::Offload(cell, tier) = chore {
+                let closing = Err(OffloadError::unchanged("the pool is closing"));
+                tell(&*self.owner, &cell, tier, closing);
+            }
         }
     }
 
-    fn start_next(&mut self, myself: &ActorRef<SupervisorMessage>) {
-        while self.under_way < MOST_AT_ONCE
-            && let Some((cell, tier)) = self.waiting.pop_front()
-        {
-            self.under_way += 1;
-            let (builds, spill) = (self.builds.clone(), Arc::clone(&self.spill));
-            let (owner, myself) = (self.owner.clone(), myself.clone());
-            // Completion is reported by `StowEnded`.
-            drop(tokio::task::spawn_blocking(move || {
-                let began = Instant::now();
-                let offloaded = || offload(&cell, tier, builds.source(cell.build()), &spill);
-                let offloaded = catch_unwind(AssertUnwindSafe(offloaded));
-                let result = offloaded.unwrap_or_else(|_| {
-                    Err(OffloadError::unchanged("compressing or spilling it panicked"))
-                });
-                if result.is_ok() {
-                    metrics::offloaded(tier, Instant::now().saturating_duration_since(began));
+    fn start(&mut self, myself: &ActorRef<SupervisorMessage>) {
+        self.is_running = true;
+        let (chores, myself) = (std::mem::take(&mut self.waiting), myself.clone());
+        let (builds, owner, spill) =
+            (self.builds.clone(), Arc::clone(&self.owner), Arc::clone(&self.spill));
+        // Completion is reported by `ChoresDone`.
+        drop(tokio::task::spawn_blocking(move || {
+            for chore in chores {
+                match chore {
+                    Chore::Offload(cell, tier) => {
+                        let source = builds.source(cell.build());
+                        let result = offload_guarded(&cell, tier, source, &spill);
+                        tell(&*owner, &cell, tier, result);
+                    }
+                    Chore::Drop(state) => {
+                        if catch_unwind(AssertUnwindSafe(|| drop(state))).is_err() {
+                            tracing::error!("dropping a session's state panicked");
+                        }
+                    }
                 }
-                tell(&*owner, &cell, tier, result);
-                let _ = myself.cast(SupervisorMessage::StowEnded);
-            }));
-        }
+            }
+            let _ = myself.cast(SupervisorMessage::ChoresDone);
+        }));
     }
+}
+
+fn offload_guarded(
+    cell: &SessionCell,
+    tier: Tier,
+    source: &dyn InterpreterSource,
+    spill: &Spill,
+) -> Result<u64, OffloadError> {
+    let began = Instant::now();
+    let offloaded = catch_unwind(AssertUnwindSafe(|| offload(cell, tier, source, spill)));
+    let panicked = |_| Err(OffloadError::unchanged("compressing or spilling it panicked"));
+    let result = offloaded.unwrap_or_else(panicked);
+    if result.is_ok() {
+        metrics::offloaded(tier, began.elapsed());
+    }
+    result
 }
 
 /// Compresses the state of a parked session or spills it to disk, unless the session moves on
@@ -172,5 +161,5 @@ pub(crate) fn tell(
     tier: Tier,
     result: Result<u64, OffloadError>,
 ) {
-    owner.tell(PoolEvent::Packed { session: cell.session(), tier, result });
+    owner.tell(PoolEvent::Offloaded { session: cell.session(), tier, result });
 }
