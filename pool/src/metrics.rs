@@ -8,7 +8,7 @@ use crate::session::Tier;
 
 const SPAWN_DURATION: &str = "hatchery_spawn_duration_seconds";
 const RESTARTS: &str = "hatchery_actor_restarts_total";
-const STOW_DURATION: &str = "hatchery_stow_duration_seconds";
+const OFFLOAD_DURATION: &str = "hatchery_offload_duration_seconds";
 const CODE_HITS: &str = "hatchery_code_cache_hits_total";
 
 /// Describes the metrics to the installed recorder.
@@ -16,7 +16,7 @@ pub fn describe() {
     describe_histogram!(SPAWN_DURATION, Unit::Seconds, "Time to start an interpreter.");
     describe_counter!(RESTARTS, "Actors that were replaced after they ended.");
     describe_histogram!(
-        STOW_DURATION,
+        OFFLOAD_DURATION,
         Unit::Seconds,
         "Time to compress a parked session or spill it to disk."
     );
@@ -44,5 +44,5 @@ pub(crate) fn offloaded(tier: Tier, took: Duration) {
         Tier::Compressed => "compressed",
         Tier::Disk => "disk",
     };
-    histogram!(STOW_DURATION, "to" => to).record(took);
+    histogram!(OFFLOAD_DURATION, "to" => to).record(took);
 }

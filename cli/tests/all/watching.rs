@@ -135,7 +135,7 @@ fn a_batch_is_scraped_while_it_runs() {
         "hatchery_evictions_total",
         "hatchery_retirements_total",
         "hatchery_actor_restarts_total",
-        "hatchery_stow_duration_seconds",
+        "hatchery_offload_duration_seconds",
     ];
     let names = document.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     for name in names.filter(|name| name.starts_with("hatchery_") && !later.contains(name)) {
