@@ -19,7 +19,7 @@ const ROLE: &str = "CHANNEL_BENCH_ROLE";
 const SPIN: &str = "CHANNEL_BENCH_SPIN";
 const CORE: &str = "CHANNEL_BENCH_CORE";
 
-/// The payload of the small frames; the message has as many bytes.
+/// The length of the small messages.
 const SMALL: usize = 64;
 
 /// How long one line of the table is measured.
@@ -94,16 +94,15 @@ fn other(role: &str) {
         "echo" => {
             let mut end = channel::attach(io::stdin(), &config(spin)).unwrap();
             loop {
-                let frame = end.receiver.receive::<Vec<u8>>(None).unwrap();
-                end.sender.send(&frame.message, &[], None).unwrap();
+                let message = end.receiver.receive::<Vec<u8>>(None).unwrap();
+                end.sender.send(&message, None).unwrap();
             }
         }
         "flood" => {
             let mut end = channel::attach(io::stdin(), &config(spin)).unwrap();
-            let length = end.receiver.receive::<usize>(None).unwrap().message;
-            let bulk = vec![3; length];
+            let text = "3".repeat(end.receiver.receive::<usize>(None).unwrap());
             loop {
-                end.sender.send(&0u8, &bulk, None).unwrap();
+                end.sender.send(&text, None).unwrap();
             }
         }
         role => panic!("no role {role}"),
@@ -140,9 +139,8 @@ fn frames(name: &str, spin: Duration, core: Option<usize>) {
     let other = Other::start("echo", spin, core, Stdio::from(file), Stdio::null());
     let message = [7u8; SMALL - 2].to_vec();
     measure(name, &other, || {
-        end.sender.send(&message, &[], None).unwrap();
-        let frame = end.receiver.receive::<Vec<u8>>(None).unwrap();
-        assert_eq!(frame.message.len(), message.len());
+        end.sender.send(&message, None).unwrap();
+        assert_eq!(end.receiver.receive::<Vec<u8>>(None).unwrap().len(), message.len());
     });
 }
 
@@ -159,26 +157,21 @@ fn pipes(name: &str, core: Option<usize>) {
 }
 
 /// Receives long frames that the other process sends as fast as it can.
-fn throughput(length: usize, is_recycled: bool) {
+fn throughput(length: usize) {
     let spin = ChannelConfig::default().spin;
     let (end, file) = channel::create(&config(spin)).unwrap();
     let other = Other::start("flood", spin, None, Stdio::from(file), Stdio::null());
     let Endpoint { mut sender, mut receiver, .. } = end;
-    sender.send(&length, &[], None).unwrap();
-    receiver.receive::<u8>(None).unwrap();
+    sender.send(&length, None).unwrap();
+    receiver.receive::<String>(None).unwrap();
     let frames = ((2usize << 30) / length).max(8);
     let start = Instant::now();
     for _ in 0..frames {
-        let bulk = receiver.receive::<u8>(None).unwrap().bulk;
-        assert_eq!(bulk.len(), length);
-        if is_recycled {
-            receiver.recycle(bulk);
-        }
+        assert_eq!(receiver.receive::<String>(None).unwrap().len(), length);
     }
     let rate = (frames * length) as f64 / start.elapsed().as_secs_f64() / 1e9;
     drop(other);
-    let buffer = if is_recycled { "recycled" } else { "new" };
-    println!("{length:9} bytes a frame, {buffer:8} buffers: {rate:6.2} GB/s");
+    println!("{length:9} bytes a frame: {rate:6.2} GB/s");
 }
 
 fn main() {
@@ -208,8 +201,6 @@ fn main() {
     pin(None);
     println!("\nlong frames, one way");
     for length in [4 << 10, 64 << 10, 1 << 20, 64 << 20] {
-        for is_recycled in [false, true] {
-            throughput(length, is_recycled);
-        }
+        throughput(length);
     }
 }

@@ -19,8 +19,8 @@ pub struct Direction {
     /// The length of the ring, a power of two from 4 KiB to 1 GiB. A longer frame passes in pieces;
     /// a small ring makes more of them, a large one costs memory. Default: 256 KiB.
     pub ring_bytes: usize,
-    /// The most bytes that the message and the bulk of one frame may have together. A receiver
-    /// allocates no more than this for a frame. Default: 64 MiB.
+    /// The most bytes that the message of one frame may have. A receiver allocates no more than this
+    /// for a frame. Default: 64 MiB.
     pub longest_frame: u64,
 }
 

@@ -23,7 +23,7 @@ pub enum Error {
     /// The frame is longer than its direction allows. Nothing was sent.
     #[error("a frame of {length} bytes is longer than the {longest} that this direction allows")]
     TooLong {
-        /// The bytes of the message and of the bulk.
+        /// The bytes of the message.
         length: u64,
         /// The most that [`Direction::longest_frame`](crate::Direction::longest_frame) allows.
         longest: u64,
@@ -55,8 +55,6 @@ pub enum Lie {
     Length,
     /// A frame's number doesn't follow the last one's.
     Sequence,
-    /// A frame's generation is one that this end doesn't accept.
-    Generation,
     /// The message isn't one of the expected type.
     Message,
     /// Bytes follow the message.
@@ -73,7 +71,6 @@ impl Display for Lie {
             Self::Position => "a position outside the ring",
             Self::Length => "a frame that is too long",
             Self::Sequence => "a frame out of order",
-            Self::Generation => "a frame of another generation",
             Self::Message => "a message that can't be decoded",
             Self::Trailing => "bytes after a message",
             Self::Wakes => "wake-ups without bytes",

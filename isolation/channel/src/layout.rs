@@ -9,12 +9,10 @@
 //! page 1     the ring of the way down; position `n` is at `n % ring_bytes`
 //! after it   the ring of the way up
 //!
-//! frame      header, message, padding, bulk, padding; each part begins at a multiple of 8
+//! frame      header, message, padding; each begins at a multiple of 8
 //!   +0       length of the message   u64
-//!   +8       length of the bulk      u64
-//!   +16      number of the frame     u64   from 0, one more for each
-//!   +24      generation              u64
-//!   +32      the message in postcard, then the bulk as it is
+//!   +8       number of the frame     u64   from 0, one more for each
+//!   +16      the message in postcard
 //! ```
 //!
 //! Positions are multiples of 8 and never wrap: at 100 GB/s 64 bits last for five years.
@@ -28,7 +26,7 @@ pub const PAGE: usize = 4096;
 pub const ALIGN: usize = 8;
 
 /// The length of a frame's header.
-pub const HEADER: usize = 32;
+pub const HEADER: usize = 16;
 
 /// The words of one direction.
 const WORDS: usize = 512;
@@ -79,32 +77,24 @@ pub const fn length(config: &ChannelConfig) -> usize {
     PAGE + config.down.ring_bytes + config.up.ring_bytes
 }
 
-/// The length of a part of a frame with its padding.
-pub const fn padded(length: u64) -> u64 {
-    length.next_multiple_of(ALIGN as u64)
-}
-
 /// The first bytes of a frame, as they are in the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
-    pub(crate) message: u64,
-    pub(crate) bulk: u64,
+    pub(crate) length: u64,
     pub(crate) sequence: u64,
-    pub(crate) generation: u64,
 }
 
 impl Header {
     pub(crate) fn to_bytes(self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
-        let words = [self.message, self.bulk, self.sequence, self.generation];
+        let words = [self.length, self.sequence];
         for (to, word) in bytes.as_chunks_mut::<ALIGN>().0.iter_mut().zip(words) {
             *to = word.to_ne_bytes();
         }
         bytes
     }
 
-    pub(crate) fn of(words: [u64; HEADER / ALIGN]) -> Self {
-        let [message, bulk, sequence, generation] = words;
-        Self { message, bulk, sequence, generation }
+    pub(crate) fn of([length, sequence]: [u64; HEADER / ALIGN]) -> Self {
+        Self { length, sequence }
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! [`create`] makes a memory file with two rings, one each way, each with one producer and one
 //! consumer (`layout.rs`). The process keeps one [`Endpoint`] and hands the file to its worker, which
-//! gets the other from [`attach`]. A frame is a message of a caller's type in postcard, and bytes
-//! that go along unencoded. [`Descriptors`] pass over a Unix socket beside it.
+//! gets the other from [`attach`]. A frame is a message of a caller's type in postcard.
+//! [`Descriptors`] pass over a Unix socket beside it.
 //!
-//! The creating end believes nothing: a position, length, number, generation or message that an
+//! The creating end believes nothing: a position, length, number or message that an
 //! honest worker would never send is [`Error::Lied`], and what a worker does to the shared bytes at
 //! any time has no other effect. The attached end is the same code, but trusts its creator to wake it.
 //!
@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub use config::{ChannelConfig, Direction};
 pub use descriptors::{Descriptors, MOST_DESCRIPTORS};
 pub use error::{Error, Lie};
-pub use receiver::{Frame, Newer, Older, Receiver};
+pub use receiver::Receiver;
 pub use sender::Sender;
 pub use spin::SpinWait;
 pub use wait::Closer;
@@ -57,9 +57,6 @@ pub struct Endpoint {
 /// Creates a channel. The file is for the worker: it is closed on exec, and can be closed once the
 /// worker has it.
 ///
-/// This end skips frames of older generations and refuses newer ones; see
-/// [`Receiver::set_generation`].
-///
 /// # Errors
 /// The kernel refuses the memory, or the length of a ring isn't a power of two in its bounds.
 pub fn create(config: &ChannelConfig) -> io::Result<(Endpoint, OwnedFd)> {
@@ -69,8 +66,6 @@ pub fn create(config: &ChannelConfig) -> io::Result<(Endpoint, OwnedFd)> {
 }
 
 /// Attaches to a channel that another process created with the same configuration.
-///
-/// This end refuses frames of older generations, and adopts newer ones.
 ///
 /// # Errors
 /// The file isn't one that [`create`] made with this configuration.
@@ -87,17 +82,13 @@ impl Endpoint {
         let up = (Places::up(config), config.up.longest_frame);
         let ((send, longest_sent), (receive, longest_received)) =
             if is_creator { (down, up) } else { (up, down) };
-        let generations = match is_creator {
-            true => (Older::Skip, Newer::Refuse),
-            false => (Older::Refuse, Newer::Adopt),
-        };
         let waiter = || Waiter::new(is_creator, config.spin);
         let producer = Producer::new(Arc::clone(&shared), send);
         let consumer = Consumer::new(Arc::clone(&shared), receive);
         let closer = Closer::new(Arc::clone(&shared), &send, &receive);
         Self {
             sender: Sender::new(Arc::clone(&shared), producer, waiter(), longest_sent),
-            receiver: Receiver::new(shared, consumer, waiter(), longest_received, generations),
+            receiver: Receiver::new(shared, consumer, waiter(), longest_received),
             closer,
         }
     }

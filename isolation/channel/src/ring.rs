@@ -155,7 +155,7 @@ impl Consumer {
     }
 
     /// Takes bytes, a multiple of 8, without looking at them.
-    pub(crate) fn skip(&mut self, length: usize) {
+    fn skip(&mut self, length: usize) {
         assert!(length <= self.known(), "only what has arrived");
         self.taken += length as u64;
     }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::error::{Error, Lie};
-use crate::layout::{self, HEADER, Header};
+use crate::layout::{ALIGN, HEADER, Header};
 use crate::ring::Producer;
 use crate::wait::SharedMapping;
 use crate::wait::Waiter;
@@ -26,7 +26,6 @@ pub struct Sender {
     producer: Producer,
     waiter: Waiter,
     longest_frame: u64,
-    generation: u64,
     sequence: u64,
     /// Of the last message, used again.
     buffer: Vec<u8>,
@@ -46,7 +45,6 @@ impl Sender {
             producer,
             waiter,
             longest_frame,
-            generation: 0,
             sequence: 0,
             buffer: Vec::new(),
             lied: None,
@@ -54,26 +52,18 @@ impl Sender {
         }
     }
 
-    /// Sets the generation of later frames. It is 0 at first.
-    pub fn set_generation(&mut self, generation: u64) {
-        self.generation = generation;
-    }
-
-    /// Whether a frame with this many bytes of message and bulk would wait for space now.
+    /// Returns whether a frame with a message of so many bytes would wait for space now.
     ///
     /// # Errors
     /// [`Error::Closed`] and [`Error::Lied`].
-    pub fn would_block(&mut self, message: u64, bulk: u64) -> Result<bool, Error> {
+    pub fn would_block(&mut self, length: usize) -> Result<bool, Error> {
         self.check_open()?;
-        let total = (HEADER as u64)
-            .saturating_add(layout::padded(message))
-            .saturating_add(layout::padded(bulk));
+        let total = HEADER.saturating_add(length.next_multiple_of(ALIGN));
         let free = self.producer.free().map_err(|lie| self.keep(lie))?;
-        Ok(total > free as u64)
+        Ok(total > free)
     }
 
-    /// Sends a message, and bytes that go along as they are. While the ring is full it waits, until
-    /// the deadline if there is one.
+    /// Sends a message. While the ring is full it waits, until the deadline if there is one.
     ///
     /// A frame that fits into the ring is sent as a whole or not at all. A longer one passes in
     /// pieces; if its deadline passes after the first of them, nothing more can be sent.
@@ -85,7 +75,6 @@ impl Sender {
     pub fn send<T: Serialize + ?Sized>(
         &mut self,
         message: &T,
-        bulk: &[u8],
         deadline: Option<Instant>,
     ) -> Result<(), Error> {
         self.check_open()?;
@@ -95,34 +84,23 @@ impl Sender {
         self.buffer.clear();
         let encoded = postcard::to_extend(message, mem::take(&mut self.buffer));
         let message = encoded.map_err(Error::Encode)?;
-        let sent = self.send_encoded(&message, bulk, deadline);
+        let sent = self.send_encoded(&message, deadline);
         if message.capacity() <= KEPT_BUFFER {
             self.buffer = message;
         }
         sent
     }
 
-    fn send_encoded(
-        &mut self,
-        message: &[u8],
-        bulk: &[u8],
-        deadline: Option<Instant>,
-    ) -> Result<(), Error> {
-        let length = message.len() as u64 + bulk.len() as u64;
+    fn send_encoded(&mut self, message: &[u8], deadline: Option<Instant>) -> Result<(), Error> {
+        let length = message.len() as u64;
         if length > self.longest_frame {
             return Err(Error::TooLong { length, longest: self.longest_frame });
         }
-        let header = Header {
-            message: message.len() as u64,
-            bulk: bulk.len() as u64,
-            sequence: self.sequence,
-            generation: self.generation,
-        };
-        let padded = |bytes: &[u8]| bytes.len().next_multiple_of(layout::ALIGN);
-        let total = HEADER + padded(message) + padded(bulk);
+        let header = Header { length, sequence: self.sequence };
+        let total = HEADER + message.len().next_multiple_of(ALIGN);
         // Afterwards the pieces of a frame that fits need not wait.
         self.wait_for(total.min(self.producer.ring_bytes()), deadline)?;
-        let sent = self.send_parts([&header.to_bytes(), message, bulk], deadline);
+        let sent = self.send_parts([&header.to_bytes(), message], deadline);
         match sent {
             Ok(()) => self.sequence += 1,
             Err(_) => self.is_cut_off = true,
@@ -130,7 +108,7 @@ impl Sender {
         sent
     }
 
-    fn send_parts(&mut self, parts: [&[u8]; 3], deadline: Option<Instant>) -> Result<(), Error> {
+    fn send_parts(&mut self, parts: [&[u8]; 2], deadline: Option<Instant>) -> Result<(), Error> {
         let mut unseen = 0;
         for mut part in parts {
             while !part.is_empty() {
@@ -139,7 +117,7 @@ impl Sender {
                     self.producer.publish();
                     unseen = 0;
                 }
-                let length = piece.len().next_multiple_of(layout::ALIGN);
+                let length = piece.len().next_multiple_of(ALIGN);
                 if self.producer.known_free() < length {
                     self.producer.publish();
                     unseen = 0;

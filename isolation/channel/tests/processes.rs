@@ -19,7 +19,7 @@ const STUCK: Duration = Duration::from_secs(120);
 /// Small frames each way.
 const FRAMES: u64 = 1_000_000;
 
-/// One frame in so many has a bulk of `LONG` bytes.
+/// One frame in so many has a text of `LONG` bytes.
 const LONG_EACH: u64 = 250_000;
 const LONG: usize = 64 << 20;
 
@@ -83,30 +83,29 @@ impl Drop for Worker {
     }
 }
 
-/// The bulk of a frame: most have a few bytes.
-fn bulk(index: u64, long: &[u8]) -> &[u8] {
+/// The text of a frame: most have a few bytes.
+fn text(index: u64, long: &str) -> &str {
     match index % LONG_EACH {
         0 => long,
         rest => &long[..(rest % 200) as usize],
     }
 }
 
-fn long() -> Vec<u8> {
-    (0..LONG).map(|index| (index * 7 + index / 4096) as u8).collect()
+fn long() -> String {
+    (0..LONG).map(|index| char::from((index * 7 + index / 4096) as u8 & 0x7f)).collect()
 }
 
-fn send_all(sender: &mut Sender, long: &[u8]) {
+fn send_all(sender: &mut Sender, long: &str) {
     for index in 0..FRAMES {
-        let text = "x".repeat((index % 13) as usize);
-        sender.send(&(index, text), bulk(index, long), within(STUCK)).unwrap();
+        sender.send(&(index, text(index, long)), within(STUCK)).unwrap();
     }
 }
 
-fn receive_all(receiver: &mut Receiver, long: &[u8]) {
+fn receive_all(receiver: &mut Receiver, long: &str) {
     for index in 0..FRAMES {
-        let frame = receiver.receive::<(u64, String)>(within(STUCK)).unwrap();
-        assert_eq!((frame.message.0, frame.message.1.len()), (index, (index % 13) as usize));
-        assert!(frame.bulk == bulk(index, long), "the bulk of frame {index}");
+        let (number, received) = receiver.receive::<(u64, String)>(within(STUCK)).unwrap();
+        assert_eq!(number, index);
+        assert!(received == text(index, long), "the text of frame {index}");
     }
 }
 
@@ -128,11 +127,11 @@ fn the_worker() {
     match role.as_str() {
         "both ways" => both_ways(end),
         "flood" => loop {
-            end.sender.send(&0u64, &[7; 100_000], None).unwrap();
+            end.sender.send(&(0u64, "7".repeat(100_000)), None).unwrap();
         },
         "echo" => loop {
-            let frame = end.receiver.receive::<u64>(None).unwrap();
-            end.sender.send(&frame.message, &frame.bulk, None).unwrap();
+            let message = end.receiver.receive::<(u64, String)>(None).unwrap();
+            end.sender.send(&message, None).unwrap();
         },
         "silent" => loop {
             thread::park();
@@ -157,8 +156,8 @@ fn a_killed_worker_ends_a_wait_for_its_next_frame() {
         let (mut end, file) = channel::create(&config()).unwrap();
         let worker = Worker::start(role, file);
         if role == "echo" {
-            end.sender.send(&1u64, b"", None).unwrap();
-            assert_eq!(end.receiver.receive::<u64>(within(STUCK)).unwrap().message, 1);
+            end.sender.send(&(1u64, ""), None).unwrap();
+            assert_eq!(end.receiver.receive::<(u64, String)>(within(STUCK)).unwrap().0, 1);
         }
         let pid = Pid::from_child(&worker.child);
         let watcher = worker.watch(end.closer.clone());
@@ -167,7 +166,7 @@ fn a_killed_worker_ends_a_wait_for_its_next_frame() {
             let reader = scope.spawn(move || {
                 let mut frames = 0u64;
                 loop {
-                    match receiver.receive::<u64>(within(STUCK)) {
+                    match receiver.receive::<(u64, String)>(within(STUCK)) {
                         Ok(_) => frames += 1,
                         Err(error) => return (frames, error, now()),
                     }
@@ -197,7 +196,7 @@ fn a_killed_worker_ends_a_wait_for_space() {
     let error = thread::scope(|scope| {
         let writer = scope.spawn(move || {
             loop {
-                if let Err(error) = sender.send(&0u64, &[1; 1000], within(STUCK)) {
+                if let Err(error) = sender.send(&(0u64, "1".repeat(1000)), within(STUCK)) {
                     return error;
                 }
             }
@@ -208,7 +207,7 @@ fn a_killed_worker_ends_a_wait_for_space() {
     });
     watcher.join().unwrap();
     assert!(matches!(error, Error::Closed), "{error:?}");
-    let again = end.sender.send(&0u64, &[], None);
+    let again = end.sender.send(&0u64, None);
     assert!(matches!(again, Err(Error::Closed)), "{again:?}");
 }
 
@@ -216,24 +215,26 @@ fn a_killed_worker_ends_a_wait_for_space() {
 fn a_stopped_worker_runs_into_deadlines_and_goes_on_afterwards() {
     let (mut end, file) = channel::create(&config()).unwrap();
     let worker = Worker::start("echo", file);
-    end.sender.send(&0u64, &[9; 300_000], within(STUCK)).unwrap();
-    assert_eq!(end.receiver.receive::<u64>(within(STUCK)).unwrap().bulk, [9; 300_000]);
+    let (first, long) = (0u64, "9".repeat(300_000));
+    end.sender.send(&(first, &long), within(STUCK)).unwrap();
+    let echo = end.receiver.receive::<(u64, String)>(within(STUCK)).unwrap();
+    assert!(echo == (first, long));
     worker.signal(Signal::STOP);
     let mut sent = 0u64;
     let refused = loop {
         let start = now();
-        match end.sender.send(&(sent + 1), &[1; 1000], within(Duration::from_millis(100))) {
+        match end.sender.send(&(sent + 1, "1".repeat(1000)), within(Duration::from_millis(100))) {
             Ok(()) => sent += 1,
             Err(error) => break (error, start.elapsed()),
         }
     };
     assert!(matches!(refused.0, Error::TimedOut), "{refused:?}");
-    assert!(end.sender.would_block(10, 1000).unwrap());
+    assert!(end.sender.would_block(1010).unwrap());
     // It may have been stopped after some of them.
     let mut received = 0;
     let waited = loop {
         let start = now();
-        match end.receiver.receive::<u64>(within(Duration::from_millis(100))) {
+        match end.receiver.receive::<(u64, String)>(within(Duration::from_millis(100))) {
             Ok(_) => received += 1,
             Err(error) => break (error, start.elapsed()),
         }
@@ -244,8 +245,8 @@ fn a_stopped_worker_runs_into_deadlines_and_goes_on_afterwards() {
     }
     worker.signal(Signal::CONT);
     for index in received + 1..=sent {
-        assert_eq!(end.receiver.receive::<u64>(within(STUCK)).unwrap().message, index);
+        assert_eq!(end.receiver.receive::<(u64, String)>(within(STUCK)).unwrap().0, index);
     }
-    end.sender.send(&77u64, &[], within(STUCK)).unwrap();
-    assert_eq!(end.receiver.receive::<u64>(within(STUCK)).unwrap().message, 77);
+    end.sender.send(&(77u64, ""), within(STUCK)).unwrap();
+    assert_eq!(end.receiver.receive::<(u64, String)>(within(STUCK)).unwrap().0, 77);
 }

@@ -164,22 +164,19 @@ pub(crate) struct Liar {
     pub(crate) random: Random,
     pub(crate) position: u64,
     pub(crate) sequence: u64,
-    generation: u64,
 }
 
 impl Liar {
     pub(crate) fn new(raw: Arc<Raw>, random: Random) -> Self {
-        Self { raw, random, position: 0, sequence: 0, generation: 1 }
+        Self { raw, random, position: 0, sequence: 0 }
     }
 
     /// Writes a frame, whether or not there is space.
     pub(crate) fn frame(&mut self) {
         let random = &mut self.random;
         let mut message = postcard::to_stdvec(&random.message(0)).unwrap();
-        let mut bulk = vec![7; [0, 0, 1, 64, 1000][random.below(5) as usize]];
-        let generation = self.generation - u64::from(random.below(20) == 0);
         let is_honest = random.below(4) > 0;
-        let kind = if is_honest { 99 } else { random.below(14) };
+        let kind = if is_honest { 99 } else { random.below(12) };
         match kind {
             0 if !message.is_empty() => {
                 let at = random.below(message.len() as u64) as usize;
@@ -194,27 +191,25 @@ impl Liar {
                 message.extend((0..random.below(500)).map(|_| random.below(3) as u8));
             }
             // Longer than the ring, and cut off.
-            5 => bulk = vec![1; 4096],
+            5 => message = vec![1; 4096],
             _ => {}
         }
-        let mut header = [message.len() as u64, bulk.len() as u64, self.sequence, generation];
-        if (6..10).contains(&kind) {
+        let mut header = [message.len() as u64, self.sequence];
+        if (6..8).contains(&kind) {
             let word = &mut header[kind as usize - 6];
             *word = random.near(*word);
         }
-        let pad = |bytes: &mut Vec<u8>| bytes.resize(bytes.len().next_multiple_of(8), 0);
-        pad(&mut message);
-        pad(&mut bulk);
-        let frame = [&header.map(u64::to_ne_bytes).concat()[..], &message, &bulk].concat();
-        assert_eq!(frame.len(), HEADER + message.len() + bulk.len());
+        message.resize(message.len().next_multiple_of(8), 0);
+        let frame = [&header.map(u64::to_ne_bytes).concat()[..], &message].concat();
+        assert_eq!(frame.len(), HEADER + message.len());
         self.raw.put(self.position, &frame[..frame.len().min(4096)]);
         self.position += frame.len() as u64;
         self.sequence += 1;
         let mut written = self.position;
         match kind {
-            10 => written = random.near(written),
-            11 => written -= 8 * random.below(1 + frame.len() as u64 / 8),
-            12 | 13 => self.raw.scribble(random, self.position),
+            8 => written = random.near(written),
+            9 => written -= 8 * random.below(1 + frame.len() as u64 / 8),
+            10 | 11 => self.raw.scribble(random, self.position),
             _ => {}
         }
         self.raw.word(self.raw.up.written).store(written, Ordering::Release);

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use channel::layout::HEADER;
-use channel::{ChannelConfig, Direction, Endpoint, Error, Lie, Older};
+use channel::{ChannelConfig, Direction, Endpoint, Error, Lie};
 use rustix::thread::futex;
 
 use counting::peak;
@@ -55,8 +55,7 @@ impl Tally {
         assert!(peak <= bound, "{peak} bytes for {received:?}");
         self.peak.fetch_max(peak, Ordering::Relaxed);
         match received {
-            Ok(frame) => {
-                assert!(frame.generation == 1 && frame.bulk.len() <= LONGEST as usize);
+            Ok(_) => {
                 self.received.fetch_add(1, Ordering::Relaxed);
                 true
             }
@@ -72,7 +71,7 @@ impl Tally {
     }
 
     fn send(&self, end: &mut Endpoint, deadline: Instant) -> bool {
-        match end.sender.send(&Message::Ready, &[3; 1500], Some(deadline)) {
+        match end.sender.send(&Message::Bytes(vec![3; 1500]), Some(deadline)) {
             Ok(()) | Err(Error::TimedOut) => true,
             Err(Error::Lied { what }) => {
                 *self.lied.lock().unwrap().entry(format!("{what:?} sending")).or_default() += 1;
@@ -85,8 +84,7 @@ impl Tally {
 
 fn make(tally: &Tally) -> (Endpoint, Arc<Raw>) {
     let config = config(LONGEST);
-    let (mut end, file) = channel::create(&config).unwrap();
-    end.receiver.set_generation(1, Older::Skip);
+    let (end, file) = channel::create(&config).unwrap();
     tally.channels.fetch_add(1, Ordering::Relaxed);
     (end, Arc::new(Raw::new(&file, &config)))
 }
@@ -105,7 +103,7 @@ fn check(tally: &Tally, frames: u64) {
         tally.channels.load(Ordering::Relaxed),
         tally.peak.load(Ordering::Relaxed),
     );
-    for lie in [Lie::Position, Lie::Length, Lie::Sequence, Lie::Generation, Lie::Message] {
+    for lie in [Lie::Position, Lie::Length, Lie::Sequence, Lie::Message] {
         assert!(lied.contains_key(&format!("{lie:?}")), "{lie:?}: {lied:?}");
     }
     assert!(lied.contains_key("Trailing") && lied.contains_key("Position sending"), "{lied:?}");
@@ -216,7 +214,7 @@ fn nothing_is_allocated_for_what_a_header_only_promises() {
     let config = config(longest);
     let (mut end, file) = channel::create(&config).unwrap();
     let raw = Raw::new(&file, &config);
-    let header = [8u64, longest - 8, 0, 0].map(u64::to_ne_bytes).concat();
+    let header = [longest, 0].map(u64::to_ne_bytes).concat();
     raw.put(0, &header);
     for arrived in (HEADER as u64 + 8..4096).step_by(8) {
         raw.word(raw.up.written).store(arrived, Ordering::Release);
@@ -235,7 +233,7 @@ fn a_liar_cant_keep_an_end_from_closing() {
         let reader = scope.spawn(|| receiver.receive::<u64>(None));
         let writer = scope.spawn(|| {
             loop {
-                if let Err(error) = sender.send(&0u64, &[0; 500], None) {
+                if let Err(error) = sender.send(&[0u8; 500][..], None) {
                     return error;
                 }
             }

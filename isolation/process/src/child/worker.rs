@@ -74,7 +74,7 @@ fn work(image: &Image, ends: WorkerEnds, outside: &Outside<'_>) {
     let mut fail = |why: String| -> ! {
         let failed = WorkerMessage::Reply(Reply::Failed(why), WorkerStats::default());
         // If nobody can be told, nobody waits.
-        let _ = channel.sender.send(&failed, &[], None);
+        let _ = channel.sender.send(&failed, None);
         end(0)
     };
     // Whatever it maps from here on counts there.
@@ -124,7 +124,7 @@ fn work(image: &Image, ends: WorkerEnds, outside: &Outside<'_>) {
     let (mut failed, mut limits) = (None, Limits::default());
     shared.done(Reply::Ok, stats(&interpreter, reset_bytes));
     while let Ok(frame) = channel.receiver.receive::<CommandFrame>(None) {
-        let CommandFrame { mut order, dropped } = frame.message;
+        let CommandFrame { mut order, dropped } = frame;
         let mut cancelled = None;
         if let Command::Run { run, limits: new, .. } = &mut order {
             if let Some(new) = new.take() {
@@ -274,8 +274,8 @@ impl WorkerShared {
     /// Hears what the embedding process says of runs.
     fn hear(&self, mut receiver: Receiver) {
         loop {
-            let Ok(frame) = receiver.receive::<ControlMessage>(None) else { end(0) };
-            match frame.message {
+            let Ok(message) = receiver.receive::<ControlMessage>(None) else { end(0) };
+            match message {
                 ControlMessage::End(end) => self.end_run(end),
                 ControlMessage::Answers { run, answers, freed } => {
                     for answer in answers {
@@ -371,7 +371,7 @@ impl WorkerShared {
     }
 
     fn send(&self, message: &WorkerMessage) {
-        if self.sender.lock().send(message, &[], None).is_err() {
+        if self.sender.lock().send(message, None).is_err() {
             end(0);
         }
     }

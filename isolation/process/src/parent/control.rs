@@ -11,7 +11,7 @@ use crate::message::{ControlMessage, StopKind, StopRequest};
 pub(crate) const SENDING: Duration = Duration::from_secs(3);
 
 /// The most bytes that the encoded end of a run takes.
-const END_BYTES: u64 = 32;
+const END_BYTES: usize = 32;
 
 /// Says things to the runs of a worker.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl ControlChannel {
 
     /// Says something. Waits while the worker doesn't read what it was told before.
     pub(crate) fn say(&self, word: &ControlMessage) -> Result<(), Error> {
-        let said = self.sender.lock().send(word, &[], Some(Instant::now() + SENDING));
+        let said = self.sender.lock().send(word, Some(Instant::now() + SENDING));
         self.say_ends();
         said
     }
@@ -57,12 +57,12 @@ impl ControlChannel {
             && let Some(mut sender) = self.sender.try_lock()
         {
             // An error is seen by the thread that waits for the run.
-            if !matches!(sender.would_block(END_BYTES, 0), Ok(false)) {
+            if !matches!(sender.would_block(END_BYTES), Ok(false)) {
                 break;
             }
             let end = self.ends.lock().take_one();
             if let Some(end) = end {
-                let _ = sender.send(&ControlMessage::End(end), &[], Some(Instant::now()));
+                let _ = sender.send(&ControlMessage::End(end), Some(Instant::now()));
             }
         }
         self.ends.lock().until.is_some_and(|until| Instant::now() >= until)
@@ -108,7 +108,7 @@ mod tests {
     /// Fills the ring. Returns how many control are in it.
     fn fill(control: &ControlChannel) -> usize {
         let mut count = 0;
-        while !control.sender.lock().would_block(END_BYTES, 0).unwrap() {
+        while !control.sender.lock().would_block(END_BYTES).unwrap() {
             control.say(&ControlMessage::Ping).unwrap();
             count += 1;
         }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     fn next(receiver: &mut Receiver) -> ControlMessage {
-        receiver.receive(Some(Instant::now() + Duration::from_secs(60))).unwrap().message
+        receiver.receive(Some(Instant::now() + Duration::from_secs(60))).unwrap()
     }
 
     #[test]
@@ -159,6 +159,6 @@ mod tests {
     #[test]
     fn an_end_fits_into_the_room_that_is_asked_for() {
         let longest = ControlMessage::End(StopRequest { run: u64::MAX, ..STOP });
-        assert!(postcard::to_allocvec(&longest).unwrap().len() as u64 <= END_BYTES);
+        assert!(postcard::to_allocvec(&longest).unwrap().len() <= END_BYTES);
     }
 }

@@ -194,7 +194,7 @@ impl ProcessInterpreter {
                 return Err(self.worker.end(why));
             }
             match self.receiver.receive::<WorkerMessage>(Some(Instant::now() + GLANCE)) {
-                Ok(frame) => return Ok(frame.message),
+                Ok(message) => return Ok(message),
                 Err(Error::TimedOut) => {
                     let deadline = *silent_since.get_or_insert_with(|| Instant::now() + SILENCE);
                     if Instant::now() >= deadline {

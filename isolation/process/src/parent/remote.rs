@@ -50,7 +50,7 @@ impl Worker {
     /// Gives a command. The error says how the worker has ended.
     pub(crate) fn order(&self, order: Command) -> Result<(), String> {
         let given = CommandFrame { order, dropped: self.dropped.lock().take() };
-        let sent = self.commands.lock().send(&given, &[], Some(Instant::now() + SENDING));
+        let sent = self.commands.lock().send(&given, Some(Instant::now() + SENDING));
         sent.map_err(|error| self.failed(&error))
     }
 
