@@ -16,7 +16,6 @@ use crate::error::OffloadError;
 use crate::event::{PoolEvent, PoolOwner};
 use crate::ids::{BuildId, WorkerId};
 use crate::metrics;
-use crate::session::{Discarded, SessionCell, Tier};
 use crate::spill::Spill;
 use crate::status::{Board, WorkerActivity};
 use crate::worker::control::{WorkerControl, WorkerMessage};
