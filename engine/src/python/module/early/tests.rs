@@ -29,7 +29,7 @@ use crate::python::module::{
 };
 use crate::run::outcome::Verdict;
 use crate::run::program::Program;
-use rest::{FullModule, LazyFunctions};
+use lazy::{FullModule, LazyFunctions};
 
 /// The functions 0 to 4 call the others in each way that there is: directly, through a table, with
 /// arguments on the stack, with an exception that goes through both modules, and with results in
