@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use scopeguard::ScopeGuard;
 use wasmer::Store;
 
 use crate::guest::agent::{self, Moment, Word};
@@ -246,7 +247,8 @@ impl Interpreter {
         let turn = turn.run();
         self.exceptions = self.exceptions.saturating_add(turn.thrown);
         let judgement = judge(turn.ended, turn.asked, turn.reply, limits);
-        let effects = turn.host.end(judgement.is_success() || program.keeps_files);
+        let effects = ScopeGuard::into_inner(turn.host)
+            .end_run(judgement.is_success() || program.keeps_files);
         self.is_lost = judgement.afterwards == Afterwards::Lost
             || !turn.is_held
             || self.memory.shared().is_revoked();

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use scopeguard::ScopeGuard;
+
 use super::Interpreter;
 use super::entry::Guest;
 use super::turn::{OpenTurn, Servers, Turn};
@@ -94,7 +96,7 @@ impl Interpreter {
         self.life.has_run = true;
         let turn = turn.run();
         self.exceptions = self.exceptions.saturating_add(turn.thrown);
-        turn.host.end(false);
+        ScopeGuard::into_inner(turn.host).end_run(false);
         let is_whole = matches!(turn.ended, Ok(Ok(0))) && turn.asked.stop.is_none() && turn.is_held;
         self.is_lost = !is_whole || memory.is_revoked();
         let is_usable = is_whole && turn.asked.interrupt.is_none();

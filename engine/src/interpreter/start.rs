@@ -4,11 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use scopeguard::ScopeGuard;
 use wasmer::{FunctionEnv, Instance, MemoryType};
 
 use super::entry::{Entrance, Guest};
 use super::judge::panic_text;
-use super::turn::{HostRun, OpenGate};
+use super::turn::{begin_gate, begin_host};
 use super::{Interpreter, START_LIMIT};
 use crate::cause::Cause;
 use crate::error::StartError;
@@ -209,12 +210,12 @@ impl Interpreter {
         let program = Program::default();
         let setup =
             RunSetup { program: &program, limits: &limits, transcript: Arc::clone(&transcript) };
-        let host = HostRun::begin(&mut *self.host, setup)
+        let host = begin_host(&mut *self.host, setup)
             .map_err(|verdict| StartError::Host(format!("{verdict:?}").into()))?;
         // Only a command build fetches it.
         let source = boot::command_source(self.threads.is_some()).into_bytes();
         self.channel.lock().open(source, agent::BOOT_FRAME_BYTES);
-        let (gate, run) = OpenGate::begin(&self.gate);
+        let (gate, run) = begin_gate(&self.gate);
         let handle = InterruptHandle::new(Arc::clone(&self.gate));
         let guard = Stopwatch::start().guard(&limits, run, handle, None);
         let here = RunsHere::begin(&self.gate, guard.stop_requester());
@@ -227,10 +228,10 @@ impl Interpreter {
         };
         let booted = catch_unwind(AssertUnwindSafe(|| guest.boot(instance)));
         drop((here, guard));
-        let asked = gate.end();
+        let asked = ScopeGuard::into_inner(gate).end();
         self.exception = self.channel.lock().exception();
         let entered = self.channel.lock().entry();
-        host.end(true);
+        ScopeGuard::into_inner(host).end_run(true);
         match (booted, asked.stop) {
             (Ok(Ok(0)), None) => {
                 self.entry.enter(&mut self.store, self.memory.shared(), entered)?;

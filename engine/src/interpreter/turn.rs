@@ -1,12 +1,15 @@
 //! One turn of the guest: opens what serves it, calls it, and closes everything again.
 //!
-//! Each guard here closes what it opened when it is dropped. A turn opens its guards one after the
-//! other, and they close in reverse order, so neither an early return nor a panic leaves one open.
+//! A turn opens its guards one after the other, and they close in reverse order, so neither an early
+//! return nor a panic leaves anything open.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
+use scopeguard::{ScopeGuard, guard};
 
 use super::entry::Guest;
 use super::judge::TurnFailure;
@@ -25,7 +28,6 @@ use crate::run::functions::calls::{CallEffects, Calls};
 use crate::run::outcome::{Usage, Verdict};
 use crate::run::program::Program;
 use crate::run::transcript::Transcript;
-use parking_lot::Mutex;
 
 pub(super) struct Turn {
     pub(super) word: Word,
@@ -44,12 +46,12 @@ pub(super) struct Servers<'a> {
 /// A turn for which everything is open. The guards are dropped in the order of the fields, the
 /// reverse of the order in which they opened.
 pub(super) struct OpenTurn<'a> {
-    stop: AttachedStop<'a>,
+    stop: Guarded<&'a StopHandle>,
     here: RunsHere,
     watch_guard: WatchGuard,
-    gate: OpenGate<'a>,
-    channel: OpenChannel<'a>,
-    host: HostRun<'a>,
+    gate: Guarded<&'a Gate>,
+    channel: Guarded<&'a Mutex<CallChannel>>,
+    host: Guarded<&'a mut dyn GuestHost>,
     watch: Stopwatch,
     guest: Guest<'a>,
     throws: &'a ThrowsLeft,
@@ -63,7 +65,7 @@ pub(super) struct OpenTurn<'a> {
 /// A turn that has ended and closed everything except the host's run, whose files are kept or
 /// undone once it is known how the turn ended.
 pub(super) struct EndedTurn<'a> {
-    pub(super) host: HostRun<'a>,
+    pub(super) host: Guarded<&'a mut dyn GuestHost>,
     pub(super) ended: Result<Result<i32, TurnFailure>, Box<dyn Any + Send>>,
     pub(super) asked: StopCause,
     /// No other thread of the guest goes on.
@@ -92,8 +94,8 @@ impl<'a> OpenTurn<'a> {
         let RunSetup { program, limits, ref transcript } = setup;
         let transcript = Arc::clone(transcript);
         be_watched();
-        let host = HostRun::begin(host, setup)?;
-        let channel = OpenChannel::open(channel, |channel| {
+        let host = begin_host(host, setup)?;
+        let channel = open_channel(channel, |channel| {
             let cap = agent::reply_cap(limits);
             match turn.word {
                 Word::Turn => {
@@ -112,13 +114,13 @@ impl<'a> OpenTurn<'a> {
             threads.begin_run(most_threads);
             watch = watch.with(Arc::clone(threads.clocks()));
         }
-        let (gate, run) = OpenGate::begin(guest.gate);
+        let (gate, run) = begin_gate(guest.gate);
         let interrupt = InterruptHandle::new(Arc::clone(guest.gate));
         let watch_guard = watch.guard(limits, run, interrupt.clone(), stop.overdue_hook());
         // Never taken down: the requester of a watch that has ended does nothing.
         control.attach(watch_guard.stop_requester());
         let here = RunsHere::begin(guest.gate, watch_guard.stop_requester());
-        let stop = AttachedStop::attach(stop, interrupt, run, watch_guard.stop_requester());
+        let stop = attach_stop(stop, interrupt, run, watch_guard.stop_requester());
         Ok(Self {
             stop,
             here,
@@ -155,7 +157,7 @@ impl<'a> OpenTurn<'a> {
             }
             ended => ended,
         };
-        let asked = gate.end();
+        let asked = ScopeGuard::into_inner(gate).end();
         let ended = match end {
             Some(end) if asked.stop.is_none() => match end {
                 GuestEnd::Unwound(error) => Ok(Err(TurnFailure::Trap(error))),
@@ -170,7 +172,7 @@ impl<'a> OpenTurn<'a> {
             output_bytes: self.transcript.written_bytes(),
             ..Usage::default()
         };
-        let Passed { reply, generators, calls } = channel.close();
+        let Passed { reply, generators, calls } = ScopeGuard::into_inner(channel).lock().close();
         let calls = calls.map(|calls| calls.close()).unwrap_or_default();
         EndedTurn { host, ended, asked, is_held, thrown, usage, reply, generators, calls }
     }
@@ -189,111 +191,54 @@ fn calls(
     Arc::new(calls.reading_by(program.stdin_function.clone()))
 }
 
-/// A run that the host has begun; dropped, it ends and its changes to files are undone.
-pub(super) struct HostRun<'a> {
-    host: Option<&'a mut dyn GuestHost>,
+/// What a function closes when this is dropped, unless it was taken out before.
+pub(super) type Guarded<T> = ScopeGuard<T, fn(T)>;
+
+/// Begins a run of the host. Dropped, the run ends, and its changes to files are undone.
+pub(super) fn begin_host<'a>(
+    host: &'a mut dyn GuestHost,
+    setup: RunSetup<'_>,
+) -> Result<Guarded<&'a mut dyn GuestHost>, Box<Verdict>> {
+    let undo: fn(&'a mut dyn GuestHost) = |host| drop(host.end_run(false));
+    // Before the host begins, so that a run which it refuses ends too.
+    let mut host = guard(host, undo);
+    host.begin_run(setup)?;
+    Ok(host)
 }
 
-impl<'a> HostRun<'a> {
-    pub(super) fn begin(
-        host: &'a mut dyn GuestHost,
-        setup: RunSetup<'_>,
-    ) -> Result<Self, Box<Verdict>> {
-        // Before the host begins, so that a run which it refuses ends too.
-        let mut run = Self { host: Some(host) };
-        if let Some(host) = &mut run.host {
-            host.begin_run(setup)?;
-        }
-        Ok(run)
-    }
-
-    /// Ends the run; `commits` decides whether its changes to files are kept.
-    pub(super) fn end(mut self, commits: bool) -> RunEffects {
-        let host = self.host.take().expect("a run ends once");
-        host.end_run(commits)
-    }
+/// Begins a run at the gate. Dropped, the run has ended and can no longer be stopped.
+pub(super) fn begin_gate(gate: &Gate) -> (Guarded<&Gate>, GateRun) {
+    let run = gate.begin();
+    let end: fn(&Gate) = |gate| drop(gate.end());
+    (guard(gate, end), run)
 }
 
-impl Drop for HostRun<'_> {
-    fn drop(&mut self) {
-        if let Some(host) = self.host.take() {
-            host.end_run(false);
-        }
-    }
-}
-
-/// A gate with a run; dropped, the run has ended and can no longer be stopped.
-pub(super) struct OpenGate<'a> {
-    gate: Option<&'a Gate>,
-}
-
-impl<'a> OpenGate<'a> {
-    pub(super) fn begin(gate: &'a Gate) -> (Self, GateRun) {
-        let run = gate.begin();
-        (Self { gate: Some(gate) }, run)
-    }
-
-    pub(super) fn end(mut self) -> StopCause {
-        self.gate.take().expect("a run ends once").end()
-    }
-}
-
-impl Drop for OpenGate<'_> {
-    fn drop(&mut self) {
-        if let Some(gate) = self.gate.take() {
-            gate.end();
-        }
-    }
-}
-
-/// A channel with a request behind it; dropped, it is shut and host calls are cancelled.
-struct OpenChannel<'a> {
-    channel: Option<&'a Mutex<CallChannel>>,
-}
-
-impl<'a> OpenChannel<'a> {
-    fn open(channel: &'a Mutex<CallChannel>, lay_out: impl FnOnce(&mut CallChannel)) -> Self {
-        let open = Self { channel: Some(channel) };
-        lay_out(&mut channel.lock());
-        open
-    }
-
-    fn close(mut self) -> Passed {
-        self.channel.take().expect("a channel closes once").lock().close()
-    }
-}
-
-impl Drop for OpenChannel<'_> {
-    fn drop(&mut self) {
-        let Some(channel) = self.channel.take() else { return };
+/// Puts a request behind the channel. Dropped, the channel is shut and host calls are cancelled.
+fn open_channel(
+    channel: &Mutex<CallChannel>,
+    lay_out: impl FnOnce(&mut CallChannel),
+) -> Guarded<&Mutex<CallChannel>> {
+    let shut: fn(&Mutex<CallChannel>) = |channel| {
         let passed = channel.lock().close();
         if let Some(calls) = passed.calls {
             calls.close();
         }
-    }
+    };
+    let open = guard(channel, shut);
+    lay_out(&mut open.lock());
+    open
 }
 
-/// A stop handle whose requests reach the run; dropped, they reach nothing.
-struct AttachedStop<'a> {
-    stop: &'a StopHandle,
-}
-
-impl<'a> AttachedStop<'a> {
-    fn attach(
-        stop: &'a StopHandle,
-        interrupt: InterruptHandle,
-        run: GateRun,
-        requester: StopRequester,
-    ) -> Self {
-        stop.attach(interrupt, run, requester);
-        Self { stop }
-    }
-}
-
-impl Drop for AttachedStop<'_> {
-    fn drop(&mut self) {
-        self.stop.detach();
-    }
+/// Lets requests of the handle reach the run. Dropped, they reach nothing.
+fn attach_stop(
+    stop: &StopHandle,
+    interrupt: InterruptHandle,
+    run: GateRun,
+    requester: StopRequester,
+) -> Guarded<&StopHandle> {
+    stop.attach(interrupt, run, requester);
+    let detach: fn(&StopHandle) = StopHandle::detach;
+    guard(stop, detach)
 }
 
 #[cfg(test)]
@@ -349,18 +294,17 @@ mod tests {
         let (program, limits, channel) = (Program::default(), Limits::default(), Mutex::default());
         let setup = RunSetup { program: &program, limits: &limits, transcript: Arc::default() };
         let ended = catch_unwind(AssertUnwindSafe(|| {
-            let Ok(host) = HostRun::begin(host, setup) else { return };
-            let channel =
-                OpenChannel::open(&channel, |channel| channel.open(b"request".to_vec(), 1));
-            let (gate_run, run) = OpenGate::begin(gate);
+            let Ok(host) = begin_host(host, setup) else { return };
+            let channel = open_channel(&channel, |channel| channel.open(b"request".to_vec(), 1));
+            let (gate_run, run) = begin_gate(gate);
             let interrupt = InterruptHandle::new(Arc::clone(gate));
             let watch_guard = Stopwatch::start().guard(&limits, run, interrupt.clone(), None);
-            let stop = AttachedStop::attach(stop, interrupt, run, watch_guard.stop_requester());
+            let stop = attach_stop(stop, interrupt, run, watch_guard.stop_requester());
             work();
             drop((stop, watch_guard));
-            gate_run.end();
-            channel.close();
-            host.end(true);
+            ScopeGuard::into_inner(gate_run).end();
+            ScopeGuard::into_inner(channel).lock().close();
+            ScopeGuard::into_inner(host).end_run(true);
         }));
         ended.is_ok()
     }
