@@ -570,7 +570,7 @@ impl Builder {
     /// that calls something of the rest waits for it, and the wait doesn't count as its time. An
     /// interrupt waits too, and after its grace period the run is stopped.
     /// [`finish_compiling`](crate::Hatchery::finish_compiling) waits until everything is compiled and cached; if the process
-    /// ends before, the next start begins anew. With the default build on Linux and x86-64, and
+    /// ends before, the next start begins again. With the default build on Linux and x86-64, and
     /// with workers on threads; else this changes nothing. Default: no.
     ///
     /// ```no_run

@@ -54,7 +54,7 @@ type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 /// arguments. So a plain closure that may block for long should have a timeout of its own.
 ///
 /// Plain closures run on the blocking threads of the runtime on which the pool was started, at most
-/// 64 of a pool at once, and 32 of one job, whoever lends them. A job's calls beyond its 32 wait for one of them to
+/// 64 of a pool at once, and 32 of one job. A job's calls beyond its 32 wait for one of them to
 /// end; calls within them queue with those of other jobs, first come, first served. Futures have no
 /// such bound.
 ///

@@ -272,7 +272,7 @@ impl Hatchery {
 
     /// Follows the scheduler's decisions from now on: what was admitted, refused, started, retried,
     /// evicted or retired, and why. A reader that falls more than 1,024 decisions behind misses
-    /// some, and is told how many; it never delays the scheduler.
+    /// some, and learns how many; it never delays the scheduler.
     ///
     /// ```no_run
     /// # async fn example(pool: hatchery::Hatchery) {

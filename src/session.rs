@@ -117,7 +117,7 @@ impl Session {
     /// The function belongs to this handle, not to the session's state: clones of the handle have
     /// it, and so do sessions that are [forked](Self::fork) from it. A session that
     /// [`Hatchery::session`] or [`Hatchery::revive`] returns has only the pool's functions, so give
-    /// it its own anew. A restored checkpoint changes nothing about them. In jobs that can't call
+    /// it its own again. A restored checkpoint changes nothing about them. In jobs that can't call
     /// the function, a reference that an earlier job kept raises `AttributeError`.
     ///
     /// ```no_run

@@ -19,7 +19,7 @@ use crate::error::CacheError;
 pub(crate) mod seal;
 pub(crate) mod stamp;
 
-/// The file with the secret, which also marks a directory as a cache of ours.
+/// The file with the secret, which also marks a directory as a cache.
 const SECRET_NAME: &str = "secret";
 
 /// The bytes of the secret that seals the files of one cache directory.
@@ -109,7 +109,7 @@ impl CacheDir {
         self.find_or_make(SECRET_NAME, || read_secret(&path), |_lock| make())
     }
 
-    /// Returns what `find` finds, or else what `make` makes under the lock `lock`. Whoever waited
+    /// Returns what `find` finds, or else what `make` makes under the lock `lock`. A caller that waited
     /// for the lock looks again, since another process or thread may have made it meanwhile.
     /// `make` may keep the lock.
     pub(crate) fn find_or_make<T, E: From<CacheError>>(

@@ -49,7 +49,7 @@ pub struct EngineConfig {
     /// while the rest is compiled in the background. A program that calls a function of the rest
     /// waits for it; its wall time stands still. Only the default build, on Linux and x86-64, can
     /// start early. [`Engine::finish_compiling`](crate::Engine::finish_compiling) waits until the
-    /// build is compiled and cached; if the process ends before, the next start begins anew.
+    /// build is compiled and cached; if the process ends before, the next start begins again.
     ///
     /// Default: no.
     pub starts_early: bool,

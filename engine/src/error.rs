@@ -3,7 +3,7 @@
 //!
 //! The rule for errors, in every crate: a message says what failed in this layer and, if the reader
 //! can do something about it, what to do. What caused it is the error's `source()` and not in the
-//! message, so that whoever prints the chain (`cause.rs`) shows each cause once. A cause is kept as
+//! message, so that a printed chain (`cause.rs`) shows each cause once. A cause is kept as
 //! an error, and becomes text only where it leaves the process: a log, a status, a result.
 
 use std::io;

@@ -38,7 +38,7 @@ fn beside(program: &Path) -> Option<(PathBuf, String)> {
     Some((folder.join(MODULE), sha256))
 }
 
-/// Whether whoever can write `file` can write `program`, too.
+/// Returns whether everybody who can write `file` can write `program` too.
 fn is_as_safe(file: &Metadata, program: &Metadata) -> bool {
     const GROUP: u32 = 0o020;
     const OTHERS: u32 = 0o002;

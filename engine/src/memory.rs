@@ -35,7 +35,7 @@ pub(crate) mod sys;
 pub(crate) mod tunables;
 mod vectors;
 
-/// This many copied pages are put back in some 10 µs, once the kernel has said which they are.
+/// This many copied pages are put back in about 10 µs, once the kernel has said which they are.
 const FEW_PAGES: u64 = 64;
 
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 //! process need not hash hundreds of megabytes again.
 //!
 //! A stamp names the file's identity: device, inode, size, and the times of the last change to its
-//! contents and to its metadata. No program can set the latter, so whoever writes to the file, even
-//! if he restores the former, invalidates the stamp, and so does a file put in its place. A stamp
+//! contents and to its metadata. No program can set the latter. So a write to the file invalidates
+//! the stamp, even if its other times are restored, and so does a file put in its place. A stamp
 //! holds until the system restarts. What damages a file behind the file system's back within that
 //! time, a failing disk for instance, goes unnoticed until then.
 //!

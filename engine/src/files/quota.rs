@@ -6,7 +6,7 @@ use crate::limits::{LimitHit, LimitKind, Limits};
 pub(crate) const MOST_NAME_BYTES: usize = 255;
 /// The longest path that is resolved, in bytes, as on Linux.
 pub(crate) const MOST_PATH_BYTES: usize = 4096;
-/// The deepest nesting of folders. Deeper trees only serve to exhaust whoever reads them.
+/// The deepest nesting of folders. Deeper trees only serve to exhaust their readers.
 pub(crate) const MOST_DEPTH: usize = 64;
 /// The most links followed in one lookup, as on Linux.
 pub(crate) const MOST_LINKS: usize = 40;

@@ -20,7 +20,7 @@ use crate::run::program::Program;
 
 /// Ends the compiling of a program that takes too long; 256 KiB of ordinary code take 0.2 s.
 const MOST_CPU_TIME: Duration = Duration::from_millis(500);
-/// The same on a busy machine. Whoever shuts the pool down waits for it.
+/// The same on a busy machine. A shutdown of the pool waits for it.
 const MOST_TIME: Duration = Duration::from_secs(2);
 /// The memory that compiling may take beyond the image.
 const MOST_MEMORY_BYTES: usize = 64 << 20;

@@ -20,7 +20,7 @@ const RUNS_BEFORE: u8 = 3;
 /// How many programs that aren't compiled ahead are counted: the last this many, up to twice as
 /// many.
 const COUNTED: usize = 2048;
-/// How many programs may wait to be compiled ahead. Further ones are counted anew.
+/// How many programs may wait to be compiled ahead. Further ones are counted again.
 const MOST_WANTED: usize = 8;
 /// The memory that a program takes apart from its code.
 const ENTRY_BYTES: usize = 96;

@@ -63,7 +63,7 @@ impl Judgement {
 /// Returns the hit of a limit that was reached with `used`.
 pub(super) fn hit(limit: LimitKind, limits: &Limits, used: u64) -> LimitHit {
     let allowed = match limit {
-        // A deadline ends a run through its wall time; whoever set it can tell them apart.
+        // A deadline ends a run through its wall time; the caller who set it can tell them apart.
         LimitKind::Wall | LimitKind::Deadline => milliseconds(limits.wall_time),
         LimitKind::Cpu => milliseconds(limits.cpu_time.unwrap_or(limits.wall_time)),
         LimitKind::Memory | LimitKind::PoolMemory => (limits.memory_bytes as u64).min(4 << 30),

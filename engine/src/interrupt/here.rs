@@ -1,4 +1,4 @@
-//! The run that goes on on this thread, for code of ours that a guest calls as if it were its own,
+//! The run that goes on on this thread, for host code that a guest calls as if it were its own,
 //! and that is handed nothing but the guest's arguments.
 
 use std::cell::RefCell;

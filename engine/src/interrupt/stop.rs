@@ -88,7 +88,7 @@ impl StopHandle {
         self.state.lock().overdue = Some(OverdueHook::new(listener, number));
     }
 
-    /// Returns who is told if the run is overdue.
+    /// Returns the hook to call if the run is overdue.
     pub(crate) fn overdue_hook(&self) -> Option<OverdueHook> {
         self.state.lock().overdue.clone()
     }
@@ -176,7 +176,7 @@ impl StopReason {
 /// the rest allows for machines that are short of CPU time, or whose disk is slow to serve a mount.
 pub const OVERDUE_AFTER: Duration = Duration::from_secs(10);
 
-/// Is told of a run that a stop doesn't end.
+/// Receives reports of runs that a stop doesn't end.
 ///
 /// A stop takes effect within milliseconds, wherever the guest is. If the run still goes on after
 /// [`OVERDUE_AFTER`](crate::OVERDUE_AFTER), its thread hangs in the host, or has an unknown fault.
@@ -187,7 +187,7 @@ pub trait Overdue: Send + Sync {
     fn overdue(&self, number: u64);
 }
 
-/// Who is told of one run that is overdue, and the number that they gave it.
+/// Reports one run as overdue, by the number that its listener gave it.
 #[derive(Clone)]
 pub(crate) struct OverdueHook {
     listener: Weak<dyn Overdue>,

@@ -45,7 +45,7 @@ const PAGEMAP_SCAN: Opcode = opcode::read_write::<pm_scan_arg>(b'f', 16);
 /// Finds the pages of one memory that were copied.
 #[derive(Debug)]
 pub(super) struct Tracker {
-    /// Of this process: opened anew for each memory, since one that was inherited through a fork
+    /// Of this process: opened for each memory, since one that was inherited through a fork
     /// would show the parent's pages.
     pagemap: Arc<File>,
     has_scan: bool,

@@ -1,5 +1,5 @@
-//! Signal handlers for faults: the guest's become traps, and everybody else's reach whoever handles
-//! them.
+//! Signal handlers for faults: the guest's become traps, and all others reach the handlers of the
+//! embedding program.
 //!
 //! wasmer turns SIGSEGV, SIGILL and SIGFPE of compiled code into traps. It installs its handler
 //! once, and never looks again. Three things would end the process at the next trap, such as a hard
@@ -62,7 +62,7 @@ static WATCHED: [FaultSignal; 3] = [
 /// Whether handlers are changed here alone.
 static ARE_OWNED: AtomicBool = AtomicBool::new(false);
 
-/// Held by whoever changes handlers. No handler takes it.
+/// Held while handlers change. No handler takes it.
 static CHANGES: Mutex<()> = Mutex::new(());
 
 thread_local! {
@@ -81,7 +81,7 @@ struct FaultSignal {
     level: AtomicUsize,
 }
 
-/// What a process does on a signal. Set values live for ever, since a handler may be using them.
+/// What a process does on a signal. Set values are never freed, since a handler may be using them.
 struct Action(AtomicPtr<libc::sigaction>);
 
 impl Action {
@@ -124,7 +124,7 @@ pub(crate) fn install_around<T>(begin: impl FnOnce() -> T) -> T {
         let _changes = CHANGES.lock();
         WATCHED.iter().for_each(FaultSignal::prepare);
         begun = begin.take().map(|begin| begin());
-        // Whoever uses wasmer apart from us may have made it install its handlers earlier.
+        // Other users of wasmer in this process may have made it install its handlers earlier.
         let was_first = WATCHED[0].is_wasmers();
         WATCHED.iter().for_each(|watched| watched.install(was_first));
     });
@@ -350,7 +350,7 @@ fn is_handler(action: &libc::sigaction) -> bool {
     ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction)
 }
 
-/// Calls a handler as the kernel would, though on the stack of ours.
+/// Calls a handler as the kernel would, though on the stack of this one.
 fn hand_over(
     action: &libc::sigaction,
     signal: libc::c_int,

@@ -23,7 +23,7 @@ const WORD: usize = 8;
 /// A range of addresses that nothing else in this process uses.
 #[derive(Debug)]
 pub(super) struct Reservation {
-    /// Invariant: `[start, start + guard + len)` is a mapping of ours until drop.
+    /// Invariant: `[start, start + guard + len)` is mapped here until drop.
     start: NonNull<u8>,
     guard: usize,
     len: usize,
@@ -317,7 +317,7 @@ unsafe fn copy_code(address: usize, len: usize, file: &File, file_offset: u64) -
 #[derive(Debug)]
 pub(crate) struct FileView {
     file: File,
-    /// Invariant: `[start, start + len)` is a mapping of ours until drop.
+    /// Invariant: `[start, start + len)` is mapped here until drop.
     start: NonNull<u8>,
     len: usize,
 }

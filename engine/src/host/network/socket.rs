@@ -107,7 +107,7 @@ impl NetSocket {
         Err(errno_of(&failed))
     }
 
-    /// Ends the connection, for all copies of the socket and whoever waits for it.
+    /// Ends the connection, for all copies of the socket and all waits for it.
     pub(crate) fn lose(&mut self) {
         if let Some(connection) = self.connection() {
             // One that isn't there yet, or no more, has nothing to shut down.

@@ -448,11 +448,11 @@ impl Wasi {
     }
 
     /// Returns the entries of an open folder as they were when it was last read from the start.
-    fn listing(&mut self, fd: u32, anew: bool) -> Result<Arc<Vec<FolderEntry>>, Errno> {
+    fn listing(&mut self, fd: u32, from_start: bool) -> Result<Arc<Vec<FolderEntry>>, Errno> {
         let Open::Folder { base, listing, .. } = self.open.get(fd)? else {
             return Err(Errno::NotFolder);
         };
-        if let Some(listing) = listing.as_ref().filter(|_| !anew) {
+        if let Some(listing) = listing.as_ref().filter(|_| !from_start) {
             return Ok(Arc::clone(listing));
         }
         let mut entries = vec![stat::folder_entry("."), stat::folder_entry("..")];

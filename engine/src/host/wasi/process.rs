@@ -13,7 +13,7 @@ pub(super) const PROCESS: u32 = 1;
 /// What stands for the parent of a process that has none.
 const NO_PROCESS: u32 = 0;
 
-/// The size of the terminal that a program is told, in characters.
+/// The reported size of the terminal, in characters.
 const COLUMNS: u32 = 80;
 const ROWS: u32 = 25;
 /// The length of a terminal's description: four numbers and five booleans, padded.

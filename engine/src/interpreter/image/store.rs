@@ -5,7 +5,7 @@
 //! damaged, foreign or of another version is built again.
 //!
 //! Images of other machines are stored under the hash of their bytes, and only a spec that names this
-//! hash begins from one. Whoever sends an image can't make it that of other specs, whatever key it
+//! hash begins from one. The sender of an image can't make it that of other specs, whatever key it
 //! claims to have.
 
 use std::ffi::OsStr;

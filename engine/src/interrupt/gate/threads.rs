@@ -243,7 +243,7 @@ impl ThreadGate {
         let gate = &self.gate;
         let Some(own) = &self.own else { return gate.wait_for_word(at, expected, timeout) };
         let mut state = gate.state.lock();
-        // Whoever changes the word takes the lock afterwards, so that none misses the change.
+        // A thread that changes the word takes the lock afterwards, so that no change is missed.
         if !gate.is_as_expected(at, expected) {
             return Waited::Changed;
         }

@@ -323,7 +323,7 @@ pub(crate) fn is_wasix(module: &Module) -> bool {
 }
 
 /// Refuses WebAssembly with an import that is not on the list, before it is compiled. So is a shared
-/// memory with contents that each thread's instance would put there anew.
+/// memory with contents that each thread's instance would overwrite.
 pub(crate) fn check_bytes(wasm: &[u8]) -> Result<(), ModuleError> {
     let unreadable = |error: wasmparser::BinaryReaderError| ModuleError::Compile(Cause::new(error));
     let (mut shares, mut has_threads, mut is_filled) = (false, false, false);

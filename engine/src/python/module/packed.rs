@@ -1,6 +1,6 @@
 //! A compiled module in one file, for machines that shall not compile it.
 //!
-//! Whoever loads it runs the native code in it, so a file is used only if it has the SHA-256 that
+//! Loading it runs its native code, so a file is used only if it has the SHA-256 that
 //! its user pins.
 //!
 //! ```text

@@ -31,7 +31,7 @@ impl OutcomeMessage {
     /// Returns the outcome, still without its output.
     ///
     /// # Errors
-    /// A path in it leads out of the workspace; whoever keeps the files would write there.
+    /// A path in it leads out of the workspace, where a caller that keeps the files would write.
     pub fn outcome(self) -> Result<Outcome, InvalidMessage> {
         let mut paths = self.0.files.iter().map(|file| check_path(&file.path));
         paths

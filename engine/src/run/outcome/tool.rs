@@ -13,7 +13,7 @@ use crate::cause::chain;
 use crate::files::changes::{ChangeKind, ChangedFile};
 use crate::limits::{LimitHit, LimitKind};
 
-// The result format that agents' REPL tools share, followed by fields of ours. The comments on fields
+// The result format that agents' REPL tools share, followed by further fields. The comments on fields
 // are their descriptions in the schema.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "run_python_result")]

@@ -6,7 +6,7 @@
 //!
 //! `serde_json` keeps the digits of whole numbers beyond 64 bits if its feature
 //! `arbitrary_precision` is on anywhere in the program; otherwise it reads them as floats. The
-//! guest is told (`hatchery/_wire.py`), and then sends no such numbers.
+//! guest learns this (`hatchery/_wire.py`), and then sends no such numbers.
 
 use std::sync::LazyLock;
 

@@ -45,7 +45,7 @@ impl Compilation {
             };
             rest.set(whole);
             if let Some(cause) = rest.failure() {
-                // Whoever waits for it says so, and each program that needs it.
+                // A caller that waits gets the error, and so does each program that needs it.
                 tracing::debug!(error = %chain(cause), "can't compile the rest of Python");
             }
             sink.report(Progress::Ready);
@@ -57,7 +57,7 @@ impl Compilation {
     /// Waits for its end, and reports how far it is. The error says why it has failed.
     pub(in super::super) fn finish(&self) -> Result<(), Cause> {
         self.is_awaited.store(true, Ordering::Relaxed);
-        // Whoever else waits does so for the lock.
+        // Other callers wait for the lock.
         if let Some(thread) = self.thread.lock().take() {
             thread.join().expect("it catches panics");
         }
