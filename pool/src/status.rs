@@ -127,38 +127,25 @@ pub(crate) struct BoardEntry {
 
 #[derive(Debug)]
 pub(crate) struct WorkerRecord {
-    pub(crate) python: Arc<str>,
-    /// The session of its last order. The session's cell says whether it is still here.
+    /// What the status shows, but for times and for what others know.
+    pub(crate) status: WorkerStatus,
+    /// The session of its last command. The session's cell says whether it is still here.
     pub(crate) session: Option<Arc<SessionCell>>,
-    activity: WorkerActivity,
     made: Instant,
     changed: Instant,
-    pub(crate) jobs_served: u64,
-    pub(crate) renewals: u64,
-    pub(crate) memory_bytes: u64,
     pub(crate) process: Option<Arc<dyn WorkerProcess>>,
-    failures: u64,
-    last_error: Option<String>,
     /// Its thread, which was left behind, has ended.
     pub(crate) is_over: bool,
 }
 
 impl WorkerRecord {
-    fn shown(&self, worker: WorkerId, now: Instant) -> WorkerStatus {
-        let session = self.session.as_ref().filter(|session| session.is_on(worker));
+    fn shown(&self, now: Instant) -> WorkerStatus {
+        let session = self.session.as_ref().filter(|session| session.is_on(self.status.worker));
         WorkerStatus {
-            worker,
-            python: self.python.to_string(),
             session: session.map(|session| session.session()),
-            activity: self.activity,
             since: now.saturating_duration_since(self.changed),
             age: now.saturating_duration_since(self.made),
-            jobs_served: self.jobs_served,
-            renewals: self.renewals,
-            memory_bytes: self.memory_bytes,
-            process_private_bytes: None,
-            failures: self.failures,
-            last_error: self.last_error.clone(),
+            ..self.status.clone()
         }
     }
 }
@@ -166,13 +153,13 @@ impl WorkerRecord {
 impl BoardEntry {
     pub(crate) fn set_activity(&self, activity: WorkerActivity) {
         let mut entry = self.entry.lock();
-        entry.activity = activity;
+        entry.status.activity = activity;
         entry.changed = Instant::now();
     }
 
     /// Notes that it is waiting to be replaced. A stuck worker remains shown as stuck.
     pub(crate) fn back_off(&self) {
-        if self.entry.lock().activity != WorkerActivity::Stuck {
+        if self.entry.lock().status.activity != WorkerActivity::Stuck {
             self.set_activity(WorkerActivity::BackingOff);
         }
     }
@@ -184,26 +171,22 @@ impl BoardEntry {
 
     pub(crate) fn record_failure(&self, error: String) {
         let mut entry = self.entry.lock();
-        entry.failures += 1;
-        entry.last_error = Some(error);
+        entry.status.failures += 1;
+        entry.status.last_error = Some(error);
     }
 }
 
 impl Board {
-    pub(crate) fn add(&self, worker: WorkerId, python: &Arc<str>) -> BoardEntry {
+    pub(crate) fn add(&self, worker: WorkerId, python: &str) -> BoardEntry {
         let now = Instant::now();
+        let mut status = WorkerStatus::new(worker, WorkerActivity::Starting);
+        status.python = python.to_owned();
         let entry = WorkerRecord {
-            python: Arc::clone(python),
+            status,
             session: None,
-            activity: WorkerActivity::Starting,
             made: now,
             changed: now,
-            jobs_served: 0,
-            renewals: 0,
-            memory_bytes: 0,
             process: None,
-            failures: 0,
-            last_error: None,
             is_over: false,
         };
         let entry = BoardEntry { entry: Arc::new(Mutex::new(entry)) };
@@ -219,7 +202,7 @@ impl Board {
     pub(crate) fn replaced(&self, worker: WorkerId) {
         self.entries.remove_if(&worker, |_, entry| {
             let entry = entry.entry.lock();
-            entry.activity != WorkerActivity::Stuck || entry.is_over
+            entry.status.activity != WorkerActivity::Stuck || entry.is_over
         });
     }
 
@@ -233,7 +216,7 @@ impl Board {
         self.entries.retain(|_, entry| !entry.entry.lock().is_over);
         let shown = self.entries.iter().map(|entry| {
             let locked = entry.entry.lock();
-            (locked.shown(*entry.key(), now), locked.process.clone())
+            (locked.shown(now), locked.process.clone())
         });
         let mut workers: Vec<_> = shown.collect();
         workers.sort_by_key(|(worker, _)| worker.worker);
@@ -253,9 +236,12 @@ mod tests {
     #[test]
     fn a_status_serializes_its_activity() {
         let board = Board::default();
-        let entry = board.add(WorkerId(2), &Arc::from("default"));
-        board.add(WorkerId(1), &Arc::from("default"));
-        entry.update(|entry| (entry.python, entry.memory_bytes) = (Arc::from("3.12"), 5));
+        let entry = board.add(WorkerId(2), "default");
+        board.add(WorkerId(1), "default");
+        entry.update(|entry| {
+            entry.status.python = "3.12".to_owned();
+            entry.status.memory_bytes = 5;
+        });
         entry.set_activity(WorkerActivity::Running { job: JobId(7) });
         entry.record_failure("it trapped".to_owned());
         let [first, second] = &board.snapshot()[..] else { panic!("{board:?}") };

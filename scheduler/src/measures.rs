@@ -3,7 +3,6 @@
 //! Recording is a few array writes, cheap enough under a lock; percentiles are computed on request.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Verdict;
@@ -28,7 +27,7 @@ const MOST_MESSAGE_BYTES: usize = 500;
 /// How much of the end of a traceback is.
 const MOST_TRACEBACK_BYTES: usize = 4000;
 
-/// What was measured since the scheduler began. DurationHistogram are relative to that.
+/// What was measured since the scheduler began. Times are relative to that.
 #[derive(Debug)]
 pub(crate) struct Measures {
     /// From a job's submission to its dispatch.
@@ -43,10 +42,10 @@ pub(crate) struct Measures {
     last_ended: Option<(Duration, &'static str)>,
     /// Jobs that ended, in a ring of seconds.
     ended: [Second; RATE_SECONDS as usize],
-    /// The last failures, the latest last.
-    errors: VecDeque<Failure>,
-    /// The last program errors, the latest last.
-    program_errors: VecDeque<ProgramError>,
+    /// The last failures, the latest last. Their ages are those of the scheduler when they happened.
+    errors: VecDeque<ErrorStatus>,
+    /// The last program errors, likewise.
+    program_errors: VecDeque<ProgramErrorStatus>,
 }
 
 /// The distribution of a duration, in nanoseconds.
@@ -58,28 +57,6 @@ pub(crate) struct DurationHistogram(Histogram<u64>);
 struct Second {
     number: u64,
     count: u64,
-}
-
-#[derive(Debug)]
-struct Failure {
-    at: Duration,
-    job: Option<JobId>,
-    worker: Option<WorkerId>,
-    session: Option<SessionId>,
-    message: String,
-}
-
-/// An error that ended a program.
-#[derive(Debug)]
-pub(crate) struct ProgramError {
-    at: Duration,
-    job: JobId,
-    worker: Option<WorkerId>,
-    session: Option<SessionId>,
-    tenant: Arc<str>,
-    exception: String,
-    message: String,
-    traceback: Option<String>,
 }
 
 impl Default for Measures {
@@ -139,11 +116,11 @@ impl Measures {
         session: Option<SessionId>,
         message: String,
     ) {
-        push_last(&mut self.errors, Failure { at: now, job, worker, session, message });
+        push_last(&mut self.errors, ErrorStatus { age: now, job, worker, session, message });
     }
 
     /// Records an error that ended a program.
-    pub(crate) fn program_failed(&mut self, error: ProgramError) {
+    pub(crate) fn program_failed(&mut self, error: ProgramErrorStatus) {
         push_last(&mut self.program_errors, error);
     }
 
@@ -155,41 +132,32 @@ impl Measures {
 
     /// Returns the last failures, the latest first.
     pub(crate) fn last_errors(&self, now: Duration) -> Vec<ErrorStatus> {
-        let to_status = |failure: &Failure| ErrorStatus {
-            age: now.saturating_sub(failure.at),
-            job: failure.job,
-            worker: failure.worker,
-            session: failure.session,
-            message: failure.message.clone(),
+        let aged = |error: &ErrorStatus| ErrorStatus {
+            age: now.saturating_sub(error.age),
+            ..error.clone()
         };
-        self.errors.iter().rev().map(to_status).collect()
+        self.errors.iter().rev().map(aged).collect()
     }
 
     /// Returns the last program errors, the latest first.
     pub(crate) fn last_program_errors(&self, now: Duration) -> Vec<ProgramErrorStatus> {
-        let to_status = |error: &ProgramError| ProgramErrorStatus {
-            age: now.saturating_sub(error.at),
-            job: error.job,
-            worker: error.worker,
-            session: error.session,
-            tenant: error.tenant.to_string(),
-            exception: error.exception.clone(),
-            message: error.message.clone(),
-            traceback: error.traceback.clone(),
+        let aged = |error: &ProgramErrorStatus| ProgramErrorStatus {
+            age: now.saturating_sub(error.age),
+            ..error.clone()
         };
-        self.program_errors.iter().rev().map(to_status).collect()
+        self.program_errors.iter().rev().map(aged).collect()
     }
 }
 
-impl ProgramError {
-    /// Extracts the program error from a verdict, if it is one.
+impl ProgramErrorStatus {
+    /// Returns the error that ended a program at this time, if one did.
     pub(crate) fn of(
         verdict: &Verdict,
         at: Duration,
         job: JobId,
         worker: Option<WorkerId>,
         session: Option<SessionId>,
-        tenant: &Arc<str>,
+        tenant: &str,
     ) -> Option<Self> {
         let (exception, message) = match verdict {
             Verdict::Raised(raised) => {
@@ -210,8 +178,8 @@ impl ProgramError {
             _ => None,
         };
         let exception = cut(exception, MOST_TYPE_BYTES);
-        let tenant = Arc::clone(tenant);
-        Some(Self { at, job, worker, session, tenant, exception, message, traceback })
+        let tenant = tenant.to_string();
+        Some(Self { age: at, job, worker, session, tenant, exception, message, traceback })
     }
 }
 
@@ -368,10 +336,10 @@ mod tests {
         assert!(measures.last_program_errors(Duration::from_secs(20)).is_empty());
     }
 
-    fn error(verdict: Verdict, job: u64) -> Option<ProgramError> {
+    fn error(verdict: Verdict, job: u64) -> Option<ProgramErrorStatus> {
         let at = Duration::from_secs(job);
         let (worker, session) = (Some(WorkerId(1)), Some(SessionId(2)));
-        ProgramError::of(&verdict, at, JobId(job), worker, session, &Arc::from("a"))
+        ProgramErrorStatus::of(&verdict, at, JobId(job), worker, session, "a")
     }
 
     #[test]

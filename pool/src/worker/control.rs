@@ -302,7 +302,7 @@ impl WorkerControl {
         let mut controls = self.controls.lock();
         controls.had_interpreter = true;
         let bytes = memory_bytes.saturating_add(kept_bytes);
-        self.entry.update(|entry| entry.memory_bytes = bytes);
+        self.entry.update(|entry| entry.status.memory_bytes = bytes);
         let is_offered = controls.commands.is_some()
             && self.step(&mut controls, Input::Idle) == PhaseAction::Offer;
         drop(controls);
@@ -323,7 +323,7 @@ impl WorkerControl {
         soon: Option<Idle>,
     ) {
         if !task.is_self_test {
-            self.entry.update(|entry| entry.jobs_served += 1);
+            self.entry.update(|entry| entry.status.jobs_served += 1);
         }
         if let Verdict::SandboxFailed(failure) = &outcome.verdict
             && failure.is_of_interpreter()

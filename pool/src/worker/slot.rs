@@ -89,7 +89,7 @@ impl<'a> Slot<'a> {
                 self.interpreter = None;
                 self.is_pristine = false;
                 self.make_pristine()?;
-                self.control.entry().update(|entry| entry.renewals += 1);
+                self.control.entry().update(|entry| entry.status.renewals += 1);
                 return Ok(Next::Command);
             }
             Command::Dismiss => {
@@ -263,7 +263,7 @@ impl<'a> Slot<'a> {
             (self.interpreter, self.is_pristine) = (None, false);
             self.build = build;
             let name = self.control.builds().name(build);
-            self.control.entry().update(|entry| entry.python = Arc::clone(name));
+            self.control.entry().update(|entry| entry.status.python = name.to_string());
         }
     }
 

@@ -14,9 +14,9 @@ use crate::decision::DecisionKind;
 use crate::effect::{Finish, Settlement};
 use crate::error::Refusal;
 use crate::job::{Growth, JobRequest, LiveJob};
-use crate::measures::ProgramError;
 use crate::message::AdmissionReply;
 use crate::model::{Event, Fault, Report, StopKind};
+use crate::status::ProgramErrorStatus;
 
 impl SchedulerState {
     pub(super) fn submit(
@@ -306,7 +306,7 @@ impl SchedulerState {
             measures.failed(self.now, Some(job), ran_on, session, message);
         }
         let (verdict, tenant) = (&outcome.verdict, &live.tenant);
-        let error = ProgramError::of(verdict, self.now, job, ran_on, session, tenant);
+        let error = ProgramErrorStatus::of(verdict, self.now, job, ran_on, session, tenant);
         error.into_iter().for_each(|error| measures.program_failed(error));
         drop(measures);
         self.published.metrics.job_ended(outcome, how);
