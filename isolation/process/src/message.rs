@@ -71,8 +71,8 @@ pub(crate) enum ControlMessage {
 /// A command, and what the worker hears with it without being woken for that alone.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct CommandFrame {
-    pub(crate) order: Command,
-    /// The numbers of copies that nobody has any more. The worker drops them after the order.
+    pub(crate) command: Command,
+    /// The numbers of copies that nobody has any more. The worker drops them after the command.
     pub(crate) dropped: Vec<u64>,
 }
 
@@ -171,7 +171,7 @@ pub(crate) enum StateAsk {
 
 /// From the embedding process to the helper.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum HelperOrder {
+pub(crate) enum HelperCommand {
     /// To be loaded, once. No worker may have more private memory than this.
     Load { what: Vec<u8>, private_bytes: u64 },
     /// Fork a worker with this number; its descriptors come beside this. The last one is the entrance

@@ -17,7 +17,7 @@ use engine::Image;
 
 use crate::child::worker::{self, Outside, WorkerEnds};
 use crate::error::ProcessError;
-use crate::message::{HelperEvent, HelperOrder, MARK};
+use crate::message::{HelperCommand, HelperEvent, MARK};
 use crate::message::{read, write};
 use crate::system::{self, Child, EndedChildren, Pid, SharedWord};
 
@@ -88,7 +88,7 @@ fn serve(
     files: Descriptors,
     load: impl FnOnce(&[u8]) -> Result<Image, String>,
 ) -> io::Result<()> {
-    let Some(HelperOrder::Load { what, private_bytes }) = read(&mut stream)? else {
+    let Some(HelperCommand::Load { what, private_bytes }) = read(&mut stream)? else {
         return Ok(());
     };
     let image = match load(&what) {
@@ -116,9 +116,9 @@ fn serve(
         }
         if asked {
             match read(&mut stream)? {
-                Some(HelperOrder::Fork(worker)) => forks.fork(worker, &mut stream, &files)?,
-                Some(HelperOrder::Kill(worker)) => forks.kill(worker),
-                Some(HelperOrder::Load { .. }) => {}
+                Some(HelperCommand::Fork(worker)) => forks.fork(worker, &mut stream, &files)?,
+                Some(HelperCommand::Kill(worker)) => forks.kill(worker),
+                Some(HelperCommand::Load { .. }) => {}
                 None => return Ok(()),
             }
         }

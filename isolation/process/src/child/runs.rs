@@ -1,6 +1,6 @@
 //! The run that goes on in a worker process: its calls, and how it is told to end.
 //!
-//! A run's order and what is said to it come over two rings, so a word may overtake the order. The
+//! A run's command and what is said to it come over two rings, so a word may overtake the command. The
 //! numbers of runs only grow, which tells such a word from one that came too late.
 
 use std::collections::HashMap;

@@ -124,18 +124,18 @@ fn work(image: &Image, ends: WorkerEnds, outside: &Outside<'_>) {
     let (mut failed, mut limits) = (None, Limits::default());
     shared.done(Reply::Ok, stats(&interpreter, reset_bytes));
     while let Ok(frame) = channel.receiver.receive::<CommandFrame>(None) {
-        let CommandFrame { mut order, dropped } = frame;
+        let CommandFrame { mut command, dropped } = frame;
         let mut cancelled = None;
-        if let Command::Run { run, limits: new, .. } = &mut order {
+        if let Command::Run { run, limits: new, .. } = &mut command {
             if let Some(new) = new.take() {
                 limits = new.0;
             }
             cancelled = Some(*run).filter(|run| shared.runs.lock().is_cancelled(*run));
         }
-        let then = Then::after(&order);
+        let then = Then::after(&command);
         let done = match (failed.take(), cancelled) {
             (Some(error), _) => Err(error),
-            (None, None) => shared.execute(&mut interpreter, &limits, order),
+            (None, None) => shared.execute(&mut interpreter, &limits, command),
             (None, Some(run)) => {
                 let outcome = Box::new(OutcomeMessage::new(Outcome::not_run(Verdict::Cancelled)));
                 Ok(Reply::Ran { run, outcome, is_lost: false })
@@ -169,8 +169,8 @@ enum Then {
 }
 
 impl Then {
-    fn after(order: &Command) -> Self {
-        match order {
+    fn after(command: &Command) -> Self {
+        match command {
             Command::Run { is_last: true, .. } => Self::Reset,
             Command::Run { keep: Some(number), .. } => Self::Keep(*number),
             _ => Self::Nothing,
@@ -192,9 +192,9 @@ impl WorkerShared {
         self: &Arc<Self>,
         interpreter: &mut Interpreter,
         limits: &Limits,
-        order: Command,
+        command: Command,
     ) -> Result<Reply, StartError> {
-        match order {
+        match command {
             Command::Run { run, program, is_last, .. } => {
                 return Ok(self.run(interpreter, run, *program, limits, is_last));
             }

@@ -34,23 +34,23 @@ impl ControlChannel {
     }
 
     /// Says something. Waits while the worker doesn't read what it was told before.
-    pub(crate) fn say(&self, word: &ControlMessage) -> Result<(), Error> {
+    pub(crate) fn send(&self, word: &ControlMessage) -> Result<(), Error> {
         let said = self.sender.lock().send(word, Some(Instant::now() + SENDING));
-        self.say_ends();
+        self.send_stops();
         said
     }
 
     /// Has a run end. Never waits, since the scheduler asks for it while it decides. If the worker can't
     /// be told now, it is told later: by the thread that is saying something, or by the next call of
-    /// [`Self::say_ends`].
-    pub(crate) fn end(&self, end: StopRequest) {
+    /// [`Self::send_stops`].
+    pub(crate) fn stop(&self, end: StopRequest) {
         self.ends.lock().add(end);
-        self.say_ends();
+        self.send_stops();
     }
 
     /// Tells the worker which runs are to end, as far as it can be told now. Returns whether it could
     /// not be told for too long.
-    pub(crate) fn say_ends(&self) -> bool {
+    pub(crate) fn send_stops(&self) -> bool {
         // Whoever has the sender calls this once it has let go of it, so an end that is added meanwhile
         // isn't forgotten.
         while !self.ends.lock().ends.is_empty()
@@ -109,7 +109,7 @@ mod tests {
     fn fill(control: &ControlChannel) -> usize {
         let mut count = 0;
         while !control.sender.lock().would_block(END_BYTES).unwrap() {
-            control.say(&ControlMessage::Ping).unwrap();
+            control.send(&ControlMessage::Ping).unwrap();
             count += 1;
         }
         count
@@ -123,25 +123,25 @@ mod tests {
     fn an_end_that_finds_no_room_waits_for_some_and_holds_nobody_up() {
         let (control, mut receiver) = control();
         let count = fill(&control);
-        control.end(INTERRUPT);
-        control.end(STOP);
-        control.end(INTERRUPT);
-        control.end(StopRequest { run: 2, ..INTERRUPT });
-        assert!(!control.say_ends());
+        control.stop(INTERRUPT);
+        control.stop(STOP);
+        control.stop(INTERRUPT);
+        control.stop(StopRequest { run: 2, ..INTERRUPT });
+        assert!(!control.send_stops());
         control.ends.lock().until = Some(Instant::now());
-        assert!(control.say_ends(), "the worker takes nothing");
+        assert!(control.send_stops(), "the worker takes nothing");
         for _ in 0..count {
             assert!(matches!(next(&mut receiver), ControlMessage::Ping));
         }
-        assert!(!control.say_ends());
+        assert!(!control.send_stops());
         let mut ends = [next(&mut receiver), next(&mut receiver)].map(|word| match word {
             ControlMessage::End(end) => (end.run, end.kind),
             other => panic!("{other:?}"),
         });
         ends.sort_unstable();
         assert_eq!(ends, [(1, StopKind::Kill), (2, StopKind::Interrupt)]);
-        control.say_ends();
-        control.say(&ControlMessage::Ping).unwrap();
+        control.send_stops();
+        control.send(&ControlMessage::Ping).unwrap();
         assert!(matches!(next(&mut receiver), ControlMessage::Ping), "each end is said once");
     }
 
@@ -149,9 +149,9 @@ mod tests {
     fn whoever_says_something_says_the_ends_that_came_meanwhile() {
         let (control, mut receiver) = control();
         let somebody = control.sender.lock();
-        control.end(STOP);
+        control.stop(STOP);
         drop(somebody);
-        control.say(&ControlMessage::Ping).unwrap();
+        control.send(&ControlMessage::Ping).unwrap();
         assert!(matches!(next(&mut receiver), ControlMessage::Ping));
         assert!(matches!(next(&mut receiver), ControlMessage::End(StopRequest { run: 1, .. })));
     }

@@ -38,13 +38,13 @@ impl RunStopper {
     }
 
     fn tell(&self, reason: StopReason, kind: StopKind) {
-        self.worker.control.end(StopRequest { run: self.run, reason, kind });
+        self.worker.control.stop(StopRequest { run: self.run, reason, kind });
     }
 
     /// Returns why the worker may go on no longer. To be called now and then while the run goes on: it
     /// tells the worker what it couldn't be told before.
     pub(crate) fn overdue(&self) -> Option<&'static str> {
-        let takes_none = self.worker.control.say_ends();
+        let takes_none = self.worker.control.send_stops();
         if self.stopping.lock().is_some_and(|until| Instant::now() >= until) {
             self.worker.was_stopped.store(true, Ordering::Relaxed);
             return Some("it went on after it was told to stop");

@@ -17,7 +17,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::child::helper::Helper;
 use crate::error::ProcessError;
-use crate::message::{HelperEvent, HelperOrder, MARK, commands_config, control_config};
+use crate::message::{HelperCommand, HelperEvent, MARK, commands_config, control_config};
 use crate::message::{read, write};
 use crate::parent::exit_state::ExitState;
 use crate::parent::groups::{WorkerGroup, WorkerGroups};
@@ -174,7 +174,7 @@ impl HelperHandle {
         drop(command);
         stream.set_read_timeout(Some(LOADING))?;
         let Recipe { load, private_bytes, .. } = &**recipe;
-        let load = HelperOrder::Load { what: load.clone(), private_bytes: *private_bytes };
+        let load = HelperCommand::Load { what: load.clone(), private_bytes: *private_bytes };
         let key = match write(&mut stream, &load).and_then(|()| read(&mut stream)) {
             Ok(Some(HelperEvent::Loaded { key })) => key,
             Ok(Some(HelperEvent::NotLoaded { what })) => return Err(ProcessError::Load { what }),
@@ -246,7 +246,7 @@ impl HelperHandle {
     fn ask(&self, files: &[std::os::fd::BorrowedFd<'_>], number: u64) -> io::Result<()> {
         let mut asks = self.asks.lock();
         asks.files.send(files).map_err(io::Error::other)?;
-        write(&mut asks.stream, &HelperOrder::Fork(number))
+        write(&mut asks.stream, &HelperCommand::Fork(number))
     }
 
     /// Returns whether it forks no more workers.
@@ -262,7 +262,7 @@ impl HelperHandle {
     /// Kills a worker.
     pub(crate) fn kill(&self, number: u64) {
         // If the helper has ended, so have its workers.
-        let _ = write(&mut self.asks.lock().stream, &HelperOrder::Kill(number));
+        let _ = write(&mut self.asks.lock().stream, &HelperCommand::Kill(number));
     }
 }
 

@@ -91,7 +91,7 @@ impl ProcessInterpreter {
                     told = Some(report);
                     Ok(())
                 }
-                _ => Err("it said something before its first order"),
+                _ => Err("it said something before its first command"),
             },
         );
         let memory = started.worker.files.receive(1).ok().and_then(|mut files| files.pop());
@@ -115,10 +115,10 @@ impl ProcessInterpreter {
     }
 
     /// Gives a command that isn't a run, and waits until it was carried out.
-    fn order(&mut self, order: Command) -> Result<Reply, StartError> {
+    fn command(&mut self, command: Command) -> Result<Reply, StartError> {
         let done = self
             .settle()
-            .and_then(|()| self.worker.order(order))
+            .and_then(|()| self.worker.send_command(command))
             .and_then(|()| self.finish(|| None, |_| Err(NO_RUN)));
         match done {
             Ok(done @ (Reply::Ok | Reply::Snapshot { .. })) => Ok(done),
@@ -145,8 +145,8 @@ impl ProcessInterpreter {
     }
 
     /// Carries out a command that has no result.
-    fn well(&mut self, order: Command) -> Result<(), StartError> {
-        match self.order(order)? {
+    fn execute(&mut self, command: Command) -> Result<(), StartError> {
+        match self.command(command)? {
             Reply::Ok => Ok(()),
             other => Err(self.failed(Ok(other))),
         }
@@ -156,35 +156,35 @@ impl ProcessInterpreter {
     fn failed(&self, ended: Result<Reply, String>) -> StartError {
         let why = match ended {
             Ok(Reply::Failed(why)) => why,
-            Ok(_) => self.worker.end("it answered another order than it was given"),
+            Ok(_) => self.worker.end("it answered another command than it was given"),
             Err(why) => why,
         };
         StartError::Process(Cause::new(why))
     }
 
-    /// Receives until the command has ended. `hears` gets what comes before that. `overdue` says why
+    /// Receives until the command has ended. `handle` gets what comes before that. `overdue` says why
     /// the worker may go on no longer; it is asked at least every [`GLANCE`], whatever comes.
     ///
     /// The error says how the worker has ended, which it has then.
     fn finish(
         &mut self,
         overdue: impl Fn() -> Option<&'static str>,
-        mut hears: impl FnMut(WorkerMessage) -> Result<(), &'static str>,
+        mut handle: impl FnMut(WorkerMessage) -> Result<(), &'static str>,
     ) -> Result<Reply, String> {
         loop {
-            match self.hear(&overdue)? {
+            match self.next_message(&overdue)? {
                 WorkerMessage::Alive => {}
                 WorkerMessage::Reply(done, stats) => {
                     self.stats = stats.believed();
                     return Ok(done);
                 }
-                other => hears(other).map_err(|lie| self.worker.end(lie))?,
+                other => handle(other).map_err(|lie| self.worker.end(lie))?,
             }
         }
     }
 
     /// Receives what comes next, as [`Self::finish`] does.
-    fn hear(
+    fn next_message(
         &mut self,
         overdue: impl Fn() -> Option<&'static str>,
     ) -> Result<WorkerMessage, String> {
@@ -200,15 +200,15 @@ impl ProcessInterpreter {
                     if Instant::now() >= deadline {
                         return Err(self.worker.end("it stopped responding"));
                     }
-                    self.worker.say(&ControlMessage::Ping)?;
+                    self.worker.send(&ControlMessage::Ping)?;
                 }
                 Err(error) => return Err(self.worker.failed(&error)),
             }
         }
     }
 
-    /// Makes the order of the next run.
-    fn run_order(&mut self, task: &Task, is_last: bool, keep: Option<u64>) -> Command {
+    /// Makes the command of the next run.
+    fn run_command(&mut self, task: &Task, is_last: bool, keep: Option<u64>) -> Command {
         let Task { program, limits, .. } = task;
         self.runs += 1;
         let folders = &mut self.folders;
@@ -227,9 +227,9 @@ impl ProcessInterpreter {
         self.settle()?;
         let Task { program, limits, transcript, stop, .. } = task;
         let keep = (!is_last && self.wants_copies).then(|| self.next_copy());
-        let order = self.run_order(task, is_last, keep);
+        let command = self.run_command(task, is_last, keep);
         let run = self.runs;
-        self.worker.order(order)?;
+        self.worker.send_command(command)?;
         let ending = Arc::new(RunStopper::new(&self.worker, run, program, limits));
         stop.begin(Arc::clone(&ending) as _);
         let calls = ServedCalls::new(program.functions.clone(), limits);
@@ -242,14 +242,16 @@ impl ProcessInterpreter {
                     while let Some(Served { answers, freed }) = calls.wait(None) {
                         let is_news = !answers.is_empty() || !freed.is_empty();
                         if is_news
-                            && worker.say(&ControlMessage::Answers { run, answers, freed }).is_err()
+                            && worker
+                                .send(&ControlMessage::Answers { run, answers, freed })
+                                .is_err()
                         {
                             return;
                         }
                     }
                 });
             }
-            let hears = |up| {
+            let handle = |up| {
                 match up {
                     WorkerMessage::Added(addition) => {
                         addition.add_to(transcript).map_err(|_| INVALID)?
@@ -269,7 +271,7 @@ impl ProcessInterpreter {
                         }
                         let has_file = file.is_some();
                         worker
-                            .say(&ControlMessage::Folder { answer, has_file })
+                            .send(&ControlMessage::Folder { answer, has_file })
                             .map_err(|_| "it took no answers")?;
                     }
                     WorkerMessage::Confined(_) => return Err("it was confined twice"),
@@ -277,7 +279,7 @@ impl ProcessInterpreter {
                 }
                 Ok(())
             };
-            let done = self.finish(|| ending.overdue(), hears);
+            let done = self.finish(|| ending.overdue(), handle);
             (done, calls.close())
         });
         let (done, met) = done;
@@ -294,7 +296,9 @@ impl ProcessInterpreter {
                 Err(lie) => Err(self.worker.end(&lie.to_string())),
             },
             Reply::Failed(why) => Err(self.worker.end(&why)),
-            Reply::Ok | Reply::Snapshot { .. } => Err(self.worker.end("it answered another order")),
+            Reply::Ok | Reply::Snapshot { .. } => {
+                Err(self.worker.end("it answered another command"))
+            }
         }
     }
 }
@@ -350,7 +354,7 @@ impl Interpreter for ProcessInterpreter {
             self.stats.memory_bytes = self.stats.reset_bytes;
             return Ok(());
         }
-        self.well(Command::Reset)
+        self.execute(Command::Reset)
     }
 
     fn ready_soon(&self, is_last: bool) -> Option<u64> {
@@ -359,7 +363,7 @@ impl Interpreter for ProcessInterpreter {
     }
 
     fn park(&mut self) -> Result<Parked, StartError> {
-        self.well(Command::Park)?;
+        self.execute(Command::Park)?;
         let state = states::receive(|| self.worker.files.receive(MOST_DESCRIPTORS))
             .map_err(|error| self.failed(Err(self.worker.failed(&error))))?;
         Ok(Parked::new(state.state(&self.image, |number, _| lent(&self.folders, number))?))
@@ -374,7 +378,7 @@ impl Interpreter for ProcessInterpreter {
             },
             None => {
                 let number = self.next_copy();
-                (number, self.order(Command::Keep(number))?)
+                (number, self.command(Command::Keep(number))?)
             }
         };
         match done {
@@ -403,7 +407,7 @@ impl Interpreter for ProcessInterpreter {
             let fetched = kept.0.fetched.lock();
             if fetched.is_none() {
                 self.folders.clone_from(&kept.0.folders);
-                return self.well(Command::AttachKept(kept.0.number));
+                return self.execute(Command::AttachKept(kept.0.number));
             }
         }
         let settled = settled(parked)?;
@@ -411,7 +415,7 @@ impl Interpreter for ProcessInterpreter {
         let folders = &mut self.folders;
         let sent = states::send(&self.worker.files, state, |mount| Some(number_of(folders, mount)));
         sent.map_err(|error| self.failed(Err(self.worker.failed(&error))))?;
-        self.well(Command::Attach)
+        self.execute(Command::Attach)
     }
 
     fn memory_bytes(&self) -> u64 {

@@ -48,15 +48,15 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// Gives a command. The error says how the worker has ended.
-    pub(crate) fn order(&self, order: Command) -> Result<(), String> {
-        let given = CommandFrame { order, dropped: self.dropped.lock().take() };
+    pub(crate) fn send_command(&self, command: Command) -> Result<(), String> {
+        let given = CommandFrame { command, dropped: self.dropped.lock().take() };
         let sent = self.commands.lock().send(&given, Some(Instant::now() + SENDING));
         sent.map_err(|error| self.failed(&error))
     }
 
     /// Says something to a run. The error says how the worker has ended.
-    pub(crate) fn say(&self, word: &ControlMessage) -> Result<(), String> {
-        self.control.say(word).map_err(|error| self.failed(&error))
+    pub(crate) fn send(&self, word: &ControlMessage) -> Result<(), String> {
+        self.control.send(word).map_err(|error| self.failed(&error))
     }
 
     /// Returns how the worker has ended that can't be spoken to. Kills it if it hasn't.
