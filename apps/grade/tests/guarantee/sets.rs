@@ -109,3 +109,59 @@ async fn a_line_that_cannot_be_used_costs_no_other() {
     assert_eq!(results[1].verdict, Verdict::TaskError);
     assert!(results[1].message.contains("`input_output` is missing or isn't"), "{results:?}");
 }
+
+/// Outputs that a data set's own grader accepts beside the solution's, with inputs and outputs that
+/// JSON has no types for.
+#[tokio::test(flavor = "multi_thread")]
+async fn given_outputs_are_compared_by_the_rules_of_evalplus() {
+    let grader = grader(settings()).await;
+    let tuple = |items: Value| json!({ "$tuple": items });
+    for (name, program, input, expected, verdict) in [
+        ("f", "def f(x): return x + (1,)", json!([tuple(json!([0]))]), tuple(json!([0, 1])), true),
+        ("f", "def f(x): return [0, 1]", json!([0]), tuple(json!([0, 1])), false),
+        ("f", "def f(x): return 0.1 + 0.2", json!([0]), json!(0.3), true),
+        ("f", "def f(x): return {*x, 2}", json!([[1]]), json!({ "$set": [2, 1] }), true),
+        (
+            "f",
+            "def f(x): return 2 ** x",
+            json!([70]),
+            json!({ "$int": "0x400000000000000000" }),
+            true,
+        ),
+        ("Diff", "def Diff(a, b): return [3, 4, 4]", json!([[3], [4]]), json!([4, 3]), true),
+        (
+            "find_zero",
+            "def find_zero(xs): return -xs[0] / xs[1]",
+            json!([[2, 1]]),
+            json!(-1.9),
+            true,
+        ),
+        ("find_zero", "def find_zero(xs): return 2", json!([[2, 1]]), json!(2), false),
+        ("check_str", "def check_str(s): return s", json!(["a"]), json!(true), true),
+        ("are_equivalent", "def are_equivalent(*_): return 0", json!([1, 2]), json!(true), true),
+        ("sum_div", "def sum_div(n): return 0", json!([8]), json!(7), true),
+        ("surface_Area", "def surface_Area(b, h): return 35", json!([3, 4]), json!(34), true),
+        ("surface_Area", "def surface_Area(b, h): return 30", json!([3, 4]), json!(34), false),
+        (
+            "digit_distance_nums",
+            "def digit_distance_nums(*_): return 2",
+            json!([123, 4]),
+            json!(9),
+            false,
+        ),
+        (
+            "digit_distance_nums",
+            "def digit_distance_nums(*_): return 4",
+            json!([123, 4]),
+            json!(9),
+            true,
+        ),
+    ] {
+        let task = json!({
+            "task_id": "t", "prompt": "", "entry_point": name, "base_input": [input],
+            "expected": [expected],
+        });
+        let graded = crate::grade_one(&grader, task, program).await;
+        assert_eq!(graded.passed(), verdict, "{program}: {graded:?}");
+    }
+}
