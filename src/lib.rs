@@ -79,7 +79,6 @@
 #![forbid(unsafe_code)]
 
 pub use builder::{Builder, Isolation, be_helper};
-pub use checkpoint::Checkpoint;
 #[doc(inline)]
 pub use engine::{
     Array, Call, Destination, Deterministic, Exception, HostError, Interface, LimitHit, LimitKind,
@@ -96,12 +95,11 @@ pub use runtime::Hatchery;
 pub use scheduler::{
     AwaitedTicket, DEFAULT_TENANT, Priority, Refusal, SessionsConfig, TenantConfig, Ticket,
 };
+pub use session::Checkpoint;
 pub use session::Session;
 
 mod builder;
 pub mod cache;
-mod checkpoint;
-mod displays;
 mod failure;
 mod functions;
 #[cfg(doctest)]
@@ -238,8 +236,8 @@ pub mod event {
 /// assert!(check_path("../totals.png").is_err());
 /// ```
 pub mod files {
-    pub use crate::displays::{display_files, display_forms};
     pub use crate::output::OutputFolder;
+    pub use crate::output::{display_files, display_forms};
     #[doc(inline)]
     pub use engine::{ChangeKind, ChangedFile, FolderDigests, LeftOutFiles, Workspace, check_path};
 }

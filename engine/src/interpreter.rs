@@ -34,7 +34,6 @@ use turn::{OpenTurn, Servers, Turn};
 
 mod ahead;
 pub(crate) mod bytecode;
-pub(crate) mod describe;
 pub(crate) mod engine;
 pub(crate) mod entry;
 pub(crate) mod image;
@@ -42,7 +41,7 @@ mod judge;
 pub(crate) mod session;
 mod start;
 mod state;
-mod survey;
+pub(crate) mod survey;
 mod turn;
 
 /// Ends a start that hangs; CPython takes 0.12 s to start.

@@ -34,9 +34,8 @@ pub use files::digest::FolderDigests;
 pub use files::mount::{
     FolderAnswer, FolderAsk, FolderIdentity, FolderServer, InvalidMount, Mount, ProxiedFolder,
 };
-pub use files::path::{InvalidPath, MAX_PATH_BYTES, check_path};
+pub use files::{InvalidPath, MAX_PATH_BYTES, check_path};
 pub use interpreter::Interpreter;
-pub use interpreter::describe::BuildInfo;
 pub use interpreter::engine::Engine;
 pub use interpreter::image::store::{
     add as add_image, find as find_image, keys as image_keys, list as images,
@@ -45,6 +44,7 @@ pub use interpreter::image::store::{
 pub use interpreter::image::{Image, ImageInfo};
 pub use interpreter::session::message::SessionMessage;
 pub use interpreter::session::{PackedRest, PackedSession, SessionState};
+pub use interpreter::survey::BuildInfo;
 pub use interrupt::stop::{OVERDUE_AFTER, Overdue, StopHandle, StopReason, StopTarget};
 pub use limits::advice::Interface;
 pub use limits::{LimitHit, LimitKind, Limits};

@@ -5,7 +5,6 @@
 
 pub(crate) mod functions;
 pub(crate) mod message;
-pub(crate) mod names;
 pub(crate) mod network;
 pub(crate) mod outcome;
 pub(crate) mod program;

@@ -27,7 +27,6 @@ use crate::memory::patch::MemoryPatch;
 use crate::python::packages::info::PackageInfo;
 
 pub(crate) mod format;
-pub(crate) mod saved;
 pub(crate) mod store;
 mod template;
 

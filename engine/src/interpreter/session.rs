@@ -28,7 +28,7 @@ use crate::error::SessionError;
 use crate::files::changes::Workspace;
 use crate::host::wasi::HostState;
 use crate::host::wasi::clock::Clock;
-use crate::interpreter::image::saved::SavedHost;
+use crate::interpreter::image::format::SavedHost;
 use crate::interpreter::image::{GeneratorState, Image};
 use crate::memory::patch::{MemoryPatch, PagePatch};
 use crate::memory::snapshot::Snapshot;

@@ -16,7 +16,7 @@ use super::judge::TurnFailure;
 use crate::guest::agent::{self, Word};
 use crate::host::GuestHost;
 use crate::host::call_channel::{CallChannel, GeneratorClaim, Passed};
-use crate::host::env::{RunControl, RunEffects, RunSetup};
+use crate::host::env::{RunControl, RunSetup};
 use crate::host::threads::{GuestEnd, Threads};
 use crate::interrupt::gate::{Gate, GateRun, InterruptHandle, StopCause};
 use crate::interrupt::here::RunsHere;
@@ -247,7 +247,7 @@ mod tests {
 
     use super::*;
     use crate::error::StartError;
-    use crate::host::env::GuestEnv;
+    use crate::host::env::{GuestEnv, RunEffects};
     use crate::host::wasi::HostState;
     use crate::interrupt::stop::StopReason;
 

@@ -21,7 +21,7 @@ use crate::cache::CacheDir;
 use crate::cause::Cause;
 use crate::config::ProgressSink;
 use crate::error::PackageError;
-use crate::files::path::check_path;
+use crate::files::check_path;
 use info::{Inventory, PackageInfo, PackageOrigin, PythonTarget, module_of, normalized};
 use metadata::Metadata;
 

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::files::mount::Mount;
-use crate::files::path::{InvalidPath, check_path};
+use crate::files::{InvalidPath, check_path};
 use crate::limits::advice::Interface;
 use crate::places::{BESIDE_FOLDER, SCRIPT_FOLDER, SITE, WORKSPACE};
 use crate::run::functions::{HostFunctions, Recording};
-use crate::run::names::is_name;
 use crate::run::network::Network;
 use crate::run::value::{Value, Variables, number};
 
@@ -383,6 +382,21 @@ fn is_within(json: &serde_json::Value, depth: usize) -> bool {
     }
 }
 
+const KEYWORDS: [&str; 35] = [
+    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
+    "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import",
+    "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while",
+    "with", "yield",
+];
+
+/// Returns whether `text` can be a name in a program.
+pub(crate) fn is_name(text: &str) -> bool {
+    let mut letters = text.chars();
+    let begins = letters.next().is_some_and(|first| first == '_' || first.is_alphabetic());
+    let goes_on = |letter: char| letter == '_' || letter.is_alphanumeric();
+    begins && letters.all(goes_on) && !KEYWORDS.contains(&text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -421,7 +435,7 @@ mod tests {
         for path in ["", "/a", "a/", "a//b", "./a", "../a", "a/../b", "a\0b"] {
             assert!(InputFile::new(path, "").is_err(), "{path:?}");
         }
-        assert!(InputFile::new("a".repeat(crate::files::path::MAX_PATH_BYTES + 1), "").is_err());
+        assert!(InputFile::new("a".repeat(crate::files::MAX_PATH_BYTES + 1), "").is_err());
         // Names and depths that the workspace refuses are no surprise for the sandbox.
         assert!(InputFile::new("a".repeat(255), "").is_ok());
         assert!(InputFile::new("a".repeat(256), "").is_err());
@@ -456,5 +470,15 @@ mod tests {
         assert!(with("x", nested(100)).check().is_ok());
         assert!(with("x", nested(101)).check().is_err());
         assert!(with("x y", nested(0)).check().is_err());
+    }
+
+    #[test]
+    fn names_are_pythons() {
+        for name in ["x", "_", "x1", "\u{e4}", "match", "__main__"] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", "1x", "a b", "a.b", "a-b", "None", "lambda", "x\0"] {
+            assert!(!is_name(name), "{name:?}");
+        }
     }
 }

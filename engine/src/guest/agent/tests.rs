@@ -326,7 +326,7 @@ fn optional_fields_are_sent_only_if_set() {
     call.args.push(value::Value::from(1));
     call.keywords.insert("indent".to_owned(), value::Value::from(2));
     let program = Program {
-        entry: Entry::Call(call),
+        entry: ProgramEntry::Call(call),
         variables: [("x".to_owned(), vec![0, 255].into())].into(),
         workdir: Some("/workspace/a".to_owned()),
         ..Program::default()

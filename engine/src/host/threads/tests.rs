@@ -219,7 +219,7 @@ fn a_thread_ends_alone_or_ends_the_program() {
         assert!(is_held);
         match (expected, end) {
             (None, None) => assert_eq!((ended.unwrap(), guest.word(8)), (42, 2), "{thread}"),
-            (Some(code), Some(End::Unwound(error))) => {
+            (Some(code), Some(GuestEnd::Unwound(error))) => {
                 assert!(ended.is_err());
                 assert_eq!(error.downcast::<GuestExit>().unwrap(), GuestExit(code));
             }

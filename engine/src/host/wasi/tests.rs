@@ -11,7 +11,7 @@ use crate::errno::Errno;
 use crate::files::quota::FileQuota;
 use crate::host::layout::Layout;
 use crate::host::network::RunNetwork;
-use crate::interpreter::image::saved::SavedHost;
+use crate::interpreter::image::format::SavedHost;
 use crate::limits::{LimitKind, Limits};
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
 use crate::places::ARCHIVE_PATH;

@@ -22,7 +22,7 @@ use crate::error::SessionError;
 use crate::files::mount::{FolderIdentity, Mount};
 use crate::files::resolve::{Base, absolute};
 use crate::interpreter::image::Image;
-use crate::interpreter::image::saved::SavedHost;
+use crate::interpreter::image::format::SavedHost;
 
 /// The length of the last field.
 const LENGTH_BYTES: usize = size_of::<u64>();

@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
+use super::HostError;
 use super::HostFunctions;
 use super::calls::{Calls, WaitResult};
-use super::error::HostError;
 use super::recording::RecordedAnswer;
 use crate::interrupt::gate::Gate;
 use crate::limits::{LimitHit, Limits};

@@ -10,7 +10,7 @@ use super::value::WireValue;
 use super::{InvalidMessage, optional_text, text};
 use crate::cause::{Cause, causes};
 use crate::files::changes::{ChangeKind, ChangedFile, LeftOutFiles};
-use crate::files::path::check_path;
+use crate::files::check_path;
 use crate::limits::LimitHit;
 use crate::run::functions::Recording;
 use crate::run::outcome::{

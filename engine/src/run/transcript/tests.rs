@@ -254,5 +254,5 @@ fn calls_of_the_host_are_told_up_to_a_number() {
     let transcript = transcript(100);
     (0..2 * MOST_CALLS_TOLD).for_each(|_| transcript.host_called("f"));
     assert_eq!(events(&transcript, &mut Cursor::default()).len(), 1 + MOST_CALLS_TOLD);
-    assert!(std::mem::size_of::<Entry>() <= 24);
+    assert!(std::mem::size_of::<TranscriptEntry>() <= 24);
 }

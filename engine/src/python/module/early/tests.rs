@@ -7,7 +7,7 @@ use wasmer::{Instance, Store, TypedFunction, imports};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::compilation::Compilation;
+use super::Compilation;
 use super::*;
 use crate::cache::CacheDir;
 use crate::cause::chain;

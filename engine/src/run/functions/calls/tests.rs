@@ -53,20 +53,20 @@ fn raised(type_name: &str, message: &str) -> RecordedAnswer {
 #[test]
 fn answers_are_found_in_the_order_in_which_they_come() {
     let (calls, kept) = calls(&Limits::default(), false, None);
-    assert_eq!(calls.look(None), Found::Idle);
+    assert_eq!(calls.look(None), WaitResult::Idle);
     assert_eq!([begin(&calls, "f", 1), begin(&calls, "f", 2)], [Ok(1), Ok(2)]);
-    assert_eq!(calls.look(None), Found::Pending);
+    assert_eq!(calls.look(None), WaitResult::Pending);
     kept.0.lock().swap(0, 1);
     answer(&kept, Ok(json!({"a": [1, null]})));
     assert!(calls.has_ended(None) && !calls.has_ended(Some(1)));
-    assert_eq!(calls.look(Some(1)), Found::Pending);
+    assert_eq!(calls.look(Some(1)), WaitResult::Pending);
     answer(&kept, Err(HostError::new("KeyError", "x")));
     let ended =
         vec![(2, RecordedAnswer::Returned(json!({"a": [1, null]}))), (1, raised("KeyError", "x"))];
     let expected = json!([[2, true, {"a": [1, null]}], [1, false, ["KeyError", "x"]]]);
     assert_eq!(marshal::as_python_reads(&encode(&ended)), expected);
-    assert_eq!(calls.look(None), Found::Ended(ended));
-    assert_eq!(calls.look(None), Found::Idle);
+    assert_eq!(calls.look(None), WaitResult::Ended(ended));
+    assert_eq!(calls.look(None), WaitResult::Idle);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn private_errors_do_not_reach_the_program() {
     begin(&calls, "missing", 4).unwrap();
     answer(&kept, Err(HostError::private("/etc/secret")));
     drop(kept.0.lock().pop_front());
-    let Found::Ended(mut ended) = calls.look(None) else { panic!("all have ended") };
+    let WaitResult::Ended(mut ended) = calls.look(None) else { panic!("all have ended") };
     ended.sort_by_key(|(ticket, _)| *ticket);
     let failed = raised(FAILURE, "the host function `f` failed");
     let expected = [
@@ -105,7 +105,7 @@ fn calls_beyond_a_limit_are_refused_and_told_of() {
     assert_eq!(begin(&calls, "f", 1), Ok(1));
     assert!(begin(&calls, "f", 2).is_err(), "one is under way");
     answer(&kept, Ok("x".repeat(200).into()));
-    let Found::Ended(ended) = calls.look(None) else { panic!("it has ended") };
+    let WaitResult::Ended(ended) = calls.look(None) else { panic!("it has ended") };
     let [(1, RecordedAnswer::Raised(type_name, _))] = &ended[..] else { panic!("{ended:?}") };
     assert_eq!(type_name, LIMIT);
     for ticket in [2, 3] {
@@ -140,7 +140,10 @@ fn arguments_under_way_take_so_much_memory_together_and_no_more() {
     // An answer alone, whose time is random, makes no room; the program has to fetch it.
     answer(&kept, Ok(Json::Null));
     assert!(begin().is_err());
-    assert_eq!(calls.look(None), Found::Ended(vec![(1, RecordedAnswer::Returned(Json::Null))]));
+    assert_eq!(
+        calls.look(None),
+        WaitResult::Ended(vec![(1, RecordedAnswer::Returned(Json::Null))])
+    );
     assert!(begin().is_ok() && begin().is_err());
     calls.cancel(2);
     drop(kept.0.lock().pop_front());
@@ -156,7 +159,7 @@ fn arguments_under_way_take_so_much_memory_together_and_no_more() {
 /// Returns the error of a call that a limit refused.
 #[track_caller]
 fn told_of_a_limit(calls: &Calls, ticket: u32) -> String {
-    let Found::Ended(ended) = calls.look(Some(ticket)) else { panic!("it never began") };
+    let WaitResult::Ended(ended) = calls.look(Some(ticket)) else { panic!("it never began") };
     let [(_, RecordedAnswer::Raised(type_name, message))] = &ended[..] else { panic!("{ended:?}") };
     assert_eq!(type_name, LIMIT);
     assert!(message.ends_with("calls that were given up still run"), "{message}");
@@ -181,7 +184,7 @@ fn what_was_given_up_or_answered_has_its_place_until_nothing_works_on_it() {
     let HostCall { reply, room, run, .. } = take();
     // As if the host's time limit for the call is over and the closure continues.
     reply.answer(Err(HostError::new("TimeoutError", "late")));
-    assert_eq!(calls.look(None), Found::Ended(vec![(3, raised("TimeoutError", "late"))]));
+    assert_eq!(calls.look(None), WaitResult::Ended(vec![(3, raised("TimeoutError", "late"))]));
     assert_eq!(begin(&calls, "f", 4), Ok(4));
     told_of_a_limit(&calls, 4);
     drop(room);
@@ -223,18 +226,18 @@ fn a_replay_repeats_refusals_that_depended_on_timing() {
 fn a_wait_without_an_end_fails_where_the_recorded_one_was_over() {
     let (live, kept) = calls(&Limits::default(), true, None);
     begin(&live, "f", 1).unwrap();
-    assert_eq!(live.look(None), Found::Pending);
+    assert_eq!(live.look(None), WaitResult::Pending);
     live.waited_in_vain();
     answer(&kept, Ok(json!(1)));
-    assert!(matches!(live.look(None), Found::Ended(_)));
+    assert!(matches!(live.look(None), WaitResult::Ended(_)));
     let recording = live.close().recording.unwrap();
 
     let (replay, _kept) = calls(&Limits::default(), false, Some(recording));
     begin(&replay, "f", 1).unwrap();
-    assert_eq!(replay.look(Some(1)), Found::NotNow);
+    assert_eq!(replay.look(Some(1)), WaitResult::NotNow);
     let failed = replay.fail_in_replay(Some(1));
     assert!(matches!(&*failed, [(1, RecordedAnswer::Raised(kind, _))] if kind == "ReplayError"));
-    assert_eq!(replay.look(Some(1)), Found::Idle);
+    assert_eq!(replay.look(Some(1)), WaitResult::Idle);
 }
 
 #[test]
@@ -259,13 +262,13 @@ fn cancelling_runs_the_hook_once_and_late_answers_are_dropped() {
     calls.cancel(1);
     assert_eq!(cancelled.load(Ordering::Relaxed), 1);
     answer(&kept, Ok(Json::Null));
-    assert_eq!(calls.look(None), Found::Pending);
+    assert_eq!(calls.look(None), WaitResult::Pending);
     calls.close();
     assert_eq!(cancelled.load(Ordering::Relaxed), 2);
     third.on_cancel(count());
     assert_eq!(cancelled.load(Ordering::Relaxed), 3, "at once, since it is over");
     answer(&kept, Ok(Json::Null));
-    assert_eq!(calls.look(None), Found::Idle);
+    assert_eq!(calls.look(None), WaitResult::Idle);
     assert!(begin(&calls, "f", 1).is_err());
 }
 
@@ -274,7 +277,7 @@ fn a_run_is_repeated_from_its_recording() {
     let (live, kept) = calls(&Limits::default(), true, None);
     begin(&live, "f", 1).unwrap();
     begin(&live, "f", 2).unwrap();
-    assert_eq!(live.look(None), Found::Pending);
+    assert_eq!(live.look(None), WaitResult::Pending);
     live.waited_in_vain();
     answer(&kept, Ok(json!(1.5)));
     let first = live.look(Some(1));
@@ -287,8 +290,8 @@ fn a_run_is_repeated_from_its_recording() {
     begin(&replay, "f", 1).unwrap();
     assert!(begin(&replay, "f", 7).unwrap_err().message().contains("call 2 is f(x=7)"));
     begin(&replay, "f", 2).unwrap();
-    assert_eq!(replay.look(None), Found::NotNow);
+    assert_eq!(replay.look(None), WaitResult::NotNow);
     assert_eq!((replay.look(Some(1)), replay.look(None)), (first, second));
-    assert_eq!(replay.look(None), Found::Idle);
+    assert_eq!(replay.look(None), WaitResult::Idle);
     assert!(kept.0.lock().is_empty(), "the host was asked");
 }

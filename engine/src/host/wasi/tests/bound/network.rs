@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::host::network::RunNetwork;
-use crate::interpreter::image::saved::SavedHost;
-use crate::interrupt::gate::RunId;
+use crate::interpreter::image::format::SavedHost;
+use crate::interrupt::gate::GateRun;
 use crate::limits::LimitKind;
 use crate::run::network::Destination;
 
@@ -59,7 +59,7 @@ const RECEIVE: &str = "$recv (i32.load (i32.const 0)) (i32.const 136) (i32.const
 struct Client {
     bound: Bound,
     instance: Instance,
-    run: RunId,
+    run: GateRun,
 }
 
 impl Client {
