@@ -16,7 +16,6 @@ use state::GoneReason;
 pub(crate) mod control;
 mod slot;
 pub(crate) mod state;
-mod thread;
 
 /// The arguments of a worker.
 pub(crate) struct WorkerArguments {
@@ -65,7 +64,7 @@ impl Actor for Worker {
             // The actor outlives its thread unless it was killed, and then nobody listens.
             let _ = myself.cast(WorkerMessage::Ended(reason));
         };
-        let thread = thread::spawn(Arc::clone(&control), rollback_bytes, commands, ended)?;
+        let thread = slot::spawn(Arc::clone(&control), rollback_bytes, commands, ended)?;
         control.set_thread(thread, actor);
         Ok(WorkerState { control, gone: None })
     }

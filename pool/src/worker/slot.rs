@@ -1,10 +1,18 @@
-//! A thread's interpreter: whose state it holds, and how one state replaces another.
+//! The thread of a worker, which executes commands on its interpreter: whose state that holds, and how
+//! one state replaces another.
+//!
+//! The wasmer store never leaves this thread. However the thread ends, panics included, it reports its
+//! end last: after it has dropped the interpreter and parked or given up its session.
 //!
 //! After a job without a session the interpreter is reset, when the caller already has the outcome.
 //! A session stays until the worker gets another command; its state is copied meanwhile, and if its
 //! next turn loses the interpreter, the session rolls back to that copy.
 
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use engine::{
@@ -12,17 +20,66 @@ use engine::{
 };
 use tokio::time::Instant;
 
-use super::control::{Command, Idle, WorkerControl};
+use super::control::{Command, CommandQueue, Idle, WorkerControl};
+use super::state::GoneReason;
 use crate::ids::{BuildId, WorkerId};
-use crate::interpreter::Interpreter;
+use crate::interpreter::{Interpreter, Parked};
 use crate::metrics;
-use crate::session::SessionCell;
+use crate::packed::Packed;
+use crate::session::{Claim, SessionCell, StoredState};
 use crate::task::Task;
 
-mod states;
+/// The stack of host code; the guest has its own. Only used pages take memory.
+const STACK_BYTES: usize = 8 << 20;
+
+/// Starts the thread. It ends when no more commands can come, when it is told to, or when it has no
+/// interpreter and can't start one.
+pub(super) fn spawn(
+    control: Arc<WorkerControl>,
+    rollback_bytes: u64,
+    commands: CommandQueue,
+    ended: impl FnOnce(GoneReason) + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let name = format!("hatchery-{}", control.worker());
+    Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
+        let serve = || serve(&control, rollback_bytes, &commands);
+        let served = catch_unwind(AssertUnwindSafe(serve));
+        let reason = match served {
+            Ok(Ok(reason)) => reason,
+            Ok(Err(error)) => GoneReason::StartFailed(Cause::new(error)),
+            Err(panic) => GoneReason::Died(panic_text(&*panic).into()),
+        };
+        control.ended();
+        ended(reason);
+    })
+}
+
+fn serve(
+    control: &Arc<WorkerControl>,
+    rollback_bytes: u64,
+    commands: &CommandQueue,
+) -> Result<GoneReason, StartError> {
+    let mut slot = Slot::start(control, rollback_bytes)?;
+    loop {
+        slot.offer();
+        let Some(command) = commands.next() else {
+            slot.vacate();
+            return Ok(GoneReason::Stopped);
+        };
+        if slot.execute(command)? == Next::End {
+            return Ok(GoneReason::Dismissed);
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".to_owned())
+}
 
 /// A thread's interpreter and what it holds.
-pub(super) struct Slot<'a> {
+struct Slot<'a> {
     control: &'a Arc<WorkerControl>,
     /// The build of the interpreter, or of the next one if there is none.
     build: BuildId,
@@ -46,7 +103,7 @@ pub(super) struct Slot<'a> {
 
 /// What a thread does after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
+enum Next {
     /// It waits for the next command.
     Command,
     /// It ends.
@@ -55,10 +112,7 @@ pub(super) enum Next {
 
 impl<'a> Slot<'a> {
     /// Returns a slot with a fresh interpreter.
-    pub(super) fn start(
-        control: &'a Arc<WorkerControl>,
-        rollback_bytes: u64,
-    ) -> Result<Self, StartError> {
+    fn start(control: &'a Arc<WorkerControl>, rollback_bytes: u64) -> Result<Self, StartError> {
         let mut slot = Self {
             control,
             build: BuildId::default(),
@@ -76,7 +130,7 @@ impl<'a> Slot<'a> {
     }
 
     /// Carries out a command. An error ends the thread: it can't get an interpreter.
-    pub(super) fn execute(&mut self, command: Command) -> Result<Next, StartError> {
+    fn execute(&mut self, command: Command) -> Result<Next, StartError> {
         match command {
             Command::Run(task) => self.run(task)?,
             Command::Park { job, session } => {
@@ -113,7 +167,7 @@ impl<'a> Slot<'a> {
     }
 
     /// Offers the permit for the next command, if it isn't offered yet.
-    pub(super) fn offer(&mut self) {
+    fn offer(&mut self) {
         if !std::mem::take(&mut self.has_offered) {
             let (memory_bytes, kept_bytes) = (self.memory_bytes(), self.kept_bytes());
             let idle = self.idle(memory_bytes, kept_bytes);
@@ -136,7 +190,7 @@ impl<'a> Slot<'a> {
     }
 
     /// Parks the session that is here, if any, so that other workers can have it.
-    pub(super) fn vacate(&mut self) {
+    fn vacate(&mut self) {
         let Some(session) = self.session.clone() else { return };
         let not_parked = "its state could not be parked";
         let reason = match self.copy_out(&session, |interpreter| interpreter.park()) {
@@ -330,4 +384,118 @@ fn since(began: Instant) -> Duration {
 
 fn failed_start(error: StartError) -> SandboxFailure {
     SandboxFailure::Start(Cause::new(error))
+}
+
+impl Slot<'_> {
+    /// Attaches a session's state. If that fails, the session still has its state, unless it was
+    /// lost before or can't be unpacked.
+    fn attach_session(&mut self, session: &Arc<SessionCell>) -> Result<(), SandboxFailure> {
+        self.vacate_for(session);
+        let mut claim = session.claim(self.worker());
+        if matches!(claim, Claim::AlreadyHere) && self.has_ended() {
+            // Its process died between two turns: the session goes on from the copy of its state.
+            let ended = "the process that kept its state has ended";
+            let reason = self.not_copied.take().map(|error| Cause::because(ended, error));
+            self.control.give_up_session(session, reason.unwrap_or_else(|| ended.into()));
+            claim = session.claim(self.worker());
+        }
+        // From here on a panic gives the session back.
+        self.session = Some(Arc::clone(session));
+        self.change_to(session.build());
+        let moved = match claim {
+            Claim::AlreadyHere => Ok(()),
+            Claim::Attach(StoredState::Fresh) => self.make_pristine().map_err(failed_start),
+            Claim::Attach(StoredState::Parked(parked)) => self.attach_parked(&parked),
+            Claim::Attach(StoredState::Packed(offloaded)) => {
+                let unpacked =
+                    self.unpack(session, &offloaded).map_err(SandboxFailure::SessionLost);
+                unpacked.and_then(|parked| {
+                    // This drops the offloaded form, which takes memory or disk space.
+                    session.captured(self.worker(), parked.clone());
+                    self.attach_parked(&parked)
+                })
+            }
+            Claim::Lost(reason) => Err(SandboxFailure::SessionLost(reason)),
+        };
+        if moved.is_err() {
+            self.leave(session, "it never ran here");
+            self.session = None;
+        }
+        moved
+    }
+
+    fn attach_parked(&mut self, parked: &Parked) -> Result<(), SandboxFailure> {
+        self.drop_ended();
+        self.is_pristine = false;
+        let attached = self.interpreter().and_then(|interpreter| interpreter.attach(parked));
+        attached.map_err(failed_start)
+    }
+
+    /// Unpacks a offloaded state. If that fails, the session has lost it.
+    fn unpack(&self, session: &SessionCell, offloaded: &Packed) -> Result<Parked, Cause> {
+        let packed = offloaded.packed().map_err(Cause::new);
+        let unpacked = packed.and_then(|packed| {
+            self.control.builds().source(session.build()).unpack(&packed).map_err(Cause::new)
+        });
+        unpacked.map_err(|error| {
+            let reason = Cause::because("its state could not be unpacked", error);
+            session.mark_damaged(
+                self.worker(),
+                &StoredState::Packed(offloaded.clone()),
+                reason.clone(),
+            );
+            reason
+        })
+    }
+
+    /// Puts a copy of a session's state into its cell. On error there is no copy, and the session
+    /// still has its state.
+    fn make_available(&mut self, session: &Arc<SessionCell>) -> Result<(), StartError> {
+        self.vacate_for(session);
+        session.wait_until_settled(self.worker());
+        // Another thread may spill it meanwhile; then it has to be unpacked from disk.
+        while let Ok(before @ StoredState::Packed(_)) = session.stored()
+            && let StoredState::Packed(offloaded) = &before
+        {
+            let Ok(parked) = self.unpack(session, offloaded) else { continue };
+            let bytes = parked.bytes();
+            if session.exchange(&before, StoredState::Parked(parked)) {
+                self.control.session_parked(session, bytes);
+            }
+        }
+        self.copy_out(session, |interpreter| interpreter.park())
+    }
+
+    /// Parks the session that is here, unless it is `session`.
+    ///
+    /// P-2: this comes before any wait for another worker, so that no two workers wait for each
+    /// other.
+    fn vacate_for(&mut self, session: &Arc<SessionCell>) {
+        if !self.session.as_ref().is_some_and(|here| Arc::ptr_eq(here, session)) {
+            self.vacate();
+        }
+    }
+
+    /// Copies a state out to its cell by `copy`, if only this interpreter has it.
+    fn copy_out(
+        &mut self,
+        session: &SessionCell,
+        copy: impl FnOnce(&mut dyn Interpreter) -> Result<Parked, StartError>,
+    ) -> Result<(), StartError> {
+        if session.is_changed_on(self.worker()) {
+            let parked = copy(&mut **self.interpreter()?)?;
+            session.captured(self.worker(), parked);
+        }
+        Ok(())
+    }
+
+    /// Gives up a session's state. If the session is at rest because of that, notifies the owner
+    /// and returns true.
+    fn leave(&self, session: &SessionCell, reason: impl Into<Cause>) -> bool {
+        let rests = self.control.give_up_session(session, reason);
+        if let Some(bytes) = rests {
+            self.control.session_parked(session, bytes);
+        }
+        rests.is_some()
+    }
 }
