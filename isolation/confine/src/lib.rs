@@ -14,7 +14,7 @@
 //!
 //! - `confinement.rs`: what a caller asks for.
 //! - `report.rs`: what the kernel granted.
-//! - `refused.rs`, `names.rs`: a refused call, as the parent reads it.
+//! - `refused.rs`: a refused call, as the parent reads it.
 //! - `call.rs`, `process/table.rs`: the system calls that run, and why.
 //! - `process.rs` and its folder: applying it all.
 
@@ -28,7 +28,6 @@ pub use report::{Layer, LayerState, Report};
 mod call;
 mod confinement;
 mod error;
-mod names;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod process;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]

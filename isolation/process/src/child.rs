@@ -1,7 +1,6 @@
 //! What runs in child processes: the helper, and the workers that it forks.
 
 pub(crate) mod helper;
-pub(crate) mod runs;
 #[cfg(feature = "test-hook")]
 pub(crate) mod test_hook;
 #[cfg(not(feature = "test-hook"))]

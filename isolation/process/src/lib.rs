@@ -20,7 +20,7 @@
 //!   a worker, `snapshot.rs` and `offloader.rs` the copies of states that it keeps, `control.rs` what is
 //!   said to its runs, `exit_state.rs` its end, `handle.rs` the helper, and the next one
 //!   once it has ended, `groups.rs` a control group for each worker.
-//! - `child/`: `helper.rs` is the helper, `worker.rs` a worker process, `runs.rs` its present run,
+//! - `child/`: `helper.rs` is the helper, `worker.rs` a worker process and its present run,
 //!   `test_hook.rs` code of a test in a worker, in no release.
 //! - Both sides: `message.rs`, `states.rs`, `memory.rs`, `system.rs`.
 

@@ -153,7 +153,7 @@ fn the_table_is_in_order_and_says_why() {
     let numbers: BTreeSet<u32> = CALLS.iter().map(|call| call.number).collect();
     assert_eq!(numbers.len(), CALLS.len(), "a call is there twice");
     for call in CALLS {
-        assert_eq!(crate::names::name_of(call.number), Some(call.name));
+        assert_eq!(crate::refused::name_of(call.number), Some(call.name));
         assert!(call.reason.len() > 10, "`{}` has no reason", call.name);
         assert_eq!(call.when.is_empty(), call.rules.is_empty(), "`{}`", call.name);
     }
