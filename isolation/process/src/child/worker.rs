@@ -14,8 +14,8 @@ use channel::{Descriptors, MOST_DESCRIPTORS, Receiver, Sender};
 use engine::{
     Additions, Afterwards, Answer, Callee, Cause, FolderAnswer, FolderAsk, FolderServer, HostCall,
     Image, Interpreter, Limits, Mount, Outcome, OutcomeMessage, ProgramMessage, ProxiedFolder,
-    Proxies, Reply, Room, SandboxFailure, SessionState, StartError, StopHandle, StopReason,
-    Transcript, Verdict, chain,
+    Proxies, Room, SandboxFailure, SessionState, StartError, StopHandle, StopReason, Transcript,
+    Verdict, chain,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -450,7 +450,7 @@ pub(crate) struct Runs {
 pub(crate) struct Run {
     number: u64,
     stop: StopHandle,
-    pub(crate) calls: HashMap<u64, (Reply, Room)>,
+    pub(crate) calls: HashMap<u64, (engine::Reply, Room)>,
     /// The room of calls that have ended for the program, while the host works on them.
     pub(crate) left: HashMap<u64, Room>,
     pub(crate) last_call: u64,
