@@ -278,7 +278,8 @@ impl Model {
     }
 }
 
-/// The wait before the first retry.
+/// The wait before the first retry; it doubles each time. What ends one worker often ends all: the
+/// system kills a whole group of processes, or memory is short for a second.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// The longest wait before a retry.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);

@@ -436,8 +436,11 @@ impl Callee for Elsewhere {
 }
 
 /// What a worker knows of runs.
+///
+/// A run's command and a request to stop it come over two rings, so a request may overtake its command.
+/// The numbers of runs only grow, which tells such a request from one that came too late.
 #[derive(Default)]
-pub(crate) struct Runs {
+struct Runs {
     /// The one that goes on.
     now: Option<Run>,
     /// The number of the last one that began.
@@ -447,18 +450,18 @@ pub(crate) struct Runs {
 }
 
 /// The run that goes on.
-pub(crate) struct Run {
+struct Run {
     number: u64,
     stop: StopHandle,
-    pub(crate) calls: HashMap<u64, (engine::Reply, Room)>,
+    calls: HashMap<u64, (engine::Reply, Room)>,
     /// The room of calls that have ended for the program, while the host works on them.
-    pub(crate) left: HashMap<u64, Room>,
-    pub(crate) last_call: u64,
+    left: HashMap<u64, Room>,
+    last_call: u64,
 }
 
 impl StopRequest {
     /// Ends the run that has this handle.
-    pub(crate) fn of(self, stop: &StopHandle) {
+    fn of(self, stop: &StopHandle) {
         match self.kind {
             StopKind::Interrupt => stop.interrupt(self.reason),
             StopKind::Kill => stop.stop(self.reason),
@@ -468,7 +471,7 @@ impl StopRequest {
 
 impl Runs {
     /// Whether a run whose command was taken doesn't begin, since its outcome isn't wanted any more.
-    pub(crate) fn is_cancelled(&self, number: u64) -> bool {
+    fn is_cancelled(&self, number: u64) -> bool {
         let is_kill =
             |end: &StopRequest| end.reason == StopReason::Cancelled && end.kind == StopKind::Kill;
         self.early.iter().any(|end| end.run == number && is_kill(end))
@@ -476,7 +479,7 @@ impl Runs {
 
     /// Notes that a run begins. Returns how it is to end, if that was said before.
     #[must_use]
-    pub(crate) fn begin(&mut self, number: u64, stop: StopHandle) -> Option<StopRequest> {
+    fn begin(&mut self, number: u64, stop: StopHandle) -> Option<StopRequest> {
         let (calls, left) = (HashMap::new(), HashMap::new());
         self.now = Some(Run { number, stop, calls, left, last_call: 0 });
         self.last = number;
@@ -487,7 +490,7 @@ impl Runs {
 
     /// Notes how a run is to end, if it hasn't begun. Returns its handle, if it goes on.
     #[must_use]
-    pub(crate) fn end(&mut self, end: StopRequest) -> Option<StopHandle> {
+    fn end(&mut self, end: StopRequest) -> Option<StopHandle> {
         if end.run > self.last {
             match self.early.iter_mut().find(|early| early.run == end.run) {
                 Some(early) => early.kind = early.kind.max(end.kind),
@@ -498,17 +501,17 @@ impl Runs {
     }
 
     /// Notes that the run has ended, and returns it: dropping it ends its calls.
-    pub(crate) fn finish(&mut self) -> Option<Run> {
+    fn finish(&mut self) -> Option<Run> {
         self.now.take()
     }
 
     /// Returns the run that goes on.
-    pub(crate) fn now(&mut self) -> Option<&mut Run> {
+    fn now(&mut self) -> Option<&mut Run> {
         self.now.as_mut()
     }
 
     /// Returns the run of this number, if it goes on.
-    pub(crate) fn of(&mut self, number: u64) -> Option<&mut Run> {
+    fn of(&mut self, number: u64) -> Option<&mut Run> {
         self.now().filter(|run| run.number == number)
     }
 }

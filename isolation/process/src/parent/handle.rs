@@ -1,4 +1,9 @@
-//! A helper from outside: it forks workers on request, until it ends.
+//! A pool's helper from outside: it forks workers on request, and is started again once it has ended.
+//!
+//! Any process may be killed at any time, by an out-of-memory killer for one. With a helper its workers
+//! end. The thread that listens to it then starts the next one at once, and each worker of the pool
+//! gets another process when it needs one. If no helper starts, every attempt to fork a worker tries
+//! again, and fails for that reason.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
