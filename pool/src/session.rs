@@ -119,7 +119,7 @@ pub enum Away {
     /// This worker has to park it first.
     OnWorker(WorkerId),
     /// It is offloaded; any worker can unpack it by [`WorkerPermit::park`](crate::WorkerPermit::park).
-    PackedBytes,
+    Packed,
     /// It is lost, for this reason.
     Lost(Cause),
 }
@@ -179,7 +179,7 @@ impl StoredState {
         match self {
             Self::Fresh => Ok(None),
             Self::Parked(parked) => Ok(Some(parked.clone())),
-            Self::Packed(_) => Err(Away::PackedBytes),
+            Self::Packed(_) => Err(Away::Packed),
         }
     }
 

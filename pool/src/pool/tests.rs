@@ -402,7 +402,7 @@ async fn a_stowed_session_continues_on_any_worker() {
         rig.offloaded().await.unwrap();
     }
     assert!(matches!(cell.place(), SessionPlace::OnDisk { .. }));
-    assert_eq!(cell.at_hand().err(), Some(Away::PackedBytes));
+    assert_eq!(cell.at_hand().err(), Some(Away::Packed));
     permit.park(JobId(2), Arc::clone(&cell));
     assert_eq!(rig.session_parked().await, 8);
     assert!(matches!(rig.next().await, PoolEvent::Parked { result: Ok(()), .. }));

@@ -181,7 +181,7 @@ fn a_state_is_compressed_then_spilled_and_comes_back() {
     let (cell, source, spill, _folder) = rig();
     let bytes = offload(&cell, Tier::Compressed, &source, &spill).unwrap();
     assert_eq!(cell.place(), SessionPlace::Compressed { bytes });
-    assert_eq!(cell.at_hand().err(), Some(Away::PackedBytes));
+    assert_eq!(cell.at_hand().err(), Some(Away::Packed));
     assert_eq!(offload(&cell, Tier::Compressed, &source, &spill), Ok(bytes));
     assert_eq!(offload(&cell, Tier::Disk, &source, &spill), Ok(bytes));
     assert_eq!(cell.place(), SessionPlace::OnDisk { bytes });
@@ -313,7 +313,7 @@ fn a_state_that_cannot_be_unpacked_is_lost_unless_it_was_replaced_meanwhile() {
     offload(&cell, Tier::Compressed, &source, &spill).unwrap();
     let Claim::Attach(before) = cell.claim(FIRST) else { panic!("{cell:?}") };
     cell.mark_damaged(SECOND, &before, "it isn't here");
-    assert_eq!(cell.at_hand().err(), Some(Away::PackedBytes));
+    assert_eq!(cell.at_hand().err(), Some(Away::Packed));
     cell.mark_damaged(FIRST, &before, "damaged");
     assert_eq!(cell.at_hand().err(), lost("damaged"));
     drop(cell.replace(None));

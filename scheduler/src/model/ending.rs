@@ -8,7 +8,6 @@ use pool::{JobId, SessionId, WorkerId};
 use super::{
     Effect, Fault, Finish, Job, Model, Report, Residence, RetireReason, Run, Settlement, StopKind,
 };
-use crate::model::{Fault, Job, Model, Run};
 use crate::policy::residency::{Motion, Session, Turn};
 use crate::policy::workers::{Activity, Worker};
 use crate::status::Phase;
