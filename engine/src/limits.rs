@@ -172,61 +172,58 @@ pub enum LimitKind {
     Stack,
 }
 
+/// The unit of a limit, with what is counted, as in "2 MiB of output" or "3 files".
+enum Quantity {
+    Time(&'static str),
+    Bytes(&'static str),
+    Count(&'static str),
+}
+
 impl LimitKind {
     /// Returns the limit's name in results, such as `wall`.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Wall => "wall",
-            Self::Cpu => "cpu",
-            Self::Deadline => "deadline",
-            Self::Memory => "memory",
-            Self::PoolMemory => "pool_memory",
-            Self::Output => "output",
-            Self::FileBytes => "file_bytes",
-            Self::FileCount => "file_count",
-            Self::OpenFiles => "open_files",
-            Self::Threads => "threads",
-            Self::NetworkBytes => "network_bytes",
-            Self::HostCalls => "host_calls",
-            Self::FunctionCalls => "function_calls",
-            Self::FunctionsInFlight => "functions_in_flight",
-            Self::FunctionArguments => "function_argument_bytes",
-            Self::FunctionResults => "function_result_bytes",
-            Self::Source => "source",
-            Self::DisplayBytes => "display_bytes",
-            Self::DisplayCount => "display_count",
-            Self::Result => "result",
-            Self::ResultData => "result_data",
-            Self::NativeExceptions => "native_exceptions",
-            Self::Stack => "stack",
-        }
+        self.described().0
     }
 
     /// Formats an amount of what it limits with its unit: `1.5 s`, `100.0 MiB`, or a plain number.
     pub fn amount(self, amount: u64) -> String {
+        match self.described().1 {
+            Quantity::Time(_) if amount < 1000 => format!("{amount} ms"),
+            Quantity::Time(_) => format!("{} s", amount as f64 / 1e3),
+            Quantity::Bytes(_) => ByteSize(amount).to_string(),
+            Quantity::Count(_) => grouped(amount),
+        }
+    }
+
+    fn described(self) -> (&'static str, Quantity) {
+        use Quantity::{Bytes, Count, Time};
+
         match self {
-            Self::Wall | Self::Cpu | Self::Deadline if amount < 1000 => format!("{amount} ms"),
-            Self::Wall | Self::Cpu | Self::Deadline => format!("{} s", amount as f64 / 1e3),
-            Self::Memory
-            | Self::PoolMemory
-            | Self::Output
-            | Self::FileBytes
-            | Self::NetworkBytes
-            | Self::FunctionArguments
-            | Self::FunctionResults
-            | Self::Source
-            | Self::DisplayBytes
-            | Self::Result
-            | Self::ResultData
-            | Self::Stack => ByteSize(amount).to_string(),
-            Self::FileCount
-            | Self::OpenFiles
-            | Self::Threads
-            | Self::HostCalls
-            | Self::FunctionCalls
-            | Self::FunctionsInFlight
-            | Self::DisplayCount
-            | Self::NativeExceptions => grouped(amount),
+            Self::Wall => ("wall", Time("of time")),
+            Self::Cpu => ("cpu", Time("of CPU time")),
+            Self::Deadline => ("deadline", Time("of time")),
+            Self::Memory => ("memory", Bytes("of memory")),
+            Self::PoolMemory => ("pool_memory", Bytes("of memory")),
+            Self::Output => ("output", Bytes("of output")),
+            Self::FileBytes => ("file_bytes", Bytes("in files")),
+            Self::FileCount => ("file_count", Count("file")),
+            Self::OpenFiles => ("open_files", Count("open file")),
+            Self::Threads => ("threads", Count("thread")),
+            Self::NetworkBytes => ("network_bytes", Bytes("over the network")),
+            Self::HostCalls => ("host_calls", Count("host call")),
+            Self::FunctionCalls => ("function_calls", Count("function call")),
+            Self::FunctionsInFlight => ("functions_in_flight", Count("concurrent function call")),
+            Self::FunctionArguments => {
+                ("function_argument_bytes", Bytes("as arguments of functions"))
+            }
+            Self::FunctionResults => ("function_result_bytes", Bytes("as results of functions")),
+            Self::Source => ("source", Bytes("of source")),
+            Self::Result => ("result", Bytes("as its result")),
+            Self::ResultData => ("result_data", Bytes("as its result")),
+            Self::DisplayBytes => ("display_bytes", Bytes("of displays")),
+            Self::DisplayCount => ("display_count", Count("display")),
+            Self::NativeExceptions => ("native_exceptions", Count("C++ exception")),
+            Self::Stack => ("stack", Bytes("of stack")),
         }
     }
 }
@@ -296,45 +293,13 @@ impl LimitHit {
     pub fn refusal(&self) -> String {
         let Self { limit, allowed, used, .. } = *self;
         let (most, wanted) = (limit.amount(allowed), limit.amount(used));
-        let wanted = match limit.quantity() {
-            Quantity::Of(what) => format!("{wanted} {what} and may have {most}"),
-            Quantity::Number(noun) => format!("more than {}", counted(most, noun)),
+        let wanted = match limit.described().1 {
+            Quantity::Time(what) | Quantity::Bytes(what) => {
+                format!("{wanted} {what} and may have {most}")
+            }
+            Quantity::Count(noun) => format!("more than {}", counted(most, noun)),
         };
         format!("the program wanted {wanted}{}", self.advice())
-    }
-}
-
-enum Quantity {
-    /// An amount with a unit, which is of this.
-    Of(&'static str),
-    /// A number of these.
-    Number(&'static str),
-}
-
-impl LimitKind {
-    fn quantity(self) -> Quantity {
-        match self {
-            Self::Wall | Self::Deadline => Quantity::Of("of time"),
-            Self::Cpu => Quantity::Of("of CPU time"),
-            Self::Memory | Self::PoolMemory => Quantity::Of("of memory"),
-            Self::Output => Quantity::Of("of output"),
-            Self::FileBytes => Quantity::Of("in files"),
-            Self::FileCount => Quantity::Number("file"),
-            Self::OpenFiles => Quantity::Number("open file"),
-            Self::Threads => Quantity::Number("thread"),
-            Self::NetworkBytes => Quantity::Of("over the network"),
-            Self::HostCalls => Quantity::Number("host call"),
-            Self::FunctionCalls => Quantity::Number("function call"),
-            Self::FunctionsInFlight => Quantity::Number("concurrent function call"),
-            Self::FunctionArguments => Quantity::Of("as arguments of functions"),
-            Self::FunctionResults => Quantity::Of("as results of functions"),
-            Self::Source => Quantity::Of("of source"),
-            Self::Result | Self::ResultData => Quantity::Of("as its result"),
-            Self::DisplayBytes => Quantity::Of("of displays"),
-            Self::DisplayCount => Quantity::Number("display"),
-            Self::NativeExceptions => Quantity::Number("C++ exception"),
-            Self::Stack => Quantity::Of("of stack"),
-        }
     }
 }
 

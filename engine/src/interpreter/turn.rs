@@ -209,7 +209,7 @@ pub(super) fn begin_host<'a>(
 /// Begins a run at the gate. Dropped, the run has ended and can no longer be stopped.
 pub(super) fn begin_gate(gate: &Gate) -> (Guarded<&Gate>, GateRun) {
     let run = gate.begin();
-    let end: fn(&Gate) = |gate| drop(gate.end());
+    let end: fn(&Gate) = |gate| _ = gate.end();
     (guard(gate, end), run)
 }
 
