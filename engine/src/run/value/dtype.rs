@@ -27,13 +27,13 @@ pub(crate) fn item_bytes(dtype: &str) -> Option<usize> {
 }
 
 /// A Rust type that is also a NumPy type.
-pub trait Element: sealed::Element {}
+pub trait Element: sealed::Encoded {}
 
-impl<T: sealed::Element> Element for T {}
+impl<T: sealed::Encoded> Element for T {}
 
 pub(crate) mod sealed {
     /// What arrays need to know about an item.
-    pub trait Element: Copy {
+    pub trait Encoded: Copy {
         /// NumPy's name of the type.
         const DTYPE: &'static str;
 
@@ -47,7 +47,7 @@ pub(crate) mod sealed {
 
 macro_rules! elements {
     ($($type:ty = $dtype:literal),*) => {$(
-        impl sealed::Element for $type {
+        impl sealed::Encoded for $type {
             const DTYPE: &'static str = $dtype;
 
             fn put(self, data: &mut Vec<u8>) {
@@ -74,7 +74,7 @@ elements!(
     f64 = "<f8"
 );
 
-impl sealed::Element for bool {
+impl sealed::Encoded for bool {
     const DTYPE: &'static str = "|b1";
 
     fn put(self, data: &mut Vec<u8>) {
