@@ -28,7 +28,6 @@ pub(crate) mod offloading;
 /// The error of ractor when an actor that is being stopped spawns another one.
 const ENDING: &str = "Supervisor is shutting down";
 
-/// The arguments of the supervisor.
 pub(crate) struct SupervisorArguments {
     pub(crate) config: PoolConfig,
     pub(crate) builds: Builds,
@@ -36,7 +35,6 @@ pub(crate) struct SupervisorArguments {
     pub(crate) board: Board,
 }
 
-/// The supervisor.
 pub(crate) struct Supervisor;
 
 pub(crate) struct SupervisorState {
@@ -282,7 +280,6 @@ impl SupervisorState {
     }
 }
 
-/// A message to the supervisor.
 #[derive(Debug)]
 pub(crate) enum SupervisorMessage {
     /// From the owner, at any time: start another worker. `PoolEvent::Ready` or `PoolEvent::Gone`

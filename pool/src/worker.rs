@@ -17,7 +17,6 @@ pub(crate) mod control;
 mod slot;
 pub(crate) mod state;
 
-/// The arguments of a worker.
 pub(crate) struct WorkerArguments {
     pub(crate) rollback_bytes: u64,
     pub(crate) control: Arc<WorkerControl>,

@@ -14,9 +14,7 @@ use crate::policy::health::Change;
 pub(crate) enum Effect {
     /// The worker's permit takes the job.
     Dispatch {
-        /// The job.
         job: JobId,
-        /// The worker.
         worker: WorkerId,
         /// The time left to its deadline, which bounds the run; `None` without a deadline.
         due_in: Option<Duration>,
@@ -27,7 +25,6 @@ pub(crate) enum Effect {
     Displace(SessionId, EvictionReason),
     /// The job's worker died: the job is queued for another try, and the failed one is forgotten.
     Retry {
-        /// The job.
         job: JobId,
         /// The number of the failed try, from 1.
         attempt: u32,

@@ -34,7 +34,6 @@ pub(crate) struct Measures {
     pub(crate) queue: DurationHistogram,
     /// Bringing up the state for a job.
     pub(crate) attach: DurationHistogram,
-    /// A run.
     pub(crate) run: DurationHistogram,
     /// Resetting an interpreter.
     pub(crate) reset: DurationHistogram,

@@ -19,7 +19,6 @@ pub(crate) type AdmissionReply = oneshot::Sender<Result<JobId, Refusal>>;
 /// Where to send a copy of a session's state.
 pub(crate) type CaptureReply = oneshot::Sender<Result<Option<Parked>, Refusal>>;
 
-/// A message to the scheduler.
 pub(crate) enum SchedulerMessage {
     /// From a caller, at any time. `admitted` is answered at once; if the job is admitted, `reply`
     /// is answered exactly once. If the scheduler dies, both are dropped, which callers treat as a
@@ -99,7 +98,6 @@ impl Mailbox {
         Self { combiner: Arc::new(AbortOnDrop { combiner, owner: OwnerProcess::current() }) }
     }
 
-    /// Returns the process of the scheduler.
     pub(crate) fn owner(&self) -> OwnerProcess {
         self.combiner.owner
     }

@@ -7,10 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::layout::PAGE;
 
-/// The smallest ring: a page.
 const SMALLEST_RING: usize = PAGE;
 
-/// The largest ring.
 const LARGEST_RING: usize = 1 << 30;
 
 /// How frames pass one way.

@@ -175,7 +175,6 @@ fn slice_of(bytes: &mut [u8]) -> libc::iovec {
     libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
 }
 
-/// A message of these bytes, with `length` bytes of control messages.
 fn message(bytes: &mut libc::iovec, control: &mut Control, length: usize) -> libc::msghdr {
     assert!(length <= size_of::<Control>(), "as many descriptors as a message may have");
     // SAFETY: a struct of integers and pointers, for which zeroes are fine.

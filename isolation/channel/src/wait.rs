@@ -180,7 +180,6 @@ impl Waiter {
     }
 }
 
-/// Returns whether a deadline has passed.
 pub(crate) fn has_passed(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }

@@ -102,7 +102,6 @@ pub(crate) enum Command {
     AttachKept(u64),
 }
 
-/// From a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum WorkerMessage {
     /// What the system granted to confine it. Comes once, first. The file with the numbers of its
@@ -181,7 +180,6 @@ pub(crate) enum HelperCommand {
     Kill(u64),
 }
 
-/// From the helper.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum HelperEvent {
     /// The image with this key is loaded.

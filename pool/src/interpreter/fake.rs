@@ -104,7 +104,6 @@ struct Gates {
     releases: u64,
 }
 
-/// The state of an interpreter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct FakeState {
     /// How many programs ran in it.

@@ -270,7 +270,6 @@ impl SchedulerState {
         Ok(session)
     }
 
-    /// The cell of an open session.
     fn open_cell(&self, session: SessionId) -> Result<Arc<SessionCell>, Refusal> {
         if self.model.phase == Phase::Drained {
             return Err(Refusal::ShuttingDown);

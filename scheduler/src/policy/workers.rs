@@ -15,7 +15,6 @@ use crate::timer::Time;
 #[cfg(test)]
 mod tests;
 
-/// What a worker does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Activity {
     /// It offers a permit.

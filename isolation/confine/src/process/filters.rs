@@ -17,7 +17,6 @@ use crate::error::ConfineError;
 /// Why the kernel didn't take a filter.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// The filters of one process.
 #[derive(Debug)]
 pub(super) struct Filters {
     programs: Vec<BpfProgram>,

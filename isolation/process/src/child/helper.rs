@@ -24,7 +24,6 @@ use crate::system::{self, Child, EndedChildren, Pid, SharedWord};
 /// How long the threads that have loaded an image may take to end.
 const ENDING: Duration = Duration::from_secs(2);
 
-/// Whether this process has asked whether it is a helper.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
 /// Which program becomes the helper.

@@ -51,7 +51,6 @@ const ATTEMPTS: u32 = 64;
 pub(crate) struct Bounds {
     /// The memory of all of them together, and so of each, in bytes.
     pub(crate) memory_bytes: u64,
-    /// The threads of each.
     pub(crate) threads: u64,
 }
 
@@ -86,12 +85,10 @@ impl WorkerGroups {
         Ok(groups)
     }
 
-    /// Returns the folder that they are in.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Makes the group of a worker.
     pub(crate) fn make(self: &Arc<Self>, worker: u64) -> io::Result<WorkerGroup> {
         let is_busy = |error: io::Error| error.kind() == io::ErrorKind::ResourceBusy;
         self.left.lock().retain(|group| self.files.remove(group).is_err_and(is_busy));

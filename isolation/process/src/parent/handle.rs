@@ -44,7 +44,6 @@ const ENDING: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct Recipe {
     pub(crate) helper: Helper,
-    /// What it loads.
     pub(crate) load: Vec<u8>,
     /// The key of the image that it has then.
     pub(crate) key: String,

@@ -21,13 +21,10 @@ pub(crate) trait Files: Debug + Send + Sync {
     fn own(&self) -> io::Result<(String, String)>;
     /// Returns whether a service manager has marked a group as delegated.
     fn is_marked(&self, group: &Path) -> bool;
-    /// Reads a file.
     fn read(&self, file: &Path) -> io::Result<String>;
-    /// Writes to a file that is there.
     fn write(&self, file: &Path, text: &str) -> io::Result<()>;
     /// Opens a file that is there, to write to it.
     fn open(&self, file: &Path) -> io::Result<OwnedFd>;
-    /// Makes a group.
     fn make(&self, group: &Path) -> io::Result<()>;
     /// Removes a group that has neither processes nor groups.
     fn remove(&self, group: &Path) -> io::Result<()>;
