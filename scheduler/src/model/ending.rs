@@ -9,7 +9,7 @@ use super::{
     Effect, Fault, Finish, Job, Model, Report, Residence, RetireReason, Run, Settlement, StopKind,
 };
 use crate::policy::residency::{Motion, Session, Turn};
-use crate::policy::workers::{Activity, Worker};
+use crate::policy::workers::Activity;
 use crate::status::Phase;
 use crate::timer::Time;
 

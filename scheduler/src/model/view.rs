@@ -5,7 +5,7 @@ use pool::{SessionId, WorkerId};
 use super::{Model, TenantView};
 use crate::decision::EvictionReason;
 use crate::policy::residency::Session;
-use crate::status::{MemoryStatus, Phase};
+use crate::status::MemoryStatus;
 use crate::timer::Time;
 
 impl Model {

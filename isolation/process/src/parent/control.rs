@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use channel::{Error, Sender};
 use parking_lot::Mutex;
 
-use crate::message::{ControlMessage, StopKind, StopRequest};
+use crate::message::{ControlMessage, StopRequest};
 
 /// How long a frame may wait for space in a worker's ring.
 pub(crate) const SENDING: Duration = Duration::from_secs(3);
@@ -93,7 +93,7 @@ mod tests {
     use engine::StopReason;
 
     use super::*;
-    use crate::message::control_config;
+    use crate::message::{StopKind, control_config};
 
     const STOP: StopRequest =
         StopRequest { run: 1, reason: StopReason::Cancelled, kind: StopKind::Kill };
