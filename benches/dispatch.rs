@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use engine::{Afterwards, Outcome, StartError};
 use pool::interpreter::fake::FakeSource;
-use pool::{Interpreter, InterpreterSource, Packed, Parked, PoolConfig, Task};
+use pool::{Interpreter, InterpreterSource, PackedBytes, Parked, PoolConfig, Task};
 use scheduler::{JobRequest, Priority, Scheduler, SchedulerConfig, Ticket, WorkersConfig};
 use support::{at, is_wanted, print};
 use tokio::runtime::Runtime;
@@ -72,11 +72,11 @@ impl InterpreterSource for Watched {
         Ok(Box::new(WatchedInterpreter { fake, begun: self.begun.clone() }))
     }
 
-    fn pack(&self, parked: &Parked) -> Result<Packed, StartError> {
+    fn pack(&self, parked: &Parked) -> Result<PackedBytes, StartError> {
         self.fake.pack(parked)
     }
 
-    fn unpack(&self, packed: &Packed) -> Result<Parked, StartError> {
+    fn unpack(&self, packed: &PackedBytes) -> Result<Parked, StartError> {
         self.fake.unpack(packed)
     }
 }

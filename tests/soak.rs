@@ -22,7 +22,7 @@ use engine::{
     ProgressSink, SandboxFailure, Silent, StartError, Verdict,
 };
 use pool::{
-    Interpreter, InterpreterSource, JobId, Packed, Parked, PoolConfig, SessionId, Task,
+    Interpreter, InterpreterSource, JobId, PackedBytes, Parked, PoolConfig, SessionId, Task,
     WorkerActivity,
 };
 use process::ProcessSource;
@@ -76,11 +76,11 @@ impl InterpreterSource for Mortal {
         self.source.shared_bytes()
     }
 
-    fn pack(&self, parked: &Parked) -> Result<Packed, StartError> {
+    fn pack(&self, parked: &Parked) -> Result<PackedBytes, StartError> {
         self.source.pack(parked)
     }
 
-    fn unpack(&self, packed: &Packed) -> Result<Parked, StartError> {
+    fn unpack(&self, packed: &PackedBytes) -> Result<Parked, StartError> {
         self.source.unpack(packed)
     }
 }

@@ -97,7 +97,7 @@ const LATER: &str = "\
     setxattrat getxattrat listxattrat removexattrat open_tree_attr file_getattr file_setattr";
 
 /// Returns the name of a system call; `None` if the number belongs to none that is listed.
-fn name_of(number: u32) -> Option<&'static str> {
+pub(crate) fn name_of(number: u32) -> Option<&'static str> {
     let (names, index) = match number.checked_sub(LATER_FROM) {
         Some(index) => (LATER, index),
         None => (FIRST, number),
