@@ -144,7 +144,7 @@ impl<'a> Run<'a> {
             errors.push(error);
             if end.is_success() && is_written { Resumption::Nothing } else { Resumption::Lost }
         });
-        if let Some(cache) = self.shelf() {
+        if let Some(cache) = self.cache() {
             self.states.finish(cache).await;
         }
         Report {
@@ -165,7 +165,7 @@ impl<'a> Run<'a> {
     }
 
     fn cache(&self) -> Option<&'a Arc<CheckpointCache>> {
-        self.settings.prefixes.as_ref()?.shelf.as_ref()
+        self.settings.prefixes.as_ref()?.cache.as_ref()
     }
 
     /// Returns the keys of the states after the cell of this index and later ones.
@@ -328,7 +328,7 @@ impl<'a> Run<'a> {
                 let before = (number > 1).then(|| self.keys[number - 2]);
                 claim.fulfil(PrefixState::of(checkpoint.clone(), notebook, number, traces), before);
             }
-            if let Some(cache) = &prefixes.shelf {
+            if let Some(cache) = &prefixes.cache {
                 let (took, is_last) = (ran.took, number == self.total);
                 let cells = Cells { notebook, count: number, traces, took, is_last };
                 self.states.write(cache, key, session, cells).await;
@@ -610,7 +610,7 @@ impl Run<'_> {
 
     /// Takes over the latest state that an earlier command left.
     async fn take_from_shelf(&mut self) -> Result<(), Error> {
-        let Some(cache) = self.shelf() else { return Ok(()) };
+        let Some(cache) = self.cache() else { return Ok(()) };
         for count in (1..=self.keys.len()).rev() {
             let (key, place) = (self.keys[count - 1], Arc::clone(cache));
             let found = tokio::task::spawn_blocking(move || place.find(key, count)).await;
