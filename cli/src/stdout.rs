@@ -24,7 +24,7 @@ pub(crate) fn check() -> Result<(), UsageError> {
 }
 
 // SAFETY: the loader calls each function in this section once, with C's calling convention, after
-// the C library is initialized and before any other code of ours. This one makes system calls and
+// the C library is initialized and before any other code of Hatchery. This one makes system calls and
 // sets a flag, and uses no state of Rust's standard library.
 #[used]
 #[unsafe(link_section = ".init_array")]

@@ -50,7 +50,7 @@ impl<R: Runner> Batch<R> {
         self
     }
 
-    /// Runs the lines, and returns when every one of them has its result. `observe` is told of each
+    /// Runs the lines, and returns when every one of them has its result. `observe` receives each
     /// step, between two others, so it should return soon.
     ///
     /// Dropping the future cancels the jobs that run. What was written to a file then is whole

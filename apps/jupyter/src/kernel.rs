@@ -1,4 +1,4 @@
-//! A kernel: binds its sockets, and serves them by a session of a pool until it is told to end.
+//! A kernel: binds its sockets, and serves them by a session of a pool until a front end ends it.
 
 use std::future::Future;
 use std::time::Duration;

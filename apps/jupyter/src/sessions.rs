@@ -64,7 +64,7 @@ impl Sessions {
         self.open.get(&self.present).expect("the present session is open")
     }
 
-    /// Calls a function of ours in the idle session. `None` if there is no answer in time, or not
+    /// Calls a function of the kernel's guest module in the idle session. `None` if there is no answer in time, or not
     /// the right one.
     pub(crate) async fn ask<T: DeserializeOwned>(
         &self,

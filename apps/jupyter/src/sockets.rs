@@ -1,7 +1,7 @@
 //! The five sockets of a kernel: what arrives at them, and what leaves.
 //!
 //! Each socket has a task of its own. Requests are read, checked and queued; a queue that is full
-//! leaves further ones in their socket. What can't be sent, since whoever asked is gone, is dropped.
+//! leaves further ones in their socket. What can't be sent, since the client is gone, is dropped.
 
 pub(crate) use self::outputs::IoPub;
 

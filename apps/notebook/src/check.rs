@@ -32,7 +32,7 @@ const SKIPPED: [&str; 8] = [
 const NUMBER: &str = "execution_count";
 /// The most lines of a difference that are told.
 const MOST_LINES: usize = 40;
-/// The longest line that is told, in characters.
+/// The longest line that a message quotes, in characters.
 const LONGEST_LINE: usize = 200;
 
 /// What to compare in the cells that have no marker.

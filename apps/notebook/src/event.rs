@@ -235,7 +235,7 @@ impl Interrupts {
         *self.0.borrow()
     }
 
-    /// Waits until the count is above `heard`, and returns it. Waits for ever if nobody counts any
+    /// Waits until the count is above `heard`, and returns it. Never returns if nobody counts any
     /// more. Cancel-safe.
     pub async fn more_than(&mut self, heard: u32) -> u32 {
         let count = self.0.wait_for(|count| *count > heard).await.map(|count| *count);

@@ -1,14 +1,14 @@
 //! States after cells, kept so that a notebook which begins like another one runs only from its
 //! first different cell on.
 //!
-//! A state is known by a digest of all that it depends on: the image, the input files, the folders of
-//! the host (`folders.rs`), the limits, and the sources of the cells so far (`key.rs`). Within one command, notebooks share states in
-//! memory, and run a common cell once (`shared.rs`). Between commands, states are files in a folder
-//! with a bound (`shelf.rs`).
+//! A digest of all that a state depends on identifies it: the image, the input files, the host's
+//! folders, the limits, and the sources of the cells so far. Within one command, notebooks share
+//! states in memory, and run a common cell once. Between commands, states are files in a folder with
+//! a bound.
 //!
 //! What a digest can't cover makes a notebook run from its start: folders that are too large, and
-//! whatever programs may connect to. Clocks and random numbers are not covered either: a cell that isn't run
-//! again shows what it showed.
+//! network addresses that programs may connect to. Clocks and random numbers are not covered: a cell
+//! that isn't run again shows what it showed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
@@ -150,9 +150,10 @@ impl SharedPrefixes {
 }
 
 impl Claim<'_> {
-    /// Hands the state to those who wait, once the notebook that ran the cell has passed it. `before` is the key of the state before the cell: whoever
-    /// needs that one needs this one too, unless more notebooks need it.
-    pub(crate) fn fulfil(self, state: PrefixState, before: Option<Key>) {
+    /// Publishes the state to the notebooks that wait, once the notebook that ran the cell has passed
+    /// it. `before` is the key of the state before the cell: a notebook that needs that one needs this
+    /// one too, unless more notebooks need it.
+    pub(crate) fn publish(self, state: PrefixState, before: Option<Key>) {
         let mut table = self.shared.table();
         table.clock += 1;
         let age = table.clock;

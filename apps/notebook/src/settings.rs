@@ -58,7 +58,7 @@ pub struct Settings {
     /// so every cell runs. Notebooks that may connect to something always run from their start, and
     /// so do those that get folders of more than 10,000 files or 1 GiB.
     pub prefixes: Option<PrefixCache>,
-    /// Who is told of the progress. Default: nobody.
+    /// Receives the progress. Default: nobody.
     pub observer: Arc<dyn Observer>,
     prepared: Prepared,
     /// The input files in each workspace, and a digest of their names and contents.

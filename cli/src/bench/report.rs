@@ -260,7 +260,7 @@ fn mapping(mapping: ImageMapping) -> &'static str {
 #[cfg(test)]
 mod tests;
 
-/// Measures this machine, and fills the report as figures become known: whoever drops the future has
+/// Measures this machine, and fills the report as figures become known: dropping the future leaves
 /// what was measured so far. `builder` begins each of three pools; their workers and imports are set
 /// here. `tell` learns how long rounds have gone on: before the first, and after each.
 ///

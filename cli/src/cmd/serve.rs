@@ -87,7 +87,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
         exit = endings.first() => (Ok(()), exit),
         () = service.ended() => (Ok(()), Exit::Success),
     };
-    // Whoever connects to the socket from now on finds nobody; connections that are open go on
+    // New connections to the socket find nobody; connections that are open go on
     // meanwhile. HTTP says until the end that the pool drains.
     unix.iter().for_each(|unix| unix.abort());
     if served.is_err() || arguments.stdio && matches!(exit, Exit::Success) {

@@ -35,7 +35,7 @@ fn the_environment_and_awaited_tasks_span_cells() {
     assert_eq!(cells[1]["outputs"], json!([result(2, &["('1', 0)"])]));
     assert_eq!(cells[2]["outputs"], json!([result(3, &["0"])]));
     assert_eq!(cells[3]["outputs"][1], result(4, &["'slept'"]));
-    // Warnings name the cell or nothing, and no file of ours.
+    // Warnings name the cell or nothing, and no file of Hatchery.
     let awaited = cells[4]["outputs"].to_string();
     assert!(awaited.contains("In[5]:2: RuntimeWarning: coroutine 'work' was never"), "{awaited}");
     let far = cells[5]["outputs"].to_string();

@@ -154,7 +154,7 @@ fn grade(client: &mut Client, number: u32) {
     assert_eq!(run["status"], timed_out, "{number}: {answer}");
 }
 
-/// Retires a worker, the oldest, whenever it is told; returns how many were.
+/// Retires a worker, the oldest, at each message; returns how many were.
 fn retire_workers(server: &Server, ticks: &Receiver<()>) -> u32 {
     let mut client = server.connect();
     let mut retired = 0;

@@ -115,7 +115,7 @@ fn notebooks_in_a_folder_are_no_data() {
     rewrite(&folder.join("a.csv"), "2");
     assert_eq!(set.run(&["--beside"]), [1, 2, 3]);
     assert_eq!(set.printed(1), "2\n");
-    // Whoever reads them runs always.
+    // A reader of them always runs.
     let source = "import glob\nprint(len(glob.glob('*.ipynb')))";
     write(folder, "a.ipynb", &[sources[0], source]);
     assert_eq!(set.run(&["--beside"]), [1, 2]);

@@ -319,7 +319,7 @@ fn an_agent_chooses_among_several_builds() {
 }
 
 #[test]
-fn progress_is_told_to_whoever_asks() {
+fn progress_is_reported_to_clients_that_ask() {
     let mut agent = Agent::start();
     let code = "import time\nfor n in range(8): print('step', n); time.sleep(0.15)";
     let params = json!({

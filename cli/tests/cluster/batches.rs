@@ -119,7 +119,7 @@ fn a_killed_submitter_resumes_without_running_jobs_again() {
 #[test]
 fn a_worker_that_ends_gives_back_what_it_runs() {
     let Some(server) = Server::start() else { return };
-    // Whoever has the file ends at once; the other one never.
+    // The one with the file ends at once; the other one never.
     let line =
         json!({ "id": 1, "code": "print(1, flush=True)\nimport time\ntime.sleep(8)\n'done'" });
     let files = Files::new(&[line.to_string()]);

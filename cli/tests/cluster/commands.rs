@@ -105,7 +105,7 @@ impl Running {
         while let Ok(line) = self.said.recv_timeout(PATIENCE) {
             self.heard.push(line);
         }
-        // It is gone, but for what whoever waits for it is told.
+        // It is gone, but for what its waiter learns.
         let cpu = loop {
             let (is_gone, cpu) = server::cpu(&self.process);
             if is_gone {

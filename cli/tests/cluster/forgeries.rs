@@ -1,4 +1,4 @@
-//! Whoever may submit jobs, and knows the key of another tenant's, has no part in its result.
+//! A submitter that knows the key of another tenant's job has no part in its result.
 
 use cluster::{EventKind, Wants};
 use serde_json::json;

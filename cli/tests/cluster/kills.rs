@@ -42,7 +42,7 @@ fn lines(count: usize) -> Vec<String> {
 }
 
 #[test]
-fn each_job_has_one_result_whoever_is_killed() {
+fn each_job_has_one_result_although_workers_are_killed() {
     let is_oldest = std::env::var("HATCHERY_CLUSTER_SERVER").is_ok_and(|which| which == "oldest");
     let version = if is_oldest { OLDEST } else { NEWEST };
     let Some(server) = Server::start_version(version, "") else { return };
@@ -65,7 +65,7 @@ fn each_job_has_one_result_whoever_is_killed() {
     let poisoned = {
         let (server, workers, deaths) =
             (Arc::clone(&server), Arc::clone(&workers), Arc::clone(&deaths));
-        runtime.spawn(async move { kill_whoever_runs(poison, &server, &workers, &deaths).await })
+        runtime.spawn(async move { kill_its_workers(poison, &server, &workers, &deaths).await })
     };
     let mut submit = submit(&server.lock(), &files);
     let mut dice = Dice(seed as u64);
@@ -163,8 +163,8 @@ pub(crate) fn pause(dice: &mut Dice) -> Duration {
     Duration::from_millis(500 + dice.below(2_000))
 }
 
-/// Submits jobs of which whoever runs them is killed. Returns their keys.
-async fn kill_whoever_runs(
+/// Submits jobs whose workers are killed. Returns their keys.
+async fn kill_its_workers(
     count: usize,
     server: &Mutex<Server>,
     workers: &[Mutex<Running>],

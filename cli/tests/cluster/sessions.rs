@@ -1,4 +1,4 @@
-//! Sessions with a home: turns in order, none missing, none twice in the state, whoever is killed,
+//! Sessions of a cluster: turns in order, none missing, none twice in the state, although workers die,
 //! stopped or sent away.
 //!
 //! `HATCHERY_CLUSTER_SESSIONS=50 HATCHERY_CLUSTER_TURNS=100 HATCHERY_CLUSTER_SESSION_KILLS=30` is the
@@ -36,7 +36,7 @@ fn worker(server: &Server, at: usize) -> Running {
 }
 
 #[test]
-fn turns_are_in_the_state_once_and_in_order_whoever_is_killed() {
+fn turns_are_in_the_state_once_and_in_order_although_workers_are_killed() {
     let Some(mut server) = Server::start() else { return };
     let sessions = size("HATCHERY_CLUSTER_SESSIONS", SESSIONS);
     let turns = size("HATCHERY_CLUSTER_TURNS", TURNS);

@@ -1,4 +1,4 @@
-//! What a server can do to its clients: each is an error at once, or a wait that is told.
+//! What a server can do to its clients: each is an error at once, or a reported wait.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -185,7 +185,7 @@ fn a_server_that_is_not_there_is_waited_for() {
     let (status, said) = wrong.end();
     assert_eq!(status.code(), Some(2), "{said}");
     assert!(said.contains("no address of a NATS server"), "{said}");
-    // Nobody is there; the wait is told.
+    // Nobody is there; the wait is reported.
     let mut missing = Running::submit_to(&url, &files.jobs(), &files.out("out"), &[]);
     missing.says("the NATS server is gone; waiting");
 }

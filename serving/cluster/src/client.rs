@@ -37,7 +37,7 @@ use crate::streams::{Settings, Streams};
 const MOST_SENDING: usize = 256;
 /// The shortest time between two words to the workers that there are jobs, while many have no result.
 const WAKE_EVERY: Duration = Duration::from_millis(10);
-/// Workers are told of each job while at most this many have no result: whoever submits few waits for
+/// Workers are told of each job while at most this many have no result: a submitter of few waits for
 /// them.
 const FEW: usize = 4;
 
@@ -317,7 +317,7 @@ const QUIET: Duration = Duration::from_secs(10);
 /// Jobs that are looked after in one go.
 const MOST_CHECKED: usize = 256;
 
-/// Checks for ever.
+/// Checks until it is dropped.
 async fn check(inner: Arc<ClientShared>) {
     let mut results = 0;
     loop {
@@ -342,7 +342,7 @@ async fn look_after(inner: &ClientShared, key: &JobKey) {
         Some(pending) => pending.subject.clone(),
         None => return,
     };
-    // In this order: whoever takes a job out of the queue has stored its result before.
+    // In this order: a job's result is stored before the job leaves the queue.
     let queued = inner.streams.queue(&subject).direct_get_last_for_subject(subject.clone()).await;
     let is_missing = queued.is_err_and(|error| {
         error.kind() == async_nats::jetstream::stream::DirectGetErrorKind::NotFound
@@ -433,7 +433,7 @@ const SILENCE: Duration = Duration::from_secs(7);
 /// How long the server keeps a reader that asks for nothing.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
-/// Delivers the results with at least this sequence number in the stream, for ever.
+/// Delivers the results with at least this sequence number in the stream, until it is dropped.
 async fn receive(inner: Arc<ClientShared>, mut next: u64) {
     loop {
         // A reader doesn't outlive the connection: what was on its way is lost.
@@ -502,7 +502,7 @@ async fn take(inner: &Arc<ClientShared>, message: Message) {
 
 /// Between two attempts to reach the server.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Attempts, after which somebody is told.
+/// Attempts, after which a notice is sent.
 const QUIET_ATTEMPTS: u32 = 10;
 
 /// A submission of jobs.
@@ -596,7 +596,7 @@ impl ClientShared {
         }
     }
 
-    /// Gives the result of a key to whoever waits for it.
+    /// Gives the result of a key to its waiter.
     fn deliver(&self, key: &JobKey, result: JobResult) {
         let mut state = self.state.lock();
         state.results += 1;

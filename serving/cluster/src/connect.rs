@@ -1,4 +1,4 @@
-//! The connection to the server: how it is made, and who is told that it is gone.
+//! The connection to the server: how it is made, and who learns that it is gone.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -71,7 +71,7 @@ impl fmt::Display for Notice {
     }
 }
 
-/// Who is told.
+/// Receives notices.
 type Listener = Arc<dyn Fn(Notice) + Send + Sync>;
 
 /// Which server to use, and how to be allowed to.
@@ -148,7 +148,7 @@ impl Connection {
         Self { certificate: Some((certificate.into(), key.into())), ..self }
     }
 
-    /// Names this client for whoever lists the server's connections.
+    /// Names this client in the server's list of connections.
     pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
@@ -249,7 +249,7 @@ impl Connection {
     }
 }
 
-/// The state of a connection, and who is told when it changes.
+/// The state of a connection, and who learns of its changes.
 #[derive(Clone)]
 pub(crate) struct Link {
     client: Option<Client>,
@@ -285,12 +285,12 @@ impl Link {
         (self.listener)(notice);
     }
 
-    /// Returns what changes when the connection is made anew.
+    /// Returns what changes when the client reconnects.
     pub(crate) fn epochs(&self) -> watch::Receiver<u64> {
         self.epoch.subscribe()
     }
 
-    /// Returns what the future returns; `None` if the connection is made anew before, after which no
+    /// Returns what the future returns; `None` if the client reconnects before, after which no
     /// answer comes.
     pub(crate) async fn unless_renewed<T>(&self, asked: impl Future<Output = T>) -> Option<T> {
         let mut epochs = self.epochs();

@@ -154,7 +154,7 @@ pub enum Error {
     /// A job can't be sent in this form.
     #[error("`file` can't be sent: it is a path of this machine; send the program's text")]
     File,
-    /// What the server has isn't what a worker or a client of ours has stored there.
+    /// What the server has isn't what a worker or a client of Hatchery has stored there.
     #[error("{what} on the NATS server is damaged, or of another program")]
     Damaged {
         /// What is damaged.

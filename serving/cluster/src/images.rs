@@ -7,7 +7,7 @@
 //! same for everybody is the key, which covers every byte that goes into an image: a worker whose key
 //! isn't the recipe's has another build or another Hatchery, and must take nothing.
 //!
-//! Whoever may write `hatchery-POOL-image` decides what all programs of the pool begin with, in the
+//! The right to write `hatchery-POOL-image` decides what all programs of the pool begin with, in the
 //! sandbox, and nothing beyond that: the cache keeps a fetched image under the digest of its bytes, which
 //! only this pool asks for.
 
@@ -41,7 +41,7 @@ const LARGEST_PACKAGE: u64 = 256 << 20;
 /// The largest image, before it is compressed.
 const LARGEST_IMAGE: u64 = 1 << 30;
 
-/// What an image is made of, on the disk of whoever publishes it.
+/// What an image is made of, on the disk of its publisher.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ImageSource {
@@ -59,7 +59,7 @@ struct Recipe {
     version: u32,
     /// The key of the image.
     key: String,
-    /// The Python build and the Hatchery of whoever published it, for people.
+    /// The publisher's Python build and Hatchery version, for people.
     build: String,
     hatchery: String,
     preload: Vec<String>,

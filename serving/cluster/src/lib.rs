@@ -2,7 +2,7 @@
 //!
 //! A [`Worker`] is a whole pool of this machine that takes jobs from a queue on a NATS server, and
 //! stores their results there. A [`Client`] submits jobs and receives the results: each job has
-//! exactly one, whoever dies meanwhile. A program may run more than once, if whoever ran it died or
+//! exactly one, even if workers die. A program may run more than once, if its worker died or
 //! was taken for dead; only the first result counts.
 //!
 //! A [`Session`] keeps a state in the cluster from job to job, in order and each in the state exactly
@@ -19,7 +19,7 @@
 //! let connection = Connection::new("nats://127.0.0.1:4222");
 //! let pool = PoolName::new("default")?;
 //!
-//! // On as many machines as you like.
+//! // On each of the machines.
 //! let hatchery = Hatchery::builder().workers(2).start().await?;
 //! let worker = Worker::connect(&connection, pool.clone(), hatchery, WorkerConfig::new(2)).await?;
 //! tokio::spawn(worker.run(std::future::pending()));

@@ -100,7 +100,7 @@ fn is_digest(text: &str, digits: usize) -> bool {
 
 /// The key of a job: of its batch and lane, what it says, and how often the batch has said the same.
 ///
-/// Everything that a key is made of is in the message, so that workers compute it anew: nobody can
+/// Everything that a key is made of is in the message, so that workers recompute it: nobody can
 /// submit another job, or the same one in another lane, under the key of a job that he knows of.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct JobKey {
@@ -311,7 +311,7 @@ impl Subjects {
         format!("hatchery.control.{}.>", self.0)
     }
 
-    /// Reads the subject of a message to whoever runs a job.
+    /// Reads the subject of a message to a job's worker.
     pub(crate) fn parse_control(&self, subject: &str) -> Option<Lane> {
         Lane::parse(self.rest(subject, "control")?)
     }

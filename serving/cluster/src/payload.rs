@@ -23,7 +23,7 @@ pub(crate) const LARGEST: usize = 256 << 20;
 const PART: usize = 128 << 10;
 /// Between two attempts to store or find an object.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Attempts, after which somebody is told.
+/// Attempts, after which a notice is sent.
 const QUIET_ATTEMPTS: u32 = 3;
 /// How often an object has to be missing. A replica that lags behind doesn't have it yet.
 const MISSED: u32 = 3;
@@ -123,7 +123,7 @@ impl Streams {
         Ok(text.into())
     }
 
-    /// Checks that there is an object of this name, and that it is one of ours.
+    /// Checks that there is an object of this name, and that Hatchery stored it.
     async fn check_object(&self, name: &str) -> Result<(), Error> {
         let mut missed = 0;
         loop {
@@ -195,7 +195,7 @@ pub(crate) enum Control {
 }
 
 impl Control {
-    /// Sends it to whoever runs the job of this lane. Rights on the server are for lanes: a message
+    /// Sends it to the worker that runs the job of this lane. Rights on the server are for lanes: a message
     /// about a job of another one is ignored.
     pub(crate) async fn send(&self, streams: &Streams, lane: &Lane) {
         let Ok(text) = serde_json::to_vec(self) else { return };

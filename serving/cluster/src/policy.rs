@@ -19,11 +19,11 @@ pub const SIGNS: u32 = 3;
 // Who started a job, and whether it is at fault.
 //
 // The first start isn't recorded, so that a job that ends well costs nothing here. From the second
-// claim on, each start is. A start counts against the job if whoever made it is dead.
+// claim on, each start is. A start counts against the job if its worker is dead.
 
-/// Starts of which whoever made them died, after which a job runs alone.
+/// Starts whose workers died, after which a job runs alone.
 const ALONE_FROM: usize = 2;
-/// Starts of which whoever made them died, after which a job is given up.
+/// Starts whose workers died, after which a job becomes a dead letter.
 const MOST_STARTS: usize = 3;
 /// Starts in a record. More aren't made of a job that kills, and those of a job that doesn't are
 /// dropped from the front.
@@ -155,7 +155,7 @@ impl Shares {
     /// Counts what a lane has given; if that was less than was asked for, until when it isn't asked
     /// again.
     pub fn account(&mut self, index: usize, got: usize, empty_until: Option<Duration>) {
-        // Whoever had nothing for long gets no credit for it.
+        // A long idle lane gets no credit for it.
         let least = (self.lanes.iter().enumerate())
             .filter(|(other, lane)| *other != index && lane.empty_until.is_none())
             .map(|(_, lane)| lane.claimed)
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_had_nothing_for_long_saves_nothing_up() {
+    fn a_long_idle_lane_saves_nothing_up() {
         let mut shares = Shares::default();
         let (busy, resting) = (shares.add(1, 1.0), shares.add(1, 1.0));
         shares.account(resting, 0, Some(SECOND));

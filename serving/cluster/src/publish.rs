@@ -14,7 +14,7 @@ use crate::streams::Streams;
 /// Between two attempts, of which the first ones follow quickly.
 const PAUSES: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(50)..=Duration::from_secs(2);
-/// Attempts without an answer, after which somebody is told.
+/// Attempts without an answer, after which a notice is sent.
 const QUIET_ATTEMPTS: u32 = 10;
 /// The code of all reasons why a stream takes no further message.
 const STORE_FAILED: jetstream::ErrorCode = jetstream::ErrorCode::STREAM_STORE_FAILED;

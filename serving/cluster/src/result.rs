@@ -41,7 +41,7 @@ impl JobResult {
         self.json.get("success") == Some(&Value::Bool(true))
     }
 
-    /// Returns whether the job is a dead letter: it was started again and again, and whoever ran it
+    /// Returns whether the job is a dead letter: it was started again and again, and each worker
     /// died. The `history` of the result's error says who.
     pub fn is_dead_letter(&self) -> bool {
         let error = self.json.get("error").and_then(|error| error.get("reason"));

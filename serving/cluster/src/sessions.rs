@@ -1,4 +1,4 @@
-//! Sessions with a home: a state that lives on in the cluster, whoever runs its turns.
+//! Sessions of a cluster: each has an owner, and its state outlives that worker.
 //!
 //! A turn is a job of a session. It waits in a stream of its own, whose subjects name one of 64
 //! partitions, the tenant and the session. The partition follows from the session's name, and each
@@ -21,9 +21,9 @@
 //! 3. It runs the turn on the state that the record names, and stores the new state under a name
 //!    that nobody else uses.
 //! 4. It *commits*: the number of the turn, its key, its result and the digest of the state go into
-//!    the record together. Whoever fails here drops its copy and the state that it stored.
+//!    the record together. An owner that fails here drops its copy and the state that it stored.
 //! 5. It stores the result, and then removes the turn. A turn whose key is that of the record is in
-//!    the state already, so whoever finds one goes on here.
+//!    the state already, so an owner that finds one goes on here.
 //!
 //! So a turn is in the state once, in order, with the result that belongs to it. It may be run more
 //! often: an owner that dies or is taken for dead before step 4 has run it in vain.
@@ -55,7 +55,7 @@ use crate::error::{Cause, Error};
 use crate::names::{BatchName, JobKey, Lane, Subjects};
 use crate::policy::session::{RECORD_VERSION, SessionRecord, StoredState};
 
-/// Partitions of the sessions of a pool. Whoever submits and whoever runs must agree on it.
+/// Partitions of the sessions of a pool. Submitters and workers must agree on it.
 pub(crate) const PARTITIONS: u8 = 64;
 /// The most bytes of a session's name.
 const MOST_NAME_BYTES: usize = 128;
@@ -225,7 +225,7 @@ pub(crate) const GROUP: &str = "home";
 /// The longest and the shortest time for which a worker that doesn't ask stays pinned.
 const HAND_OVER: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(500)..=Duration::from_secs(10);
-/// Turns of a partition of which its home is told at once. It finds the others by itself.
+/// Turns of a partition that its owner learns of at once. It finds the others by itself.
 const MOST_TOLD: i64 = 256;
 /// The largest record. The result of the last turn is kept in it, or by the name of its object.
 const MOST_RECORD_BYTES: i32 = 512 << 10;
@@ -338,7 +338,7 @@ impl Sessions {
         let bucket = subjects.store("states");
         let config = object_store::Config {
             bucket: bucket.clone(),
-            // Of a session that goes on, states are stored anew before this.
+            // Of a session that goes on, states are stored again before this.
             max_age: keep * 2,
             num_replicas: replicas,
             ..object_store::Config::default()

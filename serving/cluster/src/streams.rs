@@ -13,7 +13,7 @@
 //!
 //! `sessions.rs` has what is kept of sessions.
 //!
-//! Whoever comes first creates them, with its own settings; the settings that everybody must agree
+//! The first worker or client creates them, with its own settings; the settings that everybody must agree
 //! on are kept with the jobs.
 
 use std::collections::HashMap;
@@ -46,7 +46,7 @@ const MOST_CLAIMED: i64 = 100_000;
 /// The largest entry about starts or a worker. Ours are far smaller.
 const MOST_ENTRY_BYTES: i32 = 64 << 10;
 
-/// How a pool is kept on the server. Whoever sets the pool up first decides; later settings don't
+/// How a pool is kept on the server. The first to set the pool up decides; later settings don't
 /// change it.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -141,7 +141,7 @@ impl Streams {
             ..common("jobs", subjects.jobs())
         })
         .await?;
-        // Whoever created the stream decided.
+        // The creator of the stream decided.
         let decided = jobs.cached_info().config.metadata.get(CLAIM_TIME);
         let decided = decided.and_then(|text| text.parse().ok()).map(Duration::from_millis);
         let claim_time =
@@ -213,7 +213,7 @@ impl Streams {
     }
 
     /// Returns how long a worker counts as alive after it last said so. Shorter than a claim, so that
-    /// whoever claims a dead worker's job knows that it is dead.
+    /// the next worker that claims its job knows that it is dead.
     pub(crate) fn life(&self) -> Duration {
         life(self.claim_time)
     }

@@ -1,6 +1,6 @@
 //! What does a job cost beyond the library, if it comes from another process? Compares jobs `x = 1`
 //! through the library with the same over a Unix socket in frames and over a kept connection of
-//! HTTP, one at a time and in turns, then many at a time over the socket.
+//! HTTP, one at a time and interleaved, then many at a time over the socket.
 //!
 //! Doesn't measure: a second process. Client and server share this one and its runtime, as two
 //! processes share two cores.

@@ -3,7 +3,7 @@
 //!
 //! Requests and answers are as these products define them: fields that they don't know are ignored,
 //! and errors have their forms. A job's caller is the [`Caller`](crate::Caller) among the request's
-//! extensions, which the layer in front has to put there. Without one it is whoever can reach the
+//! extensions, which the layer in front has to put there. Without one it is anybody who can reach the
 //! server, without a tenant. Either way a request can only lower the pool's limits.
 
 use axum::Router;

@@ -3,7 +3,7 @@
 //! A [`Service`] is the pool with the sessions that its callers have opened. [`frames`] serves it as
 //! frames over standard input and output and over Unix sockets, [`http`] over TCP, and [`mcp`] as
 //! tools of agents. [`monitor`] shows a pool to Prometheus and to
-//! `hatchery top`. Whoever calls is a [`Caller`]: the way in decides whose jobs they are and what
+//! `hatchery top`. Each client is a [`Caller`]: the protocol decides whose jobs they are and what
 //! they may ask for, never the message.
 #![forbid(unsafe_code)]
 

@@ -2,7 +2,7 @@
 //!
 //! A session of Python is an argument of each call and never belongs to a connection: newer versions
 //! of the protocol have none. Over standard input and output the client names sessions as it likes.
-//! Over HTTP a name is 128 random bits, and whoever knows it, among the callers of one tenant, has
+//! Over HTTP a name is 128 random bits, and any caller of the tenant who knows it can use
 //! the session; no list shows it. Sessions rest and end by the pool's rules
 //! ([`SessionsConfig`](hatchery::SessionsConfig)).
 
@@ -117,7 +117,7 @@ impl Stdio {
 /// Returns a tower service that answers `POST`, `GET` and `DELETE` of one path, `/mcp` by convention,
 /// such as for axum's `Router::route_service`. Its clones share their connections.
 ///
-/// Whoever mounts it checks tokens, and puts a [`Caller`](crate::Caller) into the extensions of each
+/// The program that mounts it checks tokens, and puts a [`Caller`](crate::Caller) into the extensions of each
 /// request; a request without one is refused. A connection is of use only to the caller who opened
 /// it. The service itself refuses requests whose `Host` is
 /// neither of this machine nor one of `hosts` (names, with or without a port), those of web pages
@@ -160,7 +160,7 @@ struct Backend {
 enum Naming {
     /// The client names them. It is the only one.
     Free,
-    /// They are random: whoever knows a name has the session.
+    /// They are random: a caller who knows a name can use the session.
     Random,
 }
 

@@ -21,7 +21,7 @@ const SHOWN: usize = 40;
 const COUNT: &str = "a whole number";
 const BYTES: &str = "a whole number of bytes";
 
-/// An object that names each field once. Of two, whoever looked at the job before may have taken the
+/// An object that names each field once. Of two, an earlier reader may have taken the
 /// other one.
 struct Fields(Map<String, Value>);
 

@@ -127,7 +127,7 @@ fn report(judged: &Outcome) -> Option<Report> {
     serde_json::from_str(text).ok()
 }
 
-/// Returns what the judge is told of a task, as text.
+/// Returns what the judge learns of a task, as text.
 pub(super) fn message(task: &Task, code: &str, kinds: Option<&[String]>) -> String {
     let no_tests = Vec::new();
     let (tests, setup, check, calls) = match &task.suite {

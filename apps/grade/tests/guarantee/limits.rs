@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{grade, grade_one, grader, settings};
 
-/// Bodies of `f` that meet a limit, and what is told of it.
+/// Bodies of `f` that meet a limit, and what is reported of it.
 const LIMITED: [(&str, &str); 15] = [
     ("import nltk", "the package `nltk`"),
     ("import cv2.data", "the package `cv2`"),

@@ -2,7 +2,7 @@
 //! a wrong one never passes.
 //!
 //! `texts.py` has the texts, each with a right and a wrong candidate, which are the same for most; or with
-//! what is told of a text that can't be graded.
+//! what is reported of a text that can't be graded.
 
 use std::time::Duration;
 

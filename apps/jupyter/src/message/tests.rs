@@ -46,7 +46,7 @@ fn messages_that_others_signed_are_dropped() {
         changed[at] = Bytes::from(replaced);
         assert_eq!(read(&changed), Err(InvalidMessage::Signature), "{at}: {replaced}");
     }
-    // Whoever has no key signs nothing.
+    // Without a key nothing is signed.
     let unsigned = Writer::new(Key::new(b"")).unwrap();
     let unsigned = unsigned.write(&[], "a", &Object::new(), &json!({}));
     assert_eq!(unsigned[1], "");

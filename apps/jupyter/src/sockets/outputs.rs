@@ -22,7 +22,7 @@ use super::{message_of, no_parent};
 use crate::error::KernelError;
 use crate::message::{Message, Object, Writer};
 
-/// Messages that wait for the socket; whoever publishes another one waits.
+/// Messages that wait for the socket; publishing another one waits.
 const MOST_WAITING: usize = 64;
 
 /// How long a message may wait for a reader that stands still, before it is dropped.

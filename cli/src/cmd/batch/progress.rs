@@ -83,7 +83,7 @@ impl Progress {
                 () = self.due() => self.show(*tally.borrow(), false),
             }
         };
-        // Whoever no longer reads results reads no progress.
+        // A reader that is gone reads no progress either.
         if !matches!(summary, Err(Error::Write(_))) {
             self.show(*tally.borrow(), true);
         }

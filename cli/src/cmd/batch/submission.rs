@@ -1,7 +1,7 @@
 //! `hatchery submit`: a batch whose jobs run on other machines.
 //!
 //! Lines and results are those of a batch. Beside the file of results is one that names the
-//! submission on the server, until that has ended: whoever resumes it finds what is there, and
+//! submission on the server, until that has ended: a resumed one finds what is there, and
 //! submits only what isn't.
 
 use std::path::{Path, PathBuf};
@@ -113,7 +113,7 @@ fn submission(note: &Path, pool: &str, resumes: bool) -> anyhow::Result<cluster:
     Ok(cluster::Batch::begin(name))
 }
 
-/// Ends the submission: whoever resumes begins another one, for lines without a final result.
+/// Ends the submission: resuming begins another one, for lines without a final result.
 fn end(out: &Path, note: &Path) -> anyhow::Result<()> {
     let file = fs::File::open(out).and_then(|file| file.sync_all());
     file.with_context(|| format!("can't write `{}`", out.display()))?;

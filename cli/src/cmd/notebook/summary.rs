@@ -1,4 +1,4 @@
-//! What the user is told when a notebook has ended, and when all have.
+//! What the user sees when a notebook has ended, and when all have.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -198,7 +198,7 @@ pub(super) const KEPT_COUNT: usize = 1_000;
 /// The longest entry to keep: pasted files would crowd out the rest.
 const LONGEST_ENTRY_BYTES: usize = 16 << 10;
 
-/// A larger file is no history of ours, and isn't read.
+/// A larger file isn't a history, and isn't read.
 const LARGEST_FILE_BYTES: u64 = 64 << 20;
 
 /// An open history file.
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_row_of_a_prompt_is_drawn_anew() {
+    fn the_last_row_of_a_prompt_is_drawn_again() {
         for (prompt, expected) in
             [("", ""), ("name? ", "name? "), ("12345678", "12345678"), ("123456789é", "9é")]
         {

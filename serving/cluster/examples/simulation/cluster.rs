@@ -358,7 +358,7 @@ impl Cluster {
         worker.waiting.push_back((job, is_alone));
     }
 
-    /// Starts what may start: in order, since whoever runs alone holds back those behind.
+    /// Starts what may start: in order, since a job that runs alone holds back those behind.
     fn start(&mut self, index: u32) {
         loop {
             let worker = &mut self.workers[index as usize];

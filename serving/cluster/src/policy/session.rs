@@ -1,6 +1,6 @@
 //! The record of a session: what it says, and how its owner may change it.
 //!
-//! The server keeps one for each session, and replaces it only for whoever knows its last revision.
+//! The server keeps one for each session, and replaces it only for a writer that knows its last revision.
 //! `sessions.rs` has the steps in which an owner uses it.
 
 use serde::{Deserialize, Serialize};

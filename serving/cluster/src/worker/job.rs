@@ -1,6 +1,6 @@
 //! The way of one job through a worker: claimed, run, its result stored, acknowledged.
 //!
-//! A job is acknowledged after its result is stored. Whoever dies before leaves a claim that runs
+//! A job is acknowledged after its result is stored. A worker that dies before leaves a claim that runs
 //! out, and the next one either finds the result or runs the job again.
 
 use std::collections::hash_map::Entry;
@@ -109,7 +109,7 @@ pub(super) async fn handle(shared: &WorkerShared, claimed: Claimed) {
     let permit = permit.map(Arc::new);
     let held = permit.as_ref().map(Arc::downgrade).unwrap_or_default();
     let taken = Taken { shared, _permit: permit };
-    // Nobody of ours sent the others.
+    // The others aren't from Hatchery.
     let (lane, key) = match shared.streams.subjects.parse_job(&message.subject) {
         Some((lane, key)) if is_of_key(&message, &lane, &key) => (lane, key),
         named => {
@@ -135,7 +135,7 @@ pub(super) async fn handle(shared: &WorkerShared, claimed: Claimed) {
 }
 
 impl Claim<'_> {
-    /// Renews the claim, for ever.
+    /// Renews the claim until it is dropped.
     async fn show_life(&self) {
         loop {
             sleep(self.shared.streams.claim_time / SIGNS).await;
@@ -209,7 +209,7 @@ impl Claim<'_> {
         let (alone, beside) = match decision {
             Decision::GiveUp(history) => return ClaimEnd::Dead(history),
             Decision::Wait => return ClaimEnd::PutOff,
-            // Whoever waits to run alone holds up all others, whose slots must not wait with them.
+            // A job that waits to run alone holds up all others, whose slots must not wait with it.
             Decision::Run => match timeout(LONGEST_WAIT, shared.alone.read()).await {
                 Ok(beside) => (None, Some(beside)),
                 Err(_) => return ClaimEnd::GiveBack(Duration::ZERO),
@@ -426,7 +426,7 @@ impl Claim<'_> {
         }
     }
 
-    /// Takes the job out of the queue. If that gets lost, whoever gets the job again finds its
+    /// Takes the job out of the queue. If that gets lost, the next worker to get the job finds its
     /// result.
     async fn acknowledge(&self) {
         if let Err(error) = self.message.ack().await {
@@ -461,7 +461,7 @@ pub(super) fn is_passing(error: &Error) -> bool {
 
 // Where results of short programs wait for each other, so that the server gets many at once.
 //
-// Whoever comes last of those that are claimed opens the batcher for all, and so does whoever has waited
+// The last of those that are claimed releases all of them, and so does one that has waited
 // for as long as `policy.rs` says. A job that is alone passes at once.
 
 /// The most results that wait.
@@ -509,7 +509,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3600);
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_is_alone_or_long_passes_at_once() {
+    async fn a_lone_or_long_job_passes_at_once() {
         let (batcher, begin): (ReplyBatcher, Instant) = (ReplyBatcher::default(), now());
         batcher.pass(LONG, true).await;
         batcher.pass(Duration::ZERO, false).await;
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_has_waited_long_enough_opens_for_all() {
+    async fn one_that_has_waited_long_enough_releases_all() {
         let (batcher, begin) = (ReplyBatcher::default(), now());
         tokio::join!(batcher.pass(LONG, false), batcher.pass(LONG / 2, false));
         assert_eq!(now() - begin, LONG / 2);

@@ -49,7 +49,7 @@ pub(super) struct Lanes {
     permits: Permits,
     began: Instant,
     known: Mutex<KnownLanes>,
-    /// Wakes whoever waits for jobs.
+    /// Wakes the task that waits for jobs.
     woken: Notify,
     /// Wakes the task that looks for lanes.
     has_unknown: Notify,
@@ -198,7 +198,7 @@ impl Lanes {
         Some((index, lane.clone(), consumer.clone()))
     }
 
-    /// Looks for lanes now and then, for ever.
+    /// Looks for new lanes now and then, until it is dropped.
     pub(super) async fn refresh(self: Arc<Self>) {
         loop {
             let mut found = Vec::new();
@@ -226,7 +226,7 @@ impl Lanes {
         }
     }
 
-    /// Makes the consumers of lanes anew that the server has lost.
+    /// Creates consumers of lanes again that the server has lost.
     async fn restore(&self, found: &[Lane]) {
         let known: Vec<Lane> =
             self.known.lock().lanes.iter().map(|(lane, _)| lane.clone()).collect();
@@ -348,12 +348,12 @@ impl ClaimBudget {
     }
 }
 
-// How many jobs a tenant may have at once, in the whole cluster: whoever claims a job of a limited
+// How many jobs a tenant may have at once, in the whole cluster: a worker that claims a job of a limited
 // tenant holds one of its permits until the program has ended.
 //
 // A permit is a message in a stream of its own, which has as many of them as the tenant may have
 // jobs. One consumer for each tenant gives them out: nobody else has a permit that somebody holds,
-// and one that isn't renewed comes back after the time of a claim, as the job of whoever died with
+// and one that isn't renewed comes back after the time of a claim, as the job of the worker that died with
 // it. So the limit is for all priorities and workers, while each priority keeps a queue of its own,
 // in which urgent jobs overtake. A limit of the jobs' consumers could have only one of both: it is
 // for one consumer, and one consumer has one order.
@@ -503,7 +503,7 @@ impl Tenant {
         self.is_wanted.notify_one();
     }
 
-    /// Waits for a permit whenever one is asked for, for ever. `wake` is called when there is one.
+    /// Waits for a permit whenever one is asked for, until it is dropped. `wake` is called when there is one.
     pub(super) async fn supply(self: Arc<Self>, wake: impl Fn(&str)) {
         loop {
             self.is_wanted.notified().await;

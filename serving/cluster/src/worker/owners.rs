@@ -319,7 +319,7 @@ impl std::fmt::Display for NotOpen {
 /// How long a session without turns stays in this worker's pool.
 const REST: Duration = Duration::from_secs(60);
 
-/// What the home of a session is told.
+/// What the owner of a session learns.
 #[derive(Debug, Clone, Copy, Default)]
 struct OwnerMessage {
     /// Goes up when there are turns.
@@ -474,7 +474,7 @@ const MOST_TOLD: usize = 64;
 /// Before a consumer that failed is asked again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Asks for ever, and passes sessions on that have turns.
+/// Asks until it is dropped, and passes sessions on that have turns.
 async fn ask(sessions: Arc<Sessions>, link: Link, partition: u8, told: mpsc::Sender<SessionKey>) {
     loop {
         // What was asked over an earlier connection gets no answer.
@@ -494,7 +494,7 @@ async fn listen(
     told: &mpsc::Sender<SessionKey>,
 ) -> Result<(), Cause> {
     let consumer = sessions.consumer(partition).await?;
-    // Whoever doesn't ask for as long as the hand-over takes is unpinned.
+    // A worker that doesn't ask for as long as the hand-over takes is unpinned.
     let stream = consumer.stream().group(GROUP).max_messages_per_batch(MOST_TOLD);
     let mut messages = stream.expires(sessions.hand_over / 3).messages().await?;
     let mut looked: Option<Instant> = None;

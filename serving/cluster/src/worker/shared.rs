@@ -113,7 +113,7 @@ pub(super) struct WorkerShared {
     pub(super) is_over: watch::Sender<bool>,
 }
 
-/// What a running job is told.
+/// What stops a running job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Command {
     Cancel,
@@ -308,7 +308,7 @@ impl WorkerShared {
             done: tally.done,
             given_back: tally.given_back,
             is_draining: *self.is_draining.borrow(),
-            // Whoever reads it sees what the server has stamped it with.
+            // A reader sees the server's stamp of time.
             at_ms: 0,
         }
     }

@@ -24,7 +24,7 @@ use crate::service::Service;
 /// The time of a program without `run_timeout`, in milliseconds.
 const RUN_TIMEOUT_MS: f64 = 3000.0;
 
-/// How long a request may wait for its turn, and for failures of ours to pass.
+/// How long a request may wait for its turn, and for failures of the sandbox to pass.
 const SPARE: Duration = Duration::from_secs(30);
 
 /// The names of the one language.

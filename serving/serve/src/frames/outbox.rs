@@ -6,7 +6,7 @@ use wire::message::ServerMessage;
 
 use super::codec;
 
-/// Frames that may wait. Whoever has another one waits, so that a client that doesn't read holds up
+/// Frames that may wait. Sending another one waits, so that a client that doesn't read holds up
 /// its own jobs' answers and nothing else.
 const MOST_WAITING: usize = 256;
 /// Bytes that are written at once, if so many wait.

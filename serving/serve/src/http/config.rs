@@ -24,7 +24,7 @@ use crate::caller::Caller;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct HttpConfig {
-    /// The tokens that callers send. Without any, whoever can connect is served, which is allowed
+    /// The tokens that callers send. Without any, everybody who can connect is served, which is allowed
     /// on loopback addresses only. Default: none.
     pub tokens: Vec<Token>,
     /// The most bytes of one body, and of one line of a batch. Fewer refuse jobs with large files;

@@ -73,7 +73,7 @@ pub(super) async fn serve(
     let _ = room.acquire_many(all).await;
 }
 
-/// Serves whoever connects.
+/// Accepts connections, and serves each.
 async fn accept(
     mut listener: TcpListener,
     room: &Arc<Semaphore>,
@@ -296,7 +296,7 @@ impl Drop for ActiveRequest {
 }
 
 /// A connection whose writes fail once the client hasn't read anything for a while. Otherwise a
-/// client that never reads would keep its answers in memory for ever.
+/// client that never reads would keep its answers in memory forever.
 #[derive(Debug)]
 pub(super) struct Stalling {
     stream: TcpStream,
@@ -388,7 +388,7 @@ const MOST_PAUSE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Unread {
     body: Body,
-    /// Whether the client sends it only when it is told to go on.
+    /// Whether the client waits for `100 Continue` before sending it.
     is_held_back: bool,
     is_over: bool,
     closes: watch::Receiver<bool>,

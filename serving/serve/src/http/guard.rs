@@ -97,7 +97,7 @@ fn check_place(
     // A request's line can name a host as well, which then counts.
     let named = uri.authority().map(axum::http::uri::Authority::as_str);
     for host in [Some(host), named].into_iter().flatten() {
-        // Whoever can reach another address may watch there, under any name.
+        // Everybody who can reach another address may watch there, under any name.
         let may_watch =
             |address: &SocketAddr| state.config.watching_only && !address.ip().is_loopback();
         let is_ours = |address: &SocketAddr| is_host(host, *address, &state.config.hosts);

@@ -145,7 +145,7 @@ pub(super) async fn drain(
     }
     let service = state.service.clone();
     tokio::spawn(async move { service.drain(seconds.map(Duration::from_secs_f64)).await });
-    // Whoever has the answer finds the pool no longer open. The scheduler decides in microseconds.
+    // When the client has the answer, the pool is no longer open. The scheduler decides in microseconds.
     while state.service.pool().status().phase == Phase::Open {
         tokio::task::yield_now().await;
     }

@@ -82,7 +82,7 @@ impl ToolCall<'_> {
         self.backend.service.pool().pythons().nth(1).is_some()
     }
 
-    /// Makes a job of the arguments. Whoever calls, a model wrote them, so they only lower limits.
+    /// Makes a job of the arguments. A model wrote them, so they only lower limits.
     fn job(&mut self) -> Result<Job, Problem> {
         let arguments = Value::Object(std::mem::take(&mut self.arguments));
         let sent = Intake::TOOL.job(arguments).map_err(|error| match error {
@@ -369,7 +369,7 @@ impl Progress {
     }
 
     /// Waits for the next moment at which something may be sent, and sends it if there is something
-    /// to say. Waits for ever if the client wants nothing.
+    /// to say. Never returns if the client wants nothing.
     pub(super) async fn tick(&mut self) {
         let Some((peer, token)) = &self.to else { return std::future::pending().await };
         let now = self.ticks.tick().await;

@@ -325,7 +325,7 @@ fn with_patience(attempts: &mut Attempts) {
             only(&said)
         })
         .add("a length and chunks", &[400], |client| {
-            // Whoever counts by the length takes the rest as the next request.
+            // A server that counts by the length takes the rest as the next request.
             let inner = "DELETE /v1/sessions/own HTTP/1.1\r\nhost: HOST\r\nTOKEN\r\n\r\n";
             let inner = filled(client, inner.as_bytes());
             let both = "content-length: 4\r\ntransfer-encoding: chunked\r\n\r\n";

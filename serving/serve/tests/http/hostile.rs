@@ -19,7 +19,7 @@ fn status(client: &Client, bytes: &[u8]) -> u16 {
     let mut stream = client.connect();
     // A server that refuses early doesn't read the rest.
     let _ = stream.write_all(bytes);
-    // Whoever says at once that there is no more gives up the answer to a request that is whole.
+    // A client that says at once that there is no more gives up the answer to a whole request.
     stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     let _ = stream.peek(&mut [0]);
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

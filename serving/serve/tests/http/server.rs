@@ -31,7 +31,7 @@ static SERVER: LazyLock<Client> = LazyLock::new(|| serve(&POOL, tokens()).client
 /// A server without tokens.
 static OPEN: LazyLock<Client> = LazyLock::new(|| serve(&POOL, HttpConfig::new()).client);
 
-/// A server that ends when it is told to.
+/// A server that ends on request.
 pub(crate) struct Server {
     pub(crate) client: Client,
     pub(crate) end: oneshot::Sender<()>,

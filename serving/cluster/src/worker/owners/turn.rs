@@ -30,7 +30,7 @@ const FOREIGN: Duration = Duration::from_secs(10);
 const SHORTLY: Duration = Duration::from_millis(200);
 /// Between two attempts to store a state.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Attempts, after which somebody is told.
+/// Attempts, after which a notice is sent.
 const QUIET_ATTEMPTS: u32 = 3;
 
 /// How a turn has ended.
@@ -68,7 +68,7 @@ impl SessionOwner {
         };
         let is_sound = |turn: &Turn| turn.session == self.key && is_of_turn(&message, turn);
         let Some(turn) = turn.filter(is_sound) else {
-            // Nobody of ours sent it. It has no result, since that would be the one of another turn.
+            // It isn't from Hatchery. It has no result, since that would be the one of another turn.
             tracing::warn!("a message among the turns is none: `{}`", message.subject);
             self.sessions.remove(sequence).await;
             shared.tally.lock().refused += 1;
@@ -107,7 +107,7 @@ impl SessionOwner {
         match end {
             TurnEnd::Refused(problem) => {
                 let value = result::refused(&problem);
-                // Whoever has taken over may run it after all.
+                // The worker that has taken over may run it after all.
                 if let Some(held) = &self.held {
                     let kept = self.kept(&value).await;
                     let next = held.revised.record.refused(&claim.key.to_string(), kept);
@@ -416,7 +416,7 @@ impl SessionOwner {
             Some(PendingResult::Text(text)) => Some(text.into()),
             Some(PendingResult::Object(name)) => match self.shared.streams.object(&name).await {
                 Ok(text) => Some(text),
-                // Its submitter is told that the result is damaged.
+                // Its submitter learns that the result is damaged.
                 Err(crate::Error::Damaged { .. }) => Some("null".into()),
                 Err(error) => return Err(later(error)),
             },

@@ -1,7 +1,7 @@
 //! Forms of files: `multipart/form-data`, as RFC 7578 has it, in bodies that are there already.
 //!
 //! The crate that axum has for this needs a library of encodings whose features would have wasmer
-//! built anew.
+//! built again.
 
 use axum::body::Bytes;
 use memchr::memmem::{Finder, find};

@@ -126,7 +126,7 @@ async fn watch(
             }
         },
     };
-    // Nothing else of it is told, and the client may take long to read what was told before.
+    // Nothing else of it is sent, and the client may take long to read what was sent before.
     outcome.files = Vec::new();
     outcome.displays = Vec::new();
     // The client may be gone.

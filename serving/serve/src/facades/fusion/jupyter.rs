@@ -79,7 +79,7 @@ struct Opened<'a> {
 
 impl Drop for Opened<'_> {
     fn drop(&mut self) {
-        // Whoever closed it before did the same.
+        // Another caller that closed it did the same.
         let _ = self.service.close(self.caller, &self.name);
     }
 }

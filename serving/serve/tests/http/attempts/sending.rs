@@ -116,7 +116,7 @@ pub(super) fn filled(client: &Client, bytes: &[u8]) -> Vec<u8> {
 /// Sends bytes and ends the request there, and returns what comes until the connection ends.
 fn said_to(client: &Client, bytes: &[u8]) -> Vec<u8> {
     let stream = sent(client, bytes);
-    // Whoever says at once that there is no more gives up the answer to a request that is whole.
+    // A client that says at once that there is no more gives up the answer to a whole request.
     stream.set_read_timeout(Some(MOMENT)).unwrap();
     let _ = stream.peek(&mut [0]);
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
