@@ -187,11 +187,11 @@ impl<'a> Run<'a> {
             self.tell(Progress::Resumed { done: self.done });
             return self.start_session(false).await;
         }
-        self.take_from_shelf().await
+        self.take_from_cache().await
     }
 
     /// Notes that the outputs of cells up to this one were taken over.
-    fn pass(&mut self, last: usize, of_this_command: bool) {
+    fn skip_to(&mut self, last: usize, of_this_command: bool) {
         let first = self.done + 1;
         self.taken_over += last - self.done;
         if let Some(PrefixCache { shared, .. }) = &self.settings.prefixes {
@@ -241,7 +241,7 @@ impl<'a> Run<'a> {
                 Some(Next::Take { steps, state }) => {
                     take_over(&mut self.task.notebook, &state.outputs);
                     self.traces = state.traces.clone();
-                    self.pass(self.done + steps, true);
+                    self.skip_to(self.done + steps, true);
                     let has_more = self.done < self.total;
                     self.checkpoint = has_more.then(|| state.checkpoint.clone());
                     self.pending = Some(state);
@@ -513,7 +513,7 @@ struct Cells<'a> {
     is_last: bool,
 }
 
-/// Writes states to the shelf.
+/// Writes states to the cache.
 #[derive(Debug, Default)]
 struct StateWriter {
     /// The bytes of each state; 0 if it couldn't be written.
@@ -573,7 +573,7 @@ impl StateWriter {
         self.last_bytes = bytes;
     }
 
-    /// Waits until all is written, and brings the shelf back to its bound.
+    /// Waits until all is written, and brings the cache back to its bound.
     async fn finish(&mut self, cache: &Arc<CheckpointCache>) {
         while let Some(written) = self.writing.join_next().await {
             self.count(written.unwrap_or(0));
@@ -609,7 +609,7 @@ impl Run<'_> {
     }
 
     /// Takes over the latest state that an earlier command left.
-    async fn take_from_shelf(&mut self) -> Result<(), Error> {
+    async fn take_from_cache(&mut self) -> Result<(), Error> {
         let Some(cache) = self.cache() else { return Ok(()) };
         for count in (1..=self.keys.len()).rev() {
             let (key, place) = (self.keys[count - 1], Arc::clone(cache));
@@ -643,7 +643,7 @@ impl Run<'_> {
             self.session = session;
             take_over(&mut self.task.notebook, &outputs);
             self.traces = traces;
-            self.pass(count, false);
+            self.skip_to(count, false);
             if !is_whole {
                 self.start_session(false).await?;
             }
