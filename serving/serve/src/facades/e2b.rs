@@ -208,7 +208,7 @@ impl Interpreter {
 fn cell(visit: &Visit, request: &ExecuteRequest) -> Result<Job, Problem> {
     let mut env = visit.sandbox.as_ref().map(|sandbox| sandbox.envs.clone()).unwrap_or_default();
     env.extend(request.env_vars.clone().unwrap_or_default());
-    let job = wire::Job { env, ..notebook::guest::RunningCell::next(&request.code).wire() };
+    let job = wire::Job { env, ..notebook::guest::Cell::next(&request.code).wire() };
     Ok(visit.caller.job(job)?.keep_files())
 }
 

@@ -1,5 +1,5 @@
-//! Runs jobs whose callers don't try again themselves, or not well: refusals for load and failures of
-//! ours are tried again here.
+//! Runs jobs whose callers don't try again themselves, or not well: refusals for load and failures of the
+//! sandbox are tried again here.
 
 use std::time::Duration;
 
