@@ -83,7 +83,7 @@ async fn execute(
 async fn list(State(interpreter): State<Interpreter>, visit: Visit) -> Response {
     let contexts = interpreter.contexts.list(&visit.owner);
     let contexts: Vec<Value> = contexts.iter().map(|context| description(context)).collect();
-    json_answer(StatusCode::OK, &contexts.into())
+    json_answer(StatusCode::OK, &contexts)
 }
 
 async fn create(

@@ -116,7 +116,7 @@ async fn upload(
     request: Request,
 ) -> Response {
     match interpreter.write(&visit, request).await {
-        Ok(written) => json_answer(StatusCode::OK, &written.into()),
+        Ok(written) => json_answer(StatusCode::OK, &written),
         Err(trouble) => trouble.of_contents(),
     }
 }

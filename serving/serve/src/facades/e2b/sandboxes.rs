@@ -229,7 +229,7 @@ async fn list(
         .map(|sandbox| interpreter.described(sandbox))
         .collect();
     let after = first.saturating_add(page.len());
-    let mut answer = json_answer(StatusCode::OK, &page.into());
+    let mut answer = json_answer(StatusCode::OK, &page);
     if after < sandboxes.len() {
         answer.headers_mut().insert("x-next-token", HeaderValue::from(after));
     }
