@@ -22,8 +22,8 @@ use wasmer_wasix::capabilities::Capabilities;
 use wasmer_wasix::os::task::thread::WasiThreadError;
 use wasmer_wasix::runtime::task_manager::TaskWasm;
 use wasmer_wasix::virtual_fs::{
-    AsyncRead, AsyncReadExt, AsyncSeek, AsyncWrite, AsyncWriteExt, FileSystem, FsError, ReadBuf,
-    VirtualFile,
+    AsyncRead, AsyncReadExt, AsyncSeek, AsyncWrite, AsyncWriteExt, DualWriteFile, FileSystem,
+    FsError, NullFile, ReadBuf, VirtualFile,
 };
 use wasmer_wasix::{PluggableRuntime, VirtualTaskManager, WasiEnv, WasiFunctionEnv};
 
@@ -120,8 +120,8 @@ impl WasixHost {
             .capabilities(capabilities)
             .envs(BASE_ENVIRONMENT)
             .stdin(Box::new(Input(Arc::clone(&self.streams))))
-            .stdout(Box::new(Output { stream: Stream::Stdout, to: Arc::clone(&self.streams) }))
-            .stderr(Box::new(Output { stream: Stream::Stderr, to: Arc::clone(&self.streams) }))
+            .stdout(output(Stream::Stdout, &self.streams))
+            .stderr(output(Stream::Stderr, &self.streams))
             .fs(Arc::new(self.files.clone()) as Arc<dyn FileSystem + Send + Sync>)
             .preopen_build(|folder| {
                 folder.directory(MATPLOTLIB_DATA_FOLDER).alias(MATPLOTLIB_DATA_PATH).read(true)
@@ -344,11 +344,14 @@ struct Streams {
 #[derive(Debug)]
 struct Input(Arc<Streams>);
 
-/// Standard output or error: writes to the transcript and is always ready.
-#[derive(Debug)]
-struct Output {
-    stream: Stream,
-    to: Arc<Streams>,
+/// Returns standard output or error, which writes to the transcript.
+fn output(stream: Stream, streams: &Arc<Streams>) -> Box<DualWriteFile> {
+    let streams = Arc::clone(streams);
+    Box::new(DualWriteFile::new(Box::<NullFile>::default(), move |bytes| {
+        if let Some(transcript) = &*streams.transcript.lock() {
+            transcript.append(stream, bytes);
+        }
+    }))
 }
 
 impl AsyncRead for Input {
@@ -382,94 +385,52 @@ impl AsyncWrite for Input {
     }
 }
 
-impl AsyncRead for Output {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        _context: &mut Context<'_>,
-        _buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Poll::Ready(Err(io::ErrorKind::PermissionDenied.into()))
+impl AsyncSeek for Input {
+    fn start_seek(self: Pin<&mut Self>, _position: SeekFrom) -> io::Result<()> {
+        Err(io::ErrorKind::NotSeekable.into())
+    }
+
+    fn poll_complete(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<u64>> {
+        Poll::Ready(Ok(0))
     }
 }
 
-impl AsyncWrite for Output {
-    fn poll_write(
+impl VirtualFile for Input {
+    fn last_accessed(&self) -> u64 {
+        0
+    }
+
+    fn last_modified(&self) -> u64 {
+        0
+    }
+
+    fn created_time(&self) -> u64 {
+        0
+    }
+
+    fn size(&self) -> u64 {
+        0
+    }
+
+    fn set_len(&mut self, _size: u64) -> Result<(), FsError> {
+        Err(FsError::PermissionDenied)
+    }
+
+    fn unlink(&mut self) -> Result<(), FsError> {
+        Err(FsError::PermissionDenied)
+    }
+
+    fn poll_read_ready(
         self: Pin<&mut Self>,
         _context: &mut Context<'_>,
-        bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if let Some(transcript) = &*self.to.transcript.lock() {
-            transcript.append(self.stream, bytes);
-        }
-        Poll::Ready(Ok(bytes.len()))
+        Poll::Ready(Ok(1))
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_write_ready(
+        self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(1))
     }
 }
-
-/// The methods that both ends of the standard streams share.
-macro_rules! stream_file {
-    ($name:ty) => {
-        impl AsyncSeek for $name {
-            fn start_seek(self: Pin<&mut Self>, _position: SeekFrom) -> io::Result<()> {
-                Err(io::ErrorKind::NotSeekable.into())
-            }
-
-            fn poll_complete(
-                self: Pin<&mut Self>,
-                _context: &mut Context<'_>,
-            ) -> Poll<io::Result<u64>> {
-                Poll::Ready(Ok(0))
-            }
-        }
-
-        impl VirtualFile for $name {
-            fn last_accessed(&self) -> u64 {
-                0
-            }
-
-            fn last_modified(&self) -> u64 {
-                0
-            }
-
-            fn created_time(&self) -> u64 {
-                0
-            }
-
-            fn size(&self) -> u64 {
-                0
-            }
-
-            fn set_len(&mut self, _size: u64) -> Result<(), FsError> {
-                Err(FsError::PermissionDenied)
-            }
-
-            fn unlink(&mut self) -> Result<(), FsError> {
-                Err(FsError::PermissionDenied)
-            }
-
-            fn poll_read_ready(
-                self: Pin<&mut Self>,
-                _context: &mut Context<'_>,
-            ) -> Poll<io::Result<usize>> {
-                Poll::Ready(Ok(1))
-            }
-
-            fn poll_write_ready(
-                self: Pin<&mut Self>,
-                _context: &mut Context<'_>,
-            ) -> Poll<io::Result<usize>> {
-                Poll::Ready(Ok(1))
-            }
-        }
-    };
-}
-
-stream_file!(Input);
-stream_file!(Output);
