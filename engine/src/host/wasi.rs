@@ -29,8 +29,6 @@ mod channel;
 pub(crate) mod clock;
 pub(crate) mod descriptors;
 mod fd;
-#[cfg(test)]
-mod fuzz;
 mod inet;
 pub(crate) mod path;
 pub(crate) mod pipe;

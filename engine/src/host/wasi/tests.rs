@@ -21,6 +21,7 @@ use crate::run::transcript::Transcript;
 
 mod bound;
 mod channels;
+mod fuzz;
 mod python;
 
 const OUT: u32 = 0;
