@@ -13,9 +13,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 /// The exchange of one candidate with its judge. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Link(Arc<Inner>);
+pub(crate) struct Link(Arc<LinkShared>);
 
-struct Inner {
+struct LinkShared {
     /// Where the answer to the open request goes.
     open: Mutex<Option<oneshot::Sender<String>>>,
     /// Requests, of which there is at most one; `None` once the judge has ended.
@@ -38,7 +38,7 @@ struct Answer {
 impl Link {
     pub(crate) fn new() -> Self {
         let (requests, taken) = mpsc::channel(1);
-        Self(Arc::new(Inner {
+        Self(Arc::new(LinkShared {
             open: Mutex::new(None),
             requests: Mutex::new(Some(requests)),
             taken: tokio::sync::Mutex::new(taken),
@@ -78,7 +78,7 @@ impl Link {
     }
 }
 
-impl Inner {
+impl LinkShared {
     async fn ask(&self, request: String) -> Result<String, HostError> {
         let gone = || HostError::new("CandidateGone", "the candidate's interpreter has ended");
         let mut is_over = self.is_over.subscribe();

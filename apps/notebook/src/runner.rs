@@ -326,7 +326,8 @@ impl<'a> Run<'a> {
             let (notebook, traces) = (&self.task.notebook, &self.traces);
             if let Some(claim) = claim {
                 let before = (number > 1).then(|| self.keys[number - 2]);
-                claim.publish(PrefixState::of(checkpoint.clone(), notebook, number, traces), before);
+                claim
+                    .publish(PrefixState::of(checkpoint.clone(), notebook, number, traces), before);
             }
             if let Some(cache) = &prefixes.cache {
                 let (took, is_last) = (ran.took, number == self.total);

@@ -7,7 +7,7 @@ use hatchery::{Hatchery, Job, Limits, Outcome, Verdict as End};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::trial::{Report, Trial, cpu_ms};
+use super::trial::{TestReport, Trial, cpu_ms};
 use crate::error::GradeError;
 use crate::guest;
 use crate::link::Link;
@@ -120,7 +120,7 @@ pub(super) async fn problem(
     })
 }
 
-fn report(judged: &Outcome) -> Option<Report> {
+fn report(judged: &Outcome) -> Option<TestReport> {
     let End::Completed { value: Some(Value::String(text)), .. } = &judged.verdict else {
         return None;
     };

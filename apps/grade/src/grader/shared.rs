@@ -12,7 +12,7 @@ use hatchery::{Hatchery, Job, Limits, Outcome, Session, Verdict as End};
 use serde_json::Value;
 
 use super::guarded;
-use super::trial::{Report, Trial, cpu_ms};
+use super::trial::{TestReport, Trial, cpu_ms};
 use crate::error::GradeError;
 use crate::guest;
 use crate::task::Task;
@@ -102,7 +102,7 @@ fn reported(tested: &Outcome, token: &str, at_first: &Snapshot) -> Trial {
             return failed(format!("{when} changed `{name}`"));
         }
     }
-    match serde_json::from_str::<Report>(&report) {
+    match serde_json::from_str::<TestReport>(&report) {
         Ok(report) => Trial::reported(report),
         Err(_) => failed("its tests gave no report".to_owned()),
     }

@@ -12,7 +12,7 @@ use crate::verdict::{Failure, Graded, Verdict};
 /// untagged enum are misread where `serde_json` keeps their digits.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Report {
+pub(crate) struct TestReport {
     total: u64,
     passed: u64,
     /// Whether the tests went on to their end.
@@ -109,8 +109,8 @@ impl Trial {
     }
 
     /// Returns the trial that the tests report.
-    pub(crate) fn reported(report: Report) -> Self {
-        let Report {
+    pub(crate) fn reported(report: TestReport) -> Self {
+        let TestReport {
             total,
             passed,
             complete,
