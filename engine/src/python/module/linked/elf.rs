@@ -157,7 +157,7 @@ impl<'a> ElfImage<'a> {
         // wasmer reserves as much as all segments take.
         let last = self.segments.last()?;
         last.header_in(&mut index)?.p_memsz = (self.end()? - last.address).into();
-        let mut table = Vec::new();
+        let mut table: Vec<u8> = Vec::new();
         for (number, section) in self.sections.enumerate() {
             let mut entry = *section;
             let contents = match self.sections.section_name(LE, section).ok()? {
