@@ -23,7 +23,7 @@ use crate::clock::{now, sleep};
 use crate::cluster::Start;
 use crate::names::{JobKey, Lane};
 use crate::payload::{HISTORY, NTH, OBJECT, SESSION, WANTS, WANTS_EVENTS, WANTS_FILES, WORKER};
-use crate::policy::{Decision, Record, SIGNS};
+use crate::policy::{Decision, JobHistory, SIGNS};
 use crate::publish::Stored;
 use crate::result;
 
@@ -169,7 +169,7 @@ impl Claim<'_> {
                 count(|tally| tally.dead_letters += 1);
             }
             ClaimEnd::PutOff => {
-                self.change(Record::put_off).await;
+                self.change(JobHistory::put_off).await;
                 let later = self.shared.streams.life();
                 let _ = self.message.ack_with(AckKind::Nak(Some(later))).await;
                 return;
@@ -267,7 +267,7 @@ impl Claim<'_> {
         record.decide(self.claims, |instance| living.iter().any(|living| living == instance))
     }
 
-    async fn change(&self, change: impl Fn(&mut Record)) {
+    async fn change(&self, change: impl Fn(&mut JobHistory)) {
         if let Err(error) = self.shared.streams.change_record(&self.key, change).await {
             tracing::info!("can't record a start of the job `{}`: {error}", self.key);
         }

@@ -19,7 +19,7 @@ use crate::clock::{now, sleep};
 use crate::error::{Cause, Error};
 use crate::names::{JobKey, Lane};
 use crate::payload::{NTH, OBJECT};
-use crate::policy::Record;
+use crate::policy::JobHistory;
 use crate::result::{Event, EventKind, MOST_BYTES};
 use crate::sessions::Turn;
 use crate::streams::{Settings, Streams};
@@ -133,7 +133,7 @@ const ATTEMPTS: usize = 5;
 
 impl Streams {
     /// Returns the record of a job.
-    pub(super) async fn record(&self, key: &JobKey) -> Result<Record, Cause> {
+    pub(super) async fn record(&self, key: &JobKey) -> Result<JobHistory, Cause> {
         let entry = self.starts.get(key.to_string()).await?;
         // A damaged record counts as none: the job is tried again.
         Ok(entry.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default())
@@ -143,13 +143,13 @@ impl Streams {
     pub(super) async fn change_record(
         &self,
         key: &JobKey,
-        change: impl Fn(&mut Record),
+        change: impl Fn(&mut JobHistory),
     ) -> Result<(), Cause> {
         let name = key.to_string();
         let mut last: Option<Cause> = None;
         for _ in 0..ATTEMPTS {
             let entry = self.starts.entry(name.clone()).await?;
-            let mut record: Record = entry
+            let mut record: JobHistory = entry
                 .as_ref()
                 .and_then(|entry| serde_json::from_slice(&entry.value).ok())
                 .unwrap_or_default();
