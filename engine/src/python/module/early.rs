@@ -112,9 +112,6 @@ impl<'a> FunctionMiddleware<'a> for LazyBody {
     }
 }
 
-#[cfg(test)]
-mod tests;
-
 /// What a stub takes; functions begin at multiples of it.
 pub(super) const STUB_BYTES: usize = 16;
 
@@ -200,3 +197,6 @@ impl ProgressSink for OnceAwaited {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

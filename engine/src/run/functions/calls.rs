@@ -456,6 +456,11 @@ impl Reply {
         self.is_answered = true;
         self.calls.answer(self.ticket, &self.function, result);
     }
+
+    /// Returns a handle that reports when the call is cancelled.
+    pub fn cancellation(&self) -> Cancellation {
+        Cancellation { calls: Arc::clone(&self.calls), ticket: self.ticket }
+    }
 }
 
 impl Drop for Reply {
@@ -476,20 +481,10 @@ pub(crate) fn nothing_to_call() -> HostError {
     HostError::new(FAILURE, "there are no host functions here")
 }
 
-#[cfg(test)]
-mod tests;
-
 /// Reports that the program no longer wants a call.
 pub struct Cancellation {
     calls: Arc<Calls>,
     ticket: u32,
-}
-
-impl Reply {
-    /// Returns a handle that reports when the call is cancelled.
-    pub fn cancellation(&self) -> Cancellation {
-        Cancellation { calls: Arc::clone(&self.calls), ticket: self.ticket }
-    }
 }
 
 impl Debug for Cancellation {
@@ -545,3 +540,6 @@ impl CallLimits {
         (used > allowed).then_some((LimitKind::FunctionArguments, allowed, used))
     }
 }
+
+#[cfg(test)]
+mod tests;
