@@ -40,7 +40,7 @@ use limits::{parse_duration, parse_size};
 
 mod batch;
 mod grade;
-mod image;
+pub(crate) mod image;
 mod kernel;
 mod limits;
 mod nats;

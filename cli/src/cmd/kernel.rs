@@ -205,12 +205,7 @@ async fn receive(stream: &mut UnixStream) -> anyhow::Result<Value> {
 pub(in crate::cmd) struct Kernels;
 
 impl serve::Kernels for Kernels {
-    fn serve_shared(
-        &self,
-        pool: Hatchery,
-        connection: Value,
-        options: Vec<String>,
-    ) -> serve::Answering {
+    fn serve(&self, pool: Hatchery, connection: Value, options: Vec<String>) -> serve::Answering {
         Box::pin(async move {
             let usage = |text: String| Problem::new(ProblemKind::Usage, text);
             let connection = Connection::parse(connection.to_string().as_bytes())

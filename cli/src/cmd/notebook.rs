@@ -31,7 +31,7 @@ use tasks::GivenParameters;
 
 mod board;
 mod summary;
-mod tasks;
+pub(crate) mod tasks;
 
 /// The variable that names the folder of the states which later runs take over. Empty: none. Default:
 /// the folder `notebooks` in the cache.

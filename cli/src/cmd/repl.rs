@@ -37,7 +37,7 @@ mod files;
 mod guest;
 mod reader;
 mod terminal;
-mod workspace;
+pub(super) mod workspace;
 
 /// How many sessions are opened in place of a lost one, if each of them is lost at once.
 const MOST_TRIES: usize = 3;

@@ -15,8 +15,8 @@ use tokio::sync::OnceCell;
 
 use super::PRELOAD;
 use crate::args::ServeArguments;
+use crate::pool::cpus;
 use crate::progress;
-use crate::threads::cpus;
 
 /// Grades samples with the Python build and the packages of `hatchery serve`. It grades as many at once
 /// as that has workers.

@@ -4,10 +4,10 @@
 //! signal while a program runs. Text typed or pasted beyond one line stays for the next.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Read, Write, Write as _};
+use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{ReplCommand, Stdio};
+use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
 use replace::Access;
@@ -143,7 +143,7 @@ impl Terminal {
         if self.editor.is_some() {
             return;
         }
-        let mut stty = ReplCommand::new("stty");
+        let mut stty = Command::new("stty");
         let _ = stty.arg("sane").stdout(Stdio::null()).stderr(Stdio::null()).status();
         // Ends bracketed paste, and moves the shell's prompt to a line of its own.
         let _ = std::io::stdout().lock().write_all(b"\x1b[?2004l\r\n");
