@@ -272,6 +272,19 @@ impl LimitHit {
         self.limit.raised_by(self.interface)
     }
 
+    /// Returns a message that says what the program was refused, and what raises the limit.
+    pub fn refusal(&self) -> String {
+        let Self { limit, allowed, used, .. } = *self;
+        let (most, wanted) = (limit.amount(allowed), limit.amount(used));
+        let wanted = match limit.described().1 {
+            Quantity::Time(what) | Quantity::Bytes(what) => {
+                format!("{wanted} {what} and may have {most}")
+            }
+            Quantity::Count(noun) => format!("more than {}", counted(most, noun)),
+        };
+        format!("the program wanted {wanted}{}", self.advice())
+    }
+
     fn advice(&self) -> String {
         self.raised_by().map_or_else(String::new, |raises| format!("; {raises} raises it"))
     }
@@ -286,21 +299,6 @@ fn grouped(number: u64) -> String {
 
 pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-impl LimitHit {
-    /// Returns a message that says what the program was refused, and what raises the limit.
-    pub fn refusal(&self) -> String {
-        let Self { limit, allowed, used, .. } = *self;
-        let (most, wanted) = (limit.amount(allowed), limit.amount(used));
-        let wanted = match limit.described().1 {
-            Quantity::Time(what) | Quantity::Bytes(what) => {
-                format!("{wanted} {what} and may have {most}")
-            }
-            Quantity::Count(noun) => format!("more than {}", counted(most, noun)),
-        };
-        format!("the program wanted {wanted}{}", self.advice())
-    }
 }
 
 impl std::fmt::Display for LimitHit {

@@ -9,6 +9,7 @@
 //! as overdue.
 
 use std::collections::{BTreeMap, HashMap};
+use std::mem;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -89,14 +90,14 @@ impl Stopwatch {
             is_ending: false,
             is_stopped: false,
         };
-        let id = Watchdog::current().change(|state, wake| {
+        let id = Watchdog::current().change(|state| {
             state.last += 1;
             let id = WatchId(state.last);
             state.watched.insert(id, watched);
             // A limit beyond the clock's range never passes.
-            *wake |= state.end_wall_at(id, self.wall.checked_add(limits.wall_time));
+            state.end_wall_at(id, self.wall.checked_add(limits.wall_time));
             if let Some(at) = self.wall.checked_add(cpu_time) {
-                *wake |= state.schedule(at, id, Due::Cpu);
+                state.schedule(at, id, Due::Cpu);
             }
             id
         });
@@ -124,7 +125,7 @@ impl WatchGuard {
 
 impl Drop for WatchGuard {
     fn drop(&mut self) {
-        Watchdog::current().change(|state, _| {
+        Watchdog::current().change(|state| {
             state.watched.remove(&self.id);
             state.pending.retain(|_, (id, _)| *id != self.id);
         });
@@ -140,19 +141,17 @@ pub(crate) struct StopRequester {
 
 impl StopRequester {
     pub(crate) fn request(&self, reason: StopReason) {
-        Watchdog::current()
-            .change(|state, wake| *wake |= state.request(self.id, reason, Instant::now()));
+        Watchdog::current().change(|state| state.request(self.id, reason, Instant::now()));
     }
 
     /// Says that the run was stopped; it is overdue if it goes on.
     pub(crate) fn expect_end(&self) {
-        Watchdog::current()
-            .change(|state, wake| *wake |= state.expect_end(self.id, Instant::now()));
+        Watchdog::current().change(|state| state.expect_end(self.id, Instant::now()));
     }
 
     /// Pauses the run's wall time until the guard is dropped.
     pub(crate) fn pause(&self) -> Pause {
-        Watchdog::current().change(|state, _| state.pause_wall(self.id, Instant::now()));
+        Watchdog::current().change(|state| state.pause_wall(self.id, Instant::now()));
         Pause { id: self.id }
     }
 }
@@ -166,8 +165,7 @@ pub(crate) struct Pause {
 
 impl Drop for Pause {
     fn drop(&mut self) {
-        Watchdog::current()
-            .change(|state, wake| *wake |= state.resume_wall(self.id, Instant::now()));
+        Watchdog::current().change(|state| state.resume_wall(self.id, Instant::now()));
     }
 }
 
@@ -240,9 +238,11 @@ struct Watchdog {
 struct WatchdogState {
     pending: BTreeMap<DueTime, (WatchId, Due)>,
     watched: HashMap<WatchId, WatchedRun>,
-    /// When the watchdog wakes by itself at the latest. That may be for a run that has ended: it then computes the next time, so that runs that follow each other
-    /// don't have to wake it.
+    /// When the watchdog wakes by itself at the latest. That may be for a run that has ended: it
+    /// then computes the next time, so that runs that follow each other don't have to wake it.
     wakes: Option<Instant>,
+    /// Something is due before that.
+    is_early: bool,
     scheduled: u64,
     last: u64,
 }
@@ -273,11 +273,13 @@ impl Watchdog {
         current
     }
 
-    /// Changes the state, and wakes the watchdog if `change` sets its flag.
-    fn change<T>(&self, change: impl FnOnce(&mut WatchdogState, &mut bool) -> T) -> T {
-        let mut wake = false;
-        let result = change(&mut self.state.lock(), &mut wake);
-        if wake {
+    /// Changes the state, and wakes the watchdog if something is due before it wakes by itself.
+    fn change<T>(&self, change: impl FnOnce(&mut WatchdogState) -> T) -> T {
+        let mut state = self.state.lock();
+        let result = change(&mut state);
+        let is_early = mem::take(&mut state.is_early);
+        drop(state);
+        if is_early {
             self.thread.unpark();
         }
         result
@@ -285,22 +287,20 @@ impl Watchdog {
 }
 
 impl WatchdogState {
-    /// Schedules what is due for a run. Returns whether the watchdog has to be woken.
-    fn schedule(&mut self, at: Instant, id: WatchId, due: Due) -> bool {
+    /// Schedules what is due for a run.
+    fn schedule(&mut self, at: Instant, id: WatchId, due: Due) {
         self.scheduled += 1;
         self.pending.insert((at, self.scheduled), (id, due));
-        self.wakes.is_none_or(|wakes| at < wakes)
+        self.is_early |= self.wakes.is_none_or(|wakes| at < wakes);
     }
 
-    /// Sets when the wall time of a run ends, if ever. Returns whether the watchdog has to be
-    /// woken.
-    fn end_wall_at(&mut self, id: WatchId, at: Option<Instant>) -> bool {
-        let Some(at) = at else { return false };
-        let wakes = self.schedule(at, id, Due::Wall);
+    /// Sets when the wall time of a run ends, if ever.
+    fn end_wall_at(&mut self, id: WatchId, at: Option<Instant>) {
+        let Some(at) = at else { return };
+        self.schedule(at, id, Due::Wall);
         if let Some(watched) = self.watched.get_mut(&id) {
             watched.wall = Wall::Due((at, self.scheduled));
         }
-        wakes
     }
 
     fn pause_wall(&mut self, id: WatchId, now: Instant) {
@@ -311,18 +311,16 @@ impl WatchdogState {
         }
     }
 
-    fn resume_wall(&mut self, id: WatchId, now: Instant) -> bool {
-        match self.watched.get(&id).map(|watched| watched.wall) {
-            Some(Wall::Paused(left)) => self.end_wall_at(id, now.checked_add(left)),
-            _ => false,
+    fn resume_wall(&mut self, id: WatchId, now: Instant) {
+        if let Some(Wall::Paused(left)) = self.watched.get(&id).map(|watched| watched.wall) {
+            self.end_wall_at(id, now.checked_add(left));
         }
     }
 
-    /// Interrupts a run, or stops it at once if it has no grace period. Returns whether the
-    /// watchdog has to be woken.
-    fn request(&mut self, id: WatchId, reason: StopReason, now: Instant) -> bool {
+    /// Interrupts a run, or stops it at once if it has no grace period.
+    fn request(&mut self, id: WatchId, reason: StopReason, now: Instant) {
         let Some(watched) = self.watched.get_mut(&id).filter(|watched| !watched.is_ending) else {
-            return false;
+            return;
         };
         watched.is_ending = true;
         let grace = watched.grace;
@@ -330,34 +328,33 @@ impl WatchdogState {
             return self.stop(id, reason, now);
         }
         watched.interrupt.interrupt(watched.run, reason);
-        let reminds = self.schedule(now + FIRST_REMINDER, id, Due::Remind(FIRST_REMINDER));
-        let stops = now.checked_add(grace);
-        reminds | stops.is_some_and(|at| self.schedule(at, id, Due::Stop(reason)))
+        self.schedule(now + FIRST_REMINDER, id, Due::Remind(FIRST_REMINDER));
+        if let Some(at) = now.checked_add(grace) {
+            self.schedule(at, id, Due::Stop(reason));
+        }
     }
 
-    /// Stops a run. Returns whether the watchdog has to be woken.
-    fn stop(&mut self, id: WatchId, reason: StopReason, now: Instant) -> bool {
-        let Some(watched) = self.watched.get(&id) else { return false };
+    fn stop(&mut self, id: WatchId, reason: StopReason, now: Instant) {
+        let Some(watched) = self.watched.get(&id) else { return };
         // Locks one gate and changes page protections: microseconds, or milliseconds for a memory
         // of a gigabyte.
         watched.interrupt.stop(watched.run, reason);
-        self.expect_end(id, now)
+        self.expect_end(id, now);
     }
 
-    /// Notes that a run was stopped. Returns whether the watchdog has to be woken.
-    fn expect_end(&mut self, id: WatchId, now: Instant) -> bool {
-        let is_first = self
-            .watched
-            .get_mut(&id)
-            .is_some_and(|watched| !std::mem::replace(&mut watched.is_stopped, true));
-        is_first && self.schedule(now + OVERDUE_AFTER, id, Due::Overdue)
+    /// Notes that a run was stopped.
+    fn expect_end(&mut self, id: WatchId, now: Instant) {
+        let watched = self.watched.get_mut(&id);
+        if watched.is_some_and(|watched| !mem::replace(&mut watched.is_stopped, true)) {
+            self.schedule(now + OVERDUE_AFTER, id, Due::Overdue);
+        }
     }
 
     /// Does what is due for a run. If it is overdue, returns the hook to call without the lock.
     fn act(&mut self, id: WatchId, due: Due, now: Instant) -> Option<OverdueHook> {
         let watched = self.watched.get(&id)?;
         match due {
-            Due::Wall => drop(self.request(id, StopReason::WallTime, now)),
+            Due::Wall => self.request(id, StopReason::WallTime, now),
             Due::Cpu => {
                 let (cpu, threads) = watched.watch.cpu_of_threads();
                 let left = watched.cpu_time.saturating_sub(cpu);
@@ -375,7 +372,7 @@ impl WatchdogState {
                     self.schedule(now + next, id, Due::Remind(next));
                 }
             }
-            Due::Stop(reason) => drop(self.stop(id, reason, now)),
+            Due::Stop(reason) => self.stop(id, reason, now),
             Due::Overdue => {
                 tracing::error!("a run goes on long after it was stopped");
                 return watched.overdue.clone();
@@ -403,6 +400,7 @@ fn watch(shared: &Mutex<WatchdogState>) {
                 // The time that is set stays, even if its run has ended: see `wakes`.
                 let set = state.wakes.filter(|at| now < *at);
                 state.wakes = set.into_iter().chain(next).min();
+                state.is_early = false;
                 let wakes = state.wakes;
                 drop(state);
                 // What is scheduled meanwhile unparks it.
