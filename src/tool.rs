@@ -13,7 +13,8 @@ use crate::job::Job;
 impl Job {
     /// Creates the job of a tool call, as [`schema`] describes it: an object with `code` and
     /// optionally `timeout` (seconds), `stdin`, `args`, `env`, `files` (by their paths in the
-    /// workspace, as in [`Self::json_files`]) and `variables` (JSON by name).
+    /// workspace: texts, or objects whose only field, `base64`, has padded base64 of RFC 4648) and
+    /// `variables` (JSON by name).
     ///
     /// The timeout can only shorten the wall time of the pool's limits.
     ///
@@ -26,20 +27,6 @@ impl Job {
     /// A field is unknown or missing, or has the wrong type or an invalid value.
     pub fn from_tool_call(call: &Json) -> Result<Self, Error> {
         Self::from_wire(Intake::TOOL.job(call.clone())?, &Intake::TOOL)
-    }
-
-    /// Puts files into the workspace from JSON: an object from paths to contents. Each content is a
-    /// text, or an object whose only field, `base64`, has bytes (RFC 4648, padded).
-    ///
-    /// ```
-    /// let files = serde_json::json!({ "a.csv": "x,y\n1,2\n", "b.bin": { "base64": "/wA=" } });
-    /// assert!(hatchery::Job::code("open('a.csv').read()").json_files(&files).is_ok());
-    /// ```
-    ///
-    /// # Errors
-    /// The JSON has another form, the base64 is invalid, or a path is not a plain relative one.
-    pub fn json_files(self, files: &Json) -> Result<Self, Error> {
-        self.with_contents(wire::files(files.clone())?)
     }
 }
 
@@ -227,7 +214,10 @@ mod tests {
 
     #[test]
     fn bytes_have_one_base64_form() {
-        let file = |text: &str| Job::code("").json_files(&json!({ "a": { "base64": text } }));
+        let file = |text: &str| {
+            let files = json!({ "a": { "base64": text } });
+            Job::from_tool_call(&json!({ "code": "", "files": files }))
+        };
         for text in ["", "Zg==", "Zm8=", "Zm9v", "+/+/"] {
             assert!(file(text).is_ok(), "{text}");
         }

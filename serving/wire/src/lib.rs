@@ -24,7 +24,6 @@ pub use intake::{Field, Intake};
 pub use job::{Call, Contents, Deterministic, Job, Limits, Priority};
 pub use line::to_line;
 pub use problem::{InvalidJob, Problem, ProblemKind};
-pub use read::files;
 pub use schema::job_schema;
 
 mod intake;

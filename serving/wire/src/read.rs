@@ -183,10 +183,7 @@ impl<'de> Deserialize<'de> for Job {
 }
 
 /// Reads files from a JSON object: by their paths, as in [`Job::files`].
-///
-/// # Errors
-/// It is no object, or a file is neither a text nor bytes in base64.
-pub fn files(value: Value) -> Result<BTreeMap<String, Contents>, InvalidJob> {
+fn files(value: Value) -> Result<BTreeMap<String, Contents>, InvalidJob> {
     let expected = "an object of strings, or for bytes of {\"base64\": string}";
     let contents = |(path, value): (String, Value)| {
         let contents = match value {
