@@ -37,7 +37,8 @@ pub(crate) enum ImportRule {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Judged {
     pub(crate) namespace: &'static str,
-    pub(crate) names: &'static [&'static str],
+    /// Separated by spaces.
+    names: &'static str,
     pub(crate) judgement: ImportRule,
     /// What the guest gets, or why it doesn't get it.
     #[cfg_attr(
@@ -47,269 +48,169 @@ pub(crate) struct Judged {
     pub(crate) why: &'static str,
 }
 
-/// Every function that is known. Others are refused when a module is loaded.
+/// Every function that a module may import. Others are refused when a module is loaded.
 pub(crate) const JUDGED: &[Judged] = &[
-    served(WASI, &["args_get", "args_sizes_get"], "`python` alone; each run sets its own"),
+    served(WASI, "args_get args_sizes_get", "`python` alone; each run sets its own"),
+    served(WASI, "environ_get environ_sizes_get", "what CPython needs; each run adds its own"),
+    served(WASI, "clock_res_get clock_time_get", "the machine's clocks, or deterministic ones"),
     served(
         WASI,
-        &["environ_get", "environ_sizes_get"],
-        "what CPython needs; each run adds its own",
-    ),
-    served(
-        WASI,
-        &["clock_res_get", "clock_time_get"],
-        "the machine's clocks, or deterministic ones",
-    ),
-    served(
-        WASI,
-        &[
-            "fd_advise",
-            "fd_allocate",
-            "fd_close",
-            "fd_datasync",
-            "fd_fdstat_get",
-            "fd_fdstat_set_flags",
-            "fd_filestat_get",
-            "fd_filestat_set_size",
-            "fd_filestat_set_times",
-            "fd_pread",
-            "fd_prestat_dir_name",
-            "fd_prestat_get",
-            "fd_pwrite",
-            "fd_read",
-            "fd_readdir",
-            "fd_seek",
-            "fd_sync",
-            "fd_tell",
-            "fd_write",
-        ],
+        "fd_advise fd_allocate fd_close fd_datasync fd_fdstat_get fd_fdstat_set_flags \
+         fd_filestat_get fd_filestat_set_size fd_filestat_set_times fd_pread \
+         fd_prestat_dir_name fd_prestat_get fd_pwrite fd_read fd_readdir fd_seek \
+         fd_sync fd_tell fd_write",
         "files in memory, mounted folders, standard streams, pipes",
     ),
+    served(WASI, "fd_renumber", "for WASIX `dup2`, else the first descriptor becomes the second"),
     served(
         WASI,
-        &["fd_renumber"],
-        "for WASIX `dup2`, else the first descriptor becomes the second",
-    ),
-    served(
-        WASI,
-        &[
-            "path_create_directory",
-            "path_filestat_get",
-            "path_filestat_set_times",
-            "path_link",
-            "path_open",
-            "path_readlink",
-            "path_remove_directory",
-            "path_rename",
-            "path_symlink",
-            "path_unlink_file",
-        ],
+        "path_create_directory path_filestat_get path_filestat_set_times path_link \
+         path_open path_readlink path_remove_directory path_rename path_symlink \
+         path_unlink_file",
         "files in memory and mounted folders, within quotas",
     ),
     served(
         WASI,
-        &["poll_oneoff"],
+        "poll_oneoff",
         "clocks, and whether pipes and sockets are ready; `EDEADLK` if nothing could end the wait",
     ),
-    served(WASI, &["proc_exit"], "ends the program"),
-    served(WASI, &["random_get"], "the system's random numbers, or deterministic ones"),
-    served(WASI, &["sched_yield"], "does nothing"),
-    served(WASI, &["sock_accept"], "no socket listens, so it always fails"),
+    served(WASI, "proc_exit", "ends the program"),
+    served(WASI, "random_get", "the system's random numbers, or deterministic ones"),
+    served(WASI, "sched_yield", "does nothing"),
+    served(WASI, "sock_accept", "no socket listens, so it always fails"),
     served(
         WASI,
-        &["sock_recv", "sock_send", "sock_shutdown"],
+        "sock_recv sock_send sock_shutdown",
         "between the two sockets of `sock_pair`, and over connections",
     ),
-    served(HOST, &[HOST_CALL], "requests, replies and host functions"),
+    served(HOST, HOST_CALL, "requests, replies and host functions"),
     served(
         THREADS,
-        &[THREAD_SPAWN],
+        THREAD_SPAWN,
         "a thread, within the limit; `EAGAIN` beyond it, and for a build whose memory isn't shared",
     ),
     served(
         WASIX,
-        &["callback_signal"],
+        "callback_signal",
         "accepted: a signal is handed to the export `__wasm_signal`, whatever the name",
     ),
-    served(WASIX, &["chdir", "getcwd"], "the current folder, which is part of the guest's state"),
-    served(WASIX, &["fd_dup2"], "a second descriptor of the same open file"),
+    served(WASIX, "chdir getcwd", "the current folder, which is part of the guest's state"),
+    served(WASIX, "fd_dup2", "a second descriptor of the same open file"),
     served(
         WASIX,
-        &["fd_fdflags_get", "fd_fdflags_set"],
+        "fd_fdflags_get fd_fdflags_set",
         "`FD_CLOEXEC`, which has no effect, since no program can be started",
     ),
     served(
         WASIX,
-        &["fd_pipe"],
+        "fd_pipe",
         "a pipe in memory of 64 KiB; a call that no other thread could end fails with `EDEADLK`",
     ),
     served(
         WASIX,
-        &["futex_wait"],
+        "futex_wait",
         "waits for another thread or its timeout; without both, for a stop",
     ),
-    served(WASIX, &["futex_wake", "futex_wake_all"], "wakes threads that wait there"),
-    served(WASIX, &["path_open2"], "as `path_open`"),
+    served(WASIX, "futex_wake futex_wake_all", "wakes threads that wait there"),
+    served(WASIX, "path_open2", "as `path_open`"),
     served(
         WASIX,
-        &["proc_exit2", "thread_exit"],
+        "proc_exit2 thread_exit",
         "ends the program; `thread_exit` ends its thread, and the program with code 0 if that is the main one",
     ),
     served(
         WASIX,
-        &["proc_id", "proc_parent", "thread_id"],
+        "proc_id proc_parent thread_id",
         "process 1 without a parent, whose main thread is 1",
     ),
     served(
         WASIX,
-        &["proc_raise_interval"],
+        "proc_raise_interval",
         "turns a timer off; turning one on fails with `ENOTSUP`, which `signal.setitimer` may not report",
     ),
     served(
         WASIX,
-        &["proc_signal", "thread_signal"],
+        "proc_signal thread_signal",
         "to itself only, not to another thread: handled by the program, else it ends with 128 and the signal's number",
     ),
     served(
         WASIX,
-        &["proc_signals_get", "proc_signals_sizes_get"],
+        "proc_signals_get proc_signals_sizes_get",
         "every signal begins with its default action",
     ),
     served(
         WASIX,
-        &["resolve", "sock_connect", "sock_open"],
+        "resolve sock_connect sock_open",
         "TCP to what the job was granted; everything else fails with `EACCES`",
     ),
     served(
         WASIX,
-        &["sock_addr_local", "sock_addr_peer"],
+        "sock_addr_local sock_addr_peer",
         "of a connection the peer's, but not the machine's own; no address, as two connected sockets have",
     ),
     served(
         WASIX,
-        &[
-            "sock_get_opt_flag",
-            "sock_get_opt_size",
-            "sock_get_opt_time",
-            "sock_set_opt_flag",
-            "sock_set_opt_size",
-        ],
+        "sock_get_opt_flag sock_get_opt_size sock_get_opt_time sock_set_opt_flag \
+         sock_set_opt_size",
         "of connected sockets; setting an option has no effect, but for `TCP_NODELAY`",
     ),
-    served(WASIX, &["sock_pair"], "two connected sockets for streams, in memory"),
-    served(WASIX, &["sock_recv_from"], "as `sock_recv`"),
-    served(WASIX, &["thread_parallelism"], "1, whatever the machine has"),
-    served(WASIX, &["tty_get"], "80 columns and 25 rows, and no stream that is a terminal"),
-    refused(WASIX, &["clock_time_set"], Errno::NotPermitted, "the clocks are the machine's"),
+    served(WASIX, "sock_pair", "two connected sockets for streams, in memory"),
+    served(WASIX, "sock_recv_from", "as `sock_recv`"),
+    served(WASIX, "thread_parallelism", "1, whatever the machine has"),
+    served(WASIX, "tty_get", "80 columns and 25 rows, and no stream that is a terminal"),
+    refused(WASIX, "clock_time_set", Errno::NotPermitted, "the clocks are the machine's"),
     refused(
         WASIX,
-        &["epoll_create", "epoll_ctl", "epoll_wait"],
+        "epoll_create epoll_ctl epoll_wait",
         Errno::NoFunction,
         "`selectors` and `asyncio` take `poll` instead",
     ),
     refused(
         WASIX,
-        &["proc_exec3", "proc_fork", "proc_spawn2"],
+        "proc_exec3 proc_fork proc_spawn2",
         Errno::NotSupported,
         "a guest is one process",
     ),
-    refused(WASIX, &["proc_join"], Errno::Child, "a guest has no children"),
+    refused(WASIX, "proc_join", Errno::Child, "a guest has no children"),
     refused(
         WASIX,
-        &["sock_accept_v2", "sock_bind", "sock_listen", "sock_send_to"],
+        "sock_accept_v2 sock_bind sock_listen sock_send_to",
         Errno::NotSupported,
         "nothing listens, and connected sockets stay connected",
     ),
-    refused(WASIX, &["sock_send_file"], Errno::NotSupported, "Python sends the bytes itself"),
+    refused(WASIX, "sock_send_file", Errno::NotSupported, "Python sends the bytes itself"),
     refused(
         WASIX,
-        &["sock_set_opt_time"],
+        "sock_set_opt_time",
         Errno::NoProtocolOption,
         "a call that would wait fails at once, so there is nothing to limit",
     ),
-    refused(WASIX, &["tty_set"], Errno::NotPermitted, "there is no terminal"),
-    at_load(
-        &[
-            "call_dynamic",
-            "closure_allocate",
-            "closure_free",
-            "closure_prepare",
-            "context_create",
-            "context_destroy",
-            "context_switch",
-            "dl_invalid_handle",
-            "dlopen",
-            "dlsym",
-            "proc_snapshot",
-            "reflect_signature",
-            "stack_checkpoint",
-            "stack_restore",
-        ],
-        "they change code, tables or the stack behind the host's back",
-    ),
-    at_load(
-        &[
-            "proc_exec",
-            "proc_exec2",
-            "proc_exec4",
-            "proc_fork_env",
-            "proc_spawn",
-            "proc_spawn3",
-            "thread_join",
-            "thread_spawn",
-            "thread_spawn_v2",
-        ],
-        "other processes and threads, in forms that no build here imports",
-    ),
-    at_load(
-        &[
-            "port_addr_add",
-            "port_addr_clear",
-            "port_addr_list",
-            "port_addr_remove",
-            "port_bridge",
-            "port_dhcp_acquire",
-            "port_gateway_set",
-            "port_mac",
-            "port_route_add",
-            "port_route_clear",
-            "port_route_list",
-            "port_route_remove",
-            "port_unbridge",
-            "sock_join_multicast_v4",
-            "sock_join_multicast_v6",
-            "sock_leave_multicast_v4",
-            "sock_leave_multicast_v6",
-            "sock_status",
-        ],
-        "network interfaces and what needs them",
-    ),
-    at_load(&["fd_dup", "fd_event", "proc_raise", "thread_sleep"], "no build here imports them"),
+    refused(WASIX, "tty_set", Errno::NotPermitted, "there is no terminal"),
 ];
 
-const fn served(
-    namespace: &'static str,
-    names: &'static [&'static str],
-    why: &'static str,
-) -> Judged {
+const fn served(namespace: &'static str, names: &'static str, why: &'static str) -> Judged {
     Judged { namespace, names, judgement: ImportRule::Served, why }
 }
 
 const fn refused(
     namespace: &'static str,
-    names: &'static [&'static str],
+    names: &'static str,
     errno: Errno,
     why: &'static str,
 ) -> Judged {
     Judged { namespace, names, judgement: ImportRule::Refused(errno), why }
 }
 
-const fn at_load(names: &'static [&'static str], why: &'static str) -> Judged {
-    Judged { namespace: WASIX, names, judgement: ImportRule::RefusedAtLoad, why }
+impl Judged {
+    /// Returns the names of the functions.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.names.split(' ')
+    }
 }
 
 pub(crate) fn judgement(namespace: &str, name: &str) -> ImportRule {
-    let judged = JUDGED.iter().find(|row| row.namespace == namespace && row.names.contains(&name));
+    let judged =
+        JUDGED.iter().find(|row| row.namespace == namespace && row.names().any(|one| one == name));
     judged.map_or(ImportRule::RefusedAtLoad, |row| row.judgement)
 }
 

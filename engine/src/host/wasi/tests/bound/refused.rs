@@ -35,9 +35,9 @@ fn what_is_refused_fails_with_the_error_of_the_table_and_the_guest_goes_on() {
     for row in JUDGED {
         let ImportRule::Refused(errno) = row.judgement else { continue };
         // A thread that can't be started has no error number, but a negative result.
-        for name in row.names.iter().filter(|_| row.namespace == WASIX) {
+        for name in row.names().filter(|_| row.namespace == WASIX) {
             let (_, parameters) =
-                binding::FUNCTIONS.iter().find(|(other, _)| other == name).unwrap();
+                binding::FUNCTIONS.iter().find(|(other, _)| *other == name).unwrap();
             let parameters = Vec::from_iter(parameters.iter().map(|(_, name)| *name));
             let mut bound = Bound::new();
             let instance = bound.start(&calling(row.namespace, name, &parameters));
@@ -45,7 +45,7 @@ fn what_is_refused_fails_with_the_error_of_the_table_and_the_guest_goes_on() {
             bound.gate.begin();
             assert_eq!(bound.run(&instance).unwrap(), errno.code(), "{name}");
             assert_eq!(transcript.text_of(Stream::Stdout), b"goes on", "{name}");
-            called.insert(*name);
+            called.insert(name);
         }
     }
     for name in
