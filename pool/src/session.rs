@@ -266,7 +266,7 @@ impl SessionCell {
         Discarded(self.put(self.place.lock(), CellState::Stored(StoredState::of(state))))
     }
 
-    /// Gives up the state, so that no worker parks it in vain.
+    /// Gives up the state, so that no worker parks it needlessly.
     pub fn lose(&self, reason: impl Into<Cause>) -> Discarded {
         Discarded(self.put(self.place.lock(), CellState::Lost(reason.into())))
     }

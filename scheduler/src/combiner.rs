@@ -2,11 +2,11 @@
 //! order of their arrival.
 //!
 //! A sender that finds the handler free handles what is queued, its own message included; if
-//! another thread is handling a message, that thread goes on with the new one. So a message wakes
+//! another thread is handling a message, that thread handles the new one next. So a message wakes
 //! no thread to be decided on, and many messages that come at once are handled in one go. This is
 //! known as flat combining.
 //!
-//! An actor stands behind it. It goes on when a sender has handled its share, and whoever ends it
+//! An actor stands behind it. It resumes when a sender has reached its batch limit, and ending it
 //! ends the combiner: it owns the [`EndsCombiner`].
 //!
 //! No lock is held while a message is handled. The handler is out of its place meanwhile, so a
@@ -37,7 +37,7 @@ pub(crate) trait Handler<M>: Send {
     fn handle(&mut self, message: M) -> ControlFlow<()>;
 
     /// Takes the answers that the last message led to. They are given once the handler is free
-    /// again: whoever hears one, often sends a message next, and waking them takes as long as
+    /// again: the receiver of one often sends a message next, and waking them takes as long as
     /// handling a message.
     fn answers(&mut self) -> Vec<Answer>;
 }
@@ -164,7 +164,7 @@ impl<M> Combiner<M> {
         drop_guarded(left);
     }
 
-    /// Handles queued messages up to a share, then puts the handler back for the next sender.
+    /// Handles queued messages up to the batch limit, then puts the handler back for the next sender.
     fn serve(&self, mut handler: Box<dyn Handler<M>>) {
         for _ in 0..BATCH_LIMIT {
             let message = {
@@ -194,7 +194,7 @@ impl<M> Combiner<M> {
             drop_guarded(ended);
             match self.inbox.lock().take_for_queued() {
                 Some(again) => handler = again,
-                // Whoever has it, or takes it next, handles what is queued.
+                // The thread that has it, or takes it next, handles what is queued.
                 None => return,
             }
         }

@@ -173,7 +173,7 @@ impl Scheduler {
     }
 
     /// Begins the statistics again: totals, measured times and the last errors. Returns when the
-    /// status says so. Metrics go on, since counters of Prometheus never go back.
+    /// status says so. Metrics continue, since counters of Prometheus never go back.
     pub async fn reset_statistics(&self) {
         let (reply, done) = oneshot::channel();
         if self.mailbox.send(SchedulerMessage::ResetStatistics(reply)).is_ok() {

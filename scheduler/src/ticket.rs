@@ -195,7 +195,7 @@ impl Ticket {
                 match self.open.as_mut().map(|open| open.poll_spin(context, find)) {
                     Some(Poll::Ready(Some(outcome))) => outcome,
                     // While other tasks go first, the outcome wakes this one as well: one of them may
-                    // block its thread, and an executor within tokio's never lets them go on.
+                    // block its thread, and an executor within tokio's never resumes them.
                     None | Some(Poll::Ready(None) | Poll::Pending) => {
                         ready!(Pin::new(&mut self.reply).poll(context)).ok()
                     }

@@ -42,7 +42,7 @@ pub(crate) struct Alarm {
 struct Times {
     /// When the alarm rings; `NEVER` if it doesn't.
     due: AtomicU64,
-    /// Until when the task sleeps, unless it is told of a change; 0 while it doesn't.
+    /// Until when the task sleeps, unless it is notified of a change; 0 while it doesn't.
     sleeps_until: AtomicU64,
     changed: Notify,
 }

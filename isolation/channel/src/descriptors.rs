@@ -62,7 +62,7 @@ impl Descriptors {
         Self { socket }
     }
 
-    /// Sets whether calls fail with [`io::ErrorKind::WouldBlock`] instead of waiting. Whoever doesn't
+    /// Sets whether calls fail with [`io::ErrorKind::WouldBlock`] instead of waiting. A caller that doesn't
     /// trust the other side wants that: it sends descriptors before the frame that tells of them.
     /// The other processes that have this side of the socket share the setting.
     ///

@@ -17,7 +17,7 @@ pub enum Error {
     /// This end was closed, and a receiver has taken every whole frame that had arrived.
     #[error("the channel is closed")]
     Closed,
-    /// The deadline passed. A receiver keeps what has arrived of a frame, and goes on with it.
+    /// The deadline passed. A receiver keeps what has arrived of a frame, and continues with it.
     #[error("the deadline passed while waiting for the other process")]
     TimedOut,
     /// The frame is longer than its direction allows. Nothing was sent.

@@ -76,7 +76,7 @@ impl Receiver {
     /// could then announce any number of them.
     ///
     /// # Errors
-    /// - [`Error::TimedOut`]: a later call goes on where this one stopped.
+    /// - [`Error::TimedOut`]: a later call continues where this one stopped.
     /// - [`Error::Closed`]: and no whole frame is left.
     /// - [`Error::Lied`] and [`Error::System`]: nothing more can be received.
     pub fn receive<T: DeserializeOwned>(&mut self, deadline: Option<Instant>) -> Result<T, Error> {

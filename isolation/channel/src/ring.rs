@@ -1,7 +1,7 @@
 //! The two sides of one ring. Each keeps its own position to itself, writes it for the other to see,
 //! and checks the other's position each time it reads it.
 //!
-//! A position is published with release and read with acquire, so that whoever sees it also sees the
+//! A position is published with release and read with acquire, so that a reader of it also sees the
 //! bytes before it, or sees that they have been taken. An honest pair needs no more; a process that
 //! lies gets at most other bytes than it wrote.
 

@@ -1,7 +1,7 @@
 //! Adaptive spinning: spin briefly before blocking, while that pays.
 //!
 //! Blocking and being woken takes 10 to 60 µs and costs CPU time on both sides. What a thread waits
-//! for often comes sooner. It yields its core between checks, since whoever provides it may need one.
+//! for often comes sooner. It yields its core between checks, since the provider may need one.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};

@@ -110,7 +110,7 @@ impl Report {
         self.layers.get(&layer) == Some(&LayerState::Applied)
     }
 
-    /// Returns the layers that don't stand, with the reasons. Whoever insists on all of them runs no
+    /// Returns the layers that don't stand, with the reasons. A caller that insists on all of them runs no
     /// guest unless there are none.
     pub fn missing(&self) -> impl Iterator<Item = (Layer, &str)> {
         self.layers.iter().filter_map(|(layer, state)| match state {

@@ -360,7 +360,7 @@ impl WorkerControl {
         self.thread_gone.notify_all();
     }
 
-    /// Sets the thread, and the actor that is told when the thread is stuck.
+    /// Sets the thread, and the actor that is notified when the thread is stuck.
     pub(super) fn set_thread(&self, thread: JoinHandle<()>, actor: ActorRef<WorkerMessage>) {
         let mut controls = self.controls.lock();
         controls.thread = Some(thread);

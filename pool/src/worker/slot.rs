@@ -32,7 +32,7 @@ use crate::task::Task;
 /// The stack of host code; the guest has its own. Only used pages take memory.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Starts the thread. It ends when no more commands can come, when it is told to, or when it has no
+/// Starts the thread. It ends when no more commands can come, when it is dismissed, or when it has no
 /// interpreter and can't start one.
 pub(super) fn spawn(
     control: Arc<WorkerControl>,
@@ -393,7 +393,7 @@ impl Slot<'_> {
         self.vacate_for(session);
         let mut claim = session.claim(self.worker());
         if matches!(claim, Claim::AlreadyHere) && self.has_ended() {
-            // Its process died between two turns: the session goes on from the copy of its state.
+            // Its process died between two turns: the session continues from the copy of its state.
             let ended = "the process that kept its state has ended";
             let reason = self.not_copied.take().map(|error| Cause::because(ended, error));
             self.control.give_up_session(session, reason.unwrap_or_else(|| ended.into()));

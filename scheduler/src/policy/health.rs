@@ -2,7 +2,7 @@
 //!
 //! A worker that dies is no trouble: it is replaced, and a decision says so. Trouble is what
 //! outlasts that: workers that don't start, and workers that die again and again. What has been
-//! told is told again only when it gets worse, so a pool that keeps trying doesn't repeat itself.
+//! reported is reported again only when it gets worse, so a pool that keeps trying doesn't repeat itself.
 
 use std::collections::VecDeque;
 use std::time::Duration;

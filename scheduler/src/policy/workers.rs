@@ -252,7 +252,7 @@ impl Workers {
         self.workers.get_mut(&id)?.leaving.take()
     }
 
-    /// Removes an idle worker that is told to end.
+    /// Removes an idle worker that is dismissed.
     pub(crate) fn dismiss(&mut self, id: WorkerId) {
         self.remove(id);
         self.dismissed.insert(id);

@@ -35,7 +35,7 @@ pub(super) fn unshare(flags: UnshareFlags) -> io::Result<()> {
 /// the number of CPUs from a file when it decides how many to have; either ends a confined process.
 ///
 /// The heaps that exist stay in use, also those of threads that have ended, and children inherit
-/// them. So whoever forks processes that [`confine`](super::confine) itself calls this before it
+/// them. So a process that forks others that [`confine`](super::confine) itself calls this before it
 /// starts its first thread.
 pub fn use_one_heap() {
     // SAFETY: takes no pointers.

@@ -349,7 +349,7 @@ impl WorkerShared {
                 let sent =
                     state.map(|state| states::send(states, &state, |mount| mount.lent_number()));
                 if !matches!(sent, Some(Ok(()))) {
-                    // Whoever waits for it must not wait in vain.
+                    // The one who waits for it must not wait without end.
                     end(7);
                 }
             }

@@ -41,7 +41,7 @@ impl ControlChannel {
     }
 
     /// Has a run end. Never waits, since the scheduler asks for it while it decides. If the worker can't
-    /// be told now, it is told later: by the thread that is saying something, or by the next call of
+    /// be told now, it is notified later: by the thread that is saying something, or by the next call of
     /// [`Self::send_stops`].
     pub(crate) fn stop(&self, end: StopRequest) {
         self.ends.lock().add(end);
@@ -51,7 +51,7 @@ impl ControlChannel {
     /// Tells the worker which runs are to end, as far as it can be told now. Returns whether it could
     /// not be told for too long.
     pub(crate) fn send_stops(&self) -> bool {
-        // Whoever has the sender calls this once it has let go of it, so an end that is added meanwhile
+        // The thread that has the sender calls this once it has released it, so an end that is added meanwhile
         // isn't forgotten.
         while !self.ends.lock().ends.is_empty()
             && let Some(mut sender) = self.sender.try_lock()

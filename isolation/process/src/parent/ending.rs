@@ -1,4 +1,4 @@
-//! The end of a run in a worker: what it's told, and until when it may go on.
+//! The end of a run in a worker: what is sent, and until when it may continue.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::message::{StopKind, StopRequest};
 use crate::parent::remote::Worker;
 
-/// How long a worker may go on after it was told to stop its run.
+/// How long a worker may continue a run after it was asked to stop it.
 const STOPPING: Duration = Duration::from_secs(2);
 
 /// How long after the limit of wall time and its grace period the worker, which holds both, must have
@@ -41,7 +41,7 @@ impl RunStopper {
         self.worker.control.stop(StopRequest { run: self.run, reason, kind });
     }
 
-    /// Returns why the worker may go on no longer. To be called now and then while the run goes on: it
+    /// Returns why the worker may not continue. To be called now and then during the run: it
     /// tells the worker what it couldn't be told before.
     pub(crate) fn overdue(&self) -> Option<&'static str> {
         let takes_none = self.worker.control.send_stops();

@@ -63,7 +63,7 @@ pub(crate) struct WorkerGroups {
     bounds: Bounds,
     /// Groups of workers that had been killed and were about to end.
     left: Mutex<Vec<PathBuf>>,
-    /// Whoever has none may remove the folder.
+    /// Without one, another process may remove the folder.
     _claim: Claim,
 }
 

@@ -163,7 +163,7 @@ impl ProcessInterpreter {
     }
 
     /// Receives until the command has ended. `handle` gets what comes before that. `overdue` says why
-    /// the worker may go on no longer; it is asked at least every [`GLANCE`], whatever comes.
+    /// the worker may not continue; it is asked at least every [`GLANCE`].
     ///
     /// The error says how the worker has ended, which it has then.
     fn finish(
@@ -306,7 +306,7 @@ impl ProcessInterpreter {
 /// What a worker has done wrong that adds to a transcript what can't be there.
 const INVALID: &str = "it showed something in an invalid form";
 
-/// What a worker has done wrong that ends a run which isn't the one that goes on.
+/// What a worker has done wrong that ends a run which isn't the present one.
 const ANOTHER_RUN: &str = "it ended another run than the one that it was given";
 
 /// What a worker has done wrong that reports something of a run between runs.

@@ -97,7 +97,7 @@ impl Files for Kernel {
             Err(fs::TryLockError::Error(error)) => return Err(error),
             Ok(()) => {}
         }
-        // Whoever had it may have removed it meanwhile.
+        // Its owner may have removed it meanwhile.
         match fs::metadata(group) {
             Err(error) if is_gone(&error) => Ok(None),
             found => Ok((found?.ino() == folder.metadata()?.ino()).then(|| Box::new(folder) as _)),

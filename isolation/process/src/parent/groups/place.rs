@@ -1,6 +1,6 @@
 //! Which control group was delegated to this process, so that it may make groups in it.
 //!
-//! A group belongs to whoever manages it. So it isn't enough that this process could write to it, as
+//! A group belongs to its manager. So it isn't enough that this process could write to it, as
 //! root can everywhere: the operator names one (`$HATCHERY_CGROUP`), the service manager has marked one
 //! as delegated (systemd's `Delegate=`), or the process is in a container, which begins at one.
 
