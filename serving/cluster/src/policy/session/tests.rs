@@ -3,16 +3,16 @@
 
 use super::*;
 
-fn owner(instance: &str) -> Owner {
-    Owner { worker: format!("worker-{instance}"), instance: instance.to_owned() }
+fn owner(instance: &str) -> RecordOwner {
+    RecordOwner { worker: format!("worker-{instance}"), instance: instance.to_owned() }
 }
 
-fn kept(text: &str) -> Kept {
-    Kept::Text(text.to_owned())
+fn kept(text: &str) -> PendingResult {
+    PendingResult::Text(text.to_owned())
 }
 
-fn state(object: &str) -> State {
-    State {
+fn state(object: &str) -> StoredState {
+    StoredState {
         object: object.to_owned(),
         parts: String::new(),
         digest: String::new(),
@@ -24,7 +24,7 @@ fn state(object: &str) -> State {
 #[test]
 fn a_turn_that_kills_runs_alone_and_is_then_given_up() {
     let nobody = |_: &str| false;
-    let mut record = Record::fresh("s");
+    let mut record = SessionRecord::fresh("s");
     let mut decisions = Vec::new();
     for instance in ["a", "b", "c", "d"] {
         let (decision, taken) = record.taken_over(&owner(instance), nobody);
@@ -42,7 +42,7 @@ fn a_turn_that_kills_runs_alone_and_is_then_given_up() {
 
 #[test]
 fn an_owner_that_has_let_go_or_lives_is_not_counted() {
-    let (_, record) = Record::fresh("s").taken_over(&owner("a"), |_| false);
+    let (_, record) = SessionRecord::fresh("s").taken_over(&owner("a"), |_| false);
     let (_, lives) = record.taken_over(&owner("b"), |instance| instance == "a");
     assert_eq!(lives.starts.len(), 1);
     let released = record.released("a");
@@ -56,7 +56,7 @@ fn an_owner_that_has_let_go_or_lives_is_not_counted() {
 
 #[test]
 fn a_refused_turn_leaves_the_state_and_has_its_result() {
-    let before = Record::fresh("s").committed("1", kept("one"), Some(state("a")));
+    let before = SessionRecord::fresh("s").committed("1", kept("one"), Some(state("a")));
     let (_, taken) = before.taken_over(&owner("a"), |_| false);
     let refused = taken.refused("2", kept("refused"));
     assert!(refused.has("2") && !refused.has("1"));
@@ -68,7 +68,7 @@ fn a_refused_turn_leaves_the_state_and_has_its_result() {
 
 #[test]
 fn a_commit_names_the_state_that_it_replaces() {
-    let record = Record::fresh("s").committed("1", kept("one"), Some(state("a")));
+    let record = SessionRecord::fresh("s").committed("1", kept("one"), Some(state("a")));
     assert_eq!((record.turn, record.old.clone()), (1, None));
     let record = record.committed("2", kept("two"), Some(state("b")));
     assert_eq!((record.turn, record.old.clone()), (2, Some(state("a"))));
@@ -78,7 +78,7 @@ fn a_commit_names_the_state_that_it_replaces() {
         (3, None, Some(state("b")))
     );
     let text = serde_json::to_string(&record).unwrap();
-    assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record);
+    assert_eq!(serde_json::from_str::<SessionRecord>(&text).unwrap(), record);
 }
 
 /// Numbers that look random, and are the same each time.
@@ -97,7 +97,7 @@ type Log = Vec<(String, usize)>;
 #[derive(Debug, Default)]
 struct Server {
     turns: Vec<String>,
-    record: Option<Record>,
+    record: Option<SessionRecord>,
     revision: u64,
     states: std::collections::BTreeMap<String, Log>,
     results: std::collections::BTreeMap<String, String>,
@@ -105,7 +105,7 @@ struct Server {
 }
 
 impl Server {
-    fn replace(&mut self, record: &Record, revision: u64) -> Option<u64> {
+    fn replace(&mut self, record: &SessionRecord, revision: u64) -> Option<u64> {
         if self.revision != revision {
             return None;
         }
@@ -129,7 +129,7 @@ struct Process {
     instance: usize,
     step: Step,
     /// What it believes to own: the record, its revision, and the state.
-    copy: Option<(Record, u64, Log)>,
+    copy: Option<(SessionRecord, u64, Log)>,
 }
 
 impl Process {
@@ -148,14 +148,16 @@ impl Process {
                     return true;
                 }
                 if self.copy.is_none() {
-                    let record = server.record.clone().unwrap_or_else(|| Record::fresh("s"));
+                    let record = server.record.clone().unwrap_or_else(|| SessionRecord::fresh("s"));
                     if let Some(last) = record.last.as_ref().filter(|_| record.has(&turn)) {
-                        let Some(Kept::Text(result)) = last.result.clone() else { panic!() };
+                        let Some(PendingResult::Text(result)) = last.result.clone() else {
+                            panic!()
+                        };
                         self.step = Step::Finish { turn, result };
                         return true;
                     }
                     let (_, taken) = record.taken_over(&me, |_| true);
-                    let log = |state: &State| server.states[&state.object].clone();
+                    let log = |state: &StoredState| server.states[&state.object].clone();
                     let log = record.state.as_ref().map(log).unwrap_or_default();
                     let Some(revision) = server.replace(&taken, server.revision) else {
                         return true;
