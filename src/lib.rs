@@ -371,6 +371,6 @@ pub mod wire {
     #[doc(inline)]
     pub use ::wire::{
         Call, Contents, Deterministic, Field, Intake, InvalidJob, Job, Limits, Priority, Problem,
-        ProblemKind, VERSION, files, job_schema, to_line,
+        ProblemKind, VERSION, job_schema, to_line,
     };
 }
