@@ -2,8 +2,8 @@
 //!
 //! A turn is a job of a session. It waits in a stream of its own, whose subjects name one of 64
 //! partitions, the tenant and the session. The partition follows from the session's name, and each
-//! partition has one consumer, which the server pins to one worker at a time: the home of its
-//! sessions. Which worker asks for which partition follows from who lives, by `policy/homes.rs`.
+//! partition has one consumer, which the server pins to one worker at a time: the owner of its
+//! sessions. Which worker asks for which partition follows from who lives, by `policy.rs`.
 //!
 //! | name | what it holds |
 //! |---|---|
@@ -354,7 +354,7 @@ impl Sessions {
         Ok(Self { subjects, turns, results, records, states, objects, keep, hand_over })
     }
 
-    /// Returns the consumer of a partition. It tells its home that there are turns; the turns
+    /// Returns the consumer of a partition. It tells its owner that there are turns; the turns
     /// themselves are read from the stream, in its order, and taken out of it when they have ended.
     pub(crate) async fn consumer(&self, partition: u8) -> Result<PullConsumer, Cause> {
         let name = format!("partition_{partition}");

@@ -1,9 +1,8 @@
 //! The side that runs jobs: a pool of this machine that takes them from the queue.
 //!
-//! `lanes.rs` says how many jobs to claim, `lanes.rs` where the next one comes from, `permits.rs` how
-//! many a tenant may have, `check.rs` whether a message is a job at all; `job.rs` is the way of one
-//! job, `starts.rs` counts who died of it, `owners.rs` has the sessions whose turns run here, and
-//! `presence.rs` says that this worker lives.
+//! `lanes.rs` says how many jobs to claim, where the next one comes from, and how many a tenant may
+//! have. `job.rs` is the way of one job, `owners.rs` has the sessions whose turns run here. `shared.rs`
+//! checks messages, counts starts and says that this worker lives.
 
 pub use shared::{Presence, Tally, WorkerConfig};
 

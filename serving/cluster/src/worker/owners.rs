@@ -1,8 +1,7 @@
-//! The sessions whose home is this worker: which partitions it asks for, and a task for each session
+//! The sessions that this worker owns: which partitions it asks for, and a task for each session
 //! that has turns.
 //!
-//! `partition.rs` hears of turns, `owner.rs` is the life of a session here, `turn.rs` the way of one
-//! turn, and `copy.rs` the session in this worker's pool. `sessions.rs` of this crate has the steps
+//! `turn.rs` is the way of one turn. `sessions.rs` of this crate has the steps
 //! and what they promise.
 
 use std::collections::HashMap;
@@ -35,7 +34,7 @@ const REFRESH: std::ops::RangeInclusive<Duration> =
 const MANY: usize = 64;
 /// How often a worker looks whether the pool has sessions.
 const LOOK: Duration = Duration::from_secs(2);
-/// How often the home of the first partition deletes states that nobody needs.
+/// How often the owner of the first partition deletes states that nobody needs.
 const SWEEP: Duration = Duration::from_secs(3600);
 /// Words of turns that wait to be heard.
 const MOST_WAITING: usize = 1024;
@@ -61,7 +60,7 @@ struct PartitionOwner {
 #[derive(Debug)]
 struct Partition {
     task: JoinHandle<()>,
-    /// Another worker is its home now, and gets it when no session of it has a turn here.
+    /// Another worker is its owner now, and gets it when no session of it has a turn here.
     is_leaving: bool,
 }
 
@@ -391,7 +390,7 @@ impl SessionOwner {
         }
     }
 
-    /// Runs the session's turns until it has none for a while, or isn't at home here any more.
+    /// Runs the session's turns until it has none for a while, or another worker owns it.
     async fn live(mut self) {
         loop {
             let (pause, is_resting) = match self.work().await {
@@ -503,7 +502,7 @@ async fn listen(
         if let Some(session) = sessions.session_of(&message.subject) {
             told.send(session).await?;
         }
-        // The server may have told an earlier home of other turns, and tells only of so many.
+        // The server may have told an earlier owner of other turns, and tells only of so many.
         if looked.is_none_or(|at| now() - at >= sessions.hand_over) {
             for session in sessions.waiting(partition).await? {
                 told.send(session).await?;
