@@ -9,7 +9,6 @@ pub(crate) mod kernel;
 pub(crate) mod mcp;
 mod nats;
 pub(crate) mod notebook;
-pub(crate) mod packages;
 pub(crate) mod python;
 pub(crate) mod repl;
 pub(crate) mod run;

@@ -12,7 +12,6 @@ use crate::settings::Settings;
 mod args;
 mod bench;
 mod cmd;
-mod descriptors;
 mod displays;
 mod exit;
 mod follow;
@@ -100,7 +99,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         }
         Command::Tool { command: ToolCommand::Run(arguments) } => cmd::tool::run(*arguments).await,
         Command::Mcp(arguments) => cmd::mcp::run(*arguments).await,
-        Command::Packages(arguments) => cmd::packages::run(arguments).await,
+        Command::Packages(arguments) => cmd::image::run_packages(arguments).await,
         Command::Cache { command } => cmd::cache::run(command),
         Command::Bench(arguments) => cmd::bench::run(arguments).await,
         Command::Python { command } => cmd::python::python(command).await,

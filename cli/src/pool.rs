@@ -1,13 +1,13 @@
 //! What commands do alike that have a pool: its size, its tenants, its start.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::ops::RangeInclusive;
 use std::sync::Mutex;
-use std::thread;
+use std::{io, thread};
 
 use anyhow::Context;
 use hatchery::{Builder, Error, Hatchery, TenantConfig};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serve::monitor::{Monitor, MonitorError};
 
 use crate::exit::UsageError;
@@ -102,6 +102,24 @@ pub(crate) async fn start_metrics(address: &str, pool: Option<&str>) -> anyhow::
         }
         _ => error.into(),
     })
+}
+
+/// What the pool, its cache and the listeners have open beside connections.
+const OTHER_DESCRIPTORS: u64 = 256;
+
+/// Raises the limit, as far as this process may, so that so many connections fit. Returns how many
+/// do.
+pub(crate) fn room_for(connections: usize) -> usize {
+    let needed = connections as u64 + OTHER_DESCRIPTORS;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = maximum.map_or(needed, |most| most.min(needed));
+    let mut current = current.unwrap_or(u64::MAX);
+    let limit = Rlimit { current: Some(raised), maximum };
+    if current < raised && setrlimit(Resource::Nofile, limit).is_ok() {
+        current = raised;
+    }
+    let room = current.saturating_sub(OTHER_DESCRIPTORS).max(1);
+    usize::try_from(room).map_or(connections, |room| room.min(connections))
 }
 
 #[cfg(test)]

@@ -55,6 +55,5 @@ mod lines;
 mod merge;
 mod output;
 mod pool_runner;
-mod requests;
 mod runner;
 mod tally;

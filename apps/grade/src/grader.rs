@@ -5,18 +5,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hatchery::{Builder, Hatchery};
-use tokio::sync::{OnceCell, Semaphore};
+use hatchery::{Builder, Hatchery, HostError, HostFunction};
+use serde::Deserialize;
+use tokio::sync::{OnceCell, Semaphore, mpsc, oneshot, watch};
 
-use crate::digest;
 use crate::error::GradeError;
 use crate::guest;
-use crate::sample::Sample;
 use crate::settings::Settings;
-use crate::task::{Suite, Task};
-use crate::verdict::{Graded, Verdict};
-
-use self::trial::Trial;
+use crate::task::{Sample, Suite, Task};
+use crate::verdict::{Graded, Verdict, of};
+use trial::Trial;
 
 mod guarded;
 mod shared;
@@ -145,7 +143,7 @@ impl Grader {
     /// Returns the digest of a sample: of its task, its code, the settings and the image.
     pub(crate) fn digest(&self, task: &Task, code: &str) -> String {
         let image = self.pool.image().map_or("", |image| image.key.as_str());
-        digest::of(task, code, &self.settings, image)
+        of(task, code, &self.settings, image)
     }
 
     /// Returns how the tests of a task can run, as far as that is known. A failure of the sandbox is
@@ -235,5 +233,108 @@ impl Grader {
                 return Ok(trial);
             }
         }
+    }
+}
+
+// The exchange between a judge and a candidate: one request at a time, each with one answer, as text
+// that only the judge reads.
+//
+// Both ends are host functions. The candidate's may be called by the candidate itself, with anything:
+// that is an answer like any other. What it can't do is to be asked twice, to answer when nothing was
+// asked, or to learn anything but requests.
+
+/// The exchange of one candidate with its judge. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Link(Arc<LinkShared>);
+
+struct LinkShared {
+    /// Where the answer to the open request goes.
+    open: Mutex<Option<oneshot::Sender<String>>>,
+    /// Requests, of which there is at most one; `None` once the judge has ended.
+    requests: Mutex<Option<mpsc::Sender<String>>>,
+    taken: tokio::sync::Mutex<mpsc::Receiver<String>>,
+    /// Whether the candidate has ended.
+    is_over: watch::Sender<bool>,
+}
+
+#[derive(Deserialize)]
+struct Request {
+    request: String,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    answer: Option<String>,
+}
+
+impl Link {
+    pub(crate) fn new() -> Self {
+        let (requests, taken) = mpsc::channel(1);
+        Self(Arc::new(LinkShared {
+            open: Mutex::new(None),
+            requests: Mutex::new(Some(requests)),
+            taken: tokio::sync::Mutex::new(taken),
+            is_over: watch::Sender::new(false),
+        }))
+    }
+
+    /// Returns the judge's function, which sends a request and returns its answer.
+    pub(crate) fn ask(&self) -> HostFunction {
+        let link = self.clone();
+        HostFunction::future("hatchery_grade_ask", move |Request { request }| {
+            let link = link.clone();
+            async move { link.0.ask(request).await }
+        })
+        .parameter("request", "str")
+    }
+
+    /// Returns the candidate's function, which answers the open request, if there is an answer, and
+    /// returns the next one; `None` if there will be none.
+    pub(crate) fn next(&self) -> HostFunction {
+        let link = self.clone();
+        HostFunction::future("hatchery_grade_next", move |Answer { answer }| {
+            let link = link.clone();
+            async move { link.0.next(answer).await }
+        })
+        .parameter("answer", "str | None")
+    }
+
+    /// Says that the candidate has ended, so that nothing waits for it.
+    pub(crate) fn candidate_ended(&self) {
+        self.0.is_over.send_replace(true);
+    }
+
+    /// Says that the judge has ended, so that the candidate gets no more requests.
+    pub(crate) fn judge_ended(&self) {
+        self.0.requests.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+impl LinkShared {
+    async fn ask(&self, request: String) -> Result<String, HostError> {
+        let gone = || HostError::new("CandidateGone", "the candidate's interpreter has ended");
+        let mut is_over = self.is_over.subscribe();
+        let (sender, answer) = oneshot::channel();
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let exchange = async {
+            requests?.send(request).await.ok()?;
+            answer.await.ok()
+        };
+        tokio::select! {
+            biased;
+            answer = exchange => answer.ok_or_else(gone),
+            _ = is_over.wait_for(|is_over| *is_over) => Err(gone()),
+        }
+    }
+
+    async fn next(&self, answer: Option<String>) -> Result<Option<String>, HostError> {
+        if let Some(answer) = answer {
+            let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let open = open.ok_or_else(|| HostError::new("RuntimeError", "nothing was asked"))?;
+            // The judge may have ended meanwhile.
+            let _ = open.send(answer);
+        }
+        Ok(self.taken.lock().await.recv().await)
     }
 }

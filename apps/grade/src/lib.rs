@@ -27,31 +27,22 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub use compare::{Change, Comparison};
 pub use error::{GradeError, InvalidLine};
 pub use grader::Grader;
-pub use lines::Lines;
-pub use report::{Report, TaskReport};
-pub use results::{Earlier, ResultsFile, read_results};
-pub use run::grade_all;
-pub use sample::{Sample, own_samples, read_samples};
+pub use report::{Change, Comparison, Report, TaskReport};
+pub use results::{Earlier, ResultsFile, grade_all, read_results};
 pub use settings::Settings;
-pub use task::{Case, Checker, Suite, Task, TaskOptions, read_tasks};
+pub use task::{
+    Case, Checker, Lines, Sample, Suite, Task, TaskOptions, own_samples, read_samples, read_tasks,
+};
 pub use verdict::{Failure, Graded, Verdict};
 
 mod checker;
-mod compare;
-mod digest;
 mod error;
 mod grader;
 mod guest;
-mod lines;
-mod link;
 mod report;
 mod results;
-mod run;
-mod sample;
 mod settings;
-pub mod statistics;
 mod task;
 mod verdict;

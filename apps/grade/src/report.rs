@@ -2,14 +2,12 @@
 //! as a page of HTML.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use hatchery::error::counted;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::statistics::{Count, Estimate, bootstrap, estimate};
 use crate::verdict::{Graded, Verdict};
-
-mod html;
 
 /// What results say together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -113,7 +111,7 @@ impl Report {
 
     /// Returns the report with its results as a page of HTML that needs no other file.
     pub fn html(&self, title: &str, results: &[Graded]) -> String {
-        html::page(self, title, results)
+        page(self, title, results)
     }
 }
 
@@ -173,4 +171,390 @@ pub(crate) fn by_task(results: &[Graded]) -> Vec<TaskReport> {
         task.credit = task.credit.map(|credit| credit / decided);
     }
     tasks
+}
+
+const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;\
+padding:0 1rem;color:#222;background:#fff}h1{font-size:1.4rem}table{border-collapse:collapse;\
+width:100%;margin:1rem 0}th,td{text-align:left;padding:.25rem .6rem;border-bottom:1px solid #ddd;\
+vertical-align:top}td.number,th.number{text-align:right;font-variant-numeric:tabular-nums}\
+.passed{color:#176b2c}.failed,.error,.task_error{color:#a11616}.limit,.undecided{color:#8a5a00}.sandbox{color:#6b2fa0}\
+pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:0;font-size:.85em}\
+@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}th,td{border-color:#444}\
+.passed{color:#6fce87}.failed,.error,.task_error{color:#ff8f8f}.limit,.undecided{color:#e5b45e}.sandbox{color:#c79df2}}";
+
+/// Returns the page.
+fn page(report: &Report, title: &str, results: &[Graded]) -> String {
+    let mut page = String::new();
+    let title = escaped(title);
+    // Writing to a text can't fail.
+    let _ = write!(
+        page,
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\
+         <style>{STYLE}</style></head><body><h1>{title}</h1>\n<table>\n"
+    );
+    let mut row = |name: &str, value: &str| {
+        let (name, value) = (escaped(name), escaped(value));
+        let _ = writeln!(page, "<tr><th>{name}</th><td>{value}</td></tr>");
+    };
+    row("Tasks", &report.tasks.to_string());
+    row("Samples", &report.samples.to_string());
+    for (name, count) in &report.verdicts {
+        row(name, &count.to_string());
+    }
+    for (k, estimate) in &report.pass_at {
+        row(&format!("pass@{k}, 95 % interval"), &shown(estimate));
+    }
+    if let Some(credit) = &report.credit {
+        row("Tests passed, mean over tasks", &shown(credit));
+    }
+    if report.unguarded > 0 {
+        row("Unguarded samples", &report.unguarded.to_string());
+    }
+    row("CPU time of samples", &format!("{:.1} s", report.cpu_seconds));
+    row("CPU time of tests", &format!("{:.1} s", report.tests_cpu_seconds));
+    page.push_str(
+        "</table>\n<h2>Samples</h2>\n<table>\n<tr><th>Task</th><th class=\"number\">Sample\
+        </th><th>Verdict</th><th class=\"number\">Tests</th><th class=\"number\">CPU</th>\
+        <th>Failures</th></tr>\n",
+    );
+    results.iter().for_each(|graded| sample(&mut page, graded));
+    page.push_str("</table>\n</body></html>\n");
+    page
+}
+
+fn sample(page: &mut String, graded: &Graded) {
+    let name = graded.verdict.name();
+    let verdict = match &graded.limit {
+        Some(limit) => format!("limit: {limit}"),
+        None => name.to_owned(),
+    };
+    let guard = if graded.guarded { "" } else { " (unguarded)" };
+    let _ = write!(
+        page,
+        "<tr><td>{}</td><td class=\"number\">{}</td><td class=\"{name}\">{}{guard}</td>\
+         <td class=\"number\">{}/{}</td><td class=\"number\">{:.1} ms</td><td>",
+        escaped(&graded.task_id),
+        graded.sample,
+        escaped(&verdict),
+        graded.tests_passed,
+        graded.tests_total,
+        graded.cpu_ms,
+    );
+    if graded.failures.is_empty() {
+        let _ = write!(page, "<pre>{}</pre>", escaped(&graded.message));
+    } else {
+        let _ = write!(page, "<details><summary>{}</summary>", escaped(&graded.message));
+        for failure in &graded.failures {
+            let (test, message) = (escaped(&failure.test), escaped(&failure.message));
+            let _ = write!(page, "<pre>{test}: {message}</pre>");
+        }
+        page.push_str("</details>");
+    }
+    page.push_str("</td></tr>\n");
+}
+
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            // Other control characters have no meaning in HTML.
+            '\n' | '\t' => escaped.push(character),
+            control if control.is_control() => escaped.push('\u{fffd}'),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+// pass@k and its interval.
+//
+// pass@k is the unbiased estimator of Chen et al., "Evaluating Large Language Models Trained on Code"
+// (2021): for each task `1 - C(n - c, k) / C(n, k)` with n samples of which c pass, averaged over
+// tasks. Its 95 % interval is Wilson's score interval (Wilson 1927) for pass@1 with one sample of each
+// task, which is a plain proportion; otherwise it is the percentile bootstrap over tasks (Efron 1979).
+
+/// Bootstrap resamples: the ends of an interval then vary by less than a hundredth of its width.
+const RESAMPLES: usize = 10_000;
+
+/// Half of what a 95 % interval leaves out.
+const TAIL: f64 = 0.025;
+
+/// The quantile of the normal distribution for a 95 % interval.
+const Z: f64 = 1.959_963_984_540_054;
+
+/// An estimate with its 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Estimate {
+    /// The estimate.
+    pub value: f64,
+    /// The interval's lower end.
+    pub low: f64,
+    /// The interval's upper end.
+    pub high: f64,
+    /// How the interval was computed.
+    pub method: Method,
+}
+
+/// How an interval was computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Method {
+    /// Wilson's score interval.
+    Wilson,
+    /// The percentile bootstrap over tasks.
+    Bootstrap,
+}
+
+/// Samples of one task, and how many of them passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Count {
+    /// Samples.
+    pub total: u64,
+    /// Samples that passed.
+    pub passed: u64,
+}
+
+impl Count {
+    /// Creates one.
+    pub fn new(total: u64, passed: u64) -> Self {
+        Self { total, passed }
+    }
+}
+
+/// Returns the estimate of pass@k for one task: how likely one of k of its samples passes.
+///
+/// ```
+/// use grade::statistics::{Count, pass_at_k};
+///
+/// assert_eq!(pass_at_k(Count::new(2, 1), 1), 0.5);
+/// assert_eq!(pass_at_k(Count::new(2, 1), 2), 1.0);
+/// ```
+pub fn pass_at_k(count: Count, k: u64) -> f64 {
+    let Count { total, passed } = count;
+    let failed = total.saturating_sub(passed);
+    if failed < k {
+        return 1.0;
+    }
+    let none = (failed + 1..=total).map(|number| 1.0 - k as f64 / number as f64);
+    1.0 - none.product::<f64>()
+}
+
+/// Returns pass@k over tasks with its interval; `None` if there is no task, or one has fewer than k
+/// samples.
+pub fn estimate(counts: &[Count], k: u64) -> Option<Estimate> {
+    if k == 0 || counts.is_empty() || counts.iter().any(|count| count.total < k) {
+        return None;
+    }
+    if k == 1 && counts.iter().all(|count| count.total == 1) {
+        let passed = counts.iter().map(|count| count.passed).sum();
+        return Some(wilson(passed, counts.len() as u64));
+    }
+    let values: Vec<f64> = counts.iter().map(|&count| pass_at_k(count, k)).collect();
+    bootstrap(&values)
+}
+
+/// Returns a proportion with Wilson's score interval. `total` isn't 0.
+pub fn wilson(passed: u64, total: u64) -> Estimate {
+    let (n, p) = (total as f64, passed as f64 / total as f64);
+    let spread = Z * Z / n;
+    let centre = (p + spread / 2.0) / (1.0 + spread);
+    let half = Z / (1.0 + spread) * (p * (1.0 - p) / n + spread / (4.0 * n)).sqrt();
+    let (low, high) = ((centre - half).max(0.0), (centre + half).min(1.0));
+    Estimate { value: p, low, high, method: Method::Wilson }
+}
+
+/// Returns the mean of values with its percentile bootstrap interval; `None` without values. The same
+/// values give the same interval.
+pub fn bootstrap(values: &[f64]) -> Option<Estimate> {
+    if values.is_empty() {
+        return None;
+    }
+    let n = values.len() as f64;
+    let value = values.iter().sum::<f64>() / n;
+    let mut random = Random(0);
+    let mut means: Vec<f64> = (0..RESAMPLES)
+        .map(|_| values.iter().map(|_| values[random.below(values.len())]).sum::<f64>() / n)
+        .collect();
+    means.sort_by(f64::total_cmp);
+    let at = |part: f64| means[((RESAMPLES - 1) as f64 * part).round() as usize];
+    Some(Estimate { value, low: at(TAIL), high: at(1.0 - TAIL), method: Method::Bootstrap })
+}
+
+/// SplitMix64 (Steele, Lea and Flood 2014), which is enough to pick tasks.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        ((u128::from(self.next()) * bound as u128) >> 64) as usize
+    }
+}
+
+/// Tasks that a text lists.
+const MOST_LISTED: usize = 20;
+
+/// Two sets of results side by side.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Comparison {
+    /// A name and pass@1 of each.
+    pub lines: [(String, Option<Estimate>); 2],
+    /// Tasks of which both have decided samples.
+    pub tasks: usize,
+    /// Tasks of which only one of them has any. They don't count towards the difference.
+    pub unpaired: usize,
+    /// The mean over tasks of how much more often the second passes, with its interval: the percentile
+    /// bootstrap over pairs.
+    pub difference: Option<Estimate>,
+    /// Tasks on which the second passes more often, and less often.
+    pub changed: [Vec<Change>; 2],
+}
+
+/// A task on which two sets of results differ.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Change {
+    /// The task.
+    pub task_id: String,
+    /// The part of samples that pass, in the first and in the second.
+    pub rates: [f64; 2],
+}
+
+impl Comparison {
+    /// Compares two sets of results.
+    pub fn new(first: (&str, &[Graded]), second: (&str, &[Graded])) -> Self {
+        let line = |(name, results): (&str, &[Graded])| {
+            (name.to_owned(), Report::new(results, &[1]).pass_at.get(&1).copied())
+        };
+        let (rates, others) = (rates(first.1), rates(second.1));
+        let paired: Vec<(&String, [f64; 2])> = rates
+            .iter()
+            .filter_map(|(task, &rate)| Some((task, [rate, *others.get(task)?])))
+            .collect();
+        let differences: Vec<f64> = paired.iter().map(|(_, [one, other])| other - one).collect();
+        let with = |is_wanted: fn(f64) -> bool| {
+            let wanted = paired.iter().filter(|(_, [one, other])| is_wanted(other - one));
+            wanted.map(|(task, rates)| Change { task_id: (*task).clone(), rates: *rates }).collect()
+        };
+        Self {
+            lines: [line(first), line(second)],
+            tasks: paired.len(),
+            unpaired: rates.len() + others.len() - 2 * paired.len(),
+            difference: bootstrap(&differences),
+            changed: [with(|difference| difference > 0.0), with(|difference| difference < 0.0)],
+        }
+    }
+
+    /// Returns the comparison as lines for a terminal.
+    pub fn text(&self) -> String {
+        let mut lines = Vec::new();
+        let width = self.lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        for (name, estimate) in &self.lines {
+            let estimate = estimate.as_ref().map_or_else(|| "no results".to_owned(), shown);
+            lines.push(format!("{name:width$}  pass@1  {estimate}"));
+        }
+        if let Some(difference) = &self.difference {
+            let [value, low, high] =
+                [difference.value, difference.low, difference.high].map(|part| part * 100.0);
+            let tasks = counted(self.tasks, "task");
+            lines.push(format!(
+                "difference  {value:+.1} points [{low:+.1}, {high:+.1}], paired over {tasks}"
+            ));
+        }
+        if self.unpaired > 0 {
+            lines.push(format!("only in one of them: {}", counted(self.unpaired, "task")));
+        }
+        for (sign, changed) in ["better", "worse"].iter().zip(&self.changed) {
+            lines.push(format!("{} {sign}", counted(changed.len(), "task")));
+            for Change { task_id, rates: [one, other] } in changed.iter().take(MOST_LISTED) {
+                lines.push(format!("  {task_id}  {:.0} % -> {:.0} %", one * 100.0, other * 100.0));
+            }
+            if let Some(more) = changed.len().checked_sub(MOST_LISTED).filter(|more| *more > 0) {
+                lines.push(format!("  and {more} more"));
+            }
+        }
+        lines.join("\n")
+    }
+}
+
+fn rates(results: &[Graded]) -> BTreeMap<String, f64> {
+    let decided = by_task(results).into_iter().filter(|task| task.decided() > 0);
+    let rate = |task: TaskReport| {
+        let rate = task.passed as f64 / task.decided() as f64;
+        (task.task_id, rate)
+    };
+    decided.map(rate).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pass_at_k_is_the_share_of_subsets_with_a_pass() {
+        for total in 1..8_u64 {
+            for passed in 0..=total {
+                for k in 1..=total {
+                    let subsets =
+                        (0_u32..1 << total).filter(|set| u64::from(set.count_ones()) == k);
+                    let (mut all, mut with) = (0.0, 0.0);
+                    for set in subsets {
+                        all += 1.0;
+                        with += f64::from(u8::from(set & ((1 << passed) - 1) != 0));
+                    }
+                    let estimated = pass_at_k(Count::new(total, passed), k);
+                    assert!((estimated - with / all).abs() < 1e-12, "{total} {passed} {k}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn wilsons_interval_is_that_of_published_examples() {
+        // Newcombe 1998, table I: 81 of 263, 15 of 148, 0 of 20, 1 of 29.
+        for (passed, total, low, high) in [
+            (81, 263, 0.2553, 0.3662),
+            (15, 148, 0.0624, 0.1605),
+            (0, 20, 0.0, 0.1611),
+            (1, 29, 0.0061, 0.1718),
+        ] {
+            let found = wilson(passed, total);
+            assert!((found.low - low).abs() < 1e-4, "{found:?}");
+            assert!((found.high - high).abs() < 1e-4, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_bootstrap_is_near_the_normal_interval_and_repeatable() {
+        let values: Vec<f64> = (0..400).map(|place| f64::from(u8::from(place % 4 == 0))).collect();
+        let found = bootstrap(&values).unwrap();
+        let half = Z * (0.25 * 0.75 / 400.0_f64).sqrt();
+        assert_eq!(found.value, 0.25);
+        assert!((found.low - (0.25 - half)).abs() < 0.005, "{found:?}");
+        assert!((found.high - (0.25 + half)).abs() < 0.005, "{found:?}");
+        assert_eq!(bootstrap(&values), Some(found));
+    }
+
+    #[test]
+    fn an_estimate_needs_k_samples_of_each_task() {
+        let counts = [Count::new(3, 1), Count::new(2, 2)];
+        assert!(estimate(&counts, 2).is_some_and(|found| found.method == Method::Bootstrap));
+        assert_eq!(estimate(&counts, 3), None);
+        assert_eq!(estimate(&[], 1), None);
+    }
 }

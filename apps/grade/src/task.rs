@@ -1,12 +1,14 @@
 //! A task: what a candidate is asked for, and how its answer is tested.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use flate2::bufread::MultiGzDecoder;
 use serde_json::{Map, Value};
 
 use crate::error::{GradeError, InvalidLine};
-use crate::lines::{self, Lines};
 
 mod cases;
 pub(crate) mod forms;
@@ -131,7 +133,7 @@ pub fn read_tasks(path: &Path, options: TaskOptions) -> Result<Lines<Task>, Grad
         forms::task(&object, id.clone(), options)
             .inspect_err(|problem| unusable.push(forms::unusable(id, problem)))
     };
-    let mut lines = lines::read(path, parse)?.any(path)?;
+    let mut lines = read(path, parse)?.any(path)?;
     lines.read.append(&mut unusable);
     Ok(lines)
 }
@@ -150,4 +152,145 @@ impl TaskOptions {
         self.challenge = is_wanted;
         self
     }
+}
+
+/// One answer to a task.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Sample {
+    /// The task that it answers, by its place among the tasks.
+    pub task: usize,
+    /// Its number among the samples of its task, from 0.
+    pub number: u64,
+    /// The program.
+    pub code: String,
+}
+
+/// Reads samples from a file of JSON lines, which may be compressed by gzip. A `solution`, `program` or
+/// `code` is a program; a `completion` follows the prompt of its task. A line that can't be used, or is
+/// no sample of one of the tasks, costs no other.
+///
+/// # Errors
+/// The file can't be read, or has no sample.
+pub fn read_samples(path: &Path, tasks: &[Task]) -> Result<Lines<Sample>, GradeError> {
+    let places: HashMap<&str, usize> =
+        tasks.iter().enumerate().map(|(place, task)| (task.id.as_str(), place)).collect();
+    let mut counts = vec![0; tasks.len()];
+    let parse = |_, object: Map<String, Value>| {
+        let id = forms::id(&object).ok_or(InvalidLine::Field("task_id", "a text or a number"))?;
+        let Some(&place) = places.get(id.as_str()) else {
+            return Err(InvalidLine::UnknownTask(id));
+        };
+        let task = &tasks[place];
+        let code = forms::program(&object, &task.prompt).ok_or(InvalidLine::NoProgram)?;
+        counts[place] += 1;
+        Ok(Sample::new(task, place, counts[place] - 1, &code))
+    };
+    read(path, parse)?.any(path)
+}
+
+/// Returns the samples that stand in the file of the tasks themselves: the program of each, or else its
+/// own solution, to see whether a set of tasks is right.
+///
+/// # Errors
+/// No task has either.
+pub fn own_samples(tasks: &[Task]) -> Result<Vec<Sample>, GradeError> {
+    let code = |task: &Task| task.sample.clone().or_else(|| task.solution.clone());
+    let with_code = |(place, task)| Some(Sample::new(task, place, 0, &code(task)?));
+    let samples: Vec<Sample> = tasks.iter().enumerate().filter_map(with_code).collect();
+    let is_usable = |sample: &Sample| !matches!(tasks[sample.task].suite, Suite::Unusable(_));
+    match samples.iter().any(is_usable) {
+        true => Ok(samples),
+        false => Err(GradeError::NoSamples),
+    }
+}
+
+impl Sample {
+    /// Reads the only sample of the only task, in the form of a line.
+    ///
+    /// # Errors
+    /// It has no program.
+    pub fn parse(object: &Map<String, Value>, task: &Task) -> Result<Self, InvalidLine> {
+        let code = forms::program(object, &task.prompt).ok_or(InvalidLine::NoProgram)?;
+        Ok(Self::new(task, 0, 0, &code))
+    }
+
+    fn new(of: &Task, task: usize, number: u64, code: &str) -> Self {
+        // A byte-order mark is no part of a program.
+        let code = code.strip_prefix('\u{feff}').unwrap_or(code);
+        Self { task, number, code: format!("{}{code}", of.prelude) }
+    }
+}
+
+/// The most bytes of a file once it is decompressed: all of EvalPlus takes a tenth of this, and a
+/// small compressed file could otherwise fill the memory.
+const MOST_BYTES: u64 = 4 << 30;
+
+/// The first bytes of a file that gzip has compressed.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+type Object = Map<String, Value>;
+
+/// What the lines of a file say.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Lines<T> {
+    /// The lines that can be used, in their order.
+    pub read: Vec<T>,
+    /// Why others can't: an error for each.
+    pub bad: Vec<GradeError>,
+}
+
+impl<T> Lines<T> {
+    /// Returns the lines, if all of them can be used.
+    pub(crate) fn all(self) -> Result<Vec<T>, GradeError> {
+        self.bad.into_iter().next().map_or(Ok(self.read), Err)
+    }
+
+    /// Returns the lines, if any of them can be used.
+    pub(crate) fn any(self, path: &Path) -> Result<Self, GradeError> {
+        match (self.read.is_empty(), self.bad.is_empty()) {
+            (false, _) => Ok(self),
+            (true, true) => Err(GradeError::Empty(path.to_owned())),
+            (true, false) => self.all().map(|read| Self { read, bad: Vec::new() }),
+        }
+    }
+}
+
+/// Reads a file of JSON objects, one a line, each with its number from 1. Empty lines don't count.
+///
+/// # Errors
+/// The file can't be read or decompressed.
+pub(crate) fn read<T>(
+    path: &Path,
+    mut parse: impl FnMut(usize, Object) -> Result<T, InvalidLine>,
+) -> Result<Lines<T>, GradeError> {
+    let unreadable = |source| GradeError::Read { path: path.to_owned(), source };
+    let mut file = BufReader::new(File::open(path).map_err(unreadable)?);
+    let is_compressed = file.fill_buf().map_err(unreadable)?.starts_with(&GZIP);
+    let source: Box<dyn Read> = match is_compressed {
+        true => Box::new(MultiGzDecoder::new(file)),
+        false => Box::new(file),
+    };
+    let mut lines = Lines { read: Vec::new(), bad: Vec::new() };
+    for (index, bytes) in BufReader::new(source.take(MOST_BYTES)).split(b'\n').enumerate() {
+        let (line, bytes) = (index + 1, bytes.map_err(unreadable)?);
+        // Some editors begin a file with a byte-order mark.
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes).trim_ascii();
+        if bytes.is_empty() {
+            continue;
+        }
+        let path = path.to_owned();
+        let parsed = match serde_json::from_slice(bytes) {
+            Ok(object) => {
+                parse(line, object).map_err(|problem| GradeError::Line { path, line, problem })
+            }
+            Err(source) => Err(GradeError::NotJson { path, line, source }),
+        };
+        match parsed {
+            Ok(parsed) => lines.read.push(parsed),
+            Err(error) => lines.bad.push(error),
+        }
+    }
+    Ok(lines)
 }

@@ -16,8 +16,8 @@ use crate::history::History;
 use crate::kernel::{Command, parse};
 use crate::message::Message;
 use crate::outputs::{Outputs, error_of};
-use crate::questions::{Questions, READ_LINE};
 use crate::sessions::Sessions;
+use crate::shell::{Questions, READ_LINE};
 use crate::sockets::IoPub;
 
 /// How long pieces of output are gathered to one message. The first is published at once.

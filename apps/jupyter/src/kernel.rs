@@ -13,9 +13,8 @@ use crate::execute::Executor;
 use crate::guest;
 use crate::guest::Info;
 use crate::message::Message;
-use crate::questions::Questions;
 use crate::sessions::Sessions;
-use crate::shell::{Shell, status};
+use crate::shell::{Questions, Shell, status};
 use crate::sockets::{Channels, IoPub, Sockets};
 
 /// How long the last replies may take to leave. Nothing tells when the sockets have sent them; front

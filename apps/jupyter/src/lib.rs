@@ -37,7 +37,6 @@ mod history;
 mod kernel;
 mod message;
 mod outputs;
-mod questions;
 mod sessions;
 mod shell;
 mod sockets;

@@ -27,15 +27,13 @@ use crate::{inputs, progress};
 use assistant::Help;
 use command::ReplCommand;
 use guest::{Calls, READ_LINE, Typed};
-use reader::Reader;
-use terminal::Heard;
+use terminal::{Heard, Reader};
 use workspace::{Outputs, SessionFile};
 
 mod assistant;
 mod command;
 mod files;
 mod guest;
-mod reader;
 mod terminal;
 pub(super) mod workspace;
 

@@ -23,8 +23,8 @@ use super::grade;
 use super::nats::watched;
 use crate::args::ServeArguments;
 use crate::exit::{Exit, UsageError};
-use crate::pool::{sized, start_pool};
-use crate::{descriptors, inputs, progress, signals, terminal};
+use crate::pool::{room_for, sized, start_pool};
+use crate::{inputs, progress, signals, terminal};
 
 /// How long clients of HTTP may take to read the answers to what the pool has finished.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
@@ -157,7 +157,7 @@ impl Web {
         config.hosts.clone_from(&arguments.host_name);
         config.origins.clone_from(&arguments.origin);
         let wanted = arguments.connections.unwrap_or(config.connections);
-        config.connections = descriptors::room_for(wanted);
+        config.connections = room_for(wanted);
         if arguments.connections.is_some() && config.connections < wanted {
             return Err(UsageError(format!(
                 "can't have {wanted} connections: this process may only have files and sockets \

@@ -1,5 +1,9 @@
 //! Pools on many machines, on one: `hatchery worker` and `hatchery submit` with a real NATS server.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "processes are waited for and killed at moments in time"
+)]
 
 /// The commands as processes, and files of lines.
 mod commands;

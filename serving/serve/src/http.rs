@@ -32,7 +32,6 @@ mod idempotency;
 mod openapi;
 mod page;
 mod pool;
-mod query;
 mod routes;
 mod run;
 mod running;

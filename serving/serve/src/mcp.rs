@@ -6,7 +6,7 @@
 //! the session; no list shows it. Sessions rest and end by the pool's rules
 //! ([`SessionsConfig`](hatchery::SessionsConfig)).
 
-pub use self::handler::Handler;
+pub use handler::Handler;
 
 use std::future::Future;
 use std::io;
@@ -33,7 +33,6 @@ use crate::service::Service;
 mod calls;
 mod content;
 mod handler;
-mod resources;
 mod tools;
 
 /// The longest message of a client over standard input, 64 MiB. Longer ones are dropped without an

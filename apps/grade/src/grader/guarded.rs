@@ -7,10 +7,10 @@ use hatchery::{Hatchery, Job, Limits, Outcome, Verdict as End};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use super::Link;
 use super::trial::{TestReport, Trial, cpu_ms};
 use crate::error::GradeError;
 use crate::guest;
-use crate::link::Link;
 use crate::task::{Suite, Task};
 
 /// How long a candidate may go on after its tests have ended, before it is stopped.

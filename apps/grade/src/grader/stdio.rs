@@ -8,12 +8,11 @@ use serde_json::{Value, json};
 
 use super::guarded::TESTS_CPU;
 use super::trial::{Trial, cpu_ms};
-use crate::checker;
 use crate::error::GradeError;
-use crate::guest;
 use crate::settings::limits_of_tests;
 use crate::task::{Case, Checker};
 use crate::verdict::{Failure, Verdict};
+use crate::{checker, guest};
 
 /// Failures that are kept.
 const MOST_FAILURES: usize = 20;

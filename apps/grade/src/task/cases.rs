@@ -212,8 +212,9 @@ fn pickled_text(mut pickle: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     /// `base64(zlib(pickle(json.dumps([{"input": "1\n[2]", "output": "3", "testtype": "functional"}]))))`,
     /// as Python's protocol 4 writes it.

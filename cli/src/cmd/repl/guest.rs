@@ -6,8 +6,7 @@ use hatchery::{HostError, HostFunction};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
-use super::reader::Reader;
-use super::terminal::Heard;
+use super::terminal::{Heard, Reader};
 use crate::follow::Lines;
 
 /// `%time` and `%timeit`, as in notebooks.

@@ -4,20 +4,24 @@
 //! signal while a program runs. Text typed or pasted beyond one line stays for the next.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Read, Write as _};
+use std::io::{self, IsTerminal, Read, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
+use batch::Lines;
 use replace::Access;
 use rustyline::error::ReadlineError;
 use rustyline::history::{History as _, MemHistory};
 use rustyline::{ColorMode, CompletionType, Config, Editor};
 use serde_json::Value;
+use tokio::io::BufReader;
 use tokio::task::JoinHandle;
 
 use super::assistant::{Assistant, Help};
+use crate::exit::UsageError;
+use crate::signals::Interrupts;
 use crate::terminal::note;
 
 type LineEditor = Editor<Assistant, MemHistory>;
@@ -276,6 +280,89 @@ fn line(entry: &str) -> String {
 /// Reads an entry. Anything but a string of JSON is an entry as it is.
 fn entry(line: &str) -> String {
     serde_json::from_str(line).unwrap_or_else(|_| line.to_owned())
+}
+
+/// A source of lines.
+pub(super) enum Reader {
+    Terminal(Box<Terminal>),
+    /// Standard input that is not a terminal.
+    Pipe(Lines),
+}
+
+impl Reader {
+    /// Opens a prompt if there is a terminal, else a plain reader.
+    pub(super) fn open() -> anyhow::Result<Self> {
+        if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
+            return Ok(Self::Terminal(Box::new(Terminal::open()?)));
+        }
+        Ok(Self::Pipe(Lines::new(BufReader::new(tokio::io::stdin()))))
+    }
+
+    pub(super) fn is_terminal(&self) -> bool {
+        matches!(self, Self::Terminal(_))
+    }
+
+    /// Waits for the next line or event.
+    pub(super) async fn read(
+        &mut self,
+        prompt: &str,
+        help: Help,
+        interrupts: &mut Interrupts,
+    ) -> anyhow::Result<Heard> {
+        match self {
+            Self::Terminal(terminal) => {
+                let mut reading = std::pin::pin!(terminal.read(prompt, help));
+                loop {
+                    tokio::select! {
+                        heard = &mut reading => return heard,
+                        // Another process sent it: the terminal sends none while this reads.
+                        _ = interrupts.more_than(0) => interrupts.forget(),
+                    }
+                }
+            }
+            Self::Pipe(pipe) => tokio::select! {
+                line = next(pipe) => line,
+                _ = interrupts.more_than(0) => Ok(Heard::Interrupt),
+            },
+        }
+    }
+
+    /// Waits for a line for a program that has written `shown` on the current line.
+    pub(super) async fn read_for_program(&mut self, shown: &str) -> anyhow::Result<Heard> {
+        match self {
+            Self::Terminal(terminal) => terminal.read_for_program(shown).await,
+            Self::Pipe(pipe) => next(pipe).await,
+        }
+    }
+
+    /// Restores the terminal, even if something still reads from it.
+    pub(super) fn give_up(&self) {
+        match self {
+            Self::Terminal(terminal) => terminal.give_up(),
+            Self::Pipe(_) => {}
+        }
+    }
+
+    /// Adds an input to the history.
+    pub(super) fn remember(&mut self, input: &str) {
+        match self {
+            Self::Terminal(terminal) => terminal.remember(input),
+            Self::Pipe(_) => {}
+        }
+    }
+}
+
+/// Reads the next line. Cancel-safe.
+async fn next(pipe: &mut Lines) -> anyhow::Result<Heard> {
+    let Some(line) = pipe.next().await? else { return Ok(Heard::End) };
+    let line = line.map_err(|long| UsageError(format!("a line of the input is {long}")))?;
+    let mut line = String::from_utf8(line)
+        .map_err(|_| UsageError("the input isn't UTF-8, as Python source must be".into()))?;
+    if pipe.number() == 1 && line.starts_with('\u{feff}') {
+        // The byte order mark that some editors write.
+        line.remove(0);
+    }
+    Ok(Heard::Line(line))
 }
 
 #[cfg(test)]

@@ -18,18 +18,17 @@ use hatchery::{Interface, Job};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::contexts::{Context, Contexts, Interpreter, is_gone};
-use self::lines::{RunningCell, follow, restarted};
-use self::sandboxes::Visit;
 use super::request::{ReceivedRequest, Unreadable, body_limit};
 use super::run::submit;
 use crate::answer::{json as json_answer, with_retry_after};
 use crate::caller::Caller;
 use crate::service::Service;
+use contexts::{Context, Contexts, Interpreter, is_gone};
+use lines::{RunningCell, follow, restarted};
+use sandboxes::Visit;
 
 mod contexts;
 mod files;
-mod form;
 mod lines;
 mod sandboxes;
 

@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use hatchery::JobId;
+use hatchery::{HostError, HostFunction, JobId};
 use parking_lot::Mutex;
-use serde_json::Value;
-use tokio::sync::mpsc;
+use serde_json::{Map, Value};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use wire::message::{RequestId, ServerMessage};
+use wire::message::{CallError, Function, Parameter, RequestId, ServerMessage};
+use wire::{Problem, ProblemKind};
 
-use super::calls::Calls;
 use super::outbox::Outbox;
 use crate::caller::Caller;
 use crate::service::Service;
@@ -58,4 +60,95 @@ impl FramesClient {
     pub(super) async fn done(&self, id: RequestId, value: Value) {
         let _ = self.outbox.send(&ServerMessage::Done { id, value }, &[]).await;
     }
+}
+
+type Answer = Result<Value, HostError>;
+
+/// The calls of one connection that wait for an answer.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    last: AtomicU64,
+    waiting: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
+}
+
+impl Calls {
+    /// Answers a call. One that nobody waits for any more is ignored.
+    pub(super) fn answer(&self, call: u64, value: Value, error: Option<CallError>) {
+        let waiting = self.waiting.lock().remove(&call);
+        if let Some(waiting) = waiting {
+            let answer = match error {
+                None => Ok(value),
+                Some(CallError { kind, message }) => Err(HostError::new(kind, message)),
+            };
+            // The program may have ended meanwhile.
+            let _ = waiting.send(answer);
+        }
+    }
+}
+
+/// Returns a function that asks the client.
+pub(super) fn lent(
+    function: Function,
+    id: &RequestId,
+    calls: &Arc<Calls>,
+    outbox: &Outbox,
+) -> Result<HostFunction, Problem> {
+    let Function { name, doc, parameters, returns, tagged, timeout } = function;
+    let asked = (name.clone(), id.clone(), Arc::clone(calls), outbox.clone());
+    let lent = HostFunction::future(name.clone(), move |arguments: Map<String, Value>| {
+        let (name, id, calls, outbox) = asked.clone();
+        ask(name, id, arguments, calls, outbox)
+    });
+    let mut lent = lent.doc(doc).returns(returns);
+    if tagged {
+        lent = lent.tagged();
+    }
+    if let Some(seconds) = timeout {
+        let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
+        lent = lent.timeout(time.ok_or_else(|| {
+            let text = format!("the timeout of `{name}` must be a number of seconds above 0");
+            Problem::new(ProblemKind::Usage, text)
+        })?);
+    }
+    let Some(parameters) = parameters else { return Ok(lent) };
+    let parameters = parameters.into_iter();
+    Ok(parameters.fold(
+        lent.no_parameters(),
+        |lent, Parameter { name, hint, default }| match default {
+            None => lent.parameter(name, hint),
+            Some(default) => lent.parameter_with_default(name, hint, default),
+        },
+    ))
+}
+
+/// A call that waits. Dropped without an answer, it tells the client.
+struct Waiting {
+    call: u64,
+    calls: Arc<Calls>,
+    outbox: Outbox,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if self.calls.waiting.lock().remove(&self.call).is_some() {
+            self.outbox.send_soon(&ServerMessage::CallDropped { call: self.call });
+        }
+    }
+}
+
+async fn ask(
+    name: String,
+    id: RequestId,
+    arguments: Map<String, Value>,
+    calls: Arc<Calls>,
+    outbox: Outbox,
+) -> Answer {
+    let call = calls.last.fetch_add(1, Ordering::Relaxed);
+    let (sender, receiver) = oneshot::channel();
+    calls.waiting.lock().insert(call, sender);
+    let _waiting = Waiting { call, calls, outbox: outbox.clone() };
+    let gone = || HostError::new("ConnectionError", "the client that lends this function is gone");
+    let message = ServerMessage::Call { id, call, name, arguments };
+    outbox.send(&message, &[]).await.map_err(|_| gone())?;
+    receiver.await.unwrap_or_else(|_| Err(gone()))
 }

@@ -12,9 +12,8 @@ use wire::message::{ClientKind, ClientMessage, Event, RequestId, ServerMessage};
 use wire::{Problem, ProblemKind, VERSION};
 
 use super::client::{FramesClient, RunCommand};
-use super::codec::{self, Frame, FrameError};
 use super::data::Attached;
-use super::outbox::{Gone, Outbox};
+use super::outbox::{Frame, FrameError, Gone, Outbox, read_frame};
 use super::{ConnectionError, run, session};
 use crate::caller::Caller;
 use crate::service::Service;
@@ -61,7 +60,7 @@ impl FramesClient {
     /// Takes frames until the client ends the stream.
     async fn take_all(&mut self, mut reader: impl AsyncRead + Unpin) -> Result<(), FrameError> {
         let mut is_greeted = false;
-        while let Some(frame) = codec::read(&mut reader).await? {
+        while let Some(frame) = read_frame(&mut reader).await? {
             while self.tasks.try_join_next().is_some() {}
             // Before the first of its own mistakes, a client of another version learns of that.
             let taken = match self.take(frame, &mut is_greeted).await {

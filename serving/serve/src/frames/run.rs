@@ -10,8 +10,7 @@ use tokio::sync::mpsc;
 use wire::message::{Event, RequestId, Run, ServerMessage};
 use wire::{Problem, ProblemKind};
 
-use super::calls;
-use super::client::{FramesClient, FramesRun, RunCommand};
+use super::client::{FramesClient, FramesRun, RunCommand, lent};
 use super::data::{Attached, attach, data_of};
 use super::outbox::{Gone, Outbox};
 
@@ -38,7 +37,7 @@ pub(super) async fn submit(
     }
     let (calls, outbox) = (&client.calls, &client.outbox);
     for function in functions {
-        job = job.function(calls::lent(function, &id, calls, outbox)?);
+        job = job.function(lent(function, &id, calls, outbox)?);
     }
     follow(client, id, job, session.as_deref(), Wanted { events, contents }).await
 }

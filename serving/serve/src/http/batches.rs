@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use super::body;
 use super::failure::Failure;
-use super::query::Options;
+use super::routes::Options;
 use super::running::Ended;
 use super::state::{self, AppState, Client};
 use crate::answer;

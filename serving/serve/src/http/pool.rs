@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use super::body;
 use super::failure::Failure;
-use super::query::{self, Named};
+use super::routes::{Named, only};
 use super::running::{EarlyEnd, Ended, RunningJob};
 use super::state::{AppState, Client};
 use crate::answer;
@@ -99,7 +99,7 @@ pub(super) async fn decisions(
 /// Lists what programs can import beside the standard library.
 pub(super) async fn packages(State(state): SharedState, request: Request) -> Answered {
     let of_other;
-    let packages = match query::only(request.uri().query(), "python")? {
+    let packages = match only(request.uri().query(), "python")? {
         None => &state.config.packages,
         Some(name) => {
             of_other = state.service.packages(name).await?;

@@ -16,7 +16,7 @@ use super::clock;
 use super::failure::Failure;
 use super::idempotency::{Answer, Begun, MOST_KEY_BYTES, Settled};
 use super::pool::{TYPE, of_job};
-use super::query::{Named, Options};
+use super::routes::{Named, Options};
 use super::running::{Ended, RunningJob};
 use super::state::{self, AppState, Client};
 use crate::answer;

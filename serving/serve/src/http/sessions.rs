@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::body;
 use super::failure::Failure;
-use super::query::Named;
+use super::routes::Named;
 use super::state::{AppState, Client};
 use crate::answer;
 

@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::content::{self, InSession, image, image_type, resource};
+use super::handler::read;
 use super::tools::NEW;
-use super::{Backend, Naming, resources};
+use super::{Backend, Naming};
 use crate::caller::Caller;
 
 /// The longest text of a file that `read_file` returns.
@@ -201,7 +202,7 @@ impl ToolCall<'_> {
 
     async fn read_file(self) -> Result<CallToolResult, Problem> {
         let ([session, path], _) = texts(self.arguments.clone(), ["session", "path"], None)?;
-        let read = resources::read(self.backend, self.caller, &session, &path).await;
+        let read = read(self.backend, self.caller, &session, &path).await;
         let bytes = read.map_err(|problem| self.explained(problem, Some(&session)))?;
         let length = bytes.len();
         let block = match image_type(&bytes) {
