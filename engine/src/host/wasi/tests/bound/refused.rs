@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::python::module::imports::ImportRule;
 use crate::python::module::imports::WASIX;
 use crate::run::transcript::Stream;
 
