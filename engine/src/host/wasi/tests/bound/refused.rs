@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::python::module::imports::ImportRule;
-use crate::python::module::imports::WASIX;
+use crate::python::module::imports::{ImportRule, WASIX};
 use crate::run::transcript::Stream;
 
 /// Returns a module that calls a function with arguments from its memory, and then prints, as a
