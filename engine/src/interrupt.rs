@@ -3,7 +3,7 @@
 //! The life of an interrupt, from a ticket to `KeyboardInterrupt`:
 //!
 //! 1. A ticket's holder asks the run's [`StopHandle`](stop::StopHandle), with a
-//!    [`StopReason`](stop::StopReason). Before the run begins, the handle keeps the request.
+//!    [`StopReason`](reason::StopReason). Before the run begins, the handle keeps the request.
 //! 2. The handle asks the watchdog (`watchdog.rs`). So do the run's host functions when it has used
 //!    up its output or host calls, and the watchdog itself when it has used up its time. The grace
 //!    period begins.
@@ -23,6 +23,7 @@ pub(crate) mod futex;
 pub(crate) mod gate;
 pub(crate) mod here;
 pub(crate) mod raise;
+pub(crate) mod reason;
 #[cfg(test)]
 pub(crate) mod samples;
 pub(crate) mod stop;

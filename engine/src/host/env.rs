@@ -12,7 +12,7 @@ use super::wasi::{ExceededLimit, Wasi};
 use crate::errno::Errno;
 use crate::files::changes::{ChangedFile, LeftOutFiles};
 use crate::interrupt::gate::ThreadGate;
-use crate::interrupt::stop::StopReason;
+use crate::interrupt::reason::StopReason;
 use crate::interrupt::watchdog::{Pause, StopRequester};
 use crate::limits::{LimitHit, Limits};
 use crate::memory::GuestMemory;

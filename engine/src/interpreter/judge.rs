@@ -9,7 +9,7 @@ use crate::cause::Cause;
 use crate::guest::agent::{self, LeftOutSizes};
 use crate::host::env::GuestExit;
 use crate::interrupt::gate::{StopCause, Stopped};
-use crate::interrupt::stop::StopReason;
+use crate::interrupt::reason::StopReason;
 use crate::limits::{LimitHit, LimitKind, Limits, milliseconds};
 use crate::memory::tunables::GUEST_STACK_BYTES;
 use crate::python::module::throws::MOST_THROWS;

@@ -249,7 +249,7 @@ mod tests {
     use crate::error::StartError;
     use crate::host::env::{GuestEnv, RunEffects};
     use crate::host::wasi::HostState;
-    use crate::interrupt::stop::StopReason;
+    use crate::interrupt::reason::StopReason;
 
     /// A host that notes how its runs end.
     #[derive(Default)]

@@ -25,7 +25,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::futex::{Futexes, MAIN, ThreadNumber};
 use super::raise::Raiser;
-use crate::interrupt::stop::StopReason;
+use crate::interrupt::reason::StopReason;
 use crate::memory::GuestMemory;
 use crate::memory::tunables::{Expected, Waited};
 use threads::GuestThreads;

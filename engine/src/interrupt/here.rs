@@ -64,8 +64,8 @@ mod tests {
 
     use super::*;
     use crate::interrupt::gate::InterruptHandle;
+    use crate::interrupt::reason::StopReason;
     use crate::interrupt::samples::gate;
-    use crate::interrupt::stop::StopReason;
     use crate::interrupt::watchdog::Stopwatch;
     use crate::limits::Limits;
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::interrupt::gate::{GateRun, InterruptHandle};
-use crate::interrupt::stop::{OVERDUE_AFTER, OverdueHook, StopReason};
+use crate::interrupt::reason::{OVERDUE_AFTER, OverdueHook, StopReason};
 use crate::limits::Limits;
 use crate::owner::OwnerProcess;
 use cpu::ThreadCpuClock;

@@ -13,16 +13,17 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use crate::cause::chain;
-use crate::run::message::optional_text;
-use crate::run::program::is_name;
+use crate::run::message::encoding::optional_text;
+use crate::run::names::is_name;
 use crate::run::value::marshal::Marshal;
 
 pub use self::calls::Reply;
+pub use self::error::HostError;
 pub use self::recording::{Delivery, RecordedAnswer, RecordedCall, Recording};
 pub use self::rooms::Room;
 
 pub(crate) mod calls;
+mod error;
 mod recording;
 mod rooms;
 pub(crate) mod served;
@@ -270,78 +271,6 @@ fn check_name(name: &str) -> Result<(), InvalidFunction> {
         && !name.starts_with("__")
         && !name.starts_with("_hatchery");
     if is_plain { Ok(()) } else { Err(InvalidFunction::Name { name: name.to_owned() }) }
-}
-
-/// How a host function failed.
-///
-/// An error from [`new`](Self::new) is for the program: it raises an exception of that type with
-/// that message. Any other error, such as one that `?` passes on, is private to the host: the
-/// program only learns that the function failed, and the host's log has the text.
-///
-/// ```
-/// # use engine::HostError;
-/// fn stock(item: &str) -> Result<u64, HostError> {
-///     match item {
-///         "chair" => Ok("12".parse()?),
-///         _ => Err(HostError::new("KeyError", item)),
-///     }
-/// }
-/// # assert_eq!(stock("chair").unwrap(), 12);
-/// ```
-#[derive(Clone, PartialEq, Eq)]
-pub struct HostError {
-    type_name: String,
-    message: String,
-    is_public: bool,
-}
-
-/// The exception type of failures whose text is private.
-const FAILURE: &str = "HostFunctionError";
-/// The exception type of calls beyond a limit.
-const LIMIT: &str = "HostLimitError";
-
-impl HostError {
-    /// Creates an error for the program: an exception of Python's built-in type with this name,
-    /// such as `ValueError`, or else of a new subclass of `hatchery.HostFunctionError` whose `type`
-    /// is this name.
-    pub fn new(type_name: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { type_name: type_name.into(), message: message.into(), is_public: true }
-    }
-
-    /// Creates an error whose text stays in the host's log.
-    pub fn private(message: impl Into<String>) -> Self {
-        Self { type_name: FAILURE.to_owned(), message: message.into(), is_public: false }
-    }
-
-    /// Returns its text, whether it is private or not.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// Returns what the program learns of it: the type and the message.
-    fn for_program(self, function: &str) -> (String, String) {
-        let Self { type_name, message, is_public } = self;
-        if is_public {
-            return (type_name, message);
-        }
-        tracing::warn!(function, message, "a host function failed");
-        (type_name, format!("the host function `{function}` failed"))
-    }
-}
-
-impl Debug for HostError {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        let Self { type_name, message, is_public } = self;
-        let way = if *is_public { "public" } else { "private" };
-        write!(formatter, "{type_name}({message:?}), {way}")
-    }
-}
-
-/// `HostError` isn't an error type itself, so that every error type can become one.
-impl<E: std::error::Error> From<E> for HostError {
-    fn from(error: E) -> Self {
-        Self::private(chain(&error).to_string())
-    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::files::{InvalidPath, check_path};
 use crate::limits::advice::Interface;
 use crate::places::{BESIDE_FOLDER, SCRIPT_FOLDER, SITE, WORKSPACE};
 use crate::run::functions::{HostFunctions, Recording};
+use crate::run::names::is_name;
 use crate::run::network::Network;
 use crate::run::value::{Value, Variables, number};
 
@@ -382,21 +383,6 @@ fn is_within(json: &serde_json::Value, depth: usize) -> bool {
     }
 }
 
-const KEYWORDS: [&str; 35] = [
-    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
-    "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import",
-    "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while",
-    "with", "yield",
-];
-
-/// Returns whether `text` can be a name in a program.
-pub(crate) fn is_name(text: &str) -> bool {
-    let mut letters = text.chars();
-    let begins = letters.next().is_some_and(|first| first == '_' || first.is_alphabetic());
-    let goes_on = |letter: char| letter == '_' || letter.is_alphanumeric();
-    begins && letters.all(goes_on) && !KEYWORDS.contains(&text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -470,15 +456,5 @@ mod tests {
         assert!(with("x", nested(100)).check().is_ok());
         assert!(with("x", nested(101)).check().is_err());
         assert!(with("x y", nested(0)).check().is_err());
-    }
-
-    #[test]
-    fn names_are_pythons() {
-        for name in ["x", "_", "x1", "\u{e4}", "match", "__main__"] {
-            assert!(is_name(name), "{name}");
-        }
-        for name in ["", "1x", "a b", "a.b", "a-b", "None", "lambda", "x\0"] {
-            assert!(!is_name(name), "{name:?}");
-        }
     }
 }

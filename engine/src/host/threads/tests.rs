@@ -7,7 +7,7 @@ use crate::host::env::GuestExit;
 use crate::host::layout::Layout;
 use crate::host::wasi::HostState;
 use crate::interrupt::gate::InterruptHandle;
-use crate::interrupt::stop::StopReason;
+use crate::interrupt::reason::StopReason;
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
 use crate::python::module::new_engine;
 use crate::python::module::shape::shared_memory;

@@ -80,6 +80,8 @@ const STANDARD: usize = 3;
 /// Descriptors beyond the first have smaller numbers than this if a guest chooses them, so that the
 /// table stays small.
 const MOST_NUMBERS: usize = 1 << 16;
+/// The flag of descriptors that close when the guest starts another program, which it can't.
+pub(super) const CLOSES_ON_EXEC: u32 = 1;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Descriptors {

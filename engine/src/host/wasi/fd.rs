@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::bytes::{Buffer, GuestBytes};
-use super::descriptors::{FolderEntry, Open, OpenAccess};
+use super::descriptors::{CLOSES_ON_EXEC, FolderEntry, Open, OpenAccess};
 use super::stat::{self, Filestat};
 use super::{ExceededLimit, Wasi};
 use crate::errno::Errno;
@@ -528,9 +528,6 @@ pub(super) fn write_device(
     }
     Ok(total)
 }
-
-/// The flag of descriptors that close when the guest starts another program, which it can't.
-pub(super) const CLOSES_ON_EXEC: u32 = 1;
 
 impl Wasi {
     /// WASIX's `fcntl(F_DUPFD)`.

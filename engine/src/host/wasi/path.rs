@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 
 use super::Wasi;
 use super::bytes::{Buffer, GuestBytes};
-use super::descriptors::{Open, OpenAccess, host_file, host_folder};
-use super::fd::CLOSES_ON_EXEC;
+use super::descriptors::{CLOSES_ON_EXEC, Open, OpenAccess, host_file, host_folder};
 use super::stat::{Filestat, RIGHT_READ, RIGHT_WRITE};
 use crate::errno::Errno;
 use crate::files::quota::MOST_PATH_BYTES;

@@ -13,9 +13,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Map, Value as Json};
 
+use super::error::{FAILURE, HostError, LIMIT};
 use super::recording::{RecordedAnswer, Recorder, Recording, Replayed, Replayer};
 use super::rooms::{Room, Rooms, Sum};
-use super::{FAILURE, HostError, LIMIT};
 use super::{HostCall, HostFunctions, RunId};
 use crate::interrupt::gate::Gate;
 use crate::limits::{LimitHit, LimitKind, Limits};

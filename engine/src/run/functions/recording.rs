@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use super::HostError;
+use super::error::HostError;
 
 /// The calls of host functions that a program made in one run, and the answers that it received.
 ///

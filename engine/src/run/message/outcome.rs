@@ -6,8 +6,9 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value as Json;
 
+use super::encoding::{InvalidMessage, optional_text, text};
 use super::value::WireValue;
-use super::{InvalidMessage, optional_text, text};
+
 use crate::cause::{Cause, causes};
 use crate::files::changes::{ChangeKind, ChangedFile, LeftOutFiles};
 use crate::files::check_path;

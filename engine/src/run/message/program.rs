@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::encoding::{InvalidMessage, optional_text};
 use super::value::WireValue;
-use super::{InvalidMessage, optional_text};
+
 use crate::files::mount::{FolderIdentity, FolderServer, Mount, ProxiedFolder};
 use crate::run::functions::{Callee, HostFunctions, Recording, Signature};
 use crate::run::network::Network;

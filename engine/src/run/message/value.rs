@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{InvalidMessage, Text};
+use super::encoding::{InvalidMessage, Text};
 use crate::run::value::{Array, Column, Frame, InvalidValue, Tagged, Value};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]

@@ -11,7 +11,7 @@ use crate::host::env::{GuestEnv, GuestExit, unwind};
 use crate::host::reactor::ReactorHost;
 use crate::host::wasi::binding;
 use crate::interrupt::gate::{Gate, InterruptHandle, Stopped, ThreadGate};
-use crate::interrupt::stop::StopReason;
+use crate::interrupt::reason::StopReason;
 use crate::memory::tunables::{InstanceMemory, with_memory};
 use crate::python::module::imports::{JUDGED, WASI, is_allowed};
 use crate::python::module::native::NativeEngine;

@@ -13,7 +13,7 @@ use super::paths::Safepoints;
 use crate::cache::CacheDir;
 use crate::config::{EngineConfig, Silent};
 use crate::interrupt::gate::{Gate, InterruptHandle};
-use crate::interrupt::stop::StopReason;
+use crate::interrupt::reason::StopReason;
 use crate::memory::tunables::with_memory;
 use crate::python::distribution::PythonBuild;
 use crate::python::module::new_engine;
