@@ -269,10 +269,10 @@ impl Builder {
     }
 
     /// Makes interpreters begin from an image of another machine, which
-    /// [`image::add`](crate::image::add) put into the cache under this key, instead of making the same
-    /// one here. The builder still has to describe it: if the image was made of another build, other
-    /// modules, another setup or other packages, is damaged or missing, a warning says so in the log, and
-    /// the image is made here. Default: none.
+    /// [`image::add`](crate::image::add) put into the cache under this key, instead of making the
+    /// same one here. The builder still has to describe it: if the image was made of another build,
+    /// other modules, another setup or other packages, is damaged or missing, a warning says so in
+    /// the log, and the image is made here. Default: none.
     ///
     /// ```
     /// use hatchery::Hatchery;
@@ -361,8 +361,8 @@ impl Builder {
         self
     }
 
-    /// Sets whose words messages about jobs use, unless [`Job::interface`](crate::Job::interface) says
-    /// otherwise: what raises a limit, or gives a program the file that it lacks.
+    /// Sets whose words messages about jobs use, unless [`Job::interface`](crate::Job::interface)
+    /// says otherwise: what raises a limit, or gives a program the file that it lacks.
     pub fn interface(mut self, interface: Interface) -> Self {
         self.jobs.interface = interface;
         self
@@ -513,18 +513,18 @@ impl Builder {
     }
 
     /// Sets the default Python build: a WebAssembly file with its library beside it, their folder,
-    /// or a wheel or a package `.webc` with one. Default: `$HATCHERY_PYTHON`, else the build that is
-    /// fetched by name.
+    /// or a wheel or a package `.webc` with one. Default: `$HATCHERY_PYTHON`, else the build that
+    /// is fetched by name.
     pub fn python(mut self, path: impl Into<PathBuf>) -> Self {
         self.engine.python = Some(path.into());
         self
     }
 
-    /// Adds another Python build under a name, by which jobs
-    /// ([`Job::python`](crate::Job::python)) and sessions
-    /// ([`Hatchery::session_on`](crate::Hatchery::session_on)) ask for it. A name has letters,
-    /// digits, `.`, `_` and `-`, and `default` is taken. Preloads, the setup and packages go into the
-    /// image of each build; if one of them can't be had, the start fails and says which.
+    /// Adds another Python build under a name, by which jobs ([`Job::python`](crate::Job::python))
+    /// and sessions ([`Hatchery::session_on`](crate::Hatchery::session_on)) ask for it. A name has
+    /// letters, digits, `.`, `_` and `-`, and `default` is taken. Preloads, the setup and packages
+    /// go into the image of each build; if one of them can't be had, the start fails and says
+    /// which.
     ///
     /// ```
     /// use hatchery::Hatchery;
@@ -551,13 +551,14 @@ impl Builder {
     }
 
     /// Sets whether a first start on a machine takes jobs before all of Python is compiled. It then
-    /// compiles CPython and what NumPy and pandas use most, a seventh of the code, and takes jobs while
-    /// the rest is compiled in the background ([`Progress::StartedEarly`](crate::progress::Progress::StartedEarly)). A program
-    /// that calls something of the rest waits for it, and the wait doesn't count as its time. An
-    /// interrupt waits too, and after its grace period the run is stopped.
-    /// [`finish_compiling`](crate::Hatchery::finish_compiling) waits until everything is compiled and cached; if the process
-    /// ends before, the next start begins again. With the default build on Linux and x86-64, and
-    /// with workers on threads; else this changes nothing. Default: no.
+    /// compiles CPython and what NumPy and pandas use most, a seventh of the code, and takes jobs
+    /// while the rest is compiled in the background
+    /// ([`Progress::StartedEarly`](crate::progress::Progress::StartedEarly)). A program that calls
+    /// something of the rest waits for it, and the wait doesn't count as its time. An interrupt
+    /// waits too, and after its grace period the run is stopped.
+    /// [`finish_compiling`](crate::Hatchery::finish_compiling) waits until everything is compiled
+    /// and cached; if the process ends before, the next start begins again. With the default build
+    /// on Linux and x86-64, and with workers on threads; else this changes nothing. Default: no.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), hatchery::Error> {

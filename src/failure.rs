@@ -27,7 +27,8 @@ pub enum Error {
     /// The Python build can't be installed or loaded.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// One of several Python builds of a pool can't be loaded, or not with the image that is wanted.
+    /// One of several Python builds of a pool can't be loaded, or not with the image that is
+    /// wanted.
     #[error("the Python build `{name}` can't be used")]
     Build {
         /// Its name.
@@ -146,8 +147,8 @@ impl Error {
         }
     }
 
-    /// Returns what kind of problem it is in the result of a job: the pool refused the job, what the
-    /// caller gave is wrong, or the sandbox can't be set up.
+    /// Returns what kind of problem it is in the result of a job: the pool refused the job, what
+    /// the caller gave is wrong, or the sandbox can't be set up.
     pub fn kind(&self) -> ProblemKind {
         match self {
             Self::Refused(_) => ProblemKind::Refused,

@@ -263,10 +263,10 @@ impl Job {
         !self.program.mounts.is_empty() || self.program.beside.is_some()
     }
 
-    /// Returns a digest of all that it can see in folders of the host, at which paths, to keep results
-    /// that depend on them: contents and modification times of files, and which folders they are. It
-    /// reads these files, but remembers those that haven't changed. `None` if a folder is gone, or has
-    /// more than 10,000 files and folders, or files of more than 1 GiB.
+    /// Returns a digest of all that it can see in folders of the host, at which paths, to keep
+    /// results that depend on them: contents and modification times of files, and which folders
+    /// they are. It reads these files, but remembers those that haven't changed. `None` if a folder
+    /// is gone, or has more than 10,000 files and folders, or files of more than 1 GiB.
     ///
     /// ```
     /// use hatchery::Job;
@@ -413,10 +413,10 @@ impl Job {
         self
     }
 
-    /// Answers the job's calls of host functions from a recording, in the recorded order. The program
-    /// must find functions of the same names, but none is called. A deterministic job then gives the same bytes. A call
-    /// that differs from the recorded one raises `ReplayError`, a `hatchery.HostFunctionError`,
-    /// which says how it differs.
+    /// Answers the job's calls of host functions from a recording, in the recorded order. The
+    /// program must find functions of the same names, but none is called. A deterministic job then
+    /// gives the same bytes. A call that differs from the recorded one raises `ReplayError`, a
+    /// `hatchery.HostFunctionError`, which says how it differs.
     pub fn replay_host_calls(mut self, recording: impl Into<Arc<Recording>>) -> Self {
         self.program.replays = Some(recording.into());
         self
@@ -459,7 +459,8 @@ impl Job {
         self.program.check()
     }
 
-    /// Converts the job to a request to the scheduler, without a build, a session or host functions.
+    /// Converts the job to a request to the scheduler, without a build, a session or host
+    /// functions.
     pub(crate) fn into_request(self, defaults: &Limits) -> Result<Box<JobRequest>, Error> {
         self.check()?;
         let mut limits = self.limits.unwrap_or_else(|| defaults.clone());
@@ -631,8 +632,8 @@ impl Job {
     /// Sets the Python build on which the job runs, by its name in the pool
     /// ([`Builder::python_named`](crate::Builder::python_named)); `default` is the default build. A
     /// job for a build that the pool doesn't have is refused with
-    /// [`InvalidPython`](crate::error::InvalidPython), which lists those it has. In a session it can
-    /// only be the session's build. Default: the session's build, else the default one.
+    /// [`InvalidPython`](crate::error::InvalidPython), which lists those it has. In a session it
+    /// can only be the session's build. Default: the session's build, else the default one.
     ///
     /// ```
     /// use hatchery::Job;

@@ -354,8 +354,8 @@ pub mod value {
     pub use engine::{Column, Element, Frame, Tagged};
 }
 
-/// Jobs as JSON, for everything that takes them from others: the crate `hatchery-wire`, which clients
-/// can use alone.
+/// Jobs as JSON, for everything that takes them from others: the crate `hatchery-wire`, which
+/// clients can use alone.
 ///
 /// ```
 /// use hatchery::Job;

@@ -31,7 +31,8 @@ pub enum NetworkError {
     },
 }
 
-/// Returns what a job may reach in a pool that allows `allowed`: all of it, or what the job asks for.
+/// Returns what a job may reach in a pool that allows `allowed`: all of it, or what the job asks
+/// for.
 pub(crate) fn of_job(allowed: &Network, asked: Option<Network>) -> Result<Network, NetworkError> {
     let Some(asked) = asked else { return Ok(allowed.clone()) };
     match asked.beyond(allowed) {

@@ -20,8 +20,8 @@ use crate::pythons::Pythons;
 /// [`Hatchery::drain`] shuts down in order.
 ///
 /// A pool belongs to the process that started it. In a child process made by `fork(2)` every call
-/// that can fail returns [`Refusal::OtherProcess`](crate::Refusal::OtherProcess), and nothing waits;
-/// start another pool there, on another runtime, but fork only while no pool is at work.
+/// that can fail returns [`Refusal::OtherProcess`](crate::Refusal::OtherProcess), and nothing
+/// waits; start another pool there, on another runtime, but fork only while no pool is at work.
 #[derive(Debug, Clone)]
 pub struct Hatchery {
     scheduler: Scheduler,
@@ -154,8 +154,8 @@ impl Hatchery {
         finished.expect("it waits for a thread that catches panics").map_err(Error::from)
     }
 
-    /// Returns the image that interpreters of the default build begin from; `None` if the host has no
-    /// images.
+    /// Returns the image that interpreters of the default build begin from; `None` if the host has
+    /// no images.
     ///
     /// ```no_run
     /// # fn example(pool: hatchery::Hatchery) {
@@ -223,9 +223,9 @@ impl Hatchery {
     }
 
     /// Takes bytes from the memory of the pool, which
-    /// [`Builder::memory_limit_bytes`](crate::Builder::memory_limit_bytes) bounds, for the embedding
-    /// program, for as long as the pool lives: jobs and sessions have so much less. Further calls can
-    /// only raise their number.
+    /// [`Builder::memory_limit_bytes`](crate::Builder::memory_limit_bytes) bounds, for the
+    /// embedding program, for as long as the pool lives: jobs and sessions have so much less.
+    /// Further calls can only raise their number.
     ///
     /// ```no_run
     /// # fn example(pool: hatchery::Hatchery) {
@@ -288,10 +288,10 @@ impl Hatchery {
         self.scheduler.decisions()
     }
 
-    /// Ends a worker after its present job, or after the short ones that it got at once, for example
-    /// one whose memory has grown. A session that it holds is parked first and goes on elsewhere, and
-    /// another worker takes its place if it is needed. Returns before the worker has ended; a
-    /// [decision](Self::decisions) says when.
+    /// Ends a worker after its present job, or after the short ones that it got at once, for
+    /// example one whose memory has grown. A session that it holds is parked first and goes on
+    /// elsewhere, and another worker takes its place if it is needed. Returns before the worker has
+    /// ended; a [decision](Self::decisions) says when.
     ///
     /// ```no_run
     /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {

@@ -66,8 +66,8 @@ impl Session {
         &self.name
     }
 
-    /// Returns the name of the Python build on which it runs for life. So do its forks and its saved
-    /// states.
+    /// Returns the name of the Python build on which it runs for life. So do its forks and its
+    /// saved states.
     pub fn python(&self) -> &str {
         self.hatchery.builds().name(self.build)
     }
@@ -334,8 +334,8 @@ impl Hatchery {
         Ok(Session::new(self.clone(), name, session, build))
     }
 
-    /// Returns the session with this name, which runs on this Python build for life, and opens it if
-    /// it isn't open.
+    /// Returns the session with this name, which runs on this Python build for life, and opens it
+    /// if it isn't open.
     ///
     /// ```no_run
     /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {

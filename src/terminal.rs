@@ -1,5 +1,5 @@
-//! Output of programs on a terminal, made harmless: sequences that could set its title, write to the
-//! clipboard, or draw over earlier content are shown, not obeyed.
+//! Output of programs on a terminal, made harmless: sequences that could set its title, write to
+//! the clipboard, or draw over earlier content are shown, not obeyed.
 //!
 //! Text passes unchanged, with line ends, tabs, `\r` and `\b`, colours and styles (`ESC [ … m`),
 //! erasing in the current line (`ESC [ K`), and moving up (`ESC [ n A`) as far as the program

@@ -109,8 +109,8 @@ impl CacheDir {
         self.find_or_make(SECRET_NAME, || read_secret(&path), |_lock| make())
     }
 
-    /// Returns what `find` finds, or else what `make` makes under the lock `lock`. A caller that waited
-    /// for the lock looks again, since another process or thread may have made it meanwhile.
+    /// Returns what `find` finds, or else what `make` makes under the lock `lock`. A caller that
+    /// waited for the lock looks again, since another process or thread may have made it meanwhile.
     /// `make` may keep the lock.
     pub(crate) fn find_or_make<T, E: From<CacheError>>(
         &self,

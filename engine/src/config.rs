@@ -45,11 +45,11 @@ pub struct EngineConfig {
     /// `python.module.sha256` beside it, else none. That hash is ignored if anybody can write it
     /// who can't write the program.
     pub module: Option<PinnedModule>,
-    /// Whether a first start runs programs before the build is compiled: as soon as a seventh of it is,
-    /// while the rest is compiled in the background. A program that calls a function of the rest
-    /// waits for it; its wall time stands still. Only the default build, on Linux and x86-64, can
-    /// start early. [`Engine::finish_compiling`](crate::Engine::finish_compiling) waits until the
-    /// build is compiled and cached; if the process ends before, the next start begins again.
+    /// Whether a first start runs programs before the build is compiled: as soon as a seventh of it
+    /// is, while the rest is compiled in the background. A program that calls a function of the
+    /// rest waits for it; its wall time stands still. Only the default build, on Linux and x86-64,
+    /// can start early. [`Engine::finish_compiling`](crate::Engine::finish_compiling) waits until
+    /// the build is compiled and cached; if the process ends before, the next start begins again.
     ///
     /// Default: no.
     pub starts_early: bool,

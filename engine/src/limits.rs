@@ -54,7 +54,8 @@ pub struct Limits {
     /// 1 MiB of the host's memory, and 16 MiB of addresses.
     pub threads: usize,
     /// Bytes that a program sends and receives over connections that it was granted
-    /// ([`Network`](crate::Network)), together. Default: 64 MiB. Beyond it both fail with `OSError`.
+    /// ([`Network`](crate::Network)), together. Default: 64 MiB. Beyond it both fail with
+    /// `OSError`.
     pub network_bytes: u64,
     /// Calls from the guest to the host: reading, writing, asking for the time and so on. Default:
     /// 100 million, more than a program can make in 30 s.

@@ -127,8 +127,8 @@ impl MemoryState {
     }
 }
 
-/// Returns whether the kernel's page scan finds the pages of a mapped image that were copied; `None`
-/// if this system can't map images copy-on-write.
+/// Returns whether the kernel's page scan finds the pages of a mapped image that were copied;
+/// `None` if this system can't map images copy-on-write.
 pub(crate) fn has_page_scan() -> Option<bool> {
     Tracker::open().ok().map(|tracker| tracker.has_scan())
 }
@@ -203,15 +203,15 @@ impl GuestMemory {
         }
     }
 
-    /// Returns whether `restore` takes little time: it has to copy some pages more than last time at
-    /// most.
+    /// Returns whether `restore` takes little time: it has to copy some pages more than last time
+    /// at most.
     pub(crate) fn is_restored_soon(&self) -> bool {
         let state = self.state.lock();
         state.tracker.as_ref().is_some_and(|tracker| tracker.has_copied_at_most(FEW_PAGES))
     }
 
-    /// Returns whether `snapshot` takes little time: there is one to refresh, with some pages more at
-    /// most.
+    /// Returns whether `snapshot` takes little time: there is one to refresh, with some pages more
+    /// at most.
     pub(crate) fn is_copied_soon(&self) -> bool {
         let state = self.state.lock();
         let tracker = state.snapshot.as_ref().and(state.tracker.as_ref());
@@ -277,8 +277,8 @@ impl GuestMemory {
         Some(unsafe { self.reservation.with_bytes(at, len as usize, work) })
     }
 
-    /// Lends the bytes at `at` to `work`, which only looks; `None` if they aren't all accessible. Of
-    /// a shared memory it lends a copy, which no thread of the guest can change any more.
+    /// Lends the bytes at `at` to `work`, which only looks; `None` if they aren't all accessible.
+    /// Of a shared memory it lends a copy, which no thread of the guest can change any more.
     ///
     /// For whom `with_bytes` is.
     pub(crate) fn look<T>(&self, at: u32, len: u32, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
@@ -355,8 +355,8 @@ impl GuestMemory {
         Some(unsafe { self.reservation.with_word(at, work) })
     }
 
-    /// Says that other threads than the one that runs the interpreter have written to the memory, or
-    /// may: their page faults are not in the count of E-9.
+    /// Says that other threads than the one that runs the interpreter have written to the memory,
+    /// or may: their page faults are not in the count of E-9.
     pub(crate) fn forget_copied(&self) {
         if let Some(tracker) = &mut self.state.lock().tracker {
             tracker.forget();

@@ -2,8 +2,8 @@
 //!
 //! A fork copies a process's memory, but of its threads only the one that forks. So in the child a
 //! pool has no threads, whatever its memory says, and the locks of those threads stay locked; its
-//! files are still the parent's, too. Code that could wait for a thread, or change such a file, asks
-//! here first.
+//! files are still the parent's, too. Code that could wait for a thread, or change such a file,
+//! asks here first.
 
 /// The process in which something was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

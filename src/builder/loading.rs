@@ -150,8 +150,8 @@ pub enum Isolation {
 }
 
 impl Isolation {
-    /// Returns what `$HATCHERY_ISOLATION` asks for, by default threads. The helper of processes is the
-    /// program `$HATCHERY_HELPER`, else this one.
+    /// Returns what `$HATCHERY_ISOLATION` asks for, by default threads. The helper of processes is
+    /// the program `$HATCHERY_HELPER`, else this one.
     fn from_env() -> Result<Self, ProcessError> {
         let Some(wanted) = std::env::var_os("HATCHERY_ISOLATION") else { return Ok(Self::Threads) };
         match wanted.to_str() {
@@ -219,8 +219,9 @@ fn isolated(
 /// Makes this process a helper for worker processes if a pool started it as one, and then never
 /// returns. Else does nothing.
 ///
-/// A program that has pools with [`Isolation::Process`] or [`Isolation::ProcessStrict`] calls it first
-/// in its `main`: before it starts threads, and before it reads or writes standard input or output.
+/// A program that has pools with [`Isolation::Process`] or [`Isolation::ProcessStrict`] calls it
+/// first in its `main`: before it starts threads, and before it reads or writes standard input or
+/// output.
 pub fn be_helper() {
     process::be_helper(|load| {
         let load: Load = serde_json::from_slice(load).map_err(|error| error.to_string())?;

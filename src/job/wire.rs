@@ -47,9 +47,9 @@ impl Job {
         base.with_wire(job, intake)
     }
 
-    /// Adds what a caller sent to a job, over what the job has at the same names: [`Self::from_wire`]
-    /// for a caller that reads scripts itself, or gives every job some files or settings. The intake
-    /// isn't asked again which fields it takes.
+    /// Adds what a caller sent to a job, over what the job has at the same names:
+    /// [`Self::from_wire`] for a caller that reads scripts itself, or gives every job some files or
+    /// settings. The intake isn't asked again which fields it takes.
     ///
     /// # Errors
     /// As for [`Self::from_wire`]; also if the job still has a `file`, which is to be read, and

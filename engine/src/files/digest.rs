@@ -1,11 +1,11 @@
-//! Digests of what guests see in folders of the host, so that results of programs that read there can
-//! be kept.
+//! Digests of what guests see in folders of the host, so that results of programs that read there
+//! can be kept.
 //!
 //! Contents count, not only what `stat` says of them, since programs are about contents. So that a
-//! folder can be looked at again and again, the contents of a file are read once: as long as its size,
-//! its times and its inode number are the same, they are, too. That doesn't hold for a file that was
-//! changed just now, which may change again within the same tick of the file system's clock: it is
-//! read each time, until it has been left alone for [`SETTLES`].
+//! folder can be looked at again and again, the contents of a file are read once: as long as its
+//! size, its times and its inode number are the same, they are, too. That doesn't hold for a file
+//! that was changed just now, which may change again within the same tick of the file system's
+//! clock: it is read each time, until it has been left alone for [`SETTLES`].
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Formatter};
@@ -22,8 +22,8 @@ const MOST_ENTRIES: usize = 10_000;
 const MOST_BYTES: u64 = 1 << 30;
 /// The most files whose contents are remembered.
 const MOST_KNOWN: usize = 100_000;
-/// How long after a change a file may change again unseen: the coarsest clock of a file system that is
-/// in use, FAT's.
+/// How long after a change a file may change again unseen: the coarsest clock of a file system that
+/// is in use, FAT's.
 const SETTLES: Duration = Duration::from_secs(2);
 /// Bytes that are read at once.
 const PIECE: usize = 256 << 10;
@@ -58,8 +58,8 @@ impl FolderDigests {
     }
 
     /// Returns a digest of which folder it is, and of the paths, contents and modification times of
-    /// the files below it. `now` is the system's time. The result is `None` if the folder is gone or
-    /// can't be listed, or if it has too many files or bytes: at most 10,000 and 1 GiB.
+    /// the files below it. `now` is the system's time. The result is `None` if the folder is gone
+    /// or can't be listed, or if it has too many files or bytes: at most 10,000 and 1 GiB.
     pub fn digest(&self, folder: &Mount, now: SystemTime) -> Option<[u8; 32]> {
         let identity = folder.identity()?;
         let settled = now.checked_sub(SETTLES)?.duration_since(SystemTime::UNIX_EPOCH).ok()?;

@@ -373,7 +373,8 @@ pub(crate) enum Device {
     Zero,
     /// Reads as endless random bytes.
     Random,
-    /// The channel of a command build's agent (`host/call_channel/device.rs`); here it reads as empty.
+    /// The channel of a command build's agent (`host/call_channel/device.rs`); here it reads as
+    /// empty.
     CallChannel,
     /// Opening it opens standard input; the position is shared, as with a pipe.
     Stdin,

@@ -226,8 +226,8 @@ impl LeftOutSizes {
     }
 }
 
-/// The headers of the replies of most programs, which end in no expression or in `None`, as the agent
-/// writes them: reading JSON takes a twentieth of the shortest run.
+/// The headers of the replies of most programs, which end in no expression or in `None`, as the
+/// agent writes them: reading JSON takes a twentieth of the shortest run.
 const PLAIN: [(&[u8], bool); 2] = [
     (br#"{"kind": "completed", "has_value": false, "value": null, "repr": null}"#, false),
     (br#"{"kind": "completed", "has_value": true, "value": null, "repr": null}"#, true),

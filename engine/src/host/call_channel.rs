@@ -1,5 +1,5 @@
-//! The call channel: `host.call`, the channel through which the agent fetches its request, posts its reply,
-//! and sends what the program displays.
+//! The call channel: `host.call`, the channel through which the agent fetches its request, posts
+//! its reply, and sends what the program displays.
 //!
 //! Any code in the guest can use it. A frame's size is checked before it is copied, an unknown
 //! frame is refused, and the last reply before the turn ends counts: the agent's own reply comes
@@ -133,7 +133,8 @@ impl Ask {
 }
 
 impl CallChannel {
-    /// Opens the call channel for a run: lays out its request and limits its reply to `reply_cap` bytes.
+    /// Opens the call channel for a run: lays out its request and limits its reply to `reply_cap`
+    /// bytes.
     pub(crate) fn open(&mut self, request: Vec<u8>, reply_cap: usize) {
         *self = Self { request: Arc::new(request), reply_cap, ..Self::default() };
     }
@@ -212,13 +213,14 @@ impl CallChannel {
         std::mem::take(&mut self.is_woken)
     }
 
-    /// Returns the address of `KeyboardInterrupt`, if the agent has reported it since the call channel
-    /// opened.
+    /// Returns the address of `KeyboardInterrupt`, if the agent has reported it since the call
+    /// channel opened.
     pub(crate) fn exception(&self) -> Option<u32> {
         self.exception
     }
 
-    /// Returns where a command build is entered, if the agent has reported it since the call channel opened.
+    /// Returns where a command build is entered, if the agent has reported it since the call
+    /// channel opened.
     pub(crate) fn entry(&self) -> Option<Entered> {
         self.entry
     }

@@ -1,9 +1,10 @@
 //! The network of one run: what it may reach, what the names mean that it may look up, and how much
 //! it has used.
 //!
-//! Without a grant nothing here ever touches the machine. With one, programs open TCP connections to
-//! what is listed and nothing else: no datagrams, and nothing that listens. Sockets never block; a
-//! guest that waits for one waits at its gate, like every guest that waits, and `watch.rs` wakes it.
+//! Without a grant nothing here ever touches the machine. With one, programs open TCP connections
+//! to what is listed and nothing else: no datagrams, and nothing that listens. Sockets never block;
+//! a guest that waits for one waits at its gate, like every guest that waits, and `watch.rs` wakes
+//! it.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -71,15 +72,15 @@ impl RunNetwork {
         !self.allowed.is_empty()
     }
 
-    /// Whether the run may connect to this address: it is listed, or one that the host has found for
-    /// a listed name during this run.
+    /// Whether the run may connect to this address: it is listed, or one that the host has found
+    /// for a listed name during this run.
     pub(crate) fn may_reach(&self, address: SocketAddr) -> bool {
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
         self.allowed.lists(address) || self.pins.contains(&address)
     }
 
-    /// Returns what a name means. The host looks up listed names only, each once in a run, and keeps
-    /// only what is public of what it finds.
+    /// Returns what a name means. The host looks up listed names only, each once in a run, and
+    /// keeps only what is public of what it finds.
     pub(crate) fn resolve(&mut self, name: &str) -> Result<Named, Errno> {
         if !self.is_open() {
             return Err(Errno::Access);

@@ -1,5 +1,5 @@
-//! Our own host: serves exactly the functions of WASI preview 1 and WASIX that Python builds import, keeps
-//! files in memory, and undoes a failed run's changes to them.
+//! Our own host: serves exactly the functions of WASI preview 1 and WASIX that Python builds
+//! import, keeps files in memory, and undoes a failed run's changes to them.
 
 use std::sync::Arc;
 

@@ -34,8 +34,8 @@ mod template;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImageInfo {
-    /// The hash of everything that it was built from: 32 hexadecimal digits. In a list of the cache, one
-    /// that was added ([`add_image`](crate::add_image)) has the hash of its file.
+    /// The hash of everything that it was built from: 32 hexadecimal digits. In a list of the
+    /// cache, one that was added ([`add_image`](crate::add_image)) has the hash of its file.
     pub key: String,
     /// Its file in the cache; `None` if it could not be written there.
     pub path: Option<PathBuf>,

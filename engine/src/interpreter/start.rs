@@ -94,8 +94,8 @@ impl Interpreter {
         Ok(interpreter)
     }
 
-    /// Creates an interpreter in the state of `image`, perhaps in the place of another one with this
-    /// memory.
+    /// Creates an interpreter in the state of `image`, perhaps in the place of another one with
+    /// this memory.
     ///
     /// # Errors
     /// The system refuses memory.

@@ -81,8 +81,8 @@ impl Interpreter {
         Ok(())
     }
 
-    /// Opens what this and later interpreters of this process may need, for a process that soon may open
-    /// nothing more. Such a process must not fork: what is kept describes it alone.
+    /// Opens what this and later interpreters of this process may need, for a process that soon may
+    /// open nothing more. Such a process must not fork: what is kept describes it alone.
     pub fn open_ahead(&mut self) {
         self.memory.shared().open_ahead();
     }
@@ -127,16 +127,16 @@ impl Interpreter {
         Ok(())
     }
 
-    /// Returns whether [`Self::reset`] takes some 10 to 60 µs only: the last run touched little memory
-    /// that those before it hadn't touched.
+    /// Returns whether [`Self::reset`] takes some 10 to 60 µs only: the last run touched little
+    /// memory that those before it hadn't touched.
     pub fn resets_soon(&self) -> bool {
         let keeps_its_instance =
             self.image.is_some() && !self.is_lost && !self.is_worn() && self.threads() == 0;
         keeps_its_instance && self.memory.shared().is_restored_soon()
     }
 
-    /// Returns whether [`Self::snapshot`] takes some 10 to 60 µs only: there was one before the last
-    /// run, which touched little memory that those before it hadn't touched.
+    /// Returns whether [`Self::snapshot`] takes some 10 to 60 µs only: there was one before the
+    /// last run, which touched little memory that those before it hadn't touched.
     pub fn copies_soon(&self) -> bool {
         !self.is_lost && self.threads() == 0 && self.memory.shared().is_copied_soon()
     }

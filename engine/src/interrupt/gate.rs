@@ -80,13 +80,13 @@ impl InterruptHandle {
 pub(crate) struct StopCause {
     /// By a hard stop.
     pub(crate) stop: Option<StopReason>,
-    /// By an interrupt: from a caller, if the program has noticed it; by a limit in any case, since a
-    /// program can say that it is over, and go on.
+    /// By an interrupt: from a caller, if the program has noticed it; by a limit in any case, since
+    /// a program can say that it is over, and go on.
     pub(crate) interrupt: Option<StopReason>,
 }
 
-/// Knows on which side the threads of a guest are, and how its run was asked to end. Its own methods
-/// to cross and to wait are the main thread's.
+/// Knows on which side the threads of a guest are, and how its run was asked to end. Its own
+/// methods to cross and to wait are the main thread's.
 #[derive(Debug)]
 pub(crate) struct Gate {
     /// The memory that a stop revokes, once the guest has one.
@@ -267,8 +267,8 @@ impl Gate {
         self.wait_until(&mut state, deadline(duration), true, |_| is_ready())
     }
 
-    /// Waits on the host's side until `is_ready` holds, `duration` has passed or the run is stopped,
-    /// for something that the program doesn't know of: interrupts don't end this wait.
+    /// Waits on the host's side until `is_ready` holds, `duration` has passed or the run is
+    /// stopped, for something that the program doesn't know of: interrupts don't end this wait.
     pub(crate) fn wait_aside(&self, duration: Duration, is_ready: impl Fn() -> bool) -> Woken {
         let deadline = deadline(Some(duration));
         // Without the lock, which `is_ready` may take.
@@ -313,7 +313,8 @@ impl Gate {
         Woken::Asked
     }
 
-    /// Waits on the host's side, for a word of the memory to change: see [`ThreadGate::wait_for_word`].
+    /// Waits on the host's side, for a word of the memory to change: see
+    /// [`ThreadGate::wait_for_word`].
     fn wait_for_word(&self, at: u32, expected: Expected, timeout: Option<Duration>) -> Waited {
         let mut state = self.state.lock();
         if !self.is_as_expected(at, expected) {

@@ -42,8 +42,8 @@ impl Drop for RunsHere {
     }
 }
 
-/// Waits, called from within the guest, until `is_ready` holds. The run's wall time stands still, and
-/// interrupts wait too.
+/// Waits, called from within the guest, until `is_ready` holds. The run's wall time stands still,
+/// and interrupts wait too.
 ///
 /// # Errors
 /// The run was stopped; the guest must be unwound.

@@ -48,8 +48,8 @@ impl Words {
     /// The most words of a known table.
     const COUNT: usize = 106;
 
-    /// Returns the words of a release; `None` if its table is unknown here. Each series has the same
-    /// table from its first final release on.
+    /// Returns the words of a release; `None` if its table is unknown here. Each series has the
+    /// same table from its first final release on.
     fn of(version: u64) -> Option<Self> {
         let is_final = version & FINAL_RELEASE == FINAL_RELEASE;
         let series = (version >> 16).try_into().ok().filter(|_: &u16| is_final)?;
@@ -101,7 +101,8 @@ impl Offsets {
         })?
     }
 
-    /// Returns the address of the state of the guest's main thread, if the pointers to it are sound.
+    /// Returns the address of the state of the guest's main thread, if the pointers to it are
+    /// sound.
     pub(crate) fn thread(&self, memory: &GuestMemory) -> Option<u32> {
         let interpreter = load(memory, self.interpreters_head)?;
         let mut thread = load(memory, interpreter.checked_add(self.threads_head)?)?;

@@ -34,8 +34,8 @@ enum StopKind {
     Kill,
 }
 
-/// Ends a run that goes on. Requests come one at a time, and repeat. Neither method may wait for the
-/// run: its caller may be holding others up.
+/// Ends a run that goes on. Requests come one at a time, and repeat. Neither method may wait for
+/// the run: its caller may be holding others up.
 pub trait StopTarget: Debug + Send + Sync {
     /// Raises `KeyboardInterrupt` in the program, and stops the run after the grace period.
     fn interrupt(&self, reason: StopReason);

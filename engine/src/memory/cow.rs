@@ -129,7 +129,8 @@ impl Tracker {
         valid.map(|known| known.pages)
     }
 
-    /// Keeps pages that were just found. If they were found valid, the reading of that time will do.
+    /// Keeps pages that were just found. If they were found valid, the reading of that time will
+    /// do.
     fn cache_now(&mut self, pages: Vec<Range<usize>>) -> Option<DirtyPageCache> {
         let at = self.valid_at.take();
         self.counts_faults.then(|| DirtyPageCache { pages, at: at.unwrap_or_else(FaultCount::now) })
@@ -168,8 +169,8 @@ impl Tracker {
         })
     }
 
-    /// Keeps the page map for later trackers of this process, which soon may open nothing more and is
-    /// never forked.
+    /// Keeps the page map for later trackers of this process, which soon may open nothing more and
+    /// is never forked.
     pub(super) fn open_ahead(&self) {
         PAGEMAP.get_or_init(|| Arc::clone(&self.pagemap));
     }
@@ -184,8 +185,8 @@ impl Tracker {
         self.known = None;
     }
 
-    /// Calls `found` with each range of copied pages, by the kernel's page scan: pages that exist, and
-    /// aren't the file's.
+    /// Calls `found` with each range of copied pages, by the kernel's page scan: pages that exist,
+    /// and aren't the file's.
     fn scan(&mut self, start: u64, end: u64, mut found: impl FnMut(Range<u64>)) -> io::Result<()> {
         let mut argument = pm_scan_arg {
             size: size_of::<pm_scan_arg>() as u64,

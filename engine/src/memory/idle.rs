@@ -13,10 +13,10 @@ const MOST_EXTENSIONS: u16 = 3;
 
 /// How long a copied page of the image has been idle.
 ///
-/// A page can be idle and yet be written to in every run: its reference counts go up and down again.
-/// Such a page comes back in the run after it was returned to the system, by a fault, for which all
-/// other CPUs that run this process are interrupted, as they are when it is returned. So it is kept
-/// four times as long the next time.
+/// A page can be idle and yet be written to in every run: its reference counts go up and down
+/// again. Such a page comes back in the run after it was returned to the system, by a fault, for
+/// which all other CPUs that run this process are interrupted, as they are when it is returned. So
+/// it is kept four times as long the next time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PageAge {
     /// How many restores in a row found it unchanged.

@@ -1,9 +1,9 @@
 //! What a memory holds beyond its image: `diff.rs` takes it out, `restore.rs` puts it in, and
-//! `copy.rs` copies it between two turns of a session. `succession.rs` passes on what one has learned about its pages.
+//! `copy.rs` copies it between two turns of a session.
 //!
-//! Isolation hangs on the first two: after `restore` the memory is the image with the patch, byte by
-//! byte, whatever ran before. A memory consists of layers. The topmost one that covers a page gives
-//! its content:
+//! Isolation depends on the first two: after `restore` the memory is the image with the patch, byte
+//! by byte, whatever ran before. A memory consists of layers. The topmost one that covers a page
+//! gives its content:
 //!
 //! ```text
 //! written pages        #    #                  #          copied by the kernel at the first write

@@ -147,7 +147,8 @@ impl Reservation {
         Ok(())
     }
 
-    /// Copies the pages of `[offset, offset + len)` that aren't copied yet, as a write to each would.
+    /// Copies the pages of `[offset, offset + len)` that aren't copied yet, as a write to each
+    /// would.
     ///
     /// # Errors
     /// The system can't (Linux before 5.14), or is out of memory.

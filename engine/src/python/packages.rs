@@ -98,9 +98,10 @@ impl Package {
         wheel::read(path, &wheel::load(path)?, target, PackageOrigin::Wheel(file_name(path)))
     }
 
-    /// Returns the wheels of a requirements file for `target`, in the order of their file names, from
-    /// the cache or else through this machine's pip. Every requirement states its version and SHA-256.
-    /// Dependencies aren't resolved: the file names all of them except those that the build has.
+    /// Returns the wheels of a requirements file for `target`, in the order of their file names,
+    /// from the cache or else through this machine's pip. Every requirement states its version and
+    /// SHA-256. Dependencies aren't resolved: the file names all of them except those that the
+    /// build has.
     ///
     /// # Errors
     /// The file can't be read or is ambiguous, pip fails, or [`Self::open`] refuses a wheel.

@@ -15,9 +15,9 @@ pub struct ImageSpec {
     pub preload: Vec<String>,
     /// Code to run after the imports.
     pub setup: Option<Setup>,
-    /// The key under which [`add_image`](crate::add_image) stored an image that was made of all this on
-    /// another machine, to begin from it. If it is missing, damaged or made of something else, a warning
-    /// says so, and the image is made here.
+    /// The key under which [`add_image`](crate::add_image) stored an image that was made of all
+    /// this on another machine, to begin from it. If it is missing, damaged or made of something
+    /// else, a warning says so, and the image is made here.
     pub added: Option<String>,
 }
 

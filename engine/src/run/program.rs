@@ -59,8 +59,8 @@ pub struct Program {
     /// Makes the clock and random numbers the same at every run. An interpreter keeps those that it
     /// began with, so in a session the first job decides.
     pub deterministic: Option<Deterministic>,
-    /// What it may connect to over TCP, if its build has sockets. A deterministic run, and one whose
-    /// calls are answered from a recording, reaches nothing.
+    /// What it may connect to over TCP, if its build has sockets. A deterministic run, and one
+    /// whose calls are answered from a recording, reaches nothing.
     pub network: Network,
     /// Functions of the host that the program can call.
     pub functions: HostFunctions,

@@ -1,7 +1,8 @@
 //! The source that starts the agent in a guest.
 //!
 //! A reactor build calls it through its own `turn`. A command build is started with [`COMMAND`] as
-//! its program: that fetches the source through the call channel and stays in it (`interpreter/entry.rs`).
+//! its program: that fetches the source through the call channel and stays in it
+//! (`interpreter/entry.rs`).
 
 use super::wire::AgentFrame;
 use crate::places::{CALL_DEVICE_PATH, WORKSPACE};
@@ -145,8 +146,8 @@ pub(crate) fn command_source(has_threads: bool) -> String {
     )
 }
 
-/// Returns the function that starts the agent on a way to the host, and tells it whether programs can
-/// start threads.
+/// Returns the function that starts the agent on a way to the host, and tells it whether programs
+/// can start threads.
 ///
 /// The agent package has no files in the guest. Its modules are registered where imports find them,
 /// with specs that hold only their names, so that programs can import them too.

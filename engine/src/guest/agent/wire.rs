@@ -1,4 +1,5 @@
-//! What the guest sends through the call channel, byte by byte; `hatchery/_wire.py` is the other side.
+//! What the guest sends through the call channel, byte by byte; `hatchery/_wire.py` is the other
+//! side.
 //!
 //! The sender may lie: a frame is only split if its lengths add up exactly.
 

@@ -1,5 +1,5 @@
-//! Binds `host.call` for wasmer: copies a frame out of the guest, has the call channel serve it, and copies
-//! the answer back.
+//! Binds `host.call` for wasmer: copies a frame out of the guest, has the call channel serve it,
+//! and copies the answer back.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

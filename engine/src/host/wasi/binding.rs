@@ -19,8 +19,8 @@ use crate::python::module::imports::{self, ImportRule, WASIX};
 
 const SUCCESS: i32 = 0;
 
-/// Lists each function once with its parameters, for binding and for fuzzing: those that are served,
-/// then those that always fail.
+/// Lists each function once with its parameters, for binding and for fuzzing: those that are
+/// served, then those that always fail.
 macro_rules! functions {
     (
         served { $($name:ident($($argument:ident: $type:ident),*);)* }

@@ -388,8 +388,8 @@ pub(crate) fn host_file(mount: &Mount, path: &str) -> Result<Open, Errno> {
     Ok(Open::HostFile { file: Arc::new(mount.file(path)?), offset: 0 })
 }
 
-/// A list that clones share until one of them changes it: every reset copies a table of descriptors,
-/// and few runs change theirs.
+/// A list that clones share until one of them changes it: every reset copies a table of
+/// descriptors, and few runs change theirs.
 #[derive(Debug, Clone)]
 struct List<T>(Arc<Vec<T>>);
 

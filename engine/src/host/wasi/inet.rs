@@ -1,8 +1,8 @@
 //! Sockets of a network: TCP connections to what the run was granted, and the names of those.
 //!
-//! A function that would have to wait notes what for and fails with `Deadlock`; the binding waits at
-//! the guest's gate and calls it again. If an interrupt ended that wait, the function ends as if it
-//! had succeeded, since a C library would call it again for any error that says so: then the
+//! A function that would have to wait notes what for and fails with `Deadlock`; the binding waits
+//! at the guest's gate and calls it again. If an interrupt ended that wait, the function ends as if
+//! it had succeeded, since a C library would call it again for any error that says so: then the
 //! guest's interpreter meets the interrupt. What was to be sent is lost with its connection.
 #![expect(clippy::too_many_arguments, reason = "the signatures are WASIX's")]
 

@@ -122,8 +122,8 @@ pub(crate) fn to_process(process: u32, signal: u32, can_handle: bool) -> Result<
     }
 }
 
-/// Returns what comes of a signal to the calling thread. A program can't be suspended, so what would
-/// suspend it ends it.
+/// Returns what comes of a signal to the calling thread. A program can't be suspended, so what
+/// would suspend it ends it.
 pub(crate) fn to_self(signal: u32, can_handle: bool) -> Result<Effect, Errno> {
     match signal {
         0 => Ok(Effect::Nothing),

@@ -24,9 +24,9 @@ impl Random {
         Self::Seeded { key: blake3::derive_key(CONTEXT, &seed.to_le_bytes()), position: 0 }
     }
 
-    /// Fills `buffer` with states of generators in the guest, none of which is for secrets. The system
-    /// gives 256 bits, and xoshiro256++ makes the rest of them: an interpreter with numpy draws 5 kB
-    /// for each job.
+    /// Fills `buffer` with states of generators in the guest, none of which is for secrets. The
+    /// system gives 256 bits, and xoshiro256++ makes the rest of them: an interpreter with numpy
+    /// draws 5 kB for each job.
     pub(crate) fn fill_states(&mut self, buffer: &mut [u8]) -> Result<(), Errno> {
         match self {
             Self::System if buffer.is_empty() => Ok(()),

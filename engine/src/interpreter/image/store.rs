@@ -4,9 +4,9 @@
 //! The key alone finds an image, so nothing has to be checked for staleness. An image that is
 //! damaged, foreign or of another version is built again.
 //!
-//! Images of other machines are stored under the hash of their bytes, and only a spec that names this
-//! hash begins from one. The sender of an image can't make it that of other specs, whatever key it
-//! claims to have.
+//! Images of other machines are stored under the hash of their bytes, and only a spec that names
+//! this hash begins from one. The sender of an image can't make it that of other specs, whatever
+//! key it claims to have.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -147,8 +147,8 @@ fn warnings(engine: &Engine, spec: &ImageSpec) -> Result<Vec<String>, ImageError
     Ok(warnings)
 }
 
-/// Returns every intact image in the cache that was built or added by this user, newest first, by the
-/// keys under which they are stored.
+/// Returns every intact image in the cache that was built or added by this user, newest first, by
+/// the keys under which they are stored.
 ///
 /// # Errors
 /// The cache can't be used.
@@ -180,8 +180,9 @@ pub fn find(cache: &CacheDir, prefix: &str) -> Result<ImageInfo, ImageError> {
     }
 }
 
-/// Puts the bytes of an image's file into the cache, under the hash of these bytes, which is the key of
-/// the description that this returns. Only a spec that names it begins from it ([`ImageSpec::added`]).
+/// Puts the bytes of an image's file into the cache, under the hash of these bytes, which is the
+/// key of the description that this returns. Only a spec that names it begins from it
+/// ([`ImageSpec::added`]).
 ///
 /// # Errors
 /// The bytes are no image of this version, or the cache can't be written to.

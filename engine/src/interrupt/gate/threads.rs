@@ -217,9 +217,9 @@ impl ThreadGate {
         own.wait_until(&self.gate, &mut state, deadline(duration), |_| is_ready())
     }
 
-    /// Waits on the host's side until another thread has changed what this one waits for. Interrupts
-    /// don't end this wait, since a C library would wait again. Returns false if there is no other
-    /// thread, or the run has ended.
+    /// Waits on the host's side until another thread has changed what this one waits for.
+    /// Interrupts don't end this wait, since a C library would wait again. Returns false if there
+    /// is no other thread, or the run has ended.
     pub(crate) fn wait_for_change(&self, has_changed: impl Fn() -> bool) -> bool {
         let mut state = self.gate.state.lock();
         let woken = match &self.own {
@@ -232,8 +232,9 @@ impl ThreadGate {
     }
 
     /// Waits on the host's side while a word has the expected value, until another thread ends the
-    /// wait or `timeout` is over. An interrupt ends a wait that has a timeout, as if that were over.
-    /// One without is never over for a C library, which would wait again, so only a stop ends it.
+    /// wait or `timeout` is over. An interrupt ends a wait that has a timeout, as if that were
+    /// over. One without is never over for a C library, which would wait again, so only a stop ends
+    /// it.
     pub(crate) fn wait_for_word(
         &self,
         at: u32,

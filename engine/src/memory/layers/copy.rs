@@ -10,7 +10,8 @@ use super::IS_CHECKED;
 use crate::memory::snapshot::Snapshot;
 use crate::memory::{GuestMemory, MemoryState};
 
-/// The most bytes that are copied after a turn, in about 0.1 ms. A small program writes to 50 pages.
+/// The most bytes that are copied after a turn, in about 0.1 ms. A small program writes to 50
+/// pages.
 const MOST_COPIED_BYTES: usize = 2 << 20;
 
 impl GuestMemory {

@@ -2,8 +2,8 @@
 //!
 //! Few of a build's functions run before a program needs a package. So a first start compiles these
 //! alone, into a module with a stub in place of each other function, and has the whole build
-//! compiled in the background. A stub jumps to the function with its index in the whole module, with
-//! the same arguments; one that is called before that is there waits for it (`early/lazy.rs`).
+//! compiled in the background. A stub jumps to the function with its index in the whole module,
+//! with the same arguments; one that is called before that is there waits for it (`early/lazy.rs`).
 //!
 //! Both modules have the same description, so that instances are laid out alike, and the code of
 //! either works on an instance of the other: functions get their instance as an argument, and find
@@ -32,8 +32,8 @@ use lazy::{FullModule, LazyFunctions};
 
 pub(super) mod lazy;
 
-/// The functions of the default build that its start and plain programs call, and those beside them:
-/// a range of indices in each line. `the_first_functions` in `early/tests.rs` records them.
+/// The functions of the default build that its start and plain programs call, and those beside
+/// them: a range of indices in each line. `the_first_functions` in `early/tests.rs` records them.
 const OF_THE_DEFAULT_BUILD: &str = include_str!("early/hot-functions.txt");
 
 /// Returns which functions of the build with this hash are compiled first, if that is known.

@@ -223,8 +223,8 @@ pub(crate) fn is_wasix(module: &Module) -> bool {
     module.imports().any(|import| import.module() == WASIX)
 }
 
-/// Refuses WebAssembly with an import that is not on the list, before it is compiled. So is a shared
-/// memory with contents that each thread's instance would overwrite.
+/// Refuses WebAssembly with an import that is not on the list, before it is compiled. So is a
+/// shared memory with contents that each thread's instance would overwrite.
 pub(crate) fn check_bytes(wasm: &[u8]) -> Result<(), ModuleError> {
     let unreadable = |error: wasmparser::BinaryReaderError| ModuleError::Compile(Cause::new(error));
     let (mut shares, mut has_threads, mut is_filled) = (false, false, false);

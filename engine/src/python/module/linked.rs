@@ -99,8 +99,8 @@ fn split_with(
     Ok(Linked { index, code })
 }
 
-/// Loads a module from its two files; `None` if they don't belong together. `rest` is what the stubs
-/// of an early module use, with the address of their word.
+/// Loads a module from its two files; `None` if they don't belong together. `rest` is what the
+/// stubs of an early module use, with the address of their word.
 ///
 /// # Safety
 /// Both were made by [`split`], or by [`split_early`] if there is a `rest`, from what wasmer compiled

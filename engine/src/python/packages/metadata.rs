@@ -67,8 +67,8 @@ fn meets(version: &[u32], clauses: &str) -> bool {
     })
 }
 
-/// Evaluates `version operator wanted`; `None` if that isn't understood, as with epochs, local versions
-/// and post-releases.
+/// Evaluates `version operator wanted`; `None` if that isn't understood, as with epochs, local
+/// versions and post-releases.
 fn compares(version: &[u32], operator: &str, wanted: &str) -> Option<bool> {
     if wanted.contains(['!', '+']) || wanted.contains("post") {
         return None;
@@ -118,8 +118,8 @@ fn padded(version: &[u32], len: usize) -> Vec<u32> {
     version
 }
 
-/// Returns whether a requirement with this marker applies to this Python. An unknown marker doesn't apply, so
-/// that no warning is about a distribution that may not be needed.
+/// Returns whether a requirement with this marker applies to this Python. An unknown marker doesn't
+/// apply, so that no warning is about a distribution that may not be needed.
 fn applies(marker: &str, target: &PythonTarget) -> bool {
     let marker = marker.trim();
     let inner = marker.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).unwrap_or(marker);

@@ -269,8 +269,8 @@ impl Calls {
         }
     }
 
-    /// Ends the calls that a wait without an end waits for, after [`WaitResult::NotNow`]: the recorded
-    /// wait had an end.
+    /// Ends the calls that a wait without an end waits for, after [`WaitResult::NotNow`]: the
+    /// recorded wait had an end.
     pub(crate) fn fail_in_replay(&self, ticket: Option<u32>) -> Vec<(u32, RecordedAnswer)> {
         let failed = self.state.lock().fail_in_replay(ticket);
         failed.iter().for_each(|(one, _)| self.rooms.unwanted(*one));

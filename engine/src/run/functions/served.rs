@@ -47,8 +47,8 @@ struct ServedState {
 pub struct Served {
     /// Answers, in the order in which they came.
     pub answers: Vec<Answer>,
-    /// The numbers of ended calls that the host has stopped working on. They occupy their room until
-    /// then.
+    /// The numbers of ended calls that the host has stopped working on. They occupy their room
+    /// until then.
     pub freed: Vec<u64>,
 }
 

@@ -13,8 +13,8 @@ use crate::cause::chain;
 use crate::files::changes::{ChangeKind, ChangedFile};
 use crate::limits::{LimitHit, LimitKind};
 
-// The result format that agents' REPL tools share, followed by further fields. The comments on fields
-// are their descriptions in the schema.
+// The result format that agents' REPL tools share, followed by further fields. The comments on
+// fields are their descriptions in the schema.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "run_python_result")]
 struct ToolResult<'a> {
@@ -30,8 +30,8 @@ struct ToolResult<'a> {
     execution_time: f64,
     /// Whether a limit on time or a deadline ended it.
     timed_out: bool,
-    /// Whether it ran to its very end. Not so if it left with sys.exit(0) or os._exit(0), which is a
-    /// success: what follows there hasn't run.
+    /// Whether it ran to its very end. Not so if it left with sys.exit(0) or os._exit(0), which is
+    /// a success: what follows there hasn't run.
     passed: bool,
     #[schemars(extend("enum" = STATUSES))]
     status: &'static str,
@@ -165,7 +165,8 @@ struct ToolUsage {
     file_growth_bytes: u64,
 }
 
-/// Returns the JSON schema of a result: of [`Outcome::to_tool_json`], and of a call that didn't run.
+/// Returns the JSON schema of a result: of [`Outcome::to_tool_json`], and of a call that didn't
+/// run.
 pub fn result_schema() -> serde_json::Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let settings = settings.with(|settings| settings.inline_subschemas = true);
@@ -186,16 +187,15 @@ impl Outcome {
     /// Returns the outcome as a JSON object.
     ///
     /// The first six fields are those that REPL tools of agents agree on: `stdout`, `stderr`,
-    /// `exception` (the traceback, or null), `success`, `execution_time` (seconds) and
-    /// `timed_out`. Ours follow: `passed` ([`Self::passed`]: it ran to its very end, which a
-    /// `success` that left with `sys.exit(0)` didn't), `status` (`completed`, `raised`, `exited`,
-    /// `limit`, `cancelled`, `tampered` or `sandbox_failed`), `value`, `repr`, `bundle`,
-    /// `displays`, `exit_code`, `message`,
-    /// `interrupted_at`, `session_restored`, `error`, `truncated`, `files`, `limits_met` and `usage`.
-    /// `bundle` and each of `displays` are objects from MIME types to texts, bytes in base64.
-    /// The `error` of an exception has the fields of [`Exception`].
-    /// A `value` of null means either `None` or no JSON; then `value_missing` says why.
-    /// `files` has no contents; [`Self::to_tool_json_with_files`] does.
+    /// `exception` (the traceback, or null), `success`, `execution_time` (seconds) and `timed_out`.
+    /// Ours follow: `passed` ([`Self::passed`]: it ran to its very end, which a `success` that left
+    /// with `sys.exit(0)` didn't), `status` (`completed`, `raised`, `exited`, `limit`, `cancelled`,
+    /// `tampered` or `sandbox_failed`), `value`, `repr`, `bundle`, `displays`, `exit_code`,
+    /// `message`, `interrupted_at`, `session_restored`, `error`, `truncated`, `files`, `limits_met`
+    /// and `usage`. `bundle` and each of `displays` are objects from MIME types to texts, bytes in
+    /// base64. The `error` of an exception has the fields of [`Exception`]. A `value` of null means
+    /// either `None` or no JSON; then `value_missing` says why. `files` has no contents;
+    /// [`Self::to_tool_json_with_files`] does.
     pub fn to_tool_json(&self) -> serde_json::Value {
         self.tool_json(false)
     }

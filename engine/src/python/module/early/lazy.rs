@@ -102,8 +102,8 @@ impl LazyFunctions {
     }
 }
 
-/// Jumps to the function with the index `r11` of the rest at `r10`, and leaves its arguments as they
-/// are. For System V's x86-64, in which wasmer compiles: what may hold an argument is saved.
+/// Jumps to the function with the index `r11` of the rest at `r10`, and leaves its arguments as
+/// they are. For System V's x86-64, in which wasmer compiles: what may hold an argument is saved.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn enter() {

@@ -296,8 +296,9 @@ const PROGRAMS: [&str; 3] = [
 ];
 
 /// Finds out which functions of the default build Python's start and the programs call, and prints
-/// what belongs into `hot-functions.txt`: these, what they call directly, and CPython. Takes a minute, so it
-/// only does so when it is asked to, alone and with `--nocapture`, after the build has changed.
+/// what belongs into `hot-functions.txt`: these, what they call directly, and CPython. Takes a
+/// minute, so it only does so when it is asked to, alone and with `--nocapture`, after the build
+/// has changed.
 #[test]
 fn the_first_functions() {
     if std::env::var_os(RECORD_VARIABLE).is_none() {
