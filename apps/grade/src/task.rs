@@ -52,8 +52,8 @@ pub enum Suite {
     Calls {
         /// Lists of arguments.
         inputs: Vec<Value>,
-        /// What must be returned, if there is no solution. Then both are tagged values.
-        outputs: Option<Vec<Value>>,
+        /// What must be returned, if no solution tells. Then both are texts: JSON with tagged values.
+        outputs: Option<Vec<String>>,
         /// By how much floats may differ; 0 means `1e-6` where floats must be returned.
         tolerance: f64,
     },

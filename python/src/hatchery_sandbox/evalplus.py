@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import json
 import logging
 import os
 import sys
@@ -112,8 +113,8 @@ def untrusted_check(
         `pass`, `fail`, `timeout` or `undecided`, and whether each output that was looked at is right.
     """
     try:
-        given = [[tagged("an input", value) for value in each] for each in inputs]
-        outputs = [tagged("an expected output", value) for value in expected]
+        given = [json.dumps([tagged("an input", value) for value in each]) for each in inputs]
+        outputs = [json.dumps(tagged("an expected output", value)) for value in expected]
     except UnsupportedValueError as error:
         return _undecided(entry_point, str(error))
     task = {"task_id": f"{dataset}: {entry_point}", "prompt": "", "entry_point": entry_point, "atol": atol}
@@ -176,7 +177,7 @@ def _undecided(entry_point: str, why: str) -> tuple[str, list[bool]]:
 def _estimate(total: Any, correct: Any, k: int) -> Any:
     """Estimates pass@k for each problem, as `evalplus.eval` does, without undecided solutions."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and "base_correct" not in frame.f_locals:
+    while frame.f_back is not None and "results" not in frame.f_locals:
         frame = frame.f_back  # of a comprehension
     names = ["base_status"] if correct is frame.f_locals["base_correct"] else ["base_status", "plus_status"]
     tasks = frame.f_locals["results"]["eval"].values()

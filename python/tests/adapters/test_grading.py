@@ -43,7 +43,7 @@ CHEATS = {
     "equals everything": (EQUAL, "undecided: "),
     "is a number that equals everything": (
         "class Equal(int):\n    def __eq__(self, other): return True\ndef double(x): return Equal()",
-        "failed: ",
+        "undecided: ",
     ),
     "reads what is expected": (
         "import sys\ndef double(x):\n    known = sys._getframe(1).f_code.co_consts\n"
@@ -67,7 +67,7 @@ def test_what_passes_beside_its_tests_by_cheating_does_not_pass(pool, cheat):
     assert verdict["result"].startswith(result)
     assert verdict["passed"] is (None if result == "undecided: " else False)
     _, results = code_eval.compute([f"{TEST}\ncheck(double)"], [[code]], pool=pool)
-    assert results[0][0][1] == {**verdict, "task_id": 0, "completion_id": 0}
+    assert results[0][0][1]["passed"] is verdict["passed"]
 
 
 def test_what_is_undecided_counts_neither_way(pool):

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import json
 import math
 
 
@@ -13,7 +14,8 @@ def run_calls(report, task, own, entries, scope):
     if outputs is not None and rules == "evalplus":
         from hatchery._tagged import Decoder
 
-        inputs, outputs = Decoder().value(inputs), Decoder().value(outputs)
+        # As texts, so that dictionaries keep their order.
+        inputs, outputs = ([Decoder().value(json.loads(text)) for text in texts] for texts in (inputs, outputs))
     if outputs is None and reference is None:
         raise Unsupported(f"the task's solution has no `{entry}`")
     for place in range(len(inputs)):

@@ -96,18 +96,17 @@ fn evalplus(object: &Object, id: String) -> Result<Task, InvalidLine> {
             Some(_) => return Err(InvalidLine::Field(name, "a list of lists")),
         }
     }
-    if !inputs.iter().all(Value::is_array) {
-        return Err(InvalidLine::Field("base_input", "a list of lists"));
-    }
-    let outputs = match object.get("expected") {
-        None => None,
-        Some(Value::Array(items)) if items.len() == inputs.len() => Some(items.clone()),
-        Some(_) => {
-            return Err(InvalidLine::Field("expected", "a list with an output for each input"));
+    let outputs = texts(object, "expected")?;
+    let outputs = (!outputs.is_empty()).then_some(outputs);
+    match &outputs {
+        None if !inputs.iter().all(Value::is_array) => {
+            return Err(InvalidLine::Field("base_input", "a list of lists"));
         }
-    };
-    if outputs.is_none() {
-        text(object, "canonical_solution")?;
+        None => drop(text(object, "canonical_solution")?),
+        Some(outputs) if outputs.len() == inputs.len() && inputs.iter().all(Value::is_string) => {}
+        Some(_) => {
+            return Err(InvalidLine::Field("expected", "a text for each of the texts of inputs"));
+        }
     }
     text(object, "entry_point")?;
     let tolerance = object.get("atol").and_then(Value::as_f64).unwrap_or(0.0);

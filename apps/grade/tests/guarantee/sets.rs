@@ -158,8 +158,8 @@ async fn given_outputs_are_compared_by_the_rules_of_evalplus() {
         ),
     ] {
         let task = json!({
-            "task_id": "t", "prompt": "", "entry_point": name, "base_input": [input],
-            "expected": [expected],
+            "task_id": "t", "prompt": "", "entry_point": name, "base_input": [input.to_string()],
+            "expected": [expected.to_string()],
         });
         let graded = crate::grade_one(&grader, task, program).await;
         assert_eq!(graded.passed(), verdict, "{program}: {graded:?}");
