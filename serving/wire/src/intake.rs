@@ -103,6 +103,26 @@ const fn bit(field: Field) -> u16 {
     1 << field as u16
 }
 
+/// The names of the fields, in their order.
+const NAMES: [&str; 16] = [
+    "id",
+    "code",
+    "file",
+    "call",
+    "variables",
+    "args",
+    "env",
+    "stdin",
+    "files",
+    "timeout",
+    "limits",
+    "deterministic",
+    "tenant",
+    "priority",
+    "deadline",
+    "python",
+];
+
 /// A field of a [`Job`](crate::Job).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -164,24 +184,7 @@ impl Field {
 
     /// Returns its name in JSON.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Id => "id",
-            Self::Code => "code",
-            Self::File => "file",
-            Self::Call => "call",
-            Self::Variables => "variables",
-            Self::Args => "args",
-            Self::Env => "env",
-            Self::Stdin => "stdin",
-            Self::Files => "files",
-            Self::Timeout => "timeout",
-            Self::Limits => "limits",
-            Self::Deterministic => "deterministic",
-            Self::Tenant => "tenant",
-            Self::Priority => "priority",
-            Self::Deadline => "deadline",
-            Self::Python => "python",
-        }
+        NAMES[self as usize]
     }
 
     pub(crate) fn named(name: &str) -> Option<Self> {
