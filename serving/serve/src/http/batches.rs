@@ -6,9 +6,8 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
@@ -39,16 +38,12 @@ const AGAIN: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(20)..=Duration::from_secs(5);
 
 /// Runs a batch.
-pub(super) async fn batch(
-    State(state): State<Arc<AppState>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Result<Response, Failure> {
+pub(super) async fn batch(client: Client, request: Request) -> Result<Response, Failure> {
     let options = Options::read(request.uri().query(), &["files"])?;
     // Refused before anything is received.
-    let held = state.transit.hold(&client.caller, 1)?;
+    let held = client.state.transit.hold(&client.caller, 1)?;
     let (results, lines) = mpsc::channel(MOST_WAITING);
-    let batch = Batch { state, caller: client.caller, has_files: options.has_files };
+    let batch = Batch { state: client.state, caller: client.caller, has_files: options.has_files };
     tokio::spawn(batch.run(request.into_body(), held, results));
     let lines = stream::unfold(lines, |mut lines| async {
         let line = lines.recv().await?;

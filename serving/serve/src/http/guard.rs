@@ -175,10 +175,11 @@ fn is_listed(origins: &[String], origin: &HeaderValue) -> bool {
     origins.iter().any(|listed| listed.as_bytes() == origin.as_bytes())
 }
 
-fn client(state: &AppState, headers: &HeaderMap) -> Result<Client, Failure> {
+fn client(state: &Arc<AppState>, headers: &HeaderMap) -> Result<Client, Failure> {
     let tokens = &state.config.tokens;
     if tokens.is_empty() {
-        return Ok(Client { caller: Caller::of_this_machine(), is_administrator: false });
+        let caller = Caller::of_this_machine();
+        return Ok(Client { state: Arc::clone(state), caller, is_administrator: false });
     }
     let refused = |message: &str| Failure::new(StatusCode::UNAUTHORIZED, "token", message);
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
@@ -190,7 +191,8 @@ fn client(state: &AppState, headers: &HeaderMap) -> Result<Client, Failure> {
         _ => return Err(refused("send a token as `Authorization: Bearer TOKEN`")),
     };
     let token = find(tokens, sent).ok_or_else(|| refused("there is no such token"))?;
-    Ok(Client { caller: token.caller(), is_administrator: token.is_administrator() })
+    let (caller, is_administrator) = (token.caller(), token.is_administrator());
+    Ok(Client { state: Arc::clone(state), caller, is_administrator })
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -30,7 +29,6 @@ use crate::answer;
 
 type Answered = Result<Response, Failure>;
 type SharedState = State<Arc<AppState>>;
-type FromClient = Extension<Client>;
 
 /// The type of metrics in Prometheus's text format.
 pub(super) const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -50,8 +48,8 @@ pub(super) async fn health(State(state): SharedState) -> Response {
 }
 
 /// Returns the status of the pool, or what a tenant may know of it.
-pub(super) async fn status(State(state): SharedState, Extension(client): FromClient) -> Response {
-    let status = state.service.pool().status();
+pub(super) async fn status(client: Client) -> Response {
+    let status = client.state.service.pool().status();
     let Some(tenant) = client.caller.tenant() else {
         return answer::json(StatusCode::OK, &status);
     };
@@ -75,9 +73,9 @@ pub(super) async fn status(State(state): SharedState, Extension(client): FromCli
 }
 
 /// Returns what pools on many machines are doing; null if this server knows of none.
-pub(super) async fn cluster(State(state): SharedState, Extension(client): FromClient) -> Answered {
+pub(super) async fn cluster(client: Client) -> Answered {
     for_all(&client)?;
-    let state = match &state.config.cluster {
+    let state = match &client.state.config.cluster {
         None => Value::Null,
         Some(ask) => ask()
             .await
@@ -87,12 +85,9 @@ pub(super) async fn cluster(State(state): SharedState, Extension(client): FromCl
 }
 
 /// Streams the decisions of the scheduler.
-pub(super) async fn decisions(
-    State(state): SharedState,
-    Extension(client): FromClient,
-) -> Answered {
+pub(super) async fn decisions(client: Client) -> Answered {
     for_all(&client)?;
-    let body = of_decisions(state.service.pool().decisions());
+    let body = of_decisions(client.state.service.pool().decisions());
     Ok(answer::stream(StatusCode::OK, TYPE, body))
 }
 
@@ -113,15 +108,16 @@ pub(super) async fn packages(State(state): SharedState, request: Request) -> Ans
 }
 
 /// Returns the metrics of the process.
-pub(super) async fn metrics(State(state): SharedState, Extension(client): FromClient) -> Answered {
+pub(super) async fn metrics(client: Client) -> Answered {
     for_all(&client)?;
-    let render = state
+    let render = client
+        .state
         .config
         .metrics
         .as_ref()
         .ok_or_else(|| Failure::missing("metrics", "this server doesn't record metrics"))?;
     // Computing a status sets the gauges.
-    let _ = state.service.pool().status();
+    let _ = client.state.service.pool().status();
     Ok(answer::of(StatusCode::OK, METRICS_TYPE, render().into()))
 }
 
@@ -132,54 +128,39 @@ struct Drain {
 }
 
 /// Lets the pool finish and end.
-pub(super) async fn drain(
-    State(state): SharedState,
-    Extension(client): FromClient,
-    request: Request,
-) -> Answered {
+pub(super) async fn drain(client: Client, request: Request) -> Answered {
     for_administrators(&client, "only the token of an administrator drains the pool")?;
-    let Drain { seconds } = body::command(&state, request).await?;
+    let Drain { seconds } = body::command(&client.state, request).await?;
     let is_valid = |seconds: &f64| (0.0..=MOST_SECONDS).contains(seconds);
     if !seconds.as_ref().is_none_or(is_valid) {
         return Err(Failure::usage(format!("`seconds` is from 0 to {MOST_SECONDS}")));
     }
-    let service = state.service.clone();
+    let service = client.state.service.clone();
     tokio::spawn(async move { service.drain(seconds.map(Duration::from_secs_f64)).await });
     // When the client has the answer, the pool is no longer open. The scheduler decides in microseconds.
-    while state.service.pool().status().phase == Phase::Open {
+    while client.state.service.pool().status().phase == Phase::Open {
         tokio::task::yield_now().await;
     }
     Ok(answer::json(StatusCode::ACCEPTED, &json!({ "status": "draining" })))
 }
 
 /// Ends a worker after its present job.
-pub(super) async fn retire(
-    State(state): SharedState,
-    Extension(client): FromClient,
-    Named(worker): Named<u64>,
-) -> Answered {
+pub(super) async fn retire(client: Client, Named(worker): Named<u64>) -> Answered {
     for_administrators(&client, "only the token of an administrator retires workers")?;
-    state.service.pool().retire(WorkerId(worker)).await?;
+    client.state.service.pool().retire(WorkerId(worker)).await?;
     Ok(answer::json(StatusCode::ACCEPTED, &json!({ "worker": worker, "status": "retiring" })))
 }
 
 /// Begins the statistics again.
-pub(super) async fn reset_statistics(
-    State(state): SharedState,
-    Extension(client): FromClient,
-) -> Answered {
+pub(super) async fn reset_statistics(client: Client) -> Answered {
     for_administrators(&client, "only the token of an administrator resets statistics")?;
-    state.service.pool().reset_statistics().await;
+    client.state.service.pool().reset_statistics().await;
     Ok(answer::json(StatusCode::OK, &json!({ "status": "reset" })))
 }
 
 /// Explains where a job is.
-pub(super) async fn explain(
-    State(state): SharedState,
-    Extension(client): FromClient,
-    Named(job): Named<u64>,
-) -> Answered {
-    let explanation = state.service.pool().explain(JobId(job)).await;
+pub(super) async fn explain(client: Client, Named(job): Named<u64>) -> Answered {
+    let explanation = client.state.service.pool().explain(JobId(job)).await;
     // Jobs of other tenants don't exist.
     let own = explanation.filter(|explanation| {
         client.caller.tenant().is_none_or(|tenant| explanation.tenant == tenant)
@@ -188,17 +169,17 @@ pub(super) async fn explain(
 }
 
 /// Raises `KeyboardInterrupt` in a job.
-pub(super) async fn interrupt(state: SharedState, client: FromClient, job: Named<u64>) -> Answered {
-    end(&state, &client, job.0, EarlyEnd::Interrupt)
+pub(super) async fn interrupt(client: Client, Named(job): Named<u64>) -> Answered {
+    end(&client, job, EarlyEnd::Interrupt)
 }
 
 /// Cancels a job.
-pub(super) async fn cancel(state: SharedState, client: FromClient, job: Named<u64>) -> Answered {
-    end(&state, &client, job.0, EarlyEnd::Cancel)
+pub(super) async fn cancel(client: Client, Named(job): Named<u64>) -> Answered {
+    end(&client, job, EarlyEnd::Cancel)
 }
 
-fn end(state: &AppState, client: &Client, job: u64, ending: EarlyEnd) -> Answered {
-    if !state.jobs.end(&client.caller, JobId(job), ending) {
+fn end(client: &Client, job: u64, ending: EarlyEnd) -> Answered {
+    if !client.state.jobs.end(&client.caller, JobId(job), ending) {
         return Err(no_job(job));
     }
     Ok(answer::json(StatusCode::ACCEPTED, &json!({ "job": job })))

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::Extension;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::header::{ACCEPT, HeaderName};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
@@ -18,7 +17,7 @@ use super::idempotency::{Answer, Begun, MOST_KEY_BYTES, Settled};
 use super::pool::{TYPE, of_job};
 use super::routes::{Named, Options};
 use super::running::{Ended, RunningJob};
-use super::state::{self, AppState, Client};
+use super::state::{self, Client};
 use crate::answer;
 use crate::service::Share;
 
@@ -28,32 +27,22 @@ const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// Runs a job.
-pub(super) async fn run(
-    State(state): State<Arc<AppState>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Result<Response, Failure> {
+pub(super) async fn run(client: Client, request: Request) -> Result<Response, Failure> {
     let options = Options::read(request.uri().query(), &["session", "files"])?;
-    answered(&state, client, options, request).await
+    answered(client, options, request).await
 }
 
 /// Runs a job in the session of the path.
 pub(super) async fn run_in_session(
-    State(state): State<Arc<AppState>>,
-    Extension(client): Extension<Client>,
+    client: Client,
     Named(session): Named<String>,
     request: Request,
 ) -> Result<Response, Failure> {
     let options = Options::read(request.uri().query(), &["files"])?;
-    answered(&state, client, Options { session: Some(session), ..options }, request).await
+    answered(client, Options { session: Some(session), ..options }, request).await
 }
 
-async fn answered(
-    state: &Arc<AppState>,
-    client: Client,
-    options: Options,
-    request: Request,
-) -> Result<Response, Failure> {
+async fn answered(client: Client, options: Options, request: Request) -> Result<Response, Failure> {
     let is_streamed = accepts_events(request.headers());
     let key = key(request.headers())?;
     if is_streamed && key.is_some() {
@@ -61,11 +50,11 @@ async fn answered(
             "a stream of events can't be repeated: leave out `Idempotency-Key`, or take JSON",
         ));
     }
-    let received = body::read(state, request).await?;
+    let received = body::read(&client.state, request).await?;
     if let Some(key) = key {
-        return keyed(state, client, options, received, key).await;
+        return keyed(client, options, received, key).await;
     }
-    let running = submit(state, &client, &options, received).await?;
+    let running = submit(&client, &options, received).await?;
     if is_streamed {
         let job = running.job();
         let body = of_job(running);
@@ -78,7 +67,6 @@ async fn answered(
 /// Runs a job unless one was sent under this key. It runs on if its client goes away, since that is
 /// when clients ask again.
 async fn keyed(
-    state: &Arc<AppState>,
     client: Client,
     options: Options,
     received: Received,
@@ -89,44 +77,42 @@ async fn keyed(
     request.update(format!("{} {} ", options.has_files, session.len()).as_bytes());
     request.update(session.as_bytes()).update(&received.bytes);
     let key = (client.caller.tenant().map(str::to_owned), key);
-    match state.answers.begin(key, request.finalize(), clock::now()) {
+    match client.state.answers.begin(key, request.finalize(), clock::now()) {
         Begun::Other => Err(Failure::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "idempotency_key",
             "another request was sent under this `Idempotency-Key`; use each for one request",
         )),
         Begun::Again(answer) => {
-            let mut response = settled(state, &client, answer).await?;
+            let mut response = settled(&client, answer).await?;
             response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
             Ok(response)
         }
         Begun::New(slot, answer) => {
-            let (own, sender) = (Arc::clone(state), client.clone());
+            let sender = client.clone();
             tokio::spawn(async move {
-                let settled = match submit(&own, &sender, &options, received).await {
+                let settled = match submit(&sender, &options, received).await {
                     Ok(running) => ended(running).await.map(|(answer, _)| Arc::new(answer)),
                     Err(failure) => Err(failure),
                 };
                 slot.settle(settled, clock::now());
             });
-            settled(state, &client, answer).await
+            settled(&client, answer).await
         }
     }
 }
 
 async fn settled(
-    state: &AppState,
     client: &Client,
     mut answer: watch::Receiver<Option<Settled>>,
 ) -> Result<Response, Failure> {
     let settled = answer.wait_for(Option::is_some).await.map_err(|_| state::ended())?.clone();
     let answer = settled.unwrap_or_else(|| Err(state::ended()))?;
-    let held = state.transit.hold(&client.caller, answer.result.len())?;
+    let held = client.state.transit.hold(&client.caller, answer.result.len())?;
     Ok(response(&answer, held))
 }
 
 async fn submit(
-    state: &AppState,
     client: &Client,
     options: &Options,
     received: Received,
@@ -134,9 +120,9 @@ async fn submit(
     let Received { bytes, held } = received;
     let job = state::job(&client.caller, bytes).await?;
     let session = options.session.as_deref();
-    let ticket = state.service.submit(&client.caller, job, session).await?;
+    let ticket = client.state.service.submit(&client.caller, job, session).await?;
     drop(held);
-    Ok(state.jobs.start(&client.caller, ticket, options.has_files))
+    Ok(client.state.jobs.start(&client.caller, ticket, options.has_files))
 }
 
 async fn ended(mut running: RunningJob) -> Result<(Answer, Share), Failure> {

@@ -1,8 +1,13 @@
 //! What every handler knows: the service, and what is kept between requests.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use axum::Extension;
+use axum::extract::FromRequestParts;
+use axum::extract::rejection::ExtensionRejection;
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use bytes::Bytes;
 use hatchery::{Error, Hatchery, Job};
 
@@ -28,12 +33,22 @@ pub(super) struct AppState {
 /// The longest text of a job that is read on the thread of the connection.
 const MOST_SHORT: usize = 1 << 20;
 
-/// Who sent a request.
+/// Who sent a request, with the state of the server.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
+    pub(super) state: Arc<AppState>,
     pub(super) caller: Caller,
     /// Whether it has the token of an administrator.
     pub(super) is_administrator: bool,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Client {
+    type Rejection = ExtensionRejection;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ExtensionRejection> {
+        let Extension(client) = Extension::from_request_parts(parts, state).await?;
+        Ok(client)
+    }
 }
 
 impl AppState {
