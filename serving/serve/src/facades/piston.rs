@@ -10,6 +10,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use hatchery::wire::{self, Contents, Problem, ProblemKind};
 use hatchery::{Interface, Job, LimitKind, Outcome, Verdict};
+use semver::{Version, VersionReq};
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 
@@ -196,30 +197,12 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
 
 /// Returns whether a selector of versions, such as `3.x`, `^3.10` or `*`, takes this version.
 fn is_selected(selector: &str, version: &str) -> bool {
-    let parts = |text: &str| -> Option<Vec<u64>> {
-        text.split('.').map(|part| part.parse().ok()).collect()
-    };
-    let Some(own) = parts(version) else { return false };
-    let at_least = |least: &str, same: usize| {
-        parts(least).is_some_and(|least| {
-            let is_same = least.iter().zip(&own).take(same).all(|(least, own)| least == own);
-            is_same && least <= own
-        })
-    };
-    let selector = selector.trim();
-    if let Some(least) = selector.strip_prefix(">=") {
-        return at_least(least.trim(), 0);
-    }
-    if let Some(least) = selector.strip_prefix('^') {
-        return at_least(least, 1);
-    }
-    if let Some(least) = selector.strip_prefix('~') {
-        return at_least(least, 2);
-    }
-    let wanted: Vec<&str> = selector.trim_start_matches(['=', 'v']).split('.').collect();
-    let is_any = |part: &str| ["*", "x", "X"].contains(&part);
-    wanted.len() <= own.len()
-        && wanted.iter().zip(&own).all(|(wanted, own)| is_any(wanted) || *wanted == own.to_string())
+    let selector = selector.trim().trim_start_matches('v');
+    let is_plain = selector.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    // Of plain numbers, Cargo would also take later versions.
+    let wanted = VersionReq::parse(&format!("{}{selector}", if is_plain { "=" } else { "" }));
+    let version = Version::parse(version);
+    wanted.is_ok_and(|wanted| version.is_ok_and(|version| wanted.matches(&version)))
 }
 
 /// How the program ended, as the sandbox of Piston says it.
