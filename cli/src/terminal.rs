@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hatchery::event::Stream;
 use hatchery::terminal::{self, Escapes};
-use indicatif::MultiProgress;
+use indicatif::{MultiProgress, ProgressBar, ProgressFinish, ProgressStyle};
 
 /// Whether terminals get output unchanged (`--raw-output`).
 static IS_RAW: AtomicBool = AtomicBool::new(false);
@@ -56,6 +56,14 @@ pub(crate) fn say(text: &str) {
 pub(crate) fn bars() -> &'static MultiProgress {
     HAS_BARS.store(true, Ordering::Relaxed);
     &BARS
+}
+
+/// Returns a progress bar of this template and length, which is cleared when it is dropped.
+pub(crate) fn bar(template: &str, length: Option<u64>) -> ProgressBar {
+    let style = ProgressStyle::with_template(template);
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = length.map_or_else(ProgressBar::no_length, ProgressBar::new);
+    bars().add(bar.with_style(style).with_finish(ProgressFinish::AndClear))
 }
 
 /// Standard error, written above the progress bars.

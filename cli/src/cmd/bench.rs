@@ -1,10 +1,10 @@
-//! `hatchery bench`: what Hatchery does on this machine, in a minute. The crate `bench` measures.
+//! `hatchery bench`: what Hatchery does on this machine, in a minute. The module `bench` measures.
 
 use std::time::Duration;
 
 use anyhow::Context;
 use hatchery::Hatchery;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use crate::args::BenchArguments;
 use crate::bench::{BenchSettings, Report, Sections, measure};
@@ -70,22 +70,12 @@ impl RoundsProgress {
             terminal::note(format_args!("measuring for {} s", time.as_secs()));
             return Self(None);
         }
-        let style = ProgressStyle::with_template("measuring {wide_bar} {percent}%");
-        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-        Self(Some(terminal::bars().add(ProgressBar::new(time.as_secs()).with_style(style))))
+        Self(Some(terminal::bar("measuring {wide_bar} {percent}%", Some(time.as_secs()))))
     }
 
     fn update(&self, elapsed: Duration) {
         if let Some(bar) = &self.0 {
             bar.set_position(elapsed.as_secs());
-        }
-    }
-}
-
-impl Drop for RoundsProgress {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.0 {
-            bar.finish_and_clear();
         }
     }
 }

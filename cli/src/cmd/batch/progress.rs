@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use batch::{Ending, Error, Event, Pace, Shard, Summary, Tally, count_lines};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
@@ -51,7 +51,9 @@ impl Progress {
     ) -> Self {
         let (form, every) = match form {
             ProgressForm::Auto if !suits_bar(has_out) => (Form::Nothing, LINE_EVERY),
-            ProgressForm::Auto | ProgressForm::Bar => (Form::Bar(bar()), BAR_EVERY),
+            ProgressForm::Auto | ProgressForm::Bar => {
+                (Form::Bar(terminal::bar("{pos}/{len} {wide_bar} {msg}", None)), BAR_EVERY)
+            }
             ProgressForm::Lines => (Form::Lines, LINE_EVERY),
             ProgressForm::Json => (Form::Json, JSON_EVERY),
             ProgressForm::None => (Form::Nothing, LINE_EVERY),
@@ -121,14 +123,6 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if let Form::Bar(bar) = &self.form {
-            bar.finish_and_clear();
-        }
-    }
-}
-
 /// Returns what keeps the tally of a batch and its exact total, and reports what couldn't be kept.
 fn observer(latest: watch::Sender<Tally>, total: Total) -> Observe {
     Box::new(move |event| match event {
@@ -148,12 +142,6 @@ fn suits_bar(has_out: bool) -> bool {
     use std::io::IsTerminal;
     let is_free = has_out || !std::io::stdout().is_terminal();
     std::io::stderr().is_terminal() && is_free && !terminal::is_quiet()
-}
-
-fn bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("{pos}/{len} {wide_bar} {msg}");
-    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-    terminal::bars().add(ProgressBar::no_length().with_style(style))
 }
 
 impl Total {

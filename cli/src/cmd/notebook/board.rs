@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ::notebook::{NotebookEnd, Observer, Progress, Report};
 use hatchery::wire::to_line;
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use crate::args::NotebookProgress;
@@ -22,8 +22,8 @@ const TICK: Duration = Duration::from_millis(200);
 pub(super) struct Board {
     /// The notebooks' names.
     names: Vec<String>,
-    /// `None` without a terminal, or with `--quiet`.
-    lines: Option<&'static MultiProgress>,
+    /// Not without a terminal, or with `--quiet`.
+    has_bars: bool,
     tells_cells: bool,
     is_json: bool,
     /// The running notebooks.
@@ -39,13 +39,13 @@ struct Line {
 
 impl Board {
     pub(super) fn new(names: Vec<String>, form: Option<NotebookProgress>) -> Self {
-        let is_shown = match form {
+        let has_bars = match form {
             Some(form) => form == NotebookProgress::Bars,
             None => std::io::stderr().is_terminal() && !terminal::is_quiet(),
         };
         Self {
             names,
-            lines: is_shown.then(terminal::bars),
+            has_bars,
             tells_cells: form == Some(NotebookProgress::Lines) || terminal::is_verbose(),
             is_json: form == Some(NotebookProgress::Json),
             running: Mutex::default(),
@@ -78,10 +78,9 @@ impl Board {
     }
 
     fn begin(&self, name: &str, total: usize) -> Line {
-        let bar = self.lines.map(|lines| {
-            let style = ProgressStyle::with_template("{msg} {pos}/{len} {wide_bar} {elapsed}");
-            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-            let bar = lines.add(ProgressBar::new(total as u64).with_style(style));
+        let bar = self.has_bars.then(|| {
+            let template = "{msg} {pos}/{len} {wide_bar} {elapsed}";
+            let bar = terminal::bar(template, Some(total as u64));
             bar.set_message(name.to_owned());
             bar.enable_steady_tick(TICK);
             bar
@@ -159,13 +158,5 @@ impl Observer for Board {
         };
         event["notebook"] = Value::from(self.names[notebook].as_str());
         self.tell_json(event);
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
     }
 }
