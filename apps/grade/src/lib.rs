@@ -29,7 +29,9 @@
 
 pub use error::{GradeError, InvalidLine};
 pub use grader::Grader;
-pub use report::{Change, Comparison, Report, TaskReport};
+pub use report::{
+    Change, Comparison, Count, Estimate, Report, TaskReport, bootstrap, estimate, pass_at_k, wilson,
+};
 pub use results::{Earlier, ResultsFile, grade_all, read_results};
 pub use settings::Settings;
 pub use task::{

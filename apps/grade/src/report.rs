@@ -332,7 +332,7 @@ impl Count {
 /// Returns the estimate of pass@k for one task: how likely one of k of its samples passes.
 ///
 /// ```
-/// use grade::statistics::{Count, pass_at_k};
+/// use grade::{Count, pass_at_k};
 ///
 /// assert_eq!(pass_at_k(Count::new(2, 1), 1), 0.5);
 /// assert_eq!(pass_at_k(Count::new(2, 1), 2), 1.0);
