@@ -31,8 +31,8 @@ pub use self::metrics::describe as describe_metrics;
 pub use builds::{Builds, DEFAULT_PYTHON};
 pub use channel::SpinWait;
 pub use config::PoolConfig;
-pub use error::{OffloadError, PoolError};
-pub use event::{Offer, PoolEvent, PoolOwner};
+
+pub use event::{Offer, OffloadError, PoolError, PoolEvent, PoolOwner};
 pub use ids::{BuildId, JobId, SessionId, WorkerId};
 pub use interpreter::{Interpreter, InterpreterSource, PackedBytes, Parked, ParkedState};
 pub use isolation::{IsolationStatus, MissingLayer, WorkerProcess, WorkersIn};
@@ -45,7 +45,6 @@ pub use worker::state::GoneReason;
 
 mod builds;
 mod config;
-mod error;
 mod event;
 mod ids;
 pub mod interpreter;

@@ -6,8 +6,8 @@ use ractor::{Actor, ActorCell, ActorRef};
 
 use crate::builds::Builds;
 use crate::config::PoolConfig;
-use crate::error::{OffloadError, PoolError};
 use crate::event::PoolOwner;
+use crate::event::{OffloadError, PoolError};
 use crate::session::{Discarded, SessionCell, Tier};
 use crate::status::{Board, WorkerStatus};
 use crate::supervisor::SupervisorMessage;

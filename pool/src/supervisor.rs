@@ -12,7 +12,7 @@ use ractor::{
 
 use crate::builds::Builds;
 use crate::config::PoolConfig;
-use crate::error::OffloadError;
+use crate::event::OffloadError;
 use crate::event::{PoolEvent, PoolOwner};
 use crate::ids::{BuildId, WorkerId};
 use crate::metrics;

@@ -19,9 +19,9 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-pub use config::{ChannelConfig, Direction};
 pub use descriptors::{Descriptors, MOST_DESCRIPTORS};
 pub use error::{Error, Lie};
+pub use layout::{ChannelConfig, Direction};
 pub use receiver::Receiver;
 pub use sender::Sender;
 pub use spin::SpinWait;
@@ -32,7 +32,6 @@ use memory::Memory;
 use ring::{Consumer, Producer};
 use wait::{Gate, SharedMapping, Waiter};
 
-mod config;
 mod descriptors;
 mod error;
 pub mod layout;

@@ -173,8 +173,8 @@ impl Consumer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::ChannelConfig;
     use crate::layout;
+    use crate::layout::ChannelConfig;
     use crate::memory::Memory;
     use crate::wait::Gate;
 

@@ -19,15 +19,14 @@
 //! - `process.rs` and its folder: applying it all.
 
 pub use call::{Answer, Argument, Call, Is, Rule};
-pub use confinement::{Confinement, Separation};
-pub use error::ConfineError;
+pub use confinement::{ConfineError, Confinement, Separation};
+
 pub use process::{CALLS, confine, separate, use_one_heap};
 pub use refused::RefusedCall;
 pub use report::{Layer, LayerState, Report};
 
 mod call;
 mod confinement;
-mod error;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod process;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]

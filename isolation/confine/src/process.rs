@@ -17,8 +17,8 @@ use rustix::fs::FileType;
 use rustix::process::{DumpableBehavior, Signal, getpid, getppid};
 use rustix::thread::CapabilitySets;
 
+use crate::confinement::ConfineError;
 use crate::confinement::{Confinement, Separation};
-use crate::error::ConfineError;
 use crate::report::{Layer, Report};
 use filters::Filters;
 

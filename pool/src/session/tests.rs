@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use super::*;
-use crate::error::OffloadError;
+use crate::event::OffloadError;
 use crate::interpreter::fake::{FakeSource, Gate, Step};
 use crate::interpreter::{InterpreterSource, ParkedState};
 use crate::spill::Spill;

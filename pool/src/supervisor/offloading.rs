@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::SupervisorMessage;
 use crate::builds::Builds;
-use crate::error::OffloadError;
+use crate::event::OffloadError;
 use crate::event::{PoolEvent, PoolOwner};
 use crate::interpreter::InterpreterSource;
 use crate::metrics;

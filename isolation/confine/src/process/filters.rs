@@ -12,7 +12,7 @@ use seccompiler::{
 
 use super::table::CALLS;
 use crate::call::{Answer, Argument, Is, Rule};
-use crate::error::ConfineError;
+use crate::confinement::ConfineError;
 
 /// Why the kernel didn't take a filter.
 type Failure = Box<dyn std::error::Error + Send + Sync>;

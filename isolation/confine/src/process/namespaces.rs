@@ -9,8 +9,8 @@ use std::io;
 use rustix::thread::UnshareFlags;
 
 use super::sys;
+use crate::confinement::ConfineError;
 use crate::confinement::Separation;
-use crate::error::ConfineError;
 use crate::report::{Layer, Report};
 
 /// Gives the calling process an empty root, and namespaces of its own where its parent has made none

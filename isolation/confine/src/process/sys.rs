@@ -10,7 +10,7 @@ use rustix::fs::FileType;
 use rustix::process::{PidfdFlags, Signal};
 use rustix::thread::UnshareFlags;
 
-use crate::error::ConfineError;
+use crate::confinement::ConfineError;
 
 /// Turns -1 into the error of the thread.
 fn checked<T: Into<i64> + Copy>(result: T) -> io::Result<T> {
