@@ -96,8 +96,8 @@ fn evalplus(object: &Object, id: String) -> Result<Task, InvalidLine> {
             Some(_) => return Err(InvalidLine::Field(name, "a list of lists")),
         }
     }
-    let outputs = texts(object, "expected")?;
-    let outputs = (!outputs.is_empty()).then_some(outputs);
+    let is_given = object.contains_key("expected");
+    let outputs = is_given.then(|| texts(object, "expected")).transpose()?;
     match &outputs {
         None if !inputs.iter().all(Value::is_array) => {
             return Err(InvalidLine::Field("base_input", "a list of lists"));
