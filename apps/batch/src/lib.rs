@@ -37,11 +37,18 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub use crate::scripts::NoJob;
+pub use crate::shard::InvalidShard;
+pub use crate::shard::Shard;
 pub use batch::{Batch, Summary};
 pub use error::{Error, InvalidResults};
-pub use line::{NoJob, RepeatedIds};
+pub use line::RepeatedIds;
 pub use lines::{Lines, TooLong, count_lines};
-pub use merge::{InvalidShard, Merge, Missing, Parts, ResultPlace, Shard, Surplus};
+pub use merge::Merge;
+pub use merge::Missing;
+pub use merge::Parts;
+pub use merge::ResultPlace;
+pub use merge::Surplus;
 pub use output::{Output, Resumed};
 pub use pool_runner::PoolRunner;
 pub use runner::{Ahead, Line, Parsed, Prepared, Ran, RunError, Runner};
@@ -55,5 +62,8 @@ mod lines;
 mod merge;
 mod output;
 mod pool_runner;
+mod report;
 mod runner;
+mod scripts;
+mod shard;
 mod tally;

@@ -7,7 +7,7 @@ use std::path::Path;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
 use crate::error::Error;
-use crate::merge::Shard;
+use crate::shard::Shard;
 
 /// The longest line, so that a file without line ends doesn't fill the memory.
 const LONGEST_LINE_BYTES: usize = 64 << 20;

@@ -16,7 +16,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt, BufWriter};
 
 use crate::error::{Error, InvalidResults};
 use crate::line::short_digest;
-use crate::merge::Shard;
+use crate::shard::Shard;
 
 /// The destination of a batch's results. If it belongs to a [`Shard`], the batch runs the lines of
 /// that shard alone, and each result names it.

@@ -13,8 +13,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::clock::{now, sleep};
-use crate::line::{INTAKE, NoJob};
-use crate::runner::{Ahead, Line, OutputFolders, Parsed, Prepared, Ran, Report, RunError, Runner};
+use crate::line::INTAKE;
+use crate::report::{OutputFolders, Report};
+use crate::runner::{Ahead, Line, Parsed, Prepared, Ran, RunError, Runner};
+use crate::scripts::NoJob;
 
 /// Jobs in the pool per worker, whatever their size: enough that no worker waits for the reader.
 /// With an ordered batch, results that wait for an earlier one count as well, here and below.

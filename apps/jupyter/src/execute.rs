@@ -10,10 +10,10 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::commands::{Command, parse};
 use crate::error::KernelError;
 use crate::guest::{self, Manner};
 use crate::history::History;
-use crate::kernel::{Command, parse};
 use crate::message::Message;
 use crate::outputs::{Outputs, error_of};
 use crate::sessions::Sessions;

@@ -29,7 +29,9 @@ pub use error::{ConnectionError, InstallError, KernelError};
 pub use kernel::{Interrupter, Kernel};
 
 pub mod assistance;
+mod commands;
 mod connection;
+mod control;
 mod error;
 mod execute;
 mod guest;

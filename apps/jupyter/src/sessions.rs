@@ -10,9 +10,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::assistance::ask;
+use crate::commands::Command;
 use crate::error::KernelError;
 use crate::guest;
-use crate::kernel::Command;
 
 /// The session in which a kernel begins.
 const FIRST: &str = "main";

@@ -4,16 +4,15 @@
 //! what differs from run to run; Python's `re` applies them, in a fresh interpreter.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::path::PathBuf;
 
+use hatchery::Hatchery;
 use hatchery::error::{chain, counted};
-use hatchery::{Hatchery, LimitHit, LimitKind, Outcome, Verdict};
 use serde_json::{Value, json};
 
 use crate::document::{CodeCell, Notebook};
+use crate::error::Error;
 use crate::guest::ask;
-use crate::settings::Markers;
+use crate::markers::Markers;
 
 const SANITIZING: &str = include_str!("check/sanitizing.py");
 
@@ -198,144 +197,6 @@ fn lines_of(recorded: &str, given: &str) -> Vec<String> {
     lines
 }
 
-/// The longest message in one line, in characters.
-const MOST_CHARACTERS: usize = 200;
-
-/// Why a cell did not complete.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// The name of an exception's class, without its module.
-    pub name: String,
-    /// The exception's message, or what a limit or the sandbox says.
-    pub message: String,
-    /// The traceback as CPython writes it, or the name and message without one.
-    pub traceback: String,
-}
-
-impl Problem {
-    /// Returns why a cell did not complete; `None` if it did.
-    pub fn of(outcome: &Outcome) -> Option<Self> {
-        let place = outcome.interrupted_at.as_ref().map_or("", |at| at.traceback.as_str());
-        let problem = match &outcome.verdict {
-            Verdict::Completed { .. } => return None,
-            Verdict::Raised(exception) => Self {
-                name: exception.type_name.rsplit('.').next().unwrap_or_default().to_owned(),
-                message: exception.message.clone(),
-                traceback: exception.traceback.clone(),
-            },
-            Verdict::Exited { code, message } => {
-                let message = message.clone().unwrap_or_else(|| code.to_string());
-                Self::new("SystemExit", message)
-            }
-            Verdict::Limit(hit) => {
-                let problem = Self::new("LimitReached", hit.to_string());
-                Self { traceback: format!("{place}{}", problem.traceback), ..problem }
-            }
-            Verdict::Cancelled => {
-                let problem = Self::new("KeyboardInterrupt", String::new());
-                Self { traceback: place.to_owned(), ..problem }
-            }
-            Verdict::Tampered(tampering) => Self::new("Tampered", tampering.to_string()),
-            Verdict::SandboxFailed(failure) => {
-                Self::new("SandboxFailed", chain(failure).to_string())
-            }
-            verdict => Self::new(verdict.name(), String::new()),
-        };
-        Some(problem)
-    }
-
-    /// Creates a problem without a traceback of the program.
-    pub fn new(name: &str, message: String) -> Self {
-        let traceback = match message.as_str() {
-            "" => name.to_owned(),
-            _ => format!("{name}: {message}"),
-        };
-        Self { name: name.to_owned(), message, traceback }
-    }
-}
-
-impl std::fmt::Display for Problem {
-    /// Formats one line of at most 200 characters. It contains whatever the program wrote, also
-    /// sequences that a terminal would obey.
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let line = self.message.lines().next().unwrap_or_default();
-        let separator = if line.is_empty() { "" } else { ": " };
-        let text = format!("{}{separator}{line}", self.name);
-        let shown: String = text.chars().take(MOST_CHARACTERS).collect();
-        formatter.write_str(&shown)
-    }
-}
-
-/// Describes what limits cut without ending the cell, one line each.
-pub fn remarks(outcome: &Outcome) -> Vec<String> {
-    // Output is described below, and commands don't print raw data of a result.
-    let is_told = |hit: &&LimitHit| !matches!(hit.limit, LimitKind::Output | LimitKind::ResultData);
-    let hits = outcome.limits_met.iter().filter(is_told);
-    let mut remarks: Vec<String> = hits.map(LimitHit::refusal).collect();
-    if outcome.output_truncated {
-        let kept = outcome.stdout.len() + outcome.stderr.len();
-        let amount = |bytes| LimitKind::Output.amount(bytes);
-        let hit = outcome.limits_met.iter().find(|hit| hit.limit == LimitKind::Output);
-        let raises = hit.and_then(LimitHit::raised_by);
-        let advice =
-            raises.map_or_else(String::new, |raises| format!("; {raises} raises the limit"));
-        remarks.push(format!(
-            "the output was {}, of which {} were kept{advice}",
-            amount(outcome.usage.output_bytes),
-            amount(kept as u64)
-        ));
-    }
-    remarks
-}
-
-/// A failure that isn't a cell's own.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The pool refused a job, lost the session, or can't save it.
-    #[error(transparent)]
-    Pool(#[from] hatchery::Error),
-    /// The first job of the session failed.
-    #[error("the session can't start: {problem}")]
-    Begin {
-        /// What happened in it.
-        problem: Problem,
-    },
-    /// Parameters can't be used, and what to do.
-    #[error("the parameters can't be used: {0}")]
-    Parameters(String),
-    /// Patterns can't be applied to outputs, and what to do.
-    #[error("the outputs can't be compared: {0}")]
-    Patterns(String),
-    /// A file can't be written.
-    #[error("can't write `{path}`")]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// A file can't be removed.
-    #[error("can't remove `{path}`")]
-    Remove {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The session isn't saved for a later run.
-    #[error("the session is not saved in `{path}`")]
-    NotKept {
-        /// The file that should have it.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: Box<Error>,
-    },
-}
-
 #[cfg(test)]
 mod tests {
     use hatchery::Exception;
@@ -385,24 +246,5 @@ mod tests {
         assert!(lines.len() == 21 && lines[20].contains("80 lines more"), "{lines:?}");
         let missing = difference(&fields(&[stream("stderr", "w\n")]), &Fields::new()).unwrap();
         assert_eq!(missing, ("stderr".to_owned(), vec!["- w".to_owned()]));
-    }
-
-    #[test]
-    fn problems_are_named_as_notebooks_name_them() {
-        let exception = Exception::new("numpy.linalg.LinAlgError", "Singular\nmatrix", "Trace\n");
-        let outcome = Outcome::not_run(Verdict::Raised(Box::new(exception)));
-        let problem = Problem::of(&outcome).unwrap();
-        assert_eq!(problem.to_string(), "LinAlgError: Singular");
-        assert_eq!(
-            (problem.message.as_str(), problem.traceback.as_str()),
-            ("Singular\nmatrix", "Trace\n")
-        );
-        let long = Problem::new("E", "x".repeat(300));
-        assert_eq!(long.to_string(), format!("E: {}", "x".repeat(197)));
-        let left = Outcome::not_run(Verdict::Exited { code: 3, message: None });
-        assert_eq!(Problem::of(&left).unwrap().to_string(), "SystemExit: 3");
-        let cancelled = Problem::of(&Outcome::not_run(Verdict::Cancelled)).unwrap();
-        assert_eq!(cancelled.to_string(), "KeyboardInterrupt");
-        assert!(remarks(&left).is_empty());
     }
 }

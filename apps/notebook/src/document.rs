@@ -15,7 +15,7 @@ use serde_json::ser::PrettyFormatter;
 use serde_json::value::RawValue;
 
 use self::cell::{DocumentCell, Field, Fields, parsed, written};
-use crate::settings::Markers;
+use crate::markers::Markers;
 
 mod cell;
 

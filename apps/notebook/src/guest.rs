@@ -47,8 +47,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
-use crate::check::{Error, Problem};
+use crate::error::Error;
 use crate::guest;
+use crate::problem::Problem;
 
 /// The package's name, under which its files import each other.
 const PACKAGE: &str = "hatchery_notebook";

@@ -6,7 +6,14 @@
 //! cell's job reports, and [`Outputs`] collects such events as nbformat has them.
 #![forbid(unsafe_code)]
 
-pub use check::{Difference, Error, Problem, Unmarked, compare, remarks};
+pub use crate::error::Error;
+pub use crate::places::Places;
+pub use crate::places::check_place;
+pub use crate::problem::Problem;
+pub use crate::problem::remarks;
+pub use check::Difference;
+pub use check::Unmarked;
+pub use check::compare;
 pub use document::{CodeCell, InvalidNotebook, Notebook};
 pub use event::{CellEvent, Interrupts, Observer, Progress, joined};
 pub use guest::Prepared;
@@ -14,16 +21,21 @@ pub use outputs::{Outputs, Update};
 pub use prefixes::PrefixCache;
 pub use report::{NotebookEnd, Report, Resumption};
 pub use runner::run;
-pub use settings::{Places, Settings, Task, check_place};
+pub use settings::Settings;
+pub use settings::Task;
 
 mod check;
 mod document;
+mod error;
 mod event;
 pub mod guest;
 pub mod html;
+mod markers;
 mod outputs;
 pub mod parameters;
+mod places;
 mod prefixes;
+mod problem;
 mod report;
 mod runner;
 mod settings;

@@ -3,8 +3,8 @@
 use hatchery::event::Stream;
 use serde_json::{Value, json};
 
-use crate::check::Problem;
 use crate::event::{CellEvent, lines};
+use crate::problem::Problem;
 
 /// The outputs of one cell, in order. Uninterrupted output to one stream is one output.
 #[derive(Debug, Default)]

@@ -8,8 +8,8 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::check::Error;
 use crate::document::Notebook;
+use crate::error::Error;
 use crate::guest::ask;
 
 const READING: &str = include_str!("parameters/reading.py");

@@ -26,7 +26,7 @@ use tokio::sync::watch;
 
 use crate::document::Notebook;
 use crate::guest;
-use crate::settings::{COPY_SUFFIX, RECORD_SUFFIX, SESSION_SUFFIX};
+use crate::places::{COPY_SUFFIX, RECORD_SUFFIX, SESSION_SUFFIX};
 
 /// The states that the notebooks of a command share, and those of earlier commands.
 ///

@@ -4,8 +4,9 @@ use hatchery::files::ChangedFile;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::check::{Error, Problem};
 use crate::document::Notebook;
+use crate::error::Error;
+use crate::problem::Problem;
 
 /// The end of one notebook.
 #[derive(Debug)]

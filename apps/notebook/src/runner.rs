@@ -14,16 +14,18 @@ use hatchery::files::ChangedFile;
 use hatchery::{Checkpoint, Session, Ticket, Verdict};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::check::{Error, Problem, remarks};
 use crate::document::{CodeCell, Notebook};
+use crate::error::Error;
 use crate::event::{CellEvent, Interrupts, Progress};
 use crate::guest::{self, Cell};
 use crate::outputs::Outputs;
+use crate::places::Places;
 use crate::prefixes::{
     CheckpointCache, Claim, Key, Next, PrefixCache, PrefixState, SavedPrefix, Traces, take_over,
 };
+use crate::problem::{Problem, remarks};
 use crate::report::{NotebookEnd, Record, Report, Resumption};
-use crate::settings::{Places, Settings, Task};
+use crate::settings::{Settings, Task};
 
 /// The result of a cell.
 struct CellResult {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::figures::{Figure, LEAST_ROUNDS, Ratio, Samples, Spread, Unit, digits};
 use super::rounds::{Machine, Python3, Subjects, checked, load};
-use super::{BenchSettings, Error, now};
+use super::setup::{BenchSettings, Error, now};
 
 /// Digits of a key that distinguish images for a reader.
 const SHOWN_DIGITS: usize = 12;

@@ -11,7 +11,7 @@ use hatchery::{Builder, Hatchery, Job, Outcome, Session};
 use tempfile::TempDir;
 
 use super::figures::{Figure, Samples, Spread};
-use super::{Error, cpu, millis, now, run};
+use super::setup::{Error, cpu, millis, now, run};
 
 /// The smallest program that does something.
 const PROGRAM: &str = "x = 1";

@@ -8,15 +8,14 @@ use std::path::Path;
 use batch::{Batch, Lines, Output, PoolRunner, Shard, Summary, Tally};
 use hatchery::error::counted;
 use hatchery::{Builder, Hatchery, Job};
+use progress::Progress;
 use replace::is_same;
 use tokio::io::BufReader;
-use tokio::time::Instant;
 
 use crate::args::{BatchArguments, ProgressForm};
 use crate::exit::{Exit, UsageError};
 use crate::pool::{cpus, sized, start_metrics, start_pool, weighted};
 use crate::{inputs, output, signals, terminal};
-use progress::Progress;
 
 pub(crate) mod merge;
 mod progress;
@@ -164,8 +163,4 @@ async fn create(
         }
     }
     Ok(output)
-}
-
-fn now() -> Instant {
-    Instant::now()
 }

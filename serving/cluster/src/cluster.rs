@@ -4,7 +4,7 @@ use std::fmt;
 
 use futures_util::{StreamExt, TryStreamExt};
 use hatchery::error::counted;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::client::Client;
 use crate::connect::Connection;
@@ -214,29 +214,6 @@ impl fmt::Display for Cluster {
 fn cut(name: &str) -> String {
     let harmless = |character: char| if character.is_control() { '?' } else { character };
     name.chars().take(NAME).map(harmless).collect()
-}
-
-/// A start of a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Start {
-    /// The worker's name; `None` for a first start, of which nobody keeps a record.
-    pub worker: Option<String>,
-    /// The worker's process.
-    pub instance: Option<String>,
-    /// Whether nothing else ran there.
-    pub alone: bool,
-}
-
-impl Start {
-    /// Returns the start of a job by a worker of this name and process.
-    pub fn new(worker: &str, instance: &str, alone: bool) -> Self {
-        Self { worker: Some(worker.to_owned()), instance: Some(instance.to_owned()), alone }
-    }
-
-    pub(crate) fn unknown() -> Self {
-        Self { worker: None, instance: None, alone: false }
-    }
 }
 
 #[cfg(test)]

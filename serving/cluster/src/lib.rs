@@ -33,8 +33,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub use crate::history::Start;
 pub use client::{Batch, Client, Ticket, Wants};
-pub use cluster::{Cluster, LaneState, Start, Watcher};
+pub use cluster::Cluster;
+pub use cluster::LaneState;
+pub use cluster::Watcher;
 pub use connect::{Connection, Notice};
 pub use error::Error;
 pub use images::{ImageSource, Images, PoolImage};
@@ -50,6 +53,7 @@ mod clock;
 mod cluster;
 mod connect;
 mod error;
+mod history;
 mod images;
 mod names;
 mod payload;

@@ -5,11 +5,11 @@
 //! chooses. The worker carries the decisions out, and so does the simulation of a thousand of them,
 //! `examples/simulation.rs`. For that alone they are public, and they may change at any time.
 
+pub use crate::history::Start;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-
-pub use crate::cluster::Start;
 
 pub mod session;
 

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use wire::{Problem, ProblemKind};
 
-use crate::cluster::Start;
 use crate::error::Error;
+use crate::history::Start;
 use crate::names::JobKey;
 use crate::payload::WORKER;
 use crate::streams::Streams;

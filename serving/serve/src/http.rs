@@ -32,6 +32,7 @@ mod idempotency;
 mod openapi;
 mod page;
 mod pool;
+mod query;
 mod routes;
 mod run;
 mod running;

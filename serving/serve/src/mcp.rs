@@ -25,14 +25,17 @@ use rmcp::ServiceExt;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService, stdio_pipes};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 
 use crate::caller::Caller;
+use crate::mcp::backend::{Backend, Backends};
 use crate::service::Service;
 
+mod backend;
 mod calls;
 mod content;
 mod handler;
+mod resources;
 mod tools;
 
 /// The longest message of a client over standard input, 64 MiB. Longer ones are dropped without an
@@ -145,49 +148,6 @@ pub fn http(
         StreamableHttpService::new(handler, Arc::default(), config);
     let belong = middleware::from_fn_with_state(Tags::new(), belong);
     any_service(service).layer(belong)
-}
-
-/// A service, and what its programs can import.
-#[derive(Debug)]
-struct Backend {
-    service: Service,
-    packages: Vec<PackageInfo>,
-}
-
-/// How sessions get their names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Naming {
-    /// The client names them. It is the only one.
-    Free,
-    /// They are random: a caller who knows a name can use the session.
-    Random,
-}
-
-/// A backend that may still be starting. Clones are the same one.
-#[derive(Debug, Clone)]
-struct Backends(Arc<watch::Sender<Option<Arc<Backend>>>>);
-
-impl Backends {
-    fn starting() -> Self {
-        Self(Arc::new(watch::Sender::new(None)))
-    }
-
-    fn started(backend: Backend) -> Self {
-        let backends = Self::starting();
-        backends.provide(backend);
-        backends
-    }
-
-    fn provide(&self, backend: Backend) {
-        self.0.send_replace(Some(Arc::new(backend)));
-    }
-
-    /// Waits until the pool has started.
-    async fn ready(&self) -> Arc<Backend> {
-        let mut changes = self.0.subscribe();
-        let backend = changes.wait_for(Option::is_some).await.expect("the sender is in `self`");
-        backend.clone().expect("it is there")
-    }
 }
 
 // Connections of older clients: each is of use only to the caller who opened it.

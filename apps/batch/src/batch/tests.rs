@@ -1,5 +1,6 @@
 //! The loop of a batch, with a runner that does as its lines say.
 
+use crate::scripts::NoJob;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::line::NoJob;
 use crate::runner::{Parsed, Prepared, RunError};
 
 /// A runner whose jobs end as their programs say.

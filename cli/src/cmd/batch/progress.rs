@@ -10,7 +10,6 @@ use indicatif::ProgressBar;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use super::now;
 use crate::args::ProgressForm;
 use crate::terminal;
 
@@ -65,7 +64,7 @@ impl Progress {
         let mut interval = interval(every);
         interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
         interval.reset();
-        Self { form, interval, began: now(), total }
+        Self { form, interval, began: Instant::now(), total }
     }
 
     /// Runs a batch, to which it gives what observes it, and shows how far that is.
@@ -103,7 +102,7 @@ impl Progress {
     /// Shows how far the batch is, or how it has ended.
     fn show(&self, tally: Tally, is_over: bool) {
         let total = Some(self.total.0.load(Ordering::Relaxed)).filter(|total| *total > 0);
-        let pace = Pace::new(tally, total, now() - self.began);
+        let pace = Pace::new(tally, total, self.began.elapsed());
         let pace = if is_over { pace.over() } else { pace };
         match &self.form {
             // The summary at the end of every batch takes its place.

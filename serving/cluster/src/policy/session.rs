@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Decision, JobHistory};
-use crate::cluster::Start;
+use crate::history::Start;
 
 /// The version of the record that this program writes. It doesn't touch records of later ones.
 pub const RECORD_VERSION: u32 = 1;

@@ -13,7 +13,6 @@ use serde_json::json;
 use tokio::sync::{RwLock, Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
-use super::job::ReplyBatcher;
 use super::lanes::ClaimBudget;
 use crate::clock::{now, sleep};
 use crate::error::{Cause, Error};
@@ -23,6 +22,7 @@ use crate::policy::JobHistory;
 use crate::result::{Event, EventKind, MOST_BYTES};
 use crate::sessions::Turn;
 use crate::streams::{Settings, Streams};
+use crate::worker::gate::ReplyBatcher;
 
 /// How a worker takes jobs.
 #[derive(Debug, Clone)]

@@ -21,11 +21,11 @@ use tokio::time::timeout;
 
 use super::body;
 use super::failure::Failure;
-use super::routes::Options;
 use super::running::Ended;
 use super::state::{self, AppState, Client};
 use crate::answer;
 use crate::caller::Caller;
+use crate::http::query::Options;
 use crate::service::Share;
 
 /// Jobs of one batch that are with the scheduler at once. More fill the queue of the tenant; fewer

@@ -22,10 +22,10 @@ use tokio::time::timeout;
 
 use super::body;
 use super::failure::Failure;
-use super::routes::{Named, only};
 use super::running::{EarlyEnd, Ended, RunningJob};
 use super::state::{AppState, Client};
 use crate::answer;
+use crate::http::query::{Named, only};
 
 type Answered = Result<Response, Failure>;
 type SharedState = State<Arc<AppState>>;

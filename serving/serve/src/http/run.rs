@@ -15,10 +15,10 @@ use super::clock;
 use super::failure::Failure;
 use super::idempotency::{Answer, Begun, MOST_KEY_BYTES, Settled};
 use super::pool::{TYPE, of_job};
-use super::routes::{Named, Options};
 use super::running::{Ended, RunningJob};
 use super::state::{self, Client};
 use crate::answer;
+use crate::http::query::{Named, Options};
 use crate::service::Share;
 
 /// Says which job an answer is about.

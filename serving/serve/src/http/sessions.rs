@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::body;
 use super::failure::Failure;
-use super::routes::Named;
 use super::state::Client;
 use crate::answer;
+use crate::http::query::Named;
 
 type Answered = Result<Response, Failure>;
 

@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::content::{self, InSession, image, image_type, resource};
-use super::handler::read;
 use super::tools::NEW;
-use super::{Backend, Naming};
 use crate::caller::Caller;
+use crate::mcp::backend::{Backend, Naming};
+use crate::mcp::resources::read;
 
 /// The longest text of a file that `read_file` returns.
 const MOST_TEXT_BYTES: usize = 256 << 10;

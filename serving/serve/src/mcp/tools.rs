@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
-use super::Naming;
 use super::content::{ALWAYS, LEFT_OUT};
+use crate::mcp::backend::Naming;
 
 /// The names of the tools, in the order of the list.
 pub(super) const NAMES: [&str; 5] =
