@@ -37,21 +37,16 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub use crate::scripts::NoJob;
-pub use crate::shard::InvalidShard;
-pub use crate::shard::Shard;
 pub use batch::{Batch, Summary};
 pub use error::{Error, InvalidResults};
 pub use line::RepeatedIds;
 pub use lines::{Lines, TooLong, count_lines};
-pub use merge::Merge;
-pub use merge::Missing;
-pub use merge::Parts;
-pub use merge::ResultPlace;
-pub use merge::Surplus;
+pub use merge::{Merge, Missing, Parts, ResultPlace, Surplus};
 pub use output::{Output, Resumed};
 pub use pool_runner::PoolRunner;
 pub use runner::{Ahead, Line, Parsed, Prepared, Ran, RunError, Runner};
+pub use scripts::NoJob;
+pub use shard::{InvalidShard, Shard};
 pub use tally::{Ending, Event, Pace, Tally};
 
 mod batch;

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::Path;
 
+use hatchery::Job;
 use hatchery::error::chain;
 use hatchery::wire::{Intake, InvalidJob};
-use hatchery::{Error, Job};
 use serde_json::{Map, Value};
 
 use crate::runner::{Parsed, Prepared, invalid};

@@ -396,8 +396,3 @@ impl Parts {
         Ok(line_of(result, None))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-}

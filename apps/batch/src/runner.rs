@@ -188,10 +188,3 @@ pub(crate) fn invalid(number: usize, problem: &str) -> Value {
     let error = Problem::new(ProblemKind::Usage, message);
     json!({ "success": false, "passed": false, "error": error })
 }
-
-#[cfg(test)]
-mod tests {
-    use hatchery::{Job, Verdict};
-
-    use super::*;
-}

@@ -93,8 +93,3 @@ impl Kernel {
         served
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-}

@@ -199,7 +199,6 @@ fn lines_of(recorded: &str, given: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use hatchery::Exception;
 
     use super::*;
 

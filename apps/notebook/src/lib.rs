@@ -6,23 +6,18 @@
 //! cell's job reports, and [`Outputs`] collects such events as nbformat has them.
 #![forbid(unsafe_code)]
 
-pub use crate::error::Error;
-pub use crate::places::Places;
-pub use crate::places::check_place;
-pub use crate::problem::Problem;
-pub use crate::problem::remarks;
-pub use check::Difference;
-pub use check::Unmarked;
-pub use check::compare;
+pub use check::{Difference, Unmarked, compare};
 pub use document::{CodeCell, InvalidNotebook, Notebook};
+pub use error::Error;
 pub use event::{CellEvent, Interrupts, Observer, Progress, joined};
 pub use guest::Prepared;
 pub use outputs::{Outputs, Update};
+pub use places::{Places, check_place};
 pub use prefixes::PrefixCache;
+pub use problem::{Problem, remarks};
 pub use report::{NotebookEnd, Report, Resumption};
 pub use runner::run;
-pub use settings::Settings;
-pub use settings::Task;
+pub use settings::{Settings, Task};
 
 mod check;
 mod document;

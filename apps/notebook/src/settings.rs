@@ -5,7 +5,6 @@ use std::sync::Arc;
 use hatchery::{Hatchery, Job, Limits, Session};
 
 use crate::document::{CodeCell, Notebook};
-use crate::error::Error;
 use crate::event::Observer;
 use crate::guest;
 use crate::guest::Prepared;
@@ -169,7 +168,6 @@ fn digest(files: &[(String, Vec<u8>)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Notebook;
 
     #[test]
     fn inputs_differ_by_name_and_contents() {

@@ -33,13 +33,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub use crate::history::Start;
 pub use client::{Batch, Client, Ticket, Wants};
-pub use cluster::Cluster;
-pub use cluster::LaneState;
-pub use cluster::Watcher;
+pub use cluster::{Cluster, LaneState, Watcher};
 pub use connect::{Connection, Notice};
 pub use error::Error;
+pub use history::Start;
 pub use images::{ImageSource, Images, PoolImage};
 pub use names::{BatchName, JobKey, PoolName};
 pub use result::{Event, EventKind, EventStream, JobResult};

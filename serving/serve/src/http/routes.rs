@@ -85,8 +85,3 @@ pub(super) fn watching_router(state: Arc<AppState>) -> Router {
 async fn index() -> Response {
     answer::of(StatusCode::OK, "text/plain; charset=utf-8", INDEX.into())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-}
