@@ -245,7 +245,6 @@ fn folder_name(id: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::time::Duration;
 
     use serde_json::json;
