@@ -11,6 +11,7 @@ macro_rules! exchanging {
     () => {
         concat!(
             include_str!("guest/limits.py"),
+            include_str!("guest/differences.py"),
             include_str!("guest/kinds.py"),
             include_str!("guest/ordering.py"),
             include_str!("guest/frames.py"),

@@ -41,7 +41,9 @@ class _Server(Peer):
         watch_limits((f"<{self._name}>",), self.surroundings.meet)
         module = sys.modules[self._name] = types.ModuleType(self._name)
         module.__file__ = f"/workspace/{self._name}.py"
-        code = compile(self._code.removeprefix("\ufeff"), f"<{self._name}>", "exec")
+        code = watched(self._code.removeprefix("\ufeff"), f"<{self._name}>")
+        module.__hatchery_ordered__ = ordered_noted(self.surroundings.see_order)
+        module.__hatchery_narrowed__ = narrowed_noted(self.surroundings.meet)
         exec(code, module.__dict__)
         # Natively a candidate and its tests are one module, which has what either imports, the tests last.
         used, lines = _names(code) - set(dir(builtins)), {line.strip() for line in self._code.splitlines()}

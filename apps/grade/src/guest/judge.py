@@ -220,7 +220,7 @@ class Link(Peer):
 
         def watched(note):
             def noting(name, failure):
-                is_sure = self.doubt is None and not self._is_shaken()
+                is_sure = self.doubt is None and self._shaken() is None
                 self._has_failed |= bool(failure) and is_sure
                 self._has_failed_since |= bool(failure)
                 note(name, failure)
@@ -233,12 +233,15 @@ class Link(Peer):
         """Returns why the tests decide nothing; `None` if they do."""
         if self._has_failed:
             return None
-        if self.doubt is None and self._has_failed_since and self._is_shaken():
-            return "the tests and the candidate draw from one sequence of random numbers"
-        return self.doubt
+        return self.doubt or (self._shaken() if self._has_failed_since else None)
 
-    def _is_shaken(self):
-        return self.surroundings is not None and self.surroundings.shares_random()
+    def _shaken(self):
+        """Returns why a failure may not be the candidate's; `None` if it is."""
+        if self.surroundings is not None and self.surroundings.shares_random():
+            return "the tests and the candidate draw from one sequence of random numbers"
+        if self.surroundings is not None and self.surroundings.sees_order:
+            return "the order of a set depends on the width of hashes, which have 32 bits in the sandbox"
+        return None
 
     def refuse(self, reason):
         self.doubt = self.doubt or reason

@@ -4,6 +4,7 @@ there. What comes of such an exception decides nothing, also if it is caught.
 
 import sys
 
+NARROW = "NumPy's integers have 32 bits in the sandbox"
 # What the exceptions say that the sandbox raises, and what is told of them.
 _LIMITS = (
     ("the sandbox has ", ""),
@@ -18,7 +19,7 @@ _LIMITS = (
     ("too large to convert to C long", "the sandbox's integers of C have 32 bits"),
     ("fit 'int' into an index-sized integer", "the sandbox's pointers have 32 bits"),
     ("<= sys.maxsize", "the sandbox's pointers have 32 bits"),
-    ("out of bounds for int32", "NumPy's integers have 32 bits in the sandbox"),
+    ("out of bounds for int32", NARROW),
     ("array is too big", "the sandbox's pointers have 32 bits"),
     ("Maximum allowed dimension exceeded", "the sandbox's pointers have 32 bits"),
 )

@@ -78,7 +78,7 @@ def _prepared(tree, check=None, marker=None):
                 node.body = [*node.body[:skipped], body]
     if marker is not None:
         tree.body = [marker.visit(node) for node in tree.body]
-    tree = _Setter().visit(tree)
+    tree = _Watched(has_sets=False).visit(_Setter().visit(tree))
     return ast.fix_missing_locations(tree)
 
 

@@ -184,6 +184,7 @@ class Suite:
             "__hatchery_call__": self._noting,
             "__hatchery_type__": _type_of,
             "__hatchery_set__": self._setting,
+            "__hatchery_narrowed__": narrowed_noted(self._meet or _run_nothing),
         }
         self._read, self._sources = {}, {}
         # What attributes were that the tests have set, by their owner and name.
@@ -306,9 +307,8 @@ class Suite:
         """Returns what a failure may come from where NumPy's integers have 32 bits, if it may."""
         told = _told(error)
         names_wide = any("int64" in line for line in self._lines_of(error))
-        if "numpy" in sys.modules and (names_wide or "int32" in told and "int64" in told or _LARGE.search(told)):
-            return "NumPy's integers have 32 bits in the sandbox"
-        return None
+        is_narrow = names_wide or "int32" in told and "int64" in told or _LARGE.search(told) or is_wrapped(told)
+        return NARROW if is_narrow and "numpy" in sys.modules else None
 
     def _end(self, error):
         """Notes that the source of the tests ended by an exception."""

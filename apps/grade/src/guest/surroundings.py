@@ -197,11 +197,16 @@ class Surroundings:
         self.reads_creation = False
         # Whether the candidate has drawn random numbers, and the tests then go on with theirs.
         self._is_drawn = self._is_random_shared = False
+        # Whether the candidate has seen an order of a set that depends on the width of hashes.
+        self.sees_order = self._is_order_told = False
         # What of the sandbox this side has met, and what can't be shared; and whether the other side knows.
         self.limit = self.doubt = None
         self._is_limit_told = self._is_doubt_told = False
         __import__("random")
         self._random, self._numbers = self._random_states()
+
+    def see_order(self):
+        self.sees_order = True
 
     def meet(self, limit):
         """Notes that this side has met a limit of the sandbox."""
@@ -259,6 +264,9 @@ class Surroundings:
         if self._is_judge:
             self._tell_candidate(news)
             return tuple(news)
+        if self.sees_order and not self._is_order_told:
+            self._is_order_told = True
+            news.append(("order", True))
         if self.limit is not None and not self._is_limit_told:
             self._is_limit_told = True
             news.append(("limit", self.limit))
@@ -317,8 +325,10 @@ class Surroundings:
                 told = [str(folder) for folder in told]
                 sys.path[:] = [*told, *(own for own in self._first_path if own not in told)]
                 self._path = list(sys.path)
-                # A file of the candidate may be an archive of programs.
-                sys.path_hooks[:] = [hook for hook in sys.path_hooks if hook.__name__ != "zipimporter"]
+                if self._is_judge:
+                    # A file of the candidate may be an archive of programs.
+                    archives = [folder for folder in self._first_path if folder.endswith(".zip")]
+                    sys.path_hooks[:] = [_of_archives(hook, archives) for hook in sys.path_hooks]
             elif self._is_judge and kind == "printed":
                 for number, text in told:
                     if self._captured[number] and type(text) is str:
@@ -327,6 +337,8 @@ class Surroundings:
                 self._hearing.hear(told)
             elif self._is_judge and kind == "drawn":
                 self._is_drawn = True
+            elif self._is_judge and kind == "order":
+                self.sees_order = True
             elif self._is_judge and kind in ("limit", "doubt"):
                 setattr(self, kind, getattr(self, kind) or str(told)[:_LONGEST_DOUBT])
             elif self._is_judge:
@@ -403,6 +415,19 @@ class Surroundings:
             return leave(patch, *error)
 
         mock._patch.__enter__, mock._patch.__exit__ = entering, leaving
+
+
+def _of_archives(hook, archives):
+    """Returns a hook of imports that reads these archives only, if it is one that reads archives."""
+    if hook.__name__ != "zipimporter":
+        return hook
+
+    def imports(folder):
+        if not folder.startswith(tuple(archives)):
+            raise ImportError(f"`{folder}` isn't an archive of the image", path=folder)
+        return hook(folder)
+
+    return imports
 
 
 class _Writer:

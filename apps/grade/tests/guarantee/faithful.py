@@ -1100,3 +1100,66 @@ assert f(frame) == "n"
 def f(frame): return frame.index.name
 # wrong
 def f(frame): return "m"
+# case: tests that change the path of imports
+import sys
+sys.path.append("/mnt/data/")
+assert parsed("<a b='1'/>") == {"b": "1"}
+import xmlrpc.client
+assert xmlrpc.client.dumps((1,))
+# right
+def parsed(text):
+    import xml.etree.ElementTree as tree
+    return tree.fromstring(text).attrib
+# wrong
+def parsed(text):
+    import xml.etree.ElementTree as tree
+    return {}
+# case: sets of texts and small integers have an order that says nothing
+assert first([3, 1, 2]) == [1, 2, 3]
+assert sorted(unique(["b", "a", "b"])) == ["a", "b"]
+assert sorted(pairs([1, 2])) == [(1, 1), (1, 2), (2, 1), (2, 2)]
+# right
+def first(items): return list(set(items))
+def unique(items): return [item for item in set(items)]
+def pairs(items): return list({(a, b) for a in items for b in items})
+# wrong
+def first(items): return list(set(items))[::-1]
+def unique(items): return [item for item in set(items)]
+def pairs(items): return list({(a, b) for a in items for b in items})
+# case: a class of libraries is imitated
+import ctypes, unittest
+from unittest.mock import patch
+class Tests(unittest.TestCase):
+    @patch("ctypes.CDLL", autospec=True)
+    def test_name(self, kind):
+        self.assertIsInstance(name("x"), str)
+        kind.assert_called_once_with("x")
+# right
+import ctypes
+def name(path): return ctypes.CDLL(path)._name
+# wrong
+import ctypes
+def name(path): return "x"
+# undecided: the order of a set of tuples
+assert combined([1, 2, 3]) == [(2, 3), (1, 2), (1, 3)]
+# right
+import itertools
+def combined(items): return list(set(itertools.combinations(items, 2)))
+# undecided: the order of a set of fractions
+assert inverted([3, 7, 9, 11, 13]) == [1 / 3, 1 / 13, 1 / 9, 1 / 7, 1 / 11]
+# right
+def inverted(items): return [item for item in {1 / item for item in items}]
+# undecided: durations as integers
+import numpy
+assert (numpy.diff(days(3)).astype(int) > 0).all()
+# right
+import numpy
+def days(count): return numpy.datetime64("2021-01-01T00:00:00.000000") + numpy.arange(count).astype("timedelta64[D]")
+# undecided: large integers
+import numpy
+def test_large():
+    import unittest
+    unittest.TestCase().assertEqual(total(100_000), 4_999_950_000)
+# right
+import numpy
+def total(count): return numpy.arange(count).sum()

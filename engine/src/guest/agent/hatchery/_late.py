@@ -24,6 +24,7 @@ ADAPTED = {
     "hashlib": "hatchery._hashes",
     "numpy": "hatchery._arrays",
     "asyncio": "hatchery._system",
+    "ctypes": "hatchery._system",
     "signal": "hatchery._system",
     "http.client": "hatchery._system",
     "smtplib": "hatchery._system",

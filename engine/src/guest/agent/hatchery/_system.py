@@ -260,4 +260,11 @@ def install():
     sys.executable = ""
 
 
-ADAPT = dict.fromkeys(("asyncio", "signal", *SECURED, *FAILING), adapt)
+def adapt_ctypes(module):
+    """Gives the class of libraries, which loads none here, the attributes by which tests imitate it."""
+    kind = getattr(module, "CDLL", None)
+    if isinstance(kind, type) and not hasattr(kind, "_name"):
+        kind._name, kind._handle = "<uninitialized>", 0
+
+
+ADAPT = dict.fromkeys(("asyncio", "signal", *SECURED, *FAILING), adapt) | {"ctypes": adapt_ctypes}

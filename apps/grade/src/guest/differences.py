@@ -1,0 +1,130 @@
+"""Differences from a machine with 64 bits that raise nothing: integers of NumPy that wrap, and the order of
+sets.
+
+Calls around expressions of a program note when it meets one of them.
+"""
+
+import ast
+import re
+
+# Calls by which a program sees the order of what it passes.
+_ORDERED_BY = frozenset(
+    "array asarray chain choice combinations dict enumerate extend filter from_iterable fromkeys iter join list map "
+    "permutations print product repr sample Series str sum tuple zip DataFrame".split()
+)
+# Calls that return no set.
+_UNORDERED_BY = frozenset("dict enumerate items len list map open range reversed sorted split tuple values zip".split())
+_NO_SETS = (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.ListComp, ast.DictComp, ast.GeneratorExp, ast.JoinedStr)
+# The bits of hashes that no width changes, and of integers that `int` of NumPy has in the sandbox.
+_LARGEST_INT32 = (1 << 31) - 1
+_WRAPPED = re.compile(r"(?<![\w.])-?\d{1,19}(?![\w.])")
+
+
+class _Watched(ast.NodeTransformer):
+    """Puts calls around expressions: of what is converted to integers, and of sets if there are any."""
+
+    def __init__(self, has_sets):
+        self._has_sets = has_sets
+
+    def visit_Call(self, node):
+        self.generic_visit(node)
+        is_method = isinstance(node.func, ast.Attribute)
+        name = node.func.attr if is_method else getattr(node.func, "id", "")
+        if name in _ORDERED_BY:
+            node.args = [arg if isinstance(arg, ast.Starred) else self._ordered(arg) for arg in node.args]
+        elif is_method and name == "pop" and not node.args:
+            node.func.value = self._ordered(node.func.value)
+        elif is_method and name == "astype" and node.args and ast.unparse(node.args[0]) in ("int", "'int'"):
+            node.func.value = _called("__hatchery_narrowed__", node.func.value)
+        return node
+
+    def visit_For(self, node):
+        self.generic_visit(node)
+        node.iter = self._ordered(node.iter)
+        return node
+
+    def visit_Starred(self, node):
+        self.generic_visit(node)
+        if isinstance(node.ctx, ast.Load):
+            node.value = self._ordered(node.value)
+        return node
+
+    def visit_FormattedValue(self, node):
+        self.generic_visit(node)
+        node.value = self._ordered(node.value)
+        return node
+
+    visit_comprehension = visit_For
+
+    def _ordered(self, node):
+        name = getattr(getattr(node, "func", None), "attr", getattr(getattr(node, "func", None), "id", ""))
+        if not self._has_sets or isinstance(node, _NO_SETS) or name in _UNORDERED_BY:
+            return node
+        return _called("__hatchery_ordered__", node)
+
+
+def _called(name, node):
+    return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [node], []), node)
+
+
+def watched(source, file):
+    """Returns the code of a program that notes what differs."""
+    try:
+        tree = ast.parse(source, file)
+        has_sets = any(
+            isinstance(node, (ast.Set, ast.SetComp)) or getattr(node, "id", "") in ("set", "frozenset")
+            for node in ast.walk(tree)
+        )
+        return compile(ast.fix_missing_locations(_Watched(has_sets).visit(tree)), file, "exec")
+    except RecursionError:
+        return compile(source, file, "exec")
+
+
+def ordered_noted(note):
+    """Returns what calls `note` once a program sees the order of a set which depends on the width of hashes.
+
+    Hashes of texts are random on other machines as well, so nothing that is right depends on them.
+    """
+
+    def ordered(value):
+        if type(value) in (set, frozenset) and len(value) > 1 and any(map(_has_hash_of_width, value)):
+            note()
+        return value
+
+    return ordered
+
+
+def _has_hash_of_width(item):
+    kind = type(item)
+    if kind is int:
+        return not -_LARGEST_INT32 < item < _LARGEST_INT32
+    if kind is float:
+        return item == item and not (item.is_integer() and abs(item) < _LARGEST_INT32)
+    if kind in (tuple, frozenset):
+        leaves = list(item)
+        for leaf in leaves:
+            if type(leaf) in (tuple, frozenset):
+                leaves += leaf
+        return all(type(leaf) in (int, float, bool, type(None), tuple, frozenset) for leaf in leaves)
+    return kind is complex or kind.__module__ in ("decimal", "fractions")
+
+
+def narrowed_noted(meet):
+    """Returns what calls `meet` once a program converts numbers to `int` that 32 bits can't hold."""
+
+    def narrowed(value):
+        library = type(value).__module__.partition(".")[0]
+        kind = getattr(getattr(value, "dtype", None), "kind", "") if library in ("numpy", "pandas") else ""
+        if kind and kind in "iufmM":
+            numbers = value.astype("int64") if kind in "mM" else value
+            if (abs(numbers) > _LARGEST_INT32).any():
+                meet(NARROW)
+        return value
+
+    return narrowed
+
+
+def is_wrapped(text):
+    """Returns whether two numbers of a text are the same but for bits above the 32nd."""
+    numbers = {int(found) for found in _WRAPPED.findall(text)}
+    return len({number & 0xFFFF_FFFF for number in numbers}) < len(numbers)
