@@ -1,5 +1,7 @@
 //! Kills the processes under a command whose workers are processes.
 
+use std::fs;
+
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::processes::{children, family};
@@ -18,23 +20,36 @@ pub(crate) enum Victim {
 impl Victim {
     pub(crate) const ALL: [Self; 3] = [Self::Workers, Self::First, Self::Helper];
 
-    /// Kills it under the process of a command, as soon as it is there.
+    /// Kills it under the process of a command, as soon as it is there. Returns when all workers that
+    /// there were have ended, as they do whatever is killed.
     pub(crate) fn kill(self, command: u32) {
-        let found = || {
-            let helper = children(command).first().copied();
-            let (workers, first) = helper.map(family).unwrap_or_default();
-            match self {
-                Self::Workers => workers,
-                Self::First => Vec::from_iter(first.or(helper)),
-                Self::Helper => Vec::from_iter(helper),
-            }
-        };
-        let is_killed = |process: u32| {
+        let is_killed = |process: &u32| {
             let process = Pid::from_raw(process.cast_signed());
             process.is_some_and(|process| kill_process(process, Signal::KILL).is_ok())
         };
-        while found().into_iter().filter(|process| is_killed(*process)).count() == 0 {
+        loop {
+            let helper = children(command).first().copied();
+            let (workers, first) = helper.map(family).unwrap_or_default();
+            let victims = match self {
+                Self::Workers => workers.clone(),
+                Self::First => Vec::from_iter(first.or(helper)),
+                Self::Helper => Vec::from_iter(helper),
+            };
+            if victims.iter().filter(|process| is_killed(process)).count() > 0 {
+                while workers.iter().any(|worker| is_alive(*worker)) {
+                    std::thread::yield_now();
+                }
+                return;
+            }
             std::thread::yield_now();
         }
     }
+}
+
+/// Returns whether a process is there and hasn't ended.
+fn is_alive(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    status.lines().any(|line| {
+        line.strip_prefix("State:").is_some_and(|state| !state.trim().starts_with(['Z', 'X']))
+    })
 }

@@ -354,7 +354,7 @@ impl Repl {
             let fresh = self.hatchery.session(&self.present).await?;
             self.sessions.insert(self.present.clone(), fresh);
             match self.give_files().await {
-                Err(_) if tries < MOST_TRIES && self.is_lost().await => tries += 1,
+                Err(_) if tries < MOST_TRIES => tries += 1,
                 given => return given,
             }
         }

@@ -106,6 +106,43 @@ fn jobs_and_turns_of_a_server_outlive_each_process_below_it() {
     assert!(kept > 0);
 }
 
+/// What is killed may take the next session along that begins meanwhile.
+#[test]
+fn a_prompt_outlives_each_process_below_it() {
+    let mut command = hatchery();
+    command.args(["repl", "--isolation", "process"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut prompt = command.spawn().unwrap();
+    let mut stdin = prompt.stdin.take().unwrap();
+    let mut stdout = BufReader::new(prompt.stdout.take().unwrap());
+    let mut stderr = prompt.stderr.take().unwrap();
+    let said = thread::spawn(move || {
+        let mut said = String::new();
+        stderr.read_to_string(&mut said).unwrap();
+        said
+    });
+    let mut says = |input: &str, answer: &str| {
+        stdin.write_all(input.as_bytes()).unwrap();
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        assert_eq!(line, answer, "{input}");
+    };
+    for times in [1, 3] {
+        for victim in Victim::ALL {
+            says("x = 1\nprint('on'); import time; time.sleep(60)\n", "on\n");
+            (0..times).for_each(|_| victim.kill(prompt.id()));
+            says("print('x' in globals())\n", "False\n");
+            // Between two inputs.
+            (0..times).for_each(|_| victim.kill(prompt.id()));
+            says("pass\nprint(6 * 7)\n", "42\n");
+        }
+    }
+    drop(stdin);
+    prompt.wait().unwrap();
+    let said = said.join().unwrap();
+    assert!(said.contains("the session and its variables are lost"), "{said}");
+}
+
 #[test]
 fn an_isolation_that_does_not_exist_is_an_error() {
     let output = run(&[("HATCHERY_ISOLATION", "fence")], &["-c", "print(1)"]);

@@ -240,7 +240,7 @@ class Link(Peer):
         if self.surroundings is not None and self.surroundings.shares_random():
             return "the tests and the candidate draw from one sequence of random numbers"
         if self.surroundings is not None and self.surroundings.sees_order:
-            return "the order of a set depends on the width of hashes, which have 32 bits in the sandbox"
+            return ORDER
         return None
 
     def refuse(self, reason):

@@ -478,7 +478,8 @@ def judge(task_text):
         return to_text({"load": str(error)[:_LONGEST_MESSAGE]})
     suite.report.is_complete &= not link.is_broken
     undecided = None if link.is_broken else link.undecided()
-    told = {"undecided": undecided, "limit": link.limit, "kinds": sorted(link.used)}
+    limit = link.limit or (undecided if undecided == ORDER else None)
+    told = {"undecided": undecided, "limit": limit, "kinds": sorted(link.used)}
     return to_text({**from_text(suite.report.message()), **told})
 
 
