@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use hatchery::Hatchery;
-use hatchery::error::{chain, counted};
+use hatchery::error::counted;
 use serde_json::{Value, json};
 
 use crate::document::{CodeCell, Notebook};
