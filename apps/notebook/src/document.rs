@@ -270,48 +270,48 @@ mod tests {
 
     /// As Jupyter writes it, with fields and numbers unknown to this code.
     const WRITTEN: &str = r#"{
-     "zeta": {"b": 1.50, "a": 12345678901234567890123},
-     "cells": [
-      {
-       "cell_type": "markdown",
-       "id": "m",
-       "metadata": {},
-       "source": [
+ "zeta": {"b": 1.50, "a": 12345678901234567890123},
+ "cells": [
+  {
+   "cell_type": "markdown",
+   "id": "m",
+   "metadata": {},
+   "source": [
     "é"
-       ]
-      },
-      {
-       "source": [
+   ]
+  },
+  {
+   "source": [
     "x = 1\n",
     "x"
-       ],
-       "outputs": [],
-       "unknown": [1e2],
-       "metadata": {
+   ],
+   "outputs": [],
+   "unknown": [1e2],
+   "metadata": {
     "tags": [
      "raises-exception"
     ]
-       },
-       "id": "c",
-       "execution_count": null,
-       "cell_type": "code"
-      },
-      {
-       "cell_type": "code",
-       "execution_count": null,
-       "id": "empty",
-       "metadata": {},
-       "outputs": [],
-       "source": []
-      }
-     ],
-     "metadata": {
-      "kernelspec": {
-       "language": "python"
-      }
-     },
-     "nbformat": 4,
-     "nbformat_minor": 5
+   },
+   "id": "c",
+   "execution_count": null,
+   "cell_type": "code"
+  },
+  {
+   "cell_type": "code",
+   "execution_count": null,
+   "id": "empty",
+   "metadata": {},
+   "outputs": [],
+   "source": []
+  }
+ ],
+ "metadata": {
+  "kernelspec": {
+   "language": "python"
+  }
+ },
+ "nbformat": 4,
+ "nbformat_minor": 5
 }
 "#;
 
