@@ -387,6 +387,12 @@ mod tests {
 
     use super::*;
 
+    /// Callers that spin for so long that no pause of this thread counts as a miss.
+    fn waiters(cpus: usize) -> Arc<OutcomeWaiters> {
+        let spin = SpinWait::new(std::time::Duration::from_secs(60));
+        Arc::new(OutcomeWaiters { spin, open: AtomicUsize::new(0), most_spinning: cpus / 2 })
+    }
+
     async fn spin<T>(open: &mut PendingOutcome, mut find: impl FnMut() -> Option<T>) -> Option<T> {
         open.spin_again();
         poll_fn(|context| match find() {
@@ -407,20 +413,20 @@ mod tests {
 
     #[tokio::test]
     async fn callers_spin_while_half_of_the_cpus_are_free() {
-        let callers = OutcomeWaiters::new(5);
+        let callers = waiters(5);
         let (mut first, mut second) = (callers.open(), callers.open());
         assert_eq!(spin(&mut second, later()).await, Some(3));
         let mut third = callers.open();
         assert_eq!(spin(&mut first, later()).await, None);
         drop(second);
         assert_eq!(spin(&mut third, later()).await, Some(3));
-        let one_cpu = OutcomeWaiters::new(1);
+        let one_cpu = waiters(1);
         assert_eq!(spin(&mut one_cpu.open(), later()).await, None);
     }
 
     #[tokio::test]
     async fn nobody_spins_before_the_other_tasks_have_submitted() {
-        let callers = OutcomeWaiters::new(2);
+        let callers = waiters(2);
         let mut first = callers.open();
         let (found, second) = tokio::join!(spin(&mut first, later()), async { callers.open() });
         assert_eq!(found, None);
