@@ -12,6 +12,7 @@ use async_nats::jetstream::{self, Context, kv};
 use async_nats::{
     Client, ClientError, ConnectErrorKind, ConnectOptions, Event, ServerAddr, ServerError,
 };
+use futures_util::TryStreamExt;
 use tokio::sync::watch;
 
 use crate::clock::{now, sleep};
@@ -394,6 +395,16 @@ fn is_final(error: &(dyn std::error::Error + 'static)) -> bool {
     }
     // Some kinds of errors have the answer as a value, not as their source.
     error.to_string().contains("code 400")
+}
+
+/// Returns the keys of a bucket, also of entries that were removed.
+///
+/// The bucket's own list makes a consumer each time, and servers limit how many there are.
+pub(crate) async fn keys(bucket: &kv::Store) -> Result<Vec<String>, Cause> {
+    let subjects = bucket.stream.info_with_subjects(format!("{}>", bucket.prefix)).await?;
+    let key = |subject: String| subject.strip_prefix(&bucket.prefix).map(str::to_owned);
+    let keys = subjects.try_filter_map(async |(subject, _)| Ok(key(subject)));
+    Ok(keys.try_collect().await?)
 }
 
 pub(crate) struct OpensStream(Config);

@@ -50,7 +50,7 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use crate::clock::sleep;
-use crate::connect::{ObjectStoreHandle, objects, opened, patiently, store};
+use crate::connect::{ObjectStoreHandle, keys, objects, opened, patiently, store};
 use crate::error::{Cause, Error};
 use crate::names::{BatchName, JobKey, Lane, Subjects};
 use crate::policy::session::{RECORD_VERSION, SessionRecord, StoredState};
@@ -194,8 +194,7 @@ impl Sessions {
             turns: self.turns.get_info().await?.state.messages,
             ..SessionList::default()
         };
-        let mut keys = self.records.keys().await?;
-        while let Some(key) = keys.try_next().await? {
+        for key in keys(&self.records).await? {
             let text = self.entry(&key).await?.text;
             let record = text.and_then(|text| serde_json::from_slice::<SessionRecord>(&text).ok());
             list.sessions.extend(record.map(|record| SessionEntry {

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::lanes::ClaimBudget;
 use crate::clock::{now, sleep};
+use crate::connect::keys;
 use crate::error::{Cause, Error};
 use crate::names::{JobKey, Lane};
 use crate::payload::{NTH, OBJECT};
@@ -317,10 +318,8 @@ impl WorkerShared {
 impl Streams {
     /// Returns what each worker of the pool says of itself, in the order of their names.
     pub(crate) async fn presences(&self) -> Result<Vec<Presence>, Error> {
-        use futures_util::StreamExt;
         let failed = |source| Error::Server { what: "list the workers", source };
-        let keys = self.workers.keys().await.map_err(|error| failed(error.into()))?;
-        let keys: Vec<String> = keys.filter_map(|key| async { key.ok() }).collect().await;
+        let keys = keys(&self.workers).await.map_err(failed)?;
         let mut presences = Vec::with_capacity(keys.len());
         for key in keys {
             let entry = self.workers.entry(key).await.map_err(|error| failed(error.into()))?;
