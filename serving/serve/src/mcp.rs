@@ -119,7 +119,7 @@ impl Stdio {
 /// Returns a tower service that answers `POST`, `GET` and `DELETE` of one path, `/mcp` by convention,
 /// such as for axum's `Router::route_service`. Its clones share their connections.
 ///
-/// The program that mounts it checks tokens, and puts a [`Caller`](crate::Caller) into the extensions of each
+/// The program that mounts it checks tokens, and puts a [`Caller`] into the extensions of each
 /// request; a request without one is refused. A connection is of use only to the caller who opened
 /// it. The service itself refuses requests whose `Host` is
 /// neither of this machine nor one of `hosts` (names, with or without a port), those of web pages
