@@ -18,6 +18,7 @@ pub(crate) use address_space::{PAGE_BYTES, WASM_PAGE_BYTES, check_address_space,
 use cow::Tracker;
 use idle::PageAge;
 use image::MemoryImage;
+use pace::MarkingPolicy;
 use patch::MemoryPatch;
 use segments::Segment;
 use snapshot::Snapshot;
@@ -28,12 +29,14 @@ pub(crate) mod faults;
 mod idle;
 pub(crate) mod image;
 mod layers;
+mod pace;
 pub(crate) mod patch;
 mod segments;
 pub(crate) mod snapshot;
 pub(crate) mod sys;
 pub(crate) mod tunables;
 mod vectors;
+mod written;
 
 /// This many copied pages are put back in about 10 µs, once the kernel has said which they are.
 const FEW_PAGES: u64 = 64;
@@ -56,13 +59,15 @@ pub(crate) struct GuestMemory {
 ///  +---> as base ------------------------------> changed
 ///  |      ^   ^                                    |  |
 ///  |      |   +-------------- patch ---------------+  |
-///  |      |     `base_patch` = the patch that was found     |
-///  |      |                                           |
+///  |      |     `base_patch` = the patch that was found;    |
+///  |      |     from the second one on, the kernel    |
+///  |      |     marks pages and notes writes (E-10)   |
 ///  |      |                                           +--- snapshot: stays changed; `base_patch` and the
-///  |      |                                           |    copied pages are the content
+///  |      |                                           |    pages without marks are the content;
+///  |      |                                           |    later ones mark, part by part
 ///  |      |                                           |
 ///  |      +------------- restore(patch) --------------+
-///  |            `base_patch` = that patch;
+///  |            `base_patch` = that patch; nothing is marked;
 ///  |            after the empty patch, the list of
 ///  |            copied pages stays known (E-9)
 ///  |
@@ -92,11 +97,21 @@ struct MemoryState {
     returned: Vec<Range<usize>>,
     /// Segments that are mapped, in order and apart; only with a tracker.
     mapped: Vec<Segment>,
-    /// Invariant E-10: the content after the last `patch` or `restore`. Pages that aren't copied
-    /// still have it.
+    /// Invariant E-10: the content after the last `patch` or `restore`, and of each part that was
+    /// marked since, when it was. Marked pages that were not written to since still have that
+    /// content.
     base_patch: Arc<MemoryPatch>,
+    /// Patches, and snapshots of unmarked pages, taken since the last restore.
+    copies_taken: u32,
     /// The last snapshot, whose space the next one takes if nobody else has it.
     snapshot: Option<Arc<Snapshot>>,
+    /// Pages below this offset are marked, while pages are marked part by part; else 0.
+    marked: usize,
+    pace: MarkingPolicy,
+    /// Bytes of the pages that had been written to at the first snapshot since they were marked.
+    first_touched: Option<usize>,
+    /// Bytes that snapshots have copied since `hold`: beyond those if pages are marked, else all.
+    spent: usize,
     /// Bytes of the image's pages that were copied when that was last asked, approximately.
     copied_bytes: usize,
 }
@@ -115,7 +130,12 @@ impl MemoryState {
             returned: Vec::new(),
             mapped: Vec::new(),
             base_patch: Arc::new(MemoryPatch { len, ..MemoryPatch::default() }),
+            copies_taken: 0,
             snapshot: None,
+            marked: 0,
+            pace: MarkingPolicy::default(),
+            first_touched: None,
+            spent: 0,
             copied_bytes: 0,
         }
     }
@@ -124,6 +144,9 @@ impl MemoryState {
     fn hold(&mut self, content: Arc<MemoryPatch>) {
         self.base_patch = content;
         self.snapshot = None;
+        self.marked = 0;
+        self.first_touched = None;
+        self.spent = 0;
     }
 }
 
@@ -215,7 +238,7 @@ impl GuestMemory {
     pub(crate) fn is_copied_soon(&self) -> bool {
         let state = self.state.lock();
         let tracker = state.snapshot.as_ref().and(state.tracker.as_ref());
-        tracker.is_some_and(|tracker| tracker.has_copied_at_most(FEW_PAGES))
+        tracker.is_some_and(|tracker| tracker.has_touched_at_most(FEW_PAGES))
     }
 
     /// Starts a run that may grow the memory to `limit` bytes.

@@ -51,6 +51,8 @@ struct SessionInner {
     globals: Arc<[u128]>,
     host: HostState,
     life: Life,
+    /// Whether the pages of its memory were marked when it was copied.
+    was_marked: bool,
 }
 
 /// What the memory of a session holds beyond its image.
@@ -111,8 +113,22 @@ impl SessionState {
         life: Life,
     ) -> Self {
         let image = image.clone();
-        let globals = globals.into();
-        Self { inner: Arc::new(SessionInner { image, memory, globals, host, life }) }
+        let (globals, was_marked) = (globals.into(), false);
+        Self { inner: Arc::new(SessionInner { image, memory, globals, host, life, was_marked }) }
+    }
+
+    /// Notes whether the pages of its memory were marked when it was copied, as they are once many
+    /// turns have followed each other in one interpreter.
+    pub(crate) fn with_marks(mut self, was_marked: bool) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.inner) {
+            inner.was_marked = was_marked;
+        }
+        self
+    }
+
+    /// Returns whether the pages of its memory were marked when it was copied.
+    pub(crate) fn was_marked(&self) -> bool {
+        self.inner.was_marked
     }
 
     /// Returns the state of an interpreter on `image` before its first run.
@@ -150,10 +166,11 @@ impl SessionState {
     /// Returns the same state in less memory, if its pages are copied whole; `None` if they aren't.
     /// Comparing them with the image takes 0.1 ms and more.
     pub fn compact(&self) -> Option<Self> {
-        let SessionInner { image, memory, globals, host, life } = &*self.inner;
+        let SessionInner { image, memory, globals, host, life, was_marked } = &*self.inner;
         let SessionMemory::Snapshot(snapshot) = memory else { return None };
         let memory = SessionMemory::Patch(Arc::clone(snapshot.patch()));
-        Some(Self::new(image, memory, Arc::clone(globals), host.clone(), *life))
+        let compact = Self::new(image, memory, Arc::clone(globals), host.clone(), *life);
+        Some(compact.with_marks(*was_marked))
     }
 
     /// Writes the session to a file in one step: the old file stays until the new one is on the

@@ -158,13 +158,15 @@ impl Interpreter {
     #[tracing::instrument(level = "debug", name = "park_session", skip_all)]
     pub fn park(&mut self) -> Result<SessionState, SessionError> {
         self.check_parkable()?;
+        let was_marked = self.memory.shared().is_marked();
         let memory = self.memory.shared().patch().map_err(SessionError::Memory)?;
-        self.with_rest(SessionMemory::Patch(memory))
+        self.with_rest(SessionMemory::Patch(memory), was_marked)
     }
 
     /// Returns a copy of the state for the case that the next turn of its session has to be undone.
-    /// As `park`, but in less time and more memory ([`SessionState::compact`]), unless the session
-    /// has written to much of it.
+    /// As `park`, but cheaper if the session's turns follow each other here: a third of the time,
+    /// and the next turn needn't fault on every page that it writes to. The copy takes more memory
+    /// ([`SessionState::compact`]).
     ///
     /// # Errors
     /// As `park`.
@@ -175,7 +177,10 @@ impl Interpreter {
     pub fn snapshot(&mut self) -> Result<SessionState, SessionError> {
         self.check_parkable()?;
         match self.memory.shared().snapshot().map_err(SessionError::Memory)? {
-            Some(snapshot) => self.with_rest(SessionMemory::Snapshot(snapshot)),
+            Some(snapshot) => {
+                let was_marked = self.memory.shared().is_marked();
+                self.with_rest(SessionMemory::Snapshot(snapshot), was_marked)
+            }
             None => self.park(),
         }
     }
@@ -190,11 +195,16 @@ impl Interpreter {
     }
 
     /// Returns the state whose memory is `memory`.
-    fn with_rest(&mut self, memory: SessionMemory) -> Result<SessionState, SessionError> {
+    fn with_rest(
+        &mut self,
+        memory: SessionMemory,
+        was_marked: bool,
+    ) -> Result<SessionState, SessionError> {
         let image = self.image.as_ref().ok_or(SessionError::NotParkable)?;
         let host = self.host.state().ok_or(SessionError::NotParkable)?;
         let globals = crate::memory::tunables::globals(&mut self.store);
-        Ok(SessionState::new(image, memory, globals, host, self.life))
+        let state = SessionState::new(image, memory, globals, host, self.life);
+        Ok(state.with_marks(was_marked))
     }
 
     /// Replaces the state of the interpreter with `state`.
@@ -215,6 +225,9 @@ impl Interpreter {
         }
         self.restore(state.memory(), state.globals(), state.host().clone())
             .map_err(|error| SessionError::Memory(io::Error::other(error)))?;
+        if state.was_marked() {
+            self.memory.shared().mark_soon();
+        }
         self.life = state.life();
         Ok(())
     }

@@ -20,12 +20,15 @@ use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 
 use linux_raw_sys::general::{
-    PAGE_IS_FILE, PAGE_IS_PRESENT, PAGE_IS_SWAPPED, page_region, pm_scan_arg,
+    PAGE_IS_FILE, PAGE_IS_PRESENT, PAGE_IS_SWAPPED, PAGE_IS_WRITTEN, PM_SCAN_CHECK_WPASYNC,
+    PM_SCAN_WP_MATCHING, page_region, pm_scan_arg,
 };
 use rustix::ioctl::{Opcode, opcode};
 
+use super::address_space::RESERVED_BYTES;
 use super::image::MemoryImage;
 use super::sys::Reservation;
+use super::written::WriteWatch;
 
 /// Bits of a word of `/proc/self/pagemap`.
 const WORD_IS_FILE: u64 = 1 << 61;
@@ -36,8 +39,32 @@ const REGIONS: usize = 1024;
 /// Words that the fallback reads at once.
 const WORDS: usize = 8192;
 
-/// Categories of pages that exist.
-const EXISTS: u32 = PAGE_IS_PRESENT | PAGE_IS_SWAPPED;
+/// Which pages a scan finds.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    flags: u32,
+    inverted: u32,
+    all_of: u32,
+    any_of: u32,
+}
+
+/// Pages that were copied: they exist, and are not the file's.
+const COPIED: Wanted = Wanted {
+    flags: 0,
+    inverted: PAGE_IS_FILE,
+    all_of: PAGE_IS_FILE,
+    any_of: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+};
+/// Pages that are not marked, or were written to since they were. The scan marks them, and refuses
+/// ranges that are not watched.
+const WRITTEN: Wanted = Wanted {
+    flags: PM_SCAN_WP_MATCHING | PM_SCAN_CHECK_WPASYNC,
+    inverted: 0,
+    all_of: PAGE_IS_WRITTEN,
+    any_of: PAGE_IS_WRITTEN,
+};
+/// Pages that are not marked, which stay so.
+const UNMARKED: Wanted = Wanted { flags: PM_SCAN_CHECK_WPASYNC, ..WRITTEN };
 
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: Opcode = opcode::read_write::<pm_scan_arg>(b'f', 16);
@@ -55,13 +82,26 @@ pub(super) struct Tracker {
     counts_faults: bool,
     /// The pages that were copied.
     known: Option<DirtyPageCache>,
-    /// When `copied` last found that what it knew is still valid.
+    /// When `copied` or `touched` last found that what it knew is still valid.
     valid_at: Option<FaultCount>,
+    /// The pages that aren't marked, while `is_marked`.
+    touched: Option<DirtyPageCache>,
+    /// `None` until it is needed, `Some(None)` where it isn't supported.
+    watch: Option<Option<WriteWatch>>,
+    /// All pages are marked, except those written to since.
+    is_marked: bool,
+    /// Some pages may be marked, since some were.
+    has_marks: bool,
 }
 
-/// The page map, kept by a process that may open nothing more. It shows the process that opened it,
-/// so a fork must not have it.
-static PAGEMAP: OnceLock<Arc<File>> = OnceLock::new();
+/// What trackers open, kept by a process that may open nothing more. Both belong to the process that
+/// opened them, so a fork must not have it.
+static KEPT: OnceLock<KeptDescriptors> = OnceLock::new();
+
+struct KeptDescriptors {
+    pagemap: Arc<File>,
+    watch: Option<WriteWatch>,
+}
 
 impl Tracker {
     /// Opens the page map of this process, and finds out what the kernel supports.
@@ -69,8 +109,8 @@ impl Tracker {
     /// # Errors
     /// This kernel has no page map that this process may read.
     pub(super) fn open() -> io::Result<Self> {
-        let pagemap = match PAGEMAP.get() {
-            Some(pagemap) => Arc::clone(pagemap),
+        let pagemap = match KEPT.get() {
+            Some(kept) => Arc::clone(&kept.pagemap),
             None => Arc::new(File::open("/proc/self/pagemap")?),
         };
         let mut tracker = Self {
@@ -80,10 +120,14 @@ impl Tracker {
             counts_faults: counts_faults()?,
             known: None,
             valid_at: None,
+            touched: None,
+            watch: None,
+            is_marked: false,
+            has_marks: false,
         };
         let page = rustix::param::page_size() as u64;
         let probe = std::ptr::from_ref(&tracker).addr() as u64 / page * page;
-        tracker.has_scan = tracker.scan(probe, probe + page, |_| ()).is_ok();
+        tracker.has_scan = tracker.scan(probe, probe + page, COPIED, |_| ()).is_ok();
         tracker.read_words(probe, probe + page, |_| ())?;
         Ok(tracker)
     }
@@ -122,6 +166,13 @@ impl Tracker {
         self.known.as_ref().is_some_and(|known| known.lacks_at_most(count))
     }
 
+    /// Returns whether at most `count` pages can have been written to since `remember_touched`, or
+    /// copied since `remember` while pages aren't marked.
+    pub(super) fn has_touched_at_most(&self, count: u64) -> bool {
+        let known = self.touched.as_ref().or(self.known.as_ref());
+        known.is_some_and(|known| known.lacks_at_most(count))
+    }
+
     /// Returns the pages of `known` if they are still valid, and notes when.
     fn if_valid(&mut self, known: Option<DirtyPageCache>) -> Option<Vec<Range<usize>>> {
         let valid = known.filter(|known| known.lacks_at_most(0));
@@ -148,7 +199,7 @@ impl Tracker {
             |range: Range<u64>| copied.push(range.start as usize - base..range.end as usize - base);
         let (start, end) = ((base + range.start) as u64, (base + range.end) as u64);
         if self.has_scan {
-            self.scan(start, end, found)
+            self.scan(start, end, COPIED, found)
         } else {
             self.read_words(start, end, found)
         }?;
@@ -162,6 +213,10 @@ impl Tracker {
         reservation: &Reservation,
         range: Range<usize>,
     ) -> bool {
+        // The kernel keeps marks of pages that it evicts, which then look copied.
+        if self.has_marks() {
+            return true;
+        }
         let page = rustix::param::page_size();
         let is_found = |at: usize| found.iter().any(|range| range.contains(&at));
         self.ask_for_copied(reservation, range).is_ok_and(|copied| {
@@ -169,10 +224,117 @@ impl Tracker {
         })
     }
 
-    /// Keeps the page map for later trackers of this process, which soon may open nothing more and
-    /// is never forked.
-    pub(super) fn open_ahead(&self) {
-        PAGEMAP.get_or_init(|| Arc::clone(&self.pagemap));
+    /// Returns the pages in `range` that were written to since the last `mark`, in order, as ranges
+    /// of offsets, with some that were only read for the first time. `None` if that isn't known.
+    pub(super) fn written(
+        &mut self,
+        reservation: &Reservation,
+        range: Range<usize>,
+    ) -> Option<Vec<Range<usize>>> {
+        self.touched = None;
+        let is_marked = std::mem::take(&mut self.is_marked);
+        is_marked.then(|| self.find_unmarked(reservation, range, WRITTEN))?
+    }
+
+    /// Returns the same as `written`, but marks nothing: the next write to such a page takes no
+    /// fault, and every later call returns it again.
+    pub(super) fn touched(
+        &mut self,
+        reservation: &Reservation,
+        range: Range<usize>,
+    ) -> Option<Vec<Range<usize>>> {
+        if !self.is_marked {
+            return None;
+        }
+        let known = self.touched.take();
+        let touched = self.if_valid(known).or_else(|| self.touched_part(reservation, range));
+        // Without an answer, what the marks say isn't known any more.
+        self.is_marked = touched.is_some();
+        touched
+    }
+
+    /// Returns the same as `touched` for a `range` that was marked by `mark_part`.
+    pub(super) fn touched_part(
+        &mut self,
+        reservation: &Reservation,
+        range: Range<usize>,
+    ) -> Option<Vec<Range<usize>>> {
+        self.find_unmarked(reservation, range, UNMARKED)
+    }
+
+    fn find_unmarked(
+        &mut self,
+        reservation: &Reservation,
+        range: Range<usize>,
+        wanted: Wanted,
+    ) -> Option<Vec<Range<usize>>> {
+        let base = reservation.base().addr().get();
+        let mut unmarked = Vec::with_capacity(256);
+        let found = |range: Range<u64>| {
+            unmarked.push(range.start as usize - base..range.end as usize - base);
+        };
+        let (start, end) = ((base + range.start) as u64, (base + range.end) as u64);
+        let scanned = self.scan(start, end, wanted, found);
+        scanned
+            .inspect_err(|error| tracing::debug!(%error, "writes are no longer watched"))
+            .ok()?;
+        Some(unmarked)
+    }
+
+    /// Opens what marking needs, if this system has it, unless that was done.
+    fn open_watch(&mut self) {
+        let can_watch = self.has_scan && self.counts_faults;
+        self.watch.get_or_insert_with(|| {
+            let watch = match KEPT.get() {
+                Some(kept) => kept.watch.clone(),
+                None => WriteWatch::open()
+                    .inspect_err(|error| tracing::debug!(%error, "no write watch"))
+                    .ok(),
+            };
+            watch.filter(|_| can_watch)
+        });
+    }
+
+    /// Opens what this and later trackers of this process may need, for a process that soon may open
+    /// nothing more and is never forked.
+    pub(super) fn open_ahead(&mut self) {
+        self.open_watch();
+        let (pagemap, watch) = (Arc::clone(&self.pagemap), self.watch.clone().flatten());
+        KEPT.get_or_init(|| KeptDescriptors { pagemap, watch });
+    }
+
+    /// Marks all pages, which `range` has, so that `written` finds those written to from now on.
+    pub(super) fn mark(&mut self, reservation: &Reservation, range: Range<usize>) {
+        self.touched = None;
+        self.is_marked = self.mark_part(reservation, range);
+    }
+
+    /// Marks the pages in `range` alone, so that `touched_part` finds those written to from now on.
+    /// Returns whether the system could.
+    pub(super) fn mark_part(&mut self, reservation: &Reservation, range: Range<usize>) -> bool {
+        self.open_watch();
+        let Some(Some(watch)) = &self.watch else { return false };
+        let base = reservation.base().addr().get();
+        let (start, end) = ((base + range.start) as u64, (base + range.end) as u64);
+        let registered = watch.register(reservation, RESERVED_BYTES);
+        self.has_marks |= registered.is_ok();
+        let marked = registered.and_then(|()| self.scan(start, end, WRITTEN, |_| ()));
+        marked
+            .inspect_err(|error| {
+                tracing::debug!(%error, "writes can't be watched here");
+                self.watch = Some(None);
+            })
+            .is_ok()
+    }
+
+    /// Returns whether all pages are marked but those written to since.
+    pub(super) fn is_marked(&self) -> bool {
+        self.is_marked
+    }
+
+    /// Returns whether pages may be marked: `mark` or `mark_part` was ever called, and is supported.
+    pub(super) fn has_marks(&self) -> bool {
+        self.has_marks
     }
 
     /// Keeps what `copied` found last: it is still valid, and from now on only this thread writes.
@@ -180,28 +342,51 @@ impl Tracker {
         self.known = self.cache_now(copied);
     }
 
-    /// Drops what `copied` found last: another thread may write to a page.
-    pub(super) fn forget(&mut self) {
-        self.known = None;
+    /// Does the same for what `touched` found last.
+    pub(super) fn remember_touched(&mut self, touched: Vec<Range<usize>>) {
+        self.touched = self.cache_now(touched);
     }
 
-    /// Calls `found` with each range of copied pages, by the kernel's page scan: pages that exist,
-    /// and aren't the file's.
-    fn scan(&mut self, start: u64, end: u64, mut found: impl FnMut(Range<u64>)) -> io::Result<()> {
+    /// Says that all pages are marked but those written to since: by `written`, after which nothing
+    /// was, or part by part.
+    pub(super) fn stay_marked(&mut self) {
+        self.is_marked = true;
+    }
+
+    /// Drops all marks: other pages get mapped.
+    pub(super) fn unmark(&mut self) {
+        self.is_marked = false;
+        self.touched = None;
+    }
+
+    /// Drops what `copied` and `touched` found last: another thread may write to a page.
+    pub(super) fn forget(&mut self) {
+        self.known = None;
+        self.touched = None;
+    }
+
+    /// Calls `found` with each range of wanted pages, by the kernel's page scan.
+    fn scan(
+        &mut self,
+        start: u64,
+        end: u64,
+        wanted: Wanted,
+        mut found: impl FnMut(Range<u64>),
+    ) -> io::Result<()> {
         let mut argument = pm_scan_arg {
             size: size_of::<pm_scan_arg>() as u64,
-            flags: 0,
+            flags: wanted.flags.into(),
             start,
             end,
             walk_end: 0,
             vec: self.regions.as_mut_ptr().addr() as u64,
             vec_len: self.regions.len() as u64,
             max_pages: 0,
-            category_inverted: PAGE_IS_FILE.into(),
-            category_mask: PAGE_IS_FILE.into(),
-            category_anyof_mask: EXISTS.into(),
+            category_inverted: wanted.inverted.into(),
+            category_mask: wanted.all_of.into(),
+            category_anyof_mask: wanted.any_of.into(),
             // Without a category to return, the kernel reports regions twice.
-            return_mask: EXISTS.into(),
+            return_mask: wanted.any_of.into(),
         };
         while argument.start < end {
             // SAFETY: the argument has the layout that the kernel reads and writes, and points to

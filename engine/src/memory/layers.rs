@@ -1,5 +1,6 @@
 //! What a memory holds beyond its image: `diff.rs` takes it out, `restore.rs` puts it in, and
-//! `copy.rs` copies it between two turns of a session.
+//! `copy.rs` copies it between two turns of a session. `marking.rs` makes that cheaper for sessions
+//! of many turns.
 //!
 //! Isolation depends on the first two: after `restore` the memory is the image with the patch, byte
 //! by byte, whatever ran before. A memory consists of layers. The topmost one that covers a page
@@ -26,6 +27,7 @@ use super::{GuestMemory, MemoryState};
 
 mod copy;
 mod diff;
+mod marking;
 mod restore;
 
 /// Whether invariants are asserted that take a pass of their own.

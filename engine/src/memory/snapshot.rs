@@ -1,9 +1,10 @@
 //! What a memory holds beyond its image, as a session keeps it between two of its turns.
 //!
-//! A patch is small and fits any memory of its image, but making one means to compare pages. A
-//! session that stays where it is needs a patch only if its next turn has to be undone. A snapshot
-//! is the last patch, together with the whole content of the pages that were copied from the image.
-//! It becomes a patch when somebody asks for one.
+//! A patch is small and can be put into any memory, but taking one out means to scan for the pages
+//! that were written to, to compare them, and to mark them again, and every marked page faults at
+//! its next write. A session that stays where it is needs a patch only if its next turn has to be
+//! undone. A snapshot is the patch from when the pages were marked, together with the whole content
+//! of the pages that were written to since. It becomes a patch when somebody asks for one.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -16,12 +17,13 @@ use super::patch::{MemoryPatch, PagePatch, base_page, overwrite};
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     image: Arc<MemoryImage>,
-    /// The content of all pages that `copied` lacks.
-    base: Arc<MemoryPatch>,
+    /// The content when the pages were marked.
+    marked: Arc<MemoryPatch>,
+    marked_bytes: u64,
     /// Bytes of the memory.
     len: usize,
-    /// Ranges of offsets, in order and apart.
-    copied: Vec<Range<usize>>,
+    /// The ranges of offsets that were written to since, in order and apart.
+    touched: Vec<Range<usize>>,
     /// Their content, one range after the other.
     bytes: Vec<u8>,
     /// All of it as a patch, once that was asked for.
@@ -29,22 +31,34 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Returns a snapshot of a memory that holds what `base` says. No page was copied.
-    pub(super) fn new(image: Arc<MemoryImage>, base: Arc<MemoryPatch>) -> Self {
-        let (len, copied, bytes, patch) = (base.len, Vec::new(), Vec::new(), OnceLock::new());
-        Self { image, base, len, copied, bytes, patch }
+    /// Returns a snapshot of a memory that holds what `marked` says. Nothing was written since.
+    pub(super) fn new(image: Arc<MemoryImage>, marked: Arc<MemoryPatch>) -> Self {
+        let (marked_bytes, len) = (marked.bytes(), marked.len);
+        let (touched, bytes, patch) = (Vec::new(), Vec::new(), OnceLock::new());
+        Self { image, marked, marked_bytes, len, touched, bytes, patch }
     }
 
-    /// Replaces the content by that of `memory`, of which these ranges may differ from `base`.
-    pub(super) fn refresh(&mut self, memory: &[u8], copied: &[Range<usize>]) {
+    /// Takes over the content of all ranges of `memory` that were written to since it was marked,
+    /// when it held what `marked` says.
+    pub(super) fn refresh(
+        &mut self,
+        marked: &Arc<MemoryPatch>,
+        memory: &[u8],
+        touched: &[Range<usize>],
+    ) {
+        if !Arc::ptr_eq(&self.marked, marked) {
+            self.marked = Arc::clone(marked);
+            self.marked_bytes = marked.bytes();
+        }
         self.patch = OnceLock::new();
         self.len = memory.len();
-        if self.copied != copied {
-            self.copied = copied.to_vec();
-            self.bytes.resize(copied.iter().map(ExactSizeIterator::len).sum(), 0);
+        let count = touched.iter().map(ExactSizeIterator::len).sum();
+        if self.touched != touched {
+            self.touched = touched.to_vec();
+            self.bytes.resize(count, 0);
         }
         let mut rest = self.bytes.as_mut_slice();
-        for range in copied {
+        for range in touched {
             let (own, after) = rest.split_at_mut(range.len());
             overwrite(own, &memory[range.clone()]);
             rest = after;
@@ -53,7 +67,7 @@ impl Snapshot {
 
     /// Returns the bytes that the snapshot takes, shared ones included.
     pub(crate) fn bytes(&self) -> u64 {
-        self.base.bytes() + self.bytes.len() as u64
+        self.marked_bytes + self.bytes.len() as u64
     }
 
     /// Returns the same content as a patch. The first call takes as long as comparing the pages.
@@ -62,22 +76,22 @@ impl Snapshot {
     }
 
     fn to_patch(&self) -> MemoryPatch {
-        let segments = self.base.segments.clone();
-        let numbers = self.copied.iter().cloned().flat_map(|range| range.step_by(PAGE_BYTES));
+        let segments = self.marked.segments.clone();
+        let numbers = self.touched.iter().cloned().flat_map(|range| range.step_by(PAGE_BYTES));
         let contents = self.bytes.chunks_exact(PAGE_BYTES);
-        let copied = numbers.zip(contents).filter_map(|(at, now)| {
+        let touched = numbers.zip(contents).filter_map(|(at, now)| {
             let page = at / PAGE_BYTES;
             let number = u32::try_from(page).expect("E-1");
             let base = base_page(self.image.bytes(), &segments, page);
-            PagePatch::between(number, base, now, self.base.page(number))
+            PagePatch::between(number, base, now, self.marked.page(number))
         });
-        let is_not_copied = |patch: &&PagePatch| {
+        let is_untouched = |patch: &&PagePatch| {
             let at = patch.page as usize * PAGE_BYTES;
-            let before = self.copied.partition_point(|range| range.end <= at);
-            self.copied.get(before).is_none_or(|range| !range.contains(&at))
+            let before = self.touched.partition_point(|range| range.end <= at);
+            self.touched.get(before).is_none_or(|range| !range.contains(&at))
         };
-        let others = self.base.pages.iter().filter(is_not_copied).cloned();
-        let mut pages: Vec<PagePatch> = copied.chain(others).collect();
+        let untouched = self.marked.pages.iter().filter(is_untouched).cloned();
+        let mut pages: Vec<PagePatch> = touched.chain(untouched).collect();
         pages.sort_unstable_by_key(|patch| patch.page);
         MemoryPatch { len: self.len, segments, pages }
     }

@@ -10,13 +10,30 @@ use super::IS_CHECKED;
 use crate::memory::snapshot::Snapshot;
 use crate::memory::{GuestMemory, MemoryState};
 
-/// The most bytes that are copied after a turn, in about 0.1 ms. A small program writes to 50
-/// pages.
-const MOST_COPIED_BYTES: usize = 2 << 20;
+/// The most bytes that are copied after a turn, in about 0.1 ms. If the turns of a session have
+/// written to more, its pages are compared and marked again. A small program writes to 50 pages.
+const MOST_TOUCHED_BYTES: usize = 2 << 20;
+/// Bytes that are copied in vain before the pages are marked again: what that costs, together with
+/// the faults that follow from it, 0.2 ms. More and more pages are written to by some turn, and all
+/// of them are copied after every turn.
+const MOST_WASTED_BYTES: usize = 8 << 20;
+
+/// The ranges of offsets that a snapshot copies.
+enum ToCopy {
+    /// All pages that were copied from the image: none is marked.
+    Copied(Vec<Range<usize>>),
+    /// Those of them that aren't marked: some parts are.
+    Unmarked(Vec<Range<usize>>),
+    /// Those that were written to since all pages were marked.
+    Touched(Vec<Range<usize>>),
+}
 
 impl GuestMemory {
-    /// Copies all pages that may differ from the image, which is faster than comparing them, for a
-    /// session that continues here. `None` if these are too many or unknown; then `patch` is due.
+    /// Returns what differs from the image, for a session that goes on here. Copies the pages that
+    /// were written to since pages were last marked, and leaves them unmarked, so that they take no
+    /// fault in the next turn. While nothing is marked, copies all pages that may differ from the
+    /// image: marking them costs more than a short session gains from it (`marking.rs`). `None` if
+    /// too much was copied, or pages can't be marked; then `patch` is due.
     ///
     /// For the thread of the guest, between runs.
     ///
@@ -25,17 +42,46 @@ impl GuestMemory {
     pub(crate) fn snapshot(&self) -> io::Result<Option<Arc<Snapshot>>> {
         let mut state = self.state.lock();
         let state = &mut *state;
-        let (_, copied) = self.find_copied(state)?;
-        let bytes: usize = copied.iter().map(ExactSizeIterator::len).sum();
-        if state.tracker.is_none() || bytes > MOST_COPIED_BYTES {
-            return Ok(None);
-        }
-        state.snapshot = self.copy_pages(state, &copied);
-        // A list with pages that segments cover doesn't stay true when those go.
-        if let Some(tracker) = state.tracker.as_mut().filter(|_| state.mapped.is_empty()) {
-            tracker.remember(copied);
+        self.image_of(state)?;
+        let Some(to_copy) = self.find_to_copy(state)? else { return Ok(None) };
+        let (ToCopy::Copied(pages) | ToCopy::Unmarked(pages) | ToCopy::Touched(pages)) = &to_copy;
+        state.snapshot = self.copy_pages(state, pages);
+        state.copies_taken += u32::from(!matches!(to_copy, ToCopy::Touched(_)));
+        match (&mut state.tracker, to_copy) {
+            (Some(tracker), ToCopy::Touched(touched)) => tracker.remember_touched(touched),
+            // A list with pages that segments cover doesn't stay true when those go.
+            (Some(tracker), ToCopy::Copied(copied)) if state.mapped.is_empty() => {
+                tracker.remember(copied);
+            }
+            _ => {}
         }
         Ok(state.snapshot.clone())
+    }
+
+    /// Finds what to copy; `None` if that is too much, or isn't known.
+    fn find_to_copy(&self, state: &mut MemoryState) -> io::Result<Option<ToCopy>> {
+        let Some(tracker) = &mut state.tracker else { return Ok(None) };
+        if let Some(touched) = tracker.touched(&self.reservation, 0..state.len) {
+            let bytes = total(&touched);
+            let needed = *state.first_touched.get_or_insert(bytes);
+            state.spent = state.spent.saturating_add(bytes.saturating_sub(needed));
+            let is_much = bytes > MOST_TOUCHED_BYTES || state.spent > MOST_WASTED_BYTES;
+            return Ok((!is_much).then_some(ToCopy::Touched(touched)));
+        }
+        let copied = match state.marked {
+            0 => self.find_copied(state)?.1,
+            // A mark makes a page look copied, also one that was never used.
+            marked => tracker.copied(&self.reservation, marked..state.len)?,
+        };
+        let bytes = total(&copied);
+        state.spent = state.spent.saturating_add(bytes);
+        if bytes > MOST_TOUCHED_BYTES {
+            return Ok(None);
+        }
+        if state.spent <= state.pace.unmarked_bytes {
+            return Ok(Some(ToCopy::Copied(copied)));
+        }
+        Ok(self.mark_next_part(state, copied).map(ToCopy::Unmarked))
     }
 
     /// Copies the ranges into the last snapshot if nobody else has it, else into a new one.
@@ -47,7 +93,7 @@ impl GuestMemory {
             Snapshot::new(Arc::clone(image), Arc::clone(&state.base_patch)).into()
         });
         let own = Arc::get_mut(&mut snapshot).expect("nobody else has it");
-        let refresh = |memory: &mut [u8]| own.refresh(memory, pages);
+        let refresh = |memory: &mut [u8]| own.refresh(&state.base_patch, memory, pages);
         // SAFETY: accessible, and the guest doesn't run; the lock keeps everybody else out.
         unsafe { self.reservation.with_bytes(0, state.len, refresh) };
         assert!(!IS_CHECKED || self.is_as(state, &snapshot), "E-11: a snapshot is the content");
@@ -64,4 +110,9 @@ impl GuestMemory {
         // SAFETY: as in `copy_pages`.
         unsafe { self.reservation.with_bytes(0, state.len, |memory| *memory == expected) }
     }
+}
+
+/// Returns how many bytes the ranges have.
+fn total(ranges: &[Range<usize>]) -> usize {
+    ranges.iter().map(ExactSizeIterator::len).sum()
 }

@@ -15,6 +15,14 @@ use crate::memory::{GuestMemory, MemoryState};
 /// A page is filled if this many of its 64 blocks differ from the image.
 const FILLED_BLOCKS: u32 = 32;
 
+/// Pages that may differ from their base, in order.
+struct Candidates<'a> {
+    image: &'a MemoryImage,
+    pages: Vec<usize>,
+    /// The pages were marked: all others are as [`MemoryState::base_patch`] says (E-10).
+    is_marked: bool,
+}
+
 impl GuestMemory {
     /// Returns what differs from the image. Pages that haven't changed since the last `patch` or
     /// `restore` share their blocks with it. Long ranges of filled pages become segments, which
@@ -30,12 +38,25 @@ impl GuestMemory {
         let before = Arc::clone(&state.base_patch);
 
         // Find the pages to compare, and the mapped segments that stay.
-        let (image, copied) = self.find_copied(state)?;
-        let mut pages = copied.into_iter().flat_map(pages_of).collect();
-        let kept = keep_segments(state, &mut pages);
+        let Candidates { image, mut pages, is_marked } = self.find_candidates(state)?;
+        let unwritten = if is_marked { &before.pages[..] } else { &[] };
+        let kept = keep_segments(state, &mut pages, unwritten);
+
+        // Compare them, and carry over the patches of all others.
         let (fresh, mut patches) = self.compare(state, image, &pages, &kept, &before);
+        let is_carried = |patch: &&PagePatch| {
+            let page = patch.page as usize;
+            pages.binary_search(&page).is_err() && page_in(&fresh, page).is_none()
+        };
+        let carried = unwritten.iter().filter(is_carried).inspect(|patch| {
+            let base = |page| base_page(image.bytes(), &kept, page as usize);
+            let holds = !IS_CHECKED || self.holds(base(patch.page), patch);
+            assert!(holds, "E-10: page {} changed without being marked", patch.page);
+        });
+        patches.extend(carried.cloned());
 
         // Map the new segments in place of the pages that they were made of.
+        let has_fresh = !fresh.is_empty();
         let map = |segment: &Segment| self.map_segment(state, segment);
         let (mut segments, not_mapped) = map_or_patch(fresh, image.bytes(), map);
         segments.extend(kept);
@@ -43,16 +64,43 @@ impl GuestMemory {
         patches.extend(not_mapped);
         patches.sort_unstable_by_key(|patch| patch.page);
 
+        // Remember the patch, and mark the pages for the next one.
         state.hold(Arc::new(MemoryPatch { len: state.len, segments, pages: patches }));
         assert!(!IS_CHECKED || state.base_patch.is_sound(), "E-8: a patch that was taken out");
+        state.copies_taken += 1;
+        match &mut state.tracker {
+            Some(tracker) if is_marked && !has_fresh => tracker.stay_marked(),
+            // Marking takes as long as comparing, and is wasted if the memory goes to another
+            // session now.
+            Some(tracker) if state.copies_taken > 1 => {
+                tracker.mark(&self.reservation, 0..state.len);
+            }
+            _ => {}
+        }
         Ok(Arc::clone(&state.base_patch))
     }
 
     /// Opens what this and later memories of this process may need.
     pub(crate) fn open_ahead(&self) {
-        if let Some(tracker) = &self.state.lock().tracker {
+        if let Some(tracker) = &mut self.state.lock().tracker {
             tracker.open_ahead();
         }
+    }
+
+    /// Returns the pages that may differ from their base: those written to since the pages were
+    /// marked, else all that were copied.
+    fn find_candidates(&self, state: &mut MemoryState) -> io::Result<Candidates<'_>> {
+        let written = match &mut state.tracker {
+            Some(tracker) if !state.revoked => tracker.written(&self.reservation, 0..state.len),
+            _ => None,
+        };
+        let is_marked = written.is_some();
+        let (image, ranges) = match written {
+            Some(written) => (self.image_of(state)?, written),
+            None => self.find_copied(state)?,
+        };
+        let pages = ranges.into_iter().flat_map(pages_of).collect();
+        Ok(Candidates { image, pages, is_marked })
     }
 
     /// Compares `pages` with their bases. Returns new segments for long ranges of filled pages, and
@@ -90,6 +138,15 @@ impl GuestMemory {
                 (fresh, patches)
             })
         }
+    }
+
+    /// Returns whether a page is `base` with `patch`, as E-10 has it.
+    fn holds(&self, base: &[u8], patch: &PagePatch) -> bool {
+        let mut expected = [0; PAGE_BYTES];
+        patch.apply_over(base, &mut expected);
+        let at = patch.page as usize * PAGE_BYTES;
+        // SAFETY: as in `compare`.
+        unsafe { self.reservation.with_bytes(at, PAGE_BYTES, |now| *now == expected) }
     }
 }
 
@@ -134,14 +191,19 @@ pub(super) fn map_or_patch(
 /// Returns the mapped segments that the next patch keeps.
 ///
 /// A segment of which more than half was written to is given up: all its pages are added to
-/// `pages`, the copied ones. It stays mapped, but is given up by later patches too, whatever is
-/// written to it.
-fn keep_segments(state: &MemoryState, pages: &mut Vec<usize>) -> Vec<Segment> {
+/// `pages`, which are those written to besides the ones in `unwritten`. It stays mapped, but is
+/// given up by later patches too, whatever is written to it.
+fn keep_segments(
+    state: &MemoryState,
+    pages: &mut Vec<usize>,
+    unwritten: &[PagePatch],
+) -> Vec<Segment> {
     let stays = |segment: &Segment| {
         let own = segment.pages();
         let first = pages.partition_point(|page| *page < own.start);
         let written = pages[first..].partition_point(|page| *page < own.end);
-        state.base_patch.segments.contains(segment) && 2 * written <= own.len()
+        let patched = unwritten.iter().filter(|patch| own.contains(&(patch.page as usize)));
+        state.base_patch.segments.contains(segment) && 2 * (written + patched.count()) <= own.len()
     };
     let (kept, given_up): (Vec<Segment>, Vec<Segment>) =
         state.mapped.iter().cloned().partition(stays);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::{IS_CHECKED, pages_of};
 use crate::memory::address_space::{PAGE_BYTES, is_length};
+use crate::memory::cow::Tracker;
 use crate::memory::idle::PageAge;
 use crate::memory::image::MemoryImage;
 use crate::memory::patch::{MemoryPatch, PagePatch, base_page, overwrite, page_in};
@@ -31,6 +32,9 @@ impl GuestMemory {
         let state = &mut *state;
 
         // Find the copied pages.
+        if let Some(tracker) = &mut state.tracker {
+            tracker.unmark();
+        }
         let (image, copied) = self.find_copied(state)?;
         let count: usize = copied.iter().map(|range| range.len() / PAGE_BYTES).sum();
         let keeps_copies = state.tracker.is_none() || count <= MOST_KEPT_PAGES + patch.pages.len();
@@ -58,6 +62,7 @@ impl GuestMemory {
         // pages was touched, their list is still complete (E-9).
         state.copied_bytes = state.copied_bytes.max(patch.pages.len() * PAGE_BYTES);
         state.hold(Arc::clone(patch));
+        state.copies_taken = 0;
         let is_plain = patch.segments.is_empty() && patch.pages.is_empty();
         if let Some(tracker) = &mut state.tracker
             && is_plain
@@ -121,6 +126,10 @@ impl GuestMemory {
             state.page_ages[page].note_return(came_back);
         }
         let unused = self.copy_back(state, image, copied, patch, is_patched);
+        // A page that is returned while it is marked would be found as one that was copied.
+        if state.tracker.as_ref().is_some_and(Tracker::has_marks) {
+            return Ok(true);
+        }
         for pages in &unused {
             self.reservation.give_back(pages.start * PAGE_BYTES, pages.len() * PAGE_BYTES)?;
         }

@@ -8,14 +8,20 @@ use super::restore::MOST_KEPT_PAGES;
 use super::*;
 use crate::memory::WASM_PAGE_BYTES;
 use crate::memory::idle::{FEW_PAGES, MOST_RUNS, MOST_RUNS_OF_FEW};
+use crate::memory::pace::MarkingPolicy;
 use crate::memory::patch::{MemoryPatch, PagePatch};
 use crate::memory::snapshot::Snapshot;
 use crate::memory::sys::FileView;
 
 mod evicted;
 mod mappings;
+mod marking;
 
 const IMAGE_PAGES: usize = 64;
+
+/// Marks the pages of sessions from their second turn on, in many parts.
+const EARLY: MarkingPolicy =
+    MarkingPolicy { unmarked_bytes: 41 * PAGE_BYTES, compared_pages: 7, pages: 16 };
 
 /// An image of equal pages.
 fn plain_image(pages: usize) -> Arc<MemoryImage> {
@@ -279,6 +285,14 @@ fn a_segment_that_became_the_image_again_is_not_brought_back() {
         other.restore(&patch).unwrap();
         assert!(everything(&other) == everything(&memory), "{round}");
     }
+    let is_marked = |memory: &GuestMemory| {
+        let mut state = memory.state.lock();
+        let tracker = state.tracker.as_mut().unwrap();
+        (tracker.has_marks(), tracker.written(&memory.reservation, 0..image.bytes().len()))
+    };
+    if let (true, written) = is_marked(&memory) {
+        assert!(written.is_some_and(|written| written.is_empty()), "nothing since");
+    }
 }
 
 #[test]
@@ -292,6 +306,10 @@ fn turns_that_follow_each_other_are_copied_into_one_place() {
     poke(&memory, 7, 1);
     memory.patch().unwrap();
     memory.patch().unwrap();
+    if !memory.state.lock().tracker.as_ref().unwrap().has_marks() {
+        // This kernel doesn't note writes.
+        return;
+    }
     // Writes to the same pages, to another one, and to one that is grown.
     poke(&memory, 3 * PAGE_BYTES, 202);
     let first = memory.snapshot().unwrap().unwrap();
@@ -318,6 +336,24 @@ fn turns_that_follow_each_other_are_copied_into_one_place() {
     assert_eq!(memory.patch().unwrap(), *third.patch());
     memory.restore(&pristine(&image)).unwrap();
     assert!(pages(&memory.snapshot().unwrap().unwrap()).is_empty());
+}
+
+#[test]
+fn the_first_turns_of_a_session_mark_nothing() {
+    let image = image();
+    let [memory, by_words, _] = over(&image);
+    for memory in [memory, by_words] {
+        let has_marks = || memory.state.lock().tracker.as_ref().unwrap().has_marks();
+        let mut turns = 0;
+        while !has_marks() && turns < 1_000 {
+            poke(&memory, (turns % 16) * PAGE_BYTES, 200);
+            let Some(snapshot) = memory.snapshot().unwrap() else { break };
+            assert_eq!(snapshot.patch().pages.len(), 16.min(turns + 1));
+            turns += 1;
+        }
+        // All 16 pages were copied each time, until that would have cost more than marking them.
+        assert!((300..1_000).contains(&turns), "{turns} turns");
+    }
 }
 
 /// Returns a memory over an image of this many pages, none of which is zero.
@@ -375,9 +411,13 @@ proptest! {
     #[test]
     fn memories_hold_what_was_put_into_them(
         steps in proptest::collection::vec(step(), 1..60),
+        pace in prop_oneof![Just(EARLY), Just(MarkingPolicy::default())],
     ) {
         let image = image();
         let memories = over(&image);
+        for memory in &memories {
+            memory.state.lock().pace = pace;
+        }
         let pristine = pristine(&image);
         let mut models = [(); 3].map(|()| image.bytes().to_vec());
         let mut parked: Vec<(Arc<MemoryPatch>, Vec<u8>)> = Vec::new();
@@ -409,6 +449,9 @@ proptest! {
                 Step::Attach { memory, state } if !parked.is_empty() => {
                     let (patch, model) = &parked[state % parked.len()];
                     memories[memory].restore(patch).unwrap();
+                    if state % 2 == 1 {
+                        memories[memory].mark_soon();
+                    }
                     models[memory].clone_from(model);
                 }
                 Step::Attach { memory, .. } | Step::Reset { memory } => {

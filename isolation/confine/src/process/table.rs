@@ -8,6 +8,7 @@ use linux_raw_sys::general::{
     CLOCK_TAI, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, MADV_GUARD_INSTALL, MADV_GUARD_REMOVE,
     pm_scan_arg,
 };
+use linux_raw_sys::ioctl::UFFDIO_REGISTER;
 use rustix::ioctl::opcode;
 
 use crate::call::Answer::{Fail, Run};
@@ -87,8 +88,8 @@ pub const CALLS: &[Call] = &[
     call("rt_sigreturn", libc::SYS_rt_sigreturn, "ends a signal handler"),
     when(
         call("ioctl", libc::SYS_ioctl, "finds the pages that a guest wrote to"),
-        "`PAGEMAP_SCAN`, which puts no bytes into memory",
-        &[&[argument(1, Equal(PAGEMAP_SCAN))]],
+        "`PAGEMAP_SCAN` and `UFFDIO_REGISTER`, which put no bytes into memory",
+        &[&[argument(1, Equal(PAGEMAP_SCAN))], &[argument(1, Equal(UFFDIO_REGISTER))]],
     ),
     call("pread64", libc::SYS_pread64, "reads a kept file, such as the page map"),
     call("pwrite64", libc::SYS_pwrite64, "writes pages of a session into a memory file"),

@@ -13,9 +13,14 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use confine::Confinement;
-use linux_raw_sys::general::{PAGE_IS_PRESENT, page_region, pm_scan_arg};
+use linux_raw_sys::general::{
+    PAGE_IS_PRESENT, UFFD_API, UFFD_FEATURE_WP_ASYNC, UFFD_FEATURE_WP_UNPOPULATED,
+    UFFD_USER_MODE_ONLY, UFFDIO_REGISTER_MODE_WP, page_region, pm_scan_arg, uffdio_api,
+    uffdio_range, uffdio_register,
+};
+use linux_raw_sys::ioctl::{UFFDIO_API, UFFDIO_REGISTER};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
-use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, UserfaultfdFlags};
 use rustix::process::Resource;
 
 use crate::support::{End, become_nobody, borrowed, confine, of_child, raw, run, shared};
@@ -32,7 +37,8 @@ pub(crate) fn a_worker_does_its_work() {
                 become_nobody();
             }
             let pagemap = File::open("/proc/self/pagemap").unwrap();
-            let keep = [child.as_fd(), pagemap.as_fd(), borrowed(2)];
+            let watch = write_watch();
+            let keep = [child.as_fd(), pagemap.as_fd(), watch.as_fd(), borrowed(2)];
             let confinement = Confinement {
                 keep: &keep,
                 new_descriptors: 3,
@@ -42,7 +48,7 @@ pub(crate) fn a_worker_does_its_work() {
                 ..of_child()
             };
             confine(&confinement).unwrap();
-            work(&child, &pagemap);
+            work(&child, &pagemap, &watch);
             0
         });
         drop(child);
@@ -55,6 +61,19 @@ pub(crate) fn a_worker_does_its_work() {
             shared.refused()
         );
     }
+}
+
+fn write_watch() -> OwnedFd {
+    let flags = UserfaultfdFlags::CLOEXEC
+        | UserfaultfdFlags::NONBLOCK
+        | UserfaultfdFlags::from_bits_retain(UFFD_USER_MODE_ONLY);
+    // SAFETY: the kernel itself serves the faults of write protection.
+    let watch = unsafe { rustix::mm::userfaultfd(flags) }.unwrap();
+    let features = u64::from(UFFD_FEATURE_WP_ASYNC | UFFD_FEATURE_WP_UNPOPULATED);
+    let mut argument = uffdio_api { api: UFFD_API.into(), features, ioctls: 0 };
+    let argument = (&raw mut argument).addr() as i64;
+    assert_eq!(raw(libc::SYS_ioctl, [watch.as_raw_fd().into(), UFFDIO_API.into(), argument]), 0);
+    watch
 }
 
 /// The parent's side: gets a memory file, and sends another.
@@ -72,8 +91,8 @@ fn serve(parent: &UnixStream) -> std::io::Result<()> {
     Ok(())
 }
 
-fn work(socket: &File, pagemap: &File) {
-    memory(pagemap);
+fn work(socket: &File, pagemap: &File, watch: &OwnedFd) {
+    memory(pagemap, watch);
     allocator();
     threads();
     signals();
@@ -86,7 +105,7 @@ fn work(socket: &File, pagemap: &File) {
     (&*socket).write_all(b"done").unwrap();
 }
 
-fn memory(pagemap: &File) {
+fn memory(pagemap: &File, watch: &OwnedFd) {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
     let len = 1 << 32;
     // SAFETY: fresh memory, which only this function uses.
@@ -99,6 +118,7 @@ fn memory(pagemap: &File) {
         rustix::mm::mprotect(further, PAGE, MprotectFlags::READ | MprotectFlags::WRITE).unwrap();
         area.cast::<u8>().write(1);
         further.cast::<u8>().write(1);
+        register(watch, area, 16 * PAGE);
         assert_eq!(scan(pagemap, area, 32 * PAGE), 2);
         rustix::mm::madvise(area, PAGE, Advice::LinuxDontNeed).unwrap();
         assert_eq!((area.cast::<u8>().read(), further.cast::<u8>().read()), (0, 1));
@@ -108,6 +128,17 @@ fn memory(pagemap: &File) {
     let mut word = [0; 8];
     let at = word.as_ptr().addr() / PAGE * 8;
     pagemap.read_exact_at(&mut word, at as u64).unwrap();
+}
+
+/// Has the kernel note writes to these pages.
+fn register(watch: &OwnedFd, area: *mut c_void, len: usize) {
+    let range = uffdio_range { start: area.addr() as u64, len: len as u64 };
+    let mut argument = uffdio_register { range, mode: UFFDIO_REGISTER_MODE_WP.into(), ioctls: 0 };
+    let argument = (&raw mut argument).addr() as i64;
+    assert_eq!(
+        raw(libc::SYS_ioctl, [watch.as_raw_fd().into(), UFFDIO_REGISTER.into(), argument]),
+        0
+    );
 }
 
 /// Counts the ranges of pages that are there.

@@ -13,6 +13,7 @@ use rustix::fs::fstatfs;
 use rustix::mm::{Advice, madvise};
 
 use super::*;
+use crate::memory::cow::Tracker;
 
 const PAGES: usize = 256;
 const LEN: usize = PAGES * PAGE_BYTES;
@@ -40,6 +41,8 @@ impl Dice {
 /// How many pages were evicted.
 #[derive(Debug, Default)]
 struct Evicted {
+    /// In all, while pages were marked.
+    while_marked: usize,
     of_file: usize,
     copies: usize,
 }
@@ -71,6 +74,7 @@ impl Evictable {
         if let Some(tracker) = memory.state.lock().tracker.as_mut().filter(|_| !has_scan) {
             tracker.without_scan();
         }
+        memory.state.lock().pace = EARLY;
         memory
     }
 
@@ -96,11 +100,13 @@ impl Evictable {
             }
         }
         let mut words = vec![0; len / PAGE_BYTES * 8];
+        let is_marked = self.memory.state.lock().tracker.as_ref().is_some_and(Tracker::has_marks);
         let pagemap = File::open("/proc/self/pagemap").unwrap();
         pagemap.read_exact_at(&mut words, (base.addr() / PAGE_BYTES * 8) as u64).unwrap();
         for (word, page) in words.as_chunks::<8>().0.iter().zip(0..) {
             // Bit 63: the page is in memory. It was, as of the first line.
             if u64::from_le_bytes(*word) >> 63 == 0 {
+                evicted.while_marked += usize::from(is_marked);
                 let at = page * PAGE_BYTES..(page + 1) * PAGE_BYTES;
                 match self.image.bytes().get(at.clone()) == self.model.get(at) {
                     true => evicted.of_file += 1,
@@ -162,7 +168,7 @@ fn go_back_after_evictions(has_scan: bool) -> Option<Evicted> {
             memories.iter_mut().for_each(|memory| memory.renew(has_scan));
         }
         let [one, other] = &mut memories;
-        // Several turns of a session.
+        // Several turns of a session, of which the first ones mark no page.
         for _ in 0..dice.below(4) {
             let evicts = [dice.below(2) == 0, dice.below(2) == 0];
             if evicts[0] {
