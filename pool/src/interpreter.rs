@@ -46,6 +46,22 @@ pub trait InterpreterSource: Send + Sync + 'static {
     fn unpack(&self, packed: &PackedBytes) -> Result<Parked, StartError>;
 }
 
+/// When an interpreter can take its next program after a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readiness {
+    /// Resetting or copying it takes no longer than handing a command to another thread. The worker
+    /// accepts its next command before that.
+    Soon {
+        /// What its private memory will be then, in bytes.
+        memory_bytes: u64,
+    },
+    /// It takes longer.
+    Later,
+    /// A program of sessions was run so often that compiling it pays, which a reset does: the session
+    /// that rests here is parked for that.
+    NeedsReset,
+}
+
 /// Runs programs on one thread.
 ///
 /// After an error the interpreter is in an unknown state, and only `reset` and `attach` may be
@@ -61,12 +77,10 @@ pub trait Interpreter {
     /// The interpreter can't be reset and must be replaced.
     fn reset(&mut self) -> Result<(), StartError>;
 
-    /// Returns what its private memory will be once it is reset (if `is_last`, as in the last run) or
-    /// copied by `snapshot`, in bytes, if that takes no longer than handing a command to another
-    /// thread. The worker then accepts its next command before that.
-    fn ready_soon(&self, is_last: bool) -> Option<u64> {
+    /// Returns when it is reset (if `is_last`, as in the last run) or copied by `snapshot`.
+    fn readiness(&self, is_last: bool) -> Readiness {
         let _ = is_last;
-        None
+        Readiness::Later
     }
 
     /// Copies its state out. The interpreter keeps its state too.

@@ -34,7 +34,9 @@ pub use config::PoolConfig;
 
 pub use event::{Offer, OffloadError, PoolError, PoolEvent, PoolOwner};
 pub use ids::{BuildId, JobId, SessionId, WorkerId};
-pub use interpreter::{Interpreter, InterpreterSource, PackedBytes, Parked, ParkedState};
+pub use interpreter::{
+    Interpreter, InterpreterSource, PackedBytes, Parked, ParkedState, Readiness,
+};
 pub use isolation::{IsolationStatus, MissingLayer, WorkerProcess, WorkersIn};
 pub use pool::Pool;
 pub use session::{Away, Discarded, SessionCell, SessionPlace, Tier};

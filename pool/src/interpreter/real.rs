@@ -8,7 +8,7 @@ use engine::{
     StartError,
 };
 
-use super::{Interpreter, InterpreterSource, PackedBytes, Parked, ParkedState};
+use super::{Interpreter, InterpreterSource, PackedBytes, Parked, ParkedState, Readiness};
 use crate::metrics;
 use crate::task::Task;
 
@@ -63,12 +63,16 @@ impl Interpreter for engine::Interpreter {
         self.compile_ahead()
     }
 
-    fn ready_soon(&self, is_last: bool) -> Option<u64> {
+    fn readiness(&self, is_last: bool) -> Readiness {
         let is_soon = match is_last {
             true => self.resets_soon() && !self.has_to_compile(),
+            false if self.is_compiling_pressing() => return Readiness::NeedsReset,
             false => self.copies_soon(),
         };
-        is_soon.then(|| self.private_bytes())
+        match is_soon {
+            true => Readiness::Soon { memory_bytes: self.private_bytes() },
+            false => Readiness::Later,
+        }
     }
 
     fn park(&mut self) -> Result<Parked, StartError> {

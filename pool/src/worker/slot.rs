@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use super::control::{Command, CommandQueue, Idle, WorkerControl};
 use super::state::GoneReason;
 use crate::ids::{BuildId, WorkerId};
-use crate::interpreter::{Interpreter, Parked};
+use crate::interpreter::{Interpreter, Parked, Readiness};
 use crate::metrics;
 use crate::packed::Packed;
 use crate::session::{Claim, SessionCell, StoredState};
@@ -154,7 +154,10 @@ impl<'a> Slot<'a> {
         // This comes last, because nobody waits for the command's result any more.
         if let Some(session) = self.session.clone() {
             self.keep_copy(&session);
-            return Ok(Next::Command);
+            if self.has_offered || !self.should_reset(&session) {
+                return Ok(Next::Command);
+            }
+            self.vacate();
         }
         if self.is_pristine {
             return Ok(Next::Command);
@@ -184,7 +187,8 @@ impl<'a> Slot<'a> {
     /// or the session's next copy comes before that job. `kept_bytes` is the size of the session's
     /// last copy; `None` after a run without a session.
     fn idle_soon(&mut self, kept_bytes: Option<u64>) -> Option<Idle> {
-        let memory_bytes = self.interpreter.as_ref()?.ready_soon(kept_bytes.is_none())?;
+        let readiness = self.interpreter.as_ref()?.readiness(kept_bytes.is_none());
+        let Readiness::Soon { memory_bytes } = readiness else { return None };
         self.has_offered = true;
         Some(self.idle(memory_bytes, kept_bytes.unwrap_or(0)))
     }
@@ -342,6 +346,14 @@ impl<'a> Slot<'a> {
     fn has_ended(&self) -> bool {
         let process = self.interpreter.as_ref().and_then(|interpreter| interpreter.process());
         process.is_some_and(|process| process.has_ended())
+    }
+
+    /// Returns whether the session that is here should be parked, which its copy makes cheap, since
+    /// the interpreter needs a reset.
+    fn should_reset(&self, session: &SessionCell) -> bool {
+        let interpreter = self.interpreter.as_ref();
+        session.copy_on(self.worker()).is_some()
+            && interpreter.is_some_and(|it| it.readiness(false) == Readiness::NeedsReset)
     }
 
     /// Drops an interpreter whose process has ended since it was last used: the next program isn't to

@@ -182,6 +182,7 @@ fn stats(interpreter: &Interpreter, reset_bytes: u64) -> WorkerStats {
         memory_bytes: interpreter.private_bytes(),
         reset_bytes,
         has_to_compile: interpreter.has_to_compile(),
+        is_compiling_pressing: interpreter.is_compiling_pressing(),
         had_code: interpreter.had_code(),
     }
 }

@@ -10,7 +10,7 @@ use engine::{
     SandboxFailure, Served, ServedCalls, SessionError, SessionState, StartError, Verdict,
 };
 use parking_lot::Mutex;
-use pool::{Interpreter, Parked, Task, WorkerProcess};
+use pool::{Interpreter, Parked, Readiness, Task, WorkerProcess};
 
 use crate::memory::Memory;
 use crate::message::{Command, ControlMessage, Reply, WorkerMessage, WorkerStats};
@@ -357,9 +357,14 @@ impl Interpreter for ProcessInterpreter {
         self.execute(Command::Reset)
     }
 
-    fn ready_soon(&self, is_last: bool) -> Option<u64> {
-        let is_soon = is_last && self.is_resetting && !self.stats.has_to_compile;
-        is_soon.then_some(self.stats.reset_bytes)
+    fn readiness(&self, is_last: bool) -> Readiness {
+        match is_last {
+            true if self.is_resetting && !self.stats.has_to_compile => {
+                Readiness::Soon { memory_bytes: self.stats.reset_bytes }
+            }
+            false if self.stats.is_compiling_pressing => Readiness::NeedsReset,
+            _ => Readiness::Later,
+        }
     }
 
     fn park(&mut self) -> Result<Parked, StartError> {
