@@ -18,7 +18,7 @@ const MOST_NAME_BYTES: usize = 64;
 pub enum InvalidPython {
     /// The pool has no build of this name.
     #[error(
-        "this pool has no Python build `{name}`: it has `{}`; others are given where it is started",
+        "this pool has no Python build `{name}`: it has `{}`; add others where the pool starts",
         known.join("`, `")
     )]
     Unknown {
@@ -29,8 +29,8 @@ pub enum InvalidPython {
     },
     /// The session runs on another build.
     #[error(
-        "the session runs on the Python build `{session}` for life, not on `{name}`: leave \
-         `python` out, or use another session"
+        "the session always runs on the Python build `{session}`, not on `{name}`: leave `python` \
+         out, or use another session"
     )]
     OfSession {
         /// The name.
@@ -40,8 +40,8 @@ pub enum InvalidPython {
     },
     /// The checkpoint is of another build than the session.
     #[error(
-        "the checkpoint is one of the Python build `{name}`, and the session runs on `{session}` for \
-         life: restore it in a session on `{name}`"
+        "the checkpoint needs the Python build `{name}`, and the session runs on `{session}`: \
+         restore it in a session on `{name}`"
     )]
     OfCheckpoint {
         /// The name of the checkpoint's build.
@@ -51,15 +51,15 @@ pub enum InvalidPython {
     },
     /// No build can have this name.
     #[error(
-        "`{name}` is no name for a Python build: a name has 1 to {MOST_NAME_BYTES} letters, digits, \
-         `.`, `_` and `-`, and `default` is taken"
+        "`{name}` can't name a Python build: use 1 to {MOST_NAME_BYTES} letters, digits, `.`, `_` \
+         and `-`, but not `default`"
     )]
     Name {
         /// The name.
         name: String,
     },
     /// Two builds have this name.
-    #[error("two Python builds have the name `{name}`: give each one of its own")]
+    #[error("two Python builds have the name `{name}`: give each its own")]
     Twice {
         /// The name.
         name: String,

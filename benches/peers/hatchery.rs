@@ -64,7 +64,7 @@ fn reply(line: &Value) -> Result<()> {
 /// Runs what a request asks for, and returns how long each job took, in seconds.
 async fn answer(pool: &Hatchery, request: &Value) -> Result<Vec<f64>> {
     let text = |key: &str| request[key].as_str().ok_or(format!("`{key}` is no text"));
-    let count = request["count"].as_u64().ok_or("`count` is no number")?;
+    let count = request["count"].as_u64().ok_or("`count` isn't a number")?;
     let mut seconds = Vec::new();
     match text("op")? {
         "fresh" => {

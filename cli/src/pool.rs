@@ -48,7 +48,7 @@ pub(crate) fn weighted(
 pub(crate) async fn start_pool(builder: Builder) -> Result<Hatchery, Error> {
     let pool = builder.start().await?;
     for layer in &pool.status().isolation.missing {
-        terminal::note(format_args!("worker processes go without a layer of their wall: {layer}"));
+        terminal::note(format_args!("worker processes lack a layer of their confinement: {layer}"));
     }
     Ok(pool)
 }
@@ -72,8 +72,8 @@ pub(crate) fn check_threads() -> anyhow::Result<()> {
     let Some((started, error)) = refused(needed) else { return Ok(()) };
     Err(error).with_context(|| {
         format!(
-            "the system lets this process start {started} threads, and it may need {needed} \
-             (raise the limit on processes, `ulimit -u`, or that of the container)"
+            "this process can start only {started} threads, and it may need {needed} (raise the \
+             limit on processes, `ulimit -u`, or that of the container)"
         )
     })
 }

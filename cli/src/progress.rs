@@ -52,8 +52,8 @@ impl ProgressSink for Display {
         }
         if progress == Progress::StartedEarly {
             terminal::note(
-                "a part of Python is compiled, and programs can begin; the rest follows, and \
-                 programs that need it wait",
+                "part of Python is compiled, so programs can start; those that need the rest wait \
+                 for it",
             );
             return;
         }

@@ -125,7 +125,7 @@ fn parse(
         let Some((option, variable)) = OPTIONS.iter().find(|(option, _)| *option == name) else {
             let known: Vec<_> = OPTIONS.iter().map(|(option, _)| *option).collect();
             return Err(format!(
-                "line {line}: there is no setting `{name}`; these are: {}",
+                "line {line}: there is no setting `{name}`; the settings are: {}",
                 known.join(", ")
             ));
         };

@@ -174,7 +174,7 @@ fn cache_bound() -> Option<u64> {
     let text = std::env::var_os(CACHE_BOUND_VARIABLE).filter(|text| !text.is_empty())?;
     let bound = text.to_str().and_then(|text| text.parse::<ByteSize>().ok());
     if bound.is_none() {
-        tracing::warn!("{CACHE_BOUND_VARIABLE} is no size; write one such as 2GiB");
+        tracing::warn!("{CACHE_BOUND_VARIABLE} isn't a size; write one such as 2GiB");
     }
     bound.map(|bound| bound.as_u64())
 }

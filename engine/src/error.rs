@@ -35,8 +35,8 @@ pub enum EngineError {
     Start(#[from] StartError),
     /// A limit on this process leaves no room for an interpreter.
     #[error(
-        "this process may have {} of address space, and the first interpreter needs {}, which it \
-         reserves and mostly never uses: lift the limit with `ulimit -v unlimited`",
+        "this process may use {} of address space, and the first interpreter reserves {}: lift \
+         the limit with `ulimit -v unlimited`",
         ByteSize::b(*limit_bytes), ByteSize::b(*needed_bytes)
     )]
     AddressSpace {
@@ -52,12 +52,12 @@ pub enum EngineError {
 #[non_exhaustive]
 pub enum CacheError {
     /// Neither the variable nor a home directory gives it a place.
-    #[error("there is no place for the cache: set {CACHE_DIR_VARIABLE} to a directory of yours")]
+    #[error("there is no directory for the cache: set {CACHE_DIR_VARIABLE} to one that you own")]
     NoPlace,
     /// The directory belongs to another user.
     #[error(
-        "`{}` belongs to user {owner}, and compiled code is loaded from it unchecked: \
-         set {CACHE_DIR_VARIABLE} to a directory of yours", path.display()
+        "`{}` belongs to user {owner}, and compiled code is loaded from it unchecked: set \
+         {CACHE_DIR_VARIABLE} to a directory that you own", path.display()
     )]
     ForeignOwner {
         /// The directory.
@@ -67,8 +67,8 @@ pub enum CacheError {
     },
     /// The directory holds other files, and the cache would have to close it to others.
     #[error(
-        "`{}` holds other files and is open to others, and the cache must be neither: \
-         set {CACHE_DIR_VARIABLE} to a directory of its own", path.display()
+        "`{}` holds other files, and other users can access it: set {CACHE_DIR_VARIABLE} to a \
+         directory for the cache alone", path.display()
     )]
     NotDedicated {
         /// The directory.
@@ -235,12 +235,14 @@ pub enum ModuleError {
     },
     /// The module shares its memory between threads, in a way that no thread could begin on.
     #[error(
-        "its threads can't start: export `wasi_thread_start`, and fill the shared memory at start"
+        "its threads can't start: export `wasi_thread_start`, and initialize the shared memory at \
+         the start"
     )]
     SharedMemory,
     /// The module exports neither a start nor what the engine enters a reactor by.
     #[error(
-        "the module is no Python build that can be entered: it exports neither `_start` with a \
+        "the module isn't a Python build that Hatchery can enter: it exports neither `_start` \
+         with a \
          table of functions nor `_initialize`, `host_alloc` and `turn`"
     )]
     NoEntrance,
@@ -272,7 +274,7 @@ pub enum PackageError {
         cause: io::Error,
     },
     /// It is neither a wheel nor a folder of Python, or it is damaged.
-    #[error("`{}` is no package for an image: {detail}", path.display())]
+    #[error("`{}` isn't a package for an image: {detail}", path.display())]
     NotAPackage {
         /// The file or folder.
         path: PathBuf,
@@ -284,8 +286,8 @@ pub enum PackageError {
     },
     /// It holds more than Python.
     #[error(
-        "`{}` can't go into an image: {reason}; the sandbox runs pure-Python packages alone, \
-         whose wheels end in `-none-any.whl` (`hatchery packages` lists what the build has)",
+        "`{}` can't go into an image: {reason}; the sandbox runs only pure-Python packages, whose \
+         wheels end in `-none-any.whl` (`hatchery packages` lists what the build has)",
         path.display()
     )]
     Native {
@@ -295,7 +297,7 @@ pub enum PackageError {
         reason: String,
     },
     /// It requires other versions of Python.
-    #[error("`{}` wants Python {wants}, and the build's is {has}", path.display())]
+    #[error("`{}` requires Python {wants}, and the build has {has}", path.display())]
     Python {
         /// The wheel or folder.
         path: PathBuf,
@@ -384,13 +386,15 @@ pub enum ImageError {
         said: String,
     },
     /// The build's interpreters change state that an image doesn't hold.
-    #[error("no image can be taken of this build")]
+    #[error("this build can't have an image")]
     Unfit(#[source] Cause),
     /// The template's random number generators aren't where the template says.
-    #[error("no image can be taken: its random number generators weren't found in its memory")]
+    #[error(
+        "this build can't have an image: its random number generators weren't found in its memory"
+    )]
     Generators,
     /// The state of this host can't be captured.
-    #[error("no image can be taken under this host: `HostKind::Own` is the one that can")]
+    #[error("this host can't make images: use `HostKind::Own`")]
     Host,
     /// The template did not start.
     #[error(transparent)]
@@ -405,7 +409,7 @@ pub enum ImageError {
     #[error("can't store the image")]
     Store(#[source] io::Error),
     /// Bytes aren't the file of an image.
-    #[error("this is no image, or one of another version of Hatchery")]
+    #[error("this isn't an image, or another version of Hatchery wrote it")]
     NoImage,
     /// No key or several keys of images begin with these digits.
     #[error("{found} images have a key that begins with `{prefix}`, not one")]
@@ -451,7 +455,7 @@ pub enum StartError {
 #[non_exhaustive]
 pub enum SessionError {
     /// The interpreter wasn't started from an image, or the state of its host can't be captured.
-    #[error("this interpreter can't be parked: only those on an image can")]
+    #[error("this interpreter's session can't be suspended: it doesn't start from an image")]
     NotParkable,
     /// Threads that the session has left are still alive, and can't be copied.
     #[error("the session has {count} other threads, which can't be copied: end or `join` them")]
@@ -474,7 +478,7 @@ pub enum SessionError {
         cause: io::Error,
     },
     /// The file holds no session, or is damaged.
-    #[error("`{}` is no saved session, or is damaged: {detail}", path.display())]
+    #[error("`{}` isn't a saved session, or is damaged: {detail}", path.display())]
     NotASession {
         /// The file.
         path: PathBuf,
@@ -489,8 +493,8 @@ pub enum SessionError {
     },
     /// The session belongs to another Python build.
     #[error(
-        "`{}` was saved on the Python build {build}, and here is {here}: revive it in a pool of \
-         that build", path.display()
+        "`{}` was saved on the Python build {build}, and this one is {here}: restore it in a pool \
+         with that build", path.display()
     )]
     OtherBuild {
         /// The file.
@@ -502,8 +506,9 @@ pub enum SessionError {
     },
     /// The session belongs to another image.
     #[error(
-        "`{}` was saved on image {saved} and this is {here}: revive it with the same \
-         Hatchery, packages, preloads and setup (preloads there: {})", path.display(), or_none(preload)
+        "`{}` was saved on image {saved}, and this one is {here}: restore it with the same \
+         Hatchery, packages, preloads and setup (preloads there: {})",
+        path.display(), or_none(preload)
     )]
     OtherImage {
         /// The file.

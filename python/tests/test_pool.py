@@ -537,7 +537,7 @@ def test_all_settings_of_the_server_can_be_given(tmp_path):
     [
         ({"limits": Limits(memory=5)}, "`memory` can't be `5B`: give 32MiB to 4GiB"),
         ({"isolation": "none"}, "`isolation` can't be `none`: possible values: threads, process"),
-        ({"allow_connect": "x"}, "`allow_connect` can't be `x`: `x` is no destination"),
+        ({"allow_connect": "x"}, "`allow_connect` can't be `x`: `x` isn't a destination"),
         ({"preload": "--version"}, "`preload` can't be `--version`: a module's name"),
         ({"setup": "/nowhere.py"}, "can't read the setup `/nowhere.py`: No such file"),
     ],

@@ -198,7 +198,7 @@ pub enum Refusal {
     },
     /// No worker has this id, or it has not started yet, or it is ending.
     #[error(
-        "there is no {worker} that could be retired: it has ended or has not started (the pool's \
+        "there is no {worker} to retire: it has ended or has not started (the pool's \
          status lists the workers)"
     )]
     NoSuchWorker {

@@ -125,7 +125,7 @@ impl std::fmt::Display for Explanation {
                 )?;
                 match estimate {
                     Some(time) => write!(formatter, "about {:.3} s to go", time.as_secs_f64()),
-                    None => formatter.write_str("nothing was measured yet to tell how long"),
+                    None => formatter.write_str("there is no estimate yet of how long"),
                 }
             }
         }

@@ -288,7 +288,7 @@ fn what_an_image_needs_is_there_in_every_build_or_the_start_fails() {
     let wheel = wheel_of(folder.path(), "cp315");
     let error = runtime.block_on(builder().package(&wheel).start()).unwrap_err();
     let text = chain(&error).to_string();
-    assert!(text.contains("wants Python cp315, and the build's is 3.12"), "{text}");
+    assert!(text.contains("requires Python cp315, and the build has 3.12"), "{text}");
     let wheel = wheel_of(folder.path(), "cp312");
     let alone = builder().python(found::wasi()).package(&wheel).load_image();
     assert_eq!(runtime.block_on(alone).unwrap().packages[0].name, "thing");

@@ -56,7 +56,7 @@ pub enum Error {
         source: InvalidResults,
     },
     /// Two parts that are to be merged are one.
-    #[error("`{}` and `{}` are one file", .0.display(), .1.display())]
+    #[error("`{}` and `{}` are the same file", .0.display(), .1.display())]
     SamePart(PathBuf, PathBuf),
     /// Writing results has failed.
     #[error("can't write results")]
@@ -81,7 +81,7 @@ pub enum Error {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A task or a thread of the batch has panicked.
-    #[error("a task of the batch died")]
+    #[error("a task of the batch failed")]
     Task(#[source] JoinError),
 }
 
@@ -107,9 +107,7 @@ pub enum InvalidResults {
     #[error("line {0} is a result without a `digest`")]
     NoDigest(usize),
     /// A line is a result of another shard than the batch that is to be resumed.
-    #[error(
-        "line {line} is a result of {there}, and this is {here}: give each shard a file of its own"
-    )]
+    #[error("line {line} is a result of {there}, and this is {here}: give each shard its own file")]
     OtherShard {
         /// The line's number, from 1.
         line: usize,
@@ -123,7 +121,8 @@ pub enum InvalidResults {
     NoShard(usize),
     /// A line is of another number of shards than other results.
     #[error(
-        "line {line} is a result of shard {shard}{other}: all parts must be of one number of shards"
+        "line {line} is a result of shard {shard}{other}: all parts must have the same number of \
+         shards"
     )]
     OtherCount {
         /// The line's number, from 1.

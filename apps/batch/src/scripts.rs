@@ -44,7 +44,7 @@ fn check(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     let what = if kind.is_dir() { "a folder" } else { "a pipe, a device or a socket" };
-    Err(io::Error::other(format!("it is {what}; a line names a regular file")))
+    Err(io::Error::other(format!("it is {what}; name a regular file")))
 }
 
 /// Returns whether half of the descriptors that this process may have are in use.

@@ -93,7 +93,7 @@ async fn shards_merge_into_the_results_of_the_whole_batch() {
         told += bench.run(Output::create(part, Some(shard)).await.unwrap()).await.1;
         let problem = Output::resume(part, None).unwrap_err();
         let problem = hatchery::error::chain(&problem).to_string();
-        assert!(problem.contains("give each shard a file of its own"), "{problem}");
+        assert!(problem.contains("give each shard its own file"), "{problem}");
     }
     assert_eq!(told, 5);
     let merge = Merge::of(bench.lines().await, Parts::read(&parts).unwrap()).await.unwrap();

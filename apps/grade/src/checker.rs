@@ -36,7 +36,7 @@ fn differing(
             (Some(one), Some(other)) => {
                 Some(format!("word {place} is {} instead of {}", shown(one), shown(other)))
             }
-            (Some(one), None) => Some(format!("word {place}, {}, is too much", shown(one))),
+            (Some(one), None) => Some(format!("word {place}, {}, is extra", shown(one))),
             (None, Some(other)) => Some(format!("word {place}, {}, is missing", shown(other))),
         };
     }

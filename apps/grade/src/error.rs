@@ -63,13 +63,13 @@ pub enum GradeError {
         problem: InvalidLine,
     },
     /// The pool refuses a job.
-    #[error("the pool refuses a job")]
+    #[error("the pool refused a job")]
     Pool(#[from] hatchery::Error),
     /// A task of the program that grades has panicked.
     #[error("grading failed: {0}")]
     Task(String),
     /// The system gives no random bytes.
-    #[error("the system gives no random bytes: {0}")]
+    #[error("the operating system provides no random bytes: {0}")]
     Random(String),
 }
 
@@ -79,7 +79,8 @@ pub enum GradeError {
 pub enum InvalidLine {
     /// It has the fields of no form of tasks.
     #[error(
-        "it has the fields of no form of tasks (human-eval: `prompt`, `entry_point`, `test`; MBPP: \
+        "its fields match no known form of tasks (human-eval: `prompt`, `entry_point`, `test`; \
+         MBPP: \
          `test_list`; EvalPlus: `base_input`; BigCodeBench: `complete_prompt`, `test`; APPS and TACO: \
          `input_output`; LiveCodeBench: `public_test_cases`; CodeContests: `public_tests`; plain: \
          `tests`)"

@@ -96,13 +96,13 @@ impl Report {
         let undecided: u64 = self.by_task.iter().map(|task| task.undecided).sum();
         if undecided > 0 {
             lines.push(format!(
-                "{} undecided or of a task that can't be graded: left out of all estimates",
+                "{}  undecided or of a task that can't be graded; no estimate includes them",
                 counted(undecided as usize, "sample")
             ));
         }
         if self.unguarded > 0 {
             lines.push(format!(
-                "{} unguarded: their tests ran beside them",
+                "{}  unguarded: their tests ran in their own interpreters",
                 counted(self.unguarded, "sample")
             ));
         }
@@ -477,7 +477,7 @@ impl Comparison {
             ));
         }
         if self.unpaired > 0 {
-            lines.push(format!("only in one of them: {}", counted(self.unpaired, "task")));
+            lines.push(format!("only in one file: {}", counted(self.unpaired, "task")));
         }
         for (sign, changed) in ["better", "worse"].iter().zip(&self.changed) {
             lines.push(format!("{} {sign}", counted(changed.len(), "task")));

@@ -21,13 +21,13 @@ pub enum ConnectionError {
     #[error("the connection file isn't one of Jupyter")]
     Form(#[source] serde_json::Error),
     /// Messages are to be signed in another way.
-    #[error("messages can't be signed by `{scheme}`: only by `hmac-sha256`")]
+    #[error("can't sign messages with `{scheme}`, only with `hmac-sha256`")]
     Scheme {
         /// What the file asks for.
         scheme: String,
     },
     /// Anybody who reaches the address could run programs.
-    #[error("other machines may reach `{address}`, and the connection file has no key")]
+    #[error("other machines may reach `{address}`, but the connection file has no key")]
     NoKey {
         /// The address.
         address: String,
@@ -47,19 +47,19 @@ pub enum KernelError {
         source: ZmqError,
     },
     /// The system gives no random numbers.
-    #[error("the system gives no random numbers")]
+    #[error("the operating system provides no random numbers")]
     Random(#[source] getrandom::Error),
     /// The pool refuses the kernel's session.
-    #[error("the pool refuses the session of the kernel")]
+    #[error("the pool refused the session of the kernel")]
     Session(#[source] hatchery::Error),
     /// The session's first job failed.
-    #[error("the session of the kernel can't begin: {problem}")]
+    #[error("the session of the kernel can't start: {problem}")]
     Begin {
         /// What went wrong.
         problem: String,
     },
     /// A socket ended by itself.
-    #[error("a socket of the kernel ended")]
+    #[error("a socket of the kernel closed")]
     Ended,
 }
 

@@ -168,8 +168,8 @@ impl Executor {
             } else if outcome.session_restored {
                 add(
                     &mut problem,
-                    "The cell had to be stopped, and what it did is undone: the \
-                                   session is as it was before the cell.",
+                    "The cell was stopped and its changes were undone: the session is as it was \
+                     before the cell.",
                 );
             }
         }

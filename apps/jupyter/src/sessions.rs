@@ -131,14 +131,14 @@ impl Sessions {
                 check_room(self.checkpoints.len() - usize::from(!is_new), "checkpoints")?;
                 let checkpoint = self.present().checkpoint().await.map_err(failed)?;
                 self.checkpoints.insert(name.clone(), checkpoint);
-                Ok(format!("The state is kept as `{name}`; `%restore {name}` returns to it.\n"))
+                Ok(format!("The state is saved as `{name}`; `%restore {name}` returns to it.\n"))
             }
             Command::Restore(name) => {
                 let checkpoint = self.checkpoints.get(&name).ok_or_else(|| {
                     format!("there is no checkpoint `{name}`: `%sessions` lists them")
                 })?;
                 self.present().restore(checkpoint).await.map_err(failed)?;
-                Ok(format!("The state is that of `{name}` again.\n"))
+                Ok(format!("The state of `{name}` is restored.\n"))
             }
         }
     }

@@ -132,7 +132,7 @@ impl Replies {
         let frames = self.writer.write(&request.identities, kind, &request.header, content);
         let sent = timeout(LONGEST_SEND, self.socket.send(message_of(frames))).await;
         if !matches!(sent, Ok(Ok(()))) {
-            tracing::info!(kind, "a message was not sent, since its front end is gone");
+            tracing::info!(kind, "a message was not sent: its front end has disconnected");
         }
     }
 }

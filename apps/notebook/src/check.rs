@@ -77,7 +77,7 @@ pub async fn compare(
             compared.push((number, fields(&cell.recorded), fields(&cell.outputs)));
         } else if !cell.recorded.is_empty() {
             // As nbval has it: somebody has edited the file by hand, or reset its counts.
-            let lines = vec!["  the file has outputs, but no number of a run".to_owned()];
+            let lines = vec!["  the file has outputs, but no execution count".to_owned()];
             differences.push(Difference { cell: number, field: NUMBER.to_owned(), lines });
         }
     }
@@ -192,7 +192,7 @@ fn lines_of(recorded: &str, given: &str) -> Vec<String> {
     let added = marked('+', &other[begin..other.len() - end]);
     let mut lines: Vec<String> = before.into_iter().chain(removed).chain(added).collect();
     if recorded.lines().eq(given.lines()) {
-        lines.push("  they differ in the ends of their lines".to_owned());
+        lines.push("  they differ in their line endings".to_owned());
     }
     lines
 }

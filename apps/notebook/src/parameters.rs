@@ -120,7 +120,8 @@ pub async fn read(
         ask(pool, READING, &json!(["read", sources, file, cells]), Error::Parameters).await?;
     if read.len() > MOST_SETS {
         let count = read.len();
-        let text = format!("there are {count} sets of parameters, and at most {MOST_SETS} can be");
+        let text =
+            format!("there are {count} sets of parameters, and at most {MOST_SETS} are allowed");
         return Err(Error::Parameters(text));
     }
     let mut sets: Vec<Parameters> = Vec::new();

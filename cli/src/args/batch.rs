@@ -14,11 +14,11 @@ const MOST_WORKERS: u16 = 1024;
 
 #[derive(Debug, Args)]
 pub(crate) struct BatchArguments {
-    /// The jobs, one JSON object per line: `id`, `code`, `file` or `call` (an object with
-    /// `function`, and optionally `args` and `keywords`), and optionally `args`, `env`, `stdin`,
-    /// `variables`, `files` (by path, each a string or an object with `base64`), `timeout`
-    /// (seconds, overrides `--timeout`), `tenant`, `priority` (`high`, `normal` or `low`) and
-    /// `deadline` (seconds from when the line is read). `-` reads standard input.
+    /// The jobs, one JSON object per line, each with `code`, `file` or `call`: an object with
+    /// `function`, and optionally `args` and `keywords`. Optional are `id`, `args`, `env`, `stdin`,
+    /// `variables`, `files`, `timeout` (seconds, overrides `--timeout`), `tenant`, `priority`
+    /// (`high`, `normal` or `low`) and `deadline` (seconds from when the line is read). `files`
+    /// maps each path to a string or to an object with `base64`. `-` reads standard input.
     #[arg(value_name = "IN.ndjson")]
     pub(crate) jobs: PathBuf,
 
@@ -48,18 +48,18 @@ pub(crate) struct BatchArguments {
     #[arg(long, requires = "out")]
     pub(crate) resume: bool,
 
-    /// Run shard K of N, counted from 1, so that N processes, on one machine or many, run each line
+    /// Run shard K of N, counted from 1. N processes, on one machine or many, then run each line
     /// once. A digest of each line decides its shard. `hatchery batch-merge` merges their results.
     #[arg(long, value_name = "K/N")]
     pub(crate) shard: Option<Shard>,
 
     /// Write results in the order of the lines, not as jobs end. Results behind a slow job wait in
-    /// memory; once 64 per worker, or 64 MiB, are waiting, no further line is started.
+    /// memory. Once 64 per worker, or 64 MiB, are waiting, no further line starts.
     #[arg(long)]
     pub(crate) ordered: bool,
 
-    /// Cut stragglers: once most of the jobs read so far have ended, stop any that has run for
-    /// FACTOR times their median, and for at least 100 ms. Its result is `cancelled` and says so.
+    /// Stop stragglers: jobs that run for FACTOR times the median, and at least 100 ms. This starts
+    /// once most of the jobs read so far have ended. The result is `cancelled`, with the reason.
     #[arg(long, value_name = "FACTOR", value_parser = parse_factor)]
     pub(crate) cut_stragglers: Option<f64>,
 
@@ -76,14 +76,14 @@ pub(crate) struct BatchArguments {
     #[command(flatten)]
     pub(crate) conduct: ConductArguments,
 
-    /// Write the files that programs created or changed into this folder, each line's into a
-    /// subfolder named after the line's id or number, overwriting files of the same names.
+    /// Write the files that programs created or changed into this folder, in a subfolder named
+    /// after the line's id or number. Overwrites files of the same names.
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
 
-    /// Write what programs display into this folder, each line's into a subfolder as with
-    /// `--output-dir`: figures and other displays as display-1.png and so on, and the value of the
-    /// last line, if it is more than text, as result.html or similar.
+    /// Write what programs display into this folder, in subfolders as with `--output-dir`. Figures
+    /// and other displays become display-1.png and so on. The value of the last line becomes
+    /// result.html or similar if it is more than text.
     #[arg(long, value_name = "DIR")]
     pub(crate) save_displays: Option<PathBuf>,
 
@@ -91,9 +91,9 @@ pub(crate) struct BatchArguments {
     #[arg(long)]
     pub(crate) file_contents: bool,
 
-    /// Serve Prometheus metrics, the pool's status and its decisions at this address, such as
-    /// 127.0.0.1:9184, while the batch runs; port 0 picks a free port. Anyone who can reach the
-    /// address can read them.
+    /// While the batch runs, serve Prometheus metrics, the pool's status and its decisions at this
+    /// address, such as 127.0.0.1:9184. Port 0 picks a free port. Anyone who can reach the address
+    /// can read them.
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
 

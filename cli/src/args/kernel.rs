@@ -49,15 +49,15 @@ pub(crate) enum KernelCommand {
     mut_arg("display_bytes", |arg| arg.default_value("64MiB")),
 )]
 pub(crate) struct KernelOptions {
-    /// Let the cells read a folder as if they ran there, by default the one in which the kernel
-    /// starts, which is the notebook's. They can't change what is there; new files are the session's
+    /// Let the cells read a folder as if they ran there. The default is the folder in which the
+    /// kernel starts: the notebook's. They can't change what is there; new files are the session's
     /// own.
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true,
         default_missing_value = HERE)]
     pub(crate) beside: Option<PathBuf>,
 
-    /// Run the cells in the pool of `hatchery serve --unix PATH`, which other kernels and processes
-    /// share, and whose image they have.
+    /// Run the cells in the pool of `hatchery serve --unix PATH`, with its image. Other kernels and
+    /// processes share it.
     #[arg(long, value_name = "PATH", conflicts_with_all =
         ["python", "host", "isolation", "preload", "setup", "package", "requirements"])]
     pub(crate) unix: Option<PathBuf>,
@@ -119,7 +119,7 @@ pub(crate) fn kernel_options(options: &[String]) -> Result<KernelOptions, String
         {
             Ok(kernel.options)
         }
-        Ok(_) => Err("only options about the sessions of a kernel apply here".to_owned()),
+        Ok(_) => Err("only options for a kernel's sessions apply here".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }

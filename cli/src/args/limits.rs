@@ -71,7 +71,7 @@ pub(crate) struct LimitArguments {
         allow_hyphen_values = true)]
     pub(crate) memory: ByteSize,
 
-    /// Size of standard output, and of standard error; what exceeds it is dropped.
+    /// Size of standard output, and of standard error; the rest is dropped.
     #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = parse_size,
         allow_hyphen_values = true)]
     pub(crate) output: ByteSize,
@@ -88,8 +88,8 @@ pub(crate) struct LimitArguments {
         allow_hyphen_values = true)]
     pub(crate) source: ByteSize,
 
-    /// Size of the program's value, as JSON, as its `repr` and in its other forms, and of each text
-    /// of an exception.
+    /// Size of each form of the program's value (JSON, `repr` and others), and of each text of an
+    /// exception.
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size,
         allow_hyphen_values = true)]
     pub(crate) result: ByteSize,

@@ -54,12 +54,12 @@ pub(crate) struct NatsArguments {
     #[command(flatten)]
     pub(crate) access: AccessArguments,
 
-    /// Number of servers of a cluster that keep the queue and the results, from 1 to 5. The first
-    /// worker or submitter of the pool decides, here and below.
+    /// Number of servers of a cluster that keep the queue and the results, from 1 to 5. The pool's
+    /// first worker or submitter sets this and the next three options.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(1_u8..=5))]
     pub(crate) replicas: u8,
 
-    /// Time without a sign of life of its worker, after which a job goes to another one.
+    /// Time without a heartbeat of its worker after which a job goes to another worker.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "30s")]
     pub(crate) claim_time: Duration,
 
@@ -92,17 +92,17 @@ pub(crate) struct WorkerArguments {
     pub(crate) tenant: Vec<(String, u32)>,
 
     /// Limit the jobs of a tenant that run at once in the whole cluster, over all priorities and
-    /// workers; at most 10000. Give the same to every worker. Can be repeated.
+    /// workers; at most 10000. Give every worker the same limits. Can be repeated.
     #[arg(long, value_name = "NAME=JOBS", value_parser = parse_tenant_limit)]
     pub(crate) tenant_limit: Vec<(String, u32)>,
 
-    /// Make the image that the options below describe that of the pool: workers without such options
-    /// fetch it and its packages, and begin from it. Packages must be wheels (`pip download` them).
+    /// Publish the image of the options below as the pool's. Workers without such options fetch it
+    /// with its packages, and start from it. Packages must be wheels (`pip download` them).
     #[arg(long, conflicts_with = "requirements")]
     pub(crate) publish_image: bool,
 
-    /// Let the limits of jobs replace those of this pool, as in a batch. By default they apply where
-    /// they are lower.
+    /// Let the limits of jobs replace those of this pool, as in a batch. By default, the lower
+    /// limit applies.
     #[arg(long)]
     pub(crate) trust_jobs: bool,
 
@@ -111,13 +111,13 @@ pub(crate) struct WorkerArguments {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// How long jobs may take to end after SIGTERM, SIGHUP or Ctrl-C; then they are given back to
-    /// the queue. A second Ctrl-C ends at once.
+    /// How long jobs may take to end after SIGTERM, SIGHUP or Ctrl-C; then they return to the
+    /// queue. A second Ctrl-C ends at once.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "10s")]
     pub(crate) drain_time: Duration,
 
     /// Serve Prometheus metrics, the pool's status and its decisions at this address, such as
-    /// 127.0.0.1:9184; port 0 picks a free port. Anyone who can reach the address can read them.
+    /// 127.0.0.1:9184. Port 0 picks a free port. Anyone who can reach the address can read them.
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
 
@@ -130,8 +130,8 @@ pub(crate) struct WorkerArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct SubmitArguments {
-    /// The jobs, one JSON object per line, as for `hatchery batch`. The text of a `file` is sent,
-    /// without other files of its folder. `-` reads standard input.
+    /// The jobs, one JSON object per line, as for `hatchery batch`. Of a `file` only its text is
+    /// sent, no other files of its folder. `-` reads standard input.
     #[arg(value_name = "IN.ndjson")]
     pub(crate) jobs: PathBuf,
 

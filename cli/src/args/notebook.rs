@@ -16,8 +16,8 @@ pub(crate) enum NotebookCommand {
     /// with the outputs.
     ///
     /// The copy of NAME.ipynb is NAME.executed.ipynb next to it, or NAME.ipynb in --output-dir.
-    /// When a cell fails or Ctrl-C is pressed, the notebook ends, and its session as it was before
-    /// that cell is saved next to the copy, for --resume.
+    /// When a cell fails or Ctrl-C is pressed, the notebook ends. Its session from before that cell
+    /// is saved next to the copy, for --resume.
     Run(Box<NotebookArguments>),
     /// List the parameters that a notebook's cell tagged `parameters` defines: their names, types,
     /// defaults and descriptions.
@@ -39,7 +39,7 @@ pub(crate) struct ParametersArguments {
 /// Which cells are compared if they have no marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Checked {
-    /// All of them.
+    /// All cells.
     All,
     /// Only cells marked NBVAL_CHECK_OUTPUT.
     Marked,
@@ -48,7 +48,7 @@ pub(crate) enum Checked {
 /// How progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NotebookProgress {
-    /// Bars on standard error, also if it isn't a terminal's.
+    /// Bars on standard error, even if it isn't a terminal.
     Bars,
     /// A line on standard error for each cell.
     Lines,
@@ -83,7 +83,7 @@ pub(crate) struct ParameterArguments {
 
     /// Run each notebook with each set of parameters in a file: CSV, JSON lines, or a list or
     /// mapping of sets in JSON or YAML. The field `@name`, or the key in a mapping, names a set and
-    /// its outputs; otherwise its number does. A set takes precedence over all other options.
+    /// its outputs; the default is its number. A set takes precedence over all other options.
     #[arg(long, value_name = "FILE")]
     pub(crate) sets: Option<PathBuf>,
 }
@@ -95,8 +95,8 @@ pub(crate) struct NotebookArguments {
     #[arg(value_name = "NOTEBOOK", required = true)]
     pub(crate) notebooks: Vec<PathBuf>,
 
-    /// Write the copies into this folder, and the files that cells created or changed into a
-    /// subfolder for each notebook, overwriting files of the same names.
+    /// Write the copies into this folder. Files that cells created or changed go into a subfolder
+    /// for each notebook. Overwrites files of the same names.
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
 
@@ -105,9 +105,9 @@ pub(crate) struct NotebookArguments {
     #[arg(long)]
     pub(crate) resume: bool,
 
-    /// Run all cells. By default, a notebook reuses the outputs and the state of cells that ran
-    /// before, up to the first different one, if image, inputs, folders, limits and parameters are
-    /// the same. A cell with the tag `fresh`, and those after it, always run.
+    /// Run all cells. By default, a notebook reuses the outputs and state of earlier cells, up to
+    /// the first that changed. This requires the same image, inputs, folders, limits and
+    /// parameters. A cell with the tag `fresh` and all after it always run.
     #[arg(long)]
     pub(crate) fresh: bool,
 
@@ -117,21 +117,19 @@ pub(crate) struct NotebookArguments {
         allow_hyphen_values = true)]
     pub(crate) keep_states: ByteSize,
 
-    /// How to show the progress: `bars` on standard error, `lines` for each cell there, or `json`,
-    /// an object a line on standard output. Default: bars on a terminal, and a line for each
-    /// notebook.
+    /// How to show progress. Default: bars on a terminal, and a line for each notebook.
     #[arg(long, value_name = "HOW")]
     pub(crate) progress: Option<NotebookProgress>,
 
-    /// Compare the outputs with those in the notebook's file, and exit with 1 if some differ: of
-    /// `all` cells, or only of those `marked` NBVAL_CHECK_OUTPUT. nbval's comments and tags apply.
-    /// Implies --fresh, and writes copies only into an --output-dir.
+    /// Compare the outputs with those in the notebook's file, and exit with 1 if some differ.
+    /// nbval's comments and tags apply. Implies --fresh, and writes copies only into an
+    /// --output-dir.
     #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true,
         default_missing_value = "all", conflicts_with = "resume")]
     pub(crate) check: Option<Checked>,
 
-    /// Before comparing, apply the pairs of lines `regex: …` and `replace: …` in this file to all
-    /// outputs, as nbval does.
+    /// Before comparing, apply the `regex: …` and `replace: …` lines of this file to all outputs,
+    /// as nbval does.
     #[arg(long, value_name = "FILE", requires = "check")]
     pub(crate) sanitize_with: Option<PathBuf>,
 

@@ -20,7 +20,7 @@ const MOST_CONNECTIONS: usize = 1 << 20;
 #[command(group = clap::ArgGroup::new("ways").required(true).multiple(true))]
 pub(crate) struct ServeArguments {
     /// Serve the process that started this one, in frames over standard input and output. The pool
-    /// ends when it closes the input.
+    /// ends when that process closes the input.
     #[arg(long, group = "ways")]
     pub(crate) stdio: bool,
 
@@ -28,14 +28,14 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "PATH", group = "ways")]
     pub(crate) unix: Option<PathBuf>,
 
-    /// Serve HTTP at this address, such as 127.0.0.1:8000; port 0 picks a free port. Also serves
+    /// Serve HTTP at this address, such as 127.0.0.1:8000. Port 0 picks a free port. Also serves
     /// agents at `/mcp`, and clients of SandboxFusion, E2B's code interpreter and Piston. Can be
     /// repeated.
     #[arg(long, value_name = "ADDR", group = "ways")]
     pub(crate) http: Vec<String>,
 
-    /// Read the tokens that HTTP requests need: a line for each, with the token, a blank and its
-    /// tenant, or the token of an administrator alone. Without it only this machine is served.
+    /// Read the tokens that HTTP requests need. Each line has a token, a space and its tenant; an
+    /// administrator's has only the token. Without this option, only this machine is served.
     #[arg(long, value_name = "FILE", requires = "http")]
     pub(crate) token_file: Option<PathBuf>,
 
@@ -68,7 +68,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "10s")]
     pub(crate) drain_time: Duration,
 
-    /// Also show a pool on many machines, with a queue on this NATS server, on the page and at
+    /// Also show the pool of workers with a queue on this NATS server, on the page and at
     /// `/v1/cluster`.
     #[arg(long, value_name = "URL", requires = "http")]
     pub(crate) nats: Option<String>,
@@ -107,7 +107,7 @@ pub(crate) struct SessionArguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     sessions_on_disk: Option<ByteSize>,
 
-    /// Close a session that has been idle for so long. Default: never.
+    /// Close a session that has been idle for this time. Default: never.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     close_sessions_after: Option<Duration>,
 }

@@ -81,7 +81,7 @@ const QUICK_ROUNDS: Duration = Duration::from_secs(15);
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub(crate) struct BenchSettings {
-    /// Measure for 15 s in place of 60, with a quarter of the samples.
+    /// Measure for 15 s instead of 60, with a quarter of the samples.
     pub(crate) is_quick: bool,
     /// The command line `hatchery`, whose `run -c` is timed from its start to its first outcome; `None`
     /// leaves that figure out.

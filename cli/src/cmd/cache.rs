@@ -40,7 +40,7 @@ fn info(is_json: bool) -> anyhow::Result<Exit> {
     }
     let [size, bound] = [bytes(&entries), cache_bound_bytes].map(ByteSize::b);
     terminal::print(format_args!(
-        "{size} in `{}`; above {bound}, each start notes it",
+        "{size} in `{}`; above {bound}, each start prints a note",
         root.display()
     ))?;
     Ok(Exit::Success)

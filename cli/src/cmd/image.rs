@@ -233,8 +233,8 @@ pub(crate) async fn run_packages(arguments: PackagesArguments) -> anyhow::Result
             config.python = None;
             if image.build != WHEEL_REQUIREMENT {
                 anyhow::bail!(UsageError(format!(
-                    "the image is one of the Python build {}, whose packages only the build itself \
-                     can list: use `hatchery packages --python FILE` with the options of the image",
+                    "the image belongs to the Python build {}, which must list its packages \
+                     itself: use `hatchery packages --python FILE` with the options of the image",
                     image.build
                 )));
             }

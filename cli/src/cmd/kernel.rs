@@ -102,7 +102,7 @@ async fn install(arguments: InstallArguments) -> anyhow::Result<Exit> {
     };
     // As a kernel would, so that a mistake shows now.
     given(&options)?;
-    let program = std::env::current_exe().context("the path of this program is unknown")?;
+    let program = std::env::current_exe().context("can't find this program's own file")?;
     let program = program.to_string_lossy().into_owned();
     let mut command = vec![program, "kernel".to_owned()];
     command.extend(typed_options());
@@ -193,7 +193,7 @@ async fn send(stream: &mut UnixStream, message: &Value) -> anyhow::Result<()> {
 async fn receive(stream: &mut UnixStream) -> anyhow::Result<Value> {
     let length = stream.read_u32_le().await? as usize;
     if length > MOST_BYTES {
-        bail!("it sent what is no answer");
+        bail!("its answer is invalid");
     }
     let mut header = vec![0; length];
     stream.read_exact(&mut header).await?;

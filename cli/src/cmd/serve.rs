@@ -70,7 +70,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
     }
     let stdio_ended = async {
         match stdio {
-            Some(stdio) => stdio.await.context("the connection's task died"),
+            Some(stdio) => stdio.await.context("the connection's task failed"),
             None => pending().await,
         }
     };
@@ -160,9 +160,8 @@ impl Web {
         config.connections = room_for(wanted);
         if arguments.connections.is_some() && config.connections < wanted {
             return Err(UsageError(format!(
-                "can't have {wanted} connections: this process may only have files and sockets \
-                 open for {} (raise the limit, `ulimit -Hn`, or give that number to \
-                 `--connections`)",
+                "can't serve {wanted} connections: the limit on open files and sockets allows {} \
+                 (raise it with `ulimit -Hn`, or give that number to `--connections`)",
                 config.connections
             ))
             .into());
@@ -219,7 +218,7 @@ impl Web {
             pending().await
         };
         tokio::select! {
-            ended = server => Ok(ended.context("the server's task died")??),
+            ended = server => Ok(ended.context("the server's task failed")??),
             failed = testing => failed,
         }
     }

@@ -39,7 +39,7 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<Exit> {
         return Ok(Exit::Success);
     }
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        let text = "this needs a terminal; with --once the status is printed as text";
+        let text = "this needs a terminal; --once prints the status as text";
         return Err(UsageError(text.to_owned()).into());
     }
     watch_until_signal(source, screen, arguments.interval).await

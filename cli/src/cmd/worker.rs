@@ -77,7 +77,7 @@ async fn start(
     };
     let mut builder = builder(arguments)?;
     if let Some(image) = fetched.as_ref().filter(|_| arguments.image.is_plain()) {
-        terminal::note(format_args!("beginning from the image {} of the pool", image.key()));
+        terminal::note(format_args!("starting from the pool's image {}", image.key()));
         builder = image.give(builder);
     }
     let pool = start_pool(builder).await?;
@@ -89,7 +89,7 @@ async fn start(
         let image = pool.image().context("this pool has no image").with_context(usage)?;
         let settings = nats::settings(&arguments.nats);
         images.publish(&source, image, &settings).await.map_err(nats::explained)?;
-        terminal::note(format_args!("the image {} is that of the pool now", image.key));
+        terminal::note(format_args!("published the image {} as the pool's", image.key));
     }
     Ok(pool)
 }

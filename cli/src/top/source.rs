@@ -34,10 +34,10 @@ pub(crate) enum SourceError {
     #[error("no answer in {} s", .0.as_secs())]
     Slow(Duration),
     /// It is a server that wants a token.
-    #[error("the server there wants a token, and `hatchery top` sends none")]
+    #[error("that server requires a token, and `hatchery top` sends none")]
     Token,
     /// Something else answers.
-    #[error("the server there is not Hatchery: {status}")]
+    #[error("that server is not Hatchery: {status}")]
     Other {
         /// The status of HTTP.
         status: String,

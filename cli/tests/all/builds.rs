@@ -208,7 +208,7 @@ print(repr(s.recv(5).decode()))"
             &[&allowed, "--isolation=process"],
             "allow no connections, or use the isolation `threads`",
         ),
-        (&["--allow-connect=*:80"], "is no destination"),
+        (&["--allow-connect=*:80"], "isn't a destination"),
         (&["--allow-connect=localhost:80"], "list the address, as in `127.0.0.1:8080`"),
     ] {
         let output = run(&[&["run", "-c", "1"], arguments].concat());

@@ -163,7 +163,7 @@ fn parts_that_do_not_belong_together_are_refused() {
     };
     refused(&["part-1", "of-three"], "one number of shards");
     refused(&["part-1", "part-2", "again"], "of lines that have another one");
-    refused(&["part-1", "part-1"], "are one file");
+    refused(&["part-1", "part-1"], "are the same file");
     refused(&["whole"], "no `shard`");
     refused(&["part-1", "jobs"], "line 1 is not a result");
     refused(&["part-1", "nowhere"], "nowhere");

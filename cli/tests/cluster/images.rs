@@ -37,17 +37,17 @@ fn a_worker_without_options_begins_from_the_image_of_its_pool() {
     let setup = setup.to_str().unwrap().to_owned();
     let options = ["--package", &package, "--setup", &setup, "--publish-image"];
     let mut first = Running::ready_worker(&server, "first", &options);
-    let said = first.says("is that of the pool now");
+    let said = first.says("published the image");
     first.says("building an image");
     first.kill();
     // The second one has nothing of it on its disk but what the server sends.
     std::fs::remove_file(&package).unwrap();
     std::fs::remove_file(&setup).unwrap();
-    let key = said.split_whitespace().nth(3).unwrap();
+    let key = said.split_whitespace().nth(4).unwrap();
     let removed = output(&["image", "remove", key]);
     assert!(removed.status.success(), "{removed:?}");
     let mut second = Running::ready_worker(&server, "second", &[]);
-    second.says("beginning from the image");
+    second.says("starting from the pool's image");
     second.has_not_said("building an image");
     let files = Files::new(&[json!({ "id": 1, "code": "shared.value, doubled" }).to_string()]);
     let (status, said) = Running::submit(&server, &files.jobs(), &files.out("out"), &[]).end();

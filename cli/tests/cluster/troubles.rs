@@ -46,8 +46,8 @@ fn a_server_that_goes_away_is_told_and_waited_for() {
     let mut submit = Running::submit(&server, &files.jobs(), &files.out("out"), &[]);
     crate::library::claimed(&server, 1);
     server.kill();
-    worker.says("the NATS server is gone; waiting until it is back");
-    submit.says("the NATS server is gone; waiting until it is back");
+    worker.says("lost the NATS server; waiting until it is back");
+    submit.says("lost the NATS server; waiting until it is back");
     server.restart();
     worker.says("the NATS server is back");
     let (status, said) = submit.end();
@@ -73,8 +73,8 @@ fn a_server_that_is_away_for_long_costs_time_alone() {
     crate::library::claimed(&server, 4);
     server.kill();
     let begin = Instant::now();
-    submit.says("the NATS server is gone; waiting until it is back");
-    workers[0].says("the NATS server is gone; waiting until it is back");
+    submit.says("lost the NATS server; waiting until it is back");
+    workers[0].says("lost the NATS server; waiting until it is back");
     std::thread::sleep(outage().saturating_sub(begin.elapsed()));
     server.restart();
     let (status, said) = submit.end();

@@ -254,7 +254,7 @@ impl<'a> Collector<'a> {
         {
             return Err(bad(
                 self.source,
-                &format!("`{}` in it is no plain path", path.escape_debug()),
+                &format!("`{}` in it isn't a plain path", path.escape_debug()),
             ));
         }
         if is_native(path) {

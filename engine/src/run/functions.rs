@@ -98,7 +98,7 @@ pub enum InvalidFunction {
     /// The name of a function or a parameter is invalid.
     #[error(
         "`{name}` can't be the name of a host function or a parameter: use an identifier of ASCII \
-         letters, digits and `_` that is no keyword and doesn't begin with `__`"
+         letters, digits and `_` that isn't a keyword and doesn't begin with `__`"
     )]
     Name {
         /// The name.

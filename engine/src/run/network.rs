@@ -151,7 +151,7 @@ impl FromIterator<Destination> for Network {
 
 /// A text names no destination.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{destination}` is no destination")]
+#[error("`{destination}` isn't a destination")]
 #[non_exhaustive]
 pub struct InvalidDestination {
     /// The text.
@@ -171,7 +171,7 @@ enum Why {
          needs brackets"
     )]
     Name,
-    #[error("a name never leads to this machine: list the address, as in `127.0.0.1:8080`")]
+    #[error("a name never resolves to this machine: list the address, as in `127.0.0.1:8080`")]
     Localhost,
     #[error("its address isn't that of one host")]
     ManyHosts,

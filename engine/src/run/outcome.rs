@@ -225,8 +225,8 @@ pub enum SandboxFailure {
     },
     /// The job asks to be deterministic, and its session didn't begin so.
     #[error(
-        "the session began with another clock and other random numbers; \
-             ask for determinism in its first job"
+        "the session started with another clock and other random numbers; request determinism in \
+         its first job"
     )]
     NotDeterministic,
     /// No interpreter could be started.

@@ -233,7 +233,7 @@ pub enum InvalidProgram {
         target: String,
     },
     /// A variable or an argument is nested too deep.
-    #[error("the value of `{name}` is nested too deep: 100 levels are passed")]
+    #[error("the value of `{name}` is nested too deep: at most 100 levels are allowed")]
     Depth {
         /// Its name.
         name: String,

@@ -101,7 +101,7 @@ pub enum Column {
 pub enum InvalidValue {
     /// The type of an array is invalid.
     #[error(
-        "`{dtype}` is no type of items that can be passed: use NumPy's `typestr` in little-endian \
+        "`{dtype}` isn't a supported type of items: use NumPy's `typestr` in little-endian \
          order, such as <f8, <i4, |b1, <U5 or <M8[ns]"
     )]
     Dtype {
@@ -122,7 +122,10 @@ pub enum InvalidValue {
     #[error("an array has at most {MOST_DIMENSIONS} dimensions")]
     Dimensions,
     /// A column of a frame is invalid.
-    #[error("column `{name}` doesn't fit the frame: names come once, and all columns are as long")]
+    #[error(
+        "column `{name}` doesn't fit the frame: names must be unique, and all columns of the same \
+         length"
+    )]
     Column {
         /// Its name; empty for the index.
         name: String,

@@ -21,7 +21,8 @@ pub enum ProcessError {
     },
     /// The helper program ran, but never became a helper.
     #[error(
-        "`{}` is no helper for worker processes: call `hatchery::be_helper` first in its `main`, or \
+        "`{}` isn't a helper for worker processes: call `hatchery::be_helper` first in its \
+         `main`, or \
          name a program that does (`Helper::Program`, `$HATCHERY_HELPER`)",
         path.display()
     )]
@@ -46,8 +47,8 @@ pub enum ProcessError {
     Worker(#[source] StartError),
     /// All layers of the wall were demanded, and the system doesn't offer some.
     #[error(
-        "this system can't confine worker processes as fully as `process-strict` demands:\n{}\n\
-         Change that, or use the isolation `process`, which does without them",
+        "this system can't confine worker processes as fully as `process-strict` requires:\n{}\n\
+         Change that, or use the isolation `process`, which doesn't need them",
         missing.iter().map(|layer| format!("- {layer}")).collect::<Vec<_>>().join("\n")
     )]
     Missing {
@@ -56,8 +57,8 @@ pub enum ProcessError {
     },
     /// The environment asks for an isolation that doesn't exist.
     #[error(
-        "`$HATCHERY_ISOLATION` is `{value}`, which is no isolation: set it to `threads`, \
-         `process` or `process-strict`, or unset it"
+        "`$HATCHERY_ISOLATION` can't be `{value}`: set it to `threads`, `process` or \
+         `process-strict`, or unset it"
     )]
     UnknownIsolation {
         /// The variable's value.

@@ -473,7 +473,7 @@ async fn read(inner: &Arc<ClientShared>, next: &mut u64) -> Result<(), Cause> {
             };
             let info = message.info()?;
             if info.consumer_sequence != expected {
-                return Err("results got lost on their way".into());
+                return Err("results were lost in transit".into());
             }
             let sequence = info.stream_sequence;
             take(inner, message).await;

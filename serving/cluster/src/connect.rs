@@ -57,7 +57,7 @@ pub enum Notice {
 impl fmt::Display for Notice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Away => formatter.write_str("the NATS server is gone; waiting until it is back"),
+            Self::Away => formatter.write_str("lost the NATS server; waiting until it is back"),
             Self::Back => formatter.write_str("the NATS server is back"),
             Self::Refused => formatter.write_str(
                 "the NATS server now refuses these credentials; trying again until it takes them",

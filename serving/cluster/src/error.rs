@@ -15,7 +15,8 @@ pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 pub enum Error {
     /// The address of a server isn't one.
     #[error(
-        "`{url}` is no address of a NATS server; write it as nats://HOST:4222, or tls://HOST:4222"
+        "`{url}` isn't an address of a NATS server; write it as nats://HOST:4222, or \
+         tls://HOST:4222"
     )]
     Url {
         /// The address.
@@ -111,7 +112,7 @@ pub enum Error {
     SessionTenant,
     /// What is to be a package of a pool's image isn't a wheel.
     #[error(
-        "`{}` can't be sent to the workers of a pool: it is no wheel; make one with \
+        "`{}` can't be sent to the workers of a pool: it isn't a wheel; make one with \
          `pip wheel --no-deps`", path.display()
     )]
     NoWheel {
@@ -149,13 +150,13 @@ pub enum Error {
         most: usize,
     },
     /// The server is set up for smaller messages.
-    #[error("the NATS server takes no message of this size; raise its `max_payload` to 1 MB")]
+    #[error("the NATS server refuses messages of this size; raise its `max_payload` to 1 MB")]
     MaxPayload,
     /// A job can't be sent in this form.
     #[error("`file` can't be sent: it is a path of this machine; send the program's text")]
     File,
     /// What the server has isn't what a worker or a client of Hatchery has stored there.
-    #[error("{what} on the NATS server is damaged, or of another program")]
+    #[error("{what} on the NATS server is damaged, or another program wrote it")]
     Damaged {
         /// What is damaged.
         what: String,

@@ -88,7 +88,7 @@ impl Worker {
         };
         // Before the first job: its deadline counts from when the server got it.
         let shown = worker.shared.show().await;
-        shown.map_err(|source| Error::Server { what: "keep a sign of life", source })?;
+        shown.map_err(|source| Error::Server { what: "store a heartbeat", source })?;
         Ok(worker)
     }
 

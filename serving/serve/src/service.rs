@@ -276,8 +276,8 @@ impl Service {
         };
         let refused = || {
             let message = format!(
-                "there are {MOST_CHECKPOINTS} checkpoints, and no more are kept: close sessions, or \
-                 use names again"
+                "there are {MOST_CHECKPOINTS} checkpoints, the maximum: close sessions, or reuse \
+                 names"
             );
             Problem::new(ProblemKind::Refused, message).with_reason("checkpoints")
         };

@@ -224,7 +224,7 @@ fn strangers_and_web_pages_are_refused() {
     assert_eq!(with(("X-Any", "1")), 200);
     let stranger = server.post("nobody", &headers, &call);
     let message = &stranger.messages[0];
-    assert_eq!(message["error"]["message"], "nobody has said who calls", "{stranger:?}");
+    assert_eq!(message["error"]["message"], "the caller is unknown", "{stranger:?}");
     // So little too long that the client has sent all of it when it is refused.
     let long = json!({ "code": "#".repeat(1 << 20) });
     let headers = modern("tools/call", Some("run_python"));

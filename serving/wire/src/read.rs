@@ -44,7 +44,7 @@ impl<'de> Visitor<'de> for Once {
         let mut fields = Map::new();
         while let Some((name, value)) = entries.next_entry::<String, Value>()? {
             if fields.contains_key(&name) {
-                return Err(A::Error::custom(format!("`{}` is there twice", cut(&name))));
+                return Err(A::Error::custom(format!("`{}` occurs twice", cut(&name))));
             }
             fields.insert(name, value);
         }

@@ -247,8 +247,8 @@ fn a_field_that_is_not_taken_is_refused_with_the_reason() {
 #[test]
 fn a_field_that_is_there_twice_is_refused() {
     for (text, expected) in [
-        (r#"{ "code": "1", "code": "2" }"#, "`code` is there twice"),
-        (r#"{ "code": "1", "cod\u0065": "2" }"#, "`code` is there twice"),
+        (r#"{ "code": "1", "code": "2" }"#, "`code` occurs twice"),
+        (r#"{ "code": "1", "cod\u0065": "2" }"#, "`code` occurs twice"),
         (r#" [{ "code": "1" }]"#, "a job is a JSON object"),
         ("", "this is not valid JSON"),
     ] {

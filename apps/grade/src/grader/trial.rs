@@ -76,7 +76,7 @@ impl Trial {
 
     /// Returns the trial of a sample that the sandbox lacks something for.
     pub(crate) fn of_sandbox(limit: &str) -> Self {
-        let message = format!("it meets a limit of the sandbox: {limit}");
+        let message = format!("it reached a limit of the sandbox: {limit}");
         Self { is_of_sandbox: true, ..Self::new(Verdict::Undecided, message) }
     }
 
@@ -84,7 +84,7 @@ impl Trial {
     pub(crate) fn of_tests(hit: &LimitHit) -> Self {
         Self {
             limit: Some(format!("tests_{}", hit.limit.name())),
-            ..Self::new(Verdict::Limit, format!("its tests took too much: {hit}"))
+            ..Self::new(Verdict::Limit, format!("its tests reached a limit: {hit}"))
         }
     }
 
@@ -98,7 +98,7 @@ impl Trial {
             End::SandboxFailed(failure) => Self::new(Verdict::Sandbox, chain(failure).to_string()),
             End::Tampered(tampering) => Self::new(Verdict::Failed, tampering.to_string()),
             End::Exited { code, .. } => {
-                Self::new(Verdict::Failed, format!("it left its interpreter with the code {code}"))
+                Self::new(Verdict::Failed, format!("it exited with the code {code}"))
             }
             End::Raised(exception) => {
                 let told = format!("{}: {}", exception.type_name, exception.message);

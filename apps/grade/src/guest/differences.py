@@ -15,7 +15,7 @@ _ORDERED_BY = frozenset(
 # Calls that return no set.
 _UNORDERED_BY = frozenset("dict enumerate items len list map open range reversed sorted split tuple values zip".split())
 _NO_SETS = (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.ListComp, ast.DictComp, ast.GeneratorExp, ast.JoinedStr)
-ORDER = "it meets a limit of the sandbox: hashes have 32 bits there, on which the order of a set depends"
+ORDER = "it reached a limit of the sandbox: hashes have 32 bits there, on which the order of a set depends"
 # The bits of hashes that no width changes, and of integers that `int` of NumPy has in the sandbox.
 _LARGEST_INT32 = (1 << 31) - 1
 _WRAPPED = re.compile(r"(?<![\w.])-?\d{1,19}(?![\w.])")

@@ -193,7 +193,7 @@ class Link(Peer):
         """Why nothing that has happened since can be told from a limit, of this exchange or the sandbox."""
         if self._doubt is None and self.surroundings is not None:
             limit, doubt = self.limit, self.surroundings.doubt
-            self._doubt = doubt if limit is None else f"it meets a limit of the sandbox: {limit}"
+            self._doubt = doubt if limit is None else f"it reached a limit of the sandbox: {limit}"
         return self._doubt
 
     @doubt.setter

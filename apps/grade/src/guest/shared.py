@@ -59,6 +59,6 @@ def judge_beside(task_text, token):
         suite.report.interrupt("tests", f"{type(error).__name__}: {error}")
     told = suite.report.message()
     if limits:
-        limit = {"undecided": f"it meets a limit of the sandbox: {limits[0]}", "limit": limits[0]}
+        limit = {"undecided": f"it reached a limit of the sandbox: {limits[0]}", "limit": limits[0]}
         told = to_text({**from_text(told), **limit})
     return to_text([token, told, before, snapshot()])

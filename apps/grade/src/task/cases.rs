@@ -55,7 +55,7 @@ pub(super) fn read(object: &Object) -> Result<Cases, InvalidLine> {
 /// of arguments, or, as LiveCodeBench writes it, a text with a line of JSON for each.
 fn apps(object: &Object) -> Result<Cases, InvalidLine> {
     let wrong = || {
-        let form = "an object with `inputs` and `outputs`, lists of one length that isn't 0";
+        let form = "an object with `inputs` and `outputs`, two lists of the same length, not empty";
         InvalidLine::Field("input_output", form)
     };
     let given = object.get("input_output").and_then(parsed).ok_or_else(wrong)?;
@@ -76,7 +76,7 @@ fn apps(object: &Object) -> Result<Cases, InvalidLine> {
         let pairs = pairs.filter_map(|(input, output)| Some((input.as_str()?, output.as_str()?)));
         let suite = of_texts(pairs).ok_or(InvalidLine::Field(
             "input_output",
-            "made of texts with a line of JSON for each argument",
+            "made of strings with a line of JSON for each argument",
         ))?;
         return Ok(Cases { suite, function: Some(function.to_owned()), prelude: LIVE_CODE_BENCH });
     }
@@ -128,8 +128,10 @@ fn code_contests(object: &Object) -> Result<Cases, InvalidLine> {
     for name in ["public_tests", "private_tests", "generated_tests"] {
         let Some(given) = object.get(name).and_then(parsed) else { continue };
         let list = |part: &str| given.get(part)?.as_array().cloned();
-        let wrong =
-            InvalidLine::Field(name, "an object with `input` and `output`, lists of one length");
+        let wrong = InvalidLine::Field(
+            name,
+            "an object with `input` and `output`, two lists of the same length",
+        );
         match list("input").zip(list("output")) {
             Some((inputs, outputs)) if inputs.len() == outputs.len() => {
                 let pairs = inputs.iter().zip(&outputs);

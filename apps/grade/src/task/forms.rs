@@ -105,7 +105,7 @@ fn evalplus(object: &Object, id: String) -> Result<Task, InvalidLine> {
         None => drop(text(object, "canonical_solution")?),
         Some(outputs) if outputs.len() == inputs.len() && inputs.iter().all(Value::is_string) => {}
         Some(_) => {
-            return Err(InvalidLine::Field("expected", "a text for each of the texts of inputs"));
+            return Err(InvalidLine::Field("expected", "one string for each input"));
         }
     }
     text(object, "entry_point")?;
@@ -191,7 +191,7 @@ fn plain(object: &Object, id: String) -> Result<Task, InvalidLine> {
 }
 
 fn plain_suite(object: &Object) -> Result<Suite, InvalidLine> {
-    let wrong = InvalidLine::Field("tests", "a text, a list of texts, or a list of cases");
+    let wrong = InvalidLine::Field("tests", "a string, a list of strings, or a list of cases");
     let setup = first_text(object, &["setup"]).unwrap_or_default().to_owned();
     let items = match object.get("tests").or_else(|| object.get("test")) {
         Some(Value::String(text)) => {

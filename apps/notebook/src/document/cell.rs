@@ -76,7 +76,7 @@ impl DocumentCell {
         let time_limit = tags.iter().find_map(|tag| tag.strip_prefix(TIME_LIMIT));
         let time_limit = time_limit.map(|text| {
             let problem = format!(
-                "its tag `{TIME_LIMIT}{text}` names no time; write one such as `timeout=10s`"
+                "its tag `{TIME_LIMIT}{text}` has no valid time; write one such as `timeout=10s`"
             );
             time(text).ok_or(problem)
         });

@@ -51,8 +51,8 @@ pub(crate) async fn merge(arguments: MergeArguments) -> anyhow::Result<Exit> {
 fn refuse_surplus(merge: &Merge, arguments: &MergeArguments) -> anyhow::Result<()> {
     if let Some(Surplus { count, first, .. }) = merge.twins() {
         return Err(UsageError(format!(
-            "{} too many, the first of them {first}, of lines that have another one: give each \
-             part once, and each shard one part",
+            "{} too many, the first of them {first}, for lines that have one already: give each \
+             part once, and one part for each shard",
             counted(count, "result")
         ))
         .into());
@@ -60,12 +60,15 @@ fn refuse_surplus(merge: &Merge, arguments: &MergeArguments) -> anyhow::Result<(
     match merge.others() {
         None => Ok(()),
         Some(Surplus { count, .. }) if arguments.drop_others => {
-            terminal::note(format_args!("left out {} of no line of this batch", counted(count, "result")));
+            terminal::note(format_args!(
+                "left out {} that belong to no line of this batch",
+                counted(count, "result")
+            ));
             Ok(())
         }
         Some(Surplus { count, first, .. }) => Err(UsageError(format!(
-            "{} of no line of `{}`, the first of them {first}: the part is of another batch, or the \
-             line or its program has changed since; --drop-others leaves such results out",
+            "{} of no line of `{}`, the first of them {first}: the part is from another batch, or \
+             the line or its program has changed; --drop-others drops such results",
             counted(count, "result"),
             arguments.jobs.display()
         ))

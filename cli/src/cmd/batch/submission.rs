@@ -61,7 +61,7 @@ pub(crate) async fn submit(arguments: SubmitArguments) -> anyhow::Result<Exit> {
         summary = progress.following(|observe| batch.run(lines, output, observe)) => summary?,
         exit = interrupts.first() => {
             terminal::note(
-                "interrupted; jobs that were submitted go on, --resume fetches their results and \
+                "interrupted; submitted jobs keep running, --resume fetches their results and \
                  continues",
             );
             return Ok(exit);

@@ -92,7 +92,7 @@ impl Outputs {
                     continue;
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => format!(
-                    "`{}` existed before and is left alone; use `:get` to fetch the file under \
+                    "`{}` existed before and is unchanged; use `:get` to fetch the file under \
                      another name",
                     self.folder.path().join(path).display()
                 ),
@@ -171,7 +171,7 @@ impl SessionFile {
             let other = free_beside(&self.path);
             unfinished.finish(&other)?;
             anyhow::bail!(
-                "the file was changed by something else and is left as it is; the session is in \
+                "another program changed the file, so it was not overwritten; the session is in \
                  `{}`",
                 other.display()
             );

@@ -57,14 +57,14 @@ pub(super) struct HotModule {
 }
 
 pub(super) fn split(compiled: &[u8]) -> Result<Linked, String> {
-    let image = elf::ElfImage::parse(compiled).ok_or("it is no ELF image of a known form")?;
+    let image = elf::ElfImage::parse(compiled).ok_or("it isn't an ELF image of a known form")?;
     split_with(&image, |_, _| Ok(()))
 }
 
 /// Does the same with an early module, and puts stubs in place of all functions but the `first`
 /// ones.
 pub(super) fn split_early(compiled: &[u8], first: &HotFunctions) -> Result<HotModule, String> {
-    let image = elf::ElfImage::parse(compiled).ok_or("it is no ELF image of a known form")?;
+    let image = elf::ElfImage::parse(compiled).ok_or("it isn't an ELF image of a known form")?;
     let functions = image.local_functions().ok_or("no functions")?;
     let word = image.free_word().ok_or("no room for a word")?;
     let linked = split_with(&image, |text_at, text| {

@@ -49,7 +49,7 @@ impl Packed {
             return Err(Unpinned::OtherHash(found));
         }
         if bytes.len() < HEADER_BYTES || !bytes.starts_with(&MAGIC) {
-            let text = "it is no module that `hatchery python precompile` wrote";
+            let text = "`hatchery python precompile` didn't write it";
             return Err(Unpinned::Unreadable(io::Error::other(text)));
         }
         Ok(Self { bytes })

@@ -51,7 +51,7 @@ pub(super) fn read(path: &Path, target: &PythonTarget) -> Result<Package, Packag
                 collector.add(&name, &mut file)?;
             } else {
                 let text =
-                    format!("`{}` is a link or a device; only files go along", place.display());
+                    format!("`{}` is a link or a device, not a regular file", place.display());
                 return Err(bad(path, &text));
             }
         }

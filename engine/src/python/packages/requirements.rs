@@ -243,7 +243,7 @@ fn check_requirement(requirement: &str) -> Result<(), String> {
     let before_marker = requirement.split(';').next().unwrap_or(requirement);
     let rest = before_marker.get(name_len..).unwrap_or_default();
     if !begins || rest.contains(['/', '@', ':']) || rest.is_empty() {
-        return Err(format!("`{requirement}` is no NAME==VERSION: packages are fetched by name"));
+        return Err(format!("`{requirement}` isn't NAME==VERSION: packages are fetched by name"));
     }
     let version = rest.rsplit_once(']').map_or(rest, |(_extras, version)| version);
     if !version.contains("==") || version.contains(['*', ',']) {

@@ -41,7 +41,7 @@ pub(super) fn read(
     })?;
     name.check(path, target)?;
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes))
-        .map_err(|error| bad_because(path, "it is no ZIP archive", error))?;
+        .map_err(|error| bad_because(path, "it isn't a ZIP archive", error))?;
     if archive.len() > MOST_FILES {
         let what = path.display().to_string();
         return Err(PackageError::TooLarge { what, detail: caps() });
@@ -143,7 +143,7 @@ fn info_folder(path: &Path, archive: &Archive<'_>) -> Result<String, PackageErro
     match folders.pop() {
         Some(folder) if folders.is_empty() => Ok(folder),
         Some(_) => Err(bad(path, "it has more than one `.dist-info` folder")),
-        None => Err(bad(path, "it has no `.dist-info` folder, so it is no wheel")),
+        None => Err(bad(path, "it has no `.dist-info` folder, so it isn't a wheel")),
     }
 }
 

@@ -109,7 +109,7 @@ pub(crate) fn check(json: &Json) -> Result<(), String> {
 fn check_text(text: &str) -> Result<(), String> {
     match whole(text) {
         Some(digits) if digits.len() > MOST_DIGITS => Err(format!(
-            "a whole number of {} digits; at most {MOST_DIGITS} are passed",
+            "a whole number of {} digits; at most {MOST_DIGITS} are allowed",
             digits.len()
         )),
         None if text.parse().is_ok_and(f64::is_infinite) => {

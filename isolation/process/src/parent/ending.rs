@@ -47,10 +47,10 @@ impl RunStopper {
         let takes_none = self.worker.control.send_stops();
         if self.stopping.lock().is_some_and(|until| Instant::now() >= until) {
             self.worker.was_stopped.store(true, Ordering::Relaxed);
-            return Some("it went on after it was told to stop");
+            return Some("it continued after a request to stop");
         }
         if takes_none {
-            return Some("it didn't take the word that its run is to end");
+            return Some("it didn't read the request to end its run");
         }
         let is_late = self.latest.is_some_and(|until| Instant::now() >= until);
         is_late.then_some("it didn't end its run at the limit of wall time")

@@ -33,7 +33,7 @@ impl ExitState {
         let mut how = self.how.lock();
         let until = Instant::now() + PATIENCE;
         while how.is_none() && !self.ended.wait_until(&mut how, until).timed_out() {}
-        how.clone().unwrap_or_else(|| "nobody saw how it ended".to_owned())
+        how.clone().unwrap_or_else(|| "how it ended is unknown".to_owned())
     }
 
     pub(crate) fn has_ended(&self) -> bool {

@@ -206,7 +206,7 @@ fn claim_folder(files: &dyn Files, delegated: &Path) -> io::Result<(PathBuf, Cla
             },
         }
     }
-    Err(last.unwrap_or_else(|| io::Error::other("others remove each new group")))
+    Err(last.unwrap_or_else(|| io::Error::other("another process removes each new group")))
 }
 
 /// Removes the folders of pools whose process has ended.

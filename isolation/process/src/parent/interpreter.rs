@@ -91,7 +91,7 @@ impl ProcessInterpreter {
                     told = Some(report);
                     Ok(())
                 }
-                _ => Err("it said something before its first command"),
+                _ => Err("it sent a message before its first command"),
             },
         );
         let memory = started.worker.files.receive(1).ok().and_then(|mut files| files.pop());
@@ -156,7 +156,7 @@ impl ProcessInterpreter {
     fn failed(&self, ended: Result<Reply, String>) -> StartError {
         let why = match ended {
             Ok(Reply::Failed(why)) => why,
-            Ok(_) => self.worker.end("it answered another command than it was given"),
+            Ok(_) => self.worker.end("it answered a different command"),
             Err(why) => why,
         };
         StartError::Process(Cause::new(why))
@@ -264,15 +264,17 @@ impl ProcessInterpreter {
                     WorkerMessage::Cancelled { number } => calls.cancel(number),
                     WorkerMessage::Folder { number, ask } => {
                         let folder = lent(&folders, number)
-                            .ok_or("it asked for a folder that it was not lent")?;
+                            .ok_or("it requested a folder that it doesn't have")?;
                         let (answer, file) = folder.serve(&ask);
                         if let Some(file) = &file {
-                            worker.send_file(file).map_err(|_| "it took no file of a folder")?;
+                            worker
+                                .send_file(file)
+                                .map_err(|_| "it stopped reading the files of a folder")?;
                         }
                         let has_file = file.is_some();
                         worker
                             .send(&ControlMessage::Folder { answer, has_file })
-                            .map_err(|_| "it took no answers")?;
+                            .map_err(|_| "it stopped reading answers")?;
                     }
                     WorkerMessage::Confined(_) => return Err("it was confined twice"),
                     WorkerMessage::Alive | WorkerMessage::Reply(..) => {}
@@ -304,13 +306,13 @@ impl ProcessInterpreter {
 }
 
 /// What a worker has done wrong that adds to a transcript what can't be there.
-const INVALID: &str = "it showed something in an invalid form";
+const INVALID: &str = "it sent an invalid display";
 
 /// What a worker has done wrong that ends a run which isn't the present one.
-const ANOTHER_RUN: &str = "it ended another run than the one that it was given";
+const ANOTHER_RUN: &str = "it ended a run that it wasn't running";
 
 /// What a worker has done wrong that reports something of a run between runs.
-const NO_RUN: &str = "it spoke of a run where there was none";
+const NO_RUN: &str = "it reported on a run when there was none";
 
 /// Returns the number of a folder, which is its place; the same folder keeps its number.
 fn number_of(folders: &mut Vec<Arc<Mount>>, mount: &Arc<Mount>) -> u64 {

@@ -42,7 +42,7 @@ pub(crate) struct Worker {
     /// Copies that the worker may drop.
     pub(crate) dropped: Mutex<PendingFrees>,
     pub(crate) life: Arc<ExitState>,
-    /// It was killed since it went on after it was told to stop.
+    /// It was killed since it continued after a request to stop.
     pub(crate) was_stopped: AtomicBool,
 }
 
@@ -106,7 +106,7 @@ impl Worker {
     pub(crate) fn ask(&self, asks: &mut UnixStream, ask: &StateAsk) -> io::Result<()> {
         let asked = write(asks, ask);
         if matches!(&asked, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
-            self.end("it took no requests for states");
+            self.end("it stopped reading requests for states");
         }
         asked
     }

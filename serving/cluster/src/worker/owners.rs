@@ -437,7 +437,7 @@ impl SessionOwner {
         let Some(held) = self.held.take() else { return };
         let record = held.revised.record.released(&self.shared.instance);
         if let Replaced::Fenced = self.sessions.replace(&self.key, &held.revised, record).await {
-            tracing::debug!("session {} is somebody else's already", self.key);
+            tracing::debug!("session {} already has another owner", self.key);
         }
     }
 

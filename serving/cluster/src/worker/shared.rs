@@ -278,7 +278,7 @@ pub(super) async fn show(shared: Arc<WorkerShared>) {
     loop {
         // Later ones make up for one that fails.
         if let Ok(Err(error)) = tokio::time::timeout(every, shared.show()).await {
-            tracing::info!("can't say that this worker lives: {error}");
+            tracing::info!("can't send this worker's heartbeat: {error}");
         }
         sleep(every).await;
     }
@@ -365,7 +365,7 @@ impl Streams {
     /// Drops a message from the queue for good. The server tells operators the reason, as an
     /// advisory; there is no result, since that would be the one of another job.
     pub(super) async fn refuse(&self, message: &Message, reason: &str) {
-        tracing::warn!("a message in the queue is no job (`{reason}`): `{}`", message.subject);
+        tracing::warn!("a message in the queue isn't a job (`{reason}`): `{}`", message.subject);
         let Some(reply) = message.reply.clone() else { return };
         // If it gets lost, the message comes again.
         let _ = self.link.client().publish(reply, format!("+TERM {reason}").into()).await;

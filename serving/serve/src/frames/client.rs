@@ -147,7 +147,9 @@ async fn ask(
     let (sender, receiver) = oneshot::channel();
     calls.waiting.lock().insert(call, sender);
     let _waiting = Waiting { call, calls, outbox: outbox.clone() };
-    let gone = || HostError::new("ConnectionError", "the client that lends this function is gone");
+    let gone = || {
+        HostError::new("ConnectionError", "the client that provides this function has disconnected")
+    };
     let message = ServerMessage::Call { id, call, name, arguments };
     outbox.send(&message, &[]).await.map_err(|_| gone())?;
     receiver.await.unwrap_or_else(|_| Err(gone()))

@@ -107,7 +107,9 @@ impl FramesClient {
             )));
         }
         if self.tasks.len() >= MOST_REQUESTS {
-            let text = format!("{MOST_REQUESTS} requests of this connection are under way");
+            let text = format!(
+                "this connection has {MOST_REQUESTS} requests in progress, the maximum: wait for an answer"
+            );
             let problem = Problem::new(ProblemKind::Refused, text).with_reason("requests");
             return Err(refused(problem));
         }

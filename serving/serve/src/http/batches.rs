@@ -102,7 +102,7 @@ impl Batch {
                         Err(_) if !running.is_empty() => continue,
                         Err(_) => {
                             has_more = false;
-                            let message = "the next line didn't come in time";
+                            let message = "the next line didn't arrive in time";
                             let problem = Problem::new(ProblemKind::Usage, message);
                             refusal(problem.with_reason("too_slow"), (number + 1).into())
                         }

@@ -174,6 +174,6 @@ fn too_large(most: usize) -> Failure {
 }
 
 fn too_slow() -> Failure {
-    let message = "the body didn't come in time";
+    let message = "the body didn't arrive in time";
     Failure::new(StatusCode::REQUEST_TIMEOUT, "too_slow", message)
 }

@@ -138,7 +138,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
         (None, _) => Ok(None),
         (Some(Ok(value)), None) => Ok(Some(value)),
         _ => {
-            let message = format!("the header `{name}` must be there once, and be plain text");
+            let message = format!("the header `{name}` must occur once, as plain text");
             Err(Failure::new(StatusCode::BAD_REQUEST, "header", message))
         }
     }

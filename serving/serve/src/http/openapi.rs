@@ -152,7 +152,7 @@ fn responses(gives: &str) -> Value {
         "type": "object", "properties": { "error": reference("Problem") }, "required": ["error"],
     });
     json!({
-        status: { "description": "It is done, or has begun.", "content": content },
+        status: { "description": "The request succeeded, or its answer streams.", "content": content },
         "default": {
             "description": "The request failed.",
             "content": { "application/json": { "schema": error } },

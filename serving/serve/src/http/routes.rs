@@ -73,7 +73,7 @@ pub(super) fn watching_router(state: Arc<AppState>) -> Router {
         .route("/metrics", get(pool::metrics))
         .fallback(async || Failure::missing("route", "there is nothing at this path"))
         .method_not_allowed_fallback(async || {
-            let message = "this server is for watching alone; send GET";
+            let message = "this server only shows the pool; send GET";
             Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method", message)
         })
         .layer(from_fn_with_state(Arc::clone(&state), guard::check_token))

@@ -164,8 +164,8 @@ impl Ended {
 
 fn too_large(bytes: usize) -> Failure {
     let message = format!(
-        "the program has run, but there is no room for its result of {bytes} bytes beside your \
-         answers that are on their way: read those before you run more, or leave out files"
+        "the program has run, but its result of {bytes} bytes doesn't fit beside your unread \
+         answers: read those first, or leave out files"
     );
     Failure::new(StatusCode::TOO_MANY_REQUESTS, "bodies", message)
 }

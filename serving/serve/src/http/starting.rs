@@ -64,7 +64,7 @@ impl Front {
                 Some(answer::of(StatusCode::OK, METRICS_TYPE, render().into()))
             }
             _ => self.is_hasty.then(|| {
-                let message = "the pool is starting: ask again in some seconds";
+                let message = "the pool is starting: ask again in a few seconds";
                 Failure::new(starting, "starting", message).into_response()
             }),
         }

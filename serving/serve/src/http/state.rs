@@ -103,9 +103,8 @@ pub(super) fn of_pool(pool: &Hatchery, config: &HttpConfig) -> Shares {
 impl From<Full> for Failure {
     fn from(Full { own, most }: Full) -> Self {
         let message = format!(
-            "your requests and answers that are on their way have {own} bytes, and this server has \
-             room for {most} bytes of all callers: read the answers, send fewer or smaller requests \
-             at once, and try again"
+            "your pending requests and answers have {own} bytes, and this server holds {most} \
+             bytes for all callers: read the answers, or send fewer or smaller requests at once"
         );
         Self::new(StatusCode::TOO_MANY_REQUESTS, "bodies", message)
     }

@@ -53,7 +53,7 @@ impl Handler {
             let parts = context.extensions.get::<http::request::Parts>()?;
             parts.extensions.get::<Caller>().cloned()
         };
-        let unknown = || ErrorData::invalid_request("nobody has said who calls", None);
+        let unknown = || ErrorData::invalid_request("the caller is unknown", None);
         let caller = self.caller.clone().or_else(of_request).ok_or_else(unknown)?;
         Ok(caller.by(Interface::Mcp))
     }

@@ -69,7 +69,7 @@ impl SessionOwner {
         let is_sound = |turn: &Turn| turn.session == self.key && is_of_turn(&message, turn);
         let Some(turn) = turn.filter(is_sound) else {
             // It isn't from Hatchery. It has no result, since that would be the one of another turn.
-            tracing::warn!("a message among the turns is none: `{}`", message.subject);
+            tracing::warn!("a message in the stream of turns isn't a turn: `{}`", message.subject);
             self.sessions.remove(sequence).await;
             shared.tally.lock().refused += 1;
             return Ok(());

@@ -178,8 +178,7 @@ impl Contexts {
         self.service.open(&visit.caller, &context.session(), None).await?;
         let mut kept = self.kept.lock();
         let refused = if is_full(&kept) {
-            let message =
-                format!("there are {MOST_CONTEXTS} contexts, and no more are kept: remove some");
+            let message = format!("there are {MOST_CONTEXTS} contexts, the maximum: remove some");
             Problem::new(ProblemKind::Refused, message).with_reason("contexts")
         } else if !kept.has(&visit.owner) {
             Problem::new(ProblemKind::Usage, "the sandbox was killed").with_reason("sandbox")
@@ -223,7 +222,7 @@ impl Contexts {
     pub(super) fn add(&self, sandbox: Arc<Sandbox>) -> Result<(), Problem> {
         let mut kept = self.kept.lock();
         if kept.sandboxes(sandbox.owner.tenant.as_deref()).count() >= MOST_SANDBOXES {
-            let message = format!("there are {MOST_SANDBOXES} sandboxes, the most: kill some");
+            let message = format!("there are {MOST_SANDBOXES} sandboxes, the maximum: kill some");
             return Err(Problem::new(ProblemKind::Refused, message).with_reason("sandboxes"));
         }
         kept.sandboxes.insert(sandbox.id().to_owned(), sandbox);

@@ -253,7 +253,7 @@ fn is_compressed(headers: &HeaderMap) -> Result<bool, Trouble> {
     match headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes()) {
         None | Some(b"identity") => Ok(false),
         Some(b"gzip") => Ok(true),
-        Some(_) => Err(Trouble::invalid("a body can be compressed by gzip alone")),
+        Some(_) => Err(Trouble::invalid("only gzip is supported for compressed bodies")),
     }
 }
 
@@ -269,7 +269,7 @@ fn files(
         return Ok(vec![(path.ok_or_else(no_path)?, body.clone())]);
     }
     let boundary = boundary(content_type).ok_or_else(|| {
-        Trouble::invalid("files come as multipart/form-data or as application/octet-stream")
+        Trouble::invalid("send files as multipart/form-data or application/octet-stream")
     })?;
     let files = form_files(body, &boundary);
     let files = files.ok_or_else(|| Trouble::invalid("the form isn't complete"))?;

@@ -153,7 +153,7 @@ impl Telling {
             Some((shares, caller)) => match shares.hold(caller, 2 * line.len()) {
                 Ok(share) => share.until_sent(line),
                 Err(_) => {
-                    let message = "too much of your answers waits to be read: read it, then run on";
+                    let message = "too much of your output is unread: read it, then continue";
                     let refused = self::line(&error("ResourceExhausted", message, ""));
                     let _ = self.lines.send(refused).await;
                     return false;

@@ -378,7 +378,7 @@ fn missing(id: &str) -> Response {
 
 /// As E2B's proxy answers for a sandbox that isn't there.
 fn gone(id: &str) -> Response {
-    let message = "the sandbox was not found: it was killed, or its time is over";
+    let message = "the sandbox was not found: it was killed, or it timed out";
     let answer = json!({ "sandboxId": id, "message": message, "code": 502 });
     json_answer(StatusCode::BAD_GATEWAY, &answer)
 }
