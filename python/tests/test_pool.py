@@ -135,7 +135,7 @@ def test_a_memory_error_of_the_program_is_its_own(pool):
 def test_advice_is_in_the_words_of_python(pool):
     for code, advice in [
         ("while True: pass", "; `timeout=` raises it"),
-        ("open('a.csv')", 'If `a.csv` is one of yours, `files={"a.csv": …}` gives it a copy.'),
+        ("open('a.csv')", 'If `a.csv` is your file, `files={"a.csv": …}` gives it a copy.'),
         ("input()", "`stdin=` gives it some"),
         ("import nowhere", "`Pool(packages=[…])`"),
     ]:

@@ -36,7 +36,7 @@ fn advice_is_in_the_words_of_the_prompt() {
     let output = typed("open('a.csv')\nopen('nodir/x', 'w')\nimport nowhere\ninput()");
     let said = text(&output.stderr);
     assert!(said.contains("`:put a.csv` gives it a copy"), "{said}");
-    assert!(said.contains("`:put FILE` gives it a module of yours"), "{said}");
+    assert!(said.contains("`:put FILE` copies your own module"), "{said}");
     assert!(said.contains("reads the line that is typed next, and there is none"), "{said}");
     assert!(!said.contains("--input") && !said.contains("If `nodir/x`"), "{said}");
 }

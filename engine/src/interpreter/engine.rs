@@ -308,7 +308,7 @@ fn served_by(config: &EngineConfig, module: &wasmer::Module) -> Result<HostKind,
         (HostKind::Own | HostKind::Auto, _) => Ok(HostKind::Own),
         (HostKind::Wasix, Some(path)) if needs_ours => {
             let why = "wasmer-wasix serves it only if it is a reactor that imports WASI preview 1 \
-                       alone: use our own host, `--host own` (`HostKind::Own`)";
+                       alone: use Hatchery's host, `--host own` (`HostKind::Own`)";
             Err(PythonError::Unusable { path: path.clone(), cause: why.into() }.into())
         }
         (HostKind::Wasix, _) => Ok(HostKind::Wasix),

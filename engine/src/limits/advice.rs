@@ -141,7 +141,7 @@ fn file(path: &str, interface: Interface) -> String {
         I::E2b => format!("`sandbox.files.write({path:?}, …)` gives it a copy"),
         I::SandboxFusion | I::Piston => "the request's `files` give it a copy".to_owned(),
     };
-    format!("A program sees only the files that it is given. If `{path}` is one of yours, {gives}.")
+    format!("A program sees only the files that it gets. If `{path}` is your file, {gives}.")
 }
 
 fn input(interface: Interface) -> &'static str {
@@ -151,7 +151,7 @@ fn input(interface: Interface) -> &'static str {
         I::CommandLine => "`--stdin FILE` gives it some",
         I::Prompt => "`input()` reads the line that is typed next, and there is none",
         I::Notebook => "assign the answer in the cell, or make it a parameter (`--parameter`)",
-        I::Grade => "its task has none, either",
+        I::Grade => "its task provides none either",
         I::Batch | I::Json | I::Http | I::Cluster | I::Piston => "the field `stdin` gives it some",
         I::SandboxFusion => "the field `stdin` of `/run_code` gives it some",
         I::Python => "`stdin=` gives it some",
@@ -186,23 +186,23 @@ fn package(interface: Interface) -> String {
     };
     match interface {
         I::Library => "`Builder::package` adds a pure-Python wheel or a folder, \
-                       `Builder::requirements` what a file names; `Job::input` gives a program a \
-                       module of yours."
+                       `Builder::requirements` the packages in a file; `Job::input` copies your \
+                       own module."
             .to_owned(),
         I::CommandLine | I::Batch | I::Notebook | I::Prompt | I::Kernel | I::Grade => {
             let own = match interface {
-                I::CommandLine | I::Batch | I::Notebook => "; `--input` gives it a module of yours",
-                I::Prompt => "; `:put FILE` gives it a module of yours",
+                I::CommandLine | I::Batch | I::Notebook => "; `--input` copies your own module",
+                I::Prompt => "; `:put FILE` copies your own module",
                 _ => "",
             };
             format!(
-                "`--package` adds a pure-Python wheel or a folder, `--requirements` what a file \
-                 names{own}. `hatchery packages` lists what the image has."
+                "`--package` adds a pure-Python wheel or a folder, `--requirements` the packages \
+                 in a file{own}. `hatchery packages` lists what the image has."
             )
         }
         I::Python => "`Pool(packages=[…])` adds pure-Python wheels or folders, \
-                      `Pool(requirements=[…])` what files name; `files=` gives a program a module \
-                      of yours."
+                      `Pool(requirements=[…])` the packages in files; `files=` copies your own \
+                      module."
             .to_owned(),
         I::Mcp => format!("{}; `list_packages` lists what can be imported.", server("server")),
         I::Cluster => format!("{}.", server("worker")),
@@ -331,7 +331,7 @@ mod tests {
         ] {
             let told = missing(path).worded_for(interface);
             assert!(told.contains(expected), "{interface:?}: {told}");
-            assert!(told.contains(&format!("If `{path}` is one of yours, ")), "{told}");
+            assert!(told.contains(&format!("If `{path}` is your file, ")), "{told}");
         }
     }
 

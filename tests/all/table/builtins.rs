@@ -83,7 +83,7 @@ pub(super) fn rows() -> Vec<Row> {
         )
         .ending(
             "FileNotFoundError: [Errno 44] No such file or directory: 'missing'\n\
-             A program sees only the files that it is given. If `missing` is one of yours, \
+             A program sees only the files that it gets. If `missing` is your file, \
              `Job::input` gives it a copy, ‹*›\n",
         ),
         raises("raise FloatingPointError('f')", "FloatingPointError", "f"),

@@ -39,7 +39,7 @@ fn an_error_of_the_program_is_a_result() {
 #[test]
 fn advice_names_the_fields_of_a_job() {
     for (code, advice) in [
-        ("open('a.csv')", "If `a.csv` is one of yours, the field `files` gives it a copy."),
+        ("open('a.csv')", "If `a.csv` is your file, the field `files` gives it a copy."),
         ("input()", "the field `stdin` gives it some"),
         ("import nowhere", "The server adds packages with its options"),
     ] {
