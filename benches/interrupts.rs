@@ -1,7 +1,7 @@
-//! How soon does a program end after it is told to? Measures the time from a request to the
-//! program's `KeyboardInterrupt`, how far a hard stop overshoots its deadline, whether answers are
-//! right between many interrupts, and whether a CPU limit is exact on a busy machine. Prints
-//! percentiles, and fails if an answer is wrong.
+//! How soon does a program end after a request? Measures the time from a request to the program's
+//! `KeyboardInterrupt`, how far a hard stop overshoots its deadline, whether answers are right
+//! between many interrupts, and whether a CPU limit is exact on a busy machine. Prints percentiles,
+//! and fails if an answer is wrong.
 //!
 //! Doesn't measure: replacing a stopped interpreter; `benches/start.rs` does.
 

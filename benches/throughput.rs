@@ -132,7 +132,7 @@ fn on_threads<T>(count: usize, start: impl Fn() -> T + Sync, run: impl Fn(&mut T
     })
 }
 
-/// Takes about as long as a job, some 20 µs, and needs no memory.
+/// Takes about as long as a job, about 20 µs, and needs no memory.
 fn count_up() {
     (0..COUNTED).for_each(|number| {
         black_box(number);

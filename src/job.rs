@@ -577,9 +577,9 @@ impl Job {
         self
     }
 
-    /// Sets its priority among the jobs of its tenant. No job waits forever: a job of normal
-    /// priority counts as submitted 30 seconds later than it was, one of low priority 60. The turns
-    /// of a session still run in order. Default: [`Priority::Normal`].
+    /// Sets its priority among the jobs of its tenant. No job starves: a job of normal priority
+    /// counts as submitted 30 seconds later than it was, one of low priority 60. The turns of a
+    /// session still run in order. Default: [`Priority::Normal`].
     ///
     /// ```
     /// use hatchery::{Job, Priority};

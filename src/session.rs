@@ -18,8 +18,8 @@ use crate::runtime::Hatchery;
 /// that worker is needed for something else or the session has been idle for a while. Then the
 /// state is parked in memory. When memory is short, or the session stays idle for longer, the state
 /// is compressed or spilled to disk; [`SessionsConfig`](crate::SessionsConfig) has the times and
-/// bounds. So there can be many more sessions than workers. Wherever the state is, the next job
-/// finds everything as the last one left it, and pays for attaching it.
+/// bounds. So there can be many more sessions than workers. The next job always finds everything as
+/// the last one left it, and pays for attaching it.
 /// [`Status::sessions`](crate::status::Status::sessions) shows where it is and why it was last
 /// evicted, and [`Hatchery::decisions`] reports evictions as they happen.
 ///
@@ -308,8 +308,8 @@ impl Session {
 }
 
 impl Hatchery {
-    /// Returns the session with this name, on whichever Python build it runs, and opens it on the
-    /// default build if it isn't open.
+    /// Returns the session with this name, on any Python build, and opens it on the default build
+    /// if it isn't open.
     ///
     /// ```no_run
     /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {

@@ -1,4 +1,4 @@
-//! Follows one job to its end: passes on its output, handles Ctrl-C, and reports how it ended.
+//! Follows one job to its end: forwards its output, handles Ctrl-C, and reports how it ended.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! The folders of `--output-dir` and `--save-displays`, and what is said of files.
+//! The folders of `--output-dir` and `--save-displays`, and messages about files.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What commands do alike that have a pool: its size, its tenants, its start.
+//! What commands with a pool share: its size, its tenants, its start.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;

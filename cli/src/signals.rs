@@ -1,4 +1,4 @@
-//! Signals: Ctrl-C, which asks a program to end before it ends this process, SIGTERM and SIGHUP.
+//! Signals: Ctrl-C, which interrupts a program before it ends this process, SIGTERM and SIGHUP.
 
 use std::io::IsTerminal;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Checks whether standard output was open when this process started.
 //!
 //! Before `main`, Rust opens `/dev/null` in place of a closed standard stream, so that no other
-//! file gets its number. Whatever is written there is lost, and every write succeeds. So the check
-//! runs earlier, when the loader calls the binary's initializers.
+//! file gets its number. Output there is lost, and every write succeeds. So the check runs earlier,
+//! when the loader calls the binary's initializers.
 #![expect(unsafe_code, reason = "what runs before `main` is listed in a section of the binary")]
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,6 @@
 //! Output to the user. A reader that is gone never causes a panic.
 //!
-//! Much of the text comes from programs: it is made harmless for a terminal, and stays exact for a
-//! pipe.
+//! Text of programs is made harmless for a terminal, and stays exact for a pipe.
 
 use std::borrow::Cow;
 use std::fmt::Display;

@@ -1,9 +1,9 @@
 //! The cache directory: where builds, compiled modules, images and packages live between processes.
 //!
 //! Owns its location, its privacy (0700, owned by this user), locks between processes and the
-//! removal of files that killed processes left unfinished. It doesn't know what is stored in it. A
-//! file that is present may still be damaged: `cache/seal.rs` decides whether it may be used, and
-//! `cache/stamp.rs` whether that was decided before. May use `memory/` and the wings beside it.
+//! removal of unfinished files. It doesn't know what is stored in it. A present file may still be
+//! damaged: `cache/seal.rs` decides whether it may be used, and `cache/stamp.rs` whether that was
+//! decided before. May use `memory/` and the wings beside it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};

@@ -53,7 +53,7 @@ pub struct EngineConfig {
     ///
     /// Default: no.
     pub starts_early: bool,
-    /// The host that serves guests. Default: whichever serves all imports of the build.
+    /// The host that serves guests. Default: the one that serves all imports of the build.
     pub host: HostKind,
     /// Whether interpreters map their image copy-on-write where the system can. Default: yes,
     /// unless `$HATCHERY_COPY_ON_WRITE` is `off`. Otherwise each interpreter holds a copy of its

@@ -1,4 +1,4 @@
-//! The error numbers of WASI preview 1, which WASIX uses too, that our host returns.
+//! The error numbers of WASI preview 1, which WASIX uses too, that Hatchery's host returns.
 
 /// An error of a host function, with its number in WASI preview 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]

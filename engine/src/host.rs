@@ -1,11 +1,11 @@
 //! The host: everything that a guest can reach.
 //!
 //! Owns the interface between an interpreter and the code that serves its imports. `reactor.rs` is
-//! our own host, built on the functions in `wasi.rs`; `wasix.rs` lets wasmer-wasix serve files
-//! instead. The agent's call channel, clocks, sleeping and exiting are ours in both. `layout.rs`
-//! defines the files that guests start with, `env.rs` the data that host functions work on. Every
-//! function that touches guest memory runs on the host's side of the gate (`interrupt/gate.rs`).
-//! May use `guest/` and the wings below.
+//! Hatchery's own host, built on the functions in `wasi.rs`; `wasix.rs` lets wasmer-wasix serve
+//! files instead. Hatchery serves the agent's call channel, clocks, sleeping and exiting in both.
+//! `layout.rs` defines the files that guests start with, `env.rs` the data that host functions work
+//! on. Every function that touches guest memory runs on the host's side of the gate
+//! (`interrupt/gate.rs`). May use `guest/` and the wings below.
 
 use wasmer::{FunctionEnv, Imports, Instance, Memory, Module, Store};
 

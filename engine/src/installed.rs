@@ -1,8 +1,8 @@
 //! The compiled module that was installed with this program, as the wheel of the command line does.
 //!
 //! It is `share/hatchery/python.module`, in the folder that has the program's folder, and the file
-//! beside it has its SHA-256. That hash is all that is trusted: it counts only if nobody can write
-//! it who can't write the program, too. The module itself is checked against it like any other.
+//! beside it has its SHA-256. Only that hash is trusted, and only if no user can write it who can't
+//! write the program. The module itself is checked against it like any other.
 
 use std::fs::{self, File, Metadata};
 use std::io::Read;

@@ -19,8 +19,8 @@ pub struct PoolConfig {
     /// A place is given up after this many consecutive workers failed to start in it. Its owner may
     /// ask for another worker later.
     ///
-    /// Default: 8, some 6 s. With 1 a place is given up at its first failure; with a large number it
-    /// never is.
+    /// Default: 8, about 6 s. With 1 a place is given up at its first failure; with a large number
+    /// it never is.
     pub most_failures: u32,
     /// The folder on whose disk sessions are spilled, in an unnamed file.
     ///

@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 #[cfg(test)]
 mod tests;
 
-/// The most messages that a sender handles before it leaves the rest to others. At some 10 µs a
+/// The most messages that a sender handles before it leaves the rest to others. At about 10 µs a
 /// message, nobody is kept for long, and waking the actor costs little by comparison.
 const BATCH_LIMIT: usize = 32;
 

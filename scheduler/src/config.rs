@@ -123,8 +123,8 @@ pub struct TenantConfig {
 /// What happens to idle sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionsConfig {
-    /// How many sessions may be open, wherever their states are, including closed ones whose jobs
-    /// still run. Further ones are refused with `TooManySessions`.
+    /// How many sessions may be open, including closed ones whose jobs still run. Further ones are
+    /// refused with `TooManySessions`.
     ///
     /// Default: 10,000. Zero allows only jobs without sessions.
     pub open: usize,

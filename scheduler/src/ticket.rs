@@ -283,7 +283,7 @@ impl Drop for Ticket {
     }
 }
 
-/// How long a caller spins for an outcome before it blocks. A short program takes some 50 µs, and
+/// How long a caller spins for an outcome before it blocks. A short program takes about 50 µs, and
 /// one whose worker has to be woken first twice as long.
 const LONGEST_SPIN: Duration = Duration::from_micros(200);
 

@@ -246,7 +246,7 @@ impl<R: Runner, O: FnMut(Event<'_>)> Running<R, O> {
 // long, or never end if the program is on a hanging file system. The batch still hears Ctrl-C and
 // writes results meanwhile. Other lines are parsed at once, in less time than a hand-over takes.
 
-/// The longest line that is parsed at once, in bytes: in some 10 µs.
+/// The longest line that is parsed at once, in bytes. Parsing it takes about 10 µs.
 const SHORT_BYTES: usize = 4 << 10;
 
 pub(crate) type Parsed<T> = Result<Option<T>, NoRequest>;

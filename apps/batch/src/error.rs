@@ -1,4 +1,4 @@
-//! What can prevent a batch, or end it. What becomes of a line is never an error: it is in the line's
+//! What can prevent a batch, or end it. The end of a line is never an error: it is in the line's
 //! result.
 
 use std::io;

@@ -1,13 +1,13 @@
 //! Runs batches: a job in each line of the input, a result in each line of the output.
 //!
-//! Every line that isn't empty has exactly one result: a line that is not a valid job gets one that
-//! says so. Results are written as jobs end or, if the batch is [ordered](Batch::ordered), in the
-//! order of the lines; `id` ties a result to its line. Overload of the pool delays a line, and never
-//! loses it. A batch that was killed leaves whole results and at most one incomplete one;
-//! [`Output::resume`] goes on from there.
+//! Every line that isn't empty has exactly one result; that of an invalid line says what is wrong.
+//! Results are written as jobs end or, if the batch is [ordered](Batch::ordered), in the order of
+//! the lines. `id` ties a result to its line. Overload of the pool delays a line, but never loses
+//! it. A killed batch leaves complete results and at most one incomplete one; [`Output::resume`]
+//! continues from there.
 //!
-//! Jobs run where a [`Runner`] has them run: a [`PoolRunner`] in a pool of this process. Several
-//! processes can each run a [`Shard`] of the lines; [`Merge`] puts their results together.
+//! A [`Runner`] decides where jobs run: a [`PoolRunner`] runs them in a pool of this process.
+//! Several processes can each run a [`Shard`] of the lines; [`Merge`] merges their results.
 //!
 //! ```no_run
 //! use std::path::Path;

@@ -1,4 +1,4 @@
-//! Lines of a batch: what they ask for, and what is wrong with invalid ones.
+//! Lines of a batch: what they request, and what is wrong with invalid ones.
 
 use std::collections::HashSet;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! Puts the results of a batch's shards together, or finds out what is missing of them.
+//! Merges the results of a batch's shards, or finds what is missing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

@@ -1,8 +1,8 @@
 //! Scripts that lines name.
 //!
-//! A queued line holds its script's folder open. So lines ahead of the workers may open folders
-//! only while half of the process's file descriptors remain free: a program that finds none left
-//! would fail through no fault of its own.
+//! A queued line holds its script's folder open. So queued lines may open folders only while half
+//! of the process's file descriptors remain free. Otherwise programs could fail for lack of
+//! descriptors.
 
 use std::fs::File;
 use std::io;

@@ -1,7 +1,7 @@
 //! Shards of a batch: which lines one of several processes takes.
 //!
-//! A line belongs to the shard that a digest of its text names, so lines can be added, removed and
-//! reordered without moving others, and no process needs to know of another.
+//! A digest of a line's text decides its shard. So lines can be added, removed and reordered
+//! without moving others, and no process needs to know of another.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Compares the output of a program with what it should be.
+//! Compares the output of a program with the expected one.
 
 use crate::task::Checker;
 

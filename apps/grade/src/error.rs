@@ -1,5 +1,5 @@
-//! What can go wrong before samples are graded. What a sample does is never an error: it is in its
-//! verdict.
+//! What can go wrong before samples are graded. What a sample does is never an error: its verdict
+//! says it.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Grades one sample at a time: finds out how a task's tests can run, runs them, and tries again where
-//! the sandbox failed.
+//! Grades one sample at a time: finds out how a task's tests can run, runs them, and retries if the
+//! sandbox fails.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

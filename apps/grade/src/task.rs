@@ -1,4 +1,4 @@
-//! A task: what a candidate is asked for, and how its answer is tested.
+//! A task: what a candidate must write, and how it is tested.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;

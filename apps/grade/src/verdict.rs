@@ -1,4 +1,4 @@
-//! What became of a sample.
+//! The verdict on a sample.
 
 use std::fmt::Write;
 

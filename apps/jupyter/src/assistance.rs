@@ -1,8 +1,8 @@
-//! Assistance while somebody types: completions, descriptions of names, and whether an input is
+//! Assistance while a user types: completions, descriptions of names, and whether an input is
 //! complete.
 //!
 //! A session answers by the module `hatchery_prompt`, which looks names up without running the
-//! program's code. `hatchery repl` uses it as well as the kernel.
+//! program's code. `hatchery repl` and the kernel use it.
 
 use std::time::Duration;
 

@@ -34,7 +34,7 @@ pub enum ConnectionError {
     },
 }
 
-/// Why a kernel can't start, or ended before it was told to.
+/// Why a kernel can't start, or ended unexpectedly.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelError {

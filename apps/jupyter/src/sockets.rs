@@ -1,7 +1,7 @@
 //! The five sockets of a kernel: what arrives at them, and what leaves.
 //!
-//! Each socket has a task of its own. Requests are read, checked and queued; a queue that is full
-//! leaves further ones in their socket. What can't be sent, since the client is gone, is dropped.
+//! Each socket has its own task. Requests are read, checked and queued; a full queue leaves further
+//! ones in their socket. Messages to a disconnected client are dropped.
 
 pub(crate) use self::outputs::IoPub;
 

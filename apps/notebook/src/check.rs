@@ -29,7 +29,7 @@ const SKIPPED: [&str; 8] = [
 ];
 /// The field that says in which place a cell ran.
 const NUMBER: &str = "execution_count";
-/// The most lines of a difference that are told.
+/// The most lines of a difference that are reported.
 const MOST_LINES: usize = 40;
 /// The longest line that a message quotes, in characters.
 const LONGEST_LINE: usize = 200;

@@ -1,5 +1,5 @@
-//! The jobs of a notebook's session: the one that installs a stand-in for IPython, the cells, and
-//! what is done between them.
+//! The jobs of a notebook's session: installing the replacement for IPython, the cells, and the
+//! work between them.
 //!
 //! The guest's side is the Python package in `guest/`, which exists only in a session's memory.
 //! A session runs [`begin`] once, and then a [`Cell`] for each cell:

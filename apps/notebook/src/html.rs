@@ -1,8 +1,8 @@
 //! A report of a run as a page: self-contained, and harmless whatever the outputs contain.
 //!
-//! Every text is escaped. HTML of outputs is in frames with an empty sandbox, so it runs no script,
-//! and the page's content security policy, which the frames inherit, lets nothing be loaded. Images
-//! are data, and only if they are base64.
+//! Every text is escaped. HTML of outputs is in frames with an empty sandbox, so it runs no script.
+//! The page's content security policy, which the frames inherit, loads nothing. Images are data,
+//! and only if they are base64.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! nbval's markers: what a cell says of how its outputs are compared.
+//! nbval's markers: how a cell wants its outputs compared.
 
 /// What nbval's markers say of a cell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Parameters of notebooks: reads them as papermill does, and finds those that a notebook has.
 //!
-//! A fresh interpreter of the pool reads the texts, so that values mean what they mean in Python,
-//! and YAML is read by the PyYAML of the build.
+//! A fresh interpreter of the pool reads the texts, so values have their meaning in Python. The
+//! build's PyYAML reads YAML.
 
 use hatchery::Hatchery;
 use indexmap::IndexMap;

@@ -1,5 +1,5 @@
 //! States after cells, kept so that a notebook which begins like another one runs only from its
-//! first different cell on.
+//! first different cell.
 //!
 //! A digest of all that a state depends on identifies it: the image, the input files, the host's
 //! folders, the limits, and the sources of the cells so far. Within one command, notebooks share
@@ -7,8 +7,8 @@
 //! a bound.
 //!
 //! What a digest can't cover makes a notebook run from its start: folders that are too large, and
-//! network addresses that programs may connect to. Clocks and random numbers are not covered: a cell
-//! that isn't run again shows what it showed.
+//! network addresses that programs may connect to. Clocks and random numbers are not covered: a
+//! cell that isn't run again keeps its outputs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};

@@ -2,7 +2,7 @@
 //! yet.
 //!
 //! The session opens before the first cell that runs. After each cell, its state is a checkpoint in
-//! memory: other notebooks may take it over, and it is written beside the copy if the notebook ends
+//! memory. Other notebooks may reuse it, and it is written beside the copy if the notebook ends
 //! before its last cell.
 
 use std::sync::Arc;

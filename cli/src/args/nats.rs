@@ -1,4 +1,5 @@
-//! Arguments of `hatchery worker`, `submit`, `top --nats` and `serve --nats`: the server, the queue, and how to be let in.
+//! Arguments of `hatchery worker`, `submit`, `top --nats` and `serve --nats`: the server, the
+//! queue, and the credentials.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! `hatchery batch`: many programs, one JSON object per line in, one per line out. The crate `batch`
-//! runs them; this turns options into a batch, and shows what becomes of it.
+//! `hatchery batch`: many programs, one JSON object per line in, one per line out. The crate
+//! `batch` runs them; this file turns options into a batch, and shows its progress and end.
 
 pub(crate) use submission::submit;
 

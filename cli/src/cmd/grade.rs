@@ -1,4 +1,4 @@
-//! `hatchery grade`: samples of generated code against the tests of their tasks.
+//! `hatchery grade`: grades samples of generated code against the tests of their tasks.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What commands for many machines share: the connection, and what is said of it; also the
-//! whole cluster in the terminal, and on the page of a server.
+//! What commands for many machines share: the connection and messages about it, and the view of the
+//! cluster in the terminal and on the page.
 
 use std::io::IsTerminal;
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! Seals: a keyed hash beside each cached file, checked before the file is used.
 //!
 //! Compiled modules are native code and are loaded unchecked, so a truncated, damaged or foreign
-//! file must never be loaded. A seal binds contents, label and the secret of this cache directory;
-//! a file copied from elsewhere, or sealed under another label, doesn't match. It doesn't defend
-//! against somebody who can read the secret: that is this user.
+//! file must never be loaded. A seal binds contents, label and the secret of this cache directory.
+//! A file copied from elsewhere, or sealed under another label, doesn't match. It doesn't defend
+//! against this user, who can read the secret.
 //!
 //! The modification time of a seal is when its file was last used.
 //!

@@ -1,15 +1,14 @@
-//! Stamps: that a file's seal was checked since the system started, so that the next start of a
-//! process need not hash hundreds of megabytes again.
+//! Stamps record that a file's seal was checked since the system started. So the next start of a
+//! process needn't hash hundreds of megabytes again.
 //!
 //! A stamp names the file's identity: device, inode, size, and the times of the last change to its
 //! contents and to its metadata. No program can set the latter. So a write to the file invalidates
 //! the stamp, even if its other times are restored, and so does a file put in its place. A stamp
-//! holds until the system restarts. What damages a file behind the file system's back within that
-//! time, a failing disk for instance, goes unnoticed until then.
+//! holds until the system restarts. Until then, damage by a failing disk goes unnoticed.
 //!
 //! Layout of `NAME.checked`, 40 bytes: magic `HTCHCK01` (8), keyed BLAKE3 of the seal, the identity
-//! and the system's boot (32). The key is the secret of the cache directory: a stamp from elsewhere
-//! is none.
+//! and the system's boot (32). The key is the secret of the cache directory, so stamps from
+//! elsewhere are invalid.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};

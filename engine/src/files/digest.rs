@@ -1,11 +1,10 @@
 //! Digests of what guests see in folders of the host, so that results of programs that read there
-//! can be kept.
+//! can be reused.
 //!
-//! Contents count, not only what `stat` says of them, since programs are about contents. So that a
-//! folder can be looked at again and again, the contents of a file are read once: as long as its
-//! size, its times and its inode number are the same, they are, too. That doesn't hold for a file
-//! that was changed just now, which may change again within the same tick of the file system's
-//! clock: it is read each time, until it has been left alone for [`SETTLES`].
+//! Contents count, not only what `stat` reports. A file is read once: while its size, times and
+//! inode number stay the same, so do its contents. A file that changed just now may change again
+//! within one tick of the file system's clock. So it is read each time, until it has been unchanged
+//! for [`SETTLES`].
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Formatter};

@@ -1,8 +1,8 @@
 //! The protocol between the engine and the agent in the guest (the package `agent/hatchery/`).
 //!
-//! For a run, the engine calls the guest's function `turn` once: the agent fetches a request
+//! For a run, the engine calls the guest's function `turn` once. The agent fetches a request
 //! through `host.call`, runs the program and posts a reply. Everything from the guest is a claim by
-//! the program about itself; its size is bounded first, then it is parsed strictly.
+//! the program about itself. Its size is bounded first, then it is parsed strictly.
 
 use serde::Deserialize;
 use serde_json::Value as Json;

@@ -10,7 +10,7 @@
 //! thread state:  … | c_stack_top | c_stack_soft_limit | c_stack_hard_limit | …
 //! ```
 //!
-//! Recursion takes native stack as well, for some functions thirty times as much. A guest has
+//! Recursion also takes native stack, for some functions thirty times as much. A guest has
 //! [`GUEST_STACK_BYTES`](crate::memory::tunables::GUEST_STACK_BYTES) of it. Comparing nested lists,
 //! the worst case found, exhausts that at 1 MiB of stack in linear memory.
 

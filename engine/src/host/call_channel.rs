@@ -1,9 +1,8 @@
 //! The call channel: `host.call`, the channel through which the agent fetches its request, posts
 //! its reply, and sends what the program displays.
 //!
-//! Any code in the guest can use it. A frame's size is checked before it is copied, an unknown
-//! frame is refused, and the last reply before the turn ends counts: the agent's own reply comes
-//! last.
+//! Any code in the guest can use it. A frame's size is checked before it is copied, and an unknown
+//! frame is refused. The last reply before the turn ends counts, which is the agent's.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The environment of host functions, and what host and interpreter exchange when a run begins and
-//! ends.
+//! The environment of host functions, and what host and interpreter exchange at the start and end
+//! of a run.
 
 use std::sync::Arc;
 

@@ -1,10 +1,9 @@
-//! The network of one run: what it may reach, what the names mean that it may look up, and how much
-//! it has used.
+//! The network of one run: what it may reach, the addresses of the names that it may look up, and
+//! how much it has used.
 //!
 //! Without a grant nothing here ever touches the machine. With one, programs open TCP connections
-//! to what is listed and nothing else: no datagrams, and nothing that listens. Sockets never block;
-//! a guest that waits for one waits at its gate, like every guest that waits, and `watch.rs` wakes
-//! it.
+//! to what is listed and nothing else: no datagrams, and nothing that listens. Sockets never block.
+//! A guest that waits for one waits at its gate, and `watch.rs` wakes it.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};

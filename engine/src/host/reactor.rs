@@ -1,4 +1,4 @@
-//! Our own host: serves exactly the functions of WASI preview 1 and WASIX that Python builds
+//! Hatchery's own host: serves exactly the functions of WASI preview 1 and WASIX that Python builds
 //! import, keeps files in memory, and undoes a failed run's changes to them.
 
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! The threads of a guest whose memory is shared.
 //!
-//! Each is a thread of the system with a store and an instance of its own, on the same memory, and
-//! with the same host behind it: files, descriptors, the call channel. Its instance begins at the
-//! export `wasi_thread_start`, as the proposal `wasi-threads` has it. The gate knows them all
+//! Each is a thread of the system with its own store and instance, on the same memory, and with the
+//! same host: files, descriptors, the call channel. Its instance begins at the export
+//! `wasi_thread_start`, as the proposal `wasi-threads` has it. The gate knows them all
 //! (`interrupt/gate/threads.rs`), so stops, interrupts and limits reach them.
 //!
 //! The guest ends with any thread that traps or calls `proc_exit`; one that returns, or calls

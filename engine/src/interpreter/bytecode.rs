@@ -1,10 +1,10 @@
-//! The code of programs that run again and again, shared by all interpreters on an image.
+//! The bytecode cache: code of programs that run repeatedly, shared by all interpreters on an
+//! image.
 //!
 //! Compiling takes a short program half of its time, and a long one milliseconds. So a program that
-//! was run a few times is compiled once more, in an interpreter in which nothing else has run since
-//! it was as in its image (`ahead.rs`), and later runs get the code with their request. The key is
-//! a hash of the source, so whatever a program makes of the compiler, it is only ever given to
-//! itself. To the host the code is bytes.
+//! ran a few times is compiled once more, in an interpreter that was just reset (`ahead.rs`). Later
+//! runs get the code with their request. The key is a hash of the source, so a program that
+//! subverts the compiler affects only itself. To the host the code is bytes.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -2,11 +2,10 @@
 //!
 //! A reactor build has an export for it, `turn`. A command build has only `_start`, which runs
 //! Python from its start to its end. So it is started once, with a program that starts the agent
-//! and then leaves through `os._exit`: the host's `proc_exit` unwinds the native stack, and
-//! everything that CPython knows stays as it was in the middle of that call, its stack in linear
-//! memory included. From there the host calls back into Python, as a C function may: through the
-//! slot `tp_iternext` of the agent's type, which calls `__next__` of an object of the agent. The
-//! frames of `_start` are never returned to.
+//! and then leaves through `os._exit`. The host's `proc_exit` unwinds the native stack. CPython's
+//! state stays as it was in the middle of that call, its stack in linear memory included. From
+//! there the host calls back into Python, as a C function may: the slot `tp_iternext` of the
+//! agent's type calls `__next__` of an object of the agent. The frames of `_start` never return.
 //!
 //! Between turns no native stack holds anything of the guest, so a command build has images,
 //! sessions and resets as a reactor build has.

@@ -1,7 +1,7 @@
 //! What can be imported from a build, and for which Python its packages are.
 //!
-//! The default build's archive says so. A build that the user brings is asked: its library may be
-//! inside of its module, where only its interpreter finds it.
+//! The default build's archive says so. For a user's build an interpreter says so, since its
+//! library may be inside of its module.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Threads that wait for a word of the guest's memory, in the order in which they began to.
+//! Threads that wait for a word of the guest's memory, in order of arrival.
 
 /// The number of a guest's thread; the first one is `MAIN`.
 pub(crate) type ThreadNumber = u32;

@@ -130,7 +130,7 @@ impl GateState {
 enum Raised {
     /// It waits for the program to begin, or for the guest's side.
     NotYet,
-    /// The interpreter was told, and has not reacted yet.
+    /// The interpreter has the request, and has not reacted yet.
     Told,
     /// The interpreter has raised it.
     Noticed,
@@ -286,7 +286,7 @@ impl Gate {
         heeds: bool,
         is_ready: impl Fn(&GateState) -> bool,
     ) -> Woken {
-        // An interrupt that the interpreter was told of, but hasn't raised, ends the wait too: the
+        // An interrupt that the interpreter has received, but hasn't raised, ends the wait too: the
         // interpreter raises it only when the wait is over.
         self.settle(state, false);
         // Without a raiser the program wouldn't notice, and would take its wait for over.

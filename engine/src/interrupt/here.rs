@@ -1,5 +1,4 @@
-//! The run that goes on on this thread, for host code that a guest calls as if it were its own,
-//! and that is handed nothing but the guest's arguments.
+//! The current run of this thread, for host code that gets only the guest's arguments.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Why runs are asked to end, and who learns of runs that don't.
+//! Why a run is stopped, and the report of runs that don't end.
 
 use std::fmt;
 use std::sync::Weak;
@@ -36,7 +36,7 @@ pub const OVERDUE_AFTER: Duration = Duration::from_secs(10);
 
 /// Receives reports of runs that a stop doesn't end.
 ///
-/// A stop takes effect within milliseconds, wherever the guest is. If the run still goes on after
+/// A stop takes effect within milliseconds. If the run still goes on after
 /// [`OVERDUE_AFTER`](crate::OVERDUE_AFTER), its thread hangs in the host, or has an unknown fault.
 /// Nobody should wait for that thread any longer.
 pub trait Overdue: Send + Sync {

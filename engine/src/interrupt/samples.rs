@@ -1,4 +1,4 @@
-//! What tests of this wing begin with.
+//! What tests of this wing start with.
 
 use std::sync::Arc;
 

@@ -3,10 +3,9 @@
 //! This is the engine's clock file. Besides it, only `interrupt/gate.rs` waits on a clock, for
 //! sleeping guests, and `host/wasi/clock.rs` serves clocks to guests.
 //!
-//! One watchdog thread serves every interpreter of a process. A run that keeps its limits costs
-//! two short locks and no thread. When a run's time is over, the watchdog interrupts
-//! it; after the grace period it stops it; and if even that doesn't end the run, it reports the run
-//! as overdue.
+//! One watchdog thread serves every interpreter of a process. A run within its limits costs two
+//! short locks and no thread. When a run's time is over, the watchdog interrupts it, and stops it
+//! after the grace period. If even that doesn't end the run, the watchdog reports it as overdue.
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem;

@@ -1,4 +1,4 @@
-//! Advice on what a program ran into, in the words of the interface through which its user came.
+//! Advice on a program's problem, in the words of its user's interface.
 //!
 //! The agent and the limits say what happened; this file alone knows what each interface calls the
 //! remedies.

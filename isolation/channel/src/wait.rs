@@ -10,13 +10,13 @@
 //! ring without need, which is its own loss: this end counts wake-ups that bring nothing, and
 //! [`Gate::close`] and deadlines don't go through shared words. An end that doesn't trust the other
 //! sleeps on two words at once, the bell and its own gate (`futex_waitv`, Linux 5.16); where the
-//! kernel lacks that call it wakes up now and then to look at the gate.
+//! kernel lacks that call, it wakes up now and then to check the gate.
 //!
 //! Measured on two cores of a virtual machine, there and back: an eventfd takes as long as a futex
-//! (3.6 and 3.9 µs on one core, some 24 µs on two, of which most is waking an idle core), and
-//! `futex_waitv` 0.4 µs longer. A futex needs no descriptor, a system call only while somebody sleeps,
-//! and no more of a worker's system call filter than locks do anyway. Spinning for 20 µs before
-//! sleeping makes it 0.4 µs on two cores; see `benches/round_trip.rs`.
+//! (3.6 and 3.9 µs on one core, about 24 µs on two, mostly for waking an idle core), and
+//! `futex_waitv` 0.4 µs longer. A futex needs no descriptor, a system call only while somebody
+//! sleeps, and no more of a worker's system call filter than locks do anyway. Spinning for 20 µs
+//! before sleeping makes it 0.4 µs on two cores; see `benches/round_trip.rs`.
 
 use std::io;
 use std::sync::Arc;
@@ -166,7 +166,7 @@ impl Waiter {
             };
             let timeout = left.and_then(|left| left.try_into().ok());
             match futex::wait(bell, Flags::empty(), ASLEEP, timeout.as_ref()) {
-                // To look at the gate.
+                // To check the gate.
                 Err(Errno::TIMEDOUT) => return Ok(false),
                 slept => slept,
             }

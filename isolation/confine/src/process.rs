@@ -160,7 +160,7 @@ mod tests {
             rustix::thread::set_no_new_privs(true).unwrap();
             let version = restrict_files();
             if let Err(reason) = version {
-                // The kernel of this machine was told to go without.
+                // The kernel of this machine is configured without it.
                 assert_eq!(reason, NO_LANDLOCK);
                 return;
             }

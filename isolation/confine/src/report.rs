@@ -34,7 +34,7 @@ pub enum Layer {
     NotDumpable,
     /// It is killed when its parent ends.
     DiesWithParent,
-    /// No descriptors but those that it was told to keep.
+    /// No descriptors but those that it is to keep.
     DescriptorsClosed,
 }
 

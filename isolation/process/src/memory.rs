@@ -1,8 +1,8 @@
 //! The memory of a worker process, as the kernel counts it.
 //!
-//! A confined process can't be asked about from outside, since it isn't dumpable. So it opens the
-//! file with these numbers before it is confined, and sends it; whoever holds it can read it for as
-//! long as the process lives. The numbers are the kernel's: the worker can't change them.
+//! A confined process isn't dumpable, so other processes can't read its figures. It opens the file
+//! with these numbers before it is confined, and sends the descriptor. The file can be read while
+//! the process lives. The numbers are the kernel's: the worker can't change them.
 
 use std::fs::File;
 use std::io;

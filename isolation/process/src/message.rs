@@ -151,8 +151,8 @@ pub(crate) struct WorkerStats {
 }
 
 impl WorkerStats {
-    /// Returns what can be true of them: no guest addresses more memory than this. Whoever believed
-    /// more would have none left for other workers.
+    /// Returns what can be true of them: no guest addresses more memory than this. A larger figure
+    /// would leave none for other workers.
     pub(crate) fn believed(self) -> Self {
         let most = |bytes: u64| bytes.min(MOST_MEMORY);
         let (memory_bytes, reset_bytes) = (most(self.memory_bytes), most(self.reset_bytes));
@@ -160,8 +160,7 @@ impl WorkerStats {
     }
 }
 
-/// A request for a kept state, which goes over a socket of its own: whoever wants a state doesn't
-/// wait for a run to end.
+/// A request for a kept state. It goes over a separate socket, so it doesn't wait for a run to end.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum StateAsk {
     /// Sends a copy as a memory file; nothing comes if there is none of this number.

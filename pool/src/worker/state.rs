@@ -15,7 +15,7 @@ pub(crate) enum Phase {
     Running(JobId),
     /// Its thread is preparing for the next command.
     Resetting,
-    /// Its thread was told to end.
+    /// Its thread was asked to end.
     Leaving,
     /// Its thread has ended.
     Ended,

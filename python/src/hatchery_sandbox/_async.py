@@ -101,8 +101,8 @@ class AsyncPool:
         first, second = await asyncio.gather(pool.run("1 + 1"), pool.run("2 + 2"))
     ```
 
-    Cancelling a task that awaits a job cancels the job. Async host functions run on the loop of
-    whoever submits the job, plain ones in threads.
+    Cancelling a task that awaits a job cancels the job. Async host functions run on the loop that
+    submits the job, plain ones in threads.
     """
 
     def __init__(

@@ -1,13 +1,12 @@
 """One connection for many requests: sends them from any thread, and hands out the answers.
 
-A thread of its own reads, but for one case: while a single job is under way and its caller waits for
-it, the caller reads, which saves waking two threads. Whatever it reads other than the outcome that it
-waits for, it leaves to the reading thread. While nothing is under way, nobody reads.
+A separate thread reads, with one exception: while a single job is in progress and its caller waits
+for it, the caller reads, which saves waking two threads. It leaves to the reading thread whatever
+isn't its outcome. While nothing is in progress, nobody reads.
 
-Whoever sends writes at once if there is room and the frame is short; what is left, and jobs that come
-while the server has enough to do, other threads write, many at once. So nobody who sends ever waits,
-the reading thread included, and no interrupt of the main thread can cut a frame in two: short writes
-are all or nothing.
+A sender writes a short frame at once if the socket takes it. Other threads write the rest, and jobs
+that come while the server is busy, many at once. So no sender waits, the reading thread included.
+No interrupt of the main thread can cut a frame in two: short writes are all or nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _BUSY = 64
 
 
 class Handler(Protocol):
-    """Whoever made a request: gets what is said of it, in the reading thread. Exactly one of
+    """Receives what is reported of a request, in the reading thread. Exactly one of
     `succeed` and `fail` comes, and it is the last."""
 
     def happen(self, message: Message, attachments: Sequence[bytearray]) -> None:
@@ -71,7 +70,7 @@ class Handler(Protocol):
         """There will be no answer."""
 
     def forget(self, error: PoolError) -> None:
-        """As `fail`, in a forked child: locks may be held for ever, and other threads don't exist."""
+        """As `fail`, in a forked child: locks may stay held, and other threads don't exist."""
 
 
 Reference = Callable[[], Union[Handler, None]]
@@ -400,9 +399,9 @@ class Client:
     def _rest(self) -> None:
         """Waits until there is something to read that no caller reads.
 
-        Whoever submits a job wakes this thread, and often reads the answer itself then. So once this
-        was woken in vain, it isn't woken for further jobs, and looks for them by itself, as long as
-        some come.
+        A caller that submits a job wakes this thread, and then often reads the answer itself. So once
+        it was woken in vain, further jobs don't wake it, and it checks for them by itself, as long
+        as some come.
         """
         was_woken, seen = False, self._latest
         while True:
@@ -438,7 +437,7 @@ class Client:
         self._lose(why)
 
     def _take(self, frame: Frame) -> None:
-        """Hands a frame to whom it is for."""
+        """Hands a frame to its receiver."""
         message, attachments = frame
         kind = message["type"]
         try:

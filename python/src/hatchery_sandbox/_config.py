@@ -16,7 +16,7 @@ PathLike = os.PathLike[str]
 Isolation = Literal["threads", "process", "process-strict"]
 
 _QUEUE = 10_000
-"""Jobs that may wait in a server, unless it is told another number."""
+"""Jobs that may wait in a server by default."""
 _MOST_WINDOW = 4096
 
 # The limits of the command line that are sizes, and so need a unit there.

@@ -1,4 +1,4 @@
-"""Exceptions, in three families by whose doing it is: the program's, a limit's, and ours."""
+"""Exceptions, in three families by their cause: the program, a limit, and the pool."""
 
 from __future__ import annotations
 

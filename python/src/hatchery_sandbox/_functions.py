@@ -94,7 +94,7 @@ class FunctionSet:
 
 
 class _Described:
-    """A function and how programs are told of it."""
+    """A function and how programs see it."""
 
     def __init__(self, name: str | None, lent: Lent) -> None:
         host = lent if isinstance(lent, HostFunction) else HostFunction(lent)
@@ -173,8 +173,8 @@ def failure(kind: object, message: object) -> Message:
 def _parameters(
     name: str, function: Callable[..., Any]
 ) -> tuple[list[str], list[Message] | None, str]:
-    """Returns the names of positional-only parameters, the parameters as programs are told of
-    them, and the type of the result."""
+    """Returns the names of positional-only parameters, the parameters as programs see them, and
+    the type of the result."""
     try:
         signature = inspect.signature(function)
     except ValueError:

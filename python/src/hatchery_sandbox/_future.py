@@ -66,7 +66,7 @@ class _Running:
 
     @property
     def _is_silent(self) -> bool:
-        """Whether nothing is told of the job but its end."""
+        """Whether only the end of the job is reported."""
         return self._log is None and self._functions is None
 
     def _attend(self) -> None:
@@ -358,7 +358,7 @@ class Future(_Running, futures.Future[T], Generic[T]):
                 self._condition.notify_all()
 
     def forget(self, error: PoolError) -> None:
-        # Whoever held its lock isn't in this process, and its callbacks are the parent's.
+        # The holder of its lock isn't in this process, and its callbacks are the parent's.
         self._condition = threading.Condition()
         vars(self)["_done_callbacks"].clear()
         super().forget(error)

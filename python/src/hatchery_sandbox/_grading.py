@@ -38,7 +38,7 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a sample."""
+    """The verdict on a sample."""
 
     passed: bool | None
     """Whether all tests passed; `None` if that is undecided."""

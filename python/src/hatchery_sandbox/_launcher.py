@@ -34,7 +34,7 @@ class Launcher:
         if client is not None and self._pid == os.getpid() and not client.is_lost():
             return client
         if self._pid != os.getpid():
-            # Whoever held the lock isn't in this process.
+            # The holder of the lock isn't in this process.
             self._lock, self._pid, self._client = threading.Lock(), os.getpid(), None
         with self._lock:
             if self._is_closed:

@@ -1,4 +1,4 @@
-"""Many jobs, a bounded number of which is under way at once. Whoever drives it does the waiting."""
+"""Many jobs, a bounded number of them in progress at once. The caller does the waiting."""
 
 from __future__ import annotations
 

@@ -452,6 +452,6 @@ def unpickled(config: PoolConfig, token: str) -> Pool:
     if pool is None:
         pool = Pool.__new__(Pool)
         pool._open(config, token)
-        # Whoever unpickles it for each task would start a server for each otherwise.
+        # Otherwise, unpickling it for each task would start a server for each.
         _kept[token] = pool
     return pool

@@ -33,7 +33,7 @@ _USAGE = 2
 """The code of a server that couldn't use its arguments."""
 _INVALID = re.compile(r"invalid value '(.*)' for '--([a-z-]+)[^']*':?\s*(.*)", re.DOTALL)
 _END_SECONDS = 10.0
-"""How long a server that was told to end may take."""
+"""How long a server may take to end after a request."""
 
 
 def find_binary(explicit: str | os.PathLike[str] | None = None) -> str:

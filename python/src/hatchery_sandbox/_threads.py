@@ -40,7 +40,7 @@ class DaemonThreads:
                 work = self._waiting.get(timeout=_IDLE_SECONDS)
             except queue.Empty:
                 with self._lock:
-                    # Whoever counts on this thread has put work, or is about to.
+                    # A caller that counts on this thread has put work, or is about to.
                     if self._idle > 0:
                         self._idle -= 1
                         return

@@ -51,7 +51,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a sample."""
+    """The verdict on a sample."""
 
     task_id: str
     sample: int

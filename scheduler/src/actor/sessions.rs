@@ -73,7 +73,7 @@ impl SchedulerState {
         })
     }
 
-    /// Opens a session on this build, unless one of this name is open, on whichever build.
+    /// Opens a session on this build, unless one of this name is open on any build.
     pub(super) fn open_session(
         &mut self,
         name: Arc<str>,

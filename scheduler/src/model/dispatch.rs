@@ -124,7 +124,7 @@ impl Model {
         session.filter(|session| session.worker().is_none()).map_or(0, |session| session.bytes)
     }
 
-    /// Bytes that a job takes while it runs, whichever worker it gets.
+    /// Bytes that a job takes while it runs, on any worker.
     pub(super) fn flight_bytes(&self, queued: &Queued) -> u64 {
         let growth = self.growth_bytes(queued, None);
         self.fixed_bytes(queued).saturating_add(growth).min(MOST_FLIGHT_BYTES)

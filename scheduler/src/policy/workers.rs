@@ -258,7 +258,7 @@ impl Workers {
         self.dismissed.insert(id);
     }
 
-    /// Whether a worker was told to end and has not confirmed it.
+    /// Whether a worker was asked to end and has not confirmed it.
     pub(crate) fn is_dismissed(&self, id: WorkerId) -> bool {
         self.dismissed.contains(&id)
     }
@@ -268,7 +268,7 @@ impl Workers {
         self.given_up.len()
     }
 
-    /// Removes a worker that has ended. Returns it, unless it never reported or was told to end.
+    /// Removes a worker that has ended. Returns it, unless it never reported or was asked to end.
     pub(crate) fn gone(
         &mut self,
         id: WorkerId,

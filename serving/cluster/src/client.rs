@@ -37,8 +37,8 @@ use crate::streams::{Settings, Streams};
 const MOST_SENDING: usize = 256;
 /// The shortest time between two words to the workers that there are jobs, while many have no result.
 const WAKE_EVERY: Duration = Duration::from_millis(10);
-/// Workers are told of each job while at most this many have no result: a submitter of few waits for
-/// them.
+/// Workers are notified of each job while at most this many have no result: a submitter of few
+/// waits for them.
 const FEW: usize = 4;
 
 /// Submits jobs to the pools of one name. Cheap to clone; clones share one batch. When the last
@@ -554,7 +554,7 @@ struct ClientState {
     lanes: Vec<Lane>,
     /// The last turn of each session that is on its way to the server.
     lines: HashMap<SessionKey, Waiting>,
-    /// Lanes with jobs that no worker was told of.
+    /// Lanes with jobs of which no worker was notified.
     unannounced: Vec<Lane>,
     /// Goes up with each result.
     results: u64,

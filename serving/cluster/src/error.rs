@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// The cause of an error, of whichever operation.
+/// The cause of an error of any operation.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// The server can't be used, or something can't be sent through it.

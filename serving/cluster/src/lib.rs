@@ -5,8 +5,8 @@
 //! exactly one, even if workers die. A program may run more than once, if its worker died or
 //! was taken for dead; only the first result counts.
 //!
-//! A [`Session`] keeps a state in the cluster from job to job, in order and each in the state exactly
-//! once, whichever worker runs them.
+//! A [`Session`] keeps a state in the cluster from job to job, each applied exactly once and in
+//! order, on any worker.
 //!
 //! Jobs are those of [`wire`], results those of a local pool as JSON. Events while a job runs are
 //! lossy.

@@ -1,4 +1,4 @@
-//! The loop of a batch, with a runner that does as its lines say.
+//! The loop of a batch, with a runner that its lines script.
 
 use crate::scripts::NoJob;
 use std::collections::VecDeque;

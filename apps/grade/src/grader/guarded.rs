@@ -1,5 +1,5 @@
-//! Tests away from their candidate: a judge in one interpreter, the candidate in another, and plain
-//! data between them.
+//! Tests apart from their candidate: a judge in one interpreter, the candidate in another, and
+//! plain data between them.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! Tests beside their candidate, in its own interpreter: for tasks whose tests need that, and unguarded.
+//! Tests in their candidate's interpreter, unguarded: for tasks whose tests need that.
 //!
-//! The candidate's code runs in a turn of its own, before the tests are there. Afterwards what tests
-//! rely on must be what it was, and the report must have a token that came with the tests. A candidate
-//! that searches the interpreter for these can still pass.
+//! The candidate's code runs in a separate turn, before the tests are there. Afterwards, what tests
+//! rely on must be unchanged, and the report must have a token that came with the tests. A
+//! candidate that searches the interpreter for these can still pass.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-"""Which tests of a task passed, and what is told of those that didn't."""
+"""Which tests of a task passed, and what is reported of those that didn't."""
 
 import sys
 

@@ -169,7 +169,7 @@ class Peer:
         return None
 
     def description(self, kind):
-        """Returns what the other side is told of a class: only its number, if it knows the class."""
+        """Returns what the other side gets of a class: only its number, if it knows the class."""
         if kind in self._new:
             return self._new[kind]  # the same one in a message, in which nothing is first
         number = self.number(kind)

@@ -123,7 +123,7 @@ class Files:
             self._close(opened)
 
     def told(self, path):
-        """Returns a path as the other side is told of it, which has another working folder."""
+        """Returns a path for the other side, which has another working folder."""
         return "." + path[len(self._home) :] if f"{path}/".startswith(f"{self._home}/") else path
 
     def path_of(self, told):
@@ -244,7 +244,7 @@ class Surroundings:
         return random.getstate(), numbers
 
     def told(self):
-        """Returns what has changed, as pairs of a kind and what is told of it."""
+        """Returns what has changed, as pairs of a kind and a description."""
         news = []
         if self._files is not None:
             changed = self._files.changed()

@@ -1,5 +1,5 @@
-//! The cases of data sets: what a program reads and should write, or arguments with what should be
-//! returned for them. Each data set is read by its own rules.
+//! The cases of data sets: a program's input and expected output, or arguments and the expected
+//! result. Each data set is read by its own rules.
 
 use std::io::Read;
 

@@ -1,7 +1,7 @@
 //! The socket to which front ends subscribe for outputs.
 //!
-//! Nothing is lost by reading slowly: the socket waits for its readers, and the program's output
-//! waits in the job's transcript, within the job's limits. Only a reader that stands still for
+//! Slow readers lose nothing: the socket waits for its readers, and the program's output waits in
+//! the job's transcript, within the job's limits. Only a reader that doesn't read for
 //! [`LONGEST_SEND`] costs messages, also those of the other readers.
 
 use std::collections::VecDeque;

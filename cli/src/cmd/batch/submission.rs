@@ -1,8 +1,8 @@
 //! `hatchery submit`: a batch whose jobs run on other machines.
 //!
-//! Lines and results are those of a batch. Beside the file of results is one that names the
-//! submission on the server, until that has ended: a resumed one finds what is there, and
-//! submits only what isn't.
+//! Lines and results are those of a batch. Until the submission has ended, a file beside the
+//! results names it on the server. A resumed submission finds what is there, and submits only the
+//! rest.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

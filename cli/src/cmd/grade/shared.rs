@@ -1,5 +1,5 @@
-//! Grading for clients of `hatchery serve`: by the engine of `hatchery grade`, in a pool of its own that
-//! starts with the first sample.
+//! Grading for clients of `hatchery serve`, by the engine of `hatchery grade`, in a separate pool
+//! that starts with the first sample.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! A prompt on a terminal, with editing and history by rustyline.
 //!
-//! The editor holds the terminal only while it reads: so Ctrl-C is a key at the prompt, and a
+//! The editor holds the terminal only while it reads. So Ctrl-C is a key at the prompt, and a
 //! signal while a program runs. Text typed or pasted beyond one line stays for the next.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};

@@ -1,6 +1,6 @@
 //! Copies files into and out of a session.
 //!
-//! Files of the host that were there before are never overwritten.
+//! Existing files of the host are never overwritten.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata, OpenOptions};

@@ -1,4 +1,4 @@
-//! Folders that another process has opened: a worker process may open nothing, so it asks the
+//! Folders that another process has opened. A worker process may open nothing, so it asks the
 //! process that granted the folder.
 
 use std::fmt;

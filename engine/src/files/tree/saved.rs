@@ -1,8 +1,7 @@
 //! The saved form of a tree: what a guest added to the library, without mounted folders.
 //!
-//! Anybody may have written what is loaded, so it is checked like any other input: valid names,
-//! every folder in exactly one other, as many names as a file claims, and nothing deeper than the
-//! limit.
+//! The saved form is untrusted input. Checked are valid names, each folder in exactly one other, as
+//! many names as a file claims, and the depth.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What the guest sends through the call channel, byte by byte; `hatchery/_wire.py` is the other
 //! side.
 //!
-//! The sender may lie: a frame is only split if its lengths add up exactly.
+//! The sender may lie, so a frame is only split if its lengths add up exactly.
 
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};

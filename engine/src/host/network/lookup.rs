@@ -1,5 +1,5 @@
-//! Looking up a name with the system's resolver, which blocks and can't be interrupted: on a thread
-//! of its own, which nobody has to wait for.
+//! Looks up names with the system's resolver, which blocks and can't be interrupted: on a separate
+//! thread, for which nothing has to wait.
 
 use std::fmt::Debug;
 use std::io;

@@ -1,4 +1,4 @@
-//! One socket of a network: a TCP connection that a program opens, uses and loses.
+//! One socket of a network: a TCP connection of a program.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};

@@ -1,8 +1,8 @@
-//! Wakes guests whose connections can go on.
+//! Wakes guests whose connections can continue.
 //!
-//! A guest that waits does so at its gate, where stops and interrupts find it. So somebody else has
-//! to look at its sockets: one thread for all guests of a process, which sleeps in the system until
-//! one of the sockets is ready, and then wakes the gate. It starts with the first wait.
+//! A guest waits at its gate, where stops and interrupts reach it. So one thread watches the
+//! sockets of all guests of a process. It sleeps in the system until a socket is ready, and then
+//! wakes the gate. It starts with the first wait.
 
 use std::collections::HashMap;
 use std::io;

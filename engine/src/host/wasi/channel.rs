@@ -2,7 +2,7 @@
 //!
 //! A call that would have to wait fails: with `Again` if the descriptor says so, else with
 //! `Deadlock`. While a guest has other threads, the binding waits until one of them has changed
-//! something, and calls again; one that waits for itself would wait forever.
+//! something, and calls again. A thread that waits for itself would never end.
 
 use mio::Interest;
 

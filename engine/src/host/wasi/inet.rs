@@ -1,9 +1,9 @@
 //! Sockets of a network: TCP connections to what the run was granted, and the names of those.
 //!
-//! A function that would have to wait notes what for and fails with `Deadlock`; the binding waits
-//! at the guest's gate and calls it again. If an interrupt ended that wait, the function ends as if
-//! it had succeeded, since a C library would call it again for any error that says so: then the
-//! guest's interpreter meets the interrupt. What was to be sent is lost with its connection.
+//! A function that would have to wait notes what for and fails with `Deadlock`. The binding waits
+//! at the guest's gate and calls it again. If an interrupt ends that wait, the function reports
+//! success, since a C library would retry after an error; then the guest's interpreter sees the
+//! interrupt. Unsent data is lost with its connection.
 #![expect(clippy::too_many_arguments, reason = "the signatures are WASIX's")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -1,6 +1,6 @@
 //! Pipes in memory: a bounded buffer with one end to read and one to write.
 //!
-//! A pipe is plain data, so a copied guest has pipes of its own. It is full at 64 KiB, as on Linux,
+//! A pipe is plain data, so a copied guest has separate pipes. It is full at 64 KiB, as on Linux,
 //! or when all pipes of the guest together hold as much as they may.
 
 use std::collections::VecDeque;

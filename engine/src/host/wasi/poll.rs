@@ -1,9 +1,9 @@
 //! `poll_oneoff`, which is how a guest sleeps.
 //!
 //! Standard streams and in-memory files are always ready; pipes and sockets in memory change only
-//! by the guest's own doing. So only clocks and connections need a wait, unless the guest has other
-//! threads: then the caller looks again whenever a pipe has changed. The caller does the waiting,
-//! which ends early when the run is interrupted.
+//! by the guest itself. So only clocks and connections need a wait. If the guest has other threads,
+//! the caller checks again whenever a pipe has changed. The caller waits, and an interrupt ends the
+//! wait early.
 //!
 //! Layouts: WASI preview 1, `subscription` (48 bytes) and `event` (32 bytes).
 

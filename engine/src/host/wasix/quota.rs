@@ -1,5 +1,5 @@
-//! Limits on a guest's files: the in-memory filesystem below has none and allocates any size that
-//! it is asked for, which can abort the process.
+//! Limits on a guest's files. The in-memory filesystem below has none and allocates any requested
+//! size, which can abort the process.
 //!
 //! Every size is checked before the filesystem below sees it. Bytes and entries are counted over
 //! the guest's life and never given back: a removed file stays in memory while it is open, so only

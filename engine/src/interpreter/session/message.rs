@@ -9,7 +9,7 @@
 //! …  8  the length of the part before this
 //! ```
 //!
-//! The receiver checks it as it checks a file that anybody may have written.
+//! The receiver checks it as it checks a saved session, which is untrusted input.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

@@ -188,14 +188,14 @@ impl Outcome {
     ///
     /// The first six fields are those that REPL tools of agents agree on: `stdout`, `stderr`,
     /// `exception` (the traceback, or null), `success`, `execution_time` (seconds) and `timed_out`.
-    /// Ours follow: `passed` ([`Self::passed`]: it ran to its very end, which a `success` that left
-    /// with `sys.exit(0)` didn't), `status` (`completed`, `raised`, `exited`, `limit`, `cancelled`,
-    /// `tampered` or `sandbox_failed`), `value`, `repr`, `bundle`, `displays`, `exit_code`,
-    /// `message`, `interrupted_at`, `session_restored`, `error`, `truncated`, `files`, `limits_met`
-    /// and `usage`. `bundle` and each of `displays` are objects from MIME types to texts, bytes in
-    /// base64. The `error` of an exception has the fields of [`Exception`]. A `value` of null means
-    /// either `None` or no JSON; then `value_missing` says why. `files` has no contents;
-    /// [`Self::to_tool_json_with_files`] does.
+    /// Hatchery's own follow: `passed` ([`Self::passed`]: it ran to its very end, which a `success`
+    /// that left with `sys.exit(0)` didn't), `status` (`completed`, `raised`, `exited`, `limit`,
+    /// `cancelled`, `tampered` or `sandbox_failed`), `value`, `repr`, `bundle`, `displays`,
+    /// `exit_code`, `message`, `interrupted_at`, `session_restored`, `error`, `truncated`, `files`,
+    /// `limits_met` and `usage`. `bundle` and each of `displays` are objects from MIME types to
+    /// texts, bytes in base64. The `error` of an exception has the fields of [`Exception`]. A
+    /// `value` of null means either `None` or no JSON; then `value_missing` says why. `files` has
+    /// no contents; [`Self::to_tool_json_with_files`] does.
     pub fn to_tool_json(&self) -> serde_json::Value {
         self.tool_json(false)
     }

@@ -33,7 +33,7 @@ impl ControlChannel {
         Self { sender: Mutex::new(sender), ends: Mutex::default() }
     }
 
-    /// Says something. Waits while the worker doesn't read what it was told before.
+    /// Sends a message. Waits while the worker hasn't read the previous one.
     pub(crate) fn send(&self, word: &ControlMessage) -> Result<(), Error> {
         let said = self.sender.lock().send(word, Some(Instant::now() + SENDING));
         self.send_stops();

@@ -22,7 +22,7 @@ const LATE: Duration = Duration::from_secs(10);
 pub(crate) struct RunStopper {
     worker: Arc<Worker>,
     run: u64,
-    /// When the run must have ended, once it was told to stop.
+    /// When the run must have ended, once a stop was requested.
     stopping: Mutex<Option<Instant>>,
     /// When the worker must have ended the run by its limit of wall time, with room to spare.
     latest: Option<Instant>,

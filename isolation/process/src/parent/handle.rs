@@ -154,8 +154,9 @@ pub(crate) struct SpawnedWorker {
 }
 
 impl HelperHandle {
-    /// Starts a helper. Blocks. Once it has ended by itself after it had forked a worker, `ended` is told
-    /// how. One that forks none isn't missed at once, so that helpers don't start and end without end.
+    /// Starts a helper. Blocks. If it ends by itself after it had forked a worker, `ended` learns
+    /// how. One that forks none isn't replaced at once, so that failing helpers don't restart
+    /// endlessly.
     pub(crate) fn start(
         recipe: &Arc<Recipe>,
         ended: impl FnOnce(&str) + Send + 'static,

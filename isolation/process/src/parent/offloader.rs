@@ -19,7 +19,7 @@ const REST: Duration = Duration::from_millis(10);
 /// What is moved in a second of rest, in bytes: a twentieth of what could be.
 const RATE: u64 = 64 << 20;
 
-/// How often resting copies are looked at. Whoever makes one needn't wake anybody meanwhile.
+/// How often idle copies are checked. A worker that makes one needn't wake this thread.
 const TICK: Duration = Duration::from_millis(5);
 
 /// A copy that can be moved to this process.
@@ -86,7 +86,7 @@ impl OffloaderShared {
             if !due.is_empty() {
                 drop(resting);
                 for (_, (_, copy)) in due {
-                    // Whoever had it may have dropped it, or replaced it by another one.
+                    // Its owner may have dropped it, or replaced it by another one.
                     if let Some(copy) = copy.upgrade() {
                         copy.move_here();
                     }

@@ -1,7 +1,7 @@
 //! Where results of short programs wait for each other, so that the server gets many at once.
 //!
-//! Whoever comes last of those that are claimed opens the gate for all, and so does whoever has waited
-//! for as long as `policy/room.rs` says. A job that is alone passes at once.
+//! The last of the claimed jobs opens the gate for all, and so does one that has waited for as long
+//! as `policy/room.rs` says. A job that is alone passes at once.
 
 use std::time::Duration;
 

@@ -77,7 +77,7 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// A job among those that are told of commands, until this is dropped.
+/// A job that receives commands, until this is dropped.
 pub(super) struct Listening<'a> {
     shared: &'a WorkerShared,
     key: &'a JobKey,

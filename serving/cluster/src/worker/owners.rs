@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_secs(2);
 const SWEEP: Duration = Duration::from_secs(3600);
 /// Words of turns that wait to be heard.
 const MOST_WAITING: usize = 1024;
-/// Sessions that are here at once. Turns of others wait, and are told of again.
+/// Sessions that are here at once. Turns of others wait, and are announced again.
 const MOST_OWNERS: usize = 4096;
 
 /// What a worker has of its pool's sessions.

@@ -208,7 +208,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Returns the token that was sent. Takes as long whichever it is, and if it is none.
+/// Returns the token that was sent. Takes the same time for every token, also for none.
 pub(super) fn find<'a>(tokens: &'a [Token], sent: &[u8]) -> Option<&'a Token> {
     let sent = blake3::hash(sent);
     // Digests are compared in constant time.

@@ -19,7 +19,7 @@ pub(super) struct Backend {
 pub(super) enum Naming {
     /// The client names them. It is the only one.
     Free,
-    /// They are random: whoever knows a name has the session.
+    /// They are random: any caller that knows a name can use the session.
     Random,
 }
 

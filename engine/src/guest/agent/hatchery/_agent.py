@@ -207,7 +207,7 @@ class Agent:
                 if bridge.loop is not None:
                     bridge.catch_up()
             except BaseException:
-                # CPython before 3.14 loops for ever where it finds no memory to handle this in.
+                # CPython before 3.14 loops endlessly where it finds no memory to handle this in.
                 self._reserve = None
                 raise
             finally:

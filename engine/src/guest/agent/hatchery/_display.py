@@ -296,7 +296,7 @@ class FigureFinder:
 
 
 class FigureLoader:
-    """Loads a module with another loader, then makes a function of ours show its windows."""
+    """Loads a module with another loader, then makes the agent's function show its windows."""
 
     def __init__(self, loader, show):
         self._loader = loader

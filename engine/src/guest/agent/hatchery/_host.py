@@ -2,7 +2,7 @@
 
 A call begins in the host and gets a ticket; the caller waits in the host until it ends. So plain
 and awaited calls are the same to the host, and many can be in flight at once. The list of functions
-is fetched when a program first looks at it, anew in each run.
+is fetched when a program first uses it in a run.
 """
 
 import _sitebuiltins

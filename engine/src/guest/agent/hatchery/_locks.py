@@ -1,8 +1,7 @@
 """Waits in a single thread: timed waits sleep, and waits that nobody can end are refused.
 
 Most builds have no threads, and their C library ends the interpreter where a lock would have to
-wait. So the types of locks and queues get other methods, which apply to all instances, whoever
-created them and when. Acquiring a free lock costs one more call than before. A build with threads
+wait. So the types of locks and queues get other methods, which apply to all instances. Acquiring a free lock costs one more call than before. A build with threads
 keeps its own.
 """
 

@@ -69,7 +69,7 @@ _OF_THE_GUEST = ("/usr/", "/tmp/", "/dev/", "/proc/", "/sys/", "/etc/", "/script
 _WORKSPACE = "/workspace/"
 # Longer names weren't typed by anybody.
 _MOST_CHARACTERS = 100
-# The most causes of an exception to look at.
+# The most causes of an exception that are examined.
 _MOST_CAUSES = 8
 
 

@@ -25,7 +25,7 @@ NO_TERMINAL = "the sandbox has no terminal"
 NO_OTHERS = "the sandbox has one user, who owns every file"
 # The owner of every file here, according to `stat`, and what `os.getpid` says elsewhere.
 OWNER = 0
-# What is told of the disk: the default of the limit on files (`Limits::file_bytes` and `file_count`).
+# What programs see of the disk: the default of the limit on files (`Limits::file_bytes` and `file_count`).
 DISK_BYTES, DISK_FILES, BLOCK = 256 << 20, 10_000, 4096
 # Where programs can write.
 WRITABLE = ("/workspace", "/tmp", "/home")
@@ -161,7 +161,7 @@ def is_unconnected():
     return not hasattr(_socket, "socketpair")
 
 
-# What is told of this process and its machine, by module.
+# What programs see of this process and its machine, by module.
 FACTS = {
     "os": {
         **dict.fromkeys(("getuid", "geteuid", "getgid", "getegid"), answer(OWNER)),

@@ -11,7 +11,7 @@ NOBODY = "<sys>", 0
 
 
 def adapt(module):
-    """Makes the module's warnings name no file where they would name one of ours."""
+    """Makes the module's warnings name no file where they would name one of the agent's."""
     show = getattr(module, "_showwarnmsg", None)
     if show is None:
         return

@@ -1,5 +1,4 @@
-//! The saved form of a table of descriptors. Anybody may have written what is loaded, so it is
-//! checked like any other input.
+//! The saved form of a table of descriptors. It is untrusted input, and checked.
 
 use std::fs::File;
 use std::sync::Arc;
