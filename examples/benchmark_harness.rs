@@ -1,5 +1,5 @@
-//! A benchmark harness: grades candidate functions that nobody has read, including wrong, crashing
-//! and endless ones. It never confuses a failure of a candidate with one of the sandbox.
+//! A benchmark harness: grades untrusted candidate functions, including wrong, crashing and endless
+//! ones. It never confuses a failure of a candidate with one of the sandbox.
 //!
 //! `cargo run --release --example benchmark_harness`
 

@@ -1,5 +1,5 @@
-//! Two tenants on one pool: one floods it, the other submits a job now and then, and both follow
-//! what happens to their jobs.
+//! Two tenants on one pool: one floods it, the other submits occasional jobs, and both follow their
+//! jobs.
 //!
 //! `cargo run --release --example tenants`
 

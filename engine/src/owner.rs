@@ -1,9 +1,8 @@
 //! The process that owns something.
 //!
-//! A fork copies a process's memory, but of its threads only the one that forks. So in the child a
-//! pool has no threads, whatever its memory says, and the locks of those threads stay locked; its
-//! files are still the parent's, too. Code that could wait for a thread, or change such a file,
-//! asks here first.
+//! A fork copies a process's memory, but only the thread that forks. So in the child a pool has no
+//! threads, and their locks stay locked; its files are still the parent's. Code that could wait for
+//! a thread, or change such a file, checks here first.
 
 /// The process in which something was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

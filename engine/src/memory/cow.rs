@@ -6,9 +6,9 @@
 //! (`Documentation/admin-guide/mm/pagemap.rst`). A copied page stays copied until it is given back,
 //! whatever is written to it afterwards.
 //!
-//! A scan takes longer than all the rest of a reset, and finds nothing new after most runs, so its
-//! result is kept. Copying a page is a page fault of the thread that writes, and the kernel counts
-//! those: while the count stands still, no other page was copied.
+//! A scan takes longer than the rest of a reset, and finds nothing new after most runs, so its
+//! result is kept. Copying a page is a page fault of the writing thread. While the kernel's count
+//! of those stands still, no other page was copied.
 #![expect(unsafe_code, reason = "an ioctl, which has no safe form")]
 
 use std::fs::File;

@@ -2,16 +2,16 @@
 //! embedding program.
 //!
 //! wasmer turns SIGSEGV, SIGILL and SIGFPE of compiled code into traps. It installs its handler
-//! once, and never looks again. Three things would end the process at the next trap, such as a hard
-//! stop, so this file prevents them:
+//! once, and never checks it again. Three events would end the process at the next trap, such as a
+//! hard stop. This file prevents them:
 //!
 //! - An embedding program changes the handlers later: a crash reporter, a JVM, `faulthandler` of a
-//!   Python. Before each run, and before each hard stop, [`put_back`] puts ours back if another one
-//!   is there.
-//! - Somebody sends such a signal (`kill -SEGV`). wasmer takes it for a crash of the host and
-//!   removes its handler, so that the instruction fails again; but none failed.
-//! - The embedding program's handler gets no faults any more, because ours is before it. So ours
-//!   stand on both sides of wasmer's:
+//!   Python. Before each run, and before each hard stop, [`put_back`] restores the engine's if
+//!   another one is there.
+//! - Another process sends such a signal (`kill -SEGV`). wasmer takes it for a crash of the host
+//!   and removes its handler, so that the instruction fails again; but none failed.
+//! - The embedding program's handler gets no more faults, because the engine's is before it. So the
+//!   engine has handlers on both sides of wasmer's:
 //!
 //! ```text
 //!   kernel -> `enter::<LEVEL>` -> wasmer's handler, which claims faults of a guest
@@ -21,9 +21,9 @@
 //! ```
 //!
 //! Level 0 has replaced what was there before the engine; each later handler that is replaced takes
-//! one level more. The handler at a level may call the previous one, as usual: that is ours of the
-//! level below, so a chain gets shorter with each call and ends. And if a handler is removed by
-//! putting back the previous one, the level of ours that is found then tells so.
+//! one level more. The handler at a level may call the previous one, as usual. That is the engine's
+//! of the level below, so a chain gets shorter with each call and ends. If a program removes a
+//! handler by restoring the previous one, the level of the engine's handler shows it.
 //!
 //! Everything that handlers call may interrupt anything: no lock, no allocation.
 #![expect(unsafe_code, reason = "installs signal handlers, and calls those before and after them")]

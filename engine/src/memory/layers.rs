@@ -1,4 +1,4 @@
-//! What a memory holds beyond its image: `diff.rs` takes it out, `restore.rs` puts it in, and
+//! What a memory holds beyond its image. `diff.rs` takes it out, `restore.rs` puts it in, and
 //! `copy.rs` copies it between two turns of a session. `marking.rs` makes that cheaper for sessions
 //! of many turns.
 //!

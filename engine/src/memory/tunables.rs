@@ -1,4 +1,4 @@
-//! Our guest memory as wasmer's `Tunables` and `LinearMemory`.
+//! Guest memory as wasmer's `Tunables` and `LinearMemory`.
 //!
 //! wasmer asks its tunables for memory while it makes an instance. `with_memory` passes that memory
 //! in a thread-local, since the tunables belong to the engine, and many threads make instances of

@@ -2,8 +2,8 @@
 //!
 //! A session that is parked after each turn holds a thousand pages, of which a turn writes to a
 //! hundred. userfaultfd's write protection in asynchronous mode (Linux 6.7,
-//! `Documentation/admin-guide/mm/userfaultfd.rst`) finds these: the first write to a marked page
-//! takes a fault, which nobody has to serve. Without it, `patch` compares every copied page.
+//! `Documentation/admin-guide/mm/userfaultfd.rst`) finds these: the kernel itself serves the fault
+//! of the first write to a marked page. Without it, `patch` compares every copied page.
 #![expect(unsafe_code, reason = "two ioctls, which have no safe form")]
 
 use std::io;

@@ -1,9 +1,9 @@
 //! Runs that cross to another process and back: programs and outcomes as plain data, for postcard.
 //!
-//! A worker process may be in the hands of its guest, so nothing that comes from one is believed:
-//! values are built by the constructors that check values from a guest, and what the embedding
-//! process knows itself isn't sent at all. Output and displays are its transcript's, host functions
-//! and mounted folders stay where they are and are named by numbers.
+//! A guest may have taken over its worker process, so nothing from one is trusted. The constructors
+//! that check values from a guest build them, and what the embedding process knows itself isn't
+//! sent. Output and displays are its transcript's, host functions and mounted folders stay where
+//! they are and are named by numbers.
 
 use std::time::Duration;
 

@@ -5,12 +5,12 @@
 //! gets the other from [`attach`]. A frame is a message of a caller's type in postcard.
 //! [`Descriptors`] pass over a Unix socket beside it.
 //!
-//! The creating end believes nothing: a position, length, number or message that an
-//! honest worker would never send is [`Error::Lied`], and what a worker does to the shared bytes at
-//! any time has no other effect. The attached end is the same code, but trusts its creator to wake it.
+//! The creating end trusts nothing. A position, length, number or message that an honest worker
+//! would never send is [`Error::Lied`]; changes to the shared bytes have no other effect. The
+//! attached end is the same code, but trusts its creator to wake it.
 //!
-//! Ending a wait is the caller's: a worker that is killed never rings. So the creating process has a
-//! thread that waits for the worker's end, and calls [`Closer::close`]; the waits also take deadlines.
+//! A killed worker never rings, so the caller ends waits. The creating process has a thread that
+//! waits for the worker's end and calls [`Closer::close`]; waits also take deadlines.
 //!
 //! The parts, from below: `memory.rs` the mapping, `spin.rs` and `wait.rs` waiting, `ring.rs` positions,
 //! `sender.rs` and `receiver.rs` frames.

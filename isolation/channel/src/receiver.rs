@@ -1,6 +1,6 @@
 //! Receives frames: checks headers, takes bytes as they arrive, and decodes messages.
 //!
-//! Bytes are copied out of the shared memory before anything looks at them, and each word of it is
+//! Bytes are copied out of the shared memory before anything reads them, and each word of it is
 //! read once. Buffers grow with what has arrived, never with what a header promises.
 
 use std::mem;

@@ -1,5 +1,5 @@
-//! The two sides of one ring. Each keeps its own position to itself, writes it for the other to see,
-//! and checks the other's position each time it reads it.
+//! The two sides of one ring. Each has a private position, publishes it to the other, and checks
+//! the other's position at each read.
 //!
 //! A position is published with release and read with acquire, so that a reader of it also sees the
 //! bytes before it, or sees that they have been taken. An honest pair needs no more; a process that

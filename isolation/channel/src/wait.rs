@@ -1,16 +1,16 @@
 //! Waiting for the other process: spins briefly, then sleeps on a futex in the shared memory.
 //!
-//! The sleeper sets its bell to `ASLEEP`, then looks once more, then sleeps if the bell still says
-//! so. The other process publishes its position, then looks at the bell, and rings if that says
-//! `ASLEEP`. Both have a sequentially consistent fence between their store and their load, so that
-//! at least one of them sees the other's store: either the sleeper sees the position, or the other
-//! process sees the bell. A bell that is rung in between makes the kernel refuse the sleep.
+//! The sleeper sets its bell to `ASLEEP`, checks once more, and sleeps if the bell is unchanged.
+//! The other process publishes its position, then checks the bell, and rings if that is `ASLEEP`.
+//! Both have a sequentially consistent fence between their store and their load, so that at least
+//! one of them sees the other's store: either the sleeper sees the position, or the other process
+//! sees the bell. A bell that is rung in between makes the kernel refuse the sleep.
 //!
-//! The other process may also write nonsense to the bell. That can keep it from ringing, or make it
-//! ring without need, which is its own loss: this end counts wake-ups that bring nothing, and
-//! [`Gate::close`] and deadlines don't go through shared words. An end that doesn't trust the other
-//! sleeps on two words at once, the bell and its own gate (`futex_waitv`, Linux 5.16); where the
-//! kernel lacks that call, it wakes up now and then to check the gate.
+//! The other process may also write nonsense to the bell. That can only suppress rings or cause
+//! needless ones: this end counts wake-ups without bytes, and [`Gate::close`] and deadlines don't
+//! use shared words. An end that doesn't trust the other sleeps on two words at once, the bell and
+//! its own gate (`futex_waitv`, Linux 5.16); where the kernel lacks that call, it wakes up now and
+//! then to check the gate.
 //!
 //! Measured on two cores of a virtual machine, there and back: an eventfd takes as long as a futex
 //! (3.6 and 3.9 µs on one core, about 24 µs on two, mostly for waking an idle core), and

@@ -1,16 +1,16 @@
 //! Confines a process to what a worker of Hatchery needs.
 //!
-//! A worker process runs code that a guest may have taken over. Before it runs anything of a guest,
-//! it opens and maps what it needs, and then calls [`confine`]. From then on the kernel refuses it
-//! all else: files, networks, other processes, further executable memory, and every system call that
-//! [`CALLS`] doesn't list. A refused call ends the process with `SIGSYS`, and its parent learns which
-//! call that was from a [`RefusedCall`].
+//! A guest may take over its worker process. Before the worker runs guest code, it opens and maps
+//! what it needs, and then calls [`confine`]. From then on the kernel refuses everything else:
+//! files, networks, other processes, further executable memory, and every system call that
+//! [`CALLS`] doesn't list. A refused call ends the process with `SIGSYS`, and its parent learns
+//! which call that was from a [`RefusedCall`].
 //!
 //! The process that forks workers calls [`use_one_heap`] first of all, and [`separate`] once, which
 //! makes namespaces for all of them.
 //!
-//! What the kernel doesn't offer is in the [`Report`]. On other systems than Linux on x86-64 with the
-//! GNU C library, that is everything.
+//! The [`Report`] lists what the kernel doesn't offer. On systems other than Linux on x86-64 with
+//! the GNU C library, that is everything.
 //!
 //! - `confinement.rs`: what a caller asks for.
 //! - `report.rs`: what the kernel granted.

@@ -1,4 +1,4 @@
-//! Applies the layers, in an order in which none is in another's way.
+//! Applies the layers, in an order in which none prevents another.
 //!
 //! Namespaces come first, since they need rights and paths that later layers take; seccomp comes
 //! last, since it refuses what the others do.

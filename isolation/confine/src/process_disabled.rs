@@ -1,4 +1,4 @@
-//! Stands in for `process.rs` where nothing of it is offered.
+//! Replaces `process.rs` on other systems.
 #![expect(unsafe_code, reason = "the same interface as where it is offered")]
 
 use crate::call::Call;

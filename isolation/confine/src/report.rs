@@ -1,4 +1,4 @@
-//! Which layers of the wall stand around a process, and why others don't.
+//! Which layers confine a process, and why others don't.
 
 use std::collections::BTreeMap;
 use std::fmt;

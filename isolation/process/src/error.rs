@@ -1,4 +1,4 @@
-//! Why worker processes can't be had.
+//! Why worker processes can't start.
 
 use std::io;
 use std::path::PathBuf;

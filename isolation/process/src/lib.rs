@@ -1,4 +1,4 @@
-//! Workers in processes of their own: a second wall around each interpreter.
+//! Worker processes: a second layer of isolation around each interpreter.
 //!
 //! ```text
 //! embedding process                      helper (one thread)           worker process
@@ -13,8 +13,8 @@
 //! pages of both. The embedding process holds transcripts, host functions, folders and the states of
 //! sessions; a worker has the one interpreter, and asks for the rest (`message.rs`).
 //!
-//! The embedding process believes nothing that a worker sends. A worker that breaks the protocol or
-//! falls silent is killed, and its job has failed by the sandbox (`exit_state.rs`).
+//! The embedding process trusts nothing that a worker sends. A worker that breaks the protocol or
+//! stops responding is killed, and its job ends as a sandbox failure (`exit_state.rs`).
 //!
 //! - `parent/`, in the embedding process: `source.rs` and `interpreter.rs` are the pool's seam, `remote.rs`
 //!   a worker, `snapshot.rs` and `offloader.rs` the copies of states that it keeps, `control.rs` what is

@@ -1,4 +1,4 @@
-//! What a worker process and the embedding one say to each other.
+//! The messages between a worker process and the embedding one.
 //!
 //! The embedding process gives one command at a time, and each ends with [`WorkerMessage::Reply`].
 //! During a run the worker reports what the program does, and the embedding process may ask it to end.

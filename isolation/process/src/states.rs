@@ -1,5 +1,5 @@
-//! States as memory files: whole, read once, and never mapped by who doesn't trust their maker. The
-//! files that a state has open in folders of the host follow it.
+//! States as memory files: complete, read once, and never mapped by a process that doesn't trust
+//! the sender. A state's open files in folders of the host follow it.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};

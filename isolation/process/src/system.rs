@@ -1,4 +1,4 @@
-//! The system calls that the other files need and no safe interface has.
+//! System calls without a safe interface elsewhere.
 #![expect(unsafe_code, reason = "forks, signals, and descriptors by number")]
 
 use std::mem::ManuallyDrop;

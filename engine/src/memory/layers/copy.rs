@@ -1,5 +1,4 @@
-//! Copying what a memory holds between two turns of a session, for the case that the next turn has
-//! to be undone.
+//! Copies what a memory holds between two turns of a session, in case the next turn must be undone.
 #![expect(unsafe_code, reason = "lends bytes of a mapping; the lock is what makes that sound")]
 
 use std::io;

@@ -1,4 +1,4 @@
-//! Taking out what a memory holds beyond its image, as a patch.
+//! Takes out what a memory holds beyond its image, as a patch.
 #![expect(unsafe_code, reason = "lends bytes of a mapping; the lock is what makes that sound")]
 
 use std::io;

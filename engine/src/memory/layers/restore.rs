@@ -1,4 +1,4 @@
-//! Putting a patch into a memory, whatever the memory held before.
+//! Puts a patch into a memory, whatever the memory held before.
 #![expect(unsafe_code, reason = "lends bytes of a mapping; the lock is what makes that sound")]
 
 use std::io;

@@ -2,8 +2,8 @@
 //!
 //! Each instruction that accesses memory is compiled with each of a few offsets, and called with
 //! addresses around the end of the memory and the ends of what 32 bits can say. An access must work
-//! if all its bytes are inside, and trap if not. Pages of ours follow the reservation, so that an
-//! access beyond it would work, too.
+//! if all its bytes are inside, and trap if not. The test's own pages follow the reservation, so
+//! that an access beyond it would also work.
 
 use std::fmt::Write;
 

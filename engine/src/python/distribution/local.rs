@@ -8,7 +8,7 @@
 //! FILE.webc     the module of its command, and its volumes' library (`webc.rs`)
 //! ```
 //!
-//! What a file is says its beginning, whatever its name.
+//! A file's first bytes say what it is, whatever its name.
 //!
 //! The library appears in the guest below `/usr/local/lib`, where CPython looks for it. Nothing of
 //! the build is copied into the cache except what it compiles to.

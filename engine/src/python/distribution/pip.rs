@@ -1,7 +1,7 @@
 //! Fetches wheels by package name through the machine's own pip.
 //!
-//! pip knows the user's index, proxy and certificate settings, which our own downloader would lack.
-//! pip checks the hashes, and the caller checks them again.
+//! pip knows the user's index, proxy and certificate settings. pip checks the hashes, and the
+//! caller checks them again.
 
 use std::fs;
 use std::io;

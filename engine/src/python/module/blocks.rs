@@ -1,4 +1,4 @@
-//! What middlewares share: where a function ends, and how one is left as it is.
+//! What middlewares share: finding the end of a function, and leaving one unchanged.
 
 use wasmer::sys::FunctionMiddleware;
 use wasmer::sys::wasmparser::Operator;

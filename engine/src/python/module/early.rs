@@ -3,7 +3,8 @@
 //! Few of a build's functions run before a program needs a package. So a first start compiles these
 //! alone, into a module with a stub in place of each other function, and has the whole build
 //! compiled in the background. A stub jumps to the function with its index in the whole module,
-//! with the same arguments; one that is called before that is there waits for it (`early/lazy.rs`).
+//! with the same arguments. Before that function is compiled, the stub waits for it
+//! (`early/lazy.rs`).
 //!
 //! Both modules have the same description, so that instances are laid out alike, and the code of
 //! either works on an instance of the other: functions get their instance as an argument, and find

@@ -1,4 +1,4 @@
-//! A compiled module in one file, for machines that shall not compile it.
+//! A compiled module in one file, for machines that shouldn't compile it.
 //!
 //! Loading it runs its native code, so a file is used only if it has the SHA-256 that
 //! its user pins.

@@ -2,7 +2,7 @@
 //! and required distributions.
 //!
 //! Only simple versions and markers are understood. The rest counts as met, since this only serves
-//! warnings and the refusal of what can't run.
+//! warnings and refusals.
 
 use std::cmp::Ordering;
 

@@ -1,8 +1,9 @@
 //! The share of the run's limits that calls occupy: a place each, and the memory of their
 //! arguments.
 //!
-//! A call occupies its room while the program waits for it, and while the host works on it: a
-//! closure that has begun continues when nobody wants its result any more, and keeps its arguments.
+//! A call occupies its share while the program waits for it, and while the host works on it. A
+//! closure that has begun continues even if its result is no longer needed, and keeps its
+//! arguments.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Formatter};

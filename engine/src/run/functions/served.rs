@@ -1,6 +1,6 @@
 //! Host calls of a run in another process, which this process answers.
 //!
-//! The other process numbers its calls; its numbers, names and arguments aren't believed. The same
+//! The other process numbers its calls; its numbers, names and arguments aren't trusted. The same
 //! limits hold here as there.
 
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! Namespaces: of users, networks, mounts, IPC and process ids.
 //!
-//! Only the user namespace is open to every user, where the system allows that; who has one of their
-//! own may make the others.
+//! Every user may make a user namespace, if the system allows that. With one, a process may make
+//! the others.
 
 use std::fs;
 use std::io;

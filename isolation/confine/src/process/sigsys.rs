@@ -1,9 +1,9 @@
 //! Writes down the system call that the process is about to be killed for.
 //!
-//! Of `SIGSYS` alone the parent couldn't tell the call. So the filter raises the signal, the handler
-//! writes the number into shared memory, and raises the signal again, which now kills. No filter lets
-//! the process install another handler; and if it has no stack for this one, it dies at once. The
-//! refused call isn't carried out in any case.
+//! `SIGSYS` alone doesn't tell the parent the call. So the filter raises the signal, and the
+//! handler writes the number into shared memory and raises the signal again, which now kills. No
+//! filter lets the process install another handler; without a stack for this one, it dies at once.
+//! The refused call never runs.
 #![expect(unsafe_code, reason = "a signal handler, installed and run")]
 
 use std::io;

@@ -1,6 +1,7 @@
 //! The helper from inside: it loads an image and forks workers.
 //!
-//! It has one thread, so that what it forks is whole. It reaps its workers and tells how each ended.
+//! It has one thread, since a fork copies locks as they are. It reaps its workers and reports how
+//! each ended.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! Runs native code of a test in a confined worker, as a guest would that broke out of its sandbox.
+//! Runs native code of a test in a confined worker, like a guest that broke out of its sandbox.
 //!
 //! Only the feature `test-hook` compiles this, and nothing but the crate's own test turns that on.
 

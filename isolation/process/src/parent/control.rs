@@ -1,4 +1,4 @@
-//! What is said to a worker's runs, from any thread.
+//! Sends control messages to a worker's runs, from any thread.
 
 use std::time::{Duration, Instant};
 

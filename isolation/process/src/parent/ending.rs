@@ -1,4 +1,4 @@
-//! The end of a run in a worker: what is sent, and until when it may continue.
+//! The end of a run in a worker: the messages, and how long it may continue.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

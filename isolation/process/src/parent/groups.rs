@@ -7,11 +7,11 @@
 //!     worker-1/            one worker: memory.max, memory.oom.group, pids.max
 //! ```
 //!
-//! A worker enters its group before it maps anything of an interpreter. The kernel ends a worker that
-//! goes beyond its limit, and counts that in the group, which is how its end gets its cause.
+//! A worker enters its group before it maps an interpreter. The kernel ends a worker that exceeds
+//! its limit, and counts that in the group, which shows the cause of its end.
 //!
-//! A group is removed with its worker. What a process leaves that was killed is removed by the next one
-//! that uses the delegated group: a folder that nobody has locked belongs to nobody any more.
+//! A group is removed with its worker. A killed process leaves its folder unlocked; the next
+//! process that uses the delegated group removes it.
 //!
 //! - `place.rs`: which group was delegated.
 //! - `files.rs`: the files of a hierarchy, with the kernel behind them.

@@ -1,8 +1,8 @@
-//! Moves the copies of sessions' states out of the workers that keep them, once they rest.
+//! Moves snapshots of idle sessions out of their workers.
 //!
-//! A copy is for the case that its worker dies, and what only the worker has dies with it. After each
-//! turn it would cost as much as the turn, and most copies are replaced by that of the next turn. So a
-//! copy stays where it was made until nothing has replaced it for a while, the longer the larger it is.
+//! A snapshot protects against the death of its worker, so it must leave the worker. Fetching it after
+//! each turn would cost as much as the turn, and the next turn replaces most of them. So a snapshot stays
+//! in its worker until nothing has replaced it for a while; the larger, the longer.
 
 use std::collections::HashMap;
 use std::fmt::Debug;

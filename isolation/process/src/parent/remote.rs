@@ -1,4 +1,4 @@
-//! A worker process, as all see it that hold something of it: what is said to it, and its end.
+//! Parent-side handle of a worker process: messages to it, and its end.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

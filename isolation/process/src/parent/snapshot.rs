@@ -1,4 +1,4 @@
-//! States that a worker keeps for the sessions of which they are copies.
+//! Session snapshots that stay in the worker process until fetched.
 
 use std::sync::Arc;
 

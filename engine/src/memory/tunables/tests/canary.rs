@@ -1,4 +1,4 @@
-//! Pages of ours behind a memory, which show whether a guest reached them.
+//! Pages behind a memory, which show whether a guest reached them.
 #![expect(unsafe_code, reason = "maps pages at a given address, and looks at them")]
 
 use std::ptr::NonNull;

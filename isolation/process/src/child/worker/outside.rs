@@ -1,4 +1,4 @@
-//! How a worker process is confined before it runs anything of a guest.
+//! How a worker process is confined before it runs guest code.
 #![expect(unsafe_code, reason = "closing descriptors that the helper owned")]
 
 use std::os::fd::BorrowedFd;

@@ -1,8 +1,8 @@
 //! Which control group was delegated to this process, so that it may make groups in it.
 //!
-//! A group belongs to its manager. So it isn't enough that this process could write to it, as
-//! root can everywhere: the operator names one (`$HATCHERY_CGROUP`), the service manager has marked one
-//! as delegated (systemd's `Delegate=`), or the process is in a container, which begins at one.
+//! A group belongs to its manager, so being able to write to it, as root can, isn't enough. The
+//! operator names one (`$HATCHERY_CGROUP`), the service manager marks one as delegated (systemd's
+//! `Delegate=`), or the process is in a container, which starts in one.
 
 use std::ffi::OsStr;
 use std::io;
