@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{Event, Options, Parser, Tag};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -37,8 +37,8 @@ fn parse(text: &str) -> Parser<'_> {
 /// Where the links of a document lead, as they are written there.
 fn targets(text: &str) -> Vec<String> {
     let target = |event| match event {
-        Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
-            Some(dest_url.into_string())
+        Event::Start(Tag::Link(_, target, _) | Tag::Image(_, target, _)) => {
+            Some(target.into_string())
         }
         _ => None,
     };
@@ -51,8 +51,8 @@ fn anchors(text: &str) -> BTreeSet<String> {
     let mut heading: Option<String> = None;
     for event in parse(text) {
         match event {
-            Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
-            Event::End(TagEnd::Heading(_)) => {
+            Event::Start(Tag::Heading(_)) => heading = Some(String::new()),
+            Event::End(Tag::Heading(_)) => {
                 let kept = |c: char| c.is_alphanumeric() || "-_ ".contains(c);
                 let title = heading.take().unwrap_or_default().to_lowercase();
                 let anchor = title.chars().filter(|&c| kept(c)).collect::<String>();

@@ -26,7 +26,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
+use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag};
 use tempfile::TempDir;
 
 use crate::{interrupt, run, text};
@@ -140,7 +140,7 @@ fn blocks(document: &str) -> Vec<Block> {
                 blocks.push(Block { language, marks, text: String::new() });
                 is_inside = true;
             }
-            Event::End(TagEnd::CodeBlock) => is_inside = false,
+            Event::End(Tag::CodeBlock(_)) => is_inside = false,
             Event::Text(piece) if is_inside => blocks.last_mut().unwrap().text.push_str(&piece),
             _ => {}
         }
