@@ -38,6 +38,10 @@ deny:
 package:
     cargo package --workspace --no-verify --locked --quiet
 
+# Both wheels into `wheels`, tested: the binary without symbols, and Python compiled for it
+dist:
+    python/check.sh wheels
+
 # The example of the README
 sales:
     cargo run --release -- run examples/sales.py

@@ -4,13 +4,14 @@
 # or of `cargo build --release`, so that a first start needn't compile.
 # Wheels are left in the folder of the first argument, if there is one.
 set -euo pipefail
+wheels="${1:+$(realpath -m "$1")}"
 cd "$(dirname "$0")"
 
 folder="$(mktemp -d)"
 # Where the wheel of the binary has the compiled Python.
 shared="$PWD/runtime/data/data/share/hatchery"
 trap 'rm -rf "$folder" "$shared"/python.module*' EXIT
-wheels="${1:-$folder/wheels}"
+wheels="${wheels:-$folder/wheels}"
 tools="$HOME/.cache/hatchery/python-tools"
 
 # What builds and checks; kept from run to run.
@@ -31,7 +32,7 @@ for package in . runtime; do
         cmp "../$licence" "$package/$licence"
     done
 done
-wheels="$(mkdir -p "$wheels" && cd "$wheels" && pwd)"
+mkdir -p "$wheels"
 {
     "$tools/bin/python" -m build --wheel --no-isolation --outdir "$wheels" .
     (cd runtime && "$tools/bin/maturin" build --release --out "$wheels")
