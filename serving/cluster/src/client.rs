@@ -3,8 +3,7 @@
 //! A client has one batch of jobs and one reader of its results. What it sent is kept until its
 //! result is there, so that a job that the server lost can be sent again.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,19 +14,17 @@ use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
 use async_nats::jetstream::message::PublishMessage;
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use parking_lot::Mutex;
-use serde_json::Value;
-use tokio::sync::oneshot::error::TryRecvError;
-use tokio::sync::{Notify, Semaphore, oneshot};
-use tokio::task::JoinHandle;
+use tokio::sync::{Notify, OwnedMutexGuard, Semaphore, oneshot};
+use tokio::task::{JoinSet, unconstrained};
 use tokio::time::timeout;
 
 use crate::clock::sleep;
-use crate::connect::{Connection, Notice};
+use crate::connect::Connection;
 use crate::error::{Cause, Error};
 use crate::names::{BatchName, JobKey, Lane, PoolName};
-use crate::payload::{Control, NTH, SESSION, WANTS, WANTS_EVENTS, WANTS_FILES};
+use crate::payload::{Command, Control, NTH, SESSION, WANTS, WANTS_EVENTS, WANTS_FILES};
 use crate::publish::Stored;
 use crate::result::{self, EventStream, JobResult};
 use crate::sessions::SessionKey;
@@ -59,32 +56,8 @@ const FEW: usize = 4;
 #[derive(Debug, Clone)]
 pub struct Client {
     inner: Arc<ClientShared>,
-    /// Ends when the last clone is dropped.
-    _reading: Arc<Reading>,
-}
-
-/// The tasks of a client, which end with it.
-#[derive(Debug)]
-struct Reading(Vec<JoinHandle<()>>);
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        self.0.iter().for_each(JoinHandle::abort);
-    }
-}
-
-/// A job on its way to the server.
-#[derive(Debug)]
-pub(crate) struct Outgoing<'a> {
-    pub(crate) subject: String,
-    pub(crate) key: JobKey,
-    /// How many of its text came before.
-    pub(crate) nth: u64,
-    pub(crate) lane: Lane,
-    pub(crate) text: Vec<u8>,
-    pub(crate) wants: Wants,
-    /// The name of its session.
-    pub(crate) session: Option<&'a str>,
+    /// They end when the last clone is dropped.
+    _tasks: Arc<JoinSet<()>>,
 }
 
 /// What a submitter wants beside the result.
@@ -146,21 +119,36 @@ impl Client {
             sending: Semaphore::new(MOST_SENDING),
             has_unannounced: Notify::new(),
         });
-        let tasks = vec![
-            tokio::spawn(receive(Arc::clone(&inner), next)),
-            tokio::spawn(check(Arc::clone(&inner))),
-            tokio::spawn(announce(Arc::clone(&inner))),
-        ];
-        Ok(Self { inner, _reading: Arc::new(Reading(tasks)) })
+        let mut tasks = JoinSet::new();
+        tasks.spawn(receive(Arc::clone(&inner), next));
+        tasks.spawn(check(Arc::clone(&inner)));
+        tasks.spawn(announce(Arc::clone(&inner)));
+        Ok(Self { inner, _tasks: Arc::new(tasks) })
     }
 
     pub(crate) fn streams(&self) -> &Streams {
         &self.inner.streams
     }
 
-    /// Takes the last place in the line of a session's turns.
-    pub(crate) fn place(&self, session: SessionKey) -> TurnSlot {
-        TurnSlot::take(&self.inner, session)
+    /// Takes the last place in the line of a session's turns, at once. The future ends when those
+    /// before have left the line; those after wait until its guard is dropped, or it is itself.
+    pub(crate) fn place(
+        &self,
+        session: SessionKey,
+    ) -> impl Future<Output = OwnedMutexGuard<()>> + Send + use<> {
+        let mut state = self.inner.state.lock();
+        // The others are empty.
+        state.lines.retain(|_, line| Arc::strong_count(line) > 1);
+        let line = Arc::clone(state.lines.entry(session).or_default());
+        // Once polled, it is in the line, unless the task has used up its budget.
+        let mut locking = Box::pin(unconstrained(line.lock_owned()));
+        let locked = (&mut locking).now_or_never();
+        async move {
+            match locked {
+                Some(guard) => guard,
+                None => locking.await,
+            }
+        }
     }
 
     /// Returns the batch that this client's jobs belong to.
@@ -185,36 +173,44 @@ impl Client {
         if job.file.is_some() {
             return Err(Error::File);
         }
-        let lane = Lane::of(job)?;
-        let text = text_of(job);
-        let (key, nth) = self.key(&lane, &blake3::hash(&text));
-        // Subscribed before the job can start.
-        let events = match wants.events {
-            true => Some(EventStream::open(&self.inner.streams, &key).await?),
-            false => None,
-        };
-        self.inner.ensure(&lane).await;
-        let subject = self.inner.streams.subjects.job(&lane, &key);
-        let of = lane.clone();
-        let outgoing = Outgoing { subject, key, nth, lane: of, text, wants, session: None };
-        let ticket = self.send(outgoing, events).await?;
+        let ticket = self.send(job, wants, None).await?;
         let mut state = self.inner.state.lock();
-        if !state.unannounced.contains(&lane) {
-            state.unannounced.push(lane);
+        if !state.unannounced.contains(&ticket.lane) {
+            state.unannounced.push(ticket.lane.clone());
             self.inner.has_unannounced.notify_one();
         }
         Ok(ticket)
     }
 
-    /// Stores a job on its subject, unless its result is there. Returns when the server has it.
+    /// Stores a job on its subject, unless its result is there. Returns when the server has it. A turn
+    /// has a session with its name.
     pub(crate) async fn send(
         &self,
-        outgoing: Outgoing<'_>,
-        events: Option<EventStream>,
+        job: &wire::Job,
+        wants: Wants,
+        session: Option<(&SessionKey, &str)>,
     ) -> Result<Ticket, Error> {
-        let Outgoing { subject, key, nth, lane, text, wants, session } = outgoing;
-        let (sender, receiver) = oneshot::channel();
         let inner = &self.inner;
+        let lane = Lane::of(job)?;
+        // Strings, numbers and maps with strings as keys can always be written.
+        let text = serde_json::to_vec(job).unwrap_or_default();
+        let digest = blake3::hash(&text);
+        // The same text may be a turn of several sessions.
+        let digest = session.map_or(digest, |(session, _)| session.text(&digest));
+        let (key, nth) = self.key(&lane, &digest);
+        // Subscribed before the job can start.
+        let events = match wants.events {
+            true => Some(EventStream::open(&inner.streams, &key).await?),
+            false => None,
+        };
+        let subject = match session {
+            Some((session, _)) => inner.streams.subjects.turn(session, &lane, &key),
+            None => {
+                inner.ensure(&lane).await;
+                inner.streams.subjects.job(&lane, &key)
+            }
+        };
+        let (sender, receiver) = oneshot::channel();
         let payload = inner.streams.payload(text).await?;
         let mut headers = HeaderMap::new();
         payload.add_to(&mut headers);
@@ -222,8 +218,8 @@ impl Client {
         if let Some(wants) = wants.header() {
             headers.insert(WANTS, wants.as_str());
         }
-        if let Some(session) = session {
-            headers.insert(SESSION, session);
+        if let Some((_, name)) = session {
+            headers.insert(SESSION, name);
         }
         let message = PublishMessage::build()
             .payload(payload.inline)
@@ -237,8 +233,8 @@ impl Client {
             result: sender,
         };
         inner.state.lock().pending.insert(key.clone(), pending);
-        let of = subject.clone();
-        let ticket = Ticket::new(key.clone(), receiver, events, lane, of, self.clone());
+        let (client, of) = (self.clone(), subject.clone());
+        let ticket = Ticket { key: key.clone(), receiver, events, lane, subject: of, client };
         // After it is pending: a result that comes from now on finds it.
         if inner.batch.is_resumed && inner.look_up(&key).await {
             return Ok(ticket);
@@ -247,12 +243,9 @@ impl Client {
             let _permit = inner.sending.acquire().await.map_err(|_| Error::Closed)?;
             inner.streams.store(&subject, &message).await
         };
-        match stored {
-            Ok(Stored::New | Stored::Already) => {}
-            Err(error) => {
-                inner.state.lock().pending.remove(&key);
-                return Err(error);
-            }
+        if let Err(error) = stored {
+            inner.state.lock().pending.remove(&key);
+            return Err(error);
         }
         if let Some(pending) = inner.state.lock().pending.get_mut(&key) {
             pending.is_stored = true;
@@ -270,10 +263,7 @@ impl Client {
         let purge =
             streams.results.purge().filter(streams.subjects.results_of(&self.inner.batch.name));
         let purged = purge.await;
-        purged.map(drop).map_err(|error| Error::Server {
-            what: "forget results",
-            source: error.to_string().into(),
-        })
+        purged.map(drop).map_err(|error| Error::server("forget results", error))
     }
 
     /// Returns the key of the next job whose text has this digest, and how many of the text came
@@ -305,11 +295,6 @@ async fn announce(inner: Arc<ClientShared>) {
             sleep(WAKE_EVERY).await;
         }
     }
-}
-
-pub(crate) fn text_of(job: &wire::Job) -> Vec<u8> {
-    // Strings, numbers and maps with strings as keys can always be written.
-    serde_json::to_vec(job).unwrap_or_else(|_| Value::Null.to_string().into_bytes())
 }
 
 /// How long no result may come before jobs are looked after.
@@ -360,60 +345,6 @@ async fn look_after(inner: &ClientShared, key: &JobKey) {
     tracing::warn!("the NATS server has lost the job `{key}`, which is sent again");
     if let Err(error) = inner.streams.store(&subject, &message).await {
         tracing::warn!("{error}");
-    }
-}
-
-/// Ends when a turn is on the server, or never will be. A turn that has given up while it waited says
-/// what it waited for.
-#[derive(Debug)]
-struct Waiting(oneshot::Receiver<Waiting>);
-
-/// A place in the line of a session's turns. The next one waits until this is dropped, and until those
-/// before are.
-#[derive(Debug)]
-pub(crate) struct TurnSlot {
-    inner: Arc<ClientShared>,
-    session: SessionKey,
-    after: Option<Waiting>,
-    done: Option<oneshot::Sender<Waiting>>,
-}
-
-impl TurnSlot {
-    /// Takes the last place.
-    fn take(inner: &Arc<ClientShared>, session: SessionKey) -> Self {
-        let (done, waiting) = oneshot::channel();
-        let after = inner.state.lock().lines.insert(session.clone(), Waiting(waiting));
-        Self { inner: Arc::clone(inner), session, after, done: Some(done) }
-    }
-
-    /// Waits until it is this one's turn. Cancel-safe.
-    pub(crate) async fn come(&mut self) {
-        while let Some(Waiting(after)) = &mut self.after {
-            self.after = after.await.ok();
-        }
-    }
-}
-
-impl Drop for TurnSlot {
-    fn drop(&mut self) {
-        match (self.done.take(), self.after.take()) {
-            // Fails if nobody has come after.
-            (Some(done), Some(after)) => drop(done.send(after)),
-            (done, _) => drop(done),
-        }
-        let mut state = self.inner.state.lock();
-        let Entry::Occupied(mut last) = state.lines.entry(self.session.clone()) else { return };
-        loop {
-            match last.get_mut().0.try_recv() {
-                Ok(earlier) => *last.get_mut() = earlier,
-                Err(TryRecvError::Empty) => return,
-                // Nobody has come after.
-                Err(TryRecvError::Closed) => {
-                    last.remove();
-                    return;
-                }
-            }
-        }
     }
 }
 
@@ -485,25 +416,15 @@ async fn read(inner: &Arc<ClientShared>, next: &mut u64) -> Result<(), Cause> {
 
 async fn take(inner: &Arc<ClientShared>, message: Message) {
     let Some(key) = inner.streams.subjects.parse_result(&message.subject) else { return };
-    let mut attempts = 0;
-    loop {
-        match inner.streams.result(&message.payload, message.headers.as_ref()).await {
-            Ok(result) => return inner.deliver(&key, result),
-            Err(error) => {
-                attempts += 1;
-                if attempts == QUIET_ATTEMPTS {
-                    inner.streams.link.tell(Notice::Trouble { text: error.to_string() });
-                }
-                sleep(PAUSE).await;
-            }
-        }
-    }
+    let read = || inner.streams.result(&message.payload, message.headers.as_ref());
+    let result = inner.streams.link.insist("read a result", QUICKLY, read).await;
+    inner.deliver(&key, result);
 }
 
 /// Between two attempts to reach the server.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Attempts, after which a notice is sent.
-const QUIET_ATTEMPTS: u32 = 10;
+/// Attempts, after which a notice is sent, and the pause between them.
+const QUICKLY: (u32, Duration) = (10, PAUSE);
 
 /// A submission of jobs.
 #[derive(Debug, Clone)]
@@ -551,9 +472,9 @@ struct ClientState {
     /// give them the same keys. Keyed by digests, since batches are long.
     repeats: HashMap<[u8; 16], u64>,
     /// The lanes whose consumers are there.
-    lanes: Vec<Lane>,
-    /// The last turn of each session that is on its way to the server.
-    lines: HashMap<SessionKey, Waiting>,
+    lanes: HashSet<Lane>,
+    /// Held by the turn of each session that is on its way to the server.
+    lines: HashMap<SessionKey, Arc<tokio::sync::Mutex<()>>>,
     /// Lanes with jobs of which no worker was notified.
     unannounced: Vec<Lane>,
     /// Goes up with each result.
@@ -575,25 +496,12 @@ struct Pending {
 impl ClientShared {
     /// Makes sure that a lane has its consumer, from which workers know of it.
     async fn ensure(&self, lane: &Lane) {
-        let mut attempts = 0;
-        while !self.state.lock().lanes.contains(lane) {
-            match self.streams.consumer(lane).await {
-                Ok(_) => {
-                    let mut state = self.state.lock();
-                    if !state.lanes.contains(lane) {
-                        state.lanes.push(lane.clone());
-                    }
-                }
-                Err(error) => {
-                    attempts += 1;
-                    if attempts == QUIET_ATTEMPTS {
-                        let text = format!("can't make the consumer of the lane `{lane}`: {error}");
-                        self.streams.link.tell(Notice::Trouble { text });
-                    }
-                    sleep(PAUSE).await;
-                }
-            }
+        if self.state.lock().lanes.contains(lane) {
+            return;
         }
+        let what = format!("make the consumer of the lane `{lane}`");
+        self.streams.link.insist(&what, QUICKLY, || self.streams.consumer(lane)).await;
+        self.state.lock().lanes.insert(lane.clone());
     }
 
     /// Gives the result of a key to its waiter.
@@ -658,17 +566,6 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    fn new(
-        key: JobKey,
-        receiver: oneshot::Receiver<JobResult>,
-        events: Option<EventStream>,
-        lane: Lane,
-        subject: String,
-        client: Client,
-    ) -> Self {
-        Self { key, receiver, events, lane, subject, client }
-    }
-
     /// Returns the job's key.
     pub fn key(&self) -> &JobKey {
         &self.key
@@ -705,14 +602,17 @@ impl Ticket {
         // Out of the queue, if it is there. If this fails, a worker finds the result and drops the
         // job.
         let _ = streams.queue(&self.subject).purge().filter(&self.subject).await;
-        let control = Control::Cancel { key: self.key.to_string() };
-        control.send(streams, &self.lane).await;
+        self.tell(Command::Cancel).await;
         Ok(true)
     }
 
     /// Raises `KeyboardInterrupt` in the program, if a worker runs it now. The message may get lost.
     pub async fn interrupt(&self) {
-        let control = Control::Interrupt { key: self.key.to_string() };
+        self.tell(Command::Interrupt).await;
+    }
+
+    async fn tell(&self, command: Command) {
+        let control = Control { command, key: self.key.to_string() };
         control.send(self.client.streams(), &self.lane).await;
     }
 }

@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use async_nats::jetstream::stream::Stream;
 use futures_util::{StreamExt, TryStreamExt};
 use hatchery::error::counted;
 use serde::Serialize;
 
 use crate::client::Client;
 use crate::connect::Connection;
-use crate::error::{Cause, Error};
+use crate::error::Error;
 use crate::names::{JobKey, PoolName, priority_token};
 use crate::sessions::SessionList;
 use crate::streams::Streams;
@@ -100,8 +101,8 @@ impl Watcher {
         if !self.streams.has_sessions().await {
             return Ok(SessionList::default());
         }
-        let failed = |source| Error::Server { what: "list the sessions", source };
-        self.streams.sessions().await?.list().await.map_err(failed)
+        let listed = self.streams.sessions().await?.list().await;
+        listed.map_err(|error| Error::server("list the sessions", error))
     }
 }
 
@@ -114,19 +115,11 @@ impl Client {
 
 impl Streams {
     async fn cluster(&self) -> Result<Cluster, Error> {
-        let streams = self;
-        let failed = |source: Cause| Error::Server { what: "say what the pool is doing", source };
-        let count = |info: Result<async_nats::jetstream::stream::Info, _>| {
-            info.map(|info| info.state.messages).map_err(|error| {
-                let error: async_nats::jetstream::stream::InfoError = error;
-                failed(error.to_string().into())
-            })
-        };
         let mut lanes = Vec::new();
-        let mut consumers = streams.jobs.consumers();
+        let mut consumers = self.jobs.consumers();
         while let Some(info) = consumers.next().await {
-            let info = info.map_err(|error| failed(error.to_string().into()))?;
-            let Some(lane) = streams.subjects.parse_lane(&info.config.filter_subject) else {
+            let info = info.map_err(unknown)?;
+            let Some(lane) = self.subjects.parse_lane(&info.config.filter_subject) else {
                 continue;
             };
             lanes.push(LaneState {
@@ -137,30 +130,35 @@ impl Streams {
             });
         }
         Ok(Cluster {
-            jobs: count(streams.jobs.get_info().await)?,
+            jobs: count(&self.jobs).await?,
             lanes,
-            results: count(streams.results.get_info().await)?,
-            dead_letters: count(streams.dead.get_info().await)?,
-            workers: streams.presences().await?,
+            results: count(&self.results).await?,
+            dead_letters: count(&self.dead).await?,
+            workers: self.presences().await?,
         })
     }
 
     async fn dead_letters(&self) -> Result<Vec<JobKey>, Error> {
-        let streams = self;
-        let failed = |source: Cause| Error::Server { what: "list dead letters", source };
-        let listed = streams.dead.info_with_subjects(streams.subjects.all_dead()).await;
-        let mut listed = listed.map_err(|error| failed(error.to_string().into()))?;
+        let failed = |answer: &dyn fmt::Display| Error::server("list dead letters", answer);
+        let listed = self.dead.info_with_subjects(self.subjects.all_dead()).await;
+        let mut listed = listed.map_err(|error| failed(&error))?;
         let mut keys = Vec::new();
-        while let Some((subject, _)) =
-            listed.try_next().await.map_err(|error| failed(error.to_string().into()))?
-        {
-            keys.extend(streams.subjects.parse_dead(&subject));
+        while let Some((subject, _)) = listed.try_next().await.map_err(|error| failed(&error))? {
+            keys.extend(self.subjects.parse_dead(&subject));
             if keys.len() >= MOST_LISTED {
                 break;
             }
         }
         Ok(keys)
     }
+}
+
+async fn count(stream: &Stream) -> Result<u64, Error> {
+    Ok(stream.get_info().await.map_err(unknown)?.state.messages)
+}
+
+fn unknown(answer: impl fmt::Display) -> Error {
+    Error::server("say what the pool is doing", answer)
 }
 
 /// Characters of a name. Longer ones are cut.

@@ -1,7 +1,7 @@
 //! What can go wrong between this process and the server.
 
-use std::io;
 use std::path::PathBuf;
+use std::{fmt, io};
 
 /// The cause of an error of any operation.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -173,4 +173,12 @@ pub enum Error {
     /// The client was closed while a job waited for its result.
     #[error("the client was closed before the result came")]
     Closed,
+}
+
+impl Error {
+    /// Returns that the server can't do something. Errors of the client say their causes themselves,
+    /// so only their text is kept.
+    pub(crate) fn server(what: &'static str, answer: impl fmt::Display) -> Self {
+        Self::Server { what, source: answer.to_string().into() }
+    }
 }

@@ -11,25 +11,25 @@
 //! sandbox, and nothing beyond that: the cache keeps a fetched image under the digest of its bytes, which
 //! only this pool asks for.
 
+use std::fmt::Display;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use async_nats::jetstream::context::GetStreamErrorKind;
-use async_nats::jetstream::object_store::{self, GetErrorKind, ObjectMetadata, ObjectStore};
 use async_nats::jetstream::{self, Context};
 use futures_util::StreamExt;
 use hatchery::Builder;
 use hatchery::error::chain;
 use hatchery::image::{self, ImageInfo};
 use serde::{Deserialize, Serialize};
-use tokio::io::AsyncReadExt;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 
 use crate::clock::sleep;
-use crate::connect::{Connection, Link, objects, patiently};
+use crate::connect::{Connection, Link};
 use crate::error::{Cause, Error};
 use crate::names::{PoolName, Subjects};
+use crate::stores::Objects;
 use crate::streams::Settings;
 
 /// The version of recipes that this program writes and reads.
@@ -199,13 +199,9 @@ fn wheel_name(path: &Path) -> Result<String, Error> {
 const RECIPE: &str = "recipe";
 /// The largest recipe.
 const LARGEST_RECIPE: u64 = 1 << 20;
-/// Bytes of a part of an object.
-const PART: usize = 128 << 10;
-/// How long reading an object may take. Parts that are missing are waited for without end.
-const READ: std::time::Duration = std::time::Duration::from_secs(300);
 /// How often a recipe is read whose packages are gone: somebody has replaced it meanwhile.
 const ATTEMPTS: usize = 3;
-const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_secs(1);
 /// How much zstd tries: images shrink to a fifth of their size, in some tenths of a second.
 const LEVEL: i32 = 3;
 
@@ -260,27 +256,21 @@ impl Images {
         image: &ImageInfo,
         settings: &Settings,
     ) -> Result<(), Error> {
-        let failed = |source| Error::Server { what: "keep the image of the pool", source };
         if source.packages.len() > MOST_PACKAGES {
-            return Err(failed(format!("it has more than {MOST_PACKAGES} packages").into()));
+            return Err(unkept(format!("it has more than {MOST_PACKAGES} packages")));
         }
-        let config = object_store::Config {
-            bucket: self.subjects.store("image"),
-            num_replicas: settings.replicas,
-            ..object_store::Config::default()
-        };
-        let store = patiently(config.bucket.clone(), &self.context, objects(config)).await?.0;
+        let bucket = self.subjects.store("image");
+        let store = Objects::open(&self.context, bucket, Duration::ZERO, settings.replicas).await?;
         let mut packages = Vec::new();
         for path in &source.packages {
             let name = wheel_name(path)?;
             let read = |source| Error::Read { path: path.clone(), source };
             let bytes = tokio::fs::read(path).await.map_err(read)?;
             if bytes.len() as u64 > LARGEST_PACKAGE {
-                let text = format!("`{name}` has more than {LARGEST_PACKAGE} bytes");
-                return Err(failed(text.into()));
+                return Err(unkept(format!("`{name}` has more than {LARGEST_PACKAGE} bytes")));
             }
             let digest = blake3::hash(&bytes).to_hex().to_string();
-            keep(&store, &digest, &bytes).await.map_err(failed)?;
+            store.keep(&digest, &bytes).await.map_err(unkept)?;
             packages.push(Package { name, digest, bytes: bytes.len() as u64 });
         }
         let file = match &image.path {
@@ -300,8 +290,8 @@ impl Images {
         };
         // Plain data can always be written.
         let text = serde_json::to_vec(&recipe).unwrap_or_default();
-        put(&store, RECIPE, &text).await.map_err(failed)?;
-        forget(&store, &recipe).await.map_err(failed)
+        store.put(RECIPE, &text).await.map_err(unkept)?;
+        forget(&store, &recipe).await.map_err(unkept)
     }
 
     /// Returns the image of the pool, with its packages in this folder; `None` if it has none. The image
@@ -320,11 +310,11 @@ impl Images {
             Ok(_) => {}
             Err(error) => match error.kind() {
                 GetStreamErrorKind::JetStream(answer) if answer.code() == 404 => return Ok(None),
-                _ => return Err(failed(error.to_string().into())),
+                _ => return Err(failed(error)),
             },
         }
         let store = self.context.get_object_store(&bucket).await;
-        let store = store.map_err(|error| failed(error.to_string().into()))?;
+        let store = Objects(store.map_err(failed)?);
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -337,18 +327,17 @@ impl Images {
 
     async fn fetch_from(
         &self,
-        store: &ObjectStore,
+        store: &Objects,
         folder: &Path,
         cache_dir: Option<&Path>,
     ) -> Result<Option<PoolImage>, Error> {
-        let Some(text) = get(store, RECIPE, LARGEST_RECIPE).await? else { return Ok(None) };
+        let text = store.get(RECIPE, LARGEST_RECIPE).await.map_err(failed)?;
+        let Some(text) = text else { return Ok(None) };
         let recipe = Recipe::read(&text).ok_or_else(damaged)?;
         let mut packages = Vec::new();
         for package in &recipe.packages {
-            let bytes = get(store, &package.digest, LARGEST_PACKAGE).await?.ok_or_else(damaged)?;
-            if blake3::hash(&bytes).to_hex().as_str() != package.digest {
-                return Err(damaged());
-            }
+            let bytes = store.get(&package.digest, LARGEST_PACKAGE).await.map_err(failed)?;
+            let bytes = bytes.filter(|bytes| is_of(&package.digest, bytes)).ok_or_else(damaged)?;
             let path = folder.join(&package.name);
             let write = |source| Error::Write { path: path.clone(), source };
             tokio::fs::write(&path, bytes).await.map_err(write)?;
@@ -365,7 +354,7 @@ impl Images {
 /// Puts the image of a pool into the cache and returns its key there; `None` if this machine has made the
 /// same one, or has to: a cache that can't be written to costs time alone.
 async fn fetch_image(
-    store: &ObjectStore,
+    store: &Objects,
     file: &ImageFile,
     made: &str,
     cache_dir: Option<&Path>,
@@ -377,7 +366,8 @@ async fn fetch_image(
     if let Some(key) = keys.into_iter().find(|key| file.digest.starts_with(key)) {
         return Ok(Some(key));
     }
-    let packed = get(store, &file.digest, LARGEST_IMAGE).await?.ok_or_else(damaged)?;
+    let packed = store.get(&file.digest, LARGEST_IMAGE).await.map_err(failed)?;
+    let packed = packed.ok_or_else(damaged)?;
     let (file, cache_dir) = (file.clone(), cache_dir.map(Path::to_owned));
     let adding = spawn_blocking(move || {
         let bytes = unpack(&packed, &file).ok_or_else(damaged)?;
@@ -388,17 +378,15 @@ async fn fetch_image(
             })
             .ok())
     });
-    adding.await.map_err(|error| failed(error.into()))?
+    adding.await.map_err(failed)?
 }
 
 /// Stores the file of an image; `None` if it is too large.
-async fn keep_image(store: &ObjectStore, path: &Path) -> Result<Option<ImageFile>, Error> {
-    let failed = |source| Error::Server { what: "keep the image of the pool", source };
+async fn keep_image(store: &Objects, path: &Path) -> Result<Option<ImageFile>, Error> {
     let path = path.to_owned();
     let packing = spawn_blocking(move || pack(&path));
-    let packed = packing.await.map_err(|error| failed(error.into()))??;
-    let Some((file, packed)) = packed else { return Ok(None) };
-    keep(store, &file.digest, &packed).await.map_err(failed)?;
+    let Some((file, packed)) = packing.await.map_err(unkept)?? else { return Ok(None) };
+    store.keep(&file.digest, &packed).await.map_err(unkept)?;
     Ok(Some(file))
 }
 
@@ -419,51 +407,20 @@ fn unpack(packed: &[u8], file: &ImageFile) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let decoder = zstd::Decoder::new(packed).ok()?;
     decoder.take(file.bytes + 1).read_to_end(&mut bytes).ok()?;
-    (blake3::hash(&bytes).to_hex().as_str() == file.digest).then_some(bytes)
+    is_of(&file.digest, &bytes).then_some(bytes)
 }
 
-/// Stores bytes under their digest, unless they are there.
-async fn keep(store: &ObjectStore, digest: &str, bytes: &[u8]) -> Result<(), Cause> {
-    let there = store.info(digest).await;
-    if there.is_ok_and(|info| !info.deleted && info.size == bytes.len()) {
-        return Ok(());
-    }
-    put(store, digest, bytes).await
-}
-
-async fn put(store: &ObjectStore, name: &str, mut bytes: &[u8]) -> Result<(), Cause> {
-    let metadata = ObjectMetadata {
-        name: name.to_owned(),
-        chunk_size: Some(PART),
-        ..ObjectMetadata::default()
-    };
-    store.put(metadata, &mut bytes).await?;
-    Ok(())
-}
-
-/// Returns the bytes of an object; `None` if it is missing.
-async fn get(store: &ObjectStore, name: &str, most: u64) -> Result<Option<Vec<u8>>, Error> {
-    let read = async {
-        let object = match store.get(name).await {
-            Ok(object) => object,
-            Err(error) if error.kind() == GetErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed(error.into())),
-        };
-        let mut bytes = Vec::new();
-        let mut limited = object.take(most + 1);
-        limited.read_to_end(&mut bytes).await.map_err(|error| failed(error.into()))?;
-        if bytes.len() as u64 > most { Err(damaged()) } else { Ok(Some(bytes)) }
-    };
-    timeout(READ, read).await.unwrap_or_else(|_| Err(failed("timed out".into())))
+fn is_of(digest: &str, bytes: &[u8]) -> bool {
+    blake3::hash(bytes).to_hex().as_str() == digest
 }
 
 /// Deletes packages that the recipe doesn't need.
-async fn forget(store: &ObjectStore, recipe: &Recipe) -> Result<(), Cause> {
-    let mut listed = store.list().await?;
+async fn forget(store: &Objects, recipe: &Recipe) -> Result<(), Cause> {
+    let mut listed = store.0.list().await?;
     while let Some(info) = listed.next().await {
         let name = info?.name;
         if name != RECIPE && !recipe.needs(&name) {
-            store.delete(&name).await?;
+            store.0.delete(&name).await?;
         }
     }
     Ok(())
@@ -473,8 +430,12 @@ fn damaged() -> Error {
     Error::Damaged { what: "the image of the pool".to_owned() }
 }
 
-fn failed(source: Cause) -> Error {
-    Error::Server { what: "read the image of the pool", source }
+fn failed(answer: impl Display) -> Error {
+    Error::server("read the image of the pool", answer)
+}
+
+fn unkept(answer: impl Display) -> Error {
+    Error::server("keep the image of the pool", answer)
 }
 
 #[cfg(test)]

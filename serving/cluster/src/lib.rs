@@ -61,5 +61,6 @@ mod publish;
 mod result;
 mod session;
 mod sessions;
+mod stores;
 mod streams;
 mod worker;

@@ -94,7 +94,7 @@ impl BatchName {
     }
 }
 
-fn is_digest(text: &str, digits: usize) -> bool {
+pub(crate) fn is_digest(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
@@ -342,15 +342,15 @@ impl Subjects {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn lane(tenant: Option<&str>) -> Lane {
+    pub(crate) fn lane(tenant: Option<&str>) -> Lane {
         let tenant = tenant.map(str::to_owned);
         Lane::of(&wire::Job { tenant, ..wire::Job::code("") }).unwrap()
     }
 
-    fn key(lane: &Lane) -> JobKey {
+    pub(crate) fn key(lane: &Lane) -> JobKey {
         JobKey::of(&BatchName::random(), lane, &blake3::hash(b"text"), 0)
     }
 

@@ -3,32 +3,25 @@
 use std::time::Duration;
 
 use async_nats::HeaderMap;
-use async_nats::jetstream::object_store::{GetErrorKind, InfoErrorKind, ObjectMetadata};
+use async_nats::jetstream::object_store::InfoErrorKind;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use tokio::io::AsyncReadExt;
-use tokio::time::timeout;
 
 use crate::clock::sleep;
-use crate::connect::Notice;
-use crate::error::{Cause, Error};
-use crate::names::{JobKey, Lane};
+use crate::error::Error;
+use crate::names::Lane;
 use crate::streams::Streams;
 
 /// The largest text in a message. Servers take messages of 1 MiB by default, headers included.
 const LARGEST_INLINE: usize = 512 << 10;
 /// The largest text of all: a line of a batch has at most 64 MiB, and its script comes on top.
 pub(crate) const LARGEST: usize = 256 << 20;
-/// Bytes of a part of an object.
-const PART: usize = 128 << 10;
-/// Between two attempts to store or find an object.
+/// Between two attempts to find an object.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Attempts, after which a notice is sent.
-const QUIET_ATTEMPTS: u32 = 3;
+/// Attempts to store an object, after which a notice is sent, and the pause between them.
+pub(crate) const SLOWLY: (u32, Duration) = (3, Duration::from_secs(1));
 /// How often an object has to be missing. A replica that lags behind doesn't have it yet.
 const MISSED: u32 = 3;
-/// How long reading an object may take. Parts that are missing are waited for without end.
-const READ: Duration = Duration::from_secs(300);
 
 /// A text as a message has it.
 #[derive(Debug, Clone)]
@@ -72,31 +65,9 @@ impl Streams {
             return Err(Error::TooLarge { bytes: text.len(), most: LARGEST });
         }
         let name = blake3::hash(&text).to_hex().to_string();
-        let mut attempts = 0;
-        while let Err(error) = self.put(&name, &text).await {
-            attempts += 1;
-            if attempts == QUIET_ATTEMPTS {
-                let text = format!("can't store a large job or result on the NATS server: {error}");
-                self.link.tell(Notice::Trouble { text });
-            }
-            sleep(PAUSE).await;
-        }
+        let what = "store a large job or result on the NATS server";
+        self.link.insist(what, SLOWLY, || self.payloads.keep(&name, &text)).await;
         Ok(Payload { inline: Bytes::new(), object: Some(name) })
-    }
-
-    /// Stores an object, unless it is there.
-    async fn put(&self, name: &str, mut text: &[u8]) -> Result<(), Cause> {
-        let there = self.payloads.0.info(name).await;
-        if there.is_ok_and(|info| info.size == text.len() && !info.deleted) {
-            return Ok(());
-        }
-        let metadata = ObjectMetadata {
-            name: name.to_owned(),
-            chunk_size: Some(PART),
-            ..ObjectMetadata::default()
-        };
-        self.payloads.0.put(metadata, &mut text).await?;
-        Ok(())
     }
 
     /// Returns the text of a message.
@@ -115,12 +86,9 @@ impl Streams {
     pub(crate) async fn object(&self, name: &str) -> Result<Bytes, Error> {
         let expected = blake3::Hash::from_hex(name).map_err(|_| damaged())?;
         self.check_object(name).await?;
-        let read = timeout(READ, self.read_object(name)).await;
-        let text = read.unwrap_or_else(|_| Err(failed("timed out".into())))?;
-        if blake3::hash(&text) != expected {
-            return Err(damaged());
-        }
-        Ok(text.into())
+        let text = self.payloads.get(name, LARGEST as u64).await.map_err(failed)?;
+        let text = text.filter(|text| blake3::hash(text) == expected);
+        text.map(Bytes::from).ok_or_else(damaged)
     }
 
     /// Checks that there is an object of this name, and that Hatchery stored it.
@@ -141,20 +109,9 @@ impl Streams {
                     }
                     sleep(PAUSE).await;
                 }
-                Err(error) => return Err(failed(error.into())),
+                Err(error) => return Err(failed(error)),
             }
         }
-    }
-
-    async fn read_object(&self, name: &str) -> Result<Vec<u8>, Error> {
-        let object = self.payloads.0.get(name).await.map_err(|error| match error.kind() {
-            GetErrorKind::NotFound => damaged(),
-            _ => failed(error.into()),
-        })?;
-        let mut text = Vec::new();
-        let mut limited = object.take(LARGEST as u64 + 1);
-        limited.read_to_end(&mut text).await.map_err(|error| failed(error.into()))?;
-        Ok(text)
     }
 }
 
@@ -162,8 +119,8 @@ fn damaged() -> Error {
     Error::Damaged { what: "a large job or result".to_owned() }
 }
 
-fn failed(source: Cause) -> Error {
-    Error::Server { what: "read a large job or result", source }
+fn failed(answer: impl std::fmt::Display) -> Error {
+    Error::server("read a large job or result", answer)
 }
 
 /// What a submitter wants beside the result: a list of the words below.
@@ -184,14 +141,22 @@ pub(crate) const SESSION: &str = "Hatchery-Session";
 /// The largest message that is read.
 const MOST_BYTES: usize = 1 << 10;
 
+/// What stops a running job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Command {
+    /// Ends the job, which has its result.
+    Cancel,
+    /// Raises `KeyboardInterrupt` in its program.
+    Interrupt,
+}
+
 /// A message to all workers of a pool, of which one may have the job.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "do")]
-pub(crate) enum Control {
-    /// Ends the job, which has its result.
-    Cancel { key: String },
-    /// Raises `KeyboardInterrupt` in its program.
-    Interrupt { key: String },
+pub(crate) struct Control {
+    #[serde(rename = "do")]
+    pub(crate) command: Command,
+    pub(crate) key: String,
 }
 
 impl Control {
@@ -209,11 +174,5 @@ impl Control {
             return None;
         }
         serde_json::from_slice(text).ok()
-    }
-
-    pub(crate) fn key(&self) -> Option<JobKey> {
-        match self {
-            Self::Cancel { key } | Self::Interrupt { key } => JobKey::parse(key),
-        }
     }
 }

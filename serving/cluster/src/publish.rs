@@ -8,7 +8,7 @@ use async_nats::jetstream::message::PublishMessage;
 
 use crate::clock::sleep;
 use crate::connect::Notice;
-use crate::error::{Cause, Error};
+use crate::error::Error;
 use crate::streams::Streams;
 
 /// Between two attempts, of which the first ones follow quickly.
@@ -34,10 +34,8 @@ enum Failure {
     Already,
     /// The stream is full.
     Full(String),
-    /// No answer came; the message may be stored or not.
-    NoAnswer(Cause),
-    /// The server can't store it now.
-    Trouble(Cause),
+    /// The server can't store it now; without an answer, it may be stored or not.
+    Trouble(String),
     TooLarge,
 }
 
@@ -76,7 +74,7 @@ impl Streams {
                         self.link.tell(Notice::Full { answer });
                     }
                 }
-                Failure::NoAnswer(cause) | Failure::Trouble(cause) => {
+                Failure::Trouble(cause) => {
                     if attempts == QUIET_ATTEMPTS {
                         let text = format!("can't store a message on the NATS server: {cause}");
                         self.link.tell(Notice::Trouble { text });
@@ -103,16 +101,13 @@ fn failure(error: PublishError) -> Failure {
     match error.kind() {
         PublishErrorKind::WrongLastSequence => Failure::Already,
         PublishErrorKind::MaxPayloadExceeded => Failure::TooLarge,
-        PublishErrorKind::TimedOut
-        | PublishErrorKind::BrokenPipe
-        | PublishErrorKind::StreamNotFound => Failure::NoAnswer(error.into()),
         _ => {
             let source = std::error::Error::source(&error);
             let answer = source.and_then(|source| source.downcast_ref::<jetstream::Error>());
             match answer {
                 Some(answer) if answer.error_code() == STORE_FAILED => full(&answer.to_string()),
-                Some(answer) => Failure::Trouble(answer.to_string().into()),
-                None => Failure::NoAnswer(error.into()),
+                Some(answer) => Failure::Trouble(answer.to_string()),
+                None => Failure::Trouble(error.to_string()),
             }
         }
     }

@@ -152,10 +152,7 @@ pub struct EventStream(Subscriber);
 impl EventStream {
     pub(crate) async fn open(streams: &Streams, key: &JobKey) -> Result<Self, Error> {
         let subscribed = streams.link.client().subscribe(streams.subjects.events(key)).await;
-        subscribed.map(Self).map_err(|error| Error::Server {
-            what: "send events",
-            source: error.to_string().into(),
-        })
+        subscribed.map(Self).map_err(|error| Error::server("send events", error))
     }
 
     /// Returns the next event; `None` once the client is closed. Cancel-safe. There is no last one:

@@ -1,9 +1,9 @@
 //! A session of the cluster, from the side that submits its turns.
 
-use crate::client::{Client, Outgoing, Ticket, TurnSlot, Wants, text_of};
+use crate::client::{Client, Ticket, Wants};
 use crate::error::Error;
 use crate::names::Lane;
-use crate::result::{EventStream, JobResult};
+use crate::result::JobResult;
 use crate::sessions::SessionKey;
 
 /// A state in the cluster that lives from job to job, under a name. Cheap to clone.
@@ -86,10 +86,13 @@ impl Session {
         wants: Wants,
     ) -> impl Future<Output = Result<Ticket, Error>> + Send + use<> {
         let session = self.clone();
-        let placed = self.place(&job).map(|place| (place, job));
+        let placed = self.key_of(&job).map(|key| (key.clone(), self.client.place(key)));
         async move {
-            let (place, job) = placed?;
-            session.send(place, job, wants).await
+            let (key, place) = placed?;
+            let _place = place.await;
+            session.client.streams().sessions().await?;
+            let job = wire::Job { tenant: session.tenant, ..job };
+            session.client.send(&job, wants, Some((&key, &session.name))).await
         }
     }
 
@@ -100,44 +103,19 @@ impl Session {
     /// The server doesn't answer, or refuses.
     pub async fn forget(&self) -> Result<(), Error> {
         let sessions = self.client.streams().sessions().await?;
-        let failed = |source| Error::Server { what: "forget a session", source };
-        sessions.forget(&self.key()?).await.map_err(failed)
+        let forgotten = sessions.forget(&self.key()?).await;
+        forgotten.map_err(|error| Error::server("forget a session", error))
     }
 
-    /// Takes the last place in the line of this client's turns.
-    fn place(&self, job: &wire::Job) -> Result<TurnSlot, Error> {
+    /// Checks that a job can be a turn.
+    fn key_of(&self, job: &wire::Job) -> Result<SessionKey, Error> {
         if job.file.is_some() {
             return Err(Error::File);
         }
         if job.tenant.is_some() && job.tenant != self.tenant {
             return Err(Error::SessionTenant);
         }
-        Ok(self.client.place(self.key()?))
-    }
-
-    async fn send(
-        &self,
-        mut place: TurnSlot,
-        job: wire::Job,
-        wants: Wants,
-    ) -> Result<Ticket, Error> {
-        place.come().await;
-        let streams = self.client.streams();
-        streams.sessions().await?;
-        let job = wire::Job { tenant: self.tenant.clone(), ..job };
-        let (session, lane) = (self.key()?, Lane::of(&job)?);
-        let text = text_of(&job);
-        // The same text may be a turn of several sessions.
-        let (key, nth) = self.client.key(&lane, &session.text(&blake3::hash(&text)));
-        let events = match wants.events {
-            true => Some(EventStream::open(streams, &key).await?),
-            false => None,
-        };
-        let subject = streams.subjects.turn(&session, &lane, &key);
-        let outgoing = Outgoing { subject, key, nth, lane, text, wants, session: Some(&self.name) };
-        let sent = self.client.send(outgoing, events).await;
-        drop(place);
-        sent
+        self.key()
     }
 
     fn key(&self) -> Result<SessionKey, Error> {

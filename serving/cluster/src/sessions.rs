@@ -37,23 +37,21 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, PriorityPolicy, PullConsumer, pull};
 use async_nats::jetstream::message::StreamMessage;
-use async_nats::jetstream::object_store::{self, ObjectInfo, ObjectMetadata};
+use async_nats::jetstream::object_store::ObjectInfo;
 use async_nats::jetstream::stream::{
-    Config, DiscardPolicy, LastRawMessageErrorKind, RawMessageErrorKind, RetentionPolicy, Stream,
+    Config, LastRawMessageErrorKind, RawMessageErrorKind, RetentionPolicy, Stream,
 };
 use async_nats::jetstream::{Context, kv};
 use base64::prelude::{BASE64_URL_SAFE, Engine as _};
 use bytes::Bytes;
 use futures_util::{Stream as Items, StreamExt, TryStreamExt};
 use serde::Serialize;
-use tokio::io::AsyncReadExt;
-use tokio::time::timeout;
 
 use crate::clock::sleep;
-use crate::connect::{ObjectStoreHandle, keys, objects, opened, patiently, store};
 use crate::error::{Cause, Error};
-use crate::names::{BatchName, JobKey, Lane, Subjects};
+use crate::names::{BatchName, JobKey, Lane, Subjects, is_digest};
 use crate::policy::session::{RECORD_VERSION, SessionRecord, StoredState};
+use crate::stores::{Objects, bucket, keys, one_of_each, stream};
 
 /// Partitions of the sessions of a pool. Submitters and workers must agree on it.
 pub(crate) const PARTITIONS: u8 = 64;
@@ -148,8 +146,7 @@ impl Subjects {
         let (tenant, priority) = (tokens.next()?, tokens.next()?);
         let lane = Lane::parse(&format!("{tenant}.{priority}"))?;
         let digest = tokens.next()?;
-        let is_digest = digest.len() == DIGITS
-            && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let is_digest = is_digest(digest, DIGITS);
         let key = JobKey::parse(tokens.next()?)?;
         let session = SessionKey { tenant: tenant.to_owned(), digest: digest.to_owned() };
         (is_digest && session.partition() == partition).then_some(Turn { session, lane, key })
@@ -232,10 +229,6 @@ const MOST_RECORD_BYTES: i32 = 512 << 10;
 pub(crate) const LARGEST_STATE: u64 = 256 << 20;
 /// The most sessions of a pool.
 const MOST_SESSIONS: u64 = 100_000;
-/// Bytes of a part of a state.
-const PART: usize = 128 << 10;
-/// How long reading a state may take. Parts that are missing are waited for without end.
-const READ: Duration = Duration::from_secs(300);
 /// Descriptions of states that are read at once.
 const READ_AT_ONCE: usize = 16;
 /// Between two attempts to reach the server.
@@ -252,7 +245,7 @@ pub(crate) struct Sessions {
     pub(crate) turns: Stream,
     results: Stream,
     records: kv::Store,
-    states: ObjectStoreHandle,
+    states: Objects,
     /// The stream behind `states`.
     objects: Stream,
     /// How long a record is kept that nobody writes.
@@ -288,6 +281,16 @@ struct BucketEntry {
     text: Option<Bytes>,
 }
 
+impl BucketEntry {
+    /// Reads the record of a session; `None` if there is none.
+    fn record(&self) -> Result<Option<SessionRecord>, RecordError> {
+        let Some(text) = &self.text else { return Ok(None) };
+        let record = serde_json::from_slice::<SessionRecord>(text).ok();
+        let record = record.filter(|record| record.version == RECORD_VERSION);
+        record.map(Some).ok_or(RecordError::Foreign)
+    }
+}
+
 /// What became of a record that was to be replaced.
 #[derive(Debug)]
 pub(crate) enum Replaced {
@@ -310,40 +313,19 @@ impl Sessions {
         let jobs = &jobs.cached_info().config;
         let keep = results.cached_info().config.max_age;
         let replicas = jobs.num_replicas;
-        let config = Config {
-            name: subjects.store("turns"),
-            subjects: vec![subjects.turns()],
-            num_replicas: replicas,
+        let turns = Config {
             retention: RetentionPolicy::WorkQueue,
-            discard: DiscardPolicy::New,
             max_messages: jobs.max_messages,
             max_bytes: jobs.max_bytes,
-            max_messages_per_subject: 1,
-            discard_new_per_subject: true,
-            duplicate_window: jobs.duplicate_window,
-            allow_direct: true,
-            ..Config::default()
+            ..one_of_each(subjects.store("turns"), subjects.turns(), replicas)
         };
-        let turns = patiently(config.name.clone(), context, opened(config)).await?;
-        let config = kv::Config {
-            bucket: subjects.store("sessions"),
-            history: 1,
-            max_age: keep,
-            max_value_size: MOST_RECORD_BYTES,
-            num_replicas: replicas,
-            ..kv::Config::default()
-        };
-        let records = patiently(config.bucket.clone(), context, store(config)).await?;
-        let bucket = subjects.store("states");
-        let config = object_store::Config {
-            bucket: bucket.clone(),
-            // Of a session that goes on, states are stored again before this.
-            max_age: keep * 2,
-            num_replicas: replicas,
-            ..object_store::Config::default()
-        };
-        let states = patiently(bucket.clone(), context, objects(config)).await?;
-        let name = format!("OBJ_{bucket}");
+        let turns = stream(context, turns).await?;
+        let records = subjects.store("sessions");
+        let records = bucket(context, records, keep, MOST_RECORD_BYTES, replicas).await?;
+        let name = subjects.store("states");
+        // Of a session that goes on, states are stored again before this.
+        let states = Objects::open(context, name.clone(), keep * 2, replicas).await?;
+        let name = format!("OBJ_{name}");
         let objects = context.get_stream(&name).await;
         let objects =
             objects.map_err(|error| Error::Setup { name, source: error.to_string().into() })?;
@@ -440,16 +422,9 @@ impl Sessions {
         session: &SessionKey,
         name: &str,
     ) -> Result<Revised, RecordError> {
-        let BucketEntry { revision, text } =
-            self.entry(&session.to_string()).await.map_err(RecordError::Server)?;
-        let record = match text {
-            None => SessionRecord::fresh(name),
-            Some(text) => match serde_json::from_slice::<SessionRecord>(&text) {
-                Ok(record) if record.version == RECORD_VERSION => record,
-                _ => return Err(RecordError::Foreign),
-            },
-        };
-        Ok(Revised { record, revision })
+        let entry = self.entry(&session.to_string()).await.map_err(RecordError::Server)?;
+        let record = entry.record()?.unwrap_or_else(|| SessionRecord::fresh(name));
+        Ok(Revised { record, revision: entry.revision })
     }
 
     /// Returns what is under a name, as the leader has it: an owner that took an older one for the
@@ -520,22 +495,15 @@ impl Sessions {
         &self,
         session: &SessionKey,
         digest: &blake3::Hash,
-        mut bytes: &[u8],
+        bytes: &[u8],
         time_ms: u64,
     ) -> Result<StoredState, Cause> {
         let object = format!("{session}.{}.{}", digest.to_hex(), BatchName::random().as_str());
-        let metadata = ObjectMetadata {
-            name: object.clone(),
-            chunk_size: Some(PART),
-            ..ObjectMetadata::default()
-        };
-        let size = bytes.len() as u64;
-        let info = self.states.0.put(metadata, &mut bytes).await?;
         Ok(StoredState {
+            parts: self.states.put(&object, bytes).await?,
             object,
-            parts: info.nuid,
             digest: digest.to_hex().to_string(),
-            bytes: size,
+            bytes: bytes.len() as u64,
             stored_ms: time_ms,
         })
     }
@@ -545,25 +513,11 @@ impl Sessions {
     /// # Errors
     /// `Damaged` if they aren't or are gone, otherwise they can't be had now.
     pub(crate) async fn state(&self, state: &StoredState) -> Result<Vec<u8>, Error> {
+        let read = self.states.get(&state.object, LARGEST_STATE).await;
+        let bytes = read.map_err(|error| Error::server("read the state of a session", error))?;
+        let is_whole = |bytes: &Vec<u8>| blake3::hash(bytes).to_hex().as_str() == state.digest;
         let damaged = || Error::Damaged { what: "the state of a session".to_owned() };
-        let failed = |source: Cause| Error::Server { what: "read the state of a session", source };
-        let read = async {
-            let object =
-                self.states.0.get(&state.object).await.map_err(|error| match error.kind() {
-                    object_store::GetErrorKind::NotFound => damaged(),
-                    _ => failed(error.into()),
-                })?;
-            let mut bytes = Vec::new();
-            let mut limited = object.take(LARGEST_STATE + 1);
-            limited.read_to_end(&mut bytes).await.map_err(|error| failed(error.into()))?;
-            Ok(bytes)
-        };
-        let bytes =
-            timeout(READ, read).await.unwrap_or_else(|_| Err(failed("timed out".into())))?;
-        if blake3::hash(&bytes).to_hex().as_str() != state.digest {
-            return Err(damaged());
-        }
-        Ok(bytes)
+        bytes.filter(is_whole).ok_or_else(damaged)
     }
 
     /// Returns the subject of what the store says of an object.
@@ -618,14 +572,8 @@ impl Sessions {
             if since(stored) < STRAY {
                 continue;
             }
-            let record = match self.entry(session).await?.text {
-                None => None,
-                Some(text) => match serde_json::from_slice::<SessionRecord>(&text) {
-                    Ok(record) if record.version == RECORD_VERSION => Some(record),
-                    // Of a later version, which knows better.
-                    _ => continue,
-                },
-            };
+            // One of a later version knows better.
+            let Ok(record) = self.entry(session).await?.record() else { continue };
             let state = record.and_then(|record| record.state);
             if state.is_none_or(|state| state.object != info.name) {
                 self.delete(&info.name, &info.nuid).await;
@@ -661,16 +609,8 @@ pub(crate) enum RecordError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::{BatchName, PoolName};
-
-    fn lane(tenant: Option<&str>) -> Lane {
-        let tenant = tenant.map(str::to_owned);
-        Lane::of(&wire::Job { tenant, ..wire::Job::code("") }).unwrap()
-    }
-
-    fn key(lane: &Lane) -> JobKey {
-        JobKey::of(&BatchName::random(), lane, &blake3::hash(b"text"), 0)
-    }
+    use crate::names::PoolName;
+    use crate::names::tests::{key, lane};
 
     #[test]
     fn subjects_of_turns_are_read_as_they_are_written() {

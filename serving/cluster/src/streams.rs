@@ -22,14 +22,15 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::context::GetStreamErrorKind;
-use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Stream};
-use async_nats::jetstream::{self, Context, kv, object_store};
+use async_nats::jetstream::stream::{Config, RetentionPolicy, Stream};
+use async_nats::jetstream::{self, Context, kv};
 use tokio::sync::OnceCell;
 
-use crate::connect::{Link, ObjectStoreHandle, objects, opened, patiently, store};
+use crate::connect::Link;
 use crate::error::{Cause, Error};
 use crate::names::{Lane, PoolName, Subjects};
 use crate::sessions::Sessions;
+use crate::stores::{Objects, bucket, one_of_each, stream};
 
 /// The name of the setting in the metadata of the jobs' stream.
 const CLAIM_TIME: &str = "hatchery-claim-ms";
@@ -38,8 +39,6 @@ const CLAIM_TIMES: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(600)..=Duration::from_secs(3600);
 /// How long one answer may take.
 const ANSWER: Duration = Duration::from_secs(5);
-/// How long the server remembers the ids of messages. Later repeats are told by their subjects.
-const REPEATS: Duration = Duration::from_secs(600);
 /// Claims of one lane that aren't acknowledged. What a tenant may have at once is counted otherwise,
 /// since it is for all its lanes.
 const MOST_CLAIMED: i64 = 100_000;
@@ -88,7 +87,7 @@ pub(crate) struct Streams {
     pub(crate) dead: Stream,
     pub(crate) starts: kv::Store,
     pub(crate) workers: kv::Store,
-    pub(crate) payloads: ObjectStoreHandle,
+    pub(crate) payloads: Objects,
     /// As the pool's settings have it.
     pub(crate) claim_time: Duration,
     /// Set up when they are needed.
@@ -121,54 +120,29 @@ impl Streams {
         context.set_timeout(ANSWER);
         let subjects = Subjects(pool);
         let claim_time = settings.claim_time.clamp(*CLAIM_TIMES.start(), *CLAIM_TIMES.end());
-        let stream = |config: Config| patiently(config.name.clone(), &context, opened(config));
-        let common = |what: &str, subject: String| Config {
-            name: subjects.store(what),
-            subjects: vec![subject],
-            num_replicas: settings.replicas,
-            discard: DiscardPolicy::New,
-            max_messages_per_subject: 1,
-            discard_new_per_subject: true,
-            duplicate_window: REPEATS,
-            allow_direct: true,
-            ..Config::default()
-        };
-        let jobs = stream(Config {
+        let named = |what: &str| subjects.store(what);
+        let of_keys = |what: &str, subject| one_of_each(named(what), subject, settings.replicas);
+        let jobs = Config {
             retention: RetentionPolicy::WorkQueue,
             max_messages: i64::try_from(settings.queue).unwrap_or(i64::MAX),
             max_bytes: settings.queue_bytes.map_or(-1, |most| most.try_into().unwrap_or(i64::MAX)),
             metadata: HashMap::from([(CLAIM_TIME.to_owned(), claim_time.as_millis().to_string())]),
-            ..common("jobs", subjects.jobs())
-        })
-        .await?;
+            ..of_keys("jobs", subjects.jobs())
+        };
+        let jobs = stream(&context, jobs).await?;
         // The creator of the stream decided.
         let decided = jobs.cached_info().config.metadata.get(CLAIM_TIME);
         let decided = decided.and_then(|text| text.parse().ok()).map(Duration::from_millis);
         let claim_time =
             decided.unwrap_or(claim_time).clamp(*CLAIM_TIMES.start(), *CLAIM_TIMES.end());
-        let results =
-            stream(Config { max_age: settings.keep, ..common("results", subjects.results()) });
-        let dead = stream(Config { max_age: settings.keep, ..common("dead", subjects.all_dead()) });
-        let (results, dead) = (results.await?, dead.await?);
-        let bucket = |what: &str, max_age| kv::Config {
-            bucket: subjects.store(what),
-            history: 1,
-            max_age,
-            max_value_size: MOST_ENTRY_BYTES,
-            num_replicas: settings.replicas,
-            ..kv::Config::default()
-        };
-        let starts = bucket("starts", settings.keep);
-        let starts = patiently(starts.bucket.clone(), &context, store(starts)).await?;
-        let workers = bucket("workers", life(claim_time));
-        let workers = patiently(workers.bucket.clone(), &context, store(workers)).await?;
-        let payloads = object_store::Config {
-            bucket: subjects.store("payloads"),
-            max_age: settings.keep * 2,
-            num_replicas: settings.replicas,
-            ..object_store::Config::default()
-        };
-        let payloads = patiently(payloads.bucket.clone(), &context, objects(payloads)).await?;
+        let (keep, replicas) = (settings.keep, settings.replicas);
+        let results = Config { max_age: keep, ..of_keys("results", subjects.results()) };
+        let dead = Config { max_age: keep, ..of_keys("dead", subjects.all_dead()) };
+        let (results, dead) = (stream(&context, results).await?, stream(&context, dead).await?);
+        let entries = |what, age| bucket(&context, named(what), age, MOST_ENTRY_BYTES, replicas);
+        let starts = entries("starts", keep).await?;
+        let workers = entries("workers", life(claim_time)).await?;
+        let payloads = Objects::open(&context, named("payloads"), keep * 2, replicas).await?;
         Ok(Self {
             link,
             context,

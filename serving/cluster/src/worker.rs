@@ -17,11 +17,11 @@ use tokio::sync::{RwLock, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use self::lanes::Lanes;
-use self::shared::{Command, WorkerShared};
+use self::shared::WorkerShared;
 use crate::clock::sleep;
 use crate::connect::Connection;
 use crate::error::Error;
-use crate::names::{BatchName, Lane, PoolName};
+use crate::names::{BatchName, JobKey, Lane, PoolName};
 use crate::payload::Control;
 use crate::policy::MOST_AHEAD;
 use crate::streams::Streams;
@@ -88,7 +88,7 @@ impl Worker {
         };
         // Before the first job: its deadline counts from when the server got it.
         let shown = worker.shared.show().await;
-        shown.map_err(|source| Error::Server { what: "store a heartbeat", source })?;
+        shown.map_err(|error| Error::server("store a heartbeat", error))?;
         Ok(worker)
     }
 
@@ -202,16 +202,12 @@ async fn listen(shared: Arc<WorkerShared>, lanes: Arc<Lanes>) {
             Some(message) = controls.next() => {
                 let Some(lane) = subjects.parse_control(&message.subject) else { continue };
                 let Some(control) = Control::read(&message.payload) else { continue };
-                let Some(key) = control.key() else { continue };
-                let command = match control {
-                    Control::Cancel { .. } => Command::Cancel,
-                    Control::Interrupt { .. } => Command::Interrupt,
-                };
+                let Some(key) = JobKey::parse(&control.key) else { continue };
                 if let Some((own, job)) = shared.running.lock().get(&key)
                     && *own == lane
                 {
                     // Full if it was told often enough.
-                    let _ = job.try_send(command);
+                    let _ = job.try_send(control.command);
                 }
             }
             else => return,

@@ -17,11 +17,13 @@ use tokio::time::timeout;
 use wire::{Field, Intake, Problem, ProblemKind};
 
 use super::lanes::{Claimed, Permit};
-use super::shared::{Command, Tally, WorkerShared, forward, is_of_key};
+use super::shared::{Tally, WorkerShared, forward, is_of_key};
 use crate::clock::{now, sleep};
 use crate::history::Start;
 use crate::names::{JobKey, Lane};
-use crate::payload::{HISTORY, NTH, OBJECT, SESSION, WANTS, WANTS_EVENTS, WANTS_FILES, WORKER};
+use crate::payload::{
+    Command, HISTORY, NTH, OBJECT, SESSION, WANTS, WANTS_EVENTS, WANTS_FILES, WORKER,
+};
 use crate::policy::{Decision, JobHistory, SIGNS};
 use crate::publish::Stored;
 use crate::result;
@@ -110,7 +112,7 @@ pub(super) async fn handle(shared: &WorkerShared, claimed: Claimed) {
     let taken = Taken { shared, _permit: permit };
     // The others aren't from Hatchery.
     let (lane, key) = match shared.streams.subjects.parse_job(&message.subject) {
-        Some((lane, key)) if is_of_key(&message, &lane, &key) => (lane, key),
+        Some((lane, key)) if is_of_key(&message, &lane, &key, None) => (lane, key),
         named => {
             let reason = if named.is_some() { "key" } else { "subject" };
             shared.streams.refuse(&message, reason).await;

@@ -1,13 +1,13 @@
 //! Where the next job comes from: asks lanes for jobs, in the order that `policy.rs` says.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{PullConsumer, pull};
 use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::stream::{Config, DiscardPolicy};
 use async_nats::jetstream::{AckKind, Message};
 use futures_util::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
@@ -15,15 +15,14 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
-use wire::Priority;
 
 use super::shared::WorkerConfig;
 use crate::clock::{now, sleep};
-use crate::connect::{opened, patiently};
 use crate::error::{Cause, Error};
 use crate::names::{Lane, permits_consumer};
 use crate::policy;
 use crate::policy::{EMPTY, Shares};
+use crate::stores::{one_of_each, stream};
 use crate::streams::Streams;
 
 /// How long an answer may take, after which what has come is taken.
@@ -120,20 +119,20 @@ impl Lanes {
         count: usize,
         draining: &mut watch::Receiver<bool>,
     ) -> Vec<Claimed> {
-        self.permits.begin();
+        self.permits.give_back(true);
         let claimed = loop {
             let claimed = self.ask_all(count).await;
             if !claimed.is_empty() || *draining.borrow() {
                 break claimed;
             }
-            self.permits.give_back();
+            self.permits.give_back(true);
             let wait = self.known.lock().shares.wait(self.time());
             tokio::select! {
                 _ = timeout(wait, self.woken.notified()) => {}
                 _ = draining.changed() => {}
             }
         };
-        self.permits.end();
+        self.permits.give_back(false);
         claimed
     }
 
@@ -251,7 +250,8 @@ impl Lanes {
         }
         let mut known = self.known.lock();
         for (lane, consumer) in added {
-            known.shares.add(rank(lane.priority), self.config.weight(&lane));
+            // The most urgent is the first.
+            known.shares.add(lane.priority as u8, self.config.weight(&lane));
             known.lanes.push((lane, consumer));
             self.woken.notify_one();
         }
@@ -269,14 +269,6 @@ async fn fetch(consumer: &PullConsumer, count: usize, messages: &mut Vec<Message
             Ok(message) => messages.push(message),
             Err(error) => return tracing::info!("can't get jobs: {error}"),
         }
-    }
-}
-
-fn rank(priority: Priority) -> u8 {
-    match priority {
-        Priority::High => 0,
-        Priority::Normal => 1,
-        Priority::Low => 2,
     }
 }
 
@@ -440,26 +432,11 @@ impl Permits {
         self.0.values()
     }
 
-    /// Keeps permits from now on until they are claimed with.
-    pub(super) fn begin(&self) {
+    /// Gives back what nothing was claimed with. Keeps permits that come from now on if jobs are
+    /// wanted.
+    pub(super) fn give_back(&self, is_wanted: bool) {
         for tenant in self.tenants() {
-            tenant.spare.lock().get_or_insert_default();
-        }
-    }
-
-    /// Gives back what nothing was claimed with.
-    pub(super) fn give_back(&self) {
-        for tenant in self.tenants() {
-            if let Some(spare) = tenant.spare.lock().as_mut() {
-                spare.clear();
-            }
-        }
-    }
-
-    /// Gives back what nothing was claimed with, and what comes from now on.
-    pub(super) fn end(&self) {
-        for tenant in self.tenants() {
-            *tenant.spare.lock() = None;
+            *tenant.spare.lock() = is_wanted.then(Vec::new);
         }
     }
 }
@@ -555,30 +532,21 @@ impl Tenant {
         }
     }
 
-    fn stream(&self) -> String {
-        self.streams.subjects.store("permits")
-    }
-
     /// Makes sure that the server has the tenant's permits. When a worker starts, their number becomes
     /// its limit; later only if none is left, so that workers with different limits don't quarrel.
     async fn open(&self, is_start: bool) -> Result<PullConsumer, Error> {
         let subjects = &self.streams.subjects;
-        let config = Config {
-            name: self.stream(),
-            subjects: vec![subjects.permits()],
-            num_replicas: self.replicas,
-            discard: DiscardPolicy::New,
-            max_messages_per_subject: 1,
-            discard_new_per_subject: true,
-            ..Config::default()
+        let name = subjects.store("permits");
+        let failed = |answer: &dyn Display| Error::Setup {
+            name: name.clone(),
+            source: answer.to_string().into(),
         };
-        let stream = patiently(self.stream(), &self.streams.context, opened(config)).await?;
-        let failed = |source: Cause| Error::Setup { name: self.stream(), source };
+        let config = one_of_each(name.clone(), subjects.permits(), self.replicas);
+        let stream = stream(&self.streams.context, config).await?;
         let listed = stream.info_with_subjects(subjects.permits_of(&self.name)).await;
-        let listed = listed.map_err(|error| failed(error.to_string().into()))?;
-        let subjects_there = listed.map_ok(|(subject, _)| subject).try_collect();
-        let mut there: HashSet<String> =
-            subjects_there.await.map_err(|error| failed(error.to_string().into()))?;
+        let listed = listed.map_err(|error| failed(&error))?.map_ok(|(subject, _)| subject);
+        let listed = listed.try_collect().await;
+        let mut there: HashSet<String> = listed.map_err(|error| failed(&error))?;
         if is_start || there.is_empty() {
             for number in 0..self.limit {
                 let subject = subjects.permit(&self.name, number);
@@ -589,14 +557,14 @@ impl Tenant {
             // The limit was higher.
             for surplus in there {
                 let purged = stream.purge().filter(surplus).await;
-                purged.map_err(|error| failed(error.to_string().into()))?;
+                purged.map_err(|error| failed(&error))?;
             }
         }
-        let name = permits_consumer(&self.name);
+        let consumer = permits_consumer(&self.name);
         let filter_subject = subjects.permits_of(&self.name);
-        let config = pull::Config { filter_subject, ..self.streams.claims(name.clone()) };
-        let made = stream.get_or_create_consumer(&name, config).await;
-        let consumer = made.map_err(|error| failed(error.to_string().into()))?;
+        let config = pull::Config { filter_subject, ..self.streams.claims(consumer.clone()) };
+        let made = stream.get_or_create_consumer(&consumer, config).await;
+        let consumer = made.map_err(|error| failed(&error))?;
         *self.consumer.lock() = Some(consumer.clone());
         Ok(consumer)
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
-use hatchery::{Error, Hatchery, Session};
+use hatchery::{DEFAULT_PYTHON, Error, Hatchery, Session};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -160,7 +160,7 @@ impl PartitionOwner {
             }
         }
         self.partitions.clear();
-        self.owners.values().for_each(OwnerMessage::leave);
+        self.owners.values().for_each(let_go);
         while self.tasks.join_next().await.is_some() {}
     }
 
@@ -199,12 +199,7 @@ impl PartitionOwner {
     fn leave(&mut self, partition: u8) {
         let of_it = |session: &SessionKey| session.partition() == partition;
         let here = self.owners.iter().filter(|(session, _)| of_it(session));
-        let mut is_empty = true;
-        for (_, owner) in here {
-            is_empty = false;
-            OwnerMessage::leave(owner);
-        }
-        if is_empty {
+        if here.map(|(_, owner)| let_go(owner)).count() == 0 {
             self.partitions.remove(&partition);
         }
     }
@@ -216,17 +211,18 @@ impl PartitionOwner {
             return;
         }
         match self.owners.get(&session).filter(|owner| !owner.is_closed()) {
-            Some(owner) => OwnerMessage::wake(owner),
+            Some(owner) => owner.send_modify(|message| message.wakes += 1),
             None if self.owners.len() >= MOST_OWNERS => self.forget(),
             None => {
                 let (sender, messages) = watch::channel(OwnerMessage::default());
-                let owner = SessionOwner::new(
-                    Arc::clone(&self.shared),
-                    Arc::clone(&self.sessions),
-                    session.clone(),
-                    Arc::clone(&self.folder),
+                let owner = SessionOwner {
+                    shared: Arc::clone(&self.shared),
+                    sessions: Arc::clone(&self.sessions),
+                    key: session.clone(),
+                    folder: Arc::clone(&self.folder),
                     messages,
-                );
+                    held: None,
+                };
                 self.tasks.spawn(owner.live());
                 self.owners.insert(session, sender);
             }
@@ -242,77 +238,46 @@ impl PartitionOwner {
 /// Tells the files and sessions of this process apart.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// An open session of the pool.
-#[derive(Debug)]
-struct LocalCopy {
-    session: Session,
-}
-
 /// Why a state isn't a session of the pool.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 enum NotOpen {
     /// The pool refuses, or the state is of another image.
-    Pool(Error),
+    #[error("{}", hatchery::error::chain(.0))]
+    Pool(#[from] Error),
     /// The file can't be written.
-    File(std::io::Error),
+    #[error("can't use the folder for temporary files: {0}")]
+    File(#[from] std::io::Error),
 }
 
-impl LocalCopy {
-    /// Opens a session: a fresh one on the build of this name, or one that continues from the bytes of
-    /// a state. `folder` is for a file meanwhile.
-    async fn open(
-        pool: &Hatchery,
-        folder: &Path,
-        state: Option<Vec<u8>>,
-        python: Option<&str>,
-    ) -> Result<Self, NotOpen> {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // Sessions of the pool have no such names otherwise: this worker opens them all.
-        let name = format!("turns {number}");
-        let opened = match (state, python) {
-            (None, None) => pool.session(&name).await,
-            (None, Some(python)) => pool.session_on(&name, python).await,
-            (Some(bytes), _) => {
-                let path = folder.join(format!("{number}.session"));
-                tokio::fs::write(&path, bytes).await.map_err(NotOpen::File)?;
-                let revived = pool.revive(&name, &path).await;
-                let _ = tokio::fs::remove_file(&path).await;
-                revived
-            }
-        };
-        Ok(Self { session: opened.map_err(NotOpen::Pool)? })
-    }
-
-    /// Returns the session.
-    fn session(&self) -> &Session {
-        &self.session
-    }
-
-    /// Returns the bytes of its state, which [`Self::open`] takes.
-    async fn saved(&self, folder: &Path) -> Result<Vec<u8>, NotOpen> {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = folder.join(format!("{number}.session"));
-        self.session.save(&path).await.map_err(NotOpen::Pool)?;
-        let bytes = tokio::fs::read(&path).await.map_err(NotOpen::File);
-        let _ = tokio::fs::remove_file(&path).await;
-        bytes
-    }
-
-    /// Closes it, and drops its state.
-    fn close(self) {
-        self.session.close();
-    }
+/// Opens a session of the pool: a fresh one on the build of this name, or one that continues from the
+/// bytes of a state. `folder` is for a file meanwhile.
+async fn open(
+    pool: &Hatchery,
+    folder: &Path,
+    state: Option<Vec<u8>>,
+    python: Option<&str>,
+) -> Result<Session, NotOpen> {
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    // Sessions of the pool have no such names otherwise: this worker opens them all.
+    let name = format!("turns {number}");
+    let Some(bytes) = state else {
+        return Ok(pool.session_on(&name, python.unwrap_or(DEFAULT_PYTHON)).await?);
+    };
+    let path = folder.join(format!("{number}.session"));
+    tokio::fs::write(&path, bytes).await?;
+    let revived = pool.revive(&name, &path).await;
+    let _ = tokio::fs::remove_file(&path).await;
+    Ok(revived?)
 }
 
-impl std::fmt::Display for NotOpen {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Pool(error) => write!(formatter, "{}", hatchery::error::chain(error)),
-            Self::File(error) => {
-                write!(formatter, "can't use the folder for temporary files: {error}")
-            }
-        }
-    }
+/// Returns the bytes of a session's state, which [`open`] takes.
+async fn saved(session: &Session, folder: &Path) -> Result<Vec<u8>, NotOpen> {
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = folder.join(format!("{number}.session"));
+    session.save(&path).await?;
+    let bytes = tokio::fs::read(&path).await;
+    let _ = tokio::fs::remove_file(&path).await;
+    Ok(bytes?)
 }
 
 /// How long a session without turns stays in this worker's pool.
@@ -327,14 +292,8 @@ struct OwnerMessage {
     leaves: bool,
 }
 
-impl OwnerMessage {
-    fn wake(owner: &watch::Sender<Self>) {
-        owner.send_modify(|message| message.wakes += 1);
-    }
-
-    fn leave(owner: &watch::Sender<Self>) {
-        owner.send_modify(|message| message.leaves = true);
-    }
+fn let_go(owner: &watch::Sender<OwnerMessage>) {
+    owner.send_modify(|message| message.leaves = true);
 }
 
 /// Why a turn hasn't ended.
@@ -353,7 +312,7 @@ enum Stop {
 struct Held {
     revised: Revised,
     /// The session in the pool, in the state of the record; `None` until it is needed.
-    copy: Option<LocalCopy>,
+    copy: Option<Session>,
     /// Whether the next turn runs alone.
     is_alone: bool,
     /// When the record was last known to be this worker's.
@@ -372,16 +331,6 @@ struct SessionOwner {
 }
 
 impl SessionOwner {
-    fn new(
-        shared: Arc<WorkerShared>,
-        sessions: Arc<Sessions>,
-        key: SessionKey,
-        folder: Arc<TempDir>,
-        messages: watch::Receiver<OwnerMessage>,
-    ) -> Self {
-        Self { shared, sessions, key, folder, messages, held: None }
-    }
-
     /// Returns who this worker is.
     fn owner(&self) -> RecordOwner {
         RecordOwner {

@@ -1,6 +1,7 @@
 //! What the tasks of a worker share: its configuration, its counts, and the jobs that run.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,13 +16,13 @@ use tokio::time::Instant;
 
 use super::lanes::ClaimBudget;
 use crate::clock::{now, sleep};
-use crate::connect::keys;
 use crate::error::{Cause, Error};
 use crate::names::{JobKey, Lane};
-use crate::payload::{NTH, OBJECT};
+use crate::payload::{Command, NTH, OBJECT};
 use crate::policy::JobHistory;
 use crate::result::{Event, EventKind, MOST_BYTES};
-use crate::sessions::Turn;
+use crate::sessions::SessionKey;
+use crate::stores::keys;
 use crate::streams::{Settings, Streams};
 use crate::worker::gate::ReplyBatcher;
 
@@ -112,13 +113,6 @@ pub(super) struct WorkerShared {
     pub(super) is_draining: watch::Sender<bool>,
     /// Set when running jobs are given back.
     pub(super) is_over: watch::Sender<bool>,
-}
-
-/// What stops a running job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Command {
-    Cancel,
-    Interrupt,
 }
 
 /// Returns the machine's name and the process's id.
@@ -318,11 +312,11 @@ impl WorkerShared {
 impl Streams {
     /// Returns what each worker of the pool says of itself, in the order of their names.
     pub(crate) async fn presences(&self) -> Result<Vec<Presence>, Error> {
-        let failed = |source| Error::Server { what: "list the workers", source };
-        let keys = keys(&self.workers).await.map_err(failed)?;
+        let failed = |answer: &dyn Display| Error::server("list the workers", answer);
+        let keys = keys(&self.workers).await.map_err(|error| failed(&error))?;
         let mut presences = Vec::with_capacity(keys.len());
         for key in keys {
-            let entry = self.workers.entry(key).await.map_err(|error| failed(error.into()))?;
+            let entry = self.workers.entry(key).await.map_err(|error| failed(&error))?;
             // It may have left meanwhile.
             let Some(entry) = entry else { continue };
             let Ok(presence) = serde_json::from_slice::<Presence>(&entry.value) else { continue };
@@ -334,22 +328,13 @@ impl Streams {
     }
 }
 
-/// Returns whether the key of a job is made of this message. The text of an object is checked against
-/// its digest when it is read.
-pub(super) fn is_of_key(message: &Message, lane: &Lane, key: &JobKey) -> bool {
-    is_made_of(message, lane, key, |text| text)
-}
-
-/// Returns whether the key of a turn is made of this message.
-pub(super) fn is_of_turn(message: &Message, turn: &Turn) -> bool {
-    is_made_of(message, &turn.lane, &turn.key, |text| turn.session.text(&text))
-}
-
-fn is_made_of(
+/// Returns whether the key of a job is made of this message, or that of a turn of this session. The
+/// text of an object is checked against its digest when it is read.
+pub(super) fn is_of_key(
     message: &Message,
     lane: &Lane,
     key: &JobKey,
-    standing: impl Fn(blake3::Hash) -> blake3::Hash,
+    session: Option<&SessionKey>,
 ) -> bool {
     let header = |name| message.headers.as_ref()?.get(name).map(|value| value.as_str());
     let text = match header(OBJECT) {
@@ -358,7 +343,8 @@ fn is_made_of(
     };
     let nth = header(NTH).and_then(|number| number.parse().ok());
     let (Some(text), Some(nth)) = (text, nth) else { return false };
-    JobKey::of(&key.batch, lane, &standing(text), nth) == *key
+    let text = session.map_or(text, |session| session.text(&text));
+    JobKey::of(&key.batch, lane, &text, nth) == *key
 }
 
 impl Streams {

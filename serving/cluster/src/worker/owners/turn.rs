@@ -12,15 +12,15 @@ use tokio::time::Instant;
 use wire::{Problem, ProblemKind};
 
 use super::super::job::{self, Claim, Listening, NoJob, Taken};
-use super::{LocalCopy, NotOpen, SessionOwner, Stop, later};
-use crate::clock::{now, sleep};
+use super::{NotOpen, SessionOwner, Stop, later, open, saved};
+use crate::clock::now;
 use crate::connect::Notice;
-use crate::payload::SESSION;
+use crate::payload::{SESSION, SLOWLY};
 use crate::policy::Decision;
 use crate::policy::session::{PendingResult, SessionRecord, StoredState};
 use crate::result;
 use crate::sessions::{LARGEST_STATE, RecordError, Replaced, Revised, SessionKey, Turn};
-use crate::worker::shared::is_of_turn;
+use crate::worker::shared::is_of_key;
 
 /// The longest result that is kept in a session's record. Others are objects.
 const MOST_KEPT: usize = 64 << 10;
@@ -28,10 +28,6 @@ const MOST_KEPT: usize = 64 << 10;
 const FOREIGN: Duration = Duration::from_secs(10);
 /// Before a turn is tried again that this worker seems to run already.
 const SHORTLY: Duration = Duration::from_millis(200);
-/// Between two attempts to store a state.
-const PAUSE: Duration = Duration::from_secs(1);
-/// Attempts, after which a notice is sent.
-const QUIET_ATTEMPTS: u32 = 3;
 
 /// How a turn has ended.
 enum TurnEnd {
@@ -66,7 +62,10 @@ impl SessionOwner {
             },
             context: shared.streams.context.clone(),
         };
-        let is_sound = |turn: &Turn| turn.session == self.key && is_of_turn(&message, turn);
+        let is_sound = |turn: &Turn| {
+            turn.session == self.key
+                && is_of_key(&message, &turn.lane, &turn.key, Some(&turn.session))
+        };
         let Some(turn) = turn.filter(is_sound) else {
             // It isn't from Hatchery. It has no result, since that would be the one of another turn.
             tracing::warn!("a message in the stream of turns isn't a turn: `{}`", message.subject);
@@ -242,7 +241,7 @@ impl SessionOwner {
             return Err(Stop::Later(SHORTLY));
         };
         let begin = now();
-        let submitted = copy.session().submit(job).await;
+        let submitted = copy.submit(job).await;
         let ticket = match submitted {
             Ok(ticket) => ticket,
             // The pool has closed it. Its state is stored.
@@ -286,7 +285,7 @@ impl SessionOwner {
                 Err(error) => return Err(NoCopy::Stop(later(error))),
             }),
         };
-        let opened = LocalCopy::open(&self.shared.pool, self.folder.path(), bytes, python).await;
+        let opened = open(&self.shared.pool, self.folder.path(), bytes, python).await;
         match opened {
             Ok(copy) => {
                 held.copy = Some(copy);
@@ -312,7 +311,7 @@ impl SessionOwner {
         }
         let Some(held) = &self.held else { return Err(Stop::Fenced) };
         let Some(copy) = &held.copy else { return Err(Stop::Fenced) };
-        let bytes = match copy.saved(self.folder.path()).await {
+        let bytes = match saved(copy, self.folder.path()).await {
             Ok(bytes) if bytes.len() as u64 <= LARGEST_STATE => bytes,
             Ok(bytes) => {
                 let text = format!(
@@ -336,21 +335,10 @@ impl SessionOwner {
         if self.sessions.is_kept(held.revised.record.state.as_ref(), &digest, time_ms) {
             return Ok(TurnEnd::Result(value, None));
         }
-        let mut attempts = 0;
-        loop {
-            match self.sessions.put(&self.key, &digest, &bytes, time_ms).await {
-                Ok(state) => return Ok(TurnEnd::Result(value, Some(state))),
-                Err(error) => {
-                    attempts += 1;
-                    if attempts == QUIET_ATTEMPTS {
-                        let text =
-                            format!("can't store a session's state on the NATS server: {error}");
-                        self.shared.streams.link.tell(Notice::Trouble { text });
-                    }
-                    sleep(PAUSE).await;
-                }
-            }
-        }
+        let what = "store a session's state on the NATS server";
+        let put = || self.sessions.put(&self.key, &digest, &bytes, time_ms);
+        let state = self.shared.streams.link.insist(what, SLOWLY, put).await;
+        Ok(TurnEnd::Result(value, Some(state)))
     }
 
     /// Returns a result as the record has it.
