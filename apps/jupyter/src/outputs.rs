@@ -74,11 +74,7 @@ impl<'a> Outputs<'a> {
     /// Publishes the output that was held.
     pub(crate) async fn flush(&mut self) {
         let Some((stream, text)) = self.held.take() else { return };
-        let name = match stream {
-            Stream::Stdout => "stdout",
-            Stream::Stderr => "stderr",
-        };
-        let content = json!({ "name": name, "text": text });
+        let content = json!({ "name": stream.name(), "text": text });
         self.iopub.publish(self.request, "stream", &content).await;
     }
 

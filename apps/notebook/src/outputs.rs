@@ -143,11 +143,7 @@ impl Outputs {
 
     fn flush(&mut self) {
         let Some((stream, bytes)) = self.said.take() else { return };
-        let name = match stream {
-            Stream::Stdout => "stdout",
-            Stream::Stderr => "stderr",
-        };
-        let text = String::from_utf8_lossy(&bytes);
+        let (name, text) = (stream.name(), String::from_utf8_lossy(&bytes));
         self.finished.push(json!({ "name": name, "output_type": "stream", "text": lines(&text) }));
     }
 }

@@ -25,6 +25,16 @@ pub enum Stream {
     Stderr,
 }
 
+impl Stream {
+    /// Returns `stdout` or `stderr`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
+}
+
 /// The output and events of one run.
 #[derive(Default)]
 pub struct Transcript {

@@ -1,11 +1,10 @@
 //! Responses over HTTP.
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
-use hatchery::wire::Problem;
 use serde::Serialize;
 
 /// Returns a value as a response.
@@ -28,11 +27,4 @@ pub(crate) fn stream(status: StatusCode, kind: &'static str, body: Body) -> Resp
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
-}
-
-/// Says when to try again what was refused for the load.
-pub(crate) fn with_retry_after(mut answer: Response, problem: &Problem) -> Response {
-    let seconds = problem.retry_after.map_or(1, |time| (time.ceil() as u64).max(1));
-    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
-    answer
 }

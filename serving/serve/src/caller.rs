@@ -145,6 +145,16 @@ impl Caller {
     }
 }
 
+/// Returns 128 random bits as text, which nobody can guess.
+///
+/// # Panics
+/// The system has no random numbers.
+pub(crate) fn unguessable() -> String {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("Linux gives random numbers");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The longest name of a session.
 const MOST_NAME_BYTES: usize = 200;
 
@@ -189,5 +199,11 @@ mod tests {
         for invalid in [String::new(), "x".repeat(201), "a\nb".to_owned()] {
             assert!(Caller::owner().session_name(&invalid).is_err());
         }
+    }
+
+    #[test]
+    fn ids_differ() {
+        let ids = [unguessable(), unguessable()];
+        assert!(ids[0] != ids[1] && ids.iter().all(|id| id.len() == 32), "{ids:?}");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::Message;
-use hatchery::event::{self, Events, Stream};
+use hatchery::event::{self, Events};
 use hatchery::{Hatchery, TenantConfig};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -191,12 +191,8 @@ fn kind_of(kind: event::EventKind) -> Option<EventKind> {
     Some(match kind {
         event::EventKind::Started => EventKind::Started,
         event::EventKind::Output { stream, bytes } => {
-            let stream = match stream {
-                Stream::Stdout => "stdout",
-                Stream::Stderr => "stderr",
-            };
             let text = String::from_utf8_lossy(&bytes).into_owned();
-            EventKind::Output { stream: stream.to_owned(), text }
+            EventKind::Output { stream: stream.name().to_owned(), text }
         }
         event::EventKind::Display(bundle) => EventKind::Display { bundle: json!(bundle) },
         event::EventKind::Retried => EventKind::Retried,

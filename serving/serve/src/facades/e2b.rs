@@ -18,12 +18,12 @@ use hatchery::{Interface, Job};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::request::{ReceivedRequest, Unreadable, body_limit};
-use super::run::submit;
-use crate::answer::{json as json_answer, with_retry_after};
+use super::request::{Form, ReceivedRequest, Refused, RefusedAs, body_limit};
+use super::run::{is_gone, submit};
+use crate::answer::json as json_answer;
 use crate::caller::Caller;
 use crate::service::Service;
-use contexts::{Context, Contexts, Interpreter, is_gone};
+use contexts::{Context, Contexts, Interpreter};
 use lines::{RunningCell, follow, restarted};
 use sandboxes::Visit;
 
@@ -67,16 +67,26 @@ struct CreateContext {
     language: Option<String>,
 }
 
+struct CellForm;
+
+impl Form for CellForm {
+    fn answer(refused: &Refused) -> Response {
+        match refused.is_unreadable {
+            true => refused.detail(),
+            false => (refused.status, refused.message.clone()).into_response(),
+        }
+    }
+}
+
+type Answered = Result<Response, RefusedAs<CellForm>>;
+
 async fn execute(
     State(interpreter): State<Interpreter>,
     visit: Visit,
     sent: ReceivedRequest,
-) -> Response {
-    let (_, request) = match sent.read::<ExecuteRequest>() {
-        Ok(read) => read,
-        Err(unreadable) => return invalid(&unreadable),
-    };
-    interpreter.execute(&visit, request).await.unwrap_or_else(|refused| *refused)
+) -> Answered {
+    let (_, request) = sent.read::<ExecuteRequest>()?;
+    interpreter.execute(&visit, request).await
 }
 
 async fn list(State(interpreter): State<Interpreter>, visit: Visit) -> Response {
@@ -89,68 +99,54 @@ async fn create(
     State(interpreter): State<Interpreter>,
     visit: Visit,
     sent: ReceivedRequest,
-) -> Response {
-    let (_, request) = match sent.read::<CreateContext>() {
-        Ok(read) => read,
-        Err(unreadable) => return invalid(&unreadable),
-    };
-    if let Some(refused) = other_language(request.language.as_deref()) {
-        return refused;
-    }
-    match interpreter.contexts.open(&visit, request.cwd).await {
-        Ok(context) => json_answer(StatusCode::OK, &description(&context)),
-        Err(problem) => failed(&problem),
-    }
+) -> Answered {
+    let (_, request) = sent.read::<CreateContext>()?;
+    check_language(request.language.as_deref())?;
+    let context = interpreter.contexts.open(&visit, request.cwd).await?;
+    Ok(json_answer(StatusCode::OK, &description(&context)))
 }
 
 async fn remove(
     State(interpreter): State<Interpreter>,
     Path(id): Path<String>,
     visit: Visit,
-) -> Response {
-    let Some(context) = interpreter.contexts.find(&visit.owner, &id) else { return missing(&id) };
-    interpreter.contexts.remove(&visit.caller, &context);
-    json_answer(StatusCode::OK, &Value::Null)
+) -> Answered {
+    interpreter.contexts.remove(&visit.caller, &*interpreter.find(&visit, &id)?);
+    Ok(json_answer(StatusCode::OK, &Value::Null))
 }
 
 async fn restart(
     State(interpreter): State<Interpreter>,
     Path(id): Path<String>,
     visit: Visit,
-) -> Response {
-    let Some(context) = interpreter.contexts.find(&visit.owner, &id) else { return missing(&id) };
-    match interpreter.contexts.restart(&visit.caller, &context).await {
-        Ok(()) => json_answer(StatusCode::OK, &Value::Null),
-        Err(problem) => failed(&problem),
-    }
+) -> Answered {
+    let context = interpreter.find(&visit, &id)?;
+    interpreter.contexts.restart(&visit.caller, &context).await?;
+    Ok(json_answer(StatusCode::OK, &Value::Null))
 }
 
 impl Interpreter {
-    async fn execute(
-        &self,
-        visit: &Visit,
-        request: ExecuteRequest,
-    ) -> Result<Response, Box<Response>> {
+    fn find(&self, visit: &Visit, id: &str) -> Result<Arc<Context>, Refused> {
+        self.contexts.find(&visit.owner, id).ok_or_else(|| missing(id))
+    }
+
+    async fn execute(&self, visit: &Visit, request: ExecuteRequest) -> Answered {
         if request.context_id.is_some() && request.language.is_some() {
             let message = "Only one of context_id or language can be provided";
-            return Err(text(StatusCode::BAD_REQUEST, message).into());
+            return Err(Refused::bad(message).into());
         }
-        if let Some(refused) = other_language(request.language.as_deref()) {
-            return Err(refused.into());
-        }
-        let refused = |problem: Problem| Box::new(failed(&problem));
-        let job = cell(visit, &request).map_err(refused)?;
+        check_language(request.language.as_deref())?;
+        let job = cell(visit, &request)?;
         let entered = match &request.context_id {
-            None => self.enter_default(visit, job).await.map_err(refused)?,
+            None => self.enter_default(visit, job).await?,
             Some(id) => {
-                let context = self.contexts.find(&visit.owner, id);
-                let context = context.ok_or_else(|| Box::new(missing(id)))?;
+                let context = self.find(visit, id)?;
                 self.enter(&visit.caller, job, &context).await.map_err(|problem| {
                     if is_gone(&problem) {
                         self.contexts.remove(&visit.caller, &context);
-                        return missing(id).into();
+                        return missing(id);
                     }
-                    refused(problem)
+                    problem.into()
                 })?
             }
         };
@@ -215,38 +211,14 @@ fn description(context: &Context) -> Value {
     json!({ "id": context.id, "language": "python", "cwd": context.cwd })
 }
 
-/// The answer to a request for another language than Python.
-fn other_language(language: Option<&str>) -> Option<Response> {
-    let other = language.filter(|language| !NAMES.contains(&language.to_lowercase().as_str()))?;
-    let message = format!("the language {other:?} isn't supported: this server runs python");
-    Some(text(StatusCode::BAD_REQUEST, &message))
+/// Refuses a request for another language than Python.
+fn check_language(language: Option<&str>) -> Result<(), Refused> {
+    let is_other = |language: &&str| !NAMES.contains(&language.to_lowercase().as_str());
+    let message =
+        |other| format!("the language {other:?} isn't supported: this server runs python");
+    language.filter(is_other).map_or(Ok(()), |other| Err(Refused::bad(message(other))))
 }
 
-fn missing(id: &str) -> Response {
-    text(StatusCode::NOT_FOUND, &format!("Context {id} not found"))
-}
-
-fn failed(problem: &Problem) -> Response {
-    let message = &problem.message;
-    match problem.kind {
-        ProblemKind::Usage => text(StatusCode::BAD_REQUEST, message),
-        ProblemKind::Refused => {
-            with_retry_after(text(StatusCode::TOO_MANY_REQUESTS, message), problem)
-        }
-        _ => text(StatusCode::INTERNAL_SERVER_ERROR, message),
-    }
-}
-
-/// The answer to a request that can't be read.
-fn invalid(unreadable: &Unreadable) -> Response {
-    let status = match unreadable.status {
-        StatusCode::PAYLOAD_TOO_LARGE => StatusCode::PAYLOAD_TOO_LARGE,
-        _ => StatusCode::UNPROCESSABLE_ENTITY,
-    };
-    let detail = json!([{ "type": "invalid", "loc": ["body"], "msg": unreadable.message }]);
-    json_answer(status, &json!({ "detail": detail }))
-}
-
-fn text(status: StatusCode, message: &str) -> Response {
-    (status, message.to_owned()).into_response()
+fn missing(id: &str) -> Refused {
+    Refused::new(StatusCode::NOT_FOUND, format!("Context {id} not found"))
 }

@@ -18,9 +18,7 @@ use hatchery::{Interface, Job, LimitKind, Outcome, Verdict};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::request::{
-    ReceivedRequest, Unreadable, body_limit, from_base64, memory, plain, seconds, to_base64,
-};
+use super::request::{ReceivedRequest, body_limit, from_base64, memory, plain, seconds, to_base64};
 use super::run::{is_ours, is_time, run, stderr};
 use crate::answer::json as json_answer;
 use crate::caller::Caller;
@@ -163,7 +161,7 @@ fn inputs(files: &BTreeMap<String, Option<String>>) -> Result<BTreeMap<String, C
 async fn run_code(State(service): State<Service>, sent: ReceivedRequest) -> Response {
     let (caller, request) = match sent.read::<RunCode>() {
         Ok(read) => read,
-        Err(unreadable) => return invalid(&unreadable),
+        Err(unreadable) => return unreadable.detail(),
     };
     match ended(&service, &caller, &request).await {
         Ok(outcome) => json_answer(StatusCode::OK, &answer(&request, &outcome)),
@@ -237,19 +235,6 @@ fn failed(problem: &Problem, rest: Value) -> Response {
         answer.append(&mut rest);
     }
     json_answer(StatusCode::OK, &answer)
-}
-
-/// The answer to a request that can't be read.
-fn invalid(unreadable: &Unreadable) -> Response {
-    let detail = match unreadable.status {
-        StatusCode::PAYLOAD_TOO_LARGE => Value::from(unreadable.message.as_str()),
-        _ => json!([{ "type": "invalid", "loc": ["body"], "msg": unreadable.message }]),
-    };
-    let status = match unreadable.status {
-        StatusCode::PAYLOAD_TOO_LARGE => StatusCode::PAYLOAD_TOO_LARGE,
-        _ => StatusCode::UNPROCESSABLE_ENTITY,
-    };
-    json_answer(status, &json!({ "detail": detail }))
 }
 
 #[cfg(test)]

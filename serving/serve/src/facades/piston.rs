@@ -8,17 +8,18 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use hatchery::wire::{self, Contents, Problem, ProblemKind};
+use hatchery::wire::{self, Contents, Problem};
 use hatchery::{Interface, Job, LimitKind, Outcome, Verdict};
 use semver::{Version, VersionReq};
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 
 use super::request::{
-    ReceivedRequest, Sender, Unreadable, body_limit, from_base64, memory, plain, seconds,
+    Form, ReceivedRequest, Refused, RefusedAs, Sender, body_limit, from_base64, memory, plain,
+    seconds,
 };
 use super::run::{Ran, is_time, last_words, run, stderr};
-use crate::answer::{json as json_answer, with_retry_after};
+use crate::answer::json as json_answer;
 use crate::caller::Caller;
 use crate::service::Service;
 
@@ -59,36 +60,29 @@ impl Piston {
     }
 }
 
-async fn runtimes(State(piston): State<Piston>, Sender(caller): Sender) -> Response {
-    match piston.version(&caller).await {
-        Ok(version) => {
-            let python = json!({ "language": "python", "version": version, "aliases": ALIASES });
-            json_answer(StatusCode::OK, &json!([python]))
-        }
-        Err(problem) => failed(&problem),
+struct PistonForm;
+
+impl Form for PistonForm {
+    fn answer(refused: &Refused) -> Response {
+        json_answer(refused.status, &json!({ "message": refused.message }))
     }
 }
 
-async fn execute(State(piston): State<Piston>, sent: ReceivedRequest) -> Response {
-    let (caller, body) = match sent.read::<Value>() {
-        Ok(read) => read,
-        Err(Unreadable { status, message }) => return refused(status, &message),
-    };
-    let version = match piston.version(&caller).await {
-        Ok(version) => version,
-        Err(problem) => return failed(&problem),
-    };
-    let request = match PistonRequest::of(&body, version) {
-        Ok(request) => request,
-        Err(message) => return refused(StatusCode::BAD_REQUEST, &message),
-    };
-    match request.run(&piston.service, &caller).await {
-        Ok(run) => {
-            let answer = json!({ "language": "python", "version": version, "run": run });
-            json_answer(StatusCode::OK, &answer)
-        }
-        Err(problem) => failed(&problem),
-    }
+type Answered = Result<Response, RefusedAs<PistonForm>>;
+
+async fn runtimes(State(piston): State<Piston>, Sender(caller): Sender) -> Answered {
+    let version = piston.version(&caller).await?;
+    let python = json!({ "language": "python", "version": version, "aliases": ALIASES });
+    Ok(json_answer(StatusCode::OK, &json!([python])))
+}
+
+async fn execute(State(piston): State<Piston>, sent: ReceivedRequest) -> Answered {
+    let (caller, body) = sent.read::<Value>()?;
+    let version = piston.version(&caller).await?;
+    let request = PistonRequest::of(&body, version).map_err(Refused::bad)?;
+    let run = request.run(&piston.service, &caller).await?;
+    let answer = json!({ "language": "python", "version": version, "run": run });
+    Ok(json_answer(StatusCode::OK, &answer))
 }
 
 /// A request. Its types are checked by hand, as Piston's messages name the field.
@@ -266,23 +260,6 @@ fn end(outcome: &Outcome) -> StageEnd {
         },
         _ => exited(1),
     }
-}
-
-fn failed(problem: &Problem) -> Response {
-    let status = match problem.kind {
-        ProblemKind::Usage => StatusCode::BAD_REQUEST,
-        ProblemKind::Refused => StatusCode::TOO_MANY_REQUESTS,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    let answer = refused(status, &problem.message);
-    match status {
-        StatusCode::TOO_MANY_REQUESTS => with_retry_after(answer, problem),
-        _ => answer,
-    }
-}
-
-fn refused(status: StatusCode, message: &str) -> Response {
-    json_answer(status, &json!({ "message": message }))
 }
 
 #[cfg(test)]

@@ -1,16 +1,21 @@
 //! Reads requests: who sends them, and what they say.
 
 use std::convert::Infallible;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hatchery::Interface;
+use hatchery::wire::{Problem, ProblemKind};
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
+use crate::answer::json as json_answer;
 use crate::caller::Caller;
 
 /// The largest body. Programs are limited by the pool; most of a large body are files in base64.
@@ -41,14 +46,83 @@ impl<S: Send + Sync> FromRequestParts<S> for Sender {
 /// A request with a body.
 pub(super) struct ReceivedRequest {
     pub(super) caller: Caller,
-    body: Result<Bytes, Unreadable>,
+    body: Result<Bytes, Refused>,
 }
 
-/// Why a request can't be read.
-pub(super) struct Unreadable {
-    /// 400 for JSON of another form, 413 for a body that is too large, 415 for one of another type.
+/// Why a request isn't answered as asked.
+pub(super) struct Refused {
+    /// Of a request that can't be read: 400 for JSON of another form, 413 for a body that is too
+    /// large, 415 for one of another type.
     pub(super) status: StatusCode,
     pub(super) message: String,
+    /// When to try again, in seconds.
+    retry_after: Option<u64>,
+    /// Whether the request can't be read.
+    pub(super) is_unreadable: bool,
+}
+
+impl Refused {
+    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self { status, message: message.into(), retry_after: None, is_unreadable: false }
+    }
+
+    /// Refuses a request for what it says.
+    pub(super) fn bad(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    fn unreadable(status: StatusCode, message: String) -> Self {
+        Self { is_unreadable: true, ..Self::new(status, message) }
+    }
+
+    /// Answers a request that can't be read, as FastAPI does.
+    pub(super) fn detail(&self) -> Response {
+        if self.status == StatusCode::PAYLOAD_TOO_LARGE {
+            return json_answer(self.status, &json!({ "detail": self.message }));
+        }
+        let detail = json!([{ "type": "invalid", "loc": ["body"], "msg": self.message }]);
+        json_answer(StatusCode::UNPROCESSABLE_ENTITY, &json!({ "detail": detail }))
+    }
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        let seconds = problem.retry_after.map_or(1, |time| (time.ceil() as u64).max(1));
+        let (status, retry_after) = match problem.kind {
+            ProblemKind::Usage => (StatusCode::BAD_REQUEST, None),
+            ProblemKind::Refused => (StatusCode::TOO_MANY_REQUESTS, Some(seconds)),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, None),
+        };
+        Self { retry_after, ..Self::new(status, problem.message) }
+    }
+}
+
+/// How a product says that a request is refused.
+pub(super) trait Form {
+    /// Returns the answer, without when to try again.
+    fn answer(refused: &Refused) -> Response;
+}
+
+/// A refused request, in the form of a product.
+pub(super) struct RefusedAs<F>(Refused, PhantomData<F>);
+
+impl<F> From<Refused> for RefusedAs<F> {
+    fn from(refused: Refused) -> Self {
+        Self(refused, PhantomData)
+    }
+}
+
+impl<F> From<Problem> for RefusedAs<F> {
+    fn from(problem: Problem) -> Self {
+        Refused::from(problem).into()
+    }
+}
+
+impl<F: Form> IntoResponse for RefusedAs<F> {
+    fn into_response(self) -> Response {
+        let again = self.0.retry_after.map(|seconds| [(header::RETRY_AFTER, seconds.to_string())]);
+        (again, F::answer(&self.0)).into_response()
+    }
 }
 
 impl<S: Send + Sync> FromRequest<S> for ReceivedRequest {
@@ -57,15 +131,14 @@ impl<S: Send + Sync> FromRequest<S> for ReceivedRequest {
     async fn from_request(request: Request, state: &S) -> Result<Self, Infallible> {
         let caller = caller(request.extensions());
         let body = match is_json(request.headers()) {
-            true => Bytes::from_request(request, state).await.map_err(|rejection| Unreadable {
-                status: rejection.status(),
-                message: rejection.body_text(),
+            true => Bytes::from_request(request, state).await.map_err(|rejection| {
+                Refused::unreadable(rejection.status(), rejection.body_text())
             }),
             // A page of another site can send texts without asking first, but not this type.
-            false => Err(Unreadable {
-                status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                message: "requests must be of type application/json".to_owned(),
-            }),
+            false => Err(Refused::unreadable(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "requests must be of type application/json".to_owned(),
+            )),
         };
         Ok(Self { caller, body })
     }
@@ -73,13 +146,12 @@ impl<S: Send + Sync> FromRequest<S> for ReceivedRequest {
 
 impl ReceivedRequest {
     /// Reads the body.
-    pub(super) fn read<T: DeserializeOwned>(self) -> Result<(Caller, T), Unreadable> {
+    pub(super) fn read<T: DeserializeOwned>(self) -> Result<(Caller, T), Refused> {
         let sent = serde_json::from_slice(&self.body?);
-        let sent = sent.map_err(|error| Unreadable {
-            status: StatusCode::BAD_REQUEST,
-            message: error.to_string(),
-        })?;
-        Ok((self.caller, sent))
+        let unreadable = |error: serde_json::Error| {
+            Refused::unreadable(StatusCode::BAD_REQUEST, error.to_string())
+        };
+        Ok((self.caller, sent.map_err(unreadable)?))
     }
 }
 
@@ -128,16 +200,6 @@ pub(super) fn plain(path: &str) -> &str {
     path
 }
 
-/// Returns 128 random bits as text, which nobody can guess.
-///
-/// # Panics
-/// The system has no random numbers.
-pub(super) fn unguessable() -> String {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("Linux gives random numbers");
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,11 +238,5 @@ mod tests {
             assert!(!is_json(&headers(other)), "{other}");
         }
         assert!(!is_json(&HeaderMap::new()));
-    }
-
-    #[test]
-    fn ids_differ() {
-        let ids = [unguessable(), unguessable()];
-        assert!(ids[0] != ids[1] && ids.iter().all(|id| id.len() == 32), "{ids:?}");
     }
 }

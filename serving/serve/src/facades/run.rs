@@ -13,7 +13,7 @@ use crate::caller::Caller;
 use crate::service::Service;
 
 /// How often a job is run whose runs fail by our fault. The pool tries again itself before that.
-const MOST_RUNS: u32 = 3;
+pub(super) const MOST_RUNS: u32 = 3;
 
 /// The shortest and the longest pause before a refused job is submitted again.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
@@ -122,6 +122,11 @@ pub(super) fn is_passing(problem: &Problem) -> bool {
 /// Returns whether the job isn't to blame, so that it may succeed here or elsewhere later.
 pub(super) fn is_ours(problem: &Problem) -> bool {
     matches!(problem.kind, ProblemKind::Refused | ProblemKind::Sandbox | ProblemKind::Cancelled)
+}
+
+/// Returns whether a session isn't there any more.
+pub(super) fn is_gone(problem: &Problem) -> bool {
+    matches!(problem.reason.as_deref(), Some("session_gone" | "no_session"))
 }
 
 /// Returns why an outcome says nothing about the program, if it doesn't.

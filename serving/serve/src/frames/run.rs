@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hatchery::event::{EventKind, Events, Stream};
+use hatchery::event::{EventKind, Events};
 use hatchery::files::ChangeKind;
 use hatchery::{Job, Outcome, Ticket, Verdict};
 use serde_json::json;
@@ -114,12 +114,8 @@ async fn send_event(
     let kind = match &event.kind {
         EventKind::Started => Event::Started,
         EventKind::Output { stream, bytes } => {
-            let stream = match stream {
-                Stream::Stdout => "stdout",
-                Stream::Stderr => "stderr",
-            };
             let attachment = attach(bytes, &mut attachments);
-            Event::Output { stream: stream.to_owned(), attachment }
+            Event::Output { stream: stream.name().to_owned(), attachment }
         }
         EventKind::Display(bundle) => Event::Display { bundle: json!(bundle) },
         EventKind::HostCall { name } => Event::HostCall { name: name.clone() },

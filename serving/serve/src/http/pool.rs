@@ -12,7 +12,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use bytes::Bytes;
 use futures_util::stream;
 use hatchery::decision::{Decisions, NextDecision};
-use hatchery::event::{EventKind, Stream};
+use hatchery::event::EventKind;
 use hatchery::python::PackageInfo;
 use hatchery::status::Phase;
 use hatchery::{JobId, WorkerId, tool};
@@ -278,10 +278,7 @@ fn named(kind: &EventKind) -> Option<(&'static str, Value)> {
     Some(match kind {
         EventKind::Started => ("started", json!({})),
         EventKind::Output { stream, bytes } => {
-            let stream = match stream {
-                Stream::Stdout => "stdout",
-                Stream::Stderr => "stderr",
-            };
+            let stream = stream.name();
             let mut data = json!({ "stream": stream, "text": String::from_utf8_lossy(bytes) });
             if std::str::from_utf8(bytes).is_err() {
                 data["base64"] = BASE64_STANDARD.encode(bytes).into();

@@ -15,7 +15,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::content::{self, InSession, image, image_type, resource};
 use super::tools::NEW;
-use crate::caller::Caller;
+use crate::caller::{Caller, unguessable};
 use crate::mcp::backend::{Backend, Naming};
 use crate::mcp::resources::read;
 
@@ -104,7 +104,7 @@ impl ToolCall<'_> {
     async fn enter(&self, name: String, python: Option<&str>) -> Result<InSession, Problem> {
         let Backend { service, .. } = self.backend;
         if name == NEW {
-            let name = random_name()?;
+            let name = unguessable();
             service.open(self.caller, &name, python).await?;
             return Ok(InSession { name, is_new: true });
         }
@@ -158,7 +158,7 @@ impl ToolCall<'_> {
         let ([session], name) = texts(self.arguments.clone(), ["session"], optional)?;
         let name = match name.filter(|name| name != NEW) {
             Some(name) => name,
-            None => random_name()?,
+            None => unguessable(),
         };
         let forked = self.backend.service.fork(self.caller, &session, &name).await;
         forked.map_err(|problem| self.explained(problem, Some(&session)))?;
@@ -260,15 +260,6 @@ fn structured(text: String, json: Value) -> CallToolResult {
     let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
     result.structured_content = Some(json);
     result
-}
-
-/// Returns a name of 128 random bits.
-fn random_name() -> Result<String, Problem> {
-    let mut bytes = [0_u8; 16];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        Problem::new(ProblemKind::Sandbox, format!("the system has no random numbers: {error}"))
-    })?;
-    Ok(format!("{:032x}", u128::from_le_bytes(bytes)))
 }
 
 /// The characters of a field's name that an error shows.

@@ -7,9 +7,9 @@ use hatchery::wire::{Problem, ProblemKind};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
-use super::super::request::unguessable;
+use super::super::run::is_gone;
 use super::sandboxes::{Sandbox, Visit};
-use crate::caller::Caller;
+use crate::caller::{Caller, unguessable};
 use crate::service::Service;
 
 /// Contexts of one tenant. The pool has its own limit on sessions of all.
@@ -264,9 +264,4 @@ impl Contexts {
             }
         }
     }
-}
-
-/// Returns whether a session isn't there any more.
-pub(super) fn is_gone(problem: &Problem) -> bool {
-    matches!(problem.reason.as_deref(), Some("session_gone" | "no_session"))
 }

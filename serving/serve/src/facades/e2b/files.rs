@@ -17,9 +17,9 @@ use memchr::memmem::{Finder, find};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::request::ReceivedRequest;
+use super::super::request::{Form, ReceivedRequest, Refused, RefusedAs};
 use super::contexts::Interpreter;
-use super::sandboxes::Visit;
+use super::sandboxes::{CodeForm, Visit};
 use crate::answer::json as json_answer;
 use crate::caller::Caller;
 use crate::facades::run::failure;
@@ -37,63 +37,41 @@ pub(super) fn routes() -> Router<Interpreter> {
         .route("/process.Process/{method}", any(no_processes))
 }
 
-/// Why a request about files failed.
-struct Trouble {
-    status: StatusCode,
-    /// As Connect, the protocol of the calls, names it.
-    code: &'static str,
-    message: String,
+/// Returns why a request about files failed, as the program names it.
+fn named(reason: &str, message: String) -> Refused {
+    let status = match reason {
+        "not_found" => StatusCode::NOT_FOUND,
+        "already_exists" => StatusCode::CONFLICT,
+        "permission_denied" => StatusCode::FORBIDDEN,
+        "no_space" => StatusCode::INSUFFICIENT_STORAGE,
+        "invalid_argument" => StatusCode::BAD_REQUEST,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    Refused::new(status, message)
 }
 
-impl Trouble {
-    fn invalid(message: impl Into<String>) -> Self {
-        Self { status: StatusCode::BAD_REQUEST, code: "invalid_argument", message: message.into() }
-    }
+fn internal(message: impl Into<String>) -> Refused {
+    Refused::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+}
 
-    fn internal(message: impl Into<String>) -> Self {
-        Self {
-            status: StatusCode::INTERNAL_SERVER_ERROR,
-            code: "internal",
-            message: message.into(),
-        }
-    }
+/// Connect, the protocol of the calls, names its errors.
+struct CallForm;
 
-    /// As the program names it.
-    fn named(reason: &str, message: String) -> Self {
-        let (status, code) = match reason {
-            "not_found" => (StatusCode::NOT_FOUND, "not_found"),
-            "already_exists" => (StatusCode::CONFLICT, "already_exists"),
-            "permission_denied" => (StatusCode::FORBIDDEN, "permission_denied"),
-            "no_space" => (StatusCode::INSUFFICIENT_STORAGE, "resource_exhausted"),
-            "invalid_argument" => return Self::invalid(message),
-            _ => return Self::internal(message),
+impl Form for CallForm {
+    fn answer(refused: &Refused) -> Response {
+        let (status, code) = match refused.status {
+            _ if refused.is_unreadable => (StatusCode::BAD_REQUEST, "invalid_argument"),
+            StatusCode::NOT_FOUND => (refused.status, "not_found"),
+            StatusCode::CONFLICT => (refused.status, "already_exists"),
+            StatusCode::FORBIDDEN => (refused.status, "permission_denied"),
+            StatusCode::INSUFFICIENT_STORAGE | StatusCode::TOO_MANY_REQUESTS => {
+                (refused.status, "resource_exhausted")
+            }
+            StatusCode::NOT_IMPLEMENTED => (refused.status, "unimplemented"),
+            StatusCode::INTERNAL_SERVER_ERROR => (refused.status, "internal"),
+            _ => (refused.status, "invalid_argument"),
         };
-        Self { status, code, message }
-    }
-
-    /// The answer of `/files`.
-    fn of_contents(self) -> Response {
-        let error = json!({ "code": self.status.as_u16(), "message": self.message });
-        json_answer(self.status, &error)
-    }
-
-    /// The answer of a call.
-    fn of_call(self) -> Response {
-        json_answer(self.status, &json!({ "code": self.code, "message": self.message }))
-    }
-}
-
-impl From<Problem> for Trouble {
-    fn from(problem: Problem) -> Self {
-        match problem.kind {
-            ProblemKind::Usage => Self::invalid(problem.message),
-            ProblemKind::Refused => Self {
-                status: StatusCode::TOO_MANY_REQUESTS,
-                code: "resource_exhausted",
-                message: problem.message,
-            },
-            _ => Self::internal(problem.message),
-        }
+        json_answer(status, &json!({ "code": code, "message": refused.message }))
     }
 }
 
@@ -101,24 +79,17 @@ async fn download(
     State(interpreter): State<Interpreter>,
     visit: Visit,
     request: Request,
-) -> Response {
-    match interpreter.read(&visit, path_of(&request)).await {
-        Ok(contents) => {
-            ([(header::CONTENT_TYPE, "application/octet-stream")], contents).into_response()
-        }
-        Err(trouble) => trouble.of_contents(),
-    }
+) -> Result<Response, RefusedAs<CodeForm>> {
+    let contents = interpreter.read(&visit, path_of(&request)).await?;
+    Ok(([(header::CONTENT_TYPE, "application/octet-stream")], contents).into_response())
 }
 
 async fn upload(
     State(interpreter): State<Interpreter>,
     visit: Visit,
     request: Request,
-) -> Response {
-    match interpreter.write(&visit, request).await {
-        Ok(written) => json_answer(StatusCode::OK, &written),
-        Err(trouble) => trouble.of_contents(),
-    }
+) -> Result<Response, RefusedAs<CodeForm>> {
+    Ok(json_answer(StatusCode::OK, &interpreter.write(&visit, request).await?))
 }
 
 #[derive(Deserialize)]
@@ -142,12 +113,8 @@ async fn call(
     Path(method): Path<String>,
     visit: Visit,
     sent: ReceivedRequest,
-) -> Response {
-    let (_, call) = match sent.read::<FileCall>() {
-        Ok(read) => read,
-        Err(unreadable) => return Trouble::invalid(unreadable.message).of_call(),
-    };
-    let FileCall { path, depth, source, destination } = call;
+) -> Result<Response, RefusedAs<CallForm>> {
+    let (_, FileCall { path, depth, source, destination }) = sent.read()?;
     let (asked, member) = match method.as_str() {
         "Stat" => (json!({ "do": "stat", "path": path }), Some("entry")),
         "ListDir" => {
@@ -157,28 +124,24 @@ async fn call(
         "MakeDir" => (json!({ "do": "make", "path": path }), Some("entry")),
         "Move" => (json!({ "do": "move", "path": source, "to": destination }), Some("entry")),
         "Remove" => (json!({ "do": "remove", "path": path }), None),
-        _ => return unsupported(format!("this server has no `Filesystem/{method}`")),
+        _ => return Err(unsupported(format!("this server has no `Filesystem/{method}`"))),
     };
-    match interpreter.ask(&visit, &asked, Bytes::new()).await {
-        Ok(done) => {
-            let answer = member.map_or_else(|| json!({}), |member| json!({ member: done }));
-            json_answer(StatusCode::OK, &answer)
-        }
-        Err(trouble) => trouble.of_call(),
-    }
+    let done = interpreter.ask(&visit, &asked, Bytes::new()).await?;
+    let answer = member.map_or_else(|| json!({}), |member| json!({ member: done }));
+    Ok(json_answer(StatusCode::OK, &answer))
 }
 
 /// Reads the body nevertheless: the client would use a connection again that is about to close.
-async fn no_processes(_: Result<Bytes, BytesRejection>) -> Response {
+async fn no_processes(_: Result<Bytes, BytesRejection>) -> RefusedAs<CallForm> {
     unsupported("there are no processes: this server runs Python alone".to_owned())
 }
 
-fn unsupported(message: String) -> Response {
-    Trouble { status: StatusCode::NOT_IMPLEMENTED, code: "unimplemented", message }.of_call()
+fn unsupported(message: String) -> RefusedAs<CallForm> {
+    Refused::new(StatusCode::NOT_IMPLEMENTED, message).into()
 }
 
 impl Interpreter {
-    async fn read(&self, visit: &Visit, path: Option<String>) -> Result<Vec<u8>, Trouble> {
+    async fn read(&self, visit: &Visit, path: Option<String>) -> Result<Vec<u8>, Refused> {
         let path = path.ok_or_else(no_path)?;
         // The program finds out why there is no file, and holds the turn.
         let asked = json!({ "do": "read", "path": path });
@@ -187,17 +150,16 @@ impl Interpreter {
         let found = done(&cell.ticket.outcome().await)?;
         let workspace = self.contexts.service.workspace(&visit.caller, &cell.session).await?;
         let contents = found.as_str().and_then(|path| workspace.read(path));
-        contents.ok_or_else(|| Trouble::invalid(format!("{path}: not a file that can be sent")))
+        contents.ok_or_else(|| Refused::bad(format!("{path}: not a file that can be sent")))
     }
 
     /// Writes what a request sends, and describes each file.
-    async fn write(&self, visit: &Visit, request: Request) -> Result<Vec<Value>, Trouble> {
+    async fn write(&self, visit: &Visit, request: Request) -> Result<Vec<Value>, Refused> {
         let path = path_of(&request);
         let headers = request.headers().clone();
-        let body = Bytes::from_request(request, &()).await.map_err(|rejection| Trouble {
-            status: rejection.status(),
-            ..Trouble::invalid(rejection.body_text())
-        })?;
+        let body = Bytes::from_request(request, &()).await;
+        let body =
+            body.map_err(|rejection| Refused::new(rejection.status(), rejection.body_text()))?;
         let is_compressed = is_compressed(&headers)?;
         let mut written = Vec::new();
         for (path, contents) in files(&headers, path, &body)? {
@@ -208,7 +170,7 @@ impl Interpreter {
     }
 
     /// Does something in the default context, once its cells are done.
-    async fn ask(&self, visit: &Visit, asked: &Value, contents: Bytes) -> Result<Value, Trouble> {
+    async fn ask(&self, visit: &Visit, asked: &Value, contents: Bytes) -> Result<Value, Refused> {
         let cell = self.enter_default(visit, job(&visit.caller, asked, contents)?).await?;
         let mut cell = cell.ok_or_else(restarted)?;
         done(&cell.ticket.outcome().await)
@@ -216,7 +178,7 @@ impl Interpreter {
 }
 
 /// A job that does what is asked, with no trace among the names of the cells.
-fn job(caller: &Caller, asked: &Value, contents: Bytes) -> Result<hatchery::Job, Trouble> {
+fn job(caller: &Caller, asked: &Value, contents: Bytes) -> Result<hatchery::Job, Refused> {
     // A text in JSON is one in Python as well.
     let quoted = |text: String| Value::from(text).to_string();
     let (program, asked) = (quoted(PROGRAM.to_owned()), quoted(asked.to_string()));
@@ -227,19 +189,19 @@ fn job(caller: &Caller, asked: &Value, contents: Bytes) -> Result<hatchery::Job,
     Ok(caller.job(wire::Job::code(&code))?.stdin(contents))
 }
 
-fn done(outcome: &Outcome) -> Result<Value, Trouble> {
+fn done(outcome: &Outcome) -> Result<Value, Refused> {
     if let Some(ending) = failure(outcome) {
-        return Err(Trouble::internal(format!("{}: {}", ending.name, ending.value)));
+        return Err(internal(format!("{}: {}", ending.name, ending.value)));
     }
     let Verdict::Completed { value: Some(value), .. } = &outcome.verdict else {
-        return Err(Trouble::internal("the answer is too long"));
+        return Err(internal("the answer is too long"));
     };
     match (value.get("done"), value.get("reason"), value.get("message")) {
         (Some(done), _, _) => Ok(done.clone()),
         (None, Some(Value::String(reason)), Some(Value::String(message))) => {
-            Err(Trouble::named(reason, message.clone()))
+            Err(named(reason, message.clone()))
         }
-        _ => Err(Trouble::internal("cells have changed what the context's Python does")),
+        _ => Err(internal("cells have changed what the context's Python does")),
     }
 }
 
@@ -249,11 +211,11 @@ fn path_of(request: &Request) -> Option<String> {
     pairs.find(|(name, _)| name == "path").map(|(_, path)| path.into_owned())
 }
 
-fn is_compressed(headers: &HeaderMap) -> Result<bool, Trouble> {
+fn is_compressed(headers: &HeaderMap) -> Result<bool, Refused> {
     match headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes()) {
         None | Some(b"identity") => Ok(false),
         Some(b"gzip") => Ok(true),
-        Some(_) => Err(Trouble::invalid("only gzip is supported for compressed bodies")),
+        Some(_) => Err(Refused::bad("only gzip is supported for compressed bodies")),
     }
 }
 
@@ -262,17 +224,17 @@ fn files(
     headers: &HeaderMap,
     path: Option<String>,
     body: &Bytes,
-) -> Result<Vec<(String, Bytes)>, Trouble> {
+) -> Result<Vec<(String, Bytes)>, Refused> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let content_type = content_type.unwrap_or_default();
     if content_type.eq_ignore_ascii_case("application/octet-stream") {
         return Ok(vec![(path.ok_or_else(no_path)?, body.clone())]);
     }
     let boundary = boundary(content_type).ok_or_else(|| {
-        Trouble::invalid("send files as multipart/form-data or application/octet-stream")
+        Refused::bad("send files as multipart/form-data or application/octet-stream")
     })?;
     let files = form_files(body, &boundary);
-    let files = files.ok_or_else(|| Trouble::invalid("the form isn't complete"))?;
+    let files = files.ok_or_else(|| Refused::bad("the form isn't complete"))?;
     // The path of the request is that of its only file.
     let only = path.filter(|_| files.len() == 1);
     let with_path =
@@ -280,12 +242,12 @@ fn files(
     files.into_iter().map(with_path).collect()
 }
 
-fn no_path() -> Trouble {
-    Trouble::invalid("the request names no path")
+fn no_path() -> Refused {
+    Refused::bad("the request names no path")
 }
 
-fn restarted() -> Trouble {
-    Trouble::from(Problem::new(ProblemKind::Refused, "the context was restarted meanwhile"))
+fn restarted() -> Refused {
+    Refused::from(Problem::new(ProblemKind::Refused, "the context was restarted meanwhile"))
 }
 
 // Forms of files: `multipart/form-data`, as RFC 7578 has it, in bodies that are there already.

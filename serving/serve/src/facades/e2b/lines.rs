@@ -202,13 +202,9 @@ fn line(value: &Value) -> Bytes {
 }
 
 fn output(stream: Stream, bytes: &[u8]) -> Value {
-    let name = match stream {
-        Stream::Stdout => "stdout",
-        Stream::Stderr => "stderr",
-    };
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let timestamp = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-    json!({ "type": name, "text": String::from_utf8_lossy(bytes), "timestamp": timestamp })
+    json!({ "type": stream.name(), "text": String::from_utf8_lossy(bytes), "timestamp": timestamp })
 }
 
 fn error(name: &str, value: &str, traceback: &str) -> Value {

@@ -21,10 +21,10 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::super::request::{ReceivedRequest, Sender, unguessable};
+use super::super::request::{Form, ReceivedRequest, Refused, RefusedAs, Sender};
 use super::contexts::{Contexts, Interpreter, Owner};
-use crate::answer::{json as json_answer, with_retry_after};
-use crate::caller::Caller;
+use crate::answer::json as json_answer;
+use crate::caller::{Caller, unguessable};
 use crate::service::Shares;
 
 /// Says to which sandbox a request goes.
@@ -78,11 +78,11 @@ impl FromRequestParts<Interpreter> for Visit {
         let id = parts.headers.get(SANDBOX).map(|id| id.to_str().unwrap_or_default());
         match id {
             None => Ok(Self { owner: Owner::of(&caller), sandbox: None, caller, transit }),
-            Some(DEBUG) => Err(trouble(
-                StatusCode::BAD_REQUEST,
+            Some(DEBUG) => Err(RefusedAs::<CodeForm>::from(Refused::bad(
                 "with `E2B_DEBUG` all sandboxes would be one: unset it, and set `E2B_API_URL` and \
                  `E2B_SANDBOX_URL` to the address of this server",
-            )),
+            ))
+            .into_response()),
             Some(id) => {
                 let sandbox = interpreter.contexts.sandbox(&caller, id).ok_or_else(|| gone(id))?;
                 Ok(Self { owner: sandbox.owner.clone(), sandbox: Some(sandbox), caller, transit })
@@ -150,24 +150,26 @@ struct Time {
     timeout: Option<i64>,
 }
 
-async fn create(State(interpreter): State<Interpreter>, sent: ReceivedRequest) -> Response {
-    let (caller, request) = match sent.read::<CreateSandbox>() {
-        Ok(read) => read,
-        Err(unreadable) => return trouble(unreadable.status, &unreadable.message),
-    };
-    if let Some(reason) = request.unsupported() {
-        return trouble(StatusCode::BAD_REQUEST, &reason);
+/// As E2B's control plane and its daemon say that a request is refused.
+pub(super) struct CodeForm;
+
+impl Form for CodeForm {
+    fn answer(refused: &Refused) -> Response {
+        let code = refused.status.as_u16();
+        json_answer(refused.status, &json!({ "code": code, "message": refused.message }))
     }
-    let ends = match end(request.timeout) {
-        Ok(ends) => ends,
-        Err(refused) => return *refused,
-    };
+}
+
+type Answered = Result<Response, RefusedAs<CodeForm>>;
+
+async fn create(State(interpreter): State<Interpreter>, sent: ReceivedRequest) -> Answered {
+    let (caller, request) = sent.read::<CreateSandbox>()?;
+    request.unsupported().map_or(Ok(()), |reason| Err(Refused::bad(reason)))?;
+    let ends = end(request.timeout)?;
     let envs = request.env_vars.unwrap_or_default();
     // Refused now rather than by every cell.
     let with_envs = hatchery::wire::Job { env: envs.clone(), ..hatchery::wire::Job::code("") };
-    if let Err(problem) = caller.job(with_envs) {
-        return trouble(StatusCode::BAD_REQUEST, &problem.message);
-    }
+    caller.job(with_envs)?;
     let sandbox = Arc::new(Sandbox {
         owner: Owner { sandbox: Some(unguessable()), ..Owner::of(&caller) },
         envs,
@@ -175,31 +177,26 @@ async fn create(State(interpreter): State<Interpreter>, sent: ReceivedRequest) -
         started: now(),
         ends: watch::Sender::new(ends),
     });
-    if let Err(problem) = interpreter.contexts.add(Arc::clone(&sandbox)) {
-        let refused = trouble(StatusCode::TOO_MANY_REQUESTS, &problem.message);
-        return with_retry_after(refused, &problem);
-    }
+    interpreter.contexts.add(Arc::clone(&sandbox))?;
     let contexts = Arc::downgrade(&interpreter.contexts);
     tokio::spawn(expire(contexts, caller, sandbox.ends.subscribe(), Arc::clone(&sandbox)));
-    json_answer(StatusCode::CREATED, &interpreter.described(&sandbox))
+    Ok(json_answer(StatusCode::CREATED, &interpreter.described(&sandbox)))
 }
 
 async fn describe(
     State(interpreter): State<Interpreter>,
     Path(id): Path<String>,
     Sender(caller): Sender,
-) -> Response {
-    match interpreter.contexts.sandbox(&caller, &id) {
-        Some(sandbox) => json_answer(StatusCode::OK, &interpreter.described(&sandbox)),
-        None => missing(&id),
-    }
+) -> Answered {
+    let sandbox = interpreter.sandbox(&caller, &id)?;
+    Ok(json_answer(StatusCode::OK, &interpreter.described(&sandbox)))
 }
 
 async fn list(
     State(interpreter): State<Interpreter>,
     RawQuery(query): RawQuery,
     Sender(caller): Sender,
-) -> Response {
+) -> Answered {
     let mut sandboxes = interpreter.contexts.sandboxes(&caller);
     sandboxes.sort_by_key(|sandbox| std::cmp::Reverse(sandbox.started.0));
     let (mut most, mut first) = (PAGE, 0);
@@ -218,7 +215,7 @@ async fn list(
             ("state" | "order", _) => {}
             (name, _) => {
                 let message = format!("this server can't list sandboxes by `{name}`");
-                return trouble(StatusCode::BAD_REQUEST, &message);
+                return Err(Refused::bad(message).into());
             }
         }
     }
@@ -233,33 +230,29 @@ async fn list(
     if after < sandboxes.len() {
         answer.headers_mut().insert("x-next-token", HeaderValue::from(after));
     }
-    answer
+    Ok(answer)
 }
 
 async fn kill(
     State(interpreter): State<Interpreter>,
     Path(id): Path<String>,
     Sender(caller): Sender,
-) -> Response {
-    let Some(sandbox) = interpreter.contexts.sandbox(&caller, &id) else { return missing(&id) };
+) -> Answered {
+    let sandbox = interpreter.sandbox(&caller, &id)?;
     interpreter.contexts.end(&caller, &sandbox.owner);
     // So that nothing waits for its end.
     sandbox.ends.send_replace(now().0);
-    StatusCode::NO_CONTENT.into_response()
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 async fn set_timeout(
     State(interpreter): State<Interpreter>,
     Path(id): Path<String>,
     sent: ReceivedRequest,
-) -> Response {
-    match timed(&interpreter, &id, sent) {
-        Ok((sandbox, ends)) => {
-            sandbox.ends.send_replace(ends);
-            StatusCode::NO_CONTENT.into_response()
-        }
-        Err(refused) => *refused,
-    }
+) -> Answered {
+    let (sandbox, ends) = interpreter.timed(&id, sent)?;
+    sandbox.ends.send_replace(ends);
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// Only ever gives a sandbox more time.
@@ -267,35 +260,29 @@ async fn connect(
     State(interpreter): State<Interpreter>,
     Path(id): Path<String>,
     sent: ReceivedRequest,
-) -> Response {
-    match timed(&interpreter, &id, sent) {
-        Ok((sandbox, ends)) => {
-            sandbox.ends.send_modify(|end| *end = ends.max(*end));
-            json_answer(StatusCode::OK, &interpreter.described(&sandbox))
-        }
-        Err(refused) => *refused,
-    }
+) -> Answered {
+    let (sandbox, ends) = interpreter.timed(&id, sent)?;
+    sandbox.ends.send_modify(|end| *end = ends.max(*end));
+    Ok(json_answer(StatusCode::OK, &interpreter.described(&sandbox)))
 }
 
-async fn unsupported(Path((_, action)): Path<(String, String)>) -> Response {
+async fn unsupported(Path((_, action)): Path<(String, String)>) -> RefusedAs<CodeForm> {
     let message = format!("this server has no `{action}` of sandboxes");
-    trouble(StatusCode::NOT_IMPLEMENTED, &message)
-}
-
-/// Returns a sandbox, and the end that a request gives it.
-fn timed(
-    interpreter: &Interpreter,
-    id: &str,
-    sent: ReceivedRequest,
-) -> Result<(Arc<Sandbox>, Instant), Box<Response>> {
-    let (caller, time) = sent
-        .read::<Time>()
-        .map_err(|unreadable| trouble(unreadable.status, &unreadable.message))?;
-    let sandbox = interpreter.contexts.sandbox(&caller, id).ok_or_else(|| missing(id))?;
-    Ok((sandbox, end(time.timeout)?))
+    Refused::new(StatusCode::NOT_IMPLEMENTED, message).into()
 }
 
 impl Interpreter {
+    /// Returns a sandbox, and the end that a request gives it.
+    fn timed(&self, id: &str, sent: ReceivedRequest) -> Result<(Arc<Sandbox>, Instant), Refused> {
+        let (caller, time) = sent.read::<Time>()?;
+        Ok((self.sandbox(&caller, id)?, end(time.timeout)?))
+    }
+
+    fn sandbox(&self, caller: &Caller, id: &str) -> Result<Arc<Sandbox>, Refused> {
+        let missing = || Refused::new(StatusCode::NOT_FOUND, format!("there is no sandbox `{id}`"));
+        self.contexts.sandbox(caller, id).ok_or_else(missing)
+    }
+
     fn described(&self, sandbox: &Sandbox) -> Value {
         sandbox.described(self.contexts.service.pool().limits())
     }
@@ -353,27 +340,16 @@ async fn expire(
 }
 
 /// Returns the end of a sandbox that lives for so many seconds from now on.
-fn end(seconds: Option<i64>) -> Result<Instant, Box<Response>> {
+fn end(seconds: Option<i64>) -> Result<Instant, Refused> {
     let seconds = seconds.map_or(Ok(DEFAULT_SECONDS), u64::try_from);
     match seconds {
         Ok(seconds) if seconds <= MOST_SECONDS => Ok(now().0 + Duration::from_secs(seconds)),
-        _ => {
-            let message = format!("`timeout` is from 0 to {MOST_SECONDS} seconds");
-            Err(trouble(StatusCode::BAD_REQUEST, &message).into())
-        }
+        _ => Err(Refused::bad(format!("`timeout` is from 0 to {MOST_SECONDS} seconds"))),
     }
 }
 
 fn now() -> (Instant, SystemTime) {
     (Instant::now(), SystemTime::now())
-}
-
-fn trouble(status: StatusCode, message: &str) -> Response {
-    json_answer(status, &json!({ "code": status.as_u16(), "message": message }))
-}
-
-fn missing(id: &str) -> Response {
-    trouble(StatusCode::NOT_FOUND, &format!("there is no sandbox `{id}`"))
 }
 
 /// As E2B's proxy answers for a sandbox that isn't there.

@@ -15,16 +15,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::super::request::{ReceivedRequest, from_base64, plain, seconds, to_base64, unguessable};
-use super::super::run::{fault, submit};
-use super::{SPARE, failed, inputs, invalid};
+use super::super::request::{ReceivedRequest, from_base64, plain, seconds, to_base64};
+use super::super::run::{MOST_RUNS, fault, is_gone, submit};
+use super::{SPARE, failed, inputs};
 use crate::answer::json as json_answer;
-use crate::caller::Caller;
+use crate::caller::{Caller, unguessable};
 use crate::facades::run::failure;
 use crate::service::Service;
-
-/// How often cells are run that fail by our fault. Each time they begin in a new session.
-const MOST_RUNS: u32 = 3;
 
 #[derive(Deserialize)]
 pub(super) struct RunJupyter {
@@ -87,11 +84,12 @@ impl Drop for Opened<'_> {
 pub(super) async fn run_jupyter(State(service): State<Service>, sent: ReceivedRequest) -> Response {
     let (caller, request) = match sent.read::<RunJupyter>() {
         Ok(read) => read,
-        Err(unreadable) => return invalid(&unreadable),
+        Err(unreadable) => return unreadable.detail(),
     };
     let Kernel::Python3 = request.kernel;
     let total = seconds(request.total_timeout);
     let tries = async {
+        // Each time they begin in a new session.
         for _ in 1..MOST_RUNS {
             match run_cells(&service, &caller, &request, total).await {
                 Err(problem) if problem.kind == ProblemKind::Sandbox => {}
@@ -159,10 +157,6 @@ async fn run_cells(
     }
     notebook.files = fetched(&opened, request).await?;
     Ok(notebook)
-}
-
-fn is_gone(problem: &Problem) -> bool {
-    matches!(problem.reason.as_deref(), Some("session_gone" | "no_session"))
 }
 
 /// The files to fetch that are there, in base64.
