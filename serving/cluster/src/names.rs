@@ -23,10 +23,6 @@ const NO_TENANT: &str = "=";
 /// The token of the tenant whose name is empty.
 const EMPTY_TENANT: &str = "==";
 
-/// Every priority with its token, the most urgent first.
-const PRIORITIES: [(Priority, &str); 3] =
-    [(Priority::High, "high"), (Priority::Normal, "normal"), (Priority::Low, "low")];
-
 /// The name of a pool: workers of one name share its jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PoolName(String);
@@ -160,7 +156,7 @@ impl Lane {
     /// Reads `TENANT.PRIORITY`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (tenant, priority) = text.split_once('.')?;
-        let priority = PRIORITIES.into_iter().find(|(_, name)| *name == priority)?.0;
+        let (_, priority) = Priority::NAMED.into_iter().find(|(name, _)| *name == priority)?;
         let is_tenant = is_plain(&tenant.replace('=', "_"), MOST_TENANT_CHARACTERS);
         is_tenant.then(|| Self { tenant: tenant.to_owned(), priority })
     }
@@ -181,24 +177,19 @@ impl Lane {
 
     /// Returns the name of its consumer.
     pub(crate) fn consumer(&self) -> String {
-        format!("{}_{}", self.tenant, self.priority_token())
-    }
-
-    fn priority_token(&self) -> &'static str {
-        priority_token(self.priority)
+        format!("{}_{}", self.tenant, priority_token(self.priority))
     }
 }
 
 /// Returns the token of a priority.
 pub(crate) fn priority_token(priority: Priority) -> &'static str {
-    let named = PRIORITIES.into_iter().find(|(one, _)| *one == priority);
-    named.map_or("normal", |(_, name)| name)
+    Priority::NAMED[priority as usize].0
 }
 
 /// `TENANT.PRIORITY`, as in subjects.
 impl fmt::Display for Lane {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}.{}", self.tenant, self.priority_token())
+        write!(formatter, "{}.{}", self.tenant, priority_token(self.priority))
     }
 }
 

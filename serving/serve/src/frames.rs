@@ -22,26 +22,14 @@ use tokio::sync::Semaphore;
 use crate::caller::Caller;
 use crate::service::Service;
 
+pub use connection::serve;
+
 mod client;
 mod connection;
 mod data;
 mod outbox;
 mod run;
 mod session;
-
-/// Serves one connection until the client ends it.
-///
-/// # Errors
-/// The client sent what is no frame, or the connection failed. The client was told, if that was
-/// possible.
-pub async fn serve(
-    service: Service,
-    caller: Caller,
-    reader: impl AsyncRead + Unpin + Send,
-    writer: impl AsyncWrite + Unpin + Send + 'static,
-) -> Result<(), ConnectionError> {
-    connection::serve(service, caller, reader, writer).await
-}
 
 /// Serves the process that started this one, over standard input and output, until it closes the
 /// input.

@@ -204,9 +204,17 @@ impl Service {
             return Err(exists(name));
         }
         let python = python.unwrap_or(DEFAULT_PYTHON);
-        let opened = self.pool.session_on(&own, python).await;
-        let session = opened.map_err(|error| error.problem())?;
         // Two callers of the same name have the same session.
+        let opened = self.pool.session_on(&own, python).await;
+        self.keep(own, name, opened)
+    }
+
+    /// Keeps a session that was opened as `own` in the pool, and as `name` for its caller.
+    fn keep(&self, own: String, name: &str, opened: Result<Session, Error>) -> Result<(), Problem> {
+        let session = opened.map_err(|error| match error {
+            Error::Refused(hatchery::Refusal::SessionExists { .. }) => exists(name),
+            error => error.problem(),
+        })?;
         self.kept.lock().sessions.insert(own, session);
         Ok(())
     }
@@ -256,12 +264,8 @@ impl Service {
     /// There is no such session, it is busy, the new name is taken, or the pool refuses.
     pub async fn fork(&self, caller: &Caller, name: &str, to: &str) -> Result<(), Problem> {
         let own = caller.session_name(to)?;
-        let fork = self.session(caller, name)?.fork(&own).await.map_err(|error| match error {
-            Error::Refused(hatchery::Refusal::SessionExists { .. }) => exists(to),
-            error => error.problem(),
-        })?;
-        self.kept.lock().sessions.insert(own, fork);
-        Ok(())
+        let fork = self.session(caller, name)?.fork(&own).await;
+        self.keep(own, to, fork)
     }
 
     /// Captures a session's state under a name, in place of an earlier one of this name.
@@ -335,12 +339,8 @@ impl Service {
     /// The name is taken or invalid, or the file isn't a session of this pool's image.
     pub async fn revive(&self, caller: &Caller, name: &str, path: &Path) -> Result<(), Problem> {
         let own = caller.session_name(name)?;
-        let session = self.pool.revive(&own, path).await.map_err(|error| match error {
-            Error::Refused(hatchery::Refusal::SessionExists { .. }) => exists(name),
-            error => error.problem(),
-        })?;
-        self.kept.lock().sessions.insert(own, session);
-        Ok(())
+        let revived = self.pool.revive(&own, path).await;
+        self.keep(own, name, revived)
     }
 
     /// Closes a session once its jobs have ended, and drops its state and its checkpoints.

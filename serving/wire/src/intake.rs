@@ -103,85 +103,56 @@ const fn bit(field: Field) -> u16 {
     1 << field as u16
 }
 
-/// The names of the fields, in their order.
-const NAMES: [&str; 16] = [
-    "id",
-    "code",
-    "file",
-    "call",
-    "variables",
-    "args",
-    "env",
-    "stdin",
-    "files",
-    "timeout",
-    "limits",
-    "deterministic",
-    "tenant",
-    "priority",
-    "deadline",
-    "python",
-];
+/// Defines the fields: their names in JSON, and why some callers may not use them.
+macro_rules! fields {
+    ($($field:ident $name:literal: $reason:expr;)*) => {
+        const NAMES: &[&str] = &[$($name),*];
 
-/// A field of a [`Job`](crate::Job).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Field {
-    /// `id`
-    Id,
-    /// `code`
-    Code,
-    /// `file`
-    File,
-    /// `call`
-    Call,
-    /// `variables`
-    Variables,
-    /// `args`
-    Args,
-    /// `env`
-    Env,
-    /// `stdin`
-    Stdin,
-    /// `files`
-    Files,
-    /// `timeout`
-    Timeout,
-    /// `limits`
-    Limits,
-    /// `deterministic`
-    Deterministic,
-    /// `tenant`
-    Tenant,
-    /// `priority`
-    Priority,
-    /// `deadline`
-    Deadline,
-    /// `python`
-    Python,
+        /// A field of a [`Job`](crate::Job).
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Field {
+            $(#[doc = concat!("`", $name, "`")] $field,)*
+        }
+
+        impl Field {
+            /// Every field.
+            pub const ALL: [Self; NAMES.len()] = [$(Self::$field),*];
+
+            /// Returns why some callers may not use it.
+            pub(crate) fn reason(self) -> &'static str {
+                match self {
+                    $(Self::$field => $reason,)*
+                }
+            }
+        }
+    };
+}
+
+const INPUT: &str = "programs get no inputs in this way";
+const LIMIT: &str = "the pool's operator sets the limits";
+const SHARE: &str = "the pool's operator decides whose job it is and how urgent";
+
+fields! {
+    Id "id": "the result answers this one job and needs no name";
+    Code "code": "the program is given in another way";
+    File "file": "it would be read on the machine that runs the job; send the program's text";
+    Call "call": "send a program that calls the function";
+    Variables "variables": INPUT;
+    Args "args": INPUT;
+    Env "env": INPUT;
+    Stdin "stdin": INPUT;
+    Files "files": INPUT;
+    Timeout "timeout": LIMIT;
+    Limits "limits": LIMIT;
+    Deterministic "deterministic": "the pool's operator decides on clocks and random numbers";
+    Tenant "tenant": SHARE;
+    Priority "priority": SHARE;
+    Deadline "deadline": SHARE;
+    Python "python": "the pool's operator decides which Python runs";
 }
 
 impl Field {
-    /// Every field.
-    pub const ALL: [Self; 16] = [
-        Self::Id,
-        Self::Code,
-        Self::File,
-        Self::Call,
-        Self::Variables,
-        Self::Args,
-        Self::Env,
-        Self::Stdin,
-        Self::Files,
-        Self::Timeout,
-        Self::Limits,
-        Self::Deterministic,
-        Self::Tenant,
-        Self::Priority,
-        Self::Deadline,
-        Self::Python,
-    ];
-
     /// Returns its name in JSON.
     pub const fn name(self) -> &'static str {
         NAMES[self as usize]
@@ -189,27 +160,6 @@ impl Field {
 
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|field| field.name() == name)
-    }
-
-    /// Returns why some callers may not use it.
-    pub(crate) fn reason(self) -> &'static str {
-        match self {
-            Self::Id => "the result answers this one job and needs no name",
-            Self::Code => "the program is given in another way",
-            Self::File => {
-                "it would be read on the machine that runs the job; send the program's text"
-            }
-            Self::Call => "send a program that calls the function",
-            Self::Variables | Self::Args | Self::Env | Self::Stdin | Self::Files => {
-                "programs get no inputs in this way"
-            }
-            Self::Timeout | Self::Limits => "the pool's operator sets the limits",
-            Self::Deterministic => "the pool's operator decides on clocks and random numbers",
-            Self::Python => "the pool's operator decides which Python runs",
-            Self::Tenant | Self::Priority | Self::Deadline => {
-                "the pool's operator decides whose job it is and how urgent"
-            }
-        }
     }
 }
 

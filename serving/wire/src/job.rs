@@ -149,7 +149,7 @@ pub enum Priority {
 
 impl Priority {
     /// Every priority with its name, the most urgent first.
-    pub(crate) const NAMED: [(&str, Self); 3] =
+    pub const NAMED: [(&str, Self); 3] =
         [("high", Self::High), ("normal", Self::Normal), ("low", Self::Low)];
 }
 

@@ -13,7 +13,7 @@ use wire::{Problem, ProblemKind, VERSION};
 
 use super::client::{FramesClient, RunCommand};
 use super::data::Attached;
-use super::outbox::{Frame, FrameError, Gone, Outbox, read_frame};
+use super::outbox::{Frame, FrameError, Outbox, read_frame};
 use super::{ConnectionError, run, session};
 use crate::caller::Caller;
 use crate::service::Service;
@@ -23,7 +23,12 @@ const LAST_WRITES: Duration = Duration::from_secs(5);
 /// Requests of one connection at once, jobs included.
 const MOST_REQUESTS: usize = 16_384;
 
-pub(super) async fn serve(
+/// Serves one connection until the client ends it.
+///
+/// # Errors
+/// The client sent what is no frame, or the connection failed. The client was told, if that was
+/// possible.
+pub async fn serve(
     service: Service,
     caller: Caller,
     reader: impl AsyncRead + Unpin + Send,
@@ -60,16 +65,12 @@ impl FramesClient {
     /// Takes frames until the client ends the stream.
     async fn take_all(&mut self, mut reader: impl AsyncRead + Unpin) -> Result<(), FrameError> {
         let mut is_greeted = false;
-        while let Some(frame) = read_frame(&mut reader).await? {
+        while let Some(Frame { message, attachments }) = read_frame(&mut reader).await? {
             while self.tasks.try_join_next().is_some() {}
-            // Before the first of its own mistakes, a client of another version learns of that.
-            let taken = match self.take(frame, &mut is_greeted).await {
-                Ok(()) => Ok(()),
-                Err((id, problem)) => {
-                    self.outbox.send(&ServerMessage::Refused { id, problem }, &[]).await
-                }
-            };
-            if let Err(Gone) = taken {
+            let id = message.get("id").cloned().and_then(|id| serde_json::from_value(id).ok());
+            if let Err(problem) = self.take(message, attachments, &mut is_greeted).await
+                && self.outbox.send(&ServerMessage::Refused { id, problem }, &[]).await.is_err()
+            {
                 return Ok(());
             }
         }
@@ -78,13 +79,12 @@ impl FramesClient {
 
     async fn take(
         &mut self,
-        frame: Frame,
+        message: Value,
+        attachments: Vec<Vec<u8>>,
         is_greeted: &mut bool,
-    ) -> Result<(), (Option<RequestId>, Problem)> {
-        let Frame { message, attachments } = frame;
-        let id = message.get("id").cloned().and_then(|id| serde_json::from_value(id).ok());
-        let refused = |problem| (id.clone(), problem);
-        let usage = |text: String| (id.clone(), Problem::new(ProblemKind::Usage, text));
+    ) -> Result<(), Problem> {
+        let usage = |text: String| Problem::new(ProblemKind::Usage, text);
+        // Before the first of its own mistakes, a client of another version learns of that.
         let message =
             parse(message).map_err(|error| usage(format!("the message is invalid: {error}")))?;
         if let ClientMessage::Hello { version, client } = message {
@@ -110,15 +110,12 @@ impl FramesClient {
             let text = format!(
                 "this connection has {MOST_REQUESTS} requests in progress, the maximum: wait for an answer"
             );
-            let problem = Problem::new(ProblemKind::Refused, text).with_reason("requests");
-            return Err(refused(problem));
+            return Err(Problem::new(ProblemKind::Refused, text).with_reason("requests"));
         }
         let mut attached = Attached::new(attachments);
         match message {
             ClientMessage::Hello { .. } => {}
-            ClientMessage::Run(run) => {
-                run::submit(self, *run, &mut attached).await.map_err(refused)?;
-            }
+            ClientMessage::Run(run) => run::submit(self, *run, &mut attached).await?,
             ClientMessage::Interrupt { id } => self.command(&id, RunCommand::Interrupt),
             ClientMessage::Cancel { id } => self.command(&id, RunCommand::Cancel),
             ClientMessage::Stop { id } => self.command(&id, RunCommand::Stop),
@@ -131,39 +128,40 @@ impl FramesClient {
                 self.done(id, json!(names)).await;
             }
             ClientMessage::Status { id } => {
-                self.check_owner().map_err(refused)?;
+                self.check_owner()?;
                 let status = self.service.pool().status();
                 self.done(id, json!(status)).await;
             }
             ClientMessage::Explain { id, run } => self.explain(id, &run).await,
             ClientMessage::Decisions { id } => {
-                self.check_owner().map_err(refused)?;
+                self.check_owner()?;
                 self.follow_decisions(id);
             }
             ClientMessage::Retire { id, worker } => {
-                self.check_owner().map_err(refused)?;
+                self.check_owner()?;
                 let retired = self.service.pool().retire(WorkerId(worker)).await;
-                retired.map_err(|error| refused(error.problem()))?;
+                retired.map_err(|error| error.problem())?;
                 self.done(id, Value::Null).await;
             }
             ClientMessage::Kernel { id, connection, options } => {
-                self.check_owner().map_err(refused)?;
-                self.serve_kernel(id, connection, options).map_err(refused)?;
+                self.check_owner()?;
+                self.serve_kernel(id, connection, options)?;
             }
             ClientMessage::Grade(grade) => {
-                self.check_owner().map_err(refused)?;
-                let Some(grading) = self.service.grading() else {
-                    return Err(usage("this server doesn't grade samples".to_owned()));
-                };
+                self.check_owner()?;
+                let none = || usage("this server doesn't grade samples".to_owned());
+                let grading = self.service.grading().ok_or_else(none)?;
                 self.answer(grade.id.clone(), grading.grade(*grade));
             }
             ClientMessage::Drain { id, seconds } => {
-                self.check_owner().map_err(refused)?;
-                let time = match seconds.map(Duration::try_from_secs_f64).transpose() {
-                    Ok(time) => time,
-                    Err(_) => return Err(usage("`seconds` must be 0 or more".to_owned())),
-                };
-                self.drain(id, time);
+                self.check_owner()?;
+                let time = seconds.map(Duration::try_from_secs_f64).transpose();
+                let time = time.map_err(|_| usage("`seconds` must be 0 or more".to_owned()))?;
+                let service = self.service.clone();
+                self.answer(id, async move {
+                    service.drain(time).await;
+                    Ok(Value::Null)
+                });
             }
             _ => return Err(usage("this server doesn't know the message".to_owned())),
         }
@@ -255,14 +253,6 @@ impl FramesClient {
                 Err(problem) => ServerMessage::Refused { id: Some(id), problem },
             };
             let _ = outbox.send(&message, &[]).await;
-        });
-    }
-
-    fn drain(&mut self, id: RequestId, time: Option<Duration>) {
-        let service = self.service.clone();
-        self.answer(id, async move {
-            service.drain(time).await;
-            Ok(Value::Null)
         });
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hatchery::event::{EventKind, Events};
 use hatchery::files::ChangeKind;
-use hatchery::{Job, Outcome, Ticket, Verdict};
+use hatchery::{Outcome, Ticket, Verdict};
 use serde_json::json;
 use tokio::sync::mpsc;
 use wire::message::{Event, RequestId, Run, ServerMessage};
@@ -39,34 +39,17 @@ pub(super) async fn submit(
     for function in functions {
         job = job.function(lent(function, &id, calls, outbox)?);
     }
-    follow(client, id, job, session.as_deref(), Wanted { events, contents }).await
-}
-
-/// What a client wants beside the result.
-#[derive(Debug, Clone, Copy)]
-struct Wanted {
-    events: bool,
-    contents: bool,
-}
-
-async fn follow(
-    client: &mut FramesClient,
-    id: RequestId,
-    job: Job,
-    session: Option<&str>,
-    wanted: Wanted,
-) -> Result<(), Problem> {
-    let ticket = client.service.submit(&client.caller, job, session).await?;
+    let ticket = client.service.submit(&client.caller, job, session.as_deref()).await?;
     let (commands, mut ordered) = mpsc::channel(MOST_COMMANDS);
     let running = FramesRun { job_id: ticket.job_id(), commands };
     client.running.lock().insert(id.clone(), running);
     let (outbox, all) = (client.outbox.clone(), client.running.clone());
     client.tasks.spawn(async move {
-        let ended = until_end(&id, ticket, wanted.events, &outbox, &mut ordered).await;
+        let ended = until_end(&id, ticket, events, &outbox, &mut ordered).await;
         // Its id can be used again as soon as the client knows of the end.
         all.lock().remove(&id);
         if let Ok(outcome) = ended {
-            let _ = send_outcome(id, outcome, wanted.contents, &outbox).await;
+            let _ = send_outcome(id, outcome, contents, &outbox).await;
         }
     });
     Ok(())
