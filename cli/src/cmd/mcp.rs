@@ -1,7 +1,6 @@
 //! `hatchery mcp`: serves a pool to an agent over standard input and output.
 
-use hatchery::python::PackageInfo;
-use hatchery::{Builder, DEFAULT_PYTHON, Hatchery};
+use hatchery::Hatchery;
 use serve::Service;
 use serve::mcp::Stdio;
 use tokio::sync::oneshot;
@@ -37,9 +36,9 @@ pub(crate) async fn run(arguments: McpArguments) -> anyhow::Result<Exit> {
             return Ok(Exit::Success);
         }
         exit = &mut ending => return Ok(exit),
-        started = start(builder) => {
-            let (pool, packages) = started?;
-            server.provide(Service::new(pool.clone()), packages);
+        started = start_pool(builder) => {
+            let pool = started?;
+            server.provide(Service::new(pool.clone()));
             pool
         }
     };
@@ -56,18 +55,4 @@ pub(crate) async fn run(arguments: McpArguments) -> anyhow::Result<Exit> {
     };
     pool.abort().await;
     Ok(exit)
-}
-
-/// Starts the pool, and lists what its programs can import.
-async fn start(builder: Builder) -> anyhow::Result<(Hatchery, Vec<PackageInfo>)> {
-    let pool = start_pool(builder).await?;
-    let packages = packages(&pool).await?;
-    Ok((pool, packages))
-}
-
-/// Lists what programs of the pool can import.
-pub(crate) async fn packages(pool: &Hatchery) -> anyhow::Result<Vec<PackageInfo>> {
-    let pool = pool.clone();
-    let packages = tokio::task::spawn_blocking(move || pool.packages(DEFAULT_PYTHON));
-    Ok(packages.await??)
 }

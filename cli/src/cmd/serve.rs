@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use hatchery::python::PackageInfo;
 use hatchery::status::Phase;
 use hatchery::{Builder, Hatchery, Job};
 use serve::frames::{UnixServer, serve_stdio};
@@ -49,9 +48,9 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
         false => Some(Web::open(&arguments).await?),
     };
     let folders = inputs::add_mounts(Job::default(), &arguments.mount)?;
-    let (service, packages) = {
+    let service = {
         let grading = grade::shared::Grading::new(&arguments)?;
-        let starting = start(builder(&arguments)?, grading, web.is_some());
+        let starting = start(builder(&arguments)?, grading);
         tokio::select! {
             started = starting => started?,
             exit = interrupts.first() => return Ok(exit),
@@ -66,7 +65,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
     // A task of its own, so that a drain goes on with it.
     let stdio = arguments.stdio.then(|| tokio::spawn(serve_stdio(service.clone())));
     if let Some(web) = &mut web {
-        web.begin(&service, packages);
+        web.begin(&service);
     }
     let stdio_ended = async {
         match stdio {
@@ -113,26 +112,16 @@ fn builder(arguments: &ServeArguments) -> anyhow::Result<Builder> {
     Ok(sized(builder, arguments.workers.as_ref(), arguments.queue))
 }
 
-/// Starts the pool, and finds out which packages programs have, if somebody may ask.
-async fn start(
-    builder: Builder,
-    grading: grade::shared::Grading,
-    wants_packages: bool,
-) -> anyhow::Result<(Service, Vec<PackageInfo>)> {
-    let pool = start_pool(builder).await?;
-    let packages = match wants_packages {
-        true => super::mcp::packages(&pool).await?,
-        false => Vec::new(),
-    };
-    let service = Service::new(pool).with_kernels(Arc::new(super::kernel::Kernels));
-    Ok((service.with_grading(Arc::new(grading)), packages))
+async fn start(builder: Builder, grading: grade::shared::Grading) -> anyhow::Result<Service> {
+    let service = Service::new(start_pool(builder).await?);
+    Ok(service.with_kernels(Arc::new(super::kernel::Kernels)).with_grading(Arc::new(grading)))
 }
 
 /// A server of HTTP, which begins before its pool.
 struct Web {
     addresses: Vec<SocketAddr>,
     /// Where the pool is awaited; `None` once it is there.
-    begin: Option<oneshot::Sender<(Service, Vec<PackageInfo>)>>,
+    begin: Option<oneshot::Sender<Service>>,
     /// Whether the pool has passed its self-test.
     ready: watch::Sender<bool>,
     /// Set when no more connections are accepted.
@@ -175,14 +164,14 @@ impl Web {
         let (stop, mut stopped) = watch::channel(false);
         let (hosts, body_bytes) = (config.hosts.clone(), config.body_bytes);
         let started = async move {
-            let (service, packages): (Service, Vec<PackageInfo>) = match begins.await {
+            let service: Service = match begins.await {
                 Ok(started) => started,
                 // The process ends before its pool has started.
                 Err(_) => pending().await,
             };
-            let agents = mcp::http(service.clone(), packages.clone(), hosts, body_bytes);
+            let agents = mcp::http(service.clone(), hosts, body_bytes);
             let routes = facades::router(&service).route_service("/mcp", agents);
-            Started { service, routes, packages }
+            Started { service, routes }
         };
         let stop_wanted = async move {
             let _ = stopped.wait_for(|stopped| *stopped).await;
@@ -193,10 +182,10 @@ impl Web {
     }
 
     /// Serves this pool.
-    fn begin(&mut self, service: &Service, packages: Vec<PackageInfo>) {
+    fn begin(&mut self, service: &Service) {
         if let Some(begin) = self.begin.take() {
             // Fails if the server has ended, which `ended` reports.
-            let _ = begin.send((service.clone(), packages));
+            let _ = begin.send(service.clone());
             for address in &self.addresses {
                 terminal::note(format_args!("serving HTTP at http://{address}"));
             }

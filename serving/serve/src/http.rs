@@ -15,7 +15,6 @@ use std::future::pending;
 use std::sync::Arc;
 
 use axum::Router;
-use hatchery::python::PackageInfo;
 use tokio::net::TcpListener;
 
 use crate::service::Service;
@@ -63,7 +62,7 @@ pub async fn serve(
     config: HttpConfig,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), HttpError> {
-    let started = async { Started { service, routes: Router::new(), packages: Vec::new() } };
+    let started = async { Started { service, routes: Router::new() } };
     serve_from_start(listeners, config, started, shutdown).await
 }
 
@@ -74,8 +73,6 @@ pub struct Started {
     pub service: Service,
     /// Further routes, beside those of [`HttpConfig::routes`] and like them.
     pub routes: Router,
-    /// What programs can import, beside what [`HttpConfig::packages`] has.
-    pub packages: Vec<PackageInfo>,
 }
 
 /// Serves a pool that may still be starting, and is there once `started` is ready. Until then
@@ -107,13 +104,12 @@ pub async fn serve_from_start(
     };
     let (begin, front) = starting::front(&config);
     let beginning = async {
-        let Started { service, routes, packages } = started.await;
+        let Started { service, routes } = started.await;
         let routes_of = match config.watching_only {
             true => routes::watching_router,
             false => routes::router,
         };
         config.routes = config.routes.merge(routes);
-        config.packages.extend(packages);
         begin.send_replace(Some(routes_of(Arc::new(AppState::new(service, config, addresses)))));
         pending::<()>().await;
     };

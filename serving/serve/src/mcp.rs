@@ -20,18 +20,15 @@ use axum::middleware;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any_service};
-use hatchery::python::PackageInfo;
 use rmcp::ServiceExt;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService, stdio_pipes};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use crate::caller::Caller;
-use crate::mcp::backend::{Backend, Backends};
 use crate::service::Service;
 
-mod backend;
 mod calls;
 mod content;
 mod handler;
@@ -55,7 +52,7 @@ pub type HttpService = MethodRouter;
 /// until [`provide`](Self::provide) is called.
 #[derive(Debug, Clone)]
 pub struct Stdio {
-    backends: Backends,
+    starting: Starting,
     pythons: Arc<[String]>,
 }
 
@@ -68,7 +65,7 @@ impl Default for Stdio {
 impl Stdio {
     /// Makes a server whose pool is still to come.
     pub fn new() -> Self {
-        Self { backends: Backends::starting(), pythons: Arc::default() }
+        Self { starting: Starting::default(), pythons: Arc::default() }
     }
 
     /// Returns the same server for a pool that will have these Python builds: if there are several,
@@ -78,9 +75,9 @@ impl Stdio {
         Self { pythons: names.into_iter().collect(), ..self }
     }
 
-    /// Gives it the service that runs programs, and the packages that they can import.
-    pub fn provide(&self, service: Service, packages: Vec<PackageInfo>) {
-        self.backends.provide(Backend { service, packages });
+    /// Gives it the service that runs programs.
+    pub fn provide(&self, service: Service) {
+        self.starting.0.send_replace(Some(service));
     }
 
     /// Serves until the client closes standard input, or until `stop`. Then calls that are under way
@@ -94,7 +91,7 @@ impl Stdio {
         let transport =
             AsyncRwTransport::new_server(read, write).with_max_line_length(MOST_LINE_BYTES);
         let begun = tokio::select! {
-            begun = Handler::of_owner(self.backends, self.pythons).serve(transport) => begun,
+            begun = Handler::of_owner(self.starting, self.pythons).serve(transport) => begun,
             () = &mut stop => return Ok(()),
         };
         let running = match begun {
@@ -116,6 +113,19 @@ impl Stdio {
     }
 }
 
+/// A service that may still be starting. Clones are the same one.
+#[derive(Debug, Clone, Default)]
+struct Starting(Arc<watch::Sender<Option<Service>>>);
+
+impl Starting {
+    /// Waits until the pool has started.
+    async fn ready(&self) -> Service {
+        let mut changes = self.0.subscribe();
+        let service = changes.wait_for(Option::is_some).await.expect("the sender is in `self`");
+        service.clone().expect("it is there")
+    }
+}
+
 /// Returns a tower service that answers `POST`, `GET` and `DELETE` of one path, `/mcp` by convention,
 /// such as for axum's `Router::route_service`. Its clones share their connections.
 ///
@@ -126,12 +136,11 @@ impl Stdio {
 /// (any `Origin`), and bodies of more than `most_body_bytes`.
 pub fn http(
     service: Service,
-    packages: Vec<PackageInfo>,
     hosts: impl IntoIterator<Item = String>,
     most_body_bytes: usize,
 ) -> HttpService {
     let pythons: Arc<[String]> = service.pool().pythons().map(str::to_owned).collect();
-    let backends = Backends::started(Backend { service, packages });
+    let starting = Starting(Arc::new(watch::Sender::new(Some(service))));
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let config = StreamableHttpServerConfig::default();
     let hosts: Vec<String> = config.allowed_hosts.iter().cloned().chain(hosts).collect();
@@ -142,7 +151,7 @@ pub fn http(
     let handler = move || {
         let place = Arc::clone(&places).try_acquire_owned();
         let place = place.map_err(|_| io::Error::other("too many MCP clients are connected"))?;
-        Ok(Handler::of_requests(backends.clone(), Arc::clone(&pythons), place))
+        Ok(Handler::of_requests(starting.clone(), Arc::clone(&pythons), place))
     };
     let service: StreamableHttpService<Handler, LocalSessionManager> =
         StreamableHttpService::new(handler, Arc::default(), config);

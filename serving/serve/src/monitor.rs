@@ -108,11 +108,7 @@ impl Monitor {
         let (started, starts) = oneshot::channel();
         let pool = async {
             match starts.await {
-                Ok(pool) => Started {
-                    service: Service::new(pool),
-                    routes: Default::default(),
-                    packages: Vec::new(),
-                },
+                Ok(pool) => Started { service: Service::new(pool), routes: Default::default() },
                 // The batch ends before its pool has started.
                 Err(_) => pending().await,
             }

@@ -159,12 +159,14 @@ impl Service {
         is_ended.wait_for(|is_ended| *is_ended).await.expect("the sender is in `self`");
     }
 
-    /// Returns what programs of this Python build can import beyond the standard library.
+    /// Returns what programs of this Python build, by default the default one, can import beyond the
+    /// standard library.
     ///
     /// # Errors
     /// The pool has no such build, or it doesn't say what it has.
-    pub async fn packages(&self, python: String) -> Result<Vec<PackageInfo>, Problem> {
+    pub async fn packages(&self, python: Option<String>) -> Result<Vec<PackageInfo>, Problem> {
         let pool = self.pool.clone();
+        let python = python.unwrap_or_else(|| DEFAULT_PYTHON.to_owned());
         let listing = tokio::task::spawn_blocking(move || pool.packages(&python));
         let listed = listing.await.unwrap_or_else(|died| Err(Error::Load(Cause::new(died))));
         listed.map_err(|error| error.problem())

@@ -27,7 +27,7 @@ impl Server {
         let runtime = Runtime::new().unwrap();
         let (address, pool) = runtime.block_on(async {
             let pool = Hatchery::builder().workers(2).start().await.unwrap();
-            let mcp = serve::mcp::http(Service::new(pool.clone()), Vec::new(), None, 1 << 20);
+            let mcp = serve::mcp::http(Service::new(pool.clone()), None, 1 << 20);
             let of = |tenant: &str| {
                 let router = Router::new().route_service("/mcp", mcp.clone());
                 router.layer(Extension(Caller::of_tenant(tenant).unwrap()))

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hatchery::python::PackageInfo;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -55,8 +54,6 @@ pub struct HttpConfig {
     pub metrics: Option<Metrics>,
     /// What pools on many machines are doing, for `/v1/cluster` and the page. Default: none is known.
     pub cluster: Option<Cluster>,
-    /// What programs can import, for `/v1/packages`. Default: nothing is known.
-    pub packages: Vec<PackageInfo>,
     /// Whether the pool is ready for jobs. While it isn't, `/healthz` says `starting`. Default:
     /// `None`; it is ready.
     pub ready: Option<watch::Receiver<bool>>,
@@ -95,7 +92,6 @@ impl HttpConfig {
             origins: Vec::new(),
             metrics: None,
             cluster: None,
-            packages: Vec::new(),
             ready: None,
             watching_only: false,
             routes: Router::new(),

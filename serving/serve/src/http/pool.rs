@@ -93,14 +93,8 @@ pub(super) async fn decisions(client: Client) -> Answered {
 
 /// Lists what programs can import beside the standard library.
 pub(super) async fn packages(State(state): SharedState, request: Request) -> Answered {
-    let of_other;
-    let packages = match only(request.uri().query(), "python")? {
-        None => &state.config.packages,
-        Some(name) => {
-            of_other = state.service.packages(name).await?;
-            &of_other
-        }
-    };
+    let python = only(request.uri().query(), "python")?;
+    let packages = state.service.packages(python).await?;
     let package =
         |package: &PackageInfo| json!({ "name": package.name, "version": package.version });
     let packages: Vec<_> = packages.iter().map(package).collect();

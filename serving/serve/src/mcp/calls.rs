@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::content::{self, InSession, image, image_type, resource};
-use super::tools::NEW;
+use super::tools::{NEW, Naming};
 use crate::caller::{Caller, unguessable};
-use crate::mcp::backend::{Backend, Naming};
 use crate::mcp::resources::read;
+use crate::service::Service;
 
 /// The longest text of a file that `read_file` returns.
 const MOST_TEXT_BYTES: usize = 256 << 10;
@@ -27,7 +27,7 @@ const MOST_BLOB_BYTES: usize = 1 << 20;
 
 /// A call of a tool: who calls, and on what.
 pub(super) struct ToolCall<'a> {
-    pub(super) backend: &'a Backend,
+    pub(super) service: &'a Service,
     pub(super) caller: &'a Caller,
     pub(super) naming: Naming,
     pub(super) arguments: JsonObject,
@@ -72,7 +72,7 @@ impl ToolCall<'_> {
             None => None,
         };
         let name = session.as_ref().map(|session| session.name.as_str());
-        let submitted = self.backend.service.submit(self.caller, job, name).await;
+        let submitted = self.service.submit(self.caller, job, name).await;
         let ticket = submitted.map_err(|problem| self.explained(problem, name))?;
         let outcome = follow(ticket, session.is_some(), context, progress).await;
         Ok(content::of_outcome(&outcome, session.as_ref()))
@@ -80,7 +80,7 @@ impl ToolCall<'_> {
 
     /// Whether callers choose among several Python builds.
     fn has_pythons(&self) -> bool {
-        self.backend.service.pool().pythons().nth(1).is_some()
+        self.service.pool().pythons().nth(1).is_some()
     }
 
     /// Makes a job of the arguments. A model wrote them, so they only lower limits.
@@ -102,7 +102,7 @@ impl ToolCall<'_> {
     /// Returns the session that a call names, and opens it on this Python build if the name may be
     /// new.
     async fn enter(&self, name: String, python: Option<&str>) -> Result<InSession, Problem> {
-        let Backend { service, .. } = self.backend;
+        let service = self.service;
         if name == NEW {
             let name = unguessable();
             service.open(self.caller, &name, python).await?;
@@ -136,7 +136,7 @@ impl ToolCall<'_> {
         }
         if is_gone {
             // Another call may have closed it already.
-            let _ = self.backend.service.close(self.caller, session);
+            let _ = self.service.close(self.caller, session);
         }
         problem.message += match (is_gone, self.naming) {
             (true, Naming::Free) => {
@@ -160,7 +160,7 @@ impl ToolCall<'_> {
             Some(name) => name,
             None => unguessable(),
         };
-        let forked = self.backend.service.fork(self.caller, &session, &name).await;
+        let forked = self.service.fork(self.caller, &session, &name).await;
         forked.map_err(|problem| self.explained(problem, Some(&session)))?;
         let text = format!("Opened the session `{name}`, which continues from `{session}`.");
         Ok(structured(text, json!({ "session": name })))
@@ -168,7 +168,7 @@ impl ToolCall<'_> {
 
     async fn reset_session(self) -> Result<CallToolResult, Problem> {
         let ([session], _) = texts(self.arguments.clone(), ["session"], None)?;
-        let reset = self.backend.service.reset(self.caller, &session).await;
+        let reset = self.service.reset(self.caller, &session).await;
         reset.map_err(|problem| self.explained(problem, Some(&session)))?;
         let text = format!("The session `{session}` is empty: no variables, no files.");
         Ok(CallToolResult::success(vec![ContentBlock::text(text)]))
@@ -177,16 +177,9 @@ impl ToolCall<'_> {
     async fn list_packages(self) -> Result<CallToolResult, Problem> {
         let optional = self.has_pythons().then_some("python");
         let ([], python) = texts(self.arguments, [], optional)?;
-        let of_other;
-        let packages = match python {
-            None => self.backend.packages.iter(),
-            Some(name) => {
-                of_other = self.backend.service.packages(name).await?;
-                of_other.iter()
-            }
-        };
+        let packages = self.service.packages(python).await?;
         let mut packages: Vec<_> =
-            packages.map(|package| (&package.name, package.version.as_deref())).collect();
+            packages.iter().map(|package| (&package.name, package.version.as_deref())).collect();
         packages.sort_unstable();
         let line = |(name, version): &(&String, Option<&str>)| match version {
             Some(version) => format!("{name} {version}"),
@@ -202,7 +195,7 @@ impl ToolCall<'_> {
 
     async fn read_file(self) -> Result<CallToolResult, Problem> {
         let ([session, path], _) = texts(self.arguments.clone(), ["session", "path"], None)?;
-        let read = read(self.backend, self.caller, &session, &path).await;
+        let read = read(self.service, self.caller, &session, &path).await;
         let bytes = read.map_err(|problem| self.explained(problem, Some(&session)))?;
         let length = bytes.len();
         let block = match image_type(&bytes) {

@@ -12,16 +12,17 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::Starting;
 use super::calls::{Progress, ToolCall};
-use super::tools;
+use super::tools::{self, Naming};
 use crate::caller::Caller;
-use crate::mcp::backend::{Backend, Backends, Naming};
 use crate::mcp::resources::{list, read_address, template};
+use crate::service::Service;
 
 /// Answers the requests of one client.
 #[derive(Debug, Clone)]
 pub struct Handler {
-    backends: Backends,
+    starting: Starting,
     naming: Naming,
     /// The names of the pool's Python builds.
     pythons: Arc<[String]>,
@@ -33,19 +34,19 @@ pub struct Handler {
 
 impl Handler {
     /// Answers the user's own program, which may come before the pool has started.
-    pub(super) fn of_owner(backends: Backends, pythons: Arc<[String]>) -> Self {
+    pub(super) fn of_owner(starting: Starting, pythons: Arc<[String]>) -> Self {
         let caller = Some(Caller::owner());
-        Self { backends, naming: Naming::Free, pythons, caller, _place: None }
+        Self { starting, naming: Naming::Free, pythons, caller, _place: None }
     }
 
     /// Answers a client whose requests have a [`Caller`] as an extension.
     pub(super) fn of_requests(
-        backends: Backends,
+        starting: Starting,
         pythons: Arc<[String]>,
         place: OwnedSemaphorePermit,
     ) -> Self {
         let place = Some(Arc::new(place));
-        Self { backends, naming: Naming::Random, pythons, caller: None, _place: place }
+        Self { starting, naming: Naming::Random, pythons, caller: None, _place: place }
     }
 
     fn caller(&self, context: &RequestContext<RoleServer>) -> Result<Caller, ErrorData> {
@@ -59,15 +60,15 @@ impl Handler {
     }
 
     /// Waits until the pool has started, unless the client gives up.
-    async fn backend(
+    async fn service(
         &self,
         context: &RequestContext<RoleServer>,
         progress: &mut Progress,
-    ) -> Result<Arc<Backend>, ErrorData> {
-        let mut ready = std::pin::pin!(self.backends.ready());
+    ) -> Result<Service, ErrorData> {
+        let mut ready = std::pin::pin!(self.starting.ready());
         loop {
             tokio::select! {
-                backend = &mut ready => return Ok(backend),
+                service = &mut ready => return Ok(service),
                 () = context.ct.cancelled() => {
                     return Err(ErrorData::internal_error("the pool hasn't started yet", None));
                 }
@@ -113,9 +114,9 @@ impl ServerHandler for Handler {
         }
         let caller = self.caller(&context)?;
         let mut progress = Progress::new(&context);
-        let backend = self.backend(&context, &mut progress).await?;
+        let service = self.service(&context, &mut progress).await?;
         let arguments = request.arguments.clone().unwrap_or_default();
-        let call = ToolCall { backend: &backend, caller: &caller, naming: self.naming, arguments };
+        let call = ToolCall { service: &service, caller: &caller, naming: self.naming, arguments };
         let result = call.make(&request.name, &context, &mut progress).await;
         result.map(CallToolResponse::from).ok_or_else(unknown)
     }
@@ -126,9 +127,9 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let caller = self.caller(&context)?;
-        let backend = self.backend(&context, &mut Progress::new(&context)).await?;
+        let service = self.service(&context, &mut Progress::new(&context)).await?;
         let after = request.and_then(|request| request.cursor);
-        Ok(list(&backend, &caller, self.naming, after.as_deref()).await)
+        Ok(list(&service, &caller, self.naming, after.as_deref()).await)
     }
 
     async fn list_resource_templates(
@@ -145,7 +146,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let caller = self.caller(&context)?;
-        let backend = self.backend(&context, &mut Progress::new(&context)).await?;
-        Ok(read_address(&backend, &caller, &request.uri).await?.into())
+        let service = self.service(&context, &mut Progress::new(&context)).await?;
+        Ok(read_address(&service, &caller, &request.uri).await?.into())
     }
 }

@@ -4,9 +4,10 @@ use hatchery::wire::{Problem, ProblemKind};
 use rmcp::ErrorData;
 use rmcp::model::{ListResourcesResult, ReadResourceResult, ResourceTemplate};
 
-use super::backend::{Backend, Naming};
 use super::content;
+use super::tools::Naming;
 use crate::caller::Caller;
+use crate::service::Service;
 
 /// The most sessions, and roughly the most files, of one page of the list.
 const MOST_SESSIONS: usize = 100;
@@ -26,7 +27,7 @@ pub(super) fn template() -> ResourceTemplate {
 /// Sessions in which a program runs are left out. Where a name is all that protects a session, the
 /// list is empty.
 pub(super) async fn list(
-    backend: &Backend,
+    service: &Service,
     caller: &Caller,
     naming: Naming,
     after: Option<&str>,
@@ -35,7 +36,7 @@ pub(super) async fn list(
     if naming == Naming::Random {
         return page;
     }
-    let mut sessions = backend.service.sessions(caller);
+    let mut sessions = service.sessions(caller);
     if let Some(after) = after {
         sessions.retain(|session| session.as_str() > after);
     }
@@ -44,7 +45,7 @@ pub(super) async fn list(
             page.next_cursor = Some(sessions[place - 1].clone());
             break;
         }
-        let Ok(workspace) = backend.service.workspace(caller, session).await else { continue };
+        let Ok(workspace) = service.workspace(caller, session).await else { continue };
         let files = workspace.files();
         let links = files.iter().map(|(path, bytes)| content::link(session, path, *bytes));
         page.resources.extend(links);
@@ -57,7 +58,7 @@ pub(super) async fn list(
 /// # Errors
 /// There is no such resource, or a program runs in its session.
 pub(super) async fn read_address(
-    backend: &Backend,
+    service: &Service,
     caller: &Caller,
     address: &str,
 ) -> Result<ReadResourceResult, ErrorData> {
@@ -69,7 +70,7 @@ pub(super) async fn read_address(
         )));
     };
     let bytes =
-        read(backend, caller, &session, &path).await.map_err(|problem| match problem.kind {
+        read(service, caller, &session, &path).await.map_err(|problem| match problem.kind {
             ProblemKind::Usage => unknown(&problem.message),
             _ => ErrorData::internal_error(problem.message, None),
         })?;
@@ -81,12 +82,12 @@ pub(super) async fn read_address(
 /// # Errors
 /// There is no such session or file, or a program runs in the session.
 pub(super) async fn read(
-    backend: &Backend,
+    service: &Service,
     caller: &Caller,
     session: &str,
     path: &str,
 ) -> Result<Vec<u8>, Problem> {
-    let workspace = backend.service.workspace(caller, session).await?;
+    let workspace = service.workspace(caller, session).await?;
     workspace.read(path).ok_or_else(|| {
         let files = workspace.files();
         let names: Vec<&str> = files.iter().take(NAMED).map(|(path, _)| path.as_str()).collect();

@@ -6,7 +6,15 @@ use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
 use super::content::{ALWAYS, LEFT_OUT};
-use crate::mcp::backend::Naming;
+
+/// How sessions get their names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Naming {
+    /// The client names them. It is the only one.
+    Free,
+    /// They are random: a caller who knows a name has the session.
+    Random,
+}
 
 /// The names of the tools, in the order of the list.
 pub(super) const NAMES: [&str; 5] =

@@ -76,13 +76,12 @@ pub(crate) fn guarded(pool: &Hatchery) -> String {
     serve(pool, config)
 }
 
-fn serve(pool: &Hatchery, mut config: HttpConfig) -> String {
+fn serve(pool: &Hatchery, config: HttpConfig) -> String {
     let _runtime = RUNTIME.enter();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let listener = TcpListener::from_std(listener).unwrap();
     let address = listener.local_addr().unwrap();
-    config.packages = pool.packages(hatchery::DEFAULT_PYTHON).unwrap();
     let service = Service::new(pool.clone());
     RUNTIME.spawn(serve::http::serve([listener], service, config, std::future::pending()));
     format!("http://{address}/")
