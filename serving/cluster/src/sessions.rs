@@ -32,19 +32,17 @@
 //! as results are kept is dropped by the server, and its state some time later.
 
 use std::fmt;
-use std::pin::pin;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, PriorityPolicy, PullConsumer, pull};
 use async_nats::jetstream::message::StreamMessage;
-use async_nats::jetstream::object_store::ObjectInfo;
 use async_nats::jetstream::stream::{
     Config, LastRawMessageErrorKind, RawMessageErrorKind, RetentionPolicy, Stream,
 };
 use async_nats::jetstream::{Context, kv};
 use base64::prelude::{BASE64_URL_SAFE, Engine as _};
 use bytes::Bytes;
-use futures_util::{Stream as Items, StreamExt, TryStreamExt};
+use futures_util::{StreamExt, TryStreamExt};
 use serde::Serialize;
 
 use crate::clock::sleep;
@@ -164,9 +162,9 @@ pub struct SessionList {
     pub sessions: Vec<SessionEntry>,
     /// Turns that wait or run.
     pub turns: u64,
-    /// States that are kept. Those of no session are deleted within some hours.
+    /// States that are kept. Those of no session are dropped by their age.
     pub states: u64,
-    /// The bytes of all states.
+    /// The bytes of all states, as the server keeps them.
     pub state_bytes: u64,
 }
 
@@ -205,11 +203,12 @@ impl Sessions {
             }
         }
         list.sessions.sort_by(|one, other| one.name.cmp(&other.name));
-        let mut states = pin!(self.each_state().await?);
-        while let Some((state, _)) = states.try_next().await? {
+        let described = format!("$O.{}.M.>", self.subjects.store("states"));
+        let mut states = self.objects.info_with_subjects(described).await?;
+        while states.try_next().await?.is_some() {
             list.states += 1;
-            list.state_bytes += state.size as u64;
         }
+        list.state_bytes = self.objects.get_info().await?.state.bytes;
         Ok(list)
     }
 }
@@ -229,12 +228,8 @@ const MOST_RECORD_BYTES: i32 = 512 << 10;
 pub(crate) const LARGEST_STATE: u64 = 256 << 20;
 /// The most sessions of a pool.
 const MOST_SESSIONS: u64 = 100_000;
-/// Descriptions of states that are read at once.
-const READ_AT_ONCE: usize = 16;
 /// Between two attempts to reach the server.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The least age of a state that no record names before it is deleted: its record may be on its way.
-const STRAY: Duration = Duration::from_secs(3600);
 /// The most sessions that one look at a partition finds.
 const MOST_FOUND: usize = 10_000;
 
@@ -279,16 +274,6 @@ impl Revised {
 struct BucketEntry {
     revision: u64,
     text: Option<Bytes>,
-}
-
-impl BucketEntry {
-    /// Reads the record of a session; `None` if there is none.
-    fn record(&self) -> Result<Option<SessionRecord>, RecordError> {
-        let Some(text) = &self.text else { return Ok(None) };
-        let record = serde_json::from_slice::<SessionRecord>(text).ok();
-        let record = record.filter(|record| record.version == RECORD_VERSION);
-        record.map(Some).ok_or(RecordError::Foreign)
-    }
 }
 
 /// What became of a record that was to be replaced.
@@ -423,7 +408,13 @@ impl Sessions {
         name: &str,
     ) -> Result<Revised, RecordError> {
         let entry = self.entry(&session.to_string()).await.map_err(RecordError::Server)?;
-        let record = entry.record()?.unwrap_or_else(|| SessionRecord::fresh(name));
+        let record = match entry.text {
+            None => SessionRecord::fresh(name),
+            Some(text) => match serde_json::from_slice::<SessionRecord>(&text) {
+                Ok(record) if record.version == RECORD_VERSION => record,
+                _ => return Err(RecordError::Foreign),
+            },
+        };
         Ok(Revised { record, revision: entry.revision })
     }
 
@@ -520,66 +511,15 @@ impl Sessions {
         bytes.filter(is_whole).ok_or_else(damaged)
     }
 
-    /// Returns the subject of what the store says of an object.
-    fn described(&self, object: &str) -> String {
-        let (bucket, name) = (self.subjects.store("states"), BASE64_URL_SAFE.encode(object));
-        format!("$O.{bucket}.M.{name}")
-    }
-
-    /// Returns what the store says of each state, and when the server got that, in nanoseconds since
-    /// 1970. (The time in a description is by its writer's clock.)
-    ///
-    /// The store's own list waits for the last message that there was when it began. If that one is
-    /// deleted meanwhile, the list never ends.
-    async fn each_state(
-        &self,
-    ) -> Result<impl Items<Item = Result<(ObjectInfo, i128), Cause>>, Cause> {
-        let filter = format!("$O.{}.M.>", self.subjects.store("states"));
-        let subjects = self.objects.info_with_subjects(filter).await?;
-        let described = subjects.map_err(Cause::from).map_ok(|(subject, _)| self.read(subject));
-        Ok(described.try_buffered(READ_AT_ONCE).try_filter_map(async |found| Ok(found)))
-    }
-
-    /// Returns a description by its subject, and when the server got it; `None` if it is gone.
-    async fn read(&self, subject: String) -> Result<Option<(ObjectInfo, i128)>, Cause> {
-        match self.objects.get_last_raw_message_by_subject(&subject).await {
-            Ok(message) => {
-                let info: ObjectInfo = serde_json::from_slice(&message.payload)?;
-                Ok((!info.deleted).then(|| (info, message.time.unix_timestamp_nanos())))
-            }
-            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
     /// Deletes a state. What stays is dropped by its age.
     pub(crate) async fn delete(&self, object: &str, parts: &str) {
         // Not by the store's own way, which keeps a note of each deleted object.
-        let bucket = self.subjects.store("states");
-        for subject in [self.described(object), format!("$O.{bucket}.C.{parts}")] {
+        let (bucket, name) = (self.subjects.store("states"), BASE64_URL_SAFE.encode(object));
+        for subject in [format!("$O.{bucket}.M.{name}"), format!("$O.{bucket}.C.{parts}")] {
             if let Err(error) = self.objects.purge().filter(subject).await {
                 tracing::info!("can't delete the old state of a session: {error}");
             }
         }
-    }
-
-    /// Deletes states that no record names: those of owners that died before they committed. `since`
-    /// returns how long ago the server's clock showed a time, in nanoseconds since 1970.
-    pub(crate) async fn sweep(&self, since: impl Fn(i128) -> Duration) -> Result<(), Cause> {
-        let mut described = pin!(self.each_state().await?);
-        while let Some((info, stored)) = described.try_next().await? {
-            let Some(session) = info.name.split('.').next() else { continue };
-            if since(stored) < STRAY {
-                continue;
-            }
-            // One of a later version knows better.
-            let Ok(record) = self.entry(session).await?.record() else { continue };
-            let state = record.and_then(|record| record.state);
-            if state.is_none_or(|state| state.object != info.name) {
-                self.delete(&info.name, &info.nuid).await;
-            }
-        }
-        Ok(())
     }
 
     /// Forgets a session: its record, and then its state.

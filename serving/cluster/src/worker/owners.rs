@@ -34,8 +34,6 @@ const REFRESH: std::ops::RangeInclusive<Duration> =
 const MANY: usize = 64;
 /// How often a worker looks whether the pool has sessions.
 const LOOK: Duration = Duration::from_secs(2);
-/// How often the owner of the first partition deletes states that nobody needs.
-const SWEEP: Duration = Duration::from_secs(3600);
 /// Words of turns that wait to be heard.
 const MOST_WAITING: usize = 1024;
 /// Sessions that are here at once. Turns of others wait, and are announced again.
@@ -127,9 +125,7 @@ impl PartitionOwner {
     ) {
         let every = (self.shared.streams.life() / 3).clamp(*REFRESH.start(), *REFRESH.end());
         let refresh = sleep(Duration::ZERO);
-        let sweep = sleep(SWEEP);
-        tokio::pin!(refresh, sweep);
-        let mut sweeping = JoinSet::new();
+        tokio::pin!(refresh);
         loop {
             tokio::select! {
                 biased;
@@ -142,21 +138,6 @@ impl PartitionOwner {
                 }
                 Some(session) = messages.recv() => self.hear(session),
                 Some(_) = self.tasks.join_next() => self.forget(),
-                () = &mut sweep => {
-                    if self.partitions.contains_key(&0) {
-                        let sessions = Arc::clone(&self.sessions);
-                        let shared = Arc::clone(&self.shared);
-                        sweeping.spawn(async move {
-                            sessions.sweep(|time| shared.server_clock.since(time, now())).await
-                        });
-                    }
-                    sweep.set(sleep(SWEEP));
-                }
-                Some(swept) = sweeping.join_next() => {
-                    if let Ok(Err(error)) = swept {
-                        tracing::info!("can't look for states that nobody needs: {error}");
-                    }
-                }
             }
         }
         self.partitions.clear();
