@@ -129,16 +129,18 @@ impl RunCode {
                 Some(file) if file.kind == ChangeKind::Deleted => None,
                 Some(file) => Some(to_base64(&file.contents)),
                 // As it was sent.
-                None => {
-                    let is_it = |(path, _): &(&String, _)| plain(path) == plain(asked);
-                    let (_, sent) = self.files.iter().find(is_it)?;
-                    Some(to_base64(&from_base64(sent.as_deref()?)?))
-                }
+                None => sent(&self.files, asked),
             }
         };
         let fetched = self.fetch_files.iter().map(String::as_str);
         fetched.filter_map(|asked| Some((asked, found(asked)?))).collect()
     }
+}
+
+/// Returns an input file as it was sent, in base64.
+fn sent(files: &BTreeMap<String, Option<String>>, asked: &str) -> Option<String> {
+    let (_, sent) = files.iter().find(|(path, _)| plain(path) == plain(asked))?;
+    Some(to_base64(&from_base64(sent.as_deref()?)?))
 }
 
 /// Decodes input files.

@@ -172,39 +172,18 @@ async fn pause(problem: &Problem) {
     tokio::time::sleep(pause).await;
 }
 
-/// The end of a program that didn't run to its end, as an exception of a notebook.
-pub(super) struct ProgramFailure {
-    pub(super) name: String,
-    pub(super) value: String,
-    /// Empty if there is none.
-    pub(super) traceback: String,
-}
-
-/// Returns how a program failed; `None` if it ran to its end.
-pub(super) fn failure(outcome: &Outcome) -> Option<ProgramFailure> {
-    let ending = |name: &str, value: String, traceback: &str| {
-        Some(ProgramFailure { name: name.to_owned(), value, traceback: traceback.to_owned() })
+/// Returns how a program failed, as an exception of a notebook; `None` if it ran to its end.
+pub(super) fn failure(outcome: &Outcome) -> Option<notebook::Problem> {
+    let problem = notebook::Problem::of(outcome)?;
+    let name = match &outcome.verdict {
+        Verdict::Limit(hit) if is_time(hit.limit) => "TimeoutError",
+        Verdict::Limit(_) => "LimitError",
+        Verdict::Tampered(_) | Verdict::SandboxFailed(_) => "SandboxError",
+        _ => return Some(problem),
     };
-    let interrupted = outcome.interrupted_at.as_ref().map_or("", |at| at.traceback.as_str());
-    match &outcome.verdict {
-        Verdict::Completed { .. } => None,
-        Verdict::Raised(exception) => {
-            // Notebooks have the name without its module.
-            let name = exception.type_name.rsplit('.').next().unwrap_or_default();
-            ending(name, exception.message.clone(), &exception.traceback)
-        }
-        Verdict::Exited { code, message } => {
-            ending("SystemExit", message.clone().unwrap_or_else(|| code.to_string()), "")
-        }
-        Verdict::Limit(hit) if is_time(hit.limit) => {
-            ending("TimeoutError", hit.to_string(), interrupted)
-        }
-        Verdict::Limit(hit) => ending("LimitError", hit.to_string(), interrupted),
-        Verdict::Cancelled => ending("KeyboardInterrupt", String::new(), interrupted),
-        Verdict::Tampered(tampering) => ending("SandboxError", tampering.to_string(), ""),
-        Verdict::SandboxFailed(failure) => ending("SandboxError", chain(failure).to_string(), ""),
-        other => ending("SandboxError", other.name().to_owned(), ""),
-    }
+    let place = outcome.interrupted_at.as_ref();
+    let traceback = place.map(|at| at.traceback.clone()).unwrap_or_default();
+    Some(notebook::Problem { name: name.to_owned(), traceback, ..problem })
 }
 
 /// Returns whether it is a limit on time.
@@ -228,7 +207,7 @@ pub(super) fn last_words(outcome: &Outcome) -> String {
         Verdict::Completed { .. } => String::new(),
         Verdict::Raised(exception) => exception.traceback.clone(),
         Verdict::Exited { message, .. } => message.clone().unwrap_or_default(),
-        _ => failure(outcome).map_or_else(String::new, |ending| ending.value),
+        _ => failure(outcome).map_or_else(String::new, |ending| ending.message),
     };
     if !words.is_empty() && !words.ends_with('\n') {
         words.push('\n');

@@ -191,7 +191,7 @@ fn job(caller: &Caller, asked: &Value, contents: Bytes) -> Result<hatchery::Job,
 
 fn done(outcome: &Outcome) -> Result<Value, Refused> {
     if let Some(ending) = failure(outcome) {
-        return Err(internal(format!("{}: {}", ending.name, ending.value)));
+        return Err(internal(format!("{}: {}", ending.name, ending.message)));
     }
     let Verdict::Completed { value: Some(value), .. } = &outcome.verdict else {
         return Err(internal("the answer is too long"));

@@ -186,7 +186,7 @@ async fn tell(
     }
     let last = match ending.await {
         Ok(CellEnd::Itself(outcome)) => {
-            failure(&outcome).map(|ending| error(&ending.name, &ending.value, &ending.traceback))
+            failure(&outcome).map(|ending| error(&ending.name, &ending.message, &ending.traceback))
         }
         _ => Some(error("ContextRestarting", "Context was restarted", "")),
     };

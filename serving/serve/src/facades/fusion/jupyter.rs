@@ -15,9 +15,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::super::request::{ReceivedRequest, from_base64, plain, seconds, to_base64};
+use super::super::request::{ReceivedRequest, plain, seconds, to_base64};
 use super::super::run::{MOST_RUNS, fault, is_gone, submit};
-use super::{SPARE, failed, inputs};
+use super::{SPARE, failed, inputs, sent};
 use crate::answer::json as json_answer;
 use crate::caller::{Caller, unguessable};
 use crate::facades::run::failure;
@@ -168,10 +168,7 @@ async fn fetched(
         return Ok(BTreeMap::new());
     }
     if request.cells.is_empty() {
-        let is_it = |asked: &str, path: &str| plain(asked) == plain(path);
-        let sent =
-            |asked: &str| request.files.iter().find(|(path, _)| is_it(asked, path))?.1.as_deref();
-        let found = |asked: &String| Some((asked.clone(), to_base64(&from_base64(sent(asked)?)?)));
+        let found = |asked: &String| Some((asked.clone(), sent(&request.files, asked)?));
         return Ok(request.fetch_files.iter().filter_map(found).collect());
     }
     let workspace = match opened.service.workspace(opened.caller, &opened.name).await {
@@ -193,7 +190,7 @@ fn cell_result(outcome: &Outcome) -> Value {
         .collect();
     let error = failure(outcome).map(|ending| {
         let lines: Vec<&str> = ending.traceback.lines().collect();
-        json!({ "ename": ending.name, "evalue": ending.value, "traceback": lines })
+        json!({ "ename": ending.name, "evalue": ending.message, "traceback": lines })
     });
     json!({
         "stdout": outcome.stdout_text(),
