@@ -67,7 +67,7 @@ struct CreateContext {
     language: Option<String>,
 }
 
-struct CellForm;
+enum CellForm {}
 
 impl Form for CellForm {
     fn answer(refused: &Refused) -> Response {
@@ -111,7 +111,7 @@ async fn remove(
     Path(id): Path<String>,
     visit: Visit,
 ) -> Answered {
-    interpreter.contexts.remove(&visit.caller, &*interpreter.find(&visit, &id)?);
+    interpreter.contexts.remove(&visit.caller, &interpreter.find(&visit, &id)?);
     Ok(json_answer(StatusCode::OK, &Value::Null))
 }
 

@@ -60,7 +60,7 @@ impl Piston {
     }
 }
 
-struct PistonForm;
+enum PistonForm {}
 
 impl Form for PistonForm {
     fn answer(refused: &Refused) -> Response {

@@ -55,7 +55,7 @@ fn internal(message: impl Into<String>) -> Refused {
 }
 
 /// Connect, the protocol of the calls, names its errors.
-struct CallForm;
+enum CallForm {}
 
 impl Form for CallForm {
     fn answer(refused: &Refused) -> Response {

@@ -151,7 +151,7 @@ struct Time {
 }
 
 /// As E2B's control plane and its daemon say that a request is refused.
-pub(super) struct CodeForm;
+pub(super) enum CodeForm {}
 
 impl Form for CodeForm {
     fn answer(refused: &Refused) -> Response {
