@@ -9,15 +9,12 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use engine::{Afterwards, Outcome, StartError};
-use pool::interpreter::fake::FakeSource;
 use pool::{Interpreter, InterpreterSource, PackedBytes, Parked, PoolConfig, Task};
 use scheduler::{JobRequest, Priority, Scheduler, SchedulerConfig, Ticket, WorkersConfig};
-use support::{at, is_wanted, print};
+use test_support::fake::FakeSource;
+use test_support::percentiles::{at, is_wanted, print};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
-
-#[path = "support/percentiles.rs"]
-mod support;
 
 type Reply = oneshot::Sender<Instant>;
 

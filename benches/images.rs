@@ -11,10 +11,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use engine::{Afterwards, Interpreter, Limits, Program, StopHandle};
-use support::image;
-
-#[path = "support/image.rs"]
-mod support;
+use test_support::image::image;
 
 fn turn(slot: &mut Interpreter, program: &Program) {
     let limits = Limits::default();

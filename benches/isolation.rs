@@ -7,11 +7,8 @@
 use std::time::{Duration, Instant};
 
 use hatchery::{Hatchery, Helper, Isolation, Job, Outcome};
-use support::{at, is_wanted, print};
+use test_support::percentiles::{at, is_wanted, print};
 use tokio::runtime::Runtime;
-
-#[path = "support/percentiles.rs"]
-mod support;
 
 /// How often the pools take turns.
 const ROUNDS: usize = 20;

@@ -13,15 +13,12 @@ use std::time::{Duration, Instant};
 use engine::Program;
 use hatchery::{LimitKind, Verdict};
 use pool::PoolConfig;
-use pool::interpreter::fake::FakeSource;
 use scheduler::{JobRequest, Scheduler, SchedulerConfig, TenantConfig, WorkersConfig};
-use support::{at, is_wanted, print};
+use test_support::fake::FakeSource;
+use test_support::percentiles::{at, is_wanted, print};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
-
-#[path = "support/percentiles.rs"]
-mod support;
 
 const WORKERS: usize = 2;
 /// The work of a job where many are offered.

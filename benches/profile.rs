@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hatchery::{Hatchery, Job, Session};
-use support::{at, is_wanted};
+use test_support::percentiles::{at, is_wanted};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tracing::Subscriber;
@@ -24,10 +24,6 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry};
-
-#[path = "support/percentiles.rs"]
-#[expect(dead_code, reason = "this bench prints a table instead")]
-mod support;
 
 /// The program of every job: the shortest that does something.
 const PROGRAM: &str = "x = 1";

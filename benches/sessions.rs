@@ -12,13 +12,9 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, criterion_group, criterion_main};
 use engine::{Image, Interpreter, Limits, Outcome, Program, StopHandle, Verdict};
 use hatchery::{Hatchery, Job, Session};
-use support::{PRELOAD, image};
+use test_support::image::{PRELOAD, image};
+use test_support::percentiles;
 use tokio::runtime::Runtime;
-
-#[path = "support/percentiles.rs"]
-mod percentiles;
-#[path = "support/image.rs"]
-mod support;
 
 /// 1.6 MB of numbers.
 const FRAME: &str = "import numpy, pandas\n\

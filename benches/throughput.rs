@@ -15,11 +15,8 @@ use std::time::{Duration, Instant};
 
 use engine::{Afterwards, Image, Interpreter, Limits, Program, StopHandle};
 use hatchery::{Hatchery, Job, Ticket};
-use support::{PRELOAD, image};
+use test_support::image::{PRELOAD, image};
 use tokio::runtime::Runtime;
-
-#[path = "support/image.rs"]
-mod support;
 
 /// How often everything is measured, after one time that doesn't count.
 const ROUNDS: usize = 15;

@@ -44,7 +44,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 30] = [
+const CONFINED: [&str; 31] = [
     "anyhow",
     "async-nats",
     "batch",
@@ -68,6 +68,7 @@ const CONFINED: [&str; 30] = [
     "scheduler",
     "seccompiler",
     "serve",
+    "test-support",
     "tokio",
     "wasmer",
     "wasmer-compiler",

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hatchery::status::{Phase, WorkerActivity};
 use hatchery::{Error, Hatchery, HostError, HostFunction, Job, Refusal};
-use pool::threads;
+use test_support::threads;
 use tokio::sync::Notify;
 
 /// The names of the spans that were created.

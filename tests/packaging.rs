@@ -20,10 +20,11 @@ fn manifest(folder: &Path) -> Table {
     fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap()
 }
 
-/// The folders of the workspace's crates.
+/// The folders of the workspace's crates that are published.
 fn members() -> Vec<PathBuf> {
     let members = manifest(root())["workspace"]["members"].as_array().unwrap().clone();
-    members.iter().map(|member| root().join(member.as_str().unwrap())).collect()
+    let folders = members.iter().map(|member| root().join(member.as_str().unwrap()));
+    folders.filter(|folder| manifest(folder)["package"].get("publish").is_none()).collect()
 }
 
 /// The files that this crate ships, with their paths in it.

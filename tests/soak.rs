@@ -32,15 +32,8 @@ use scheduler::{
 };
 use tokio::task::JoinSet;
 
-use dice::Dice;
-use footprint::Footprint;
-
-#[path = "support/dice.rs"]
-mod dice;
-#[path = "support/footprint.rs"]
-mod footprint;
-#[path = "support/processes.rs"]
-mod processes;
+use test_support::dice::Dice;
+use test_support::footprint::Footprint;
 
 /// How many jobs are in flight at once.
 const AT_ONCE: usize = 64;
@@ -436,5 +429,5 @@ fn a_mixed_load_loses_no_job_runs_none_twice_and_leaks_nothing() {
         .build()
         .unwrap();
     runtime.block_on(soak(jobs.unwrap_or(3_000)));
-    assert!(pool::threads::no_worker_is_left().unwrap());
+    assert!(test_support::threads::no_worker_is_left().unwrap());
 }

@@ -10,10 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use percentiles::{at, is_wanted};
-
-#[path = "../../benches/support/percentiles.rs"]
-mod percentiles;
+use test_support::percentiles::{self, at, is_wanted};
 
 /// The lines of a batch.
 const LINES: u32 = 20_000;

@@ -16,10 +16,6 @@ mod batches;
 #[path = "all/builds.rs"]
 mod builds;
 
-/// Where the builds are that tests run on beside the default one.
-#[path = "../../engine/tests/builds/found.rs"]
-mod found;
-
 /// The benchmark: its facts and figures, and Ctrl-C.
 #[path = "all/bench.rs"]
 mod bench;
@@ -74,16 +70,6 @@ mod images;
 /// Workers in processes of their own.
 #[path = "all/isolation.rs"]
 mod isolation;
-
-/// The processes of workers.
-#[cfg(target_os = "linux")]
-#[path = "../../tests/support/processes.rs"]
-mod processes;
-
-/// Processes that are killed.
-#[cfg(target_os = "linux")]
-#[path = "../../tests/support/victims.rs"]
-mod victims;
 
 /// The prompt's inputs: which lines they consist of.
 #[path = "all/inputs.rs"]

@@ -22,13 +22,8 @@ use std::time::{Duration, Instant};
 use hatchery::{Hatchery, Helper, Isolation, Job, JobId, Outcome, SandboxFailure, Ticket, Verdict};
 use rustix::process::{Pid, Signal, kill_process};
 
-use dice::Dice;
-use processes::{children, family};
-
-#[path = "../../tests/support/dice.rs"]
-mod dice;
-#[path = "../../tests/support/processes.rs"]
-mod processes;
+use test_support::dice::Dice;
+use test_support::processes::{children, family};
 
 /// Signals that are sent, unless `HATCHERY_KILLS` says otherwise.
 const KILLS: u64 = 60;

@@ -12,8 +12,8 @@ use engine::{
     StopHandle, Verdict,
 };
 
-#[path = "builds/found.rs"]
-mod found;
+use test_support::found;
+
 #[path = "builds/network.rs"]
 mod network;
 

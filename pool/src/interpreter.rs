@@ -10,8 +10,6 @@ use crate::task::Task;
 
 pub use parked::{PackedBytes, Parked, ParkedState};
 
-#[cfg(any(test, feature = "fake"))]
-pub mod fake;
 pub(crate) mod parked;
 mod real;
 

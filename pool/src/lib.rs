@@ -49,7 +49,7 @@ mod builds;
 mod config;
 mod event;
 mod ids;
-pub mod interpreter;
+mod interpreter;
 mod isolation;
 pub mod metrics;
 mod packed;
@@ -59,6 +59,4 @@ mod spill;
 mod status;
 mod supervisor;
 mod task;
-#[cfg(feature = "fake")]
-pub mod threads;
 mod worker;

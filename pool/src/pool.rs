@@ -14,9 +14,6 @@ use crate::supervisor::SupervisorMessage;
 use crate::supervisor::offloading::{Chore, tell};
 use crate::supervisor::{Supervisor, SupervisorArguments, cause_of};
 
-#[cfg(test)]
-mod tests;
-
 /// The handle of a pool. Cheap to clone; the pool lives until it is closed.
 #[derive(Clone)]
 pub struct Pool {

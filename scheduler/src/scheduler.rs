@@ -269,7 +269,7 @@ mod tests {
     use std::thread::{self, JoinHandle};
 
     use engine::Program;
-    use pool::interpreter::fake::FakeSource;
+    use test_support::fake::FakeSource;
 
     use super::*;
     use crate::config::WorkersConfig;

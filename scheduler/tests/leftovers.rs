@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Program;
-use pool::interpreter::fake::FakeSource;
-use pool::{PoolConfig, threads};
+use pool::PoolConfig;
 use scheduler::{
     JobRequest, Scheduler, SchedulerConfig, SchedulerStatus, SessionsConfig, WorkersConfig,
 };
+use test_support::fake::FakeSource;
+use test_support::threads;
 
 /// How a scheduler ends.
 #[derive(Debug, Clone, Copy)]

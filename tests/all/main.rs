@@ -45,10 +45,6 @@ mod table;
 /// Asyncio tasks that live from job to job.
 mod tasks;
 
-#[path = "../support/dice.rs"]
-mod dice;
-#[path = "../../engine/tests/builds/found.rs"]
-mod found;
-#[path = "../support/needs.rs"]
-mod needs;
 mod support;
+
+use test_support::{dice, found, needs};

@@ -5,14 +5,11 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-pub(crate) use calm::calm;
 use hatchery::{Builder, Exception, Hatchery, Job, Outcome, Verdict};
 use serde_json::Value;
+pub(crate) use test_support::calm::calm;
 
 use crate::found;
-
-#[path = "../support/calm.rs"]
-mod calm;
 
 /// How long a test may take before it counts as one that hangs.
 const PATIENCE: Duration = Duration::from_secs(600);

@@ -14,19 +14,14 @@ use std::time::Duration;
 
 use hatchery::{Builder, Hatchery, Job, LimitKind, Limits, Outcome, Verdict};
 
-use calm::calm;
-use needs::{Build, Need};
+use test_support::calm::calm;
+use test_support::found;
+use test_support::needs::{Build, Need};
 
-#[path = "../support/calm.rs"]
-mod calm;
 mod door;
 mod files;
-#[path = "../../engine/tests/builds/found.rs"]
-mod found;
 mod imports;
 mod memory;
-#[path = "../support/needs.rs"]
-mod needs;
 mod registers;
 mod results;
 mod stack;
@@ -104,7 +99,9 @@ impl Suite {
     fn start(name: &'static str, builder: Builder, default: Option<&Build>) -> Self {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let pool = runtime.block_on(builder.workers(2).limits(calm()).start()).unwrap();
-        let build = runtime.block_on(Build::ask(&pool, &sources(), default));
+        let question = Job::code(Build::question(&sources()));
+        let build = runtime.block_on(pool.run(question)).unwrap();
+        let build = Build::new(&build.verdict, default);
         let outcome = runtime.block_on(pool.run(Job::code(SURROUNDINGS))).unwrap();
         let surroundings = seen(&outcome).unwrap_or_else(|| panic!("{outcome:?}"));
         Self { name, runtime, pool, build, surroundings }

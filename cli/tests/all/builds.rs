@@ -6,9 +6,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use serde_json::{Value, json};
+use test_support::found;
 
 use crate::web::Server;
-use crate::{found, hatchery, json_of, run, run_with_stdin, text};
+use crate::{hatchery, json_of, run, run_with_stdin, text};
 
 /// The builds beside the default one that are here, as arguments, with their minor versions.
 fn named() -> Vec<(&'static str, String, u32)> {

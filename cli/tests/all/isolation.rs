@@ -8,9 +8,9 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
+use test_support::victims::Victim;
 
 use crate::hatchery;
-use crate::victims::Victim;
 use crate::web::Server;
 
 /// Runs a program with these variables set.

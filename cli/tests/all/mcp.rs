@@ -8,11 +8,9 @@ use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Map, Value, json};
+use test_support::mcp;
 
 use crate::{hatchery, interrupt};
-
-#[path = "../../../serving/serve/tests/mcp/python.rs"]
-mod python;
 
 /// How long an answer may take; the first start on a machine compiles the build.
 const PATIENCE: Duration = Duration::from_secs(400);
@@ -298,7 +296,7 @@ fn packages_are_listed() {
 
 #[test]
 fn an_agent_chooses_among_several_builds() {
-    let argument = format!("--python=3.12={}", crate::found::wasi().display());
+    let argument = format!("--python=3.12={}", test_support::found::wasi().display());
     let mut agent = Agent::of("2025-11-25", &["--workers", "2", &argument]);
     let tools = agent.request("tools/list", json!({}))["result"]["tools"].clone();
     let choice = &tools[0]["inputSchema"]["properties"]["python"];
@@ -431,7 +429,7 @@ fn a_pool_that_can_not_start_says_why() {
 
 #[test]
 fn the_official_client_finds_what_it_expects() {
-    let Some(environment) = python::environment() else { return };
+    let Some(environment) = mcp::environment() else { return };
     let program = env!("CARGO_BIN_EXE_hatchery");
-    python::check(environment.path(), &[program, "mcp", "--workers", "2"]);
+    mcp::check(environment.path(), &[program, "mcp", "--workers", "2"]);
 }

@@ -13,11 +13,11 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::commands::{Files, Running, without_times};
-use crate::dice::Dice;
 use crate::library::client;
 use crate::server::{NEWEST, OLDEST, Server};
+use test_support::dice::Dice;
 #[cfg(target_os = "linux")]
-use crate::victims::Victim;
+use test_support::victims::Victim;
 
 const JOBS: usize = 600;
 const KILLS: usize = 8;

@@ -8,22 +8,8 @@
 /// The commands as processes, and files of lines.
 mod commands;
 
-/// Random numbers that are the same each time.
-#[path = "../../../tests/support/dice.rs"]
-mod dice;
-
-/// The processes of workers.
-#[cfg(target_os = "linux")]
-#[path = "../../../tests/support/processes.rs"]
-mod processes;
-
 /// Servers of known versions.
 mod server;
-
-/// Processes that are killed.
-#[cfg(target_os = "linux")]
-#[path = "../../../tests/support/victims.rs"]
-mod victims;
 
 /// What goes in comes out as from a local batch.
 mod batches;

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::commands::{Files, PATIENCE, Running};
-use crate::dice::Dice;
 use crate::kills::{pause, size};
 use crate::library::{client, runtime};
 use crate::server::{ROUND, Server};
+use test_support::dice::Dice;
 
 const SESSIONS: usize = 6;
 const TURNS: usize = 15;

@@ -1,11 +1,13 @@
 //! Concurrent operations on a session's state, and which of them wins.
 
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Weak};
+
+use engine::StartError;
 
 use super::*;
 use crate::event::OffloadError;
-use crate::interpreter::fake::{FakeSource, Gate, Step};
-use crate::interpreter::{InterpreterSource, ParkedState};
+use crate::interpreter::{Interpreter, InterpreterSource, PackedBytes, ParkedState};
 use crate::spill::Spill;
 use crate::supervisor::offloading::offload;
 
@@ -157,20 +159,48 @@ fn a_claim_waits_for_the_worker_that_has_the_state() {
     assert_eq!(number(Some(&state)), Some(4));
 }
 
-fn rig() -> (SessionCell, FakeSource, Spill, tempfile::TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    let spill = Spill::new(Some(folder.path().to_owned()));
-    let source = FakeSource::default();
-    let cell = SessionCell::new(SessionId(1), Some(source.parked(3)));
-    (cell, source, spill, folder)
+/// A source of [`Number`]s.
+#[derive(Default)]
+struct Numbers {
+    packed: AtomicU64,
+    fails: AtomicBool,
+    /// Passed by `pack` before it returns, once by itself and once with its caller's leave.
+    gate: Option<[Barrier; 2]>,
 }
 
-/// Returns the number of runs in a claimed state.
-fn claimed_runs(cell: &SessionCell, source: &FakeSource) -> u64 {
+impl InterpreterSource for Numbers {
+    fn start(&self) -> Result<Box<dyn Interpreter>, StartError> {
+        Err(StartError::Boot("there are no interpreters".into()))
+    }
+
+    fn pack(&self, parked: &Parked) -> Result<PackedBytes, StartError> {
+        self.packed.fetch_add(1, Ordering::Relaxed);
+        self.gate.iter().flatten().for_each(|barrier| drop(barrier.wait()));
+        if self.fails.load(Ordering::Relaxed) {
+            return Err(StartError::Boot("scripted to fail".into()));
+        }
+        let bytes = number(Some(parked)).unwrap().to_le_bytes().to_vec();
+        Ok(PackedBytes { bytes, rest: None })
+    }
+
+    fn unpack(&self, packed: &PackedBytes) -> Result<Parked, StartError> {
+        Ok(parked(u64::from_le_bytes(*packed.bytes.as_array().unwrap())))
+    }
+}
+
+fn rig() -> (SessionCell, Numbers, Spill, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let spill = Spill::new(Some(folder.path().to_owned()));
+    let cell = SessionCell::new(SessionId(1), Some(parked(3)));
+    (cell, Numbers::default(), spill, folder)
+}
+
+/// Returns the number of a claimed state.
+fn claimed(cell: &SessionCell) -> Option<u64> {
     match cell.claim(FIRST) {
-        Claim::Attach(StoredState::Parked(parked)) => source.runs_in(&parked),
+        Claim::Attach(StoredState::Parked(parked)) => number(Some(&parked)),
         Claim::Attach(StoredState::Packed(offloaded)) => {
-            source.runs_in(&source.unpack(&offloaded.packed().unwrap()).unwrap())
+            number(Some(&Numbers::default().unpack(&offloaded.packed().unwrap()).unwrap()))
         }
         other => panic!("{other:?}"),
     }
@@ -187,7 +217,7 @@ fn a_state_is_compressed_then_spilled_and_comes_back() {
     assert_eq!(cell.place(), SessionPlace::OnDisk { bytes });
     assert_eq!(offload(&cell, Tier::Disk, &source, &spill), Ok(bytes));
     assert!(offload(&cell, Tier::Compressed, &source, &spill).is_err());
-    assert_eq!(claimed_runs(&cell, &source), 3);
+    assert_eq!(claimed(&cell), Some(3));
     assert_eq!(cell.place(), SessionPlace::OnWorker { worker: FIRST });
 }
 
@@ -197,7 +227,7 @@ fn a_state_that_is_spilled_directly_is_compressed_too() {
     let bytes = offload(&cell, Tier::Disk, &source, &spill).unwrap();
     assert_eq!(cell.place(), SessionPlace::OnDisk { bytes });
     cell.leave(FIRST, "it has nothing to leave");
-    assert_eq!(claimed_runs(&cell, &source), 3);
+    assert_eq!(claimed(&cell), Some(3));
 }
 
 #[test]
@@ -217,7 +247,7 @@ fn only_a_state_at_rest_is_offloaded() {
 #[test]
 fn a_state_that_cannot_be_packed_or_spilled_is_unchanged() {
     let (cell, source, spill, _folder) = rig();
-    source.gate(Step::Pack, [Gate::Err]);
+    source.fails.store(true, Ordering::Relaxed);
     let error = offload(&cell, Tier::Compressed, &source, &spill).unwrap_err();
     assert!(matches!(error, OffloadError::Unchanged(_)), "{error}");
     assert!(matches!(cell.place(), SessionPlace::Parked { .. }));
@@ -233,25 +263,23 @@ fn a_state_that_cannot_be_written_is_compressed_and_can_be_spilled_later() {
         let OffloadError::NotWritten { bytes, .. } = error else { panic!("{error}") };
         assert_eq!(cell.place(), SessionPlace::Compressed { bytes });
     }
-    assert_eq!(source.reached(Step::Pack), 1);
+    assert_eq!(source.packed.load(Ordering::Relaxed), 1);
     let bytes = offload(&cell, Tier::Disk, &source, &spill).unwrap();
     assert_eq!(cell.place(), SessionPlace::OnDisk { bytes });
-    assert_eq!(claimed_runs(&cell, &source), 3);
+    assert_eq!(claimed(&cell), Some(3));
 }
 
-/// Offloads the cell and runs `meanwhile` while the state is being packed.
-fn offload_and(
-    cell: SessionCell,
-    source: FakeSource,
-    spill: Spill,
-    meanwhile: impl FnOnce(&SessionCell),
-) -> (SessionCell, Result<u64, OffloadError>) {
-    source.gate(Step::Pack, [Gate::Never]);
+/// Spills the cell's state and runs `meanwhile` while it is being packed. Returns the cell and the
+/// result.
+fn offload_and(meanwhile: impl FnOnce(&SessionCell)) -> (SessionCell, Result<u64, OffloadError>) {
+    let (cell, source, spill, _folder) = rig();
+    let source = Numbers { gate: Some([Barrier::new(2), Barrier::new(2)]), ..source };
     let offloaded = std::thread::scope(|scope| {
         let offloading = scope.spawn(|| offload(&cell, Tier::Disk, &source, &spill));
-        source.wait_for(Step::Pack);
+        let [began, goes_on] = source.gate.as_ref().unwrap();
+        began.wait();
         meanwhile(&cell);
-        source.release();
+        goes_on.wait();
         offloading.join().unwrap()
     });
     (cell, offloaded)
@@ -259,8 +287,7 @@ fn offload_and(
 
 #[test]
 fn a_claim_while_a_state_is_being_offloaded_gets_the_original_state() {
-    let (cell, source, spill, _folder) = rig();
-    let (cell, offloaded) = offload_and(cell, source, spill, |cell| {
+    let (cell, offloaded) = offload_and(|cell| {
         assert!(matches!(cell.claim(FIRST), Claim::Attach(StoredState::Parked(_))));
         cell.begin_run(FIRST, 100);
     });
@@ -270,39 +297,34 @@ fn a_claim_while_a_state_is_being_offloaded_gets_the_original_state() {
 
 #[test]
 fn a_state_that_changed_meanwhile_is_not_replaced_by_the_offloaded_one() {
-    let (cell, source, spill, _folder) = rig();
-    let now = source.parked(4);
-    let (cell, offloaded) = offload_and(cell, source.clone(), spill, |cell| {
+    let now = parked(4);
+    let (cell, offloaded) = offload_and(|cell| {
         let _ = cell.claim(FIRST);
         cell.begin_run(FIRST, 100);
         cell.captured(FIRST, now);
         assert!(cell.leave(FIRST, "unused").is_some());
     });
     assert!(offloaded.is_err());
-    assert_eq!(claimed_runs(&cell, &source), 4);
+    assert_eq!(claimed(&cell), Some(4));
 }
 
 #[test]
 fn a_state_that_came_back_unchanged_is_offloaded() {
-    let (cell, source, spill, _folder) = rig();
-    let (cell, offloaded) = offload_and(cell, source.clone(), spill, |cell| {
+    let (cell, offloaded) = offload_and(|cell| {
         let _ = cell.claim(FIRST);
         assert!(cell.leave(FIRST, "unused").is_some());
     });
     assert_eq!(cell.place(), SessionPlace::OnDisk { bytes: offloaded.unwrap() });
-    assert_eq!(claimed_runs(&cell, &source), 3);
+    assert_eq!(claimed(&cell), Some(3));
 }
 
 #[test]
 fn replacing_or_closing_a_session_overrides_offloading() {
-    let (cell, source, spill, _folder) = rig();
-    let now = source.parked(9);
-    let (cell, offloaded) =
-        offload_and(cell, source.clone(), spill, |cell| drop(cell.replace(Some(now))));
+    let now = parked(9);
+    let (cell, offloaded) = offload_and(|cell| drop(cell.replace(Some(now))));
     assert!(offloaded.is_err());
-    assert_eq!(claimed_runs(&cell, &source), 9);
-    let (cell, source, spill, _folder) = rig();
-    let (cell, offloaded) = offload_and(cell, source, spill, |cell| drop(cell.lose("closed")));
+    assert_eq!(claimed(&cell), Some(9));
+    let (cell, offloaded) = offload_and(|cell| drop(cell.lose("closed")));
     assert!(offloaded.is_err());
     assert_eq!(cell.at_hand().err(), lost("closed"));
 }
@@ -326,7 +348,7 @@ fn an_unpacked_state_replaces_the_offloaded_one() {
     let (cell, source, spill, _folder) = rig();
     offload(&cell, Tier::Disk, &source, &spill).unwrap();
     let before = cell.stored().unwrap();
-    assert!(cell.exchange(&before, StoredState::Parked(source.parked(3))));
+    assert!(cell.exchange(&before, StoredState::Parked(parked(3))));
     assert_eq!(cell.place(), SessionPlace::Parked { bytes: 8 });
     assert!(!cell.exchange(&before, StoredState::Fresh));
 }

@@ -9,9 +9,9 @@ use std::thread;
 use std::time::Duration;
 
 use engine::{Callee, HostCall, HostFunctions, SandboxFailure, Signature, Verdict};
-use pool::interpreter::fake::FakeSource;
 use pool::{PoolConfig, SessionId};
 use scheduler::{JobRequest, Refusal, Scheduler};
+use test_support::fake::FakeSource;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 

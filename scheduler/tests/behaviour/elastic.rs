@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use engine::SandboxFailure;
-use pool::interpreter::fake::{FakeSource, Gate, Step};
 use pool::{PoolConfig, WorkerActivity};
 use scheduler::{DecisionKind, SchedulerConfig, WorkersConfig};
+use test_support::fake::{FakeSource, Gate, Step};
 use tokio::time::advance;
 
 use crate::{Rig, config, find, rig_with, script, standing_still, start_with, until, within};

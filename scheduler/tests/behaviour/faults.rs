@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use engine::{Outcome, Verdict};
-use pool::interpreter::fake::{FakeSource, Gate, Step};
 use pool::{PoolConfig, SessionId};
 use scheduler::{JobRequest, Phase, Refusal, SchedulerConfig, SessionsConfig, Ticket};
+use test_support::fake::{FakeSource, Gate, Step};
 
 use crate::{
     Rig, config, ended, open_gates, script, script_in, standing_still, start, start_with, until,

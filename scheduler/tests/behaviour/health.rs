@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pool::interpreter::fake::FakeSource;
 use scheduler::{DecisionKind, DegradedReason, EndReason, NextDecision};
+use test_support::fake::FakeSource;
 
 use crate::{Rig, config, rig, script, start, until, within};
 

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Limits, Outcome, Program, SandboxFailure, Verdict};
-use pool::interpreter::fake::FakeSource;
 use pool::{PoolConfig, SessionId, WorkerActivity};
 use scheduler::{
     Decision, DecisionKind, Decisions, JobRequest, NextDecision, Phase, Refusal, Scheduler,
     SchedulerConfig, SchedulerStatus, SessionsConfig, Ticket, WorkersConfig,
 };
+use test_support::fake::FakeSource;
 
 /// Short jobs, of which a worker gets several at once.
 /// Decisions on the threads that cause them: what they must survive there.

@@ -221,7 +221,7 @@ async fn a_session_that_idles_too_long_is_closed() {
 
 #[tokio::test]
 async fn a_session_that_can_not_be_spilled_stays_and_that_is_reported() {
-    use pool::interpreter::fake::{Gate, Step};
+    use test_support::fake::{Gate, Step};
 
     let rig = rig_of(SessionsConfig { in_memory: 1, ..patient() }).await;
     let mut decisions = rig.scheduler.decisions();

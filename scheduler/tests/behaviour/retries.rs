@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{SandboxFailure, Verdict};
-use pool::interpreter::fake::{Gate, Step};
 use scheduler::{DecisionKind, JobRequest, JobState, RetireReason, SchedulerConfig, WaitReason};
+use test_support::fake::{Gate, Step};
 use tokio::time::advance;
 
 use crate::{config, find, next, rig, rig_with, script, script_in, standing_still, until, within};

@@ -1,9 +1,9 @@
 //! Where a session's state goes, and what happens when something fails on the way.
 
 use engine::{Outcome, SandboxFailure, Verdict};
-use pool::interpreter::fake::FakeSource;
 use pool::{BuildId, PoolConfig, SessionId, SessionPlace};
 use scheduler::Refusal;
+use test_support::fake::FakeSource;
 
 use crate::{Rig, config, rig, script, script_in, until, within};
 

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use engine::Verdict;
 use pool::JobId;
-use pool::interpreter::fake::FakeSource;
 use scheduler::{
     DecisionKind, JobRequest, JobState, NextDecision, Phase, Priority, Refusal, SchedulerConfig,
     Totals, WaitReason,
 };
+use test_support::fake::FakeSource;
 
 use crate::{
     config, ended, next, rig, rig_with, script, script_in, script_of, start, until, within,

@@ -283,8 +283,8 @@ async fn turns_of_a_session_keep_their_order_whatever_their_priority() {
 #[tokio::test]
 async fn configurations_that_contradict_themselves_name_both_values() {
     use pool::PoolConfig;
-    use pool::interpreter::fake::FakeSource;
     use scheduler::{Scheduler, SessionsConfig, WorkersConfig};
+    use test_support::fake::FakeSource;
 
     let few_in_memory = SessionsConfig { in_memory: 1, ..SessionsConfig::default() };
     let never = TenantConfig { weight: 0, ..TenantConfig::default() };

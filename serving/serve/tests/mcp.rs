@@ -10,10 +10,8 @@ use axum::{Extension, Router};
 use hatchery::Hatchery;
 use serde_json::{Value, json};
 use serve::{Caller, Service};
+use test_support::mcp;
 use tokio::runtime::Runtime;
-
-#[path = "mcp/python.rs"]
-mod python;
 
 /// A server with a path for each of two tenants, and one where nobody says who calls.
 struct Server {
@@ -310,8 +308,8 @@ fn a_client_that_goes_away_ends_its_program() {
 
 #[test]
 fn the_official_client_finds_what_it_expects() {
-    let Some(environment) = python::environment() else { return };
+    let Some(environment) = mcp::environment() else { return };
     let server = Server::start();
     let address = format!("http://{}/a/mcp", server.address);
-    python::check(environment.path(), &[&address]);
+    mcp::check(environment.path(), &[&address]);
 }

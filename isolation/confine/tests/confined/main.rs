@@ -5,10 +5,8 @@
 #![expect(unsafe_code, reason = "forks, and system calls that have to be refused")]
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-mod attempts;
 mod layers;
 mod needed;
-mod raw;
 mod refusals;
 mod support;
 

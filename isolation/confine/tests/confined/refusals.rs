@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 
 use confine::CALLS;
 
-use crate::attempts::{Attempt, Listeners, Targets, attempts, state};
-use crate::raw::raw;
 use crate::support::{End, become_nobody, confine_bare, run, shared};
+use test_support::attempts::{Attempt, Listeners, Targets, attempts, state};
+use test_support::raw::raw;
 
 /// Returns attempts on this process, whose children make them, and what has to stay meanwhile.
 fn aimed_at_parent() -> (Listeners, Vec<Attempt>) {

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU32;
 
-pub(crate) use crate::raw::raw;
 use confine::{ConfineError, Confinement, RefusedCall, Report};
+pub(crate) use test_support::raw::raw;
 
 /// The user and group "nobody".
 pub(crate) const NOBODY: u32 = 65_534;

@@ -6,7 +6,7 @@ use std::fs;
 use pool::SessionId;
 
 use crate::outside::Pool;
-use crate::raw::raw;
+use test_support::raw::raw;
 
 const SESSIONS: usize = 4;
 const ROUNDS: usize = 12;

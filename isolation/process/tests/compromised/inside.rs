@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use crate::attempts::{Targets, attempts};
-use crate::raw::raw;
+use test_support::attempts::{Targets, attempts};
+use test_support::raw::raw;
 
 /// Descriptors that a worker can have.
 const DESCRIPTORS: std::ops::Range<i64> = 3..1100;

@@ -1,6 +1,6 @@
 //! Workers that a guest has taken over: native code of this test runs in them, through the test hook.
 //!
-//! It makes the attempts of `isolation/confine/tests/confined` in real workers of a real pool, wrecks what a
+//! It makes the attempts of `tests/support/src/attempts.rs` in real workers of a real pool, wrecks what a
 //! worker can reach, and dies in many ways. Each is refused, or costs that one job; the pool goes on.
 //!
 //! The helper forks without an `exec`, so it has to be this program. Hence there is a `main` that
@@ -13,15 +13,9 @@ use std::sync::Arc;
 
 use engine::{Engine, EngineConfig, Image, ImageSpec, ProgressSink, Silent};
 
-#[path = "../../../confine/tests/confined/attempts.rs"]
-mod attempts;
 mod evicted;
 mod inside;
 mod outside;
-#[path = "../../../../tests/support/processes.rs"]
-mod processes;
-#[path = "../../../confine/tests/confined/raw.rs"]
-mod raw;
 mod refused;
 mod ways;
 

@@ -9,7 +9,7 @@ use process::{Helper, ProcessSource, TEST_HOOK};
 use scheduler::{JobRequest, Scheduler, SchedulerConfig, WorkersConfig};
 use tokio::runtime::Runtime;
 
-use crate::processes::children;
+use test_support::processes::children;
 
 /// The workers: one that is compromised, and a neighbour.
 pub(crate) const WORKERS: usize = 2;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::attempts::{Listeners, Targets, attempts, state};
 use crate::outside::Pool;
+use test_support::attempts::{Listeners, Targets, attempts, state};
 
 pub(crate) fn every_attempt_is_refused() {
     let pool = Pool::start();

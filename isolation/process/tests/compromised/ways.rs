@@ -7,7 +7,7 @@ use engine::{SandboxFailure, Verdict, chain};
 
 use crate::inside::WAYS;
 use crate::outside::{Pool, WORKERS};
-use crate::processes::children;
+use test_support::processes::children;
 
 /// The worker that does it may hold the session's state, too, which is then lost. The next turn says so.
 pub(crate) fn a_worker_that_wrecks_all_harms_none() {

@@ -18,11 +18,10 @@ use engine::{
     Afterwards, Exception, MimeBundle, Outcome, SandboxFailure, StartError, StopHandle, Verdict,
 };
 use parking_lot::{Condvar, Mutex};
-
-use super::{Interpreter, InterpreterSource, PackedBytes, Parked, ParkedState, Readiness};
-use crate::ids::JobId;
-use crate::isolation::WorkerProcess;
-use crate::task::Task;
+use pool::{
+    Interpreter, InterpreterSource, JobId, PackedBytes, Parked, ParkedState, Readiness, Task,
+    WorkerProcess,
+};
 
 #[cfg(test)]
 mod tests;
@@ -198,23 +197,15 @@ impl FakeSource {
         let releases = state.releases;
         state.gates.insert(step, [Gates { gate: Gate::Err, count, releases }].into());
     }
-}
 
-#[cfg(test)]
-impl FakeSource {
     /// Returns a state in which this many programs ran.
-    pub(crate) fn parked(&self, runs: u64) -> Parked {
+    pub fn parked(&self, runs: u64) -> Parked {
         Parked::new(FakeState { runs, memory_bytes: 0 })
     }
 
     /// Returns how many programs ran in a state.
-    pub(crate) fn runs_in(&self, parked: &Parked) -> u64 {
+    pub fn runs_in(&self, parked: &Parked) -> u64 {
         state_of(parked).runs
-    }
-
-    /// Waits until `step` was reached once.
-    pub(crate) fn wait_for(&self, step: Step) {
-        self.shared.wait_until(|state| state.reached.contains_key(&step));
     }
 }
 

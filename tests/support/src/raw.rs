@@ -1,10 +1,8 @@
 //! System calls without the C library in between.
+#![expect(unsafe_code, reason = "system calls by number")]
 
 /// Makes a system call without the C library in between; errors are negative.
-pub(crate) fn raw<const N: usize>(
-    number: libc::c_long,
-    arguments: [libc::c_long; N],
-) -> libc::c_long {
+pub fn raw<const N: usize>(number: libc::c_long, arguments: [libc::c_long; N]) -> libc::c_long {
     let mut six = [0; 6];
     six[..N].copy_from_slice(&arguments);
     let [a, b, c, d, e, f] = six;

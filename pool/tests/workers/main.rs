@@ -1,20 +1,18 @@
 //! A pool of scripted interpreters as its owner sees it. Threads and time are real.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{LimitKind, Limits, Outcome, Program, StopHandle, StopReason, Transcript, Verdict};
-use ractor::ActorProcessingErr;
+use pool::{
+    Away, BuildId, Builds, GoneReason, JobId, Offer, OffloadError, Pool, PoolConfig, PoolEvent,
+    PoolOwner, SessionCell, SessionId, SessionPlace, Task, Tier, WorkerActivity, WorkerId,
+    WorkerPermit,
+};
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
+use test_support::fake::{FakeSource, Gate, Step};
 use tokio::sync::mpsc;
-
-use super::*;
-use crate::event::{Offer, PoolEvent};
-use crate::ids::{BuildId, JobId, SessionId, WorkerId};
-use crate::interpreter::fake::{FakeSource, Gate, Step};
-use crate::session::{Away, SessionPlace};
-use crate::status::WorkerActivity;
-use crate::task::Task;
-use crate::worker::control::WorkerPermit;
-use crate::worker::state::GoneReason;
 
 mod builds;
 mod ended;
@@ -66,6 +64,8 @@ impl PoolOwner for Owner {
 
 struct Rig {
     pool: Pool,
+    /// The actor to which the pool is linked.
+    actor: ActorCell,
     events: mpsc::Receiver<PoolEvent>,
     source: FakeSource,
     _folder: tempfile::TempDir,
@@ -94,12 +94,17 @@ async fn rig_with(rollback_bytes: u64, builds: impl FnOnce(Builds) -> Builds) ->
     let (sender, events) = mpsc::channel(10_000);
     let (actor, _) = Actor::spawn(None, OwnerActor, ()).await.unwrap();
     let builds = builds(Arc::new(source.clone()).into());
-    let pool =
-        Pool::start(config, builds, Arc::new(Owner(sender)), actor.get_cell()).await.unwrap();
-    Rig { pool, events, source, _folder: folder }
+    let actor = actor.get_cell();
+    let pool = Pool::start(config, builds, Arc::new(Owner(sender)), actor.clone()).await.unwrap();
+    Rig { pool, actor, events, source, _folder: folder }
 }
 
 impl Rig {
+    /// Returns the actor of the pool's supervisor.
+    fn supervisor(&self) -> ActorCell {
+        self.actor.get_children().remove(0)
+    }
+
     async fn next(&mut self) -> PoolEvent {
         let event = tokio::time::timeout(Duration::from_secs(20), self.events.recv()).await;
         event.expect("an event is sent in time").expect("the owner is alive")
@@ -331,7 +336,7 @@ async fn a_killed_actor_takes_its_run_and_its_thread_with_it() {
     while rig.source.running().is_empty() {
         tokio::task::yield_now().await;
     }
-    for actor in rig.pool.supervisor.get_cell().get_children() {
+    for actor in rig.supervisor().get_children() {
         actor.kill();
     }
     assert_eq!(rig.finished().await.verdict, Verdict::Cancelled);
@@ -362,7 +367,7 @@ async fn a_panic_of_the_thread_costs_the_worker_and_leaves_the_stop_handle_alone
 async fn a_worker_that_is_requested_while_the_supervisor_ends_did_not_fail() {
     let mut rig = rig().await;
     rig.pool.add_worker();
-    rig.pool.supervisor.drain().unwrap();
+    rig.supervisor().drain().unwrap();
     let end = loop {
         // Its thread may have become ready before.
         if let PoolEvent::Gone { reason, is_replaced, .. } = rig.next().await {

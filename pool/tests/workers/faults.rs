@@ -77,7 +77,8 @@ async fn settles(step: Step, gate: Gate, is_ready_soon: bool) {
         match event {
             // Other workers may wait for a session that is here.
             PoolEvent::Ready(Offer { permit, .. }) if next > JOBS => {
-                if cells.iter().any(|cell| cell.is_on(permit.worker())) {
+                let here = SessionPlace::OnWorker { worker: permit.worker() };
+                if cells.iter().any(|cell| cell.place() == here) {
                     permit.vacate();
                 }
             }

@@ -6,15 +6,15 @@ use crate::processes::children;
 
 /// The resources of this process.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Footprint {
-    pub(crate) resident_bytes: u64,
-    pub(crate) threads: usize,
-    pub(crate) descriptors: usize,
+pub struct Footprint {
+    pub resident_bytes: u64,
+    pub threads: usize,
+    pub descriptors: usize,
     /// The helper and the workers.
-    pub(crate) processes: usize,
+    pub processes: usize,
     /// What these have for themselves.
-    pub(crate) private_bytes: u64,
-    pub(crate) their_descriptors: usize,
+    pub private_bytes: u64,
+    pub their_descriptors: usize,
 }
 
 /// Reads a size from the status of a process, if it is there.
@@ -31,7 +31,7 @@ fn descendants() -> Vec<u32> {
 }
 
 impl Footprint {
-    pub(crate) fn now() -> Self {
+    pub fn now() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap();
         let count = |folder: &str| fs::read_dir(folder).unwrap().count();
         let processes = descendants();
@@ -53,7 +53,7 @@ impl Footprint {
     }
 
     /// Returns whether nothing grew beyond random variation.
-    pub(crate) fn is_flat_since(self, before: Self) -> bool {
+    pub fn is_flat_since(self, before: Self) -> bool {
         let room = (before.resident_bytes / 20).max(32 << 20);
         self.resident_bytes <= before.resident_bytes + room
             && self.threads <= before.threads + 2

@@ -1,7 +1,8 @@
 //! What native code in a worker would try, each as a bare system call.
 //!
-//! Tests of two crates make these attempts: here in children of their own, and in `process` in
+//! Tests of two crates make these attempts: `confine` in children of their own, and `process` in
 //! workers of a pool.
+#![expect(unsafe_code, reason = "zeroes as a value of a plain structure")]
 
 use std::ffi::{CStr, CString};
 use std::net::TcpListener;
@@ -11,20 +12,20 @@ use std::path::{Path, PathBuf};
 use crate::raw::raw;
 
 /// One thing to try.
-pub(crate) struct Attempt {
+pub struct Attempt {
     /// What it would do.
-    pub(crate) what: &'static str,
+    pub what: &'static str,
     /// The system call, by name and number.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     number: libc::c_long,
     arguments: Vec<i64>,
     /// Whether it succeeds in a process that isn't confined, and changes nothing there.
-    pub(crate) is_harmless: bool,
+    pub is_harmless: bool,
 }
 
 impl Attempt {
     /// Makes the system call; errors are negative.
-    pub(crate) fn make(&self) -> i64 {
+    pub fn make(&self) -> i64 {
         let mut six = [0; 6];
         six[..self.arguments.len()].copy_from_slice(&self.arguments);
         raw(self.number, six)
@@ -32,20 +33,20 @@ impl Attempt {
 
     /// Returns what is expected where the system call doesn't end the process: it fails as on a kernel
     /// that lacks it.
-    pub(crate) fn is_missing(&self) -> bool {
+    pub fn is_missing(&self) -> bool {
         ["newfstatat", "statx"].contains(&self.name)
     }
 }
 
 /// Sockets to aim at.
-pub(crate) struct Listeners {
+pub struct Listeners {
     tcp: TcpListener,
     _unix: UnixListener,
     path: PathBuf,
 }
 
 impl Listeners {
-    pub(crate) fn open() -> Self {
+    pub fn open() -> Self {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let path = std::env::temp_dir().join(format!("confine-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
@@ -53,11 +54,11 @@ impl Listeners {
         Self { tcp, _unix: unix, path }
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.tcp.local_addr().unwrap().port()
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -69,7 +70,7 @@ impl Drop for Listeners {
 }
 
 /// Things to aim at, in memory that stays until the process ends.
-pub(crate) struct Targets {
+pub struct Targets {
     /// The process to aim at.
     process: i64,
     /// Zeroes, pages of them.
@@ -84,7 +85,7 @@ pub(crate) struct Targets {
 
 impl Targets {
     /// Takes a process and the sockets of [`Listeners`].
-    pub(crate) fn new(process: u32, port: u16, path: &Path) -> Self {
+    pub fn new(process: u32, port: u16, path: &Path) -> Self {
         let inet = libc::sockaddr_in {
             sin_family: libc::AF_INET as u16,
             sin_port: port.to_be(),
@@ -141,7 +142,7 @@ macro_rules! attempts {
 }
 
 #[expect(clippy::too_many_lines, reason = "a list")]
-pub(crate) fn attempts(targets: &Targets) -> Vec<Attempt> {
+pub fn attempts(targets: &Targets) -> Vec<Attempt> {
     let Targets { process, page, inet_address, unix_address, .. } = *targets;
     let Targets { environment, command_line, memory, descriptors, .. } = *targets;
     let here = libc::AT_FDCWD;
@@ -312,7 +313,7 @@ pub(crate) fn attempts(targets: &Targets) -> Vec<Attempt> {
 }
 
 /// What an attempt would change in the parent.
-pub(crate) fn state() -> Vec<String> {
+pub fn state() -> Vec<String> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let fields = [
         "Name",

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use engine::{Engine, EngineConfig, Image, ImageSpec, ProgressSink, Silent};
 
-pub(crate) const PRELOAD: [&str; 2] = ["numpy", "pandas"];
+pub const PRELOAD: [&str; 2] = ["numpy", "pandas"];
 
 /// Returns the image from the cache, or builds it.
-pub(crate) fn image() -> Image {
+pub fn image() -> Image {
     let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
     let engine =
         Engine::load(&EngineConfig::from_env(), &progress).expect("the build is available");

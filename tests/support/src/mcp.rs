@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 const CLIENT: &str = "mcp==2.3.0";
 
 /// A folder with the client; `None` if pip can't fetch it, which is printed.
-pub(crate) fn environment() -> Option<tempfile::TempDir> {
+pub fn environment() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().unwrap();
     let made = Command::new("python3").args(["-m", "venv"]).arg(folder.path()).output().unwrap();
     assert!(made.status.success(), "{made:?}");
@@ -23,10 +23,10 @@ pub(crate) fn environment() -> Option<tempfile::TempDir> {
 }
 
 /// Runs the client's program against a server, in each of the protocol's lifecycles.
-pub(crate) fn check(environment: &Path, server: &[&str]) {
+pub fn check(environment: &Path, server: &[&str]) {
     for (lifecycle, version) in [("legacy", "2025-11-25"), ("auto", "2026-07-28")] {
         let Output { status, stdout, stderr } = python(environment)
-            .args(["-c", include_str!("client.py"), lifecycle])
+            .args(["-c", include_str!("mcp_client.py"), lifecycle])
             .args(server)
             .output()
             .unwrap();

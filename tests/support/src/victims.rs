@@ -8,7 +8,7 @@ use crate::processes::{children, family};
 
 /// What is killed under a command.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Victim {
+pub enum Victim {
     /// All workers.
     Workers,
     /// The first process of the workers' namespace; the helper, where they have none.
@@ -18,11 +18,11 @@ pub(crate) enum Victim {
 }
 
 impl Victim {
-    pub(crate) const ALL: [Self; 3] = [Self::Workers, Self::First, Self::Helper];
+    pub const ALL: [Self; 3] = [Self::Workers, Self::First, Self::Helper];
 
     /// Kills it under the process of a command, as soon as it is there. Returns when all workers that
     /// there were have ended, as they do whatever is killed.
-    pub(crate) fn kill(self, command: u32) {
+    pub fn kill(self, command: u32) {
         let is_killed = |process: &u32| {
             let process = Pid::from_raw(process.cast_signed());
             process.is_some_and(|process| kill_process(process, Signal::KILL).is_ok())

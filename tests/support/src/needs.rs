@@ -5,11 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use hatchery::{Hatchery, Job, Verdict};
+use engine::Verdict;
 
 /// What a program needs besides the modules that it imports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Need {
+pub enum Need {
     /// CPython 3.N: what that says or does and earlier ones don't.
     Since(u64),
     /// The default build: its folders, and how it was configured.
@@ -20,7 +20,7 @@ pub(crate) enum Need {
 
 /// A build, as far as programs need to know.
 #[derive(Debug)]
-pub(crate) struct Build {
+pub struct Build {
     minor: u64,
     has_threads: bool,
     /// Modules that programs import and that it has.
@@ -31,13 +31,12 @@ pub(crate) struct Build {
 }
 
 impl Build {
-    /// Asks the build of a pool about whatever these programs import. `default` is the answer of
-    /// the default build, and nothing for that one itself.
-    pub(crate) async fn ask(pool: &Hatchery, sources: &[&str], default: Option<&Self>) -> Self {
+    /// Returns a program whose value says what a build has of whatever these programs import.
+    pub fn question(sources: &[&str]) -> String {
         let names: BTreeSet<&str> = sources.iter().flat_map(|source| imports(source)).collect();
         let names = Vec::from_iter(names);
         // A module of the library may be there and fail without its part in C, so it is imported.
-        let question = format!(
+        format!(
             "import importlib, importlib.util, sys\n\
              def is_found(name):\n    \
                  if name not in sys.stdlib_module_names: return bool(importlib.util.find_spec(name))\n    \
@@ -48,20 +47,22 @@ impl Build {
              except RuntimeError: has_threads = False\n\
              else: has_threads = True\n\
              [sys.version_info[1], has_threads, list(filter(is_found, {names:?}))]"
-        );
-        let outcome = pool.run(Job::code(question)).await.expect("the queue isn't full");
-        let Verdict::Completed { value: Some(value), .. } = outcome.verdict else {
-            panic!("{outcome:?}")
-        };
+        )
+    }
+
+    /// Returns the build that ended [`Self::question`] with this verdict. `default` is the default
+    /// build, and nothing for that one itself.
+    pub fn new(answer: &Verdict, default: Option<&Self>) -> Self {
+        let Verdict::Completed { value: Some(value), .. } = answer else { panic!("{answer:?}") };
         let answer: (u64, bool, BTreeSet<String>) =
-            serde_json::from_value(value).expect("it has this form");
+            serde_json::from_value(value.clone()).expect("it has this form");
         let (minor, has_threads, found) = answer;
         let missing = default.map_or_else(BTreeSet::new, |default| &default.found - &found);
         Self { minor, has_threads, found, missing, is_default: default.is_none() }
     }
 
     /// Returns whether the program must end here as its table says.
-    pub(crate) fn has(&self, source: &str, needs: &[Need]) -> bool {
+    pub fn has(&self, source: &str, needs: &[Need]) -> bool {
         let has = |need: &Need| match need {
             Need::Since(minor) => self.minor >= *minor,
             Need::Default => self.is_default,

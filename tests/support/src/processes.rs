@@ -4,12 +4,12 @@ use std::fs;
 
 /// Returns the processes that have this parent and aren't dead, sorted. Leaves out the one that keeps
 /// the workers' namespace of process ids, in which it is the first.
-pub(crate) fn children(parent: u32) -> Vec<u32> {
+pub fn children(parent: u32) -> Vec<u32> {
     family(parent).0
 }
 
 /// Returns the same, and that one, if there is one.
-pub(crate) fn family(parent: u32) -> (Vec<u32>, Option<u32>) {
+pub fn family(parent: u32) -> (Vec<u32>, Option<u32>) {
     let names =
         fs::read_dir("/proc").unwrap().filter_map(|it| it.ok()?.file_name().into_string().ok());
     let (mut workers, mut keeper) = (Vec::new(), None);

@@ -14,10 +14,16 @@ const VARIABLE: &str = "HATCHERY_TEST_WASIX_PYTHON";
 /// Where that folder is otherwise, from the folder that the repository is in.
 const BESIDE: &str = "shared/python-builds/wasix-cpython-3.13.5";
 
+/// Returns the target directory, which has the program of a test in `release/deps`.
+fn target() -> PathBuf {
+    let program = std::env::current_exe().expect("this process has a program");
+    program.ancestors().nth(3).expect("Cargo built it").to_owned()
+}
+
 /// Returns CPython 3.12 for WASI, a command with its library inside, which is fetched once for each
 /// target directory.
-pub(crate) fn wasi() -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("builds");
+pub fn wasi() -> PathBuf {
+    let folder = target().join("tmp/builds");
     let wheel = folder.join(WHEEL);
     if !wheel.exists() {
         fs::create_dir_all(&folder).expect("it works here");
@@ -45,11 +51,9 @@ const THREADED: &str = "python.wasm";
 
 /// Returns CPython 3.13 for WASIX in one of its shapes; `None` where it isn't there, which is said.
 fn wasix(shape: &str) -> Option<PathBuf> {
-    // The repository's root is this package's folder or the one above it.
     let beside = || {
-        let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let outer = package.ancestors().skip(1).take(2).map(|folder| folder.join(BESIDE));
-        outer.into_iter().find(|folder| folder.exists()).unwrap_or_default()
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+        root.and_then(Path::parent).expect("the repository is in a folder").join(BESIDE)
     };
     let folder = std::env::var_os(VARIABLE).map_or_else(beside, PathBuf::from);
     let module = folder.join(shape);
@@ -63,7 +67,7 @@ fn wasix(shape: &str) -> Option<PathBuf> {
 }
 
 /// Returns the builds that are here beside the default one, with names that pools can use.
-pub(crate) fn others() -> Vec<(&'static str, PathBuf)> {
+pub fn others() -> Vec<(&'static str, PathBuf)> {
     let builds =
         [("3.12", Some(wasi())), ("wasix", wasix(REACTOR)), ("wasix-threads", wasix(THREADED))];
     builds.into_iter().filter_map(|(name, path)| Some((name, path?))).collect()
