@@ -446,8 +446,8 @@ impl Builder {
         }
         let functions = ExposedFunctions::by_pool(self.functions.clone())?;
         let pythons = self.plan().load().await?;
-        let scheduler = Scheduler::start(scheduler, pool, pythons.builds().clone()).await?;
-        Ok(Hatchery::new(scheduler, jobs, network, functions, pythons))
+        let scheduler = Scheduler::start(scheduler, pool, pythons.builds.clone()).await?;
+        Ok(Hatchery { scheduler, jobs: Arc::new(jobs), network, functions, pythons })
     }
 
     /// Finds or builds the image of the default build, and starts no pool.

@@ -220,7 +220,7 @@ impl HostFunction {
 /// to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct ExposedFunctions {
-    functions: HostFunctions,
+    pub(crate) functions: HostFunctions,
     runtime: Handle,
     threads: Arc<Threads>,
 }
@@ -245,10 +245,6 @@ impl ExposedFunctions {
             (signature, callee)
         });
         Ok(Self { functions: self.functions.with(bound)?, ..self.clone() })
-    }
-
-    pub(crate) fn functions(&self) -> HostFunctions {
-        self.functions.clone()
     }
 }
 

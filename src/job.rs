@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use engine::{
-    Call, Destination, Deterministic, FolderDigests, InputFile, Interface, InvalidProgram, Limits,
-    Mount, MountedFolder, Network, Program, ProgramEntry, Recording, Script, Value,
+    Call, Destination, Deterministic, FolderDigests, InputFile, Interface, Limits, Mount,
+    MountedFolder, Network, Program, ProgramEntry, Recording, Script, Value,
 };
 use scheduler::{JobRequest, Priority};
 
@@ -42,10 +42,10 @@ pub struct Job {
     idempotent: Option<bool>,
     is_self_test: bool,
     /// The name of the build that it runs on.
-    python: Option<Arc<str>>,
-    functions: Vec<HostFunction>,
+    pub(crate) python: Option<Arc<str>>,
+    pub(crate) functions: Vec<HostFunction>,
     /// What it may connect to; without it, all that the pool allows.
-    network: Option<Network>,
+    pub(crate) network: Option<Network>,
 }
 
 impl Job {
@@ -455,14 +455,10 @@ impl Job {
         self
     }
 
-    pub(crate) fn check(&self) -> Result<(), InvalidProgram> {
-        self.program.check()
-    }
-
     /// Converts the job to a request to the scheduler, without a build, a session or host
     /// functions.
     pub(crate) fn into_request(self, defaults: &Limits) -> Result<Box<JobRequest>, Error> {
-        self.check()?;
+        self.program.check()?;
         let mut limits = self.limits.unwrap_or_else(|| defaults.clone());
         if let Some(timeout) = self.timeout {
             limits.wall_time = timeout;
@@ -535,10 +531,6 @@ impl Job {
         self
     }
 
-    pub(crate) fn take_functions(&mut self) -> Vec<HostFunction> {
-        std::mem::take(&mut self.functions)
-    }
-
     /// Lets the job connect to these destinations alone, out of those that the pool allows
     /// ([`Builder::allow_connect`](crate::Builder::allow_connect)); without any, to nothing. A job
     /// that asks for another one is refused when it is submitted. Default: to all that the pool
@@ -557,10 +549,6 @@ impl Job {
     pub fn allow_connect(mut self, destinations: impl IntoIterator<Item = Destination>) -> Self {
         self.network = Some(destinations.into_iter().collect::<Network>());
         self
-    }
-
-    pub(crate) fn take_network(&mut self) -> Option<Network> {
-        self.network.take()
     }
 
     /// Sets the tenant whose job it is. Tenants share the CPU time by their weights, however many
@@ -643,10 +631,5 @@ impl Job {
     pub fn python(mut self, name: impl Into<Arc<str>>) -> Self {
         self.python = Some(name.into());
         self
-    }
-
-    /// Returns the name of the build that it asks for.
-    pub(crate) fn wanted_python(&self) -> Option<&str> {
-        self.python.as_deref()
     }
 }

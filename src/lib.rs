@@ -102,8 +102,6 @@ mod builder;
 pub mod cache;
 mod failure;
 mod functions;
-#[cfg(doctest)]
-mod guide;
 pub mod image;
 mod job;
 pub mod metrics;
@@ -116,6 +114,17 @@ mod session;
 pub mod source;
 pub mod terminal;
 pub mod tool;
+
+/// The Rust of the README and the guide, compiled and run as doctests. `cli/tests/all/guide.rs` holds
+/// that no document with Rust in it is missing here.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/guide/getting-started.md")]
+#[doc = include_str!("../docs/guide/jobs.md")]
+#[doc = include_str!("../docs/guide/sessions.md")]
+#[doc = include_str!("../docs/guide/sharing.md")]
+#[doc = include_str!("../docs/guide/host-functions.md")]
+struct Guide;
 
 /// What the environment configures: the cache, the Python build, the host under the guest.
 ///

@@ -107,7 +107,7 @@ impl Python {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Pythons {
-    builds: Builds,
+    pub(crate) builds: Builds,
     /// In the same order.
     loaded: Arc<[Python]>,
 }
@@ -138,10 +138,6 @@ impl Pythons {
             Some(reasons) => Err(NetworkError::Build { reasons }),
             None => Ok(()),
         }
-    }
-
-    pub(crate) fn builds(&self) -> &Builds {
-        &self.builds
     }
 
     pub(crate) fn find(&self, name: &str) -> Result<BuildId, InvalidPython> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Image, ImageInfo, Interface, Limits, Network, Outcome, PackageInfo, SessionError};
+use engine::{ImageInfo, Interface, Limits, Network, Outcome, PackageInfo};
 use pool::{BuildId, JobId, SessionId, WorkerId};
 use scheduler::{Decisions, Explanation, JobRequest, Scheduler, SchedulerStatus, Ticket};
 
@@ -24,11 +24,12 @@ use crate::pythons::Pythons;
 /// waits; start another pool there, on another runtime, but fork only while no pool is at work.
 #[derive(Debug, Clone)]
 pub struct Hatchery {
-    scheduler: Scheduler,
-    jobs: Arc<JobDefaults>,
-    network: Network,
-    functions: ExposedFunctions,
-    pythons: Pythons,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) jobs: Arc<JobDefaults>,
+    pub(crate) network: Network,
+    /// What all jobs can call.
+    pub(crate) functions: ExposedFunctions,
+    pub(crate) pythons: Pythons,
 }
 
 /// What jobs have that don't say otherwise.
@@ -39,16 +40,6 @@ pub(crate) struct JobDefaults {
 }
 
 impl Hatchery {
-    pub(crate) fn new(
-        scheduler: Scheduler,
-        jobs: JobDefaults,
-        network: Network,
-        functions: ExposedFunctions,
-        pythons: Pythons,
-    ) -> Self {
-        Self { scheduler, jobs: Arc::new(jobs), network, functions, pythons }
-    }
-
     /// Returns the limits of jobs that have none of their own.
     pub fn limits(&self) -> &Limits {
         &self.jobs.limits
@@ -371,23 +362,6 @@ impl Hatchery {
         self.scheduler.abort().await;
     }
 
-    pub(crate) fn session_image(&self, build: BuildId) -> Result<&Image, SessionError> {
-        self.pythons.image(build).ok_or(SessionError::NotParkable)
-    }
-
-    pub(crate) fn builds(&self) -> &Pythons {
-        &self.pythons
-    }
-
-    pub(crate) fn scheduler(&self) -> &Scheduler {
-        &self.scheduler
-    }
-
-    /// Returns the functions that all jobs of the pool can call.
-    pub(crate) fn functions(&self) -> &ExposedFunctions {
-        &self.functions
-    }
-
     /// Submits a job in a session, which can call these functions and its own.
     pub(crate) async fn submit_to(
         &self,
@@ -406,14 +380,14 @@ impl Hatchery {
         session: Option<(SessionId, BuildId)>,
         exposed: &ExposedFunctions,
     ) -> Result<Box<JobRequest>, Error> {
-        let network = network::of_job(&self.network, job.take_network())?;
-        let own = job.take_functions();
+        let network = network::of_job(&self.network, job.network.take())?;
+        let own = std::mem::take(&mut job.functions);
         let functions = match own.is_empty() {
-            true => exposed.functions(),
-            false => exposed.with(own)?.functions(),
+            true => exposed.functions.clone(),
+            false => exposed.with(own)?.functions,
         };
         let session_build = session.map(|(_, build)| build);
-        let build = self.pythons.of_job(job.wanted_python(), session_build)?;
+        let build = self.pythons.of_job(job.python.as_deref(), session_build)?;
         let mut request = job.into_request(&self.jobs.limits)?;
         request.session = session.map(|(session, _)| session);
         request.build = build;

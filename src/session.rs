@@ -57,7 +57,7 @@ pub struct Session {
 
 impl Session {
     pub(crate) fn new(hatchery: Hatchery, name: &str, session: SessionId, build: BuildId) -> Self {
-        let exposed = hatchery.functions().clone();
+        let exposed = hatchery.functions.clone();
         Self { hatchery, name: name.to_owned(), session, build, own: Vec::new(), exposed }
     }
 
@@ -69,7 +69,7 @@ impl Session {
     /// Returns the name of the Python build on which it runs for life. So do its forks and its
     /// saved states.
     pub fn python(&self) -> &str {
-        self.hatchery.builds().name(self.build)
+        self.hatchery.pythons.name(self.build)
     }
 
     /// Runs a job in the session and waits for its outcome.
@@ -161,7 +161,7 @@ impl Session {
     ) -> Result<Self, Error> {
         self.own.extend(functions);
         // From the pool's, so that all functions of the handle are on one layer.
-        self.exposed = self.hatchery.functions().with(self.own.iter().cloned())?;
+        self.exposed = self.hatchery.functions.with(self.own.iter().cloned())?;
         Ok(self)
     }
 
@@ -184,9 +184,9 @@ impl Session {
     /// A job of the session runs or waits, the session is gone, a session with this name is open,
     /// too many sessions are open, or there is no memory for another one.
     pub async fn fork(&self, name: &str) -> Result<Self, Error> {
-        let state = self.hatchery.scheduler().capture(self.session).await?;
+        let state = self.hatchery.scheduler.capture(self.session).await?;
         let state = state.as_ref().map(Parked::fork);
-        let session = self.hatchery.scheduler().adopt(name, self.build, state).await?;
+        let session = self.hatchery.scheduler.adopt(name, self.build, state).await?;
         Ok(Self { name: name.to_owned(), session, ..self.clone() })
     }
 
@@ -206,8 +206,8 @@ impl Session {
     /// # Errors
     /// A job of the session runs or waits, or the session is gone.
     pub async fn checkpoint(&self) -> Result<Checkpoint, Error> {
-        let state = self.hatchery.scheduler().capture(self.session).await?;
-        Ok(Checkpoint::new(state, self.build))
+        let state = self.hatchery.scheduler.capture(self.session).await?;
+        Ok(Checkpoint { state, build: self.build })
     }
 
     /// Restores a checkpoint of this session or of another one of the same pool, dropping what
@@ -218,14 +218,14 @@ impl Session {
     /// A job of the session runs or waits, the session is gone, or the checkpoint is one of a session
     /// on another Python build.
     pub async fn restore(&self, checkpoint: &Checkpoint) -> Result<(), Error> {
-        if checkpoint.build() != self.build {
-            let name = self.hatchery.builds().name(checkpoint.build()).to_owned();
+        if checkpoint.build != self.build {
+            let name = self.hatchery.pythons.name(checkpoint.build).to_owned();
             return Err(
                 InvalidPython::OfCheckpoint { name, session: self.python().to_owned() }.into()
             );
         }
-        let state = checkpoint.state().as_ref().map(Parked::fork);
-        Ok(self.hatchery.scheduler().replace(self.session, state).await?)
+        let state = checkpoint.state.as_ref().map(Parked::fork);
+        Ok(self.hatchery.scheduler.replace(self.session, state).await?)
     }
 
     /// Returns the files of the session's workspace as they are now, with their contents. A job
@@ -291,18 +291,21 @@ impl Session {
     /// # Errors
     /// A job of the session runs or waits, or the session is gone.
     pub async fn reset(&self) -> Result<(), Error> {
-        Ok(self.hatchery.scheduler().replace(self.session, None).await?)
+        Ok(self.hatchery.scheduler.replace(self.session, None).await?)
     }
 
     /// Closes the session once its jobs have ended, and drops its state.
     pub fn close(self) {
-        self.hatchery.scheduler().close_session(self.session);
+        self.hatchery.scheduler.close_session(self.session);
     }
 
     async fn state(&self) -> Result<SessionState, Error> {
-        match self.hatchery.scheduler().capture(self.session).await? {
+        match self.hatchery.scheduler.capture(self.session).await? {
             Some(parked) => Ok(state_of(&parked)?.clone()),
-            None => Ok(SessionState::fresh(self.hatchery.session_image(self.build)?)),
+            None => {
+                let image = self.hatchery.pythons.image(self.build);
+                Ok(SessionState::fresh(image.ok_or(SessionError::NotParkable)?))
+            }
         }
     }
 }
@@ -330,7 +333,7 @@ impl Hatchery {
     /// or the pool is shutting down.
     pub async fn session(&self, name: &str) -> Result<Session, Error> {
         let default = BuildId::default();
-        let (session, build) = self.scheduler().open_session_on(name, default).await?;
+        let (session, build) = self.scheduler.open_session_on(name, default).await?;
         Ok(Session::new(self.clone(), name, session, build))
     }
 
@@ -351,9 +354,9 @@ impl Hatchery {
     /// The pool has no build of this name, the session is open on another one, or as for
     /// [`Self::session`].
     pub async fn session_on(&self, name: &str, python: &str) -> Result<Session, Error> {
-        let wanted = self.builds().find(python)?;
-        let (session, build) = self.scheduler().open_session_on(name, wanted).await?;
-        self.builds().of_job(Some(python), Some(build))?;
+        let wanted = self.pythons.find(python)?;
+        let (session, build) = self.scheduler.open_session_on(name, wanted).await?;
+        self.pythons.of_job(Some(python), Some(build))?;
         Ok(Session::new(self.clone(), name, session, build))
     }
 
@@ -375,14 +378,14 @@ impl Hatchery {
     /// doesn't have; a session with this name is open, or too many are.
     pub async fn revive(&self, name: &str, path: impl AsRef<Path>) -> Result<Session, Error> {
         // Reading the file would wait for a thread of the runtime.
-        self.scheduler().check_process()?;
-        let (builds, images) = self.builds().images();
+        self.scheduler.check_process()?;
+        let (builds, images) = self.pythons.images();
         let path = path.as_ref().to_owned();
         let reading =
             tokio::task::spawn_blocking(move || SessionState::revive_on_one(&images, &path));
         let (place, state) = reading.await.map_err(|error| Error::Load(Cause::new(error)))??;
         let build = builds[place];
-        let session = self.scheduler().adopt(name, build, Some(Parked::new(state))).await?;
+        let session = self.scheduler.adopt(name, build, Some(Parked::new(state))).await?;
         Ok(Session::new(self.clone(), name, session, build))
     }
 }
@@ -405,23 +408,11 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    pub(crate) fn new(state: Option<Parked>, build: BuildId) -> Self {
-        Self { state, build }
-    }
-
-    pub(crate) fn build(&self) -> BuildId {
-        self.build
-    }
-
     /// Returns the memory that it takes, in bytes: what the session's jobs changed. It is freed
     /// when the last clone is dropped and no session continues from it unchanged. A checkpoint is
     /// never spilled, and doesn't count towards
     /// [`Builder::memory_limit_bytes`](crate::Builder::memory_limit_bytes).
     pub fn bytes(&self) -> u64 {
         self.state.as_ref().map_or(0, Parked::bytes)
-    }
-
-    pub(crate) fn state(&self) -> Option<Parked> {
-        self.state.clone()
     }
 }

@@ -92,7 +92,7 @@ pub enum PoolEvent {
         result: Result<(), Cause>,
     },
     /// A worker has parked a session, so that any worker can attach it: to make room for another
-    /// job, or because the worker is ending; or it has unpacked a offloaded state.
+    /// job, or because the worker is ending; or it has unpacked an offloaded state.
     SessionParked {
         /// The session.
         session: SessionId,

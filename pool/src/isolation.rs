@@ -1,11 +1,9 @@
 //! Where interpreters run, and what the system tells of a process that has one.
 
-use std::fmt;
-
 use serde::Serialize;
 
 /// The process of one interpreter, as any thread may ask about it.
-pub trait WorkerProcess: fmt::Debug + Send + Sync {
+pub trait WorkerProcess: std::fmt::Debug + Send + Sync {
     /// Returns whether it has ended, so that nothing can run on it any more. Cheap.
     fn has_ended(&self) -> bool;
 
@@ -52,7 +50,8 @@ pub enum WorkersIn {
 }
 
 /// A layer of the wall around worker processes that the system doesn't offer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display, Serialize)]
+#[display("{layer}: {reason}")]
 #[non_exhaustive]
 pub struct MissingLayer {
     /// Its name.
@@ -65,12 +64,5 @@ impl MissingLayer {
     /// Names a layer, and says why it is missing.
     pub fn new(layer: impl ToString, reason: impl ToString) -> Self {
         Self { layer: layer.to_string(), reason: reason.to_string() }
-    }
-}
-
-/// `LAYER: REASON`
-impl fmt::Display for MissingLayer {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.layer, self.reason)
     }
 }

@@ -40,7 +40,7 @@ pub use interpreter::{
 pub use isolation::{IsolationStatus, MissingLayer, WorkerProcess, WorkersIn};
 pub use pool::Pool;
 pub use session::{Away, Discarded, SessionCell, SessionPlace, Tier};
-pub use status::{WorkerActivity, WorkerStatus};
+pub use status::{WorkerActivity, WorkerStatus, as_seconds};
 pub use task::Task;
 pub use worker::control::WorkerPermit;
 pub use worker::state::GoneReason;

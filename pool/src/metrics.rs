@@ -40,9 +40,5 @@ pub fn had_code() {
 
 /// Records that a session was offloaded in this time.
 pub(crate) fn offloaded(tier: Tier, took: Duration) {
-    let to = match tier {
-        Tier::Compressed => "compressed",
-        Tier::Disk => "disk",
-    };
-    histogram!(OFFLOAD_DURATION, "to" => to).record(took);
+    histogram!(OFFLOAD_DURATION, "to" => <&str>::from(tier)).record(took);
 }

@@ -23,14 +23,9 @@ use crate::spill::{Extent, Spill};
 const PIECE_BYTES: usize = 4 << 20;
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// A offloaded state. Clones share it.
-#[derive(Clone)]
+/// An offloaded state.
 pub(crate) struct Packed {
-    inner: Arc<PackedInner>,
-}
-
-struct PackedInner {
-    kept: PackedStorage,
+    storage: PackedStorage,
     /// Length of the bytes before compression.
     plain_bytes: usize,
     rest: Option<Arc<dyn Any + Send + Sync>>,
@@ -55,22 +50,18 @@ impl Packed {
     /// Compresses a packed state, in memory.
     pub(crate) fn of(packed: PackedBytes) -> Self {
         let PackedBytes { bytes, rest } = packed;
-        let kept = PackedStorage::InMemory(compress(&bytes));
-        Self { inner: Arc::new(PackedInner { kept, plain_bytes: bytes.len(), rest }) }
+        let storage = PackedStorage::InMemory(compress(&bytes));
+        Self { storage, plain_bytes: bytes.len(), rest }
     }
 
-    /// Returns the same state on disk.
+    /// Returns the same state on disk; `None` if it is there already.
     ///
     /// # Errors
     /// It can't be written.
-    pub(crate) fn spilled(&self, spill: &Spill) -> io::Result<Self> {
-        let PackedInner { kept, plain_bytes, rest } = &*self.inner;
-        let PackedStorage::InMemory(bytes) = kept else { return Ok(self.clone()) };
-        let extent = spill.put(bytes)?;
-        let (plain_bytes, rest) = (*plain_bytes, rest.clone());
-        Ok(Self {
-            inner: Arc::new(PackedInner { kept: PackedStorage::OnDisk(extent), plain_bytes, rest }),
-        })
+    pub(crate) fn spilled(&self, spill: &Spill) -> io::Result<Option<Self>> {
+        let PackedStorage::InMemory(bytes) = &self.storage else { return Ok(None) };
+        let storage = PackedStorage::OnDisk(spill.put(bytes)?);
+        Ok(Some(Self { storage, plain_bytes: self.plain_bytes, rest: self.rest.clone() }))
     }
 
     /// Returns the packed state again.
@@ -78,30 +69,24 @@ impl Packed {
     /// # Errors
     /// The disk fails, or the bytes are damaged.
     pub(crate) fn packed(&self) -> io::Result<PackedBytes> {
-        let PackedInner { kept, plain_bytes, rest } = &*self.inner;
-        let plain = match kept {
-            PackedStorage::InMemory(bytes) => decompress(bytes, *plain_bytes),
-            PackedStorage::OnDisk(extent) => decompress(&extent.read()?, *plain_bytes),
+        let plain = match &self.storage {
+            PackedStorage::InMemory(bytes) => decompress(bytes, self.plain_bytes),
+            PackedStorage::OnDisk(extent) => decompress(&extent.read()?, self.plain_bytes),
         };
         let bytes = plain.ok_or_else(|| io::Error::other("the packed state is damaged"))?;
-        Ok(PackedBytes { bytes, rest: rest.clone() })
+        Ok(PackedBytes { bytes, rest: self.rest.clone() })
     }
 
     /// Returns its size where it is kept, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        match &self.inner.kept {
+        match &self.storage {
             PackedStorage::InMemory(bytes) => bytes.len() as u64,
             PackedStorage::OnDisk(extent) => extent.len(),
         }
     }
 
     pub(crate) fn is_on_disk(&self) -> bool {
-        matches!(self.inner.kept, PackedStorage::OnDisk(_))
-    }
-
-    /// Returns whether both are clones of the same state.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
+        matches!(self.storage, PackedStorage::OnDisk(_))
     }
 }
 

@@ -6,13 +6,11 @@ use ractor::{Actor, ActorCell, ActorRef};
 
 use crate::builds::Builds;
 use crate::config::PoolConfig;
-use crate::event::PoolOwner;
-use crate::event::{OffloadError, PoolError};
+use crate::event::{OffloadError, PoolError, PoolOwner};
 use crate::session::{Discarded, SessionCell, Tier};
 use crate::status::{Board, WorkerStatus};
-use crate::supervisor::SupervisorMessage;
 use crate::supervisor::offloading::{Chore, tell};
-use crate::supervisor::{Supervisor, SupervisorArguments, cause_of};
+use crate::supervisor::{Supervisor, SupervisorMessage, SupervisorState, cause_of};
 
 /// The handle of a pool. Cheap to clone; the pool lives until it is closed.
 #[derive(Clone)]
@@ -43,13 +41,8 @@ impl Pool {
     ) -> Result<Self, PoolError> {
         let board = Board::default();
         let builds = builds.into();
-        let arguments = SupervisorArguments {
-            config,
-            builds: builds.clone(),
-            owner: Arc::clone(&owner),
-            board: board.clone(),
-        };
-        let (supervisor, _) = Actor::spawn_linked(None, Supervisor, arguments, actor)
+        let state = SupervisorState::new(config, builds.clone(), Arc::clone(&owner), board.clone());
+        let (supervisor, _) = Actor::spawn_linked(None, Supervisor, state, actor)
             .await
             .map_err(|error| PoolError::Start(cause_of(error)))?;
         Ok(Self { supervisor, owner, board, builds })

@@ -19,6 +19,8 @@
 //! P-1: replacing or closing a session overrides the threads; a thread changes the place only while
 //! its worker has the state.
 
+use std::sync::Arc;
+
 use engine::Cause;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use serde::Serialize;
@@ -57,7 +59,7 @@ pub(crate) enum StoredState {
     /// As its interpreter left it.
     Parked(Parked),
     /// The same, packed.
-    Packed(Packed),
+    Packed(Arc<Packed>),
 }
 
 /// What is known about a state that an interpreter has.
@@ -73,8 +75,9 @@ enum HeldState {
 }
 
 /// How the state of a session at rest is offloaded, so that it takes less memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Tier {
     /// It stays in memory, compressed.
     Compressed,
@@ -150,7 +153,6 @@ pub(crate) enum Claim {
     Lost(Cause),
 }
 
-/// An internally tagged variant can only hold fields.
 impl StoredState {
     fn of(state: Option<Parked>) -> Self {
         state.map_or(Self::Fresh, Self::Parked)
@@ -188,7 +190,7 @@ impl StoredState {
         match (self, other) {
             (Self::Fresh, Self::Fresh) => true,
             (Self::Parked(one), Self::Parked(other)) => one.is_same(other),
-            (Self::Packed(one), Self::Packed(other)) => one.is_same(other),
+            (Self::Packed(one), Self::Packed(other)) => Arc::ptr_eq(one, other),
             _ => false,
         }
     }

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use engine::OwnerProcess;
 use parking_lot::Mutex;
 use range_alloc::RangeAllocator;
+use rustix::fs::{FallocateFlags, fallocate};
 
 /// Holes are whole disk blocks, and common filesystems have blocks of this size.
 const BLOCK_BYTES: u64 = 4096;
@@ -93,17 +94,9 @@ impl Spill {
 }
 
 /// Makes a range of a file a hole, which takes no disk space.
-#[cfg(target_os = "linux")]
 fn punch(file: &File, at: u64, len: u64) -> io::Result<()> {
-    use rustix::fs::{FallocateFlags, fallocate};
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     Ok(fallocate(file, flags, at, len)?)
-}
-
-/// Files can't have holes here: space is freed when no spilled session is left.
-#[cfg(not(target_os = "linux"))]
-fn punch(_file: &File, _at: u64, _len: u64) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
 }
 
 impl Extent {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use dashmap::DashMap;
 use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
+use strum::{IntoStaticStr, VariantNames};
 use tokio::time::Instant;
 
 use crate::builds::DEFAULT_PYTHON;
@@ -14,8 +15,9 @@ use crate::isolation::WorkerProcess;
 use crate::session::SessionCell;
 
 /// What a worker is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr, VariantNames, Serialize)]
 #[serde(tag = "activity", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 #[non_exhaustive]
 pub enum WorkerActivity {
     /// Its interpreter is being started.
@@ -41,15 +43,7 @@ pub enum WorkerActivity {
 impl WorkerActivity {
     /// Returns its name, as used in metrics and in JSON.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Ready => "ready",
-            Self::Running { .. } => "running",
-            Self::Resetting => "resetting",
-            Self::BackingOff => "backing_off",
-            Self::GivenUp => "given_up",
-            Self::Stuck => "stuck",
-        }
+        self.into()
     }
 }
 
@@ -108,9 +102,16 @@ impl WorkerStatus {
     }
 }
 
-/// An internally tagged variant can only hold fields.
-fn as_seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(time.as_secs_f64())
+/// Serializes a time, or none, as a number of seconds.
+///
+/// # Errors
+/// The serializer fails.
+pub fn as_seconds<S: Serializer>(
+    time: &(impl Copy + Into<Option<Duration>>),
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let time: Option<Duration> = (*time).into();
+    time.map(|time| time.as_secs_f64()).serialize(serializer)
 }
 
 /// The entries of all workers of a pool.

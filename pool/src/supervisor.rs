@@ -12,8 +12,7 @@ use ractor::{
 
 use crate::builds::Builds;
 use crate::config::PoolConfig;
-use crate::event::OffloadError;
-use crate::event::{PoolEvent, PoolOwner};
+use crate::event::{OffloadError, PoolEvent, PoolOwner};
 use crate::ids::{BuildId, WorkerId};
 use crate::metrics;
 use crate::spill::Spill;
@@ -27,13 +26,6 @@ pub(crate) mod offloading;
 
 /// The error of ractor when an actor that is being stopped spawns another one.
 const ENDING: &str = "Supervisor is shutting down";
-
-pub(crate) struct SupervisorArguments {
-    pub(crate) config: PoolConfig,
-    pub(crate) builds: Builds,
-    pub(crate) owner: Arc<dyn PoolOwner>,
-    pub(crate) board: Board,
-}
 
 pub(crate) struct Supervisor;
 
@@ -60,26 +52,14 @@ struct Watched {
 impl Actor for Supervisor {
     type Msg = SupervisorMessage;
     type State = SupervisorState;
-    type Arguments = SupervisorArguments;
+    type Arguments = SupervisorState;
 
     async fn pre_start(
         &self,
         _myself: ActorRef<Self::Msg>,
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
-        let SupervisorArguments { config, builds, owner, board } = arguments;
-        let spill = Spill::new(config.spill_dir.clone());
-        Ok(SupervisorState {
-            chores: Chores::new(builds.clone(), owner.clone(), spill),
-            config,
-            builds,
-            owner,
-            board,
-            workers: HashMap::new(),
-            next_worker: 1,
-            given_up: VecDeque::new(),
-            closing: None,
-        })
+        Ok(arguments)
     }
 
     async fn handle(
@@ -130,7 +110,7 @@ impl Actor for Supervisor {
         match event {
             SupervisionEvent::ActorTerminated(cell, last, _) => {
                 let last = last.and_then(|mut last| last.take::<WorkerState>().ok());
-                match last.as_ref().and_then(WorkerState::gone) {
+                match last.as_ref().and_then(|last| last.gone.clone()) {
                     Some(reason) => state.ended(&myself, cell.get_id(), reason),
                     None => {
                         let reason = GoneReason::Died("its actor was killed".into());
@@ -165,6 +145,27 @@ pub(crate) fn cause_of(error: SpawnErr) -> Cause {
 }
 
 impl SupervisorState {
+    /// Returns the state of a supervisor without workers.
+    pub(crate) fn new(
+        config: PoolConfig,
+        builds: Builds,
+        owner: Arc<dyn PoolOwner>,
+        board: Board,
+    ) -> Self {
+        let spill = Spill::new(config.spill_dir.clone());
+        Self {
+            chores: Chores::new(builds.clone(), owner.clone(), spill),
+            config,
+            builds,
+            owner,
+            board,
+            workers: HashMap::new(),
+            next_worker: 1,
+            given_up: VecDeque::new(),
+            closing: None,
+        }
+    }
+
     async fn spawn(&mut self, myself: &ActorRef<SupervisorMessage>, history: History) {
         let worker = WorkerId(self.next_worker);
         self.next_worker += 1;
@@ -235,13 +236,17 @@ impl SupervisorState {
             let reason = chain(&reason).to_string();
             control.entry().record_failure(reason.clone());
             match history.died(control.had_interpreter(), &self.config) {
-                Decision::ReplaceAfter(delay) => {
+                Some(delay) => {
                     control.entry().back_off();
                     tracing::warn!(%worker, %reason, ?delay, "a worker failed and is replaced");
-                    self.replace_after(myself, worker, history, delay);
+                    let board = self.board.clone();
+                    myself.send_after(delay, move || {
+                        board.replaced(worker);
+                        SupervisorMessage::Replace(history)
+                    });
                     true
                 }
-                Decision::Leave => {
+                None => {
                     control.entry().set_activity(WorkerActivity::GivenUp);
                     tracing::error!(%worker, %reason, "a worker failed and its place is given up");
                     self.given_up.push_back(worker);
@@ -250,20 +255,6 @@ impl SupervisorState {
             }
         };
         self.owner.tell(PoolEvent::Gone { worker, reason, is_replaced });
-    }
-
-    fn replace_after(
-        &mut self,
-        myself: &ActorRef<SupervisorMessage>,
-        worker: WorkerId,
-        history: History,
-        delay: Duration,
-    ) {
-        let board = self.board.clone();
-        myself.send_after(delay, move || {
-            board.replaced(worker);
-            SupervisorMessage::Replace(history)
-        });
     }
 
     /// Replies to `Close` once no worker and no chore is left.
@@ -306,29 +297,19 @@ pub(crate) struct History {
     failures: u32,
 }
 
-/// What happens to a worker's place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-enum Decision {
-    /// Another worker takes it after this delay.
-    ReplaceAfter(Duration),
-    /// The place is given up.
-    Leave,
-}
-
 impl History {
-    /// Records that a worker died. A worker that had an interpreter is replaced at once: what it
-    /// ran may have killed it, which says nothing about the next worker. So is the first that had
+    /// Records that a worker died. Returns after which time another one takes its place; `None` if the
+    /// place is given up. A worker that had an interpreter is replaced at once: what it ran may have killed it, which says nothing about the next worker. So is the first that had
     /// none; after that the delay doubles each time, and in the end the place is given up, so that jobs
     /// are refused instead of waiting without end.
-    fn died(&mut self, had_interpreter: bool, config: &PoolConfig) -> Decision {
+    fn died(&mut self, had_interpreter: bool, config: &PoolConfig) -> Option<Duration> {
         if had_interpreter {
             self.failures = 0;
-            return Decision::ReplaceAfter(Duration::ZERO);
+            return Some(Duration::ZERO);
         }
         self.failures = self.failures.saturating_add(1);
         if self.failures >= config.most_failures {
-            return Decision::Leave;
+            return None;
         }
         let delay = match self.failures {
             0 | 1 => Duration::ZERO,
@@ -337,7 +318,7 @@ impl History {
                 config.first_back_off.saturating_mul(factor).min(config.longest_back_off)
             }
         };
-        Decision::ReplaceAfter(delay)
+        Some(delay)
     }
 }
 
@@ -354,15 +335,15 @@ mod tests {
         }
     }
 
-    fn after(milliseconds: u64) -> Decision {
-        Decision::ReplaceAfter(Duration::from_millis(milliseconds))
+    fn after(milliseconds: u64) -> Option<Duration> {
+        Some(Duration::from_millis(milliseconds))
     }
 
     #[test]
     fn back_off_doubles_up_to_its_limit_and_then_gives_up() {
         let mut history = History::default();
         let decisions: Vec<_> = (0..6).map(|_| history.died(false, &config())).collect();
-        let expected = [after(0), after(100), after(200), after(300), after(300), Decision::Leave];
+        let expected = [after(0), after(100), after(200), after(300), after(300), None];
         assert_eq!(decisions, expected);
     }
 
@@ -376,8 +357,8 @@ mod tests {
         assert_eq!(history.died(true, &config()), after(0));
         assert_eq!(history.died(false, &config()), after(0));
         for _ in 0..4 {
-            assert_ne!(history.died(false, &config()), Decision::Leave);
+            assert_ne!(history.died(false, &config()), None);
         }
-        assert_eq!(history.died(false, &config()), Decision::Leave);
+        assert_eq!(history.died(false, &config()), None);
     }
 }

@@ -31,14 +31,7 @@ pub(crate) struct WorkerState {
     control: Arc<WorkerControl>,
     /// Why the thread ended, set once it has been joined. The supervisor gets this state when the
     /// actor has ended.
-    gone: Option<GoneReason>,
-}
-
-impl WorkerState {
-    /// Returns why the worker ended; `None` if its actor ended before its thread.
-    pub(crate) fn gone(&self) -> Option<GoneReason> {
-        self.gone.clone()
-    }
+    pub(crate) gone: Option<GoneReason>,
 }
 
 impl Drop for WorkerState {

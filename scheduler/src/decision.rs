@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use derive_more::Display;
 use engine::{OwnerProcess, counted};
 use parking_lot::Mutex;
-use pool::{JobId, SessionId, Tier, WorkerId};
+use pool::{JobId, SessionId, Tier, WorkerId, as_seconds};
 use serde::Serialize;
+use strum::IntoStaticStr;
 use tokio::sync::broadcast;
-
-use crate::timer::{as_maybe_seconds, as_seconds};
 
 /// One decision of the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -141,7 +141,7 @@ pub enum DecisionKind {
         /// Why.
         reason: EndReason,
         /// The time after which jobs are cancelled; `None` if they may take any.
-        #[serde(rename = "within_seconds", serialize_with = "as_maybe_seconds")]
+        #[serde(rename = "within_seconds", serialize_with = "as_seconds")]
         within: Option<Duration>,
     },
     /// Every job has ended.
@@ -154,8 +154,9 @@ pub enum DecisionKind {
 }
 
 /// Where an evicted session goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 #[non_exhaustive]
 pub enum EvictedTo {
     /// From its worker to memory.
@@ -176,22 +177,29 @@ impl From<Tier> for EvictedTo {
 }
 
 /// Why a session was evicted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Display, IntoStaticStr, Serialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 #[non_exhaustive]
 pub enum EvictionReason {
     /// It was idle for long.
+    #[display("it was idle for {:.1} s", rested.as_secs_f64())]
     Idle {
         /// How long it was idle.
         #[serde(rename = "rested_seconds", serialize_with = "as_seconds")]
         rested: Duration,
     },
     /// Too many sessions were in memory, and it had been idle longest.
+    #[display(
+        "at most {} may be in memory, and it had been idle longest",
+        counted(limit, "session")
+    )]
     TooManyInMemory {
         /// How many may be in memory.
         limit: usize,
     },
     /// Memory was short, and it had been idle longest.
+    #[display("{used} of {limit} bytes were in use, and it had been idle longest")]
     MemoryPressure {
         /// Bytes in use.
         used: u64,
@@ -199,42 +207,21 @@ pub enum EvictionReason {
         limit: u64,
     },
     /// Its worker was needed for another job, or ended.
+    #[display("{worker} was needed")]
     WorkerNeeded {
         /// The worker.
         worker: WorkerId,
     },
 }
 
-impl std::fmt::Display for EvictionReason {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Idle { rested } => {
-                write!(formatter, "it was idle for {:.1} s", rested.as_secs_f64())
-            }
-            Self::TooManyInMemory { limit } => {
-                write!(
-                    formatter,
-                    "at most {} may be in memory, and it had been idle longest",
-                    counted(limit, "session")
-                )
-            }
-            Self::MemoryPressure { used, limit } => {
-                write!(
-                    formatter,
-                    "{used} of {limit} bytes were in use, and it had been idle longest"
-                )
-            }
-            Self::WorkerNeeded { worker } => write!(formatter, "{worker} was needed"),
-        }
-    }
-}
-
 /// Why a worker is retired.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Display, IntoStaticStr, Serialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 #[non_exhaustive]
 pub enum RetireReason {
     /// A job used too much memory to keep its interpreter.
+    #[display("a job had {bytes} bytes of memory, more than {limit}")]
     HighWater {
         /// The peak memory of the job, in bytes.
         bytes: u64,
@@ -242,29 +229,20 @@ pub enum RetireReason {
         limit: u64,
     },
     /// The sandbox failed on it.
+    #[display("the sandbox failed there")]
     SandboxFailed,
     /// A caller asked for it.
+    #[display("on request")]
     Requested,
 }
 
-impl std::fmt::Display for RetireReason {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::HighWater { bytes, limit } => {
-                write!(formatter, "a job had {bytes} bytes of memory, more than {limit}")
-            }
-            Self::SandboxFailed => formatter.write_str("the sandbox failed there"),
-            Self::Requested => formatter.write_str("on request"),
-        }
-    }
-}
-
 /// Why a pool is degraded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Display, Serialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DegradedReason {
     /// Workers die again and again.
+    #[display("{} died within {} s, the last one so: {error}", counted(count, "worker"), within.as_secs())]
     WorkersDie {
         /// How many died.
         count: usize,
@@ -275,6 +253,7 @@ pub enum DegradedReason {
         error: String,
     },
     /// A worker couldn't start, and none has started since.
+    #[display("a worker couldn't start: {error}")]
     WorkersDoNotStart {
         /// How many places for workers were given up for now.
         given_up: usize,
@@ -282,58 +261,33 @@ pub enum DegradedReason {
         error: String,
     },
     /// Workers have failed to start again and again, and none is left, so jobs are refused.
+    #[display("no worker is left: {error}")]
     NoWorkerLeft {
         /// What the last one failed at.
         error: String,
     },
 }
 
-impl std::fmt::Display for DegradedReason {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::WorkersDie { count, within, error } => {
-                let within = within.as_secs();
-                write!(
-                    formatter,
-                    "{} died within {within} s, the last one so: {error}",
-                    counted(count, "worker")
-                )
-            }
-            Self::WorkersDoNotStart { error, .. } => {
-                write!(formatter, "a worker couldn't start: {error}")
-            }
-            Self::NoWorkerLeft { error } => write!(formatter, "no worker is left: {error}"),
-        }
-    }
-}
-
 /// Why a pool ends.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Display, Serialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EndReason {
     /// It was drained.
+    #[display("it was drained")]
     Drained,
     /// It was aborted.
+    #[display("it was aborted")]
     Aborted,
     /// Its last handle was dropped.
+    #[display("its last handle was dropped")]
     Dropped,
     /// What supervises its workers has died.
+    #[display("what supervises its workers died: {error}")]
     Died {
         /// How.
         error: String,
     },
-}
-
-impl std::fmt::Display for EndReason {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Drained => formatter.write_str("it was drained"),
-            Self::Aborted => formatter.write_str("it was aborted"),
-            Self::Dropped => formatter.write_str("its last handle was dropped"),
-            Self::Died { error } => write!(formatter, "what supervises its workers died: {error}"),
-        }
-    }
 }
 
 /// How many decisions a slow follower may be behind before it misses some.

@@ -57,7 +57,8 @@ pub enum ConfigError {
 
 /// Why a job, a session or a request about a worker was refused. What led to it is the `source()`, for the few refusals that
 /// have one.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, thiserror::Error)]
+#[strum(serialize_all = "snake_case")]
 #[non_exhaustive]
 pub enum Refusal {
     /// Too many jobs are queued.
@@ -127,6 +128,7 @@ pub enum Refusal {
         "the job would end after its deadline: {}; {}",
         too_soon(*due_in, *estimate), sooner_or_more(*retry_after)
     )]
+    #[strum(serialize = "deadline")]
     DeadlineTooSoon {
         /// The time to the deadline.
         due_in: Duration,
@@ -142,6 +144,7 @@ pub enum Refusal {
          again {}, close sessions, or give the pool more memory",
         later(*retry_after)
     )]
+    #[strum(serialize = "memory")]
     NoMemory {
         /// Bytes in use.
         used: u64,
@@ -157,6 +160,7 @@ pub enum Refusal {
         "no more than {} may be open: close one, or let the pool have more",
         counted(limit, "session")
     )]
+    #[strum(serialize = "sessions")]
     TooManySessions {
         /// How many may be open.
         limit: usize,
@@ -237,23 +241,7 @@ impl Refusal {
 
     /// Returns the reason in one word, as metrics and decisions carry it.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::QueueFull { .. } => "queue_full",
-            Self::QueueBytes { .. } => "queue_bytes",
-            Self::TenantQueueFull { .. } => "tenant_queue_full",
-            Self::TenantQueueBytes { .. } => "tenant_queue_bytes",
-            Self::DeadlineTooSoon { .. } => "deadline",
-            Self::NoMemory { .. } => "memory",
-            Self::TooManySessions { .. } => "sessions",
-            Self::SessionGone { .. } => "session_gone",
-            Self::SessionBusy => "session_busy",
-            Self::NotCaptured { .. } => "not_captured",
-            Self::SessionExists { .. } => "session_exists",
-            Self::NoWorker { .. } => "no_worker",
-            Self::NoSuchWorker { .. } => "no_such_worker",
-            Self::OtherProcess { .. } => "other_process",
-            Self::ShuttingDown => "shutting_down",
-        }
+        self.into()
     }
 
     /// Whether the same call may succeed later, under less load.

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
+use derive_more::Display;
 use engine::counted;
-use pool::{JobId, SessionId, WorkerId};
+use pool::{JobId, SessionId, WorkerId, as_seconds};
 use serde::Serialize;
 
 use crate::job::Priority;
-use crate::timer::{as_maybe_seconds, as_seconds};
 
 /// Where a job that has not ended is, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Display, Serialize)]
+#[display("job {} of tenant `{tenant}` {state}", job.0)]
 #[non_exhaustive]
 pub struct Explanation {
     /// The job.
@@ -29,11 +30,12 @@ pub struct Explanation {
 }
 
 /// Where a job is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Display, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum JobState {
     /// It is queued.
+    #[display("waits for {:.3} s: {reason}; before it: {} of its tenant, about {ahead_of_others} of others; {}", waited.as_secs_f64(), counted(ahead_in_tenant, "job"), to_go(*estimate))]
     Waiting {
         /// How long it has been queued.
         #[serde(rename = "waited_seconds", serialize_with = "as_seconds")]
@@ -46,10 +48,11 @@ pub enum JobState {
         ahead_of_others: usize,
         /// Estimated time to its start, by the measured service times; `None` before any was
         /// measured.
-        #[serde(rename = "estimate_seconds", serialize_with = "as_maybe_seconds")]
+        #[serde(rename = "estimate_seconds", serialize_with = "as_seconds")]
         estimate: Option<Duration>,
     },
     /// It runs.
+    #[display("runs on {worker} for {:.3} s", ran.as_secs_f64())]
     Running {
         /// The worker that runs it.
         worker: WorkerId,
@@ -60,16 +63,18 @@ pub enum JobState {
 }
 
 /// What keeps a job from running now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Display, Serialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum WaitReason {
     /// No worker is ready yet.
+    #[display("no worker is ready, {} to start", counted(starting, "worker"))]
     WorkersStarting {
         /// Workers that are starting or preparing their interpreters.
         starting: usize,
     },
     /// All workers are busy, or as many jobs run as may.
+    #[display("{} running, at most {concurrent} allowed", counted(running, "job"))]
     WorkersBusy {
         /// Running jobs.
         running: usize,
@@ -77,6 +82,7 @@ pub enum WaitReason {
         concurrent: usize,
     },
     /// As many jobs of its tenant run as may.
+    #[display("{} of its tenant running, at most {limit} allowed", counted(running, "job"))]
     TenantAtLimit {
         /// Running jobs of the tenant.
         running: usize,
@@ -84,6 +90,7 @@ pub enum WaitReason {
         limit: usize,
     },
     /// Earlier jobs of its session come first; a session runs one job at a time.
+    #[display("{} of {session} before it", counted(turns_ahead, "job"))]
     SessionBusy {
         /// The session.
         session: SessionId,
@@ -91,6 +98,7 @@ pub enum WaitReason {
         turns_ahead: usize,
     },
     /// The sandbox failed it, and it waits before the next try, as other workers may fail, too.
+    #[display("the sandbox failed in {}, the next follows in {:.3} s", counted(failed_attempts, "attempt"), remaining.as_secs_f64())]
     BackingOff {
         /// Tries that a sandbox failure ended.
         failed_attempts: u32,
@@ -99,6 +107,7 @@ pub enum WaitReason {
         remaining: Duration,
     },
     /// Memory is short until running jobs have ended.
+    #[display("{used} of {limit} bytes of memory are in use")]
     NoMemory {
         /// Bytes in use.
         used: u64,
@@ -107,65 +116,9 @@ pub enum WaitReason {
     },
 }
 
-impl std::fmt::Display for Explanation {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { job, tenant, state, .. } = self;
-        write!(formatter, "job {} of tenant `{tenant}` ", job.0)?;
-        match state {
-            JobState::Running { worker, ran } => {
-                write!(formatter, "runs on {worker} for {:.3} s", ran.as_secs_f64())
-            }
-            JobState::Waiting { waited, reason, ahead_in_tenant, ahead_of_others, estimate } => {
-                write!(
-                    formatter,
-                    "waits for {:.3} s: {reason}; before it: {} of its tenant, about \
-                     {ahead_of_others} of others; ",
-                    waited.as_secs_f64(),
-                    counted(ahead_in_tenant, "job")
-                )?;
-                match estimate {
-                    Some(time) => write!(formatter, "about {:.3} s to go", time.as_secs_f64()),
-                    None => formatter.write_str("there is no estimate yet of how long"),
-                }
-            }
-        }
-    }
-}
-
-impl std::fmt::Display for WaitReason {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::WorkersStarting { starting } => {
-                write!(formatter, "no worker is ready, {} to start", counted(starting, "worker"))
-            }
-            Self::WorkersBusy { running, concurrent } => {
-                write!(
-                    formatter,
-                    "{} running, at most {concurrent} allowed",
-                    counted(running, "job")
-                )
-            }
-            Self::TenantAtLimit { running, limit } => {
-                write!(
-                    formatter,
-                    "{} of its tenant running, at most {limit} allowed",
-                    counted(running, "job")
-                )
-            }
-            Self::SessionBusy { session, turns_ahead } => {
-                write!(formatter, "{} of {session} before it", counted(turns_ahead, "job"))
-            }
-            Self::BackingOff { failed_attempts, remaining } => {
-                write!(
-                    formatter,
-                    "the sandbox failed in {}, the next follows in {:.3} s",
-                    counted(failed_attempts, "attempt"),
-                    remaining.as_secs_f64()
-                )
-            }
-            Self::NoMemory { used, limit } => {
-                write!(formatter, "{used} of {limit} bytes of memory are in use")
-            }
-        }
+fn to_go(estimate: Option<Duration>) -> String {
+    match estimate {
+        Some(time) => format!("about {:.3} s to go", time.as_secs_f64()),
+        None => "there is no estimate yet of how long".to_owned(),
     }
 }

@@ -8,6 +8,7 @@ use engine::{
 };
 use pool::{BuildId, SessionId, Task, WorkerId};
 use serde::Serialize;
+use strum::IntoStaticStr;
 use tokio::sync::oneshot;
 
 /// The tenant of jobs that name none.
@@ -22,8 +23,11 @@ pub(crate) static SHARED_DEFAULT_TENANT: LazyLock<Arc<str>> =
 /// A job counts as submitted earlier or later by
 /// [`SchedulerConfig::priority_step`](crate::SchedulerConfig::priority_step), so urgent jobs
 /// overtake others without starving them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr, Serialize,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Priority {
     /// Somebody is waiting for the outcome.
     High,
@@ -40,11 +44,7 @@ impl Priority {
 
     /// Returns its name, as used in metrics.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::High => "high",
-            Self::Normal => "normal",
-            Self::Low => "low",
-        }
+        self.into()
     }
 }
 

@@ -7,7 +7,7 @@ use engine::{Cause, Outcome, OwnerProcess, Transcript};
 use pool::{BuildId, JobId, Parked, PoolEvent, PoolOwner, SessionId, WorkerId};
 use tokio::sync::oneshot;
 
-use crate::combiner::Combiner;
+use crate::combiner::{Combiner, Ended};
 use crate::error::Refusal;
 use crate::explain::Explanation;
 use crate::job::JobRequest;
@@ -146,20 +146,25 @@ impl Owner {
     pub(crate) fn new(combiner: &Arc<Combiner<SchedulerMessage>>) -> Arc<Self> {
         Arc::new(Self(Arc::downgrade(combiner)))
     }
+
+    fn pass(
+        &self,
+        event: PoolEvent,
+        how: fn(&Combiner<SchedulerMessage>, SchedulerMessage) -> Result<(), Ended>,
+    ) {
+        let passed = self.0.upgrade().map(|combiner| how(&combiner, SchedulerMessage::Pool(event)));
+        if passed != Some(Ok(())) {
+            tracing::debug!("the pool's owner is gone");
+        }
+    }
 }
 
 impl PoolOwner for Owner {
     fn tell(&self, event: PoolEvent) {
-        let told = self.0.upgrade().map(|combiner| combiner.send(SchedulerMessage::Pool(event)));
-        if told != Some(Ok(())) {
-            tracing::debug!("the pool's owner is gone");
-        }
+        self.pass(event, Combiner::send);
     }
 
     fn leave(&self, event: PoolEvent) {
-        let left = self.0.upgrade().map(|combiner| combiner.post(SchedulerMessage::Pool(event)));
-        if left != Some(Ok(())) {
-            tracing::debug!("the pool's owner is gone");
-        }
+        self.pass(event, Combiner::post);
     }
 }

@@ -11,6 +11,8 @@ use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
     gauge, histogram,
 };
+use pool::WorkerActivity;
+use strum::VariantNames;
 
 use crate::decision::{EvictedTo, EvictionReason, RetireReason};
 use crate::error::Refusal;
@@ -21,11 +23,9 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// How admitted jobs end, by the names of `Totals::count`.
 const OUTCOMES: [&str; 5] = ["succeeded", "failed", "limited", "cancelled", "sandbox_failed"];
-/// What workers do, by their names.
-const STATES: [&str; 7] =
-    ["starting", "ready", "running", "resetting", "backing_off", "given_up", "stuck"];
 
 /// The handles of one scheduler.
+#[derive(Debug)]
 pub(crate) struct Metrics {
     jobs: [Counter; 5],
     pub(crate) queue_time: Histogram,
@@ -41,13 +41,10 @@ pub(crate) struct Metrics {
     retries: Counter,
     hits: Counter,
     misses: Counter,
-    gauges: Gauges,
-}
-
-struct Gauges {
     depths: [Gauge; 3],
     oldest_age: Gauge,
-    slots: [Gauge; STATES.len()],
+    /// By the names of what workers do.
+    slots: Vec<(&'static str, Gauge)>,
     warm: Gauge,
     sessions: [Gauge; 6],
     memory: [Gauge; 5],
@@ -55,15 +52,12 @@ struct Gauges {
     disk: Gauge,
 }
 
-impl std::fmt::Debug for Metrics {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Metrics").finish_non_exhaustive()
-    }
-}
-
 impl Metrics {
     /// Looks up the handles of the installed recorder.
     pub(crate) fn new() -> Self {
+        let places = ["fresh", "worker", "parked", "compressed", "disk", "lost"];
+        let uses = ["shared", "slots", "sessions", "queued", "in_flight"];
+        let slot = |state: &&'static str| (*state, gauge!("hatchery_slots", "state" => *state));
         let phase = |phase| histogram!("hatchery_job_duration_seconds", "phase" => phase);
         gauge!("hatchery_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
         Self {
@@ -80,7 +74,15 @@ impl Metrics {
             retries: counter!("hatchery_retries_total"),
             hits: counter!("hatchery_pool_hits_total"),
             misses: counter!("hatchery_pool_misses_total"),
-            gauges: Gauges::new(),
+            depths: Priority::ALL
+                .map(|priority| gauge!("hatchery_queue_depth", "priority" => priority.name())),
+            oldest_age: gauge!("hatchery_queue_oldest_age_seconds"),
+            slots: WorkerActivity::VARIANTS.iter().map(slot).collect(),
+            warm: gauge!("hatchery_warm_instances"),
+            sessions: places.map(|place| gauge!("hatchery_sessions", "place" => place)),
+            memory: uses.map(|use_| gauge!("hatchery_memory_bytes", "use" => use_)),
+            memory_limit: gauge!("hatchery_memory_limit_bytes"),
+            disk: gauge!("hatchery_session_disk_bytes"),
         }
     }
 
@@ -129,75 +131,28 @@ impl Metrics {
 
     /// Counts an eviction of a session.
     pub(crate) fn evicted(&self, to: EvictedTo, why: &EvictionReason) {
-        let to = match to {
-            EvictedTo::Memory => "memory",
-            EvictedTo::Compressed => "compressed",
-            EvictedTo::Disk => "disk",
-        };
-        let reason = match why {
-            EvictionReason::Idle { .. } => "idle",
-            EvictionReason::TooManyInMemory { .. } => "too_many_in_memory",
-            EvictionReason::MemoryPressure { .. } => "memory_pressure",
-            EvictionReason::WorkerNeeded { .. } => "worker_needed",
-        };
+        let (to, reason): (&str, &str) = (to.into(), why.into());
         counter!("hatchery_evictions_total", "to" => to, "reason" => reason).increment(1);
     }
 
     /// Counts a worker that is retired.
     pub(crate) fn retired(&self, why: &RetireReason) {
-        let reason = match why {
-            RetireReason::HighWater { .. } => "high_water",
-            RetireReason::SandboxFailed => "sandbox_failed",
-            RetireReason::Requested => "requested",
-        };
-        counter!("hatchery_retirements_total", "reason" => reason).increment(1);
+        counter!("hatchery_retirements_total", "reason" => <&str>::from(why)).increment(1);
     }
 
     /// Sets every gauge. Call this when a status is requested, not for every decision.
     pub(crate) fn gauges(&self, status: &SchedulerStatus) {
-        self.gauges.set(status);
-    }
-
-    fn used_cpu(&self, time: Duration) {
-        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let before = self.cpu_nanos.fetch_add(nanos, Ordering::Relaxed);
-        let after = before.saturating_add(nanos);
-        let whole = after / NANOS_PER_SECOND - before / NANOS_PER_SECOND;
-        if whole > 0 {
-            self.guest_cpu.increment(whole);
-        }
-    }
-}
-
-impl Gauges {
-    fn new() -> Self {
-        let places = ["fresh", "worker", "parked", "compressed", "disk", "lost"];
-        let uses = ["shared", "slots", "sessions", "queued", "in_flight"];
-        Self {
-            depths: Priority::ALL
-                .map(|priority| gauge!("hatchery_queue_depth", "priority" => priority.name())),
-            oldest_age: gauge!("hatchery_queue_oldest_age_seconds"),
-            slots: STATES.map(|state| gauge!("hatchery_slots", "state" => state)),
-            warm: gauge!("hatchery_warm_instances"),
-            sessions: places.map(|place| gauge!("hatchery_sessions", "place" => place)),
-            memory: uses.map(|use_| gauge!("hatchery_memory_bytes", "use" => use_)),
-            memory_limit: gauge!("hatchery_memory_limit_bytes"),
-            disk: gauge!("hatchery_session_disk_bytes"),
-        }
-    }
-
-    fn set(&self, status: &SchedulerStatus) {
         for (priority, gauge) in Priority::ALL.into_iter().zip(&self.depths) {
             let queued = status.tenants.iter().flat_map(|tenant| &tenant.queued);
             let depths = queued.filter(|queued| queued.priority == priority);
             gauge.set(depths.map(|queued| queued.depth).sum::<usize>() as f64);
         }
         self.oldest_age.set(status.oldest_wait.unwrap_or_default().as_secs_f64());
-        for (state, gauge) in STATES.into_iter().zip(&self.slots) {
+        for (state, gauge) in &self.slots {
             let workers = status.workers.iter();
-            let count = workers.filter(|worker| worker.activity.name() == state).count();
+            let count = workers.filter(|worker| worker.activity.name() == *state).count();
             gauge.set(count as f64);
-            if state == "ready" {
+            if *state == "ready" {
                 self.warm.set(count as f64);
             }
         }
@@ -226,6 +181,16 @@ impl Gauges {
         }
         self.memory_limit.set(memory.limit_bytes as f64);
         self.disk.set(memory.disk_bytes as f64);
+    }
+
+    fn used_cpu(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let before = self.cpu_nanos.fetch_add(nanos, Ordering::Relaxed);
+        let after = before.saturating_add(nanos);
+        let whole = after / NANOS_PER_SECOND - before / NANOS_PER_SECOND;
+        if whole > 0 {
+            self.guest_cpu.increment(whole);
+        }
     }
 }
 

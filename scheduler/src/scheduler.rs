@@ -18,8 +18,7 @@ use crate::job::JobRequest;
 use crate::message::{Mailbox, SchedulerMessage};
 use crate::model::StopKind;
 use crate::status::SchedulerStatus;
-use crate::ticket::OutcomeWaiters;
-use crate::ticket::Ticket;
+use crate::ticket::{OutcomeWaiters, Ticket};
 
 /// A handle of a scheduler and its pool. Cheap to clone. Dropping the last handle and the last
 /// ticket cancels all jobs.
@@ -175,10 +174,7 @@ impl Scheduler {
     /// Begins the statistics again: totals, measured times and the last errors. Returns when the
     /// status says so. Metrics continue, since counters of Prometheus never go back.
     pub async fn reset_statistics(&self) {
-        let (reply, done) = oneshot::channel();
-        if self.mailbox.send(SchedulerMessage::ResetStatistics(reply)).is_ok() {
-            let _ = done.await;
-        }
+        self.done(SchedulerMessage::ResetStatistics).await;
     }
 
     /// Counts bytes of memory that the embedding program keeps for itself; further calls can only
@@ -197,26 +193,24 @@ impl Scheduler {
 
     /// Refuses new jobs, finishes the admitted ones, and ends every worker.
     pub async fn drain(&self) {
-        self.drain_within(None).await;
+        self.done(|reply| SchedulerMessage::Drain { within: None, reply }).await;
     }
 
     /// Refuses new jobs, finishes those that end within `time`, cancels the others, and ends every
     /// worker.
     pub async fn drain_for(&self, time: Duration) {
-        self.drain_within(Some(time)).await;
-    }
-
-    async fn drain_within(&self, within: Option<Duration>) {
-        let (reply, done) = oneshot::channel();
-        if self.mailbox.send(SchedulerMessage::Drain { within, reply }).is_ok() {
-            let _ = done.await;
-        }
+        self.done(|reply| SchedulerMessage::Drain { within: Some(time), reply }).await;
     }
 
     /// Refuses new jobs, cancels the admitted ones, and ends every worker.
     pub async fn abort(&self) {
+        self.done(|reply| SchedulerMessage::Abort(Some(reply))).await;
+    }
+
+    /// Sends a message and waits until it is done, or the scheduler has ended.
+    async fn done(&self, message: impl FnOnce(oneshot::Sender<()>) -> SchedulerMessage) {
         let (reply, done) = oneshot::channel();
-        if self.mailbox.send(SchedulerMessage::Abort(Some(reply))).is_ok() {
+        if self.mailbox.send(message(reply)).is_ok() {
             let _ = done.await;
         }
     }

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use engine::{Outcome, Verdict};
-use pool::{IsolationStatus, JobId, SessionId, SessionPlace, WorkerId, WorkerStatus};
+use pool::{IsolationStatus, JobId, SessionId, SessionPlace, WorkerId, WorkerStatus, as_seconds};
 use serde::Serialize;
 
 use crate::decision::Decision;
 use crate::job::Priority;
-use crate::timer::{as_maybe_seconds, as_seconds};
 
 /// The scheduler after its last decision, with the present state of every worker.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -27,7 +26,7 @@ pub struct SchedulerStatus {
     /// queued jobs.
     pub queued_bytes: usize,
     /// How long the oldest queued job has waited.
-    #[serde(rename = "oldest_wait_seconds", serialize_with = "as_maybe_seconds")]
+    #[serde(rename = "oldest_wait_seconds", serialize_with = "as_seconds")]
     pub oldest_wait: Option<Duration>,
     /// Running jobs.
     pub running: usize,

@@ -97,7 +97,7 @@ impl Job {
         self.deadline = deadline.or(self.deadline);
         self.python = python.map(Into::into).or(self.python);
         self = self.ask(timeout, limits.unwrap_or_default(), intake.lowers_only());
-        self.check()?;
+        self.program.check()?;
         Ok(self)
     }
 
@@ -310,7 +310,7 @@ mod tests {
             "tenant": "t", "priority": "low", "deadline": 3, "python": "3.12",
         });
         let job = Job::from_wire(Intake::BATCH.job(job).unwrap(), &Intake::BATCH).unwrap();
-        assert_eq!(job.wanted_python(), Some("3.12"));
+        assert_eq!(job.python.as_deref(), Some("3.12"));
         let request = job.into_request(&Limits::default()).unwrap();
         let program = request.program;
         let call = Call::new("a:b").arg(1).keyword("k", 2);

@@ -4,7 +4,7 @@
 //!
 //! | fence | what is done |
 //! |---|---|
-//! | `rust` | it is a doctest: `src/guide.rs` names the document |
+//! | `rust` | it is a doctest: `src/lib.rs` names the document |
 //! | `console` | `sh` runs each `$ command`, and the lines below are its output |
 //! | `console,background` | its one command runs until the document ends |
 //! | `sh`, `text,output` | the command of the first prints the second |
@@ -156,7 +156,7 @@ fn check(name: &str, document: &str) {
         let says = format!("{name}:\n{}", block.text);
         match (block.language.as_str(), block.marks.as_str()) {
             ("rust", _) => {
-                let doctests = fs::read_to_string(root().join("src/guide.rs")).unwrap();
+                let doctests = fs::read_to_string(root().join("src/lib.rs")).unwrap();
                 assert!(doctests.contains(&format!("../{name}")), "no doctest: {says}");
             }
             ("console", marks @ ("" | "numbers" | "any-order")) => {

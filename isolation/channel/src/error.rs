@@ -1,6 +1,5 @@
 //! What sending and receiving fail with, and the ways in which the other process can lie.
 
-use std::fmt::{self, Display, Formatter};
 use std::io;
 
 /// Why a frame wasn't sent or received.
@@ -46,35 +45,28 @@ impl From<Lie> for Error {
 }
 
 /// What an honest process never does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Lie {
     /// A position is outside the ring, went back, or isn't aligned.
+    #[error("a position outside the ring")]
     Position,
     /// A frame is longer than its direction allows.
+    #[error("a frame that is too long")]
     Length,
     /// A frame's number doesn't follow the last one's.
+    #[error("a frame out of order")]
     Sequence,
     /// The message isn't one of the expected type.
+    #[error("a message that can't be decoded")]
     Message,
     /// Bytes follow the message.
+    #[error("bytes after a message")]
     Trailing,
     /// It woke this end again and again with nothing to say.
+    #[error("wake-ups without bytes")]
     Wakes,
     /// The descriptors that came aren't the ones announced, or are too many.
+    #[error("other descriptors than announced")]
     Descriptors,
-}
-
-impl Display for Lie {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Position => "a position outside the ring",
-            Self::Length => "a frame that is too long",
-            Self::Sequence => "a frame out of order",
-            Self::Message => "a message that can't be decoded",
-            Self::Trailing => "bytes after a message",
-            Self::Wakes => "wake-ups without bytes",
-            Self::Descriptors => "other descriptors than announced",
-        })
-    }
 }

@@ -1,7 +1,7 @@
 //! Concurrent operations on a session's state, and which of them wins.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Weak};
+use std::sync::{Barrier, Weak};
 
 use engine::StartError;
 

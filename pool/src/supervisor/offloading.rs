@@ -9,8 +9,7 @@ use tokio::time::Instant;
 
 use super::SupervisorMessage;
 use crate::builds::Builds;
-use crate::event::OffloadError;
-use crate::event::{PoolEvent, PoolOwner};
+use crate::event::{OffloadError, PoolEvent, PoolOwner};
 use crate::interpreter::InterpreterSource;
 use crate::metrics;
 use crate::packed::Packed;
@@ -129,7 +128,9 @@ pub(crate) fn offload(
         StoredState::Fresh => return Err(OffloadError::unchanged("nothing has run in it")),
         StoredState::Parked(parked) => {
             let packed = source.pack(parked);
-            Packed::of(packed.map_err(|error| OffloadError::Unchanged(Cause::new(error)))?)
+            Arc::new(Packed::of(
+                packed.map_err(|error| OffloadError::Unchanged(Cause::new(error)))?,
+            ))
         }
         StoredState::Packed(offloaded) => offloaded.clone(),
     };
@@ -139,7 +140,7 @@ pub(crate) fn offload(
         }
         Tier::Compressed => (compressed, None),
         Tier::Disk => match compressed.spilled(spill) {
-            Ok(spilled) => (spilled, None),
+            Ok(spilled) => (spilled.map_or(compressed, Arc::new), None),
             // Keep the compressed state: the work is done, and the caller is short of memory.
             Err(error) => (compressed, Some(Cause::new(error))),
         },

@@ -40,7 +40,7 @@ const LONGEST_SPIN: Duration = Duration::from_micros(100);
 #[derive(Debug)]
 #[must_use = "a worker waits until its permit is used"]
 pub struct WorkerPermit {
-    control: Arc<WorkerControl>,
+    pub(super) control: Arc<WorkerControl>,
 }
 
 impl WorkerPermit {
@@ -54,7 +54,7 @@ impl WorkerPermit {
         self.control.send(Command::Run(task));
     }
 
-    /// Makes the worker copy a session's state out, or unpack a offloaded one, to the session's cell,
+    /// Makes the worker copy a session's state out, or unpack an offloaded one, to the session's cell,
     /// where it stays until it is offloaded again. It counts as a job. `Parked` or `Gone` follows.
     pub fn park(self, job: JobId, session: Arc<SessionCell>) {
         self.control.send(Command::Park { job, session });
@@ -166,14 +166,6 @@ pub(crate) struct WorkerControl {
     /// Notified when the thread has ended or was left behind.
     thread_gone: Condvar,
     process: OwnerProcess,
-}
-
-/// What a thread says of itself when it waits for a command: the same as its [`Offer`].
-pub(super) struct Idle {
-    pub(super) build: BuildId,
-    pub(super) memory_bytes: u64,
-    pub(super) kept_bytes: u64,
-    pub(super) reset: Option<Duration>,
 }
 
 struct ControlState {
@@ -289,38 +281,34 @@ impl WorkerControl {
     }
 
     /// Called by the thread when it waits for a command.
-    pub(super) fn idle(self: &Arc<Self>, idle: Idle) {
-        if let Some(offer) = self.offer(idle) {
+    pub(super) fn idle(&self, offer: Offer) {
+        if let Some(offer) = self.usable(offer) {
             self.tell(PoolEvent::Ready(offer));
         }
     }
 
     /// Returns the offer of a thread that waits for a command, or soon will; `None` if its permit
     /// could not be used.
-    fn offer(self: &Arc<Self>, idle: Idle) -> Option<Offer> {
-        let Idle { build, memory_bytes, kept_bytes, reset } = idle;
+    fn usable(&self, offer: Offer) -> Option<Offer> {
         let mut controls = self.controls.lock();
         controls.had_interpreter = true;
-        let bytes = memory_bytes.saturating_add(kept_bytes);
+        let bytes = offer.memory_bytes.saturating_add(offer.kept_bytes);
         self.entry.update(|entry| entry.status.memory_bytes = bytes);
-        let is_offered = controls.commands.is_some()
+        let is_usable = controls.commands.is_some()
             && self.step(&mut controls, Input::Idle) == PhaseAction::Offer;
         drop(controls);
-        is_offered.then(|| {
-            let permit = WorkerPermit { control: Arc::clone(self) };
-            Offer { permit, build, memory_bytes, kept_bytes, reset }
-        })
+        is_usable.then_some(offer)
     }
 
     /// Called by the thread when its task has ended. If it is `soon` idle, it waits for a command or
     /// will do so next.
     pub(super) fn finished(
-        self: &Arc<Self>,
+        &self,
         task: &Task,
         outcome: Outcome,
         attach: Duration,
         memory_bytes: u64,
-        soon: Option<Idle>,
+        soon: Option<Offer>,
     ) {
         if !task.is_self_test {
             self.entry.update(|entry| entry.status.jobs_served += 1);
@@ -333,7 +321,7 @@ impl WorkerControl {
         self.job_ended();
         let outcome = Box::new(outcome);
         let (worker, job) = (self.worker, task.job);
-        let offer = soon.and_then(|idle| self.offer(idle));
+        let offer = soon.and_then(|offer| self.usable(offer));
         self.tell(PoolEvent::Finished { worker, job, outcome, attach, memory_bytes, offer });
     }
 

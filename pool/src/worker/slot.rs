@@ -20,8 +20,9 @@ use engine::{
 };
 use tokio::time::Instant;
 
-use super::control::{Command, CommandQueue, Idle, WorkerControl};
+use super::control::{Command, CommandQueue, WorkerControl, WorkerPermit};
 use super::state::GoneReason;
+use crate::event::Offer;
 use crate::ids::{BuildId, WorkerId};
 use crate::interpreter::{Interpreter, Parked, Readiness};
 use crate::metrics;
@@ -173,24 +174,25 @@ impl<'a> Slot<'a> {
     fn offer(&mut self) {
         if !std::mem::take(&mut self.has_offered) {
             let (memory_bytes, kept_bytes) = (self.memory_bytes(), self.kept_bytes());
-            let idle = self.idle(memory_bytes, kept_bytes);
-            self.control.idle(idle);
+            let offer = self.offer_of(memory_bytes, kept_bytes);
+            self.control.idle(offer);
         }
     }
 
-    fn idle(&mut self, memory_bytes: u64, kept_bytes: u64) -> Idle {
-        Idle { build: self.build, memory_bytes, kept_bytes, reset: self.reset.take() }
+    fn offer_of(&mut self, memory_bytes: u64, kept_bytes: u64) -> Offer {
+        let permit = WorkerPermit { control: Arc::clone(self.control) };
+        Offer { permit, build: self.build, memory_bytes, kept_bytes, reset: self.reset.take() }
     }
 
-    /// Returns what the permit for the next command can be offered with at once, after a run: the caller
+    /// Returns the offer of the next command that can be made at once, after a run: the caller
     /// that hears of the outcome has its next job run here, without waking another worker. The reset
     /// or the session's next copy comes before that job. `kept_bytes` is the size of the session's
     /// last copy; `None` after a run without a session.
-    fn idle_soon(&mut self, kept_bytes: Option<u64>) -> Option<Idle> {
+    fn offer_soon(&mut self, kept_bytes: Option<u64>) -> Option<Offer> {
         let readiness = self.interpreter.as_ref()?.readiness(kept_bytes.is_none());
         let Readiness::Soon { memory_bytes } = readiness else { return None };
         self.has_offered = true;
-        Some(self.idle(memory_bytes, kept_bytes.unwrap_or(0)))
+        Some(self.offer_of(memory_bytes, kept_bytes.unwrap_or(0)))
     }
 
     /// Parks the session that is here, if any, so that other workers can have it.
@@ -280,7 +282,7 @@ impl<'a> Slot<'a> {
         }
         // What the owner decides now isn't about this task only.
         drop(in_task);
-        let soon = if is_lost { None } else { self.idle_soon(kept_bytes) };
+        let soon = if is_lost { None } else { self.offer_soon(kept_bytes) };
         self.control.finished(&task, outcome, attach, memory_bytes, soon);
         if is_lost {
             self.interpreter = None;
@@ -443,8 +445,8 @@ impl Slot<'_> {
         attached.map_err(failed_start)
     }
 
-    /// Unpacks a offloaded state. If that fails, the session has lost it.
-    fn unpack(&self, session: &SessionCell, offloaded: &Packed) -> Result<Parked, Cause> {
+    /// Unpacks an offloaded state. If that fails, the session has lost it.
+    fn unpack(&self, session: &SessionCell, offloaded: &Arc<Packed>) -> Result<Parked, Cause> {
         let packed = offloaded.packed().map_err(Cause::new);
         let unpacked = packed.and_then(|packed| {
             self.control.builds().source(session.build()).unpack(&packed).map_err(Cause::new)
@@ -453,7 +455,7 @@ impl Slot<'_> {
             let reason = Cause::because("its state could not be unpacked", error);
             session.mark_damaged(
                 self.worker(),
-                &StoredState::Packed(offloaded.clone()),
+                &StoredState::Packed(Arc::clone(offloaded)),
                 reason.clone(),
             );
             reason

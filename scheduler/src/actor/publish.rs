@@ -7,8 +7,7 @@ use parking_lot::{Mutex, RwLock};
 use pool::{DEFAULT_PYTHON, Pool, SessionCell, SessionId, SessionPlace};
 use rpds::RedBlackTreeMapSync;
 
-use crate::decision::DecisionLog;
-use crate::decision::EvictionReason;
+use crate::decision::{DecisionLog, EvictionReason};
 use crate::job::Priority;
 use crate::measures::Measures;
 use crate::metrics::Metrics;
