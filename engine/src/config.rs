@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
+use serde::{Deserialize, Serialize};
 
 use crate::places::{
     CACHE_DIR_VARIABLE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_VARIABLE,
@@ -11,7 +12,7 @@ use crate::places::{
 use crate::{installed, memory};
 
 /// The configuration of the engine.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct EngineConfig {
     /// The directory for the Python build and compiled modules (about 320 MB), images (about 50 MiB
     /// each) and fetched packages.
@@ -44,6 +45,7 @@ pub struct EngineConfig {
     /// `../share/hatchery/python.module`, seen from the folder of this program, with its hash in
     /// `python.module.sha256` beside it, else none. That hash is ignored if anybody can write it
     /// who can't write the program.
+    #[serde(skip)]
     pub module: Option<PinnedModule>,
     /// Whether a first start runs programs before the build is compiled: as soon as a seventh of it
     /// is, while the rest is compiled in the background. A program that calls a function of the
@@ -52,8 +54,10 @@ pub struct EngineConfig {
     /// the build is compiled and cached; if the process ends before, the next start begins again.
     ///
     /// Default: no.
+    #[serde(skip)]
     pub starts_early: bool,
     /// The host that serves guests. Default: the one that serves all imports of the build.
+    #[serde(skip)]
     pub host: HostKind,
     /// Whether interpreters map their image copy-on-write where the system can. Default: yes,
     /// unless `$HATCHERY_COPY_ON_WRITE` is `off`. Otherwise each interpreter holds a copy of its

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use engine::{
     CacheDir, Cause, Engine, EngineConfig, Image, ImageError, ImageSpec, Package, Progress,
-    ProgressSink, Setup, Silent,
+    ProgressSink, Silent,
 };
 
 use process::{Helper, ProcessError, ProcessSource};
@@ -169,16 +169,9 @@ impl Isolation {
 /// What a helper loads: the same as the pool that starts it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Load {
-    cache_dir: Option<PathBuf>,
-    python: Option<PathBuf>,
-    wheel: Option<PathBuf>,
-    copy_on_write: bool,
-    runs_per_instance: u32,
-    code_cache_bytes: usize,
+    config: EngineConfig,
+    image: ImageSpec,
     packages: Vec<PackageSource>,
-    preload: Vec<String>,
-    setup: Option<Setup>,
-    added: Option<String>,
 }
 
 /// Moves a build's interpreters to processes, if that is wanted.
@@ -199,18 +192,8 @@ fn isolated(
     if image.info().path.is_none() {
         return Err(ProcessError::NoFile.into());
     }
-    let load = Load {
-        cache_dir: config.cache_dir.clone(),
-        python: config.python.clone(),
-        wheel: config.wheel.clone(),
-        copy_on_write: config.copy_on_write,
-        runs_per_instance: config.runs_per_instance,
-        code_cache_bytes: config.code_cache_bytes,
-        packages: packages.to_vec(),
-        preload: spec.preload.clone(),
-        setup: spec.setup.clone(),
-        added: spec.added.clone(),
-    };
+    let config = EngineConfig { cache_bound_bytes: u64::MAX, ..config.clone() };
+    let load = Load { config, image: spec.clone(), packages: packages.to_vec() };
     let load = serde_json::to_vec(&load).map_err(|error| Error::Load(Cause::new(error)))?;
     let processes = ProcessSource::start(&image, helper, load, is_strict, memory_bytes)?;
     Ok(Python::Image { image, processes: Some(Arc::new(processes)) })
@@ -224,21 +207,10 @@ fn isolated(
 /// output.
 pub fn be_helper() {
     process::be_helper(|load| {
-        let load: Load = serde_json::from_slice(load).map_err(|error| error.to_string())?;
-        let config = EngineConfig {
-            cache_dir: load.cache_dir,
-            python: load.python,
-            wheel: load.wheel,
-            copy_on_write: load.copy_on_write,
-            runs_per_instance: load.runs_per_instance,
-            code_cache_bytes: load.code_cache_bytes,
-            cache_bound_bytes: u64::MAX,
-            ..EngineConfig::default()
-        };
-        let Load { preload, setup, added, .. } = load;
-        let spec = ImageSpec { preload, setup, added, ..ImageSpec::default() };
+        let Load { config, image, packages } =
+            serde_json::from_slice(load).map_err(|error| error.to_string())?;
         let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
-        match self::load(&config, &spec, &load.packages, &progress) {
+        match self::load(&config, &image, &packages, &progress) {
             Ok(Python::Image { image, .. }) => Ok(image),
             Ok(Python::Engine(_)) => Err("its host has no images".to_owned()),
             Err(error) => Err(engine::chain(&error).to_string()),

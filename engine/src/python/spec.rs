@@ -6,9 +6,10 @@ use crate::error::ImageError;
 use crate::python::packages::{self, Package};
 
 /// What an image contains beyond the build.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageSpec {
     /// Packages beyond those of the build, importable in the image and in every job.
+    #[serde(skip)]
     pub packages: Vec<Package>,
     /// Modules to import, in this order. Programs still need their `import`, which then takes no
     /// time.

@@ -1,7 +1,6 @@
 //! What runs in the embedding process: the pool's seam, and a handle of each helper and worker.
 
 pub(crate) mod control;
-pub(crate) mod ending;
 pub(crate) mod exit_state;
 pub(crate) mod groups;
 pub(crate) mod handle;

@@ -8,11 +8,12 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 use std::{io, ptr};
 
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions};
+
 /// The length of a page.
 const PAGE: usize = 4096;
-
-/// The id of a process.
-pub(crate) type Pid = libc::pid_t;
 
 /// The two sides of a fork.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,22 +54,19 @@ pub(crate) fn fork() -> io::Result<Child> {
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Child::Here),
-        pid => Ok(Child::Of(pid)),
+        pid => Ok(Child::Of(Pid::from_raw(pid).expect("it is positive"))),
     }
 }
 
 /// Kills a child that hasn't been reaped.
 pub(crate) fn kill(child: Pid) {
-    // SAFETY: touches no memory.
-    unsafe { libc::kill(child, libc::SIGKILL) };
+    let _ = rustix::process::kill_process(child, Signal::KILL);
 }
 
 /// Reaps a child that has ended, if there is one, and says how it ended.
 pub(crate) fn reap() -> Option<(Pid, String)> {
-    let mut status = 0;
-    // SAFETY: the pointer is to an integer.
-    let child = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
-    (child > 0).then(|| (child, how(status)))
+    let (child, status) = rustix::process::wait(WaitOptions::NOHANG).ok()??;
+    Some((child, how(status.as_raw())))
 }
 
 /// Says how a process with this status has ended.
@@ -97,22 +95,13 @@ pub(crate) fn wait_readable<const N: usize>(
     descriptors: [BorrowedFd<'_>; N],
     time: Option<Duration>,
 ) -> io::Result<[bool; N]> {
-    let mut waits = descriptors.map(|descriptor| libc::pollfd {
-        fd: descriptor.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    });
-    let time = time.map_or(-1, |time| i32::try_from(time.as_millis()).unwrap_or(i32::MAX));
-    // SAFETY: the pointer is to this many structures.
-    let found = unsafe { libc::poll(waits.as_mut_ptr(), N as libc::nfds_t, time) };
-    if found < 0 {
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-        return Ok([false; N]);
+    let mut waits = descriptors.each_ref().map(|one| PollFd::new(one, PollFlags::IN));
+    let time = time.and_then(|time| time.try_into().ok());
+    match rustix::event::poll(&mut waits, time.as_ref()) {
+        Ok(_) => Ok(waits.map(|wait| !wait.revents().is_empty())),
+        Err(Errno::INTR) => Ok([false; N]),
+        Err(error) => Err(error.into()),
     }
-    Ok(waits.map(|wait| wait.revents != 0))
 }
 
 /// Becomes readable when children have ended.
@@ -146,8 +135,8 @@ impl EndedChildren {
         let mut bytes = [0; 128];
         loop {
             match rustix::io::read(&self.0, &mut bytes) {
-                Ok(0) | Err(rustix::io::Errno::AGAIN) => return Ok(()),
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Ok(0) | Err(Errno::AGAIN) => return Ok(()),
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }

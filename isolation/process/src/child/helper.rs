@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 use channel::Descriptors;
 use confine::{ConfineError, RefusedCall, Separation};
 use engine::Image;
+use rustix::process::Pid;
 
 use crate::child::worker::{self, Outside, WorkerEnds};
 use crate::error::ProcessError;
 use crate::message::{HelperCommand, HelperEvent, MARK};
 use crate::message::{read, write};
-use crate::system::{self, Child, EndedChildren, Pid, SharedWord};
+use crate::system::{self, Child, EndedChildren, SharedWord};
 
 /// How long the threads that have loaded an image may take to end.
 const ENDING: Duration = Duration::from_secs(2);
@@ -213,7 +214,7 @@ impl Forks {
     fn reap(&mut self, stream: &mut UnixStream) -> io::Result<()> {
         let keeper = self.separation.as_ref().and_then(Separation::keeper);
         while let Some((pid, how)) = system::reap() {
-            if keeper == Some(pid.cast_unsigned()) {
+            if keeper == Some(pid.as_raw_nonzero().get().cast_unsigned()) {
                 // All workers end with it, and none can be forked any more.
                 let why = format!("the first process of its workers' namespace has ended: {how}");
                 write(stream, &HelperEvent::Ends { why: why.clone() })?;

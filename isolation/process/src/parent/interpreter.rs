@@ -15,10 +15,9 @@ use pool::{Interpreter, Parked, Readiness, Task, WorkerProcess};
 use crate::memory::Memory;
 use crate::message::{Command, ControlMessage, Reply, WorkerMessage, WorkerStats};
 use crate::parent::control::ControlChannel;
-use crate::parent::ending::RunStopper;
 use crate::parent::handle::{HelperHandle, SpawnedWorker};
 use crate::parent::offloader::Movable;
-use crate::parent::remote::{GLANCE, SILENCE, Worker};
+use crate::parent::remote::{GLANCE, RunStopper, SILENCE, Worker};
 use crate::parent::snapshot::{RemoteSnapshot, RemoteState, lent, settled};
 use crate::states;
 
