@@ -47,6 +47,10 @@ cargo package --workspace --no-verify --locked --allow-dirty --quiet --offline |
 # The README's test command, as it stands there.
 bash -euo pipefail -c "$(sed -n 's/^\(cargo test .*\)$/\1/p' README.md | head -1)"
 
+# The library without wasmer-wasix runs jobs. Crates of others have the same features, so only those of
+# the workspace are built again.
+cargo test --release --locked --workspace --no-default-features --test guest --test lifecycle
+
 # Workers that a guest has taken over. Their test hook is a feature, with which one crate is compiled
 # once more, in 10 to 20 s.
 test_hook=(--release --locked --workspace --features hatchery-internal-process/test-hook --test compromised)

@@ -94,6 +94,17 @@ fn wasmer_wasix_serves_the_same_guest() {
     assert!(matches!(outcome.verdict, Verdict::SandboxFailed(_)), "{outcome:?}");
 }
 
+/// Built without the feature, the engine has no other host than its own.
+#[cfg(not(feature = "wasix"))]
+#[test]
+fn wasmer_wasix_is_refused_with_the_reason_where_it_was_left_out() {
+    let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
+    let config = EngineConfig { host: HostKind::Wasix, ..EngineConfig::from_env() };
+    let started = Engine::load(&config, &progress).unwrap().start();
+    let refusal = engine::chain(&started.err().unwrap()).to_string();
+    assert!(refusal.contains("built without its feature `wasix`"), "{refusal}");
+}
+
 #[test]
 fn a_run_is_cancelled_from_another_thread_while_it_prints() {
     let mut interpreter = ENGINE.start().unwrap();
