@@ -3,16 +3,15 @@
 pub(crate) use batch::{BatchArguments, ProgressForm};
 pub(crate) use grade::GradeArguments;
 pub(crate) use image::{
-    BuildArguments, Host, ImageArguments, ImageCommand, PackagesArguments, RemoveArguments,
+    BuildArguments, ImageArguments, ImageCommand, PackagesArguments, RemoveArguments,
 };
 pub(crate) use kernel::{
     InstallArguments, KernelArguments, KernelCommand, KernelOptions, kernel_options, typed_options,
 };
-pub(crate) use limits::{ConductArguments, LimitArguments};
+pub(crate) use limits::{ConductArguments, ProgramArguments};
 pub(crate) use nats::{AccessArguments, NatsArguments, SubmitArguments, WorkerArguments};
 pub(crate) use notebook::{
-    Checked, NotebookArguments, NotebookCommand, NotebookProgress, ParameterArguments,
-    ParametersArguments,
+    NotebookArguments, NotebookCommand, NotebookProgress, ParameterArguments, ParametersArguments,
 };
 pub(crate) use serve::ServeArguments;
 
@@ -28,14 +27,14 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use hatchery::cache::CacheDir;
-use hatchery::config::EngineConfig;
+use hatchery::config::{EngineConfig, HostKind};
 use hatchery::error::chain;
 use hatchery::image::ImageInfo;
 
 use crate::settings::Settings;
 use crate::terminal;
 use batch::parse_workers;
-use image::PythonArgument;
+use image::{PythonArgument, host_parser};
 use limits::{parse_duration, parse_size};
 
 mod batch;
@@ -138,11 +137,28 @@ pub(crate) enum Command {
         command: CacheCommand,
     },
     /// Measure Hatchery on this machine: latency, throughput, computation.
-    Bench(BenchArguments),
+    Bench {
+        /// Measure for 15 s instead of 60, with a quarter of the samples.
+        #[arg(long)]
+        quick: bool,
+
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
     /// Print completions for a shell.
-    Completions(CompletionsArguments),
+    Completions {
+        /// The shell.
+        #[arg(value_enum)]
+        shell: Shell,
+    },
     /// Print the man page, or write those of all commands.
-    Man(ManArguments),
+    Man {
+        /// Write the pages of all commands into this folder, as hatchery.1, hatchery-run.1 and so on.
+        /// By default the main page is printed.
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
     /// Show what the configuration file sets, and where.
     Config,
     /// Manage the Python build.
@@ -259,12 +275,9 @@ pub(crate) struct RunArguments {
     #[arg(last = true, value_name = "ARGS")]
     pub(crate) args: Vec<String>,
 
-    // Last: in the help, their headings apply to everything that follows.
+    // Last: in the help, its headings apply to everything that follows.
     #[command(flatten)]
-    pub(crate) image: ImageArguments,
-
-    #[command(flatten)]
-    pub(crate) limits: LimitArguments,
+    pub(crate) programs: ProgramArguments,
 }
 
 /// Arguments of `hatchery repl`. The limits apply to each input.
@@ -300,10 +313,7 @@ pub(crate) struct ReplArguments {
     pub(crate) raw_output: bool,
 
     #[command(flatten)]
-    pub(crate) image: ImageArguments,
-
-    #[command(flatten)]
-    pub(crate) limits: LimitArguments,
+    pub(crate) programs: ProgramArguments,
 }
 
 #[derive(Debug, Subcommand)]
@@ -350,10 +360,7 @@ pub(crate) struct ToolRunArguments {
     pub(crate) file_contents: bool,
 
     #[command(flatten)]
-    pub(crate) image: ImageArguments,
-
-    #[command(flatten)]
-    pub(crate) limits: LimitArguments,
+    pub(crate) programs: ProgramArguments,
 }
 
 #[derive(Debug, Subcommand)]
@@ -383,8 +390,8 @@ pub(crate) enum PythonCommand {
         pythons: Vec<PythonArgument>,
         /// The host that serves the guest's imports: Hatchery's (`own`) or wasmer-wasix (`wasix`).
         /// `auto` picks Hatchery's unless only wasmer-wasix serves them all.
-        #[arg(long, value_enum, default_value_t)]
-        host: Host,
+        #[arg(long, value_parser = host_parser(), default_value = "auto")]
+        host: HostKind,
     },
 }
 
@@ -472,17 +479,6 @@ fn parse_json_variable(text: &str) -> Result<(String, serde_json::Value), String
     Ok((name.to_owned(), parse_json(value)?))
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct BenchArguments {
-    /// Measure for 15 s instead of 60, with a quarter of the samples.
-    #[arg(long)]
-    pub(crate) quick: bool,
-
-    /// Print one JSON object.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
     /// List what the cache holds, most recently used first.
@@ -527,10 +523,7 @@ pub(crate) struct McpArguments {
     pub(crate) workers: Option<RangeInclusive<usize>>,
 
     #[command(flatten)]
-    pub(crate) image: ImageArguments,
-
-    #[command(flatten)]
-    pub(crate) limits: LimitArguments,
+    pub(crate) programs: ProgramArguments,
 }
 
 // A command of its own: as `hatchery batch merge`, a batch in a file named `merge` could no longer be
@@ -558,21 +551,6 @@ pub(crate) struct MergeArguments {
     /// their parts.
     #[arg(long)]
     pub(crate) drop_others: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CompletionsArguments {
-    /// The shell.
-    #[arg(value_enum)]
-    pub(crate) shell: Shell,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ManArguments {
-    /// Write the pages of all commands into this folder, as hatchery.1, hatchery-run.1 and so on.
-    /// By default the main page is printed.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
 }
 
 /// The address to watch by default; the help of `batch --metrics` suggests the same.

@@ -124,13 +124,6 @@ impl From<Exit> for ExitCode {
 
 /// A mistake that the user can fix. If an error shows the mistake, this is its context, and the
 /// error stays the cause.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub(crate) struct UsageError(pub(crate) String);
-
-impl std::fmt::Display for UsageError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for UsageError {}

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use ::notebook::end_by;
 use anyhow::Context;
 use hatchery::error::chain;
 use hatchery::event::{Event, EventKind, Stream};
@@ -41,18 +42,9 @@ pub(crate) struct Followed {
     pub(crate) drawn: usize,
 }
 
-/// Waits for the outcome, and passes output on as it comes. The first Ctrl-C interrupts the program,
-/// the second stops it.
+/// Waits for the outcome, and passes output on as it comes; the program reads these lines, each once all
+/// earlier output is written. The first Ctrl-C interrupts the program, the second stops it.
 pub(crate) async fn follow(
-    ticket: &mut Ticket,
-    passes_on: bool,
-    interrupts: &mut Interrupts,
-) -> anyhow::Result<Followed> {
-    follow_with(ticket, passes_on, interrupts, &mut ()).await
-}
-
-/// Does the same for a program that reads lines, each once all earlier output is written.
-pub(crate) async fn follow_with(
     ticket: &mut Ticket,
     passes_on: bool,
     interrupts: &mut Interrupts,
@@ -69,7 +61,7 @@ pub(crate) async fn follow_with(
             biased;
             count = interrupts.more_than(heard) => {
                 heard = count;
-                end(ticket, heard);
+                end_by(ticket, heard);
             }
             written = async { writing.as_mut().expect("there is a write").await },
                 if writing.is_some() =>
@@ -103,7 +95,7 @@ pub(crate) async fn follow_with(
                 _ = ticket.outcome() => {}
                 count = interrupts.more_than(heard) => {
                     heard = count;
-                    end(ticket, heard);
+                    end_by(ticket, heard);
                 }
             }
         }
@@ -112,14 +104,6 @@ pub(crate) async fn follow_with(
         pass_on(stream, &bytes)?;
     }
     Ok(Followed { outcome: ticket.outcome().await, interrupts: heard, drawn })
-}
-
-/// Interrupts or stops a program, depending on the number of Ctrl-C so far.
-pub(crate) fn end(ticket: &Ticket, heard: u32) {
-    match heard {
-        1 => ticket.interrupt(),
-        _ => ticket.stop(),
-    }
 }
 
 /// Makes the output of a program harmless, per stream.

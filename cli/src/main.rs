@@ -10,7 +10,6 @@ use crate::exit::Exit;
 use crate::settings::Settings;
 
 mod args;
-mod bench;
 mod cmd;
 mod displays;
 mod exit;
@@ -23,7 +22,6 @@ mod settings;
 mod signals;
 mod stdout;
 mod terminal;
-mod top;
 
 fn main() -> ExitCode {
     hatchery::be_helper();
@@ -47,8 +45,8 @@ fn block_on(command: Command, settings: Option<Settings>) -> anyhow::Result<Exit
         stdout::check()?;
     }
     match &command {
-        Command::Completions(arguments) => return cmd::shell::completions(arguments),
-        Command::Man(arguments) => return cmd::shell::man(arguments),
+        Command::Completions { shell } => return cmd::shell::completions(*shell),
+        Command::Man { out } => return cmd::shell::man(out.as_deref()),
         Command::Config => return cmd::shell::config(settings.as_ref()),
         _ => {}
     }
@@ -101,10 +99,10 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Mcp(arguments) => cmd::mcp::run(*arguments).await,
         Command::Packages(arguments) => cmd::image::run_packages(arguments).await,
         Command::Cache { command } => cmd::cache::run(command),
-        Command::Bench(arguments) => cmd::bench::run(arguments).await,
+        Command::Bench { quick, json } => cmd::bench::run(quick, json).await,
         Command::Python { command } => cmd::python::python(command).await,
         // They need no threads, and have run.
-        Command::Completions(_) | Command::Man(_) | Command::Config => Ok(Exit::Success),
+        Command::Completions { .. } | Command::Man { .. } | Command::Config => Ok(Exit::Success),
     }
 }
 

@@ -133,7 +133,7 @@ impl Interrupts {
 
     /// Returns the count for notebooks.
     pub(crate) fn counts(&self) -> ::notebook::Interrupts {
-        ::notebook::Interrupts::new(self.0.subscribe())
+        ::notebook::Interrupts(self.0.subscribe())
     }
 
     /// Resets the count.

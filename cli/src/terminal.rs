@@ -157,6 +157,11 @@ fn harmless(stream: Stream, text: &str) -> String {
     }
 }
 
+/// Prints rows as [`aligned`] formats them.
+pub(crate) fn print_table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> io::Result<()> {
+    aligned(rows).into_iter().try_for_each(print)
+}
+
 /// Formats rows as lines with aligned columns; the first row holds the headings. On a terminal, the
 /// widest cells are cut so that lines fit.
 pub(crate) fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
-use crate::clock::sleep;
 use crate::error::Error;
 use crate::line::{self, BadLine, Folders, Ids, NoRequest, RepeatedIds, Request};
 use crate::lines::Lines;
 use crate::output::{Earlier, Output, Results, line_of};
-use crate::pool_runner::{PAUSE, TRIES_ALONE};
+use crate::pool_runner::{PAUSE, TRIES_ALONE, sleep};
 use crate::runner::{Ahead, Line, Ran, Runner};
 use crate::shard::Shard;
 use crate::tally::{Ending, Event, Tally};

@@ -12,24 +12,14 @@ use tokio::task::JoinError;
 #[non_exhaustive]
 pub enum Error {
     /// The file of the jobs can't be opened.
-    #[error("can't read `{}`", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    #[error("can't read `{}`", .0.display())]
+    Open(PathBuf, #[source] io::Error),
     /// Reading the jobs has failed. The lines that were read have their results.
     #[error("can't read jobs")]
     Read(#[source] io::Error),
     /// The file for the results can't be created or locked.
-    #[error("can't write `{}`", path.display())]
-    Create {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    #[error("can't write `{}`", .0.display())]
+    Create(PathBuf, #[source] io::Error),
     /// Another batch writes to the file for the results.
     #[error(
         "another batch writes to `{}`: wait until it ends, or write to another file (`--out`)",
@@ -37,24 +27,14 @@ pub enum Error {
     )]
     InUse(PathBuf),
     /// What an earlier run left can't be resumed from.
-    #[error("can't resume from `{}`", path.display())]
-    Resume {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: InvalidResults,
-    },
+    #[error("can't resume from `{}`", .0.display())]
+    Resume(PathBuf, #[source] InvalidResults),
     /// Results that aren't final can't be removed from the file. All results are still there.
     #[error("can't remove results from the file")]
     Remove(#[source] io::Error),
     /// The results of a shard can't be merged.
-    #[error("can't merge `{}`", path.display())]
-    Part {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: InvalidResults,
-    },
+    #[error("can't merge `{}`", .0.display())]
+    Part(PathBuf, #[source] InvalidResults),
     /// Two parts that are to be merged are one.
     #[error("`{}` and `{}` are the same file", .0.display(), .1.display())]
     SamePart(PathBuf, PathBuf),
@@ -96,13 +76,8 @@ pub enum InvalidResults {
     #[error("it is not a regular file")]
     NoFile,
     /// A line is something else.
-    #[error("line {line} is not a result of a batch")]
-    NoResult {
-        /// The line's number, from 1.
-        line: usize,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
+    #[error("line {0} is not a result of a batch")]
+    NoResult(usize, #[source] serde_json::Error),
     /// A line is the result of a job, but doesn't say of which.
     #[error("line {0} is a result without a `digest`")]
     NoDigest(usize),
@@ -145,8 +120,8 @@ impl Error {
     /// ```
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Open { .. } | Self::Create { .. } | Self::InUse(_) => true,
-            Self::Resume { .. } | Self::Part { .. } | Self::SamePart(..) => true,
+            Self::Open(..) | Self::Create(..) | Self::InUse(_) => true,
+            Self::Resume(..) | Self::Part(..) | Self::SamePart(..) => true,
             Self::Read(_) | Self::Remove(_) | Self::Write(_) => false,
             Self::NoDescriptor { .. } | Self::Run { .. } | Self::Task(_) => false,
         }

@@ -50,7 +50,6 @@ pub use shard::{InvalidShard, Shard};
 pub use tally::{Ending, Event, Pace, Tally};
 
 mod batch;
-mod clock;
 mod error;
 mod line;
 mod lines;

@@ -59,7 +59,7 @@ impl Lines {
             }
             Ok(file)
         };
-        let file = opening.await.map_err(|source| Error::Open { path: path.to_owned(), source })?;
+        let file = opening.await.map_err(|source| Error::Open(path.to_owned(), source))?;
         Ok(Self::new(tokio::io::BufReader::new(file)))
     }
 

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Write};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,7 @@ use serde_json::Value;
 use crate::error::{Error, InvalidResults};
 use crate::line::{self, NoRequest};
 use crate::lines::Lines;
-use crate::output::{EarlierResult, is_cut_off, key, line_of};
+use crate::output::{ResultLine, key, line_of, read_results};
 use crate::pool_runner::prepare;
 use crate::shard::Shard;
 use crate::tally::{Ending, Tally};
@@ -32,7 +33,7 @@ const MOST_NAMED: usize = 10;
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let parts = Parts::read(&["part-1".into(), "part-2".into()])?;
 /// let merge = Merge::of(Lines::open(Path::new("jobs.jsonl")).await?, parts).await?;
-/// for missing in merge.missing() {
+/// for missing in &merge.missing {
 ///     eprintln!("{} results are missing, of lines {:?} and so on", missing.count, missing.first);
 /// }
 /// merge.write(&mut io::stdout().lock())?;
@@ -40,13 +41,23 @@ const MOST_NAMED: usize = 10;
 /// # }
 /// ```
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Merge {
     parts: Parts,
     /// The results of the lines that have one.
     order: Vec<usize>,
-    missing: Vec<Missing>,
-    tally: Tally,
-    reruns: usize,
+    /// Which lines have no result, by shard.
+    pub missing: Vec<Missing>,
+    /// The results of lines that have another one, as from two parts with the same results.
+    pub twins: Option<Surplus>,
+    /// The results that belong to no line: they are of another batch, or their lines or programs
+    /// have changed since.
+    pub others: Option<Surplus>,
+    /// The lines that have a result, by how they ended. Whatever prevents a success counts as a
+    /// failure.
+    pub tally: Tally,
+    /// How many of the results aren't final: resuming their shards makes them again.
+    pub reruns: usize,
 }
 
 /// The lines of a shard that have no result.
@@ -71,7 +82,7 @@ impl Merge {
         let mut missing: BTreeMap<Option<Shard>, Missing> = BTreeMap::new();
         while let Some(line) = lines.next().await.map_err(Error::Read)? {
             let number = lines.number();
-            let shards = parts.shards();
+            let shards = parts.shards;
             let (found, shard) = match line {
                 Ok(line) if line.trim_ascii().is_empty() => continue,
                 Ok(line) => {
@@ -88,46 +99,19 @@ impl Merge {
             }
         }
         let (mut tally, mut reruns) = (Tally::default(), 0);
-        for found in &order {
-            let (ending, may_change) = parts.ending(*found);
-            tally.count(ending);
-            reruns += usize::from(may_change);
+        for found in order.iter().map(|index| &parts.results[*index]) {
+            tally.count(found.ending);
+            reruns += usize::from(!found.is_final && found.ending != Ending::Malformed);
         }
-        Ok(Self { parts, order, missing: missing.into_values().collect(), tally, reruns })
-    }
-
-    /// Returns which lines have no result, by shard.
-    pub fn missing(&self) -> &[Missing] {
-        &self.missing
+        let [twins, others] = parts.left();
+        let missing = missing.into_values().collect();
+        Ok(Self { parts, order, missing, twins, others, tally, reruns })
     }
 
     /// Returns the part that has results of a shard, if one has.
     pub fn part_of(&self, shard: Shard) -> Option<&Path> {
-        self.parts.of_shard(shard)
-    }
-
-    /// Returns the results of lines that have another one, as from two parts with the same results.
-    pub fn twins(&self) -> Option<Surplus> {
-        let [twins, _] = self.parts.left();
-        twins
-    }
-
-    /// Returns the results that belong to no line: they are of another batch, or their lines or
-    /// programs have changed since.
-    pub fn others(&self) -> Option<Surplus> {
-        let [_, others] = self.parts.left();
-        others
-    }
-
-    /// Returns the lines that have a result, by how they ended. Whatever prevents a success counts as
-    /// a failure.
-    pub fn tally(&self) -> &Tally {
-        &self.tally
-    }
-
-    /// Returns how many of the results aren't final: resuming their shards makes them again.
-    pub fn reruns(&self) -> usize {
-        self.reruns
+        let part = self.parts.parts.iter().find(|part| part.shard == Some(shard))?;
+        Some(&part.path)
     }
 
     /// Writes the results as a batch without shards writes them in the order of the lines.
@@ -210,8 +194,7 @@ struct Found {
     part: usize,
     /// The number of its line there.
     number: usize,
-    offset: u64,
-    bytes: usize,
+    place: Range<u64>,
     ending: Ending,
     is_final: bool,
     /// Another result of the same key.
@@ -256,7 +239,7 @@ impl Parts {
             if let Some(twin) = paths[..index].iter().find(|twin| is_same(twin, path)) {
                 return Err(Error::SamePart(twin.clone(), path.clone()));
             }
-            parts.add(path).map_err(|source| Error::Part { path: path.clone(), source })?;
+            parts.add(path).map_err(|source| Error::Part(path.clone(), source))?;
         }
         Ok(parts)
     }
@@ -266,49 +249,24 @@ impl Parts {
         if !file.metadata()?.is_file() {
             return Err(InvalidResults::NoFile);
         }
-        let mut reader = BufReader::new(file.try_clone()?);
+        let reader = BufReader::new(file.try_clone()?);
         let part = self.parts.len();
         self.parts.push(Part { path: path.to_owned(), file, shard: None, is_cut_off: false });
-        let (mut line, mut offset) = (Vec::new(), 0);
-        for number in 1.. {
-            line.clear();
-            let bytes = reader.read_until(b'\n', &mut line)?;
-            if bytes == 0 {
-                break;
-            }
-            let start = offset;
-            offset += bytes as u64;
-            if line.trim_ascii().is_empty() {
-                continue;
-            }
-            let result = match serde_json::from_slice::<EarlierResult>(&line) {
-                Ok(result) => result,
-                Err(error) if line.starts_with(b"{") && is_cut_off(&error, &line) => {
-                    self.parts[part].is_cut_off = true;
-                    break;
-                }
-                Err(source) => return Err(InvalidResults::NoResult { line: number, source }),
-            };
+        let (_, cut_off) = read_results(reader, |ResultLine { number, place, result, .. }| {
             let shard = result.shard.as_ref().and_then(|shard| shard.parse().ok());
             self.check(part, number, shard)?;
-            let found = Found {
-                part,
-                number,
-                offset: start,
-                bytes,
-                ending: match (result.success, result.is_malformed()) {
-                    (true, _) => Ending::Succeeded,
-                    (false, true) => Ending::Malformed,
-                    (false, false) => Ending::Failed,
-                },
-                is_final: result.is_final(),
-                next: None,
+            let ending = match (result.success, result.is_malformed()) {
+                (true, _) => Ending::Succeeded,
+                (false, true) => Ending::Malformed,
+                (false, false) => Ending::Failed,
             };
             let key = key(&result.id, result.digest.as_deref().unwrap_or_default());
-            let chain = self.keys.entry(key).or_default();
-            let next = chain.next.replace(self.results.len());
-            self.results.push(Found { next, ..found });
-        }
+            let next = self.keys.entry(key).or_default().next.replace(self.results.len());
+            let is_final = result.is_final();
+            self.results.push(Found { part, number, place, ending, is_final, next });
+            Ok(())
+        })?;
+        self.parts[part].is_cut_off = cut_off.is_some();
         Ok(())
     }
 
@@ -332,11 +290,6 @@ impl Parts {
         Ok(())
     }
 
-    /// Returns how many shards the batch has; `None` if no part has a result.
-    pub fn shards(&self) -> Option<u32> {
-        self.shards
-    }
-
     /// Returns the parts whose last result is incomplete. It counts as missing.
     pub fn cut_off(&self) -> impl Iterator<Item = &Path> {
         let cut_off = self.parts.iter().filter(|part| part.is_cut_off);
@@ -345,7 +298,7 @@ impl Parts {
 
     /// Takes the result of a line, if there is one, by its id and digest. Without a digest it is a
     /// line that was no job or was refused.
-    pub(crate) fn take(&mut self, id: &Value, digest: Option<&str>) -> Option<usize> {
+    fn take(&mut self, id: &Value, digest: Option<&str>) -> Option<usize> {
         let chain = self.keys.get_mut(&key(id, digest.unwrap_or_default()))?;
         chain.is_known = true;
         let index = chain.next?;
@@ -355,7 +308,7 @@ impl Parts {
 
     /// Returns the results that no line has taken: those of lines that have another one, as from two
     /// parts, and those of lines that there aren't.
-    pub(crate) fn left(&self) -> [Option<Surplus>; 2] {
+    fn left(&self) -> [Option<Surplus>; 2] {
         let mut left = [Vec::new(), Vec::new()];
         for chain in self.keys.values() {
             let mut next = chain.next;
@@ -371,24 +324,11 @@ impl Parts {
         })
     }
 
-    /// Returns the part that has results of a shard, if one has.
-    pub(crate) fn of_shard(&self, shard: Shard) -> Option<&Path> {
-        let part = self.parts.iter().find(|part| part.shard == Some(shard))?;
-        Some(&part.path)
-    }
-
-    /// Returns how the line of a result ended, as far as it tells success, failure and lines that are
-    /// no jobs apart; and whether running the line again could give another result.
-    pub(crate) fn ending(&self, index: usize) -> (Ending, bool) {
-        let found = &self.results[index];
-        (found.ending, !found.is_final && found.ending != Ending::Malformed)
-    }
-
     /// Reads a result, and returns its line as a batch without shards would have written it.
-    pub(crate) fn line(&self, index: usize) -> io::Result<String> {
+    fn line(&self, index: usize) -> io::Result<String> {
         let found = &self.results[index];
-        let mut bytes = vec![0; found.bytes];
-        self.parts[found.part].file.read_exact_at(&mut bytes, found.offset)?;
+        let mut bytes = vec![0; (found.place.end - found.place.start) as usize];
+        self.parts[found.part].file.read_exact_at(&mut bytes, found.place.start)?;
         let mut result: Value = serde_json::from_slice(&bytes)?;
         if let Some(fields) = result.as_object_mut() {
             fields.remove("shard");

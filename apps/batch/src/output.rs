@@ -27,7 +27,8 @@ pub struct Output {
     pub(crate) sink: Sink,
     pub(crate) earlier: Earlier,
     pub(crate) shard: Option<Shard>,
-    resumed: Option<Resumed>,
+    /// What an earlier run left; `None` if this doesn't resume.
+    pub resumed: Option<Resumed>,
 }
 
 impl Output {
@@ -36,7 +37,7 @@ impl Output {
     ///
     /// ```
     /// let output = batch::Output::stream(tokio::io::sink(), None);
-    /// assert!(output.resumed().is_none());
+    /// assert!(output.resumed.is_none());
     /// ```
     pub fn stream(stream: impl AsyncWrite + Unpin + Send + 'static, shard: Option<Shard>) -> Self {
         let sink = Sink::Stream(Box::new(BufWriter::new(stream)));
@@ -49,7 +50,7 @@ impl Output {
     /// # Errors
     /// The file can't be written, or another batch writes to it.
     pub async fn create(path: &Path, shard: Option<Shard>) -> Result<Self, Error> {
-        let unwritable = |source| Error::Create { path: path.to_owned(), source };
+        let unwritable = |source| Error::Create(path.to_owned(), source);
         // Not truncated before the lock shows that nobody else writes to it.
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false);
@@ -79,11 +80,6 @@ impl Output {
     pub fn resume(path: &Path, shard: Option<Shard>) -> Result<Self, Error> {
         let (earlier, file, resumed) = resume(path, shard)?;
         Ok(Self { sink: Sink::File(file), earlier, shard, resumed: Some(resumed) })
-    }
-
-    /// Returns what an earlier run left; `None` if this doesn't resume.
-    pub fn resumed(&self) -> Option<Resumed> {
-        self.resumed
     }
 }
 
@@ -296,7 +292,7 @@ pub struct Resumed {
 /// Reads the results in the file, removes those that aren't final, and opens it to append more.
 /// Creates the file if it doesn't exist. All of its results must be of this shard.
 pub(crate) fn resume(path: &Path, shard: Option<Shard>) -> Result<(Earlier, File, Resumed), Error> {
-    let unusable = |source: InvalidResults| Error::Resume { path: path.to_owned(), source };
+    let unusable = |source: InvalidResults| Error::Resume(path.to_owned(), source);
     let unreadable = |source: io::Error| unusable(source.into());
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true);
@@ -328,30 +324,57 @@ pub(crate) fn resume(path: &Path, shard: Option<Shard>) -> Result<(Earlier, File
 pub(crate) fn claim(file: File, path: &Path, options: &OpenOptions) -> Result<File, Error> {
     let mut opened = Some(file);
     let locked = lock_current(path, || opened.take().map_or_else(|| options.open(path), Ok))
-        .map_err(|source| Error::Create { path: path.to_owned(), source })?;
+        .map_err(|source| Error::Create(path.to_owned(), source))?;
     locked.ok_or_else(|| Error::InUse(path.to_owned()))
 }
 
-/// Reads every line of the file. An error names its line.
-fn scan(mut reader: impl BufRead, shard: Option<Shard>) -> Result<Scan, InvalidResults> {
-    let mut scan = Scan::default();
-    let shard = shard.map(|shard| shard.to_string());
-    let mut line = Vec::new();
+/// A result in a file.
+pub(crate) struct ResultLine {
+    /// The number of its line, from 1.
+    pub(crate) number: usize,
+    pub(crate) place: Range<u64>,
+    has_end: bool,
+    pub(crate) result: EarlierResult,
+}
+
+/// Reads a file of results, and gives each to `take`. Returns the size of the file, and where its last
+/// line is if that is incomplete. An error names its line.
+pub(crate) fn read_results(
+    mut reader: impl BufRead,
+    mut take: impl FnMut(ResultLine) -> Result<(), InvalidResults>,
+) -> Result<(u64, Option<Range<u64>>), InvalidResults> {
+    let (mut line, mut bytes) = (Vec::new(), 0);
     for number in 1.. {
         line.clear();
-        let bytes = reader.read_until(b'\n', &mut line)?;
-        if bytes == 0 {
+        let place = bytes..bytes + reader.read_until(b'\n', &mut line)? as u64;
+        bytes = place.end;
+        if line.is_empty() {
             break;
         }
-        let place = scan.bytes..scan.bytes + bytes as u64;
-        scan.bytes = place.end;
-        let has_end = line.ends_with(b"\n");
         if line.trim_ascii().is_empty() {
-            scan.lacks_end = !has_end;
             continue;
         }
-        match serde_json::from_slice::<EarlierResult>(&line) {
-            Ok(result) if result.shard != shard => {
+        let has_end = line.ends_with(b"\n");
+        match serde_json::from_slice(&line) {
+            Ok(result) => take(ResultLine { number, place, has_end, result })?,
+            // Only a line that starts like a result counts as incomplete: the file may be something
+            // else.
+            Err(error) if !has_end && line.starts_with(b"{") && is_cut_off(&error, &line) => {
+                return Ok((bytes, Some(place)));
+            }
+            Err(source) => return Err(InvalidResults::NoResult(number, source)),
+        }
+    }
+    Ok((bytes, None))
+}
+
+/// Reads what an earlier run left in the file.
+fn scan(reader: impl BufRead, shard: Option<Shard>) -> Result<Scan, InvalidResults> {
+    let mut scan = Scan::default();
+    let shard = shard.map(|shard| shard.to_string());
+    let (bytes, cut_off) =
+        read_results(reader, |ResultLine { number, place, has_end, result }| {
+            if result.shard != shard {
                 let name = |shard: Option<&String>| match shard {
                     Some(shard) => format!("shard {shard}"),
                     None => "a batch without --shard".to_owned(),
@@ -359,29 +382,24 @@ fn scan(mut reader: impl BufRead, shard: Option<Shard>) -> Result<Scan, InvalidR
                 let (there, here) = (name(result.shard.as_ref()), name(shard.as_ref()));
                 return Err(InvalidResults::OtherShard { line: number, there, here });
             }
-            Ok(result) if !result.is_final() => {
+            if !result.is_final() {
                 scan.reruns += 1;
                 scan.leave_out(place);
+                return Ok(());
             }
-            Ok(EarlierResult { id, success, digest: Some(digest), .. }) => {
-                scan.earlier.add(&id, &digest, success);
-                scan.lacks_end = !has_end;
-            }
-            Ok(_) => return Err(InvalidResults::NoDigest(number)),
-            // Only a line that starts like a result counts as incomplete: the file may be something
-            // else.
-            Err(error) if !has_end && line.starts_with(b"{") && is_cut_off(&error, &line) => {
-                scan.is_cut_off = true;
-                scan.leave_out(place);
-            }
-            Err(source) => return Err(InvalidResults::NoResult { line: number, source }),
-        }
-    }
+            let digest = result.digest.ok_or(InvalidResults::NoDigest(number))?;
+            scan.earlier.add(&result.id, &digest, result.success);
+            scan.lacks_end = !has_end;
+            Ok(())
+        })?;
+    scan.bytes = bytes;
+    scan.is_cut_off = cut_off.is_some();
+    cut_off.into_iter().for_each(|place| scan.leave_out(place));
     Ok(scan)
 }
 
 /// Returns whether a line is incomplete, or ends in the zeros of a block that was never written.
-pub(crate) fn is_cut_off(error: &serde_json::Error, line: &[u8]) -> bool {
+fn is_cut_off(error: &serde_json::Error, line: &[u8]) -> bool {
     error.is_eof() || line.ends_with(b"\0")
 }
 

@@ -12,7 +12,6 @@ use hatchery::{Error, Hatchery, Job, Outcome, Refusal, Ticket, Verdict};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::clock::{now, sleep};
 use crate::line::INTAKE;
 use crate::report::{OutputFolders, Report};
 use crate::runner::{Ahead, Line, Parsed, Prepared, Ran, RunError, Runner};
@@ -39,7 +38,9 @@ const SMALL_BYTES: usize = 64 << 20;
 /// no bound in bytes: give its builder `queue_limit_bytes(usize::MAX)`, or the jobs of large lines
 /// are refused.
 pub struct PoolRunner {
-    attempts: Attempts,
+    pool: Hatchery,
+    in_pool: Arc<InPool>,
+    stragglers: Option<Arc<Stragglers>>,
     workers: usize,
     give: Box<dyn Fn(Job) -> Job + Send + Sync>,
     has_contents: bool,
@@ -60,7 +61,9 @@ impl PoolRunner {
     /// Creates a runner for a pool that has at most this many workers.
     pub fn new(pool: Hatchery, workers: usize) -> Self {
         Self {
-            attempts: Attempts::new(pool),
+            pool,
+            in_pool: Arc::default(),
+            stragglers: None,
             workers: workers.max(1),
             give: Box::new(|job| job),
             has_contents: false,
@@ -115,8 +118,37 @@ impl PoolRunner {
     /// its error has the reason `straggler`.
     #[must_use]
     pub fn cut_stragglers(mut self, factor: f64) -> Self {
-        self.attempts = self.attempts.cutting(Stragglers::new(factor));
+        self.stragglers = Some(Arc::new(Stragglers::new(factor)));
         self
+    }
+
+    /// Runs a job. Its deadline starts now.
+    fn outcome(&self, job: LineJob) -> impl Future<Output = Result<Ended, Error>> + use<> {
+        let LineJob { job, deadline } = job;
+        let (pool, in_pool) = (self.pool.clone(), Arc::clone(&self.in_pool));
+        let stragglers = self.stragglers.clone();
+        stragglers.iter().for_each(|stragglers| stragglers.begin());
+        let due = deadline.and_then(|deadline| Instant::now().checked_add(deadline));
+        async move {
+            // Releases its copy of the job as soon as the pool has accepted it.
+            let submit = move |left: Option<Duration>| {
+                let (pool, job) = (pool.clone(), left.into_iter().fold(job.clone(), Job::deadline));
+                async move { pool.submit(job).await }
+            };
+            let ended = match until_accepted(due, &in_pool, submit).await {
+                Ok(ticket) => {
+                    let _counted = Counted::new(&in_pool);
+                    Ok(match &stragglers {
+                        Some(stragglers) => stragglers.outcome(ticket).await,
+                        None => (ticket.await, None),
+                    })
+                }
+                Err(error) => Err(error),
+            };
+            let ran = ended.as_ref().ok().and_then(|(outcome, _)| run_time(outcome));
+            stragglers.iter().for_each(|stragglers| stragglers.end(ran));
+            ended
+        }
     }
 }
 
@@ -144,7 +176,7 @@ impl Runner for PoolRunner {
         &self,
         line: Line<LineJob>,
     ) -> impl Future<Output = Result<Ran, RunError>> + Send + 'static + use<> {
-        let outcome = self.attempts.outcome(line.job.job, line.job.deadline);
+        let outcome = self.outcome(line.job);
         let (has_contents, kept) = (self.has_contents, self.kept.clone());
         let report = Report { has_contents, kept, folder: line.folder.unwrap_or_default() };
         async move { Ok(report.of(outcome.await).await?) }
@@ -167,6 +199,11 @@ impl fmt::Debug for PoolRunner {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "until the next attempt, or until a job is cut")]
+pub(crate) async fn sleep(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
 /// Pause between two attempts if the pool gives no estimate.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
@@ -175,13 +212,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Attempts while no other job of the batch is in the pool. A refusal then doesn't depend on a job
 /// of this batch, and would be repeated forever.
 pub(crate) const TRIES_ALONE: u32 = 20;
-
-/// Submits jobs to a pool.
-pub(crate) struct Attempts {
-    pool: Hatchery,
-    in_pool: Arc<InPool>,
-    stragglers: Option<Arc<Stragglers>>,
-}
 
 /// The outcome of a job, and why it was cut if it was a straggler.
 pub(crate) type Ended = (Outcome, Option<Cut>);
@@ -192,53 +222,6 @@ struct InPool {
     count: AtomicUsize,
     /// Notifies one refused job when one of them ends, since that makes room for one.
     ended: Notify,
-}
-
-impl Attempts {
-    pub(crate) fn new(pool: Hatchery) -> Self {
-        Self { pool, in_pool: Arc::default(), stragglers: None }
-    }
-
-    /// Cuts stragglers in this way.
-    pub(crate) fn cutting(self, stragglers: Stragglers) -> Self {
-        Self { stragglers: Some(Arc::new(stragglers)), ..self }
-    }
-
-    /// Runs a job. Its deadline starts now.
-    pub(crate) fn outcome(
-        &self,
-        job: Job,
-        deadline: Option<Duration>,
-    ) -> impl Future<Output = Result<Ended, Error>> + use<> {
-        let (pool, in_pool) = (self.pool.clone(), Arc::clone(&self.in_pool));
-        let stragglers = self.stragglers.clone();
-        stragglers.iter().for_each(|stragglers| stragglers.begin());
-        let due = deadline.and_then(|deadline| now().checked_add(deadline));
-        async move {
-            // Releases its copy of the job as soon as the pool has accepted it.
-            let submit = move |left: Option<Duration>| {
-                let (pool, job) = (pool.clone(), left.into_iter().fold(job.clone(), Job::deadline));
-                async move { pool.submit(job).await }
-            };
-            let ended = match until_accepted(due, &in_pool, submit).await {
-                Ok(ticket) => {
-                    let _counted = Counted::new(&in_pool);
-                    Ok(ended(ticket, stragglers.as_deref()).await)
-                }
-                Err(error) => Err(error),
-            };
-            let ran = ended.as_ref().ok().and_then(|(outcome, _)| run_time(outcome));
-            stragglers.iter().for_each(|stragglers| stragglers.end(ran));
-            ended
-        }
-    }
-}
-
-async fn ended(ticket: Ticket, stragglers: Option<&Stragglers>) -> Ended {
-    match stragglers {
-        Some(stragglers) => stragglers.outcome(ticket).await,
-        None => (ticket.await, None),
-    }
 }
 
 /// Returns how long the program ran; `None` if it didn't, or if the sandbox failed.
@@ -272,7 +255,7 @@ async fn until_accepted<T, F: Future<Output = Result<T, Error>>>(
 ) -> Result<T, Error> {
     let mut alone = 0;
     loop {
-        let left = due.map(|due| due.saturating_duration_since(now()));
+        let left = due.map(|due| due.saturating_duration_since(Instant::now()));
         let refusal = match submit(left).await {
             Err(Error::Refused(refusal)) => refusal,
             result => return result,
@@ -321,7 +304,7 @@ const SHORTEST_CUT: Duration = Duration::from_millis(100);
 
 /// Cuts jobs that run for more than `factor` times the median.
 #[derive(Debug)]
-pub(crate) struct Stragglers {
+struct Stragglers {
     factor: f64,
     times: Mutex<Times>,
     allowed: watch::Sender<Option<Allowed>>,
@@ -351,17 +334,17 @@ struct Times {
 }
 
 impl Stragglers {
-    pub(crate) fn new(factor: f64) -> Self {
+    fn new(factor: f64) -> Self {
         Self { factor, times: Mutex::default(), allowed: watch::Sender::new(None) }
     }
 
     /// Counts a line that was read.
-    pub(crate) fn begin(&self) {
+    fn begin(&self) {
         self.change(|times| times.begun += 1);
     }
 
     /// Counts its job as ended, with its run time if it ran.
-    pub(crate) fn end(&self, ran: Option<Duration>) {
+    fn end(&self, ran: Option<Duration>) {
         self.change(|times| times.end(ran));
     }
 
@@ -373,7 +356,7 @@ impl Stragglers {
     }
 
     /// Waits for the outcome of a job, and interrupts the job if it is a straggler.
-    pub(crate) async fn outcome(&self, mut ticket: Ticket) -> (Outcome, Option<Cut>) {
+    async fn outcome(&self, mut ticket: Ticket) -> (Outcome, Option<Cut>) {
         let mut events = ticket.events();
         let mut allowed = self.allowed.subscribe();
         let mut has_events = true;
@@ -385,7 +368,7 @@ impl Stragglers {
             tokio::select! {
                 outcome = ticket.outcome() => break outcome,
                 event = events.next(), if has_events => match event.map(|event| event.kind) {
-                    Some(EventKind::Started) => started = Some(now()),
+                    Some(EventKind::Started) => started = Some(Instant::now()),
                     Some(EventKind::Retried) => started = None,
                     Some(_) => {}
                     None => has_events = false,
@@ -404,8 +387,8 @@ impl Stragglers {
 /// Waits until a job has run for longer than allowed; forever if it has no limit yet.
 async fn over(due: Option<(Instant, Allowed)>) -> (Allowed, Duration) {
     let Some((started, allowed)) = due else { return std::future::pending().await };
-    sleep(allowed.time.saturating_sub(now() - started)).await;
-    (allowed, now() - started)
+    sleep(allowed.time.saturating_sub(Instant::now() - started)).await;
+    (allowed, Instant::now() - started)
 }
 
 /// Turns the outcome of a cut job into a cancelled one. A program that handles the interrupt, or
@@ -477,7 +460,7 @@ mod tests {
         deadline: Option<Duration>,
         others: usize,
     ) -> (bool, Duration, u32) {
-        let start = now();
+        let start = Instant::now();
         let mut tries = 0;
         let submit = |_left| {
             tries += 1;
@@ -487,7 +470,7 @@ mod tests {
         let due = deadline.map(|deadline| start + deadline);
         let in_pool = InPool { count: AtomicUsize::new(others), ended: Notify::new() };
         let result = until_accepted(due, &in_pool, submit).await;
-        (result.is_ok(), now() - start, tries)
+        (result.is_ok(), Instant::now() - start, tries)
     }
 
     #[tokio::test(start_paused = true)]
@@ -504,11 +487,11 @@ mod tests {
     async fn a_refused_job_is_tried_again_when_another_one_has_ended() {
         let in_pool = InPool::default();
         let second = Duration::from_secs(1);
-        let start = now();
+        let start = Instant::now();
         let mut tries = 0;
         let tried = until_accepted(None, &in_pool, |_left| {
             tries += 1;
-            let has_room = now() - start > second;
+            let has_room = Instant::now() - start > second;
             let refusal = full(Some(LONGEST_PAUSE));
             std::future::ready(if has_room { Ok(()) } else { Err(refusal.into()) })
         });
@@ -517,7 +500,7 @@ mod tests {
             sleep(second).await;
         };
         assert!(tokio::join!(other, tried).1.is_ok());
-        assert_eq!((now() - start, tries), (second + SHORTEST_PAUSE, 2));
+        assert_eq!((Instant::now() - start, tries), (second + SHORTEST_PAUSE, 2));
     }
 
     #[tokio::test(start_paused = true)]

@@ -164,12 +164,12 @@ pub enum Event<'a> {
 ///
 /// let mut tally = Tally::default();
 /// (0..5).for_each(|_| tally.count(Ending::Succeeded));
-/// let pace = Pace::new(tally, Some(25), Duration::from_secs(2));
+/// let elapsed = Duration::from_secs(2);
+/// let pace = Pace { tally, total: Some(25), elapsed, is_over: false };
 /// assert_eq!(pace.rate(), Some(2.5));
 /// assert_eq!(pace.left(), Some(Duration::from_secs(8)));
 /// ```
 #[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
 pub struct Pace {
     /// The lines by how they ended.
     pub tally: Tally,
@@ -182,17 +182,6 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Creates the snapshot of a batch that runs.
-    pub fn new(tally: Tally, total: Option<u64>, elapsed: Duration) -> Self {
-        Self { tally, total, elapsed, is_over: false }
-    }
-
-    /// Says that the batch has ended.
-    #[must_use]
-    pub fn over(self) -> Self {
-        Self { is_over: true, ..self }
-    }
-
     /// Returns the jobs that ended in this run per second; `None` before the first.
     pub fn rate(&self) -> Option<f64> {
         let ended = self.tally.done() - self.tally.earlier();
@@ -251,16 +240,20 @@ mod tests {
         assert_eq!(Ending::of_result(&Map::new()), Ending::Refused);
     }
 
+    fn pace_of(tally: Tally, total: u64) -> Pace {
+        Pace { tally, total: Some(total), elapsed: Duration::from_secs(2), is_over: false }
+    }
+
     #[test]
     fn nothing_is_estimated_before_a_job_ended() {
-        let pace = Pace::new(Tally::default(), Some(30), Duration::from_secs(2));
+        let pace = pace_of(Tally::default(), 30);
         let value = pace.json();
         assert_eq!(
             (&value["left_seconds"], &value["jobs_per_second"]),
             (&json!(null), &json!(null))
         );
         assert_eq!((&value["total"], &value["is_over"]), (&json!(30), &json!(false)));
-        assert_eq!(pace.over().json()["is_over"], true);
+        assert_eq!(Pace { is_over: true, ..pace }.json()["is_over"], true);
     }
 
     #[test]
@@ -269,7 +262,7 @@ mod tests {
         (0..2).for_each(|_| tally.count_earlier(Ending::Succeeded));
         tally.count_earlier(Ending::Limited);
         [Ending::Refused, Ending::Malformed].into_iter().for_each(|ending| tally.count(ending));
-        let value = Pace::new(tally, Some(6), Duration::from_secs(2)).json();
+        let value = pace_of(tally, 6).json();
         assert_eq!((&value["jobs_per_second"], &value["left_seconds"]), (&json!(1.0), &json!(1.0)));
         assert_eq!((&value["done"], &value["succeeded"]), (&json!(5), &json!(2)));
         assert_eq!((&value["malformed"], &value["earlier"]), (&json!(1), &json!(3)));

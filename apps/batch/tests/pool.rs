@@ -97,8 +97,8 @@ async fn shards_merge_into_the_results_of_the_whole_batch() {
     }
     assert_eq!(told, 5);
     let merge = Merge::of(bench.lines().await, Parts::read(&parts).unwrap()).await.unwrap();
-    assert_eq!((merge.missing().len(), merge.twins(), merge.others()), (0, None, None));
-    assert_eq!((merge.tally().succeeded(), merge.tally().malformed()), (3, 1));
+    assert_eq!((merge.missing.len(), &merge.twins, &merge.others), (0, &None, &None));
+    assert_eq!((merge.tally.succeeded(), merge.tally.malformed()), (3, 1));
     let mut merged = Vec::new();
     merge.write(&mut merged).unwrap();
     bench.run(Output::create(&bench.path("whole"), None).await.unwrap()).await;
@@ -111,7 +111,7 @@ async fn shards_merge_into_the_results_of_the_whole_batch() {
 
     let one = Parts::read(&parts[..1]).unwrap();
     let merge = Merge::of(bench.lines().await, one).await.unwrap();
-    let [missing] = merge.missing() else { panic!("{:?}", merge.missing()) };
+    let [missing] = &merge.missing[..] else { panic!("{:?}", merge.missing) };
     assert_eq!(missing.shard, Some("2/2".parse().unwrap()));
     assert_eq!(missing.count, results(&parts[1]).len());
     bench.pool.drain().await;

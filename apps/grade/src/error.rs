@@ -9,23 +9,11 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum GradeError {
     /// A file can't be read.
-    #[error("can't read `{path}`")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        #[source]
-        source: io::Error,
-    },
+    #[error("can't read `{0}`")]
+    Read(PathBuf, #[source] io::Error),
     /// A file can't be written.
-    #[error("can't write `{path}`")]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        #[source]
-        source: io::Error,
-    },
+    #[error("can't write `{0}`")]
+    Write(PathBuf, #[source] io::Error),
     /// The grader's own Python modules can't be written to a temporary folder.
     #[error(
         "can't write the grader's modules to the folder for temporary files; set TMPDIR to another one"

@@ -243,11 +243,8 @@ impl Grader {
 // that is an answer like any other. What it can't do is to be asked twice, to answer when nothing was
 // asked, or to learn anything but requests.
 
-/// The exchange of one candidate with its judge. Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Link(Arc<LinkShared>);
-
-struct LinkShared {
+/// The exchange of one candidate with its judge.
+pub(crate) struct Link {
     /// Where the answer to the open request goes.
     open: Mutex<Option<oneshot::Sender<String>>>,
     /// Requests, of which there is at most one; `None` once the judge has ended.
@@ -268,49 +265,47 @@ struct Answer {
 }
 
 impl Link {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new() -> Arc<Self> {
         let (requests, taken) = mpsc::channel(1);
-        Self(Arc::new(LinkShared {
+        Arc::new(Self {
             open: Mutex::new(None),
             requests: Mutex::new(Some(requests)),
             taken: tokio::sync::Mutex::new(taken),
             is_over: watch::Sender::new(false),
-        }))
+        })
     }
 
     /// Returns the judge's function, which sends a request and returns its answer.
-    pub(crate) fn ask(&self) -> HostFunction {
-        let link = self.clone();
+    pub(crate) fn judges_function(self: &Arc<Self>) -> HostFunction {
+        let link = Arc::clone(self);
         HostFunction::future("hatchery_grade_ask", move |Request { request }| {
-            let link = link.clone();
-            async move { link.0.ask(request).await }
+            let link = Arc::clone(&link);
+            async move { link.ask(request).await }
         })
         .parameter("request", "str")
     }
 
     /// Returns the candidate's function, which answers the open request, if there is an answer, and
     /// returns the next one; `None` if there will be none.
-    pub(crate) fn next(&self) -> HostFunction {
-        let link = self.clone();
+    pub(crate) fn candidates_function(self: &Arc<Self>) -> HostFunction {
+        let link = Arc::clone(self);
         HostFunction::future("hatchery_grade_next", move |Answer { answer }| {
-            let link = link.clone();
-            async move { link.0.next(answer).await }
+            let link = Arc::clone(&link);
+            async move { link.next(answer).await }
         })
         .parameter("answer", "str | None")
     }
 
     /// Says that the candidate has ended, so that nothing waits for it.
     pub(crate) fn candidate_ended(&self) {
-        self.0.is_over.send_replace(true);
+        self.is_over.send_replace(true);
     }
 
     /// Says that the judge has ended, so that the candidate gets no more requests.
     pub(crate) fn judge_ended(&self) {
-        self.0.requests.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
-}
 
-impl LinkShared {
     async fn ask(&self, request: String) -> Result<String, HostError> {
         let gone = || HostError::new("CandidateGone", "the candidate's interpreter has ended");
         let mut is_over = self.is_over.subscribe();

@@ -29,9 +29,7 @@
 
 pub use error::{GradeError, InvalidLine};
 pub use grader::Grader;
-pub use report::{
-    Change, Comparison, Count, Estimate, Report, TaskReport, bootstrap, estimate, pass_at_k, wilson,
-};
+pub use report::{Change, Comparison, Estimate, Method, Report, TaskReport};
 pub use results::{Earlier, ResultsFile, grade_all, read_results};
 pub use settings::Settings;
 pub use task::{

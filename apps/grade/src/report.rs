@@ -57,11 +57,7 @@ impl Report {
     pub fn new(results: &[Graded], ks: &[u64]) -> Self {
         let mut verdicts = BTreeMap::new();
         for graded in results {
-            let name = match &graded.limit {
-                Some(limit) => format!("limit: {limit}"),
-                None => graded.verdict.name().to_owned(),
-            };
-            *verdicts.entry(name).or_default() += 1;
+            *verdicts.entry(verdict(graded)).or_default() += 1;
         }
         let by_task = by_task(results);
         let credits: Vec<f64> = by_task.iter().filter_map(|task| task.credit).collect();
@@ -115,6 +111,11 @@ impl Report {
     }
 }
 
+/// Returns a verdict, with the limit if it is one.
+fn verdict(Graded { verdict, limit, .. }: &Graded) -> String {
+    limit.as_ref().map_or_else(|| verdict.name().to_owned(), |limit| format!("limit: {limit}"))
+}
+
 impl TaskReport {
     /// Returns how many of its samples are decided.
     pub fn decided(&self) -> u64 {
@@ -128,19 +129,20 @@ fn pass_at(tasks: &[TaskReport], k: u64) -> Option<Estimate> {
         return None;
     }
     let decided = tasks.iter().filter(|task| task.decided() >= k);
-    let counts: Vec<Count> = decided.map(|task| Count::new(task.decided(), task.passed)).collect();
+    let count = |task: &TaskReport| Count { total: task.decided(), passed: task.passed };
+    let counts: Vec<Count> = decided.map(count).collect();
     estimate(&counts, k)
 }
 
 /// Returns an estimate with its interval, in percent.
-pub(crate) fn shown(estimate: &Estimate) -> String {
+fn shown(estimate: &Estimate) -> String {
     let Estimate { value, low, high, .. } = estimate;
     let [value, low, high] = [value, low, high].map(|part| part * 100.0);
     format!("{value:.1} % [{low:.1}, {high:.1}]")
 }
 
 /// Returns what each task's results say, in the order in which tasks come first.
-pub(crate) fn by_task(results: &[Graded]) -> Vec<TaskReport> {
+fn by_task(results: &[Graded]) -> Vec<TaskReport> {
     let mut places = BTreeMap::new();
     let mut tasks: Vec<TaskReport> = Vec::new();
     for graded in results {
@@ -224,11 +226,7 @@ fn page(report: &Report, title: &str, results: &[Graded]) -> String {
 }
 
 fn sample(page: &mut String, graded: &Graded) {
-    let name = graded.verdict.name();
-    let verdict = match &graded.limit {
-        Some(limit) => format!("limit: {limit}"),
-        None => name.to_owned(),
-    };
+    let (name, verdict) = (graded.verdict.name(), verdict(graded));
     let guard = if graded.guarded { "" } else { " (unguarded)" };
     let _ = write!(
         page,
@@ -313,31 +311,14 @@ pub enum Method {
 }
 
 /// Samples of one task, and how many of them passed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Count {
-    /// Samples.
-    pub total: u64,
-    /// Samples that passed.
-    pub passed: u64,
-}
-
-impl Count {
-    /// Creates one.
-    pub fn new(total: u64, passed: u64) -> Self {
-        Self { total, passed }
-    }
+#[derive(Debug, Clone, Copy)]
+struct Count {
+    total: u64,
+    passed: u64,
 }
 
 /// Returns the estimate of pass@k for one task: how likely one of k of its samples passes.
-///
-/// ```
-/// use grade::{Count, pass_at_k};
-///
-/// assert_eq!(pass_at_k(Count::new(2, 1), 1), 0.5);
-/// assert_eq!(pass_at_k(Count::new(2, 1), 2), 1.0);
-/// ```
-pub fn pass_at_k(count: Count, k: u64) -> f64 {
+fn pass_at_k(count: Count, k: u64) -> f64 {
     let Count { total, passed } = count;
     let failed = total.saturating_sub(passed);
     if failed < k {
@@ -349,7 +330,7 @@ pub fn pass_at_k(count: Count, k: u64) -> f64 {
 
 /// Returns pass@k over tasks with its interval; `None` if there is no task, or one has fewer than k
 /// samples.
-pub fn estimate(counts: &[Count], k: u64) -> Option<Estimate> {
+fn estimate(counts: &[Count], k: u64) -> Option<Estimate> {
     if k == 0 || counts.is_empty() || counts.iter().any(|count| count.total < k) {
         return None;
     }
@@ -362,7 +343,7 @@ pub fn estimate(counts: &[Count], k: u64) -> Option<Estimate> {
 }
 
 /// Returns a proportion with Wilson's score interval. `total` isn't 0.
-pub fn wilson(passed: u64, total: u64) -> Estimate {
+fn wilson(passed: u64, total: u64) -> Estimate {
     let (n, p) = (total as f64, passed as f64 / total as f64);
     let spread = Z * Z / n;
     let centre = (p + spread / 2.0) / (1.0 + spread);
@@ -373,7 +354,7 @@ pub fn wilson(passed: u64, total: u64) -> Estimate {
 
 /// Returns the mean of values with its percentile bootstrap interval; `None` without values. The same
 /// values give the same interval.
-pub fn bootstrap(values: &[f64]) -> Option<Estimate> {
+fn bootstrap(values: &[f64]) -> Option<Estimate> {
     if values.is_empty() {
         return None;
     }
@@ -517,7 +498,7 @@ mod tests {
                         all += 1.0;
                         with += f64::from(u8::from(set & ((1 << passed) - 1) != 0));
                     }
-                    let estimated = pass_at_k(Count::new(total, passed), k);
+                    let estimated = pass_at_k(Count { total, passed }, k);
                     assert!((estimated - with / all).abs() < 1e-12, "{total} {passed} {k}");
                 }
             }
@@ -552,7 +533,7 @@ mod tests {
 
     #[test]
     fn an_estimate_needs_k_samples_of_each_task() {
-        let counts = [Count::new(3, 1), Count::new(2, 2)];
+        let counts = [Count { total: 3, passed: 1 }, Count { total: 2, passed: 2 }];
         assert!(estimate(&counts, 2).is_some_and(|found| found.method == Method::Bootstrap));
         assert_eq!(estimate(&counts, 3), None);
         assert_eq!(estimate(&[], 1), None);

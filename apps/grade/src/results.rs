@@ -76,7 +76,7 @@ impl ResultsFile {
 
     /// Opens the file, and locks it for as long as it is open.
     fn open(path: &Path) -> Result<Self, GradeError> {
-        let unwritable = |source| GradeError::Write { path: path.to_owned(), source };
+        let unwritable = |source| GradeError::Write(path.to_owned(), source);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let file = options.open(path).map_err(unwritable)?;
@@ -88,7 +88,7 @@ impl ResultsFile {
     }
 
     fn unwritable(&self, source: io::Error) -> GradeError {
-        GradeError::Write { path: self.path.clone(), source }
+        GradeError::Write(self.path.clone(), source)
     }
 
     /// Writes a result.
@@ -157,7 +157,7 @@ pub async fn grade_all(
 ) -> Result<Vec<Graded>, GradeError> {
     let mut results: Vec<Option<Graded>> = vec![None; samples.len()];
     // Samples that are equal to one that is being graded wait for it.
-    let mut first_of = std::collections::HashMap::new();
+    let mut first_of = HashMap::new();
     let mut waiting = Vec::new();
     let mut running = JoinSet::new();
     let most = grader.settings().at_once;

@@ -140,18 +140,9 @@ pub fn read_tasks(path: &Path, options: TaskOptions) -> Result<Lines<Task>, Grad
 
 /// What of a task is used.
 #[derive(Debug, Clone, Copy, Default)]
-#[non_exhaustive]
 pub struct TaskOptions {
-    /// Whether MBPP's `challenge_test_list` is run, too.
+    /// Whether MBPP's `challenge_test_list` is run, too. Default: no.
     pub challenge: bool,
-}
-
-impl TaskOptions {
-    /// Sets whether MBPP's `challenge_test_list` is run, too. Default: no.
-    pub fn challenge(mut self, is_wanted: bool) -> Self {
-        self.challenge = is_wanted;
-        self
-    }
 }
 
 /// One answer to a task.
@@ -265,7 +256,7 @@ pub(crate) fn read<T>(
     path: &Path,
     mut parse: impl FnMut(usize, Object) -> Result<T, InvalidLine>,
 ) -> Result<Lines<T>, GradeError> {
-    let unreadable = |source| GradeError::Read { path: path.to_owned(), source };
+    let unreadable = |source| GradeError::Read(path.to_owned(), source);
     let mut file = BufReader::new(File::open(path).map_err(unreadable)?);
     let is_compressed = file.fill_buf().map_err(unreadable)?.starts_with(&GZIP);
     let source: Box<dyn Read> = match is_compressed {

@@ -9,16 +9,29 @@ use std::time::Duration;
 use hatchery::{Job, Limits, Session, Verdict};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::lexer::{Part, is_word, parts};
 
 pub mod lexer;
 
-/// The name of the module that a session installs.
-pub const MODULE: &str = "hatchery_prompt";
-/// The source of that module.
-pub const SOURCE: &str = include_str!("assistance/guest.py");
+/// The source of the module `hatchery_prompt`.
+const SOURCE: &str = include_str!("assistance/guest.py");
+
+/// Returns source that installs the module that answers, and another one by its name and source, for
+/// import. It leaves no other trace, and running it again changes nothing. Tracebacks omit the
+/// modules' frames.
+pub fn install(name: &str, source: &str) -> String {
+    // JSON strings are valid in Python, since serde_json leaves non-ASCII characters as they are.
+    let modules = json!([["hatchery_prompt", SOURCE], [name, source]]);
+    format!(
+        "def _hatchery_begin(modules):\n    import sys, types\n    \
+         for name, source in modules:\n        \
+         module = sys.modules[name] = types.ModuleType(name)\n        \
+         exec(compile(source, f\"<hatchery/{{name}}.py>\", \"exec\"), module.__dict__)\n\
+         _hatchery_begin({modules})\ndel _hatchery_begin\n"
+    )
+}
 
 /// The function that lists the names that a dotted name could become.
 pub const COMPLETE: &str = "hatchery_prompt:complete";

@@ -25,18 +25,17 @@ pub(crate) enum Command {
 }
 
 /// Returns the commands of a cell that consists of them; `None` for any other cell.
-pub(crate) fn parse(source: &str) -> Option<Result<Vec<Command>, String>> {
+pub(crate) fn parse<'a>(source: &'a str) -> Option<Result<Vec<Command>, String>> {
     let lines = source.lines().map(str::trim);
-    let lines: Vec<&str> =
-        lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
-    let words = |line: &str| -> Option<(String, String)> {
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let words = |line: &'a str| {
         let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let is_known = ["%fork", "%switch", "%sessions", "%checkpoint", "%restore"].contains(&name);
-        is_known.then(|| (name.to_owned(), rest.trim().to_owned()))
+        is_known.then(|| (name, rest.trim().to_owned()))
     };
-    let lines: Vec<(String, String)> = lines.into_iter().map(words).collect::<Option<_>>()?;
-    let commands = lines.into_iter().map(|(magic, rest)| command(&magic, rest));
-    if commands.len() == 0 { None } else { Some(commands.collect()) }
+    let lines: Vec<_> = lines.map(words).collect::<Option<_>>()?;
+    let commands = lines.into_iter().map(|(magic, rest)| command(magic, rest));
+    (commands.len() > 0).then(|| commands.collect())
 }
 
 fn command(magic: &str, rest: String) -> Result<Command, String> {

@@ -84,7 +84,7 @@ impl Connection {
     /// The file can't be read, is none, asks for signatures that aren't HMAC-SHA256, or has no key
     /// although other machines can reach the address.
     pub fn read(path: &Path) -> Result<Self, ConnectionError> {
-        let unreadable = |source| ConnectionError::Read { path: path.to_owned(), source };
+        let unreadable = |source| ConnectionError::Read(path.to_owned(), source);
         let file = File::open(path).map_err(unreadable)?;
         let mut text = Vec::new();
         file.take(MOST_BYTES).read_to_end(&mut text).map_err(unreadable)?;
@@ -98,13 +98,13 @@ impl Connection {
     pub fn parse(text: &[u8]) -> Result<Self, ConnectionError> {
         let file: ConnectionFile = serde_json::from_slice(text).map_err(ConnectionError::Form)?;
         if file.signature_scheme != SCHEME {
-            return Err(ConnectionError::Scheme { scheme: file.signature_scheme });
+            return Err(ConnectionError::Scheme(file.signature_scheme));
         }
         let is_local = file.transport == Transport::Ipc
             || file.ip.parse().is_ok_and(|address: IpAddr| address.is_loopback())
             || file.ip == "localhost";
         if file.key.is_empty() && !is_local {
-            return Err(ConnectionError::NoKey { address: file.ip });
+            return Err(ConnectionError::NoKey(file.ip));
         }
         let key = Key::new(file.key.as_bytes());
         Ok(Self { file, key })
@@ -138,7 +138,6 @@ const CONNECTION_FILE: &str = "{connection_file}";
 
 /// A kernel as front ends know it.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct KernelSpec {
     /// The name of its folder, by which it is chosen: letters, digits, `-`, `.` and `_`.
     pub name: String,
@@ -149,15 +148,6 @@ pub struct KernelSpec {
 }
 
 impl KernelSpec {
-    /// Describes a kernel by its names and its command.
-    pub fn new(
-        name: impl Into<String>,
-        display_name: impl Into<String>,
-        command: Vec<String>,
-    ) -> Self {
-        Self { name: name.into(), display_name: display_name.into(), command }
-    }
-
     /// Returns the contents of `kernel.json`.
     fn json(&self) -> String {
         let mut argv = self.command.clone();
@@ -215,12 +205,12 @@ pub fn install(spec: &KernelSpec, place: &InstallLocation) -> Result<PathBuf, In
     let is_name = |part: char| part.is_ascii_alphanumeric() || "-._".contains(part);
     let name = &spec.name;
     if name.is_empty() || name.starts_with('.') || !name.chars().all(is_name) {
-        return Err(InstallError::Name { name: name.clone() });
+        return Err(InstallError::Name(name.clone()));
     }
     let folder = place.folder(|name| env::var_os(name))?.join(name);
     let failed = |path: &Path| {
         let path = path.to_owned();
-        move |source| InstallError::Write { path, source }
+        move |source| InstallError::Write(path, source)
     };
     fs::create_dir_all(&folder).map_err(failed(&folder))?;
     // Whole or not at all, since a front end may look meanwhile.
@@ -264,14 +254,14 @@ mod tests {
         assert!(file(json!({ "key": "" })).is_ok());
         assert!(file(json!({ "key": "", "ip": "/tmp/k", "transport": "ipc" })).is_ok());
         let open = file(json!({ "key": "", "ip": "0.0.0.0" }));
-        assert!(matches!(open, Err(ConnectionError::NoKey { .. })));
+        assert!(matches!(open, Err(ConnectionError::NoKey(_))));
         assert!(file(json!({ "ip": "0.0.0.0" })).is_ok());
     }
 
     #[test]
     fn other_schemes_and_forms_are_refused_and_the_key_is_never_shown() {
         let other = file(json!({ "signature_scheme": "hmac-md5" }));
-        assert!(matches!(other, Err(ConnectionError::Scheme { .. })));
+        assert!(matches!(other, Err(ConnectionError::Scheme(_))));
         assert!(matches!(file(json!({ "shell_port": 70_000 })), Err(ConnectionError::Form(_))));
         assert!(matches!(Connection::parse(b"{}"), Err(ConnectionError::Form(_))));
         let shown = format!("{:?}", file(json!({ "key": "secret" })).unwrap());
@@ -280,7 +270,8 @@ mod tests {
 
     fn spec(name: &str) -> KernelSpec {
         let command = ["/bin/hatchery", "kernel", "--preload", "numpy"];
-        KernelSpec::new(name, "Python (Hatchery)", command.map(str::to_owned).to_vec())
+        let command = command.map(str::to_owned).to_vec();
+        KernelSpec { name: name.into(), display_name: "Python (Hatchery)".into(), command }
     }
 
     #[test]
@@ -298,7 +289,7 @@ mod tests {
             assert_eq!(fs::read_dir(&installed).unwrap().count(), 1);
         }
         for name in ["", "..", "a/b", ".hidden", "ä"] {
-            assert!(matches!(install(&spec(name), &place), Err(InstallError::Name { .. })));
+            assert!(matches!(install(&spec(name), &place), Err(InstallError::Name(_))));
         }
     }
 

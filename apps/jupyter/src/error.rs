@@ -10,54 +10,35 @@ use zeromq::ZmqError;
 #[non_exhaustive]
 pub enum ConnectionError {
     /// The file can't be read.
-    #[error("can't read the connection file `{}`", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    #[error("can't read the connection file `{}`", .0.display())]
+    Read(PathBuf, #[source] io::Error),
     /// The file isn't what front ends write.
     #[error("the connection file isn't one of Jupyter")]
     Form(#[source] serde_json::Error),
-    /// Messages are to be signed in another way.
-    #[error("can't sign messages with `{scheme}`, only with `hmac-sha256`")]
-    Scheme {
-        /// What the file asks for.
-        scheme: String,
-    },
+    /// Messages are to be signed by this scheme.
+    #[error("can't sign messages with `{0}`, only with `hmac-sha256`")]
+    Scheme(String),
     /// Anybody who reaches the address could run programs.
-    #[error("other machines may reach `{address}`, but the connection file has no key")]
-    NoKey {
-        /// The address.
-        address: String,
-    },
+    #[error("other machines may reach `{0}`, but the connection file has no key")]
+    NoKey(String),
 }
 
 /// Why a kernel can't start, or ended unexpectedly.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelError {
-    /// A socket can't listen at its address.
-    #[error("can't listen at `{endpoint}`")]
-    Bind {
-        /// The address, as ZeroMQ writes it.
-        endpoint: String,
-        /// The error of the socket.
-        source: ZmqError,
-    },
+    /// A socket can't listen at its address, which is written as ZeroMQ has it.
+    #[error("can't listen at `{0}`")]
+    Bind(String, #[source] ZmqError),
     /// The system gives no random numbers.
     #[error("the operating system provides no random numbers")]
     Random(#[source] getrandom::Error),
     /// The pool refuses the kernel's session.
     #[error("the pool refused the session of the kernel")]
     Session(#[source] hatchery::Error),
-    /// The session's first job failed.
-    #[error("the session of the kernel can't start: {problem}")]
-    Begin {
-        /// What went wrong.
-        problem: String,
-    },
+    /// The session's first job failed, for this reason.
+    #[error("the session of the kernel can't start: {0}")]
+    Begin(String),
     /// A socket ended by itself.
     #[error("a socket of the kernel closed")]
     Ended,
@@ -68,11 +49,8 @@ pub enum KernelError {
 #[non_exhaustive]
 pub enum InstallError {
     /// The name isn't one of a kernel.
-    #[error("`{name}` can't be a kernel's name: use letters, digits, `-`, `.` and `_`")]
-    Name {
-        /// The name.
-        name: String,
-    },
+    #[error("`{0}` can't be a kernel's name: use letters, digits, `-`, `.` and `_`")]
+    Name(String),
     /// The folder of the user is unknown.
     #[error(
         "the folder for kernels is unknown: set `HOME` or `JUPYTER_DATA_DIR`, or give `--prefix DIR`"
@@ -83,12 +61,7 @@ pub enum InstallError {
         "`--sys-prefix` needs an environment: activate it, which sets `VIRTUAL_ENV` or `CONDA_PREFIX`, or give `--prefix DIR`"
     )]
     NoEnvironment,
-    /// A file can't be written.
-    #[error("can't write `{}`", path.display())]
-    Write {
-        /// The file or folder.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    /// A file or folder can't be written.
+    #[error("can't write `{}`", .0.display())]
+    Write(PathBuf, #[source] io::Error),
 }

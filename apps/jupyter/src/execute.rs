@@ -26,6 +26,10 @@ const GATHERING: Duration = Duration::from_millis(50);
 /// What leaves a console, in place of Python's functions of these names, which would end the session.
 const LEAVING: [&str; 4] = ["exit", "exit()", "quit", "quit()"];
 
+const LOST: &str = "The session and its variables are lost; the next cell runs in a fresh session.";
+const UNDONE: &str = "The cell was stopped and its changes were undone: the session is as it was before the \
+                      cell.";
+
 /// Runs the cells of one kernel, one at a time.
 #[derive(Debug)]
 pub(crate) struct Executor {
@@ -38,14 +42,6 @@ pub(crate) struct Executor {
     next: u64,
 }
 
-/// What a cell means for those that wait behind it.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Executed {
-    pub(crate) reply: Value,
-    /// Whether the cells that wait are not to run.
-    pub(crate) aborts: bool,
-}
-
 impl Executor {
     pub(crate) fn new(
         sessions: Sessions,
@@ -55,7 +51,8 @@ impl Executor {
         Self { sessions, history: History::default(), questions, interrupts, next: 1 }
     }
 
-    /// Runs a cell and publishes its outputs. Returns the reply.
+    /// Runs a cell and publishes its outputs. Returns the reply, and whether the cells that wait
+    /// behind it are not to run.
     ///
     /// # Errors
     /// The session is lost, and there is none in its place.
@@ -63,7 +60,7 @@ impl Executor {
         &mut self,
         request: &Message,
         iopub: &IoPub,
-    ) -> Result<Executed, KernelError> {
+    ) -> Result<(Value, bool), KernelError> {
         let source = request.text("code");
         let is_silent = request.flag("silent", false);
         let stores_history = request.flag("store_history", true) && !is_silent;
@@ -106,7 +103,7 @@ impl Executor {
         reply["user_expressions"] = expressions;
         reply["payload"] = payload;
         let aborts = problem.is_some() && request.flag("stop_on_error", true);
-        Ok(Executed { reply, aborts })
+        Ok((reply, aborts))
     }
 
     /// Carries out the magics of a cell that consists of them.
@@ -160,17 +157,9 @@ impl Executor {
         let Some(mut problem) = Problem::of(&outcome) else { return Ok(None) };
         if !matches!(outcome.verdict, Verdict::Raised(_)) {
             if self.sessions.replace_if_lost().await? {
-                add(
-                    &mut problem,
-                    "The session and its variables are lost; the next cell runs in a \
-                                   fresh session.",
-                );
+                add(&mut problem, LOST);
             } else if outcome.session_restored {
-                add(
-                    &mut problem,
-                    "The cell was stopped and its changes were undone: the session is as it was \
-                     before the cell.",
-                );
+                add(&mut problem, UNDONE);
             }
         }
         Ok(Some(problem))

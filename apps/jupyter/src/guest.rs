@@ -20,16 +20,7 @@ pub(crate) const ABOUT: &str = "hatchery_jupyter:about";
 
 /// Returns the job that installs the modules.
 pub(crate) fn begin(limits: &Limits) -> Job {
-    // JSON strings are valid in Python, since serde_json leaves non-ASCII characters as they are.
-    let modules = json!([[assistance::MODULE, assistance::SOURCE], [MODULE, SOURCE]]);
-    let code = format!(
-        "def _hatchery_begin(modules):\n    import sys, types\n    \
-         for name, source in modules:\n        \
-         module = sys.modules[name] = types.ModuleType(name)\n        \
-         exec(compile(source, f\"<hatchery/{{name}}.py>\", \"exec\"), module.__dict__)\n\
-         _hatchery_begin({modules})\ndel _hatchery_begin\n"
-    );
-    Job::code(code).limits(own_limits(limits))
+    Job::code(assistance::install(MODULE, SOURCE)).limits(own_limits(limits))
 }
 
 /// How a cell runs.

@@ -104,9 +104,6 @@ fn text<'a>(object: &'a Object, name: &str) -> &'a str {
     object.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The length of a signature, in bytes; in a message it is written in hexadecimal.
-const SIGNATURE_BYTES: usize = 32;
-
 /// A key of HMAC-SHA256. An empty key signs nothing and accepts everything.
 #[derive(Clone)]
 pub(crate) struct Key(Option<Hmac<Sha256>>);
@@ -126,7 +123,7 @@ impl Key {
     /// Returns the signature of the parts of a message.
     pub(crate) fn sign<'a>(&self, parts: impl IntoIterator<Item = &'a [u8]>) -> String {
         let Some(mac) = self.mac_of(parts) else { return String::new() };
-        mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+        format!("{:x}", mac.finalize().into_bytes())
     }
 
     /// Returns whether a signature is that of the parts, in a time that doesn't depend on how much
@@ -150,17 +147,10 @@ impl Key {
     }
 }
 
-fn from_hexadecimal(text: &[u8]) -> Option<[u8; SIGNATURE_BYTES]> {
-    let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|it| u8::try_from(it).ok());
-    let (pairs, rest) = text.as_chunks::<2>();
-    if pairs.len() != SIGNATURE_BYTES || !rest.is_empty() {
-        return None;
-    }
-    let mut bytes = [0; SIGNATURE_BYTES];
-    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-        *byte = digit(*high)? << 4 | digit(*low)?;
-    }
-    Some(bytes)
+fn from_hexadecimal(text: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(text).ok()?;
+    let byte = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
+    (0..text.len()).step_by(2).map(byte).collect()
 }
 
 /// The version of the protocol. With 5.4 a kernel welcomes those that subscribe to its outputs.

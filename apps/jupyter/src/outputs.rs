@@ -50,7 +50,7 @@ impl<'a> Outputs<'a> {
     /// Publishes what remains, with the error in its place.
     pub(crate) async fn finish(&mut self, problem: Option<&Problem>) {
         for stream in [Stream::Stdout, Stream::Stderr] {
-            let rest = std::mem::take(&mut self.begun[index(stream)]);
+            let rest = std::mem::take(&mut self.begun[stream as usize]);
             if !rest.is_empty() {
                 self.hold(stream, &String::from_utf8_lossy(&rest)).await;
             }
@@ -97,26 +97,17 @@ impl<'a> Outputs<'a> {
                 return;
             }
             CellEvent::Display { data, metadata, display_id } => {
-                let transient = display_id.map(|id| json!({ "display_id": id }));
-                let transient = transient.unwrap_or_else(|| json!({}));
-                let data = joined(data);
-                (
-                    "display_data",
-                    json!({ "data": data, "metadata": metadata, "transient": transient }),
-                )
+                let transient =
+                    display_id.map_or_else(|| json!({}), |id| json!({ "display_id": id }));
+                ("display_data", shown(data, metadata, "transient", transient))
             }
             CellEvent::Update { display_id, data, metadata } => {
                 let transient = json!({ "display_id": display_id });
-                let data = joined(data);
-                let content = json!({ "data": data, "metadata": metadata, "transient": transient });
-                ("update_display_data", content)
+                ("update_display_data", shown(data, metadata, "transient", transient))
             }
             CellEvent::Result { data, metadata } => {
-                let data = joined(data);
-                self.result = data["text/plain"].as_str().map(str::to_owned);
-                let number = self.number;
-                let content =
-                    json!({ "data": data, "metadata": metadata, "execution_count": number });
+                let content = shown(data, metadata, "execution_count", self.number.into());
+                self.result = content["data"]["text/plain"].as_str().map(str::to_owned);
                 ("execute_result", content)
             }
             CellEvent::Clear { wait } => ("clear_output", json!({ "wait": wait })),
@@ -134,7 +125,7 @@ impl<'a> Outputs<'a> {
 
     /// Returns the text of a piece of output, and keeps a character that is incomplete at its end.
     fn complete(&mut self, stream: Stream, bytes: Vec<u8>) -> String {
-        let begun = &mut self.begun[index(stream)];
+        let begun = &mut self.begun[stream as usize];
         begun.extend(bytes);
         let end = complete_length(begun);
         let rest = begun.split_off(end);
@@ -144,11 +135,8 @@ impl<'a> Outputs<'a> {
     }
 }
 
-fn index(stream: Stream) -> usize {
-    match stream {
-        Stream::Stdout => 0,
-        Stream::Stderr => 1,
-    }
+fn shown(data: Value, metadata: Value, name: &str, value: Value) -> Value {
+    json!({ "data": joined(data), "metadata": metadata, name: value })
 }
 
 /// Returns how many of the bytes come before a character that is incomplete at their end.

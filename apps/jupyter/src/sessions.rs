@@ -31,7 +31,7 @@ pub(crate) struct Sessions {
     prepared: Prepared,
     /// What the names of its sessions in the pool begin with, which no other kernel has.
     prefix: String,
-    /// Invariant: contains the present one.
+    /// Contains the present one, once that has begun.
     open: BTreeMap<String, Session>,
     present: String,
     checkpoints: BTreeMap<String, Checkpoint>,
@@ -46,12 +46,41 @@ impl Sessions {
         functions: Vec<HostFunction>,
         prefix: String,
     ) -> Result<Self, KernelError> {
-        let prepared = Prepared::default();
-        let name = named(&prefix, FIRST);
-        let session = begin(&pool, &name, &limits, &given, &functions, &prepared).await?;
-        let open = BTreeMap::from([(FIRST.to_owned(), session)]);
-        let (present, checkpoints) = (FIRST.to_owned(), BTreeMap::new());
-        Ok(Self { pool, limits, given, functions, prepared, prefix, open, present, checkpoints })
+        let mut sessions = Self {
+            pool,
+            limits,
+            given,
+            functions,
+            prepared: Prepared::default(),
+            prefix,
+            open: BTreeMap::new(),
+            present: FIRST.to_owned(),
+            checkpoints: BTreeMap::new(),
+        };
+        sessions.begin().await?;
+        Ok(sessions)
+    }
+
+    /// Opens the present session, and installs in it what cells need.
+    async fn begin(&mut self) -> Result<(), KernelError> {
+        let name = self.named(&self.present);
+        let session = self.pool.session(&name).await.map_err(KernelError::Session)?;
+        let functions = self.functions.iter().cloned();
+        let session = session.functions(functions).map_err(KernelError::Session)?;
+        let first = self.prepared.first_job(&self.pool, &session, &self.limits).await;
+        for job in [first.with_files_of(&self.given), guest::begin(&self.limits)] {
+            let outcome = session.run(job).await.map_err(KernelError::Session)?;
+            if let Some(problem) = Problem::of(&outcome) {
+                return Err(KernelError::Begin(format!("{}: {}", problem.name, problem.message)));
+            }
+        }
+        self.open.insert(self.present.clone(), session);
+        Ok(())
+    }
+
+    /// Returns the name of a session in the pool.
+    fn named(&self, name: &str) -> String {
+        format!("<kernel {}>/{name}", self.prefix)
     }
 
     /// Returns the limits of a cell.
@@ -83,10 +112,7 @@ impl Sessions {
             Err(error) => matches!(error, Error::Refused(Refusal::SessionGone { .. })),
         };
         if is_lost {
-            let Self { pool, limits, given, functions, prepared, .. } = &*self;
-            let name = named(&self.prefix, &self.present);
-            let session = begin(pool, &name, limits, given, functions, prepared).await?;
-            self.open.insert(self.present.clone(), session);
+            self.begin().await?;
         }
         Ok(is_lost)
     }
@@ -111,8 +137,7 @@ impl Sessions {
                     return Err(format!("the session `{name}` exists: use `%switch {name}`"));
                 }
                 check_room(self.open.len(), "sessions")?;
-                let forked = named(&self.prefix, &name);
-                let session = self.present().fork(&forked).await.map_err(failed)?;
+                let session = self.present().fork(&self.named(&name)).await.map_err(failed)?;
                 self.open.insert(name.clone(), session);
                 let from = std::mem::replace(&mut self.present, name);
                 let present = &self.present;
@@ -158,33 +183,6 @@ impl Drop for Sessions {
     }
 }
 
-/// Returns the name of a session in the pool.
-fn named(prefix: &str, name: &str) -> String {
-    format!("<kernel {prefix}>/{name}")
-}
-
 fn check_room(count: usize, what: &str) -> Result<(), String> {
     if count < MOST { Ok(()) } else { Err(format!("a kernel keeps at most {MOST} {what}")) }
-}
-
-/// Opens a session, and installs in it what cells need.
-async fn begin(
-    pool: &Hatchery,
-    name: &str,
-    limits: &Limits,
-    given: &Job,
-    functions: &[HostFunction],
-    prepared: &Prepared,
-) -> Result<Session, KernelError> {
-    let session = pool.session(name).await.map_err(KernelError::Session)?;
-    let session = session.functions(functions.iter().cloned()).map_err(KernelError::Session)?;
-    let first = prepared.first_job(pool, &session, limits).await.with_files_of(given);
-    for job in [first, guest::begin(limits)] {
-        let outcome = session.run(job).await.map_err(KernelError::Session)?;
-        if let Some(problem) = Problem::of(&outcome) {
-            let problem = format!("{}: {}", problem.name, problem.message);
-            return Err(KernelError::Begin { problem });
-        }
-    }
-    Ok(session)
 }

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::assistance::lexer::is_word;
 use crate::assistance::{self, dotted_end};
 use crate::error::KernelError;
-use crate::execute::{Executed, Executor};
+use crate::execute::Executor;
 use crate::guest::Info;
 use crate::message::Message;
 use crate::sockets::{Channels, IoPub};
@@ -67,8 +67,7 @@ impl Shell {
     ) -> Result<(), KernelError> {
         let (kind, content) = match request.kind() {
             EXECUTE => {
-                let Executed { reply, aborts } =
-                    self.executor.execute(request, &self.iopub).await?;
+                let (reply, aborts) = self.executor.execute(request, &self.iopub).await?;
                 if aborts {
                     // Before the reply, so that what follows the reply isn't among them.
                     held.extend(std::iter::from_fn(|| shell.requests.try_recv().ok()));
@@ -248,7 +247,7 @@ const LONGEST_PROMPT: usize = 64 << 10;
 
 /// The question that the next call of [`READ_LINE`] asks.
 #[derive(Debug, Default, Deserialize)]
-struct Prompt {
+pub(crate) struct Prompt {
     prompt: String,
     password: bool,
 }
@@ -264,17 +263,14 @@ pub(crate) struct Questions {
 }
 
 #[derive(Debug)]
-enum Call {
+pub(crate) enum Call {
     Announced(Prompt),
     Wanted(oneshot::Sender<String>),
 }
 
 /// What [`Questions::next`] waited for.
 #[derive(Debug)]
-pub(crate) struct Step(Next);
-
-#[derive(Debug)]
-enum Next {
+pub(crate) enum Step {
     Call(Call),
     Reply(Message),
 }
@@ -322,18 +318,18 @@ impl Questions {
     /// Waits for the next call of a program, or the next answer of the front end. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Step {
         tokio::select! {
-            Some(call) = self.calls.recv() => Step(Next::Call(call)),
-            Some(reply) = self.stdin.requests.recv() => Step(Next::Reply(reply)),
+            Some(call) = self.calls.recv() => Step::Call(call),
+            Some(reply) = self.stdin.requests.recv() => Step::Reply(reply),
             else => std::future::pending().await,
         }
     }
 
     /// Handles it, for the front end that sent this request.
-    pub(crate) async fn handle(&mut self, Step(next): Step, request: &Message) {
-        match next {
-            Next::Call(Call::Announced(prompt)) => self.prompt = prompt,
-            Next::Call(Call::Wanted(answer)) => self.ask(request, answer).await,
-            Next::Reply(reply) => self.answer(&reply, request),
+    pub(crate) async fn handle(&mut self, step: Step, request: &Message) {
+        match step {
+            Step::Call(Call::Announced(prompt)) => self.prompt = prompt,
+            Step::Call(Call::Wanted(answer)) => self.ask(request, answer).await,
+            Step::Reply(reply) => self.answer(&reply, request),
         }
     }
 

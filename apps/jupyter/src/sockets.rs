@@ -18,7 +18,7 @@ use zeromq::{
 
 use crate::connection::{Channel, Connection};
 use crate::error::KernelError;
-use crate::message::{Key, Message, Object, Writer};
+use crate::message::{Key, Message, Writer};
 
 mod outputs;
 
@@ -87,7 +87,7 @@ async fn router(connection: &Connection, channel: Channel) -> Result<RouterSocke
     let mut socket = RouterSocket::new();
     match socket.bind(&endpoint).await {
         Ok(_) => Ok(socket),
-        Err(source) => Err(KernelError::Bind { endpoint, source }),
+        Err(source) => Err(KernelError::Bind(endpoint, source)),
     }
 }
 
@@ -139,9 +139,4 @@ impl Replies {
 
 fn message_of(frames: Vec<Bytes>) -> ZmqMessage {
     ZmqMessage::try_from(frames).expect("a message has frames")
-}
-
-/// Returns the header of nothing, for messages that answer none.
-fn no_parent() -> Object {
-    Object::new()
 }

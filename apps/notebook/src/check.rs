@@ -9,7 +9,7 @@ use hatchery::Hatchery;
 use hatchery::error::counted;
 use serde_json::{Value, json};
 
-use crate::document::{CodeCell, Notebook};
+use crate::document::{CodeCell, Notebook, text_of};
 use crate::error::Error;
 use crate::guest::ask;
 use crate::markers::Markers;
@@ -120,13 +120,13 @@ fn fields(outputs: &[Value]) -> Fields {
         if output["output_type"] == "stream" {
             let name = output["name"].as_str().unwrap_or("stdout").to_owned();
             let texts = fields.entry(name).or_insert_with(|| vec![String::new()]);
-            texts[0].push_str(&text_of(&output["text"]));
+            texts[0].push_str(&shown(&output["text"]));
             continue;
         }
         let own = output.as_object().into_iter().flatten().filter(|(name, _)| *name != "data");
         let data = output["data"].as_object().into_iter().flatten();
         for (name, value) in own.chain(data).filter(|(name, _)| !SKIPPED.contains(&name.as_str())) {
-            fields.entry(name.clone()).or_default().push(text_of(value));
+            fields.entry(name.clone()).or_default().push(shown(value));
         }
     }
     for name in ["stdout", "stderr"] {
@@ -138,14 +138,8 @@ fn fields(outputs: &[Value]) -> Fields {
 }
 
 /// Returns a value as text: lines joined, and JSON in one form.
-fn text_of(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(lines) if lines.iter().all(Value::is_string) => {
-            lines.iter().filter_map(Value::as_str).collect()
-        }
-        value => value.to_string(),
-    }
+fn shown(value: &Value) -> String {
+    text_of(value).unwrap_or_else(|| value.to_string())
 }
 
 /// Returns what a terminal shows in the end of lines that a program overwrites with `\r`.

@@ -4,7 +4,7 @@
 //! spelling of numbers. A run replaces the outputs and execution counts of code cells.
 
 pub use self::cell::CodeCell;
-pub(crate) use self::cell::View;
+pub(crate) use self::cell::{View, text_of};
 
 use std::borrow::Cow;
 

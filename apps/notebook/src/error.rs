@@ -13,11 +13,8 @@ pub enum Error {
     #[error(transparent)]
     Pool(#[from] hatchery::Error),
     /// The first job of the session failed.
-    #[error("the session can't start: {problem}")]
-    Begin {
-        /// What happened in it.
-        problem: Problem,
-    },
+    #[error("the session can't start: {0}")]
+    Begin(Problem),
     /// Parameters can't be used, and what to do.
     #[error("the parameters can't be used: {0}")]
     Parameters(String),
@@ -25,30 +22,12 @@ pub enum Error {
     #[error("the outputs can't be compared: {0}")]
     Patterns(String),
     /// A file can't be written.
-    #[error("can't write `{path}`")]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
+    #[error("can't write `{0}`")]
+    Write(PathBuf, #[source] io::Error),
     /// A file can't be removed.
-    #[error("can't remove `{path}`")]
-    Remove {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The session isn't saved for a later run.
-    #[error("the session is not saved in `{path}`")]
-    NotKept {
-        /// The file that should have it.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: Box<Error>,
-    },
+    #[error("can't remove `{0}`")]
+    Remove(PathBuf, #[source] io::Error),
+    /// The session isn't saved for a later run, in the file that should have it.
+    #[error("the session is not saved in `{0}`")]
+    NotKept(PathBuf, #[source] Box<Error>),
 }

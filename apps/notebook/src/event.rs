@@ -4,6 +4,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use hatchery::Ticket;
 use hatchery::event::{EventKind, Stream};
 use hatchery::outcome::{MimeBundle, MimeData};
 use serde::Deserialize;
@@ -219,17 +220,19 @@ impl Observer for () {
     fn progress(&self, _notebook: usize, _step: &Progress) {}
 }
 
-/// Counts how often the user asked the notebooks to end, for example by Ctrl-C. Clones share the
-/// count.
+/// Interrupts or stops a program, depending on how often the user asked.
+pub fn end_by(ticket: &Ticket, heard: u32) {
+    match heard {
+        1 => ticket.interrupt(),
+        _ => ticket.stop(),
+    }
+}
+
+/// Counts how often the user asked the notebooks to end, for example by Ctrl-C. The count only grows.
 #[derive(Debug, Clone)]
-pub struct Interrupts(watch::Receiver<u32>);
+pub struct Interrupts(pub watch::Receiver<u32>);
 
 impl Interrupts {
-    /// Follows a count that only grows.
-    pub fn new(counts: watch::Receiver<u32>) -> Self {
-        Self(counts)
-    }
-
     /// Returns the present count.
     pub fn count(&self) -> u32 {
         *self.0.borrow()

@@ -48,7 +48,6 @@ use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
 use crate::error::Error;
-use crate::guest;
 use crate::problem::Problem;
 
 /// The package's name, under which its files import each other.
@@ -117,14 +116,13 @@ pub struct Cell<'a> {
     written: &'a str,
     number: usize,
     is_silent: bool,
-    stores_history: bool,
 }
 
 impl<'a> Cell<'a> {
     /// Describes a cell by its source as written, and by its execution count. Tracebacks name it
     /// `In[number]`.
     pub fn new(written: &'a str, number: usize) -> Self {
-        Self { written, number, is_silent: false, stores_history: true }
+        Self { written, number, is_silent: false }
     }
 
     /// Describes the cell after the last one that ran in its session.
@@ -132,14 +130,9 @@ impl<'a> Cell<'a> {
         Self::new(written, 0)
     }
 
-    /// Shows no result, and implies [`without_history`](Self::without_history).
+    /// Shows no result, and keeps the cell out of `In`, `Out`, `_` and the like.
     pub fn silent(self) -> Self {
-        Self { is_silent: true, stores_history: false, ..self }
-    }
-
-    /// Keeps the cell and its results out of `In`, `Out`, `_` and the like.
-    pub fn without_history(self) -> Self {
-        Self { stores_history: false, ..self }
+        Self { is_silent: true, ..self }
     }
 
     /// Returns the job that runs the cell in a session that [`begin`] has prepared.
@@ -155,8 +148,8 @@ impl<'a> Cell<'a> {
     }
 
     fn arguments(&self) -> [Value; 4] {
-        let Self { written, number, is_silent, stores_history } = *self;
-        [written.into(), number.into(), stores_history.into(), is_silent.into()]
+        let Self { written, number, is_silent } = *self;
+        [written.into(), number.into(), (!is_silent).into(), is_silent.into()]
     }
 }
 
@@ -217,7 +210,7 @@ pub(crate) fn digest() -> &'static str {
         for text in FILES.iter().map(|(_, source)| *source).chain([IMPORT, TIMING]) {
             hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
         }
-        hasher.finalize().to_hex().to_string()
+        hasher.finalize().to_string()
     });
     &DIGEST
 }
@@ -265,7 +258,7 @@ impl Prepared {
             Some(state) => session.restore(&state).await.is_ok(),
             None => false,
         };
-        if taken { guest::start(limits) } else { guest::begin(limits) }
+        if taken { start(limits) } else { begin(limits) }
     }
 
     /// Returns the state for a build, which is prepared if it isn't yet.
@@ -294,23 +287,19 @@ async fn prepare(
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let session = pool.session_on(&format!("{NAME} {number}"), python).await?;
-    let prepared = in_session(&session, limits).await;
+    let preparing = async {
+        if Problem::of(&session.run(begin(limits)).await?).is_some() {
+            return Ok(None);
+        }
+        let state = session.checkpoint().await?;
+        // A copy that only its worker process has is lost with that. Continuing from it fetches it.
+        session.restore(&state).await?;
+        let started = session.run(start(limits)).await?;
+        Ok(Problem::of(&started).is_none().then_some(state))
+    };
+    let prepared = preparing.await;
     session.close();
     prepared
-}
-
-async fn in_session(
-    session: &Session,
-    limits: &Limits,
-) -> Result<Option<Checkpoint>, hatchery::Error> {
-    if Problem::of(&session.run(guest::begin(limits)).await?).is_some() {
-        return Ok(None);
-    }
-    let state = session.checkpoint().await?;
-    // A copy that only its worker process has is lost with that. Continuing from it fetches it.
-    session.restore(&state).await?;
-    let started = session.run(guest::start(limits)).await?;
-    Ok(Problem::of(&started).is_none().then_some(state))
 }
 
 /// The most bytes of a request, and of its answer.

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use hatchery::error::counted;
 use serde_json::Value;
 
-use crate::document::{Notebook, View};
+use crate::document::{Notebook, View, text_of};
 use crate::report::{NotebookEnd, Report};
 
 const STYLE: &str = include_str!("html/style.css");
@@ -134,7 +134,7 @@ fn output(output: &Value, cell: &mut String) {
     let text = match output["output_type"].as_str() {
         Some("stream") => {
             let class = if output["name"] == "stderr" { "stderr" } else { "stdout" };
-            format!("<pre class=\"{class}\">{}</pre>\n", escaped(&text_of(&output["text"])))
+            format!("<pre class=\"{class}\">{}</pre>\n", escaped(&text(&output["text"])))
         }
         Some("error") => {
             let lines = output["traceback"].as_array().into_iter().flatten();
@@ -151,7 +151,7 @@ fn output(output: &Value, cell: &mut String) {
 
 /// Returns a form of an output as HTML; `None` if it can't be shown.
 fn shown(form: &str, value: &Value) -> Option<String> {
-    let text = text_of(value);
+    let text = text(value);
     match form {
         "text/html" => {
             // A frame doesn't grow by itself, and the page has no script.
@@ -175,14 +175,8 @@ fn shown(form: &str, value: &Value) -> Option<String> {
     }
 }
 
-fn text_of(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(lines) if lines.iter().all(Value::is_string) => {
-            lines.iter().filter_map(Value::as_str).collect()
-        }
-        value => format!("{value:#}"),
-    }
+fn text(value: &Value) -> String {
+    text_of(value).unwrap_or_else(|| format!("{value:#}"))
 }
 
 /// Escapes a text for an element or an attribute in double quotes. Colours of terminals and control

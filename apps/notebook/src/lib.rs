@@ -9,7 +9,7 @@
 pub use check::{Difference, Unmarked, compare};
 pub use document::{CodeCell, InvalidNotebook, Notebook};
 pub use error::Error;
-pub use event::{CellEvent, Interrupts, Observer, Progress, joined};
+pub use event::{CellEvent, Interrupts, Observer, Progress, end_by, joined};
 pub use guest::Prepared;
 pub use outputs::{Outputs, Update};
 pub use places::{Places, check_place};

@@ -50,7 +50,6 @@ pub enum Source {
 /// JSON or YAML. The field `@name`, or the key in the mapping, names a set; otherwise its number
 /// does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct SetFile {
     /// The file, for messages.
     pub place: String,
@@ -58,13 +57,6 @@ pub struct SetFile {
     pub ending: String,
     /// Its contents.
     pub text: String,
-}
-
-impl SetFile {
-    /// Describes a file.
-    pub fn new(place: String, ending: String, text: String) -> Self {
-        Self { place, ending, text }
-    }
 }
 
 /// The parameters of one run of a notebook.

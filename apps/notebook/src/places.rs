@@ -40,14 +40,14 @@ impl Places {
     /// Writes the copy, with the permissions of the previous one, in one step.
     pub(crate) fn write_copy(&self, notebook: &[u8]) -> Result<(), Error> {
         replace(&self.copy, Access::AsBefore, |file| file.write_all(notebook))
-            .map_err(|source| Error::Write { path: self.copy.clone(), source })
+            .map_err(|source| Error::Write(self.copy.clone(), source))
     }
 
     /// Writes the record of the saved session. It contains outputs, and so is as private as the
     /// session.
     pub(crate) fn write_record(&self, record: &Record) -> Result<(), Error> {
         replace(&self.record, Access::Private, |file| file.write_all(&record.write()))
-            .map_err(|source| Error::Write { path: self.record.clone(), source })
+            .map_err(|source| Error::Write(self.record.clone(), source))
     }
 
     /// Reads the record, or says why there is none.
@@ -76,7 +76,7 @@ impl Places {
 }
 
 fn remove(file: &Path) -> Result<(), Error> {
-    replace::remove(file).map_err(|source| Error::Remove { path: file.to_owned(), source })
+    replace::remove(file).map_err(|source| Error::Remove(file.to_owned(), source))
 }
 
 /// Checks whether a file can be written here.

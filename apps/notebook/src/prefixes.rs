@@ -27,6 +27,7 @@ use tokio::sync::watch;
 use crate::document::Notebook;
 use crate::guest;
 use crate::places::{COPY_SUFFIX, RECORD_SUFFIX, SESSION_SUFFIX};
+use crate::report::Place;
 
 /// The states that the notebooks of a command share, and those of earlier commands.
 ///
@@ -35,20 +36,22 @@ use crate::places::{COPY_SUFFIX, RECORD_SUFFIX, SESSION_SUFFIX};
 pub struct PrefixCache {
     pub(crate) shared: SharedPrefixes,
     pub(crate) cache: Option<Arc<CheckpointCache>>,
-    pub(crate) folders: Folders,
+    /// Remembers what notebooks have read of folders.
+    pub(crate) folders: Arc<FolderDigests>,
 }
 
 impl PrefixCache {
     /// Shares states only among the notebooks of this command.
     pub fn in_memory() -> Self {
-        Self { shared: SharedPrefixes::default(), cache: None, folders: Folders::default() }
+        let folders = Arc::new(FolderDigests::new(is_of_notebooks));
+        Self { shared: SharedPrefixes::default(), cache: None, folders }
     }
 
     /// Also keeps states in this folder, which is created if it doesn't exist, up to so many bytes.
     /// The states that weren't used for the longest time go first. `0` keeps none, and uses none.
     pub fn in_folder(folder: PathBuf, most_bytes: u64) -> Self {
         let cache = (most_bytes > 0).then(|| Arc::new(CheckpointCache::new(folder, most_bytes)));
-        Self { shared: SharedPrefixes::default(), cache, folders: Folders::default() }
+        Self { cache, ..Self::in_memory() }
     }
 }
 
@@ -201,48 +204,18 @@ const NAMES_NOTEBOOKS: &str = "ipynb";
 /// The folder beside notebooks where Jupyter keeps their earlier versions.
 const CHECKPOINTS: &str = ".ipynb_checkpoints";
 
-/// Reads folders. Clones remember together what they have read.
-#[derive(Debug, Clone)]
-pub(crate) struct Folders(Arc<FolderDigests>);
-
-impl Default for Folders {
-    fn default() -> Self {
-        Self(Arc::new(FolderDigests::new(is_of_notebooks)))
-    }
+/// Returns those of these jobs that give a notebook folders. `None` if the folders aren't all that it
+/// may read there.
+pub(crate) fn folders_of(notebook: &Notebook, jobs: [&Job; 2]) -> Option<Vec<Job>> {
+    let jobs: Vec<Job> = jobs.into_iter().filter(|job| job.has_folders()).cloned().collect();
+    let names_notebooks = || notebook.code().any(|cell| cell.source.contains(NAMES_NOTEBOOKS));
+    (jobs.is_empty() || !names_notebooks()).then_some(jobs)
 }
 
-/// The folders that one notebook sees.
-#[derive(Debug)]
-pub(crate) struct Seen {
-    folders: Folders,
-    jobs: Vec<Job>,
-}
-
-impl Folders {
-    /// Returns what a notebook sees: the folders of these jobs. `None` if they aren't all that it may
-    /// read there.
-    pub(crate) fn seen(&self, notebook: &Notebook, jobs: [&Job; 2]) -> Option<Seen> {
-        let jobs: Vec<Job> = jobs.into_iter().filter(|job| job.has_folders()).cloned().collect();
-        let names_notebooks = || notebook.code().any(|cell| cell.source.contains(NAMES_NOTEBOOKS));
-        let is_all = jobs.is_empty() || !names_notebooks();
-        is_all.then(|| Seen { folders: self.clone(), jobs })
-    }
-}
-
-impl Seen {
-    /// Returns a digest of the folders as they are now. Waits for the file system. `None` if they are
-    /// too large.
-    pub(crate) fn digest(&self) -> Option<String> {
-        self.jobs.iter().map(|job| job.folders_digest(&self.folders.0)).collect()
-    }
-
-    /// Does the same beside other tasks.
-    pub(crate) async fn digest_soon(self) -> Option<String> {
-        if self.jobs.is_empty() {
-            return self.digest();
-        }
-        tokio::task::spawn_blocking(move || self.digest()).await.ok().flatten()
-    }
+/// Returns a digest of the folders of these jobs as they are now. Waits for the file system. `None` if
+/// they are too large.
+pub(crate) fn folders_digest(jobs: &[Job], folders: &FolderDigests) -> Option<String> {
+    jobs.iter().map(|job| job.folders_digest(folders)).collect()
 }
 
 /// Returns whether a name is one of a notebook, or of what is written beside it.
@@ -267,7 +240,7 @@ pub(crate) struct Key(blake3::Hash);
 impl Key {
     /// Returns the key as a name of a file.
     pub(crate) fn name(self) -> String {
-        self.0.to_hex().to_string()
+        self.0.to_string()
     }
 
     /// Returns the key of the state after a cell that runs in this state.
@@ -311,7 +284,7 @@ impl Key {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Traces {
     /// Outputs that can be updated: the id, the index of the cell, and the index of the output.
-    pub(crate) places: Vec<(String, usize, usize)>,
+    pub(crate) places: Vec<Place>,
     /// Files that the cells created or changed, by path.
     pub(crate) files: BTreeMap<String, ChangedFile>,
     /// Number of symbolic links that the cells made, which aren't among the files.
@@ -343,20 +316,12 @@ pub(crate) struct SavedPrefix {
     /// The name of the session's file.
     pub(crate) session: String,
     outputs: Vec<Vec<Value>>,
-    places: Vec<(String, usize, usize)>,
+    places: Vec<Place>,
     /// The paths of the files, and whether each is new. Their contents are in the session.
-    files: Vec<(String, Change)>,
+    files: Vec<(String, ChangeKind)>,
     #[serde(default)]
     links: u64,
     allowed_errors: usize,
-}
-
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Change {
-    Created,
-    Modified,
-    Deleted,
 }
 
 impl PrefixState {
@@ -375,12 +340,7 @@ impl PrefixState {
 impl SavedPrefix {
     /// Describes the first `count` cells, whose session isn't saved yet.
     pub(crate) fn of(notebook: &Notebook, count: usize, traces: &Traces) -> Self {
-        let kind = |file: &ChangedFile| match file.kind {
-            ChangeKind::Created => Change::Created,
-            ChangeKind::Deleted => Change::Deleted,
-            _ => Change::Modified,
-        };
-        let files = traces.files.values().map(|file| (file.path.clone(), kind(file)));
+        let files = traces.files.values().map(|file| (file.path.clone(), file.kind));
         Self {
             session: String::new(),
             outputs: notebook.code().take(count).map(|cell| cell.outputs.clone()).collect(),
@@ -393,12 +353,12 @@ impl SavedPrefix {
 
     /// Returns whether the session has to be opened for the contents of files.
     pub(crate) fn has_files(&self) -> bool {
-        self.files.iter().any(|(_, change)| !matches!(change, Change::Deleted))
+        self.files.iter().any(|(_, kind)| *kind != ChangeKind::Deleted)
     }
 
     /// Returns whether it describes so many cells, and refers only to their outputs.
     pub(crate) fn fits(&self, count: usize) -> bool {
-        let is_there = |(_, cell, output): &(String, usize, usize)| {
+        let is_there = |(_, cell, output): &Place| {
             self.outputs.get(*cell).is_some_and(|outputs| *output < outputs.len())
         };
         self.outputs.len() == count && self.places.iter().all(is_there)
@@ -410,11 +370,10 @@ impl SavedPrefix {
         self,
         contents: impl Fn(&str) -> Option<Vec<u8>>,
     ) -> Option<(Vec<Vec<Value>>, Traces)> {
-        let file = |(path, change): (String, Change)| {
-            let (kind, contents) = match change {
-                Change::Deleted => (ChangeKind::Deleted, Vec::new()),
-                Change::Created => (ChangeKind::Created, contents(&path)?),
-                Change::Modified => (ChangeKind::Modified, contents(&path)?),
+        let file = |(path, kind): (String, ChangeKind)| {
+            let contents = match kind {
+                ChangeKind::Deleted => Vec::new(),
+                _ => contents(&path)?,
             };
             Some((path.clone(), ChangedFile::new(path, kind, contents)))
         };
@@ -480,9 +439,7 @@ impl CheckpointCache {
     pub(crate) fn place(&self, key: Key) -> io::Result<PathBuf> {
         use std::os::unix::fs::DirBuilderExt;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let mut random = [0; 8];
-        getrandom::fill(&mut random)?;
-        let random = u64::from_le_bytes(random);
+        let random = getrandom::u64()?;
         Ok(self.folder.join(format!("{}.{random:016x}.session", key.name())))
     }
 
@@ -687,9 +644,9 @@ mod tests {
     #[test]
     fn a_notebook_that_names_notebooks_has_no_digest_of_its_folders() {
         let folder = tempfile::tempdir().unwrap();
-        let (folders, none) = (Folders::default(), Job::default());
+        let (folders, none) = (FolderDigests::new(is_of_notebooks), Job::default());
         let digest = |source: &str, mounts: &Job| {
-            folders.seen(&notebook(source), [&none, mounts]).and_then(|seen| seen.digest())
+            folders_digest(&folders_of(&notebook(source), [&none, mounts])?, &folders)
         };
         let mounts = Job::default().mount(folder.path(), "/data").unwrap();
         assert_eq!(digest("%run a.ipynb", &none).unwrap(), "");

@@ -147,7 +147,7 @@ impl Record {
         count: usize,
         image: &str,
         inputs: &str,
-        places: &[(String, usize, usize)],
+        places: &[Place],
     ) -> Self {
         let cells = notebook
             .code()
@@ -184,7 +184,7 @@ impl Record {
             }
         }
         drop(now);
-        let is_there = |(_, cell, output): &(String, usize, usize)| {
+        let is_there = |(_, cell, output): &Place| {
             self.cells.get(*cell).is_some_and(|cell| *output < cell.outputs.len())
         };
         if !self.places.iter().all(is_there) {

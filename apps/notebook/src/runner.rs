@@ -10,13 +10,12 @@ use std::time::Duration;
 
 use hatchery::error::chain;
 use hatchery::event::Stream;
-use hatchery::files::ChangedFile;
-use hatchery::{Checkpoint, Session, Ticket, Verdict};
+use hatchery::{Checkpoint, Outcome, Session, Verdict};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::document::{CodeCell, Notebook};
 use crate::error::Error;
-use crate::event::{CellEvent, Interrupts, Progress};
+use crate::event::{CellEvent, Interrupts, Progress, end_by};
 use crate::guest::{self, Cell};
 use crate::outputs::Outputs;
 use crate::places::Places;
@@ -26,19 +25,6 @@ use crate::prefixes::{
 use crate::problem::{Problem, remarks};
 use crate::report::{NotebookEnd, Record, Report, Resumption};
 use crate::settings::{Settings, Task};
-
-/// The result of a cell.
-struct CellResult {
-    problem: Option<Problem>,
-    is_of_sandbox: bool,
-    /// Whether it left as `sys.exit(0)` does, which is an end without an error.
-    is_exit: bool,
-    /// Whether a limit ended it.
-    is_limit: bool,
-    took: Duration,
-    files: Vec<ChangedFile>,
-    links: u64,
-}
 
 /// A running notebook.
 struct Run<'a> {
@@ -220,7 +206,7 @@ impl<'a> Run<'a> {
         };
         let outcome = session.run(first).await?;
         if let Some(problem) = Problem::of(&outcome) {
-            return Err(Error::Begin { problem });
+            return Err(Error::Begin(problem));
         }
         self.pending = None;
         self.checkpoint = Some(session.checkpoint().await?);
@@ -275,10 +261,11 @@ impl<'a> Run<'a> {
         claim: Option<Claim<'_>>,
     ) -> Result<Option<NotebookEnd>, Error> {
         self.tell(Progress::Cell { number });
-        let ran = self.cell(number).await?;
+        let (outcome, problem) = self.cell(number).await?;
         // A cell that was cut short would do more the next time, even if it caught the interrupt. And
         // one whose folders have changed meanwhile may have read either.
-        let is_whole = self.interrupts.count() == 0 && !ran.is_limit;
+        let is_whole =
+            self.interrupts.count() == 0 && !matches!(outcome.verdict, Verdict::Limit(_));
         let is_shared = number <= self.keys.len();
         if is_shared && !(is_whole && self.settings.look(&self.task).await == self.seen) {
             if let Some(prefixes) = &self.settings.prefixes {
@@ -288,31 +275,30 @@ impl<'a> Run<'a> {
             self.keys.truncate(number - 1);
         }
         let is_kept = number <= self.keys.len();
-        if let Some(problem) = ran.problem {
-            let CellResult { is_of_sandbox, is_exit, .. } = ran;
+        if let Some(problem) = problem {
             if self.interrupts.count() > 0 {
                 return Ok(Some(NotebookEnd::Interrupted { cell: number }));
             }
-            if is_exit && !self.may_raise(number - 1) && self.is_alive().await {
-                self.traces.add(ran.files, ran.links);
+            let may_raise = self.may_raise(number - 1);
+            // It left as `sys.exit(0)` does. `os._exit(0)` loses the session or what the cell did to
+            // it, which nobody means.
+            if outcome.is_success() && !may_raise && self.is_alive().await {
+                self.traces.add(outcome.files, outcome.left_out_files.links);
                 return Ok(Some(NotebookEnd::Exited { cell: number }));
             }
-            if !self.may_raise(number - 1) || is_of_sandbox || !self.is_alive().await {
+            let is_of_sandbox = matches!(outcome.verdict, Verdict::SandboxFailed(_));
+            if !may_raise || is_of_sandbox || !self.is_alive().await {
                 return Ok(Some(NotebookEnd::Failed { cell: number, problem, is_of_sandbox }));
             }
             self.traces.allowed_errors += 1;
-        } else if number < self.total || is_kept {
-            let is_lost = !self.is_alive().await;
-            if is_lost && number < self.total {
-                let problem = Problem::new("SessionLost", "the cell lost its session".to_owned());
-                return Ok(Some(NotebookEnd::Failed {
-                    cell: number,
-                    problem,
-                    is_of_sandbox: false,
-                }));
-            }
+        } else if (number < self.total || is_kept) && !self.is_alive().await && number < self.total
+        {
+            let problem = Problem::new("SessionLost", "the cell lost its session".to_owned());
+            let is_of_sandbox = false;
+            return Ok(Some(NotebookEnd::Failed { cell: number, problem, is_of_sandbox }));
         }
-        self.traces.add(ran.files, ran.links);
+        let took = outcome.usage.wall;
+        self.traces.add(outcome.files, outcome.left_out_files.links);
         if number == self.total && !is_kept {
             self.done = number;
             return Ok(None);
@@ -332,7 +318,7 @@ impl<'a> Run<'a> {
                     .publish(PrefixState::of(checkpoint.clone(), notebook, number, traces), before);
             }
             if let Some(cache) = &prefixes.cache {
-                let (took, is_last) = (ran.took, number == self.total);
+                let is_last = number == self.total;
                 let cells = Cells { notebook, count: number, traces, took, is_last };
                 self.states.write(cache, key, session, cells).await;
             }
@@ -357,7 +343,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs a cell and records its outputs.
-    async fn cell(&mut self, number: usize) -> Result<CellResult, Error> {
+    async fn cell(&mut self, number: usize) -> Result<(Outcome, Option<Problem>), Error> {
         let may_raise = self.may_raise(number - 1);
         let cell = cell_mut(&mut self.task.notebook, number - 1);
         let limits = self.settings.limits_of(cell);
@@ -374,7 +360,7 @@ impl<'a> Run<'a> {
             tokio::select! {
                 count = self.interrupts.more_than(heard) => {
                     heard = count;
-                    end(&ticket, heard);
+                    end_by(&ticket, heard);
                 }
                 event = events.next() => match event {
                     Some(event) => if let Some(event) = CellEvent::of(event.kind) {
@@ -402,14 +388,8 @@ impl<'a> Run<'a> {
         }
         self.traces.places.extend(places.into_iter().map(|(id, output)| (id, number - 1, output)));
         let failed = problem.as_ref().map(|problem| problem.name.clone());
-        let took = outcome.usage.wall;
-        self.tell(Progress::CellEnded { number, took, failed });
-        let is_of_sandbox = matches!(outcome.verdict, Verdict::SandboxFailed(_));
-        let is_limit = matches!(outcome.verdict, Verdict::Limit(_));
-        // `os._exit(0)` loses the session or what the cell did to it, which nobody means.
-        let is_exit = outcome.is_success() && problem.is_some();
-        let (files, links) = (outcome.files, outcome.left_out_files.links);
-        Ok(CellResult { problem, is_of_sandbox, is_exit, is_limit, took, files, links })
+        self.tell(Progress::CellEnded { number, took: outcome.usage.wall, failed });
+        Ok((outcome, problem))
     }
 
     /// Saves the session, as it was before the cell at which the notebook ended or before the last
@@ -427,10 +407,9 @@ impl<'a> Run<'a> {
         }
         let session = self.session.as_ref().expect("it is open");
         session.restore(checkpoint).await?;
-        self.write_session(session, count).await.map_err(|source| Error::NotKept {
-            path: self.task.places.session.clone(),
-            source: Box::new(source),
-        })?;
+        let written = self.write_session(session, count).await;
+        let file = || self.task.places.session.clone();
+        written.map_err(|source| Error::NotKept(file(), Box::new(source)))?;
         Ok(Resumption::Saved)
     }
 
@@ -441,14 +420,6 @@ impl<'a> Run<'a> {
         let (image, inputs) = (settings.image(), settings.input_digest());
         let record = Record::of(&task.notebook, count, image, inputs, &self.traces.places);
         task.places.write_record(&record)
-    }
-}
-
-/// Interrupts or stops a cell, depending on how often the user asked.
-fn end(ticket: &Ticket, heard: u32) {
-    match heard {
-        1 => ticket.interrupt(),
-        _ => ticket.stop(),
     }
 }
 

@@ -6,10 +6,9 @@ use hatchery::{Hatchery, Job, Limits, Session};
 
 use crate::document::{CodeCell, Notebook};
 use crate::event::Observer;
-use crate::guest;
-use crate::guest::Prepared;
+use crate::guest::{self, Prepared};
 use crate::places::Places;
-use crate::prefixes::{Key, PrefixCache, Seen, chain};
+use crate::prefixes::{Key, PrefixCache, chain, folders_digest, folders_of};
 
 /// A notebook to run.
 #[derive(Debug)]
@@ -98,24 +97,30 @@ impl Settings {
     pub fn announce(&self, tasks: &[Task]) {
         if let Some(prefixes) = &self.prefixes {
             for task in tasks {
-                let seen = self.seen(task).and_then(|seen| seen.digest());
+                let jobs = self.folders(task);
+                let seen = jobs.and_then(|jobs| folders_digest(&jobs, &prefixes.folders));
                 prefixes.shared.expect(&self.keys(task, seen.as_deref()));
             }
         }
     }
 
-    /// Returns what a notebook sees in folders of the host. `None` if its states can't be shared.
-    fn seen(&self, task: &Task) -> Option<Seen> {
-        let prefixes = self.prefixes.as_ref().filter(|_| !self.resumes)?;
-        if self.pool.allows_connections() {
+    /// Returns jobs with the folders that a notebook sees. `None` if its states can't be shared.
+    fn folders(&self, task: &Task) -> Option<Vec<Job>> {
+        if self.resumes || self.pool.allows_connections() {
             return None;
         }
-        prefixes.folders.seen(&task.notebook, [&task.folders, &self.mounts])
+        folders_of(&task.notebook, [&task.folders, &self.mounts])
     }
 
     /// Returns a digest of what a notebook sees now. `None` if its states can't be shared.
     pub(crate) async fn look(&self, task: &Task) -> Option<String> {
-        self.seen(task)?.digest_soon().await
+        let folders = Arc::clone(&self.prefixes.as_ref()?.folders);
+        let jobs = self.folders(task)?;
+        if jobs.is_empty() {
+            return Some(String::new());
+        }
+        let digest = tokio::task::spawn_blocking(move || folders_digest(&jobs, &folders));
+        digest.await.ok().flatten()
     }
 
     /// Returns the keys of the states after each of the notebook's cells, as far as these can be

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use batch::Shard;
 use clap::{Args, ValueEnum};
 
-use super::image::ImageArguments;
-use super::limits::{ConductArguments, LimitArguments};
+use super::limits::{ConductArguments, ProgramArguments};
 
 /// Upper bound of `--workers`. More interpreters than this don't help.
 const MOST_WORKERS: u16 = 1024;
@@ -34,7 +33,7 @@ pub(crate) struct BatchArguments {
 
     /// Number of jobs that may wait in the pool while others run. Further lines are submitted when
     /// there is room. Default: 10000.
-    #[arg(long, value_name = "N", value_parser = parse_queue)]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(..))]
     pub(crate) queue: Option<usize>,
 
     /// Write results to this file instead of standard output. Overwrites the file, unless
@@ -102,10 +101,7 @@ pub(crate) struct BatchArguments {
     pub(crate) progress: ProgressForm,
 
     #[command(flatten)]
-    pub(crate) image: ImageArguments,
-
-    #[command(flatten)]
-    pub(crate) limits: LimitArguments,
+    pub(crate) programs: ProgramArguments,
 }
 
 /// How a batch shows its progress.
@@ -135,10 +131,6 @@ pub(super) fn parse_workers(text: &str) -> Result<RangeInclusive<usize>, String>
         return Err(wrong());
     }
     Ok(min..=max)
-}
-
-pub(super) fn parse_queue(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| "write a whole number; with 0, no job waits".to_owned())
 }
 
 pub(super) fn parse_tenant(text: &str) -> Result<(String, u32), String> {

@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::batch::parse_workers;
 use super::image::ImageArguments;
-use super::limits::{FileLimits, parse_memory, parse_time};
+use super::limits::{FileLimits, parse_memory, parse_time, whole};
 
 /// More samples at once than any machine has CPUs for.
 const MOST_AT_ONCE: usize = 4096;
@@ -79,7 +79,7 @@ pub(crate) struct GradeArguments {
 
     /// Number of samples that are graded at once, with two workers each. Default: the number of
     /// CPUs.
-    #[arg(long, value_name = "N", value_parser = parse_at_once)]
+    #[arg(long, value_name = "N", value_parser = whole(1..=MOST_AT_ONCE))]
     pub(crate) at_once: Option<usize>,
 
     /// Run tests that need the candidate's own interpreter there, where a candidate can reach them. The
@@ -100,9 +100,4 @@ pub(crate) struct GradeArguments {
 
     #[command(flatten)]
     pub(crate) image: ImageArguments,
-}
-
-fn parse_at_once(text: &str) -> Result<usize, String> {
-    let count = text.parse().ok().filter(|count| (1..=MOST_AT_ONCE).contains(count));
-    count.ok_or_else(|| format!("give a number from 1 to {MOST_AT_ONCE}"))
 }

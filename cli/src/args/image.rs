@@ -4,7 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
 use hatchery::config::{EngineConfig, HostKind};
 use hatchery::error::chain;
 use hatchery::{Builder, DEFAULT_PYTHON, Destination, Helper, Interface, Isolation};
@@ -91,7 +92,7 @@ pub(crate) struct PackagesArguments {
 }
 
 /// What interpreters do before a program starts: done once, then kept as an image.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Image")]
 pub(crate) struct ImageArguments {
     /// The Python build: a WebAssembly file with its library next to it, their folder, or a wheel
@@ -102,13 +103,14 @@ pub(crate) struct ImageArguments {
 
     /// The host that serves the guest's imports: Hatchery's (`own`) or wasmer-wasix (`wasix`).
     /// `auto` picks Hatchery's unless only wasmer-wasix serves them all.
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) host: Host,
+    #[arg(long, value_parser = host_parser(), default_value = "auto")]
+    pub(crate) host: HostKind,
 
-    /// Where interpreters run: on threads, or in separate processes that the operating system
-    /// confines. Default: `$HATCHERY_ISOLATION`, else `threads`.
-    #[arg(long, value_enum, value_name = "WHERE")]
-    pub(crate) isolation: Option<IsolationArgument>,
+    /// Where interpreters run: on threads (`threads`, the fastest), or in separate processes, which
+    /// the operating system confines as far as it can (`process`); with `process-strict`, it is an
+    /// error if it lacks a layer of the confinement. Default: `$HATCHERY_ISOLATION`, else `threads`.
+    #[arg(long, value_parser = isolation_parser(), value_name = "WHERE")]
+    pub(crate) isolation: Option<Isolation>,
 
     /// Hosts and ports that programs may connect to over TCP, such as
     /// `api.example.com:443,127.0.0.1:5432`, on builds that have sockets. List loopback and private
@@ -134,44 +136,23 @@ pub(crate) struct ImageArguments {
     pub(crate) requirements: Vec<PathBuf>,
 }
 
-/// Where interpreters run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum IsolationArgument {
-    /// On threads: the fastest.
-    Threads,
-    /// In separate processes, confined as far as the operating system can.
-    Process,
-    /// Like `process`, but an error if the operating system lacks a layer of the confinement.
-    ProcessStrict,
+fn isolation_parser() -> impl TypedValueParser<Value = Isolation> {
+    let helper = Helper::from_env;
+    PossibleValuesParser::new(["threads", "process", "process-strict"]).map(move |name| match name
+        .as_str()
+    {
+        "process" => Isolation::Process { helper: helper() },
+        "process-strict" => Isolation::ProcessStrict { helper: helper() },
+        _ => Isolation::Threads,
+    })
 }
 
-impl From<IsolationArgument> for Isolation {
-    fn from(isolation: IsolationArgument) -> Self {
-        match isolation {
-            IsolationArgument::Threads => Self::Threads,
-            IsolationArgument::Process => Self::Process { helper: Helper::from_env() },
-            IsolationArgument::ProcessStrict => Self::ProcessStrict { helper: Helper::from_env() },
-        }
-    }
-}
-
-/// The hosts of guests.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Host {
-    #[default]
-    Auto,
-    Own,
-    Wasix,
-}
-
-impl From<Host> for HostKind {
-    fn from(host: Host) -> Self {
-        match host {
-            Host::Auto => Self::Auto,
-            Host::Own => Self::Own,
-            Host::Wasix => Self::Wasix,
-        }
-    }
+pub(super) fn host_parser() -> impl TypedValueParser<Value = HostKind> {
+    PossibleValuesParser::new(["auto", "own", "wasix"]).map(|name| match name.as_str() {
+        "own" => HostKind::Own,
+        "wasix" => HostKind::Wasix,
+        _ => HostKind::Auto,
+    })
 }
 
 impl ImageArguments {
@@ -194,7 +175,7 @@ impl ImageArguments {
     pub(crate) fn engine(&self) -> anyhow::Result<EngineConfig> {
         let config = EngineConfig::from_env();
         let python = only(&self.python)?.cloned().or_else(|| config.python.clone());
-        Ok(EngineConfig { python, host: self.host.into(), ..config })
+        Ok(EngineConfig { python, host: self.host, ..config })
     }
 
     /// Makes interpreters of the only build start from this image. Reads the setup file.
@@ -215,11 +196,8 @@ impl ImageArguments {
     }
 
     fn add(&self, builder: Builder) -> anyhow::Result<Builder> {
-        let builder = builder.host(self.host.into()).interface(Interface::CommandLine);
-        let builder = match self.isolation {
-            Some(isolation) => builder.isolation(isolation.into()),
-            None => builder,
-        };
+        let builder = builder.host(self.host).interface(Interface::CommandLine);
+        let builder = self.isolation.iter().cloned().fold(builder, Builder::isolation);
         let builder = builder.allow_connect(self.allow_connect.iter().cloned());
         let builder = self.package.iter().fold(builder, Builder::package);
         let builder = self.requirements.iter().fold(builder, Builder::requirements);
@@ -353,7 +331,7 @@ mod tests {
             let mut typed = vec!["hatchery", "run", "-c", "1"];
             modules.iter().for_each(|modules| typed.extend(["--preload", *modules]));
             match Arguments::try_parse_from(typed).map(|arguments| arguments.command) {
-                Ok(Command::Run(arguments)) => Some(arguments.image.preload),
+                Ok(Command::Run(arguments)) => Some(arguments.programs.image.preload),
                 _ => None,
             }
         };

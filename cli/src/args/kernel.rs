@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand};
 
-use super::image::ImageArguments;
-use super::limits::LimitArguments;
+use super::limits::ProgramArguments;
 use super::{Arguments, Command};
 
 /// Options whose values are paths of this machine, perhaps with a name before or after `=`.
@@ -68,10 +67,7 @@ pub(crate) struct KernelOptions {
     pub(crate) mount: Vec<String>,
 
     #[command(flatten)]
-    pub(crate) image: ImageArguments,
-
-    #[command(flatten)]
-    pub(crate) limits: LimitArguments,
+    pub(crate) programs: ProgramArguments,
 }
 
 /// Arguments of `hatchery kernel install`.
@@ -127,7 +123,7 @@ pub(crate) fn kernel_options(options: &[String]) -> Result<KernelOptions, String
 impl KernelOptions {
     /// Returns whether no option is about the pool.
     fn is_for_a_pool(&self) -> bool {
-        let image = &self.image;
+        let image = &self.programs.image;
         let is_default = image.python.is_empty() && image.isolation.is_none();
         self.unix.is_none() && image.is_plain() && is_default
     }
@@ -228,7 +224,7 @@ mod tests {
             kernel_options(&options)
         };
         let options = read(&["--timeout", "1m", "--beside=/tmp"]).unwrap();
-        assert_eq!(options.limits.limits().wall_time, Duration::from_secs(60));
+        assert_eq!(options.programs.limits().wall_time, Duration::from_secs(60));
         assert_eq!(options.beside, Some("/tmp".into()));
         for options in [&["--preload", "numpy"][..], &["--unix", "/a"], &["install"], &["-x"]] {
             assert!(read(options).is_err(), "{options:?}");
@@ -242,7 +238,7 @@ mod tests {
             let Command::Kernel(arguments) = Arguments::parse_from(typed).command else {
                 panic!("that was `kernel`")
             };
-            arguments.options.limits.limits()
+            arguments.options.programs.limits()
         };
         assert_eq!(limits(&[]).wall_time, Duration::from_secs(24 * 60 * 60));
         assert_eq!(limits(&["--timeout", "1m"]).wall_time, Duration::from_secs(60));

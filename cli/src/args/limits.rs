@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use clap::Args;
-use hatchery::{Deterministic, Job, Limits};
+use hatchery::{Builder, Deterministic, Hatchery, Job, Limits};
+
+use super::image::ImageArguments;
+use crate::progress;
 
 /// Limits on a program's files and on its calls of the host.
 #[derive(Debug, Args)]
@@ -105,8 +108,30 @@ pub(crate) struct LimitArguments {
     pub(crate) display_count: usize,
 }
 
-impl LimitArguments {
+/// What every command takes that runs programs.
+#[derive(Debug, Args)]
+pub(crate) struct ProgramArguments {
+    #[command(flatten)]
+    pub(crate) image: ImageArguments,
+
+    #[command(flatten)]
+    limits: LimitArguments,
+}
+
+impl ProgramArguments {
+    /// Returns the limits of each program.
     pub(crate) fn limits(&self) -> Limits {
+        self.limits.limits()
+    }
+
+    /// Begins a pool whose programs have these limits.
+    pub(crate) fn builder(&self) -> Builder {
+        Hatchery::builder().limits(self.limits()).progress(progress::sink())
+    }
+}
+
+impl LimitArguments {
+    fn limits(&self) -> Limits {
         let bytes = |size: ByteSize| usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
         self.files.set(Limits {
             wall_time: self.timeout,

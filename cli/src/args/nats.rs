@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::batch::{ProgressForm, parse_queue, parse_tenant, parse_workers};
-use super::image::ImageArguments;
-use super::limits::{LimitArguments, parse_duration, whole};
+use super::batch::{ProgressForm, parse_tenant, parse_workers};
+use super::limits::{ProgramArguments, parse_duration, whole};
 
 /// Which pool of a server, and how to be let in.
 #[derive(Debug, Args)]
@@ -84,7 +83,7 @@ pub(crate) struct WorkerArguments {
     pub(crate) workers: Option<RangeInclusive<usize>>,
 
     /// Number of jobs that may wait in this pool while others run. Default: 10000.
-    #[arg(long, value_name = "N", value_parser = parse_queue)]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(..))]
     pub(crate) queue: Option<usize>,
 
     /// Set a tenant's weight: tenants share the CPU time in proportion to their weights. The
@@ -123,10 +122,7 @@ pub(crate) struct WorkerArguments {
     pub(crate) metrics: Option<String>,
 
     #[command(flatten)]
-    pub(crate) image: ImageArguments,
-
-    #[command(flatten)]
-    pub(crate) limits: LimitArguments,
+    pub(crate) programs: ProgramArguments,
 }
 
 #[derive(Debug, Args)]

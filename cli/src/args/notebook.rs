@@ -3,12 +3,13 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use ::notebook::Unmarked;
 use bytesize::ByteSize;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
 
 use super::batch::parse_workers;
-use super::image::ImageArguments;
-use super::limits::{LimitArguments, parse_size};
+use super::limits::{ProgramArguments, parse_size};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NotebookCommand {
@@ -34,15 +35,6 @@ pub(crate) struct ParametersArguments {
     /// Print a JSON array.
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// Which cells are compared if they have no marker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Checked {
-    /// All cells.
-    All,
-    /// Only cells marked NBVAL_CHECK_OUTPUT.
-    Marked,
 }
 
 /// How progress is shown.
@@ -121,12 +113,13 @@ pub(crate) struct NotebookArguments {
     #[arg(long, value_name = "HOW")]
     pub(crate) progress: Option<NotebookProgress>,
 
-    /// Compare the outputs with those in the notebook's file, and exit with 1 if some differ.
-    /// nbval's comments and tags apply. Implies --fresh, and writes copies only into an
+    /// Compare the outputs of `all` cells, or only of those `marked` NBVAL_CHECK_OUTPUT, with those in
+    /// the notebook's file, and exit with 1 if some differ. nbval's comments and tags apply. Implies --fresh, and writes copies only into an
     /// --output-dir.
     #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true,
+        value_parser = PossibleValuesParser::new(["all", "marked"]).map(unmarked),
         default_missing_value = "all", conflicts_with = "resume")]
-    pub(crate) check: Option<Checked>,
+    pub(crate) check: Option<Unmarked>,
 
     /// Before comparing, apply the `regex: …` and `replace: …` lines of this file to all outputs,
     /// as nbval does.
@@ -166,10 +159,12 @@ pub(crate) struct NotebookArguments {
     #[command(flatten)]
     pub(crate) parameters: ParameterArguments,
 
-    // Last: in the help, their headings apply to everything that follows.
+    // Last: in the help, its headings apply to everything that follows.
     #[command(flatten)]
-    pub(crate) image: ImageArguments,
+    pub(crate) programs: ProgramArguments,
+}
 
-    #[command(flatten)]
-    pub(crate) limits: LimitArguments,
+/// Returns what becomes of cells without a marker.
+fn unmarked(which: String) -> Unmarked {
+    if which == "all" { Unmarked::Checked } else { Unmarked::Ignored }
 }

@@ -8,9 +8,8 @@ use bytesize::ByteSize;
 use clap::Args;
 use hatchery::SessionsConfig;
 
-use super::batch::{parse_queue, parse_workers};
-use super::image::ImageArguments;
-use super::limits::{LimitArguments, parse_duration, parse_size, parse_time, whole};
+use super::batch::parse_workers;
+use super::limits::{ProgramArguments, parse_duration, parse_size, parse_time, whole};
 use super::nats::AccessArguments;
 
 /// More descriptors than a process gets by default.
@@ -60,7 +59,7 @@ pub(crate) struct ServeArguments {
     pub(crate) workers: Option<RangeInclusive<usize>>,
 
     /// Number of jobs that may wait while others run. Further ones are refused. Default: 10000.
-    #[arg(long, value_name = "N", value_parser = parse_queue)]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(..))]
     pub(crate) queue: Option<usize>,
 
     /// How long jobs may take to end after SIGTERM, SIGHUP or Ctrl-C; then they are cancelled. A
@@ -85,10 +84,7 @@ pub(crate) struct ServeArguments {
     pub(crate) sessions: SessionArguments,
 
     #[command(flatten)]
-    pub(crate) image: ImageArguments,
-
-    #[command(flatten)]
-    pub(crate) limits: LimitArguments,
+    pub(crate) programs: ProgramArguments,
 }
 
 /// What becomes of sessions.

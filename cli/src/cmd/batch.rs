@@ -112,7 +112,7 @@ fn exit_of(tally: &Tally) -> Exit {
 fn give(arguments: &BatchArguments) -> anyhow::Result<impl Fn(Job) -> Job + use<>> {
     let files = inputs::add_named(Job::default(), &arguments.input)?;
     let files = inputs::add_mounts(files, &arguments.mount)?;
-    let (limits, conduct) = (arguments.limits.limits(), arguments.conduct.clone());
+    let (limits, conduct) = (arguments.programs.limits(), arguments.conduct.clone());
     Ok(move |job: Job| conduct.apply(job.with_files_of(&files)).limits(limits.clone()))
 }
 
@@ -123,7 +123,7 @@ fn builder(arguments: &BatchArguments) -> anyhow::Result<Builder> {
         _ => crate::progress::sink(),
     };
     let builder = Hatchery::builder().queue_limit_bytes(usize::MAX).progress(start);
-    let builder = arguments.image.apply_to_all(builder)?;
+    let builder = arguments.programs.image.apply_to_all(builder)?;
     let builder = sized(builder, arguments.workers.as_ref(), arguments.queue);
     Ok(weighted(builder, &arguments.tenant)?)
 }
@@ -152,7 +152,7 @@ async fn create(
         return Ok(Output::create(path, shard).await?);
     }
     let output = Output::resume(path, shard)?;
-    if let Some(resumed) = output.resumed() {
+    if let Some(resumed) = &output.resumed {
         let (path, results, removed) = (path.display(), resumed.results, resumed.removed);
         terminal::note(format_args!("`{path}` has {}", counted(results, "final result")));
         if removed > 0 {

@@ -1,31 +1,40 @@
-//! `hatchery bench`: what Hatchery does on this machine, in a minute. The module `bench` measures.
+//! `hatchery bench`: what Hatchery does on this machine, in a minute.
+//!
+//! [`measure`] fills a [`Report`] in rounds, each of which takes some samples of every figure, so
+//! that a busy minute of the machine meets all of them. Nothing is estimated: a figure has the samples
+//! of at least five rounds, or isn't reported. Not measured: fetching and compiling the Python build,
+//! which happens once on a machine.
 
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use anyhow::Context;
 use hatchery::Hatchery;
 use indicatif::ProgressBar;
 
-use crate::args::BenchArguments;
-use crate::bench::{BenchSettings, Report, Sections, measure};
 use crate::exit::Exit;
 use crate::{progress, signals, terminal};
+use report::{Report, measure};
 
-pub(crate) async fn run(arguments: BenchArguments) -> anyhow::Result<Exit> {
+mod figures;
+mod report;
+mod rounds;
+
+pub(crate) async fn run(is_quick: bool, is_json: bool) -> anyhow::Result<Exit> {
     // The first ends the benchmark, the second this process.
     let mut interrupts = signals::interrupts(2)?;
-    let mut settings =
-        if arguments.quick { BenchSettings::quick() } else { BenchSettings::default() };
     let program = std::env::current_exe().context("can't find this program's own file")?;
-    settings.program = Some(program);
-    let mut report = Report::new(&settings);
+    let mut report = Report::new(is_quick);
+    let time = report.rounds_time();
     let builder = || Hatchery::builder().progress(progress::sink());
     let mut shown = None;
-    let tell = |elapsed| {
-        shown.get_or_insert_with(|| RoundsProgress::begin(settings.time())).update(elapsed);
+    let tell = |elapsed: Duration| {
+        if let Some(bar) = shown.get_or_insert_with(|| rounds_bar(time)) {
+            bar.set_position(elapsed.as_secs());
+        }
     };
     let exit = tokio::select! {
-        measured = measure(&mut report, &settings, builder, tell) => {
+        measured = measure(&mut report, program, builder, tell) => {
             measured?;
             Exit::Success
         }
@@ -36,46 +45,19 @@ pub(crate) async fn run(arguments: BenchArguments) -> anyhow::Result<Exit> {
     };
     drop(shown);
     report.end();
-    if arguments.json {
-        terminal::print(report.json())?;
-    } else {
-        terminal::print(text(report.sections()))?;
+    match is_json {
+        true => terminal::print(report.json())?,
+        false => terminal::print(report.text())?,
     }
     Ok(exit)
 }
 
-/// Formats a report, its parts apart.
-fn text(sections: Sections) -> String {
-    let Sections { facts: mut lines, table, ratios, end, .. } = sections;
-    for part in [terminal::aligned(&table), ratios] {
-        if !part.is_empty() {
-            lines.push(String::new());
-            lines.extend(part);
-        }
+/// Begins to show the progress of the rounds: a bar on a terminal, a note elsewhere.
+fn rounds_bar(time: Duration) -> Option<ProgressBar> {
+    let is_terminal = std::io::stderr().is_terminal();
+    if !is_terminal {
+        terminal::note(format_args!("measuring for {} s", time.as_secs()));
     }
-    lines.push(end);
-    lines.join("\n")
-}
-
-/// The progress of the rounds: a bar on a terminal, a note elsewhere.
-struct RoundsProgress(Option<ProgressBar>);
-
-impl RoundsProgress {
-    fn begin(time: Duration) -> Self {
-        use std::io::IsTerminal;
-        if terminal::is_quiet() {
-            return Self(None);
-        }
-        if !std::io::stderr().is_terminal() {
-            terminal::note(format_args!("measuring for {} s", time.as_secs()));
-            return Self(None);
-        }
-        Self(Some(terminal::bar("measuring {wide_bar} {percent}%", Some(time.as_secs()))))
-    }
-
-    fn update(&self, elapsed: Duration) {
-        if let Some(bar) = &self.0 {
-            bar.set_position(elapsed.as_secs());
-        }
-    }
+    let is_shown = is_terminal && !terminal::is_quiet();
+    is_shown.then(|| terminal::bar("measuring {wide_bar} {percent}%", Some(time.as_secs())))
 }

@@ -35,9 +35,7 @@ fn info(is_json: bool) -> anyhow::Result<Exit> {
         }))?;
         return Ok(Exit::Success);
     }
-    for line in table(&entries, SystemTime::now()) {
-        terminal::print(line)?;
-    }
+    terminal::print_table(&table(&entries, SystemTime::now()))?;
     let [size, bound] = [bytes(&entries), cache_bound_bytes].map(ByteSize::b);
     terminal::print(format_args!(
         "{size} in `{}`; above {bound}, each start prints a note",
@@ -64,9 +62,7 @@ fn prune(arguments: &PruneArguments) -> anyhow::Result<Exit> {
         return Ok(Exit::Success);
     }
     if !pruned.removed.is_empty() {
-        for line in table(&pruned.removed, SystemTime::now()) {
-            terminal::print(line)?;
-        }
+        terminal::print_table(&table(&pruned.removed, SystemTime::now()))?;
     }
     let done = if request.is_dry_run { "would remove" } else { "removed" };
     let [removed, left] = [removed, kept].map(ByteSize::b);
@@ -104,8 +100,8 @@ fn as_json(entry: &CacheEntry) -> Value {
     })
 }
 
-/// Formats a heading and a line for each entry, in aligned columns.
-fn table(entries: &[CacheEntry], now: SystemTime) -> Vec<String> {
+/// Formats a heading and a row for each entry.
+fn table(entries: &[CacheEntry], now: SystemTime) -> Vec<[String; 5]> {
     let mut rows = vec![["KIND", "NAME", "SIZE", "LAST USED", ""].map(str::to_owned)];
     rows.extend(entries.iter().map(|entry| {
         let name = entry.name.chars().take(SHOWN_CHARACTERS).collect();
@@ -117,5 +113,5 @@ fn table(entries: &[CacheEntry], now: SystemTime) -> Vec<String> {
         let size = ByteSize::b(entry.bytes).to_string();
         [entry.kind.name().to_owned(), name, size, age(entry.last_used, now), remark.to_owned()]
     }));
-    terminal::aligned(&rows)
+    rows
 }

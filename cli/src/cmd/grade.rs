@@ -53,7 +53,7 @@ pub(crate) async fn run(arguments: GradeArguments) -> anyhow::Result<Exit> {
     let Some(tasks_file) = &arguments.tasks else {
         return Err(UsageError("give a file of tasks, or `--compare A B`".to_owned()).into());
     };
-    let options = TaskOptions::default().challenge(arguments.challenge);
+    let options = TaskOptions { challenge: arguments.challenge };
     let tasks = read_tasks(tasks_file, options).map_err(usage)?;
     let (samples, bad_samples) = match &arguments.samples {
         Some(file) => {
@@ -139,7 +139,7 @@ fn compare(files: &[std::path::PathBuf], arguments: &GradeArguments) -> anyhow::
     let results = [read_results(first).map_err(usage)?, read_results(second).map_err(usage)?];
     let names = [first.display().to_string(), second.display().to_string()];
     let comparison = Comparison::new((&names[0], &results[0]), (&names[1], &results[1]));
-    println!("{}", comparison.text());
+    terminal::print(comparison.text())?;
     write_json(arguments.json.as_deref(), &comparison)?;
     Ok(Exit::Success)
 }

@@ -9,6 +9,7 @@ use bytesize::ByteSize;
 use hatchery::Hatchery;
 use hatchery::cache::CacheDir;
 use hatchery::config::EngineConfig;
+use hatchery::error::counted;
 use hatchery::image::ImageInfo;
 use hatchery::progress::{Progress, ProgressSink};
 use hatchery::python::{PackageInfo, PackageOrigin, WHEEL_REQUIREMENT};
@@ -57,9 +58,7 @@ fn list(as_array: bool) -> anyhow::Result<Exit> {
     } else if images.is_empty() {
         terminal::note("no images yet; `hatchery image build --preload numpy` builds one");
     } else {
-        for line in table(&images, SystemTime::now()) {
-            terminal::print(line)?;
-        }
+        terminal::print_table(&table(&images, SystemTime::now()))?;
     }
     Ok(Exit::Success)
 }
@@ -169,8 +168,8 @@ fn describe(image: &ImageInfo, now: SystemTime) -> String {
     .join("\n")
 }
 
-/// Formats a heading and a line for each image, in aligned columns.
-fn table(images: &[ImageInfo], now: SystemTime) -> Vec<String> {
+/// Formats a heading and a row for each image.
+fn table(images: &[ImageInfo], now: SystemTime) -> Vec<[String; 6]> {
     let headings = ["KEY", "SIZE", "PACKAGES", "PRELOAD", "SETUP", "CREATED"].map(str::to_owned);
     let mut rows = vec![headings];
     rows.extend(images.iter().map(|image| {
@@ -179,7 +178,7 @@ fn table(images: &[ImageInfo], now: SystemTime) -> Vec<String> {
         let (size, age) = (size(image.file_bytes), age(image.created, now));
         [key, size, packages, modules(image), setup(image), age]
     }));
-    terminal::aligned(&rows)
+    rows
 }
 
 fn short(key: &str) -> &str {
@@ -213,8 +212,7 @@ pub(super) fn age(created: SystemTime, now: SystemTime) -> String {
         3_600..86_400 => (seconds / 3_600, "hour"),
         _ => (seconds / 86_400, "day"),
     };
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {unit}{plural} ago")
+    format!("{} ago", counted(count, unit))
 }
 
 fn place(image: &ImageInfo) -> String {
@@ -257,21 +255,19 @@ pub(crate) async fn run_packages(arguments: PackagesArguments) -> anyhow::Result
     if arguments.json {
         terminal::print(Value::from_iter(packages.iter().map(package_as_json)))?;
     } else {
-        for line in packages_table(&packages) {
-            terminal::print(line)?;
-        }
+        terminal::print_table(&packages_table(&packages))?;
     }
     warnings.iter().for_each(terminal::note);
     Ok(Exit::Success)
 }
 
-fn packages_table(packages: &[PackageInfo]) -> Vec<String> {
+fn packages_table(packages: &[PackageInfo]) -> Vec<[String; 3]> {
     let mut rows = vec![["NAME", "VERSION", "FROM"].map(str::to_owned)];
     rows.extend(packages.iter().map(|package| {
         let version = package.version.clone().unwrap_or_else(|| "-".to_owned());
         [package.name.clone(), version, package.origin.to_string()]
     }));
-    terminal::aligned(&rows)
+    rows
 }
 
 #[cfg(test)]
@@ -298,7 +294,7 @@ mod tests {
             image("fedcba9876543210", &[], Some("é.py")),
         ];
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(7_200);
-        let lines = table(&images, now);
+        let lines = terminal::aligned(&table(&images, now));
         let place = |line: &str, word: &str| {
             line.find(word).map(|byte| line[..byte].chars().count()).unwrap()
         };
@@ -347,7 +343,7 @@ mod tests {
         let mut wheel = PackageInfo::new("thing", PackageOrigin::Wheel(file));
         wheel.version = Some("1.0".to_owned());
         let own = PackageInfo::new("thing", PackageOrigin::Build);
-        let lines = packages_table(&[wheel.clone(), own.clone()]);
+        let lines = terminal::aligned(&packages_table(&[wheel.clone(), own.clone()]));
         assert_eq!(lines[1], "thing  1.0      wheel thing-1.0-py3-none-any.whl");
         assert_eq!(lines[2], "thing  -        the build");
         assert_eq!(package_as_json(&wheel)["file"], "thing-1.0-py3-none-any.whl");

@@ -18,7 +18,7 @@ use crate::args::{
 };
 use crate::exit::{Exit, UsageError};
 use crate::pool::start_pool;
-use crate::{inputs, progress, signals, terminal};
+use crate::{inputs, signals, terminal};
 
 /// Set by front ends: the process that started this one, and that it should not outlive.
 const PARENT_VARIABLE: &str = "JPY_PARENT_PID";
@@ -44,7 +44,7 @@ async fn serve(arguments: &KernelArguments) -> anyhow::Result<Exit> {
         let served = serve_shared(path, file);
         return until_ended(served).await;
     }
-    let limits = options.limits.limits();
+    let limits = options.programs.limits();
     let given = given(options)?;
     let builder = builder(options)?;
     // A front end interrupts by a message. Ctrl-C in a terminal means the same.
@@ -106,7 +106,7 @@ async fn install(arguments: InstallArguments) -> anyhow::Result<Exit> {
     let program = program.to_string_lossy().into_owned();
     let mut command = vec![program, "kernel".to_owned()];
     command.extend(typed_options());
-    let spec = KernelSpec::new(name, display_name, command);
+    let spec = KernelSpec { name, display_name, command };
     let folder = jupyter::install(&spec, &place).map_err(|error| {
         anyhow::Error::from(error).context(UsageError("can't install".to_owned()))
     })?;
@@ -126,10 +126,8 @@ fn given(options: &KernelOptions) -> anyhow::Result<Job> {
 }
 
 fn builder(options: &KernelOptions) -> anyhow::Result<Builder> {
-    let builder = Hatchery::builder().limits(options.limits.limits()).progress(progress::sink());
     // More than one only for sessions with threads, which can't give way to each other.
-    let builder = builder.workers_between(1..=4);
-    options.image.apply(builder)
+    options.programs.image.apply(options.programs.builder().workers_between(1..=4))
 }
 
 // Kernels in a pool that processes share: what `hatchery kernel --unix` asks of `hatchery serve`, and
@@ -214,7 +212,7 @@ impl serve::Kernels for Kernels {
             let given = given(&options).map_err(|error| usage(format!("{error:#}")))?;
             let failed = |error: jupyter::KernelError| usage(chain(&error).to_string());
             let kernel = Kernel::bind(&connection).await.map_err(failed)?;
-            let limits = options.limits.limits();
+            let limits = options.programs.limits();
             kernel.serve(pool, limits, given, std::future::pending()).await.map_err(failed)?;
             Ok(Value::Null)
         })

@@ -8,11 +8,11 @@ use tokio::sync::oneshot;
 use crate::args::McpArguments;
 use crate::exit::Exit;
 use crate::pool::start_pool;
-use crate::{progress, signals};
+use crate::signals;
 
 pub(crate) async fn run(arguments: McpArguments) -> anyhow::Result<Exit> {
-    let builder = Hatchery::builder().limits(arguments.limits.limits()).progress(progress::sink());
-    let mut builder = arguments.image.apply_to_all(builder)?;
+    let image = &arguments.programs.image;
+    let mut builder = image.apply_to_all(arguments.programs.builder())?;
     if let Some(workers) = arguments.workers {
         builder = builder.workers_between(workers);
     }
@@ -24,7 +24,7 @@ pub(crate) async fn run(arguments: McpArguments) -> anyhow::Result<Exit> {
             exit = endings.first() => exit,
         }
     });
-    let server = Stdio::new().with_pythons(arguments.image.python_names());
+    let server = Stdio::new().with_pythons(image.python_names());
     let (stop, stopped) = oneshot::channel::<()>();
     // Clients give a server less time to answer than the first start on a machine takes.
     let mut serving = std::pin::pin!(server.clone().serve(async {

@@ -21,10 +21,10 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::image::cache_dir;
-use crate::args::{Checked, NotebookArguments};
+use crate::args::NotebookArguments;
 use crate::exit::{Exit, UsageError};
 use crate::pool::{cpus, start_pool};
-use crate::{inputs, progress, signals, terminal};
+use crate::{inputs, signals, terminal};
 use board::Board;
 use summary::{Tally, Told, described};
 use tasks::GivenParameters;
@@ -49,12 +49,12 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
         false => Some(tasks::place(&arguments, &sources, &[])?),
     };
     // Progress bars update their display again and again; the limit on bytes still bounds them.
-    let limits = Limits { display_count: MOST_DISPLAYS, ..arguments.limits.limits() };
+    let limits = Limits { display_count: MOST_DISPLAYS, ..arguments.programs.limits() };
     let mounts = inputs::add_mounts(Job::default(), &arguments.mount)?;
     let files = inputs::read_named(&arguments.input)?;
 
-    let builder = Hatchery::builder().limits(limits.clone()).progress(progress::sink());
-    let mut builder = arguments.image.apply(builder)?.interface(Interface::Notebook);
+    let builder = arguments.programs.builder().limits(limits.clone());
+    let mut builder = arguments.programs.image.apply(builder)?.interface(Interface::Notebook);
     let mut at_once = cpus();
     if let Some(workers) = &arguments.workers {
         at_once = *workers.end();
@@ -154,10 +154,7 @@ impl After {
                 || UsageError(format!("can't read the patterns in `{}`", file.display()));
             fs::read_to_string(file).with_context(unusable)
         });
-        let check = arguments.check.map(|checked| match checked {
-            Checked::All => Unmarked::Checked,
-            Checked::Marked => Unmarked::Ignored,
-        });
+        let check = arguments.check;
         let html = arguments.html.clone();
         Ok(Self { pool, check, patterns: patterns.transpose()?, html, parts: BTreeMap::new() })
     }

@@ -18,7 +18,7 @@ pub(crate) async fn python(command: PythonCommand) -> anyhow::Result<Exit> {
     match command {
         PythonCommand::Install { module, sha256 } => install(module.zip(sha256)).await,
         PythonCommand::Precompile { file } => precompile(&file),
-        PythonCommand::Info { pythons, host } => info_of(&pythons, host.into()),
+        PythonCommand::Info { pythons, host } => info_of(&pythons, host),
     }
 }
 

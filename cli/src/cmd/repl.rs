@@ -19,11 +19,11 @@ use hatchery::{Error, Hatchery, Interface, Job, Limits, Outcome, Refusal, Sessio
 
 use crate::args::ReplArguments;
 use crate::exit::{Exit, UsageError};
-use crate::follow::{Followed, follow_with, report};
+use crate::follow::{Followed, follow, report};
+use crate::inputs;
 use crate::pool::start_pool;
 use crate::signals::{self, Interrupts};
 use crate::terminal::{self as screen, note, print};
-use crate::{inputs, progress};
 use assistant::Help;
 use command::ReplCommand;
 use guest::{Calls, READ_LINE, Typed};
@@ -59,7 +59,7 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
             .with_context(|| UsageError(format!("can't create `{}`", folder.display())))?;
     }
     // The only function reads lines, and there may be many.
-    let limits = Limits { function_calls: u64::MAX, ..arguments.limits.limits() };
+    let limits = Limits { function_calls: u64::MAX, ..arguments.programs.limits() };
     let begin = Job::code(guest::begin()).named("<begin>").limits(own_limits(&limits));
     let given = SessionInputs {
         files: inputs::read_named(&arguments.input)?,
@@ -67,10 +67,16 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
     };
     let (function, calls) = guest::read_line();
     // One worker for the session and one for the judge: a session with threads can't give way.
-    let builder = Hatchery::builder().workers(2).limits(limits.clone()).progress(progress::sink());
-    let builder = arguments.image.apply(builder.function(function))?;
+    let builder = arguments.programs.builder().workers(2).limits(limits.clone());
+    let builder = arguments.programs.image.apply(builder.function(function))?;
     let hatchery = start_pool(builder.interface(Interface::Prompt)).await?;
-    let session = open(&hatchery, kept.as_ref().and_then(SessionFile::existing)).await?;
+    let session = match kept.as_ref().and_then(SessionFile::existing) {
+        Some(file) => hatchery
+            .revive(FIRST, file)
+            .await
+            .with_context(|| format!("can't continue the session in `{}`", file.display()))?,
+        None => hatchery.session(FIRST).await?,
+    };
     let judge = hatchery.session(JUDGE).await?;
     let begun = judge.run(Job::code(guest::begin()).limits(own_limits(&limits))).await?;
     if let Verdict::SandboxFailed(failure) = begun.verdict {
@@ -123,17 +129,6 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
         return Err(problem.context(format!("the session is not saved in `{}`", file.display())));
     }
     ended
-}
-
-/// Opens the session in the file, or a fresh one without a file.
-async fn open(hatchery: &Hatchery, file: Option<&Path>) -> anyhow::Result<Session> {
-    match file {
-        Some(file) => hatchery
-            .revive(FIRST, file)
-            .await
-            .with_context(|| format!("can't continue the session in `{}`", file.display())),
-        None => Ok(hatchery.session(FIRST).await?),
-    }
 }
 
 /// What each session gets besides what the user types.
@@ -297,7 +292,7 @@ impl Repl {
             }
         };
         let mut typed = Typed { calls: &mut self.calls, reader, unfinished: Vec::new() };
-        let followed = follow_with(&mut ticket, true, &mut self.interrupts, &mut typed).await;
+        let followed = follow(&mut ticket, true, &mut self.interrupts, &mut typed).await;
         let is_unfinished = !typed.unfinished.is_empty();
         let Followed { outcome, drawn, .. } = followed?;
         self.interrupts.forget();
@@ -365,62 +360,55 @@ impl Repl {
         &mut self,
         command: Result<ReplCommand, String>,
     ) -> anyhow::Result<ControlFlow<Exit>> {
+        let command = match command {
+            Ok(command) => command,
+            Err(problem) => {
+                self.complain(Exit::Usage, problem);
+                return Ok(ControlFlow::Continue(()));
+            }
+        };
         match command {
-            Ok(ReplCommand::Quit) => return Ok(ControlFlow::Break(self.exit)),
-            Ok(ReplCommand::Help) => print(command::HELP)?,
-            Ok(ReplCommand::Sessions) => {
+            ReplCommand::Quit => return Ok(ControlFlow::Break(self.exit)),
+            ReplCommand::Help => print(command::HELP)?,
+            ReplCommand::Sessions => {
                 for name in self.sessions.keys() {
                     let mark = if *name == self.present { '*' } else { ' ' };
                     print(format_args!("{mark} {name}"))?;
                 }
             }
-            Ok(ReplCommand::Switch(name)) if self.sessions.contains_key(&name) => {
-                self.present = name
+            ReplCommand::Switch(name) if self.sessions.contains_key(&name) => self.present = name,
+            ReplCommand::Switch(name) => {
+                let problem = format!("there is no session `{name}`; `:sessions` lists them");
+                self.complain(Exit::Usage, problem);
             }
-            Ok(ReplCommand::Switch(name)) => {
-                self.complain(
-                    Exit::Usage,
-                    format_args!("there is no session `{name}`; `:sessions` lists them"),
-                );
+            ReplCommand::Fork(name) if self.sessions.contains_key(&name) => {
+                let problem = format!("the session `{name}` exists already; use `:switch {name}`");
+                self.complain(Exit::Usage, problem);
             }
-            Ok(ReplCommand::Fork(name)) if self.sessions.contains_key(&name) => {
-                self.complain(
-                    Exit::Usage,
-                    format_args!("the session `{name}` exists already; use `:switch {name}`"),
-                );
-            }
-            Ok(ReplCommand::Fork(name)) => match self.session().fork(&name).await {
+            ReplCommand::Fork(name) => match self.session().fork(&name).await {
                 Ok(session) => self.go_to(name, session).await?,
-                Err(error) => {
-                    let error = chain(&error);
-                    self.complain(Exit::Sandbox, format_args!("can't fork the session: {error}"));
-                }
+                Err(error) => self.fail("fork the session", error.into()),
             },
-            Ok(ReplCommand::Save(file)) => match self.save(&file).await {
+            ReplCommand::Save(file) => match self.save(&file).await {
                 Ok(bytes) => {
                     note(format_args!("saved {} in `{}`", counted(bytes, "byte"), file.display()))
                 }
-                Err(error) => self.complain(
-                    Exit::Sandbox,
-                    format_args!("can't save the session in `{}`: {error:#}", file.display()),
-                ),
+                Err(error) => {
+                    self.fail(&format!("save the session in `{}`", file.display()), error)
+                }
             },
-            Ok(ReplCommand::Load(file)) => self.load(&file).await?,
-            Ok(ReplCommand::Put(file, path)) => self.put(&file, path.as_deref()).await?,
-            Ok(ReplCommand::Get(path, file)) => self.get(&path, file.as_deref()).await,
-            Ok(ReplCommand::Files) => self.list_files().await?,
-            Ok(ReplCommand::Displays(folder)) => self.keep_displays(&folder),
-            Ok(ReplCommand::Reset) => match self.session().reset().await {
+            ReplCommand::Load(file) => self.load(&file).await?,
+            ReplCommand::Put(file, path) => self.put(&file, path.as_deref()).await?,
+            ReplCommand::Get(path, file) => self.get(&path, file.as_deref()).await,
+            ReplCommand::Files => self.list_files().await?,
+            ReplCommand::Displays(folder) => self.keep_displays(&folder),
+            ReplCommand::Reset => match self.session().reset().await {
                 Ok(()) => {
                     note("the session is reset");
                     self.give_files().await?;
                 }
-                Err(error) => {
-                    let error = chain(&error);
-                    self.complain(Exit::Sandbox, format_args!("can't reset the session: {error}"));
-                }
+                Err(error) => self.fail("reset the session", error.into()),
             },
-            Err(problem) => self.complain(Exit::Usage, problem),
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -431,10 +419,7 @@ impl Repl {
         match self.hatchery.revive(&name, file).await {
             Ok(session) => self.go_to(name, session).await?,
             Err(error) => {
-                let error = anyhow::Error::from(error);
-                let exit = Exit::of_error(&error);
-                let file = file.display();
-                self.complain(exit, format_args!("can't load the session in `{file}`: {error:#}"));
+                self.fail(&format!("load the session in `{}`", file.display()), error.into());
             }
         }
         Ok(())
@@ -468,9 +453,9 @@ impl Repl {
 
     /// Returns this name, or the first free one with a number appended.
     fn free_name(&self, name: &str) -> String {
-        let names = std::iter::once(name.to_owned())
-            .chain((2..).map(|number: usize| format!("{name}-{number}")));
-        names.into_iter().find(|name| !self.sessions.contains_key(name)).expect("numbers go on")
+        let numbered = (2..).map(|number: usize| format!("{name}-{number}"));
+        let mut names = std::iter::once(name.to_owned()).chain(numbered);
+        names.find(|name| !self.sessions.contains_key(name)).expect("numbers go on")
     }
 
     async fn go_to(&mut self, name: String, session: Session) -> anyhow::Result<()> {
@@ -478,6 +463,11 @@ impl Repl {
         self.sessions.insert(name.clone(), session);
         self.present = name;
         self.begin().await
+    }
+
+    /// Reports that something failed.
+    fn fail(&mut self, what: &str, error: anyhow::Error) {
+        self.complain(Exit::of_error(&error), format_args!("can't {what}: {error:#}"));
     }
 
     /// Reports a problem that doesn't end the conversation.

@@ -25,12 +25,12 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     let output = arguments.output_dir.as_deref().map(output::open).transpose()?;
     let shown = arguments.save_displays.as_deref().map(output::open).transpose()?;
     let builder = Hatchery::builder().workers(1).starts_early(true).progress(progress::sink());
-    let hatchery = start_pool(arguments.image.apply(builder)?).await?;
+    let hatchery = start_pool(arguments.programs.image.apply(builder)?).await?;
     inputs::mention_missing(dependencies, &hatchery).await;
     // The first asks the program to end, the second stops it, the third ends this process.
     let mut counter = signals::interrupts(3)?;
     let mut ticket = hatchery.submit(job).await?;
-    let followed = follow(&mut ticket, !arguments.json, &mut counter).await?;
+    let followed = follow(&mut ticket, !arguments.json, &mut counter, &mut ()).await?;
     let Followed { outcome, interrupts, drawn } = followed;
     if arguments.json {
         let result = match arguments.file_contents {
@@ -148,7 +148,7 @@ fn job(arguments: &RunArguments) -> anyhow::Result<Job> {
         Some(file) => job.stdin(inputs::read(file)?),
         None => job,
     };
-    Ok(job.args(&arguments.args).limits(arguments.limits.limits()))
+    Ok(job.args(&arguments.args).limits(arguments.programs.limits()))
 }
 
 fn source_from_stdin() -> anyhow::Result<String> {

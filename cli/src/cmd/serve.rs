@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use hatchery::status::Phase;
-use hatchery::{Builder, Hatchery, Job};
+use hatchery::{Builder, Job};
 use serve::frames::{UnixServer, serve_stdio};
 use serve::http::{self, HttpConfig, HttpError, Started, Token};
 use serve::monitor::metrics_page;
@@ -23,7 +23,7 @@ use super::nats::watched;
 use crate::args::ServeArguments;
 use crate::exit::{Exit, UsageError};
 use crate::pool::{room_for, sized, start_pool};
-use crate::{inputs, progress, signals, terminal};
+use crate::{inputs, signals, terminal};
 
 /// How long clients of HTTP may take to read the answers to what the pool has finished.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
@@ -106,9 +106,8 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
 }
 
 fn builder(arguments: &ServeArguments) -> anyhow::Result<Builder> {
-    let builder = Hatchery::builder().limits(arguments.limits.limits()).progress(progress::sink());
-    let builder = builder.sessions(arguments.sessions.config());
-    let builder = arguments.image.apply_to_all(builder)?;
+    let builder = arguments.programs.builder().sessions(arguments.sessions.config());
+    let builder = arguments.programs.image.apply_to_all(builder)?;
     Ok(sized(builder, arguments.workers.as_ref(), arguments.queue))
 }
 

@@ -1,25 +1,27 @@
 //! The command line about itself: completions for shells, man pages, and what the configuration sets.
 
 use std::fs;
+use std::path::Path;
 
 use anyhow::Context;
+use clap_complete::Shell;
 
-use crate::args::{CompletionsArguments, ManArguments, definition};
+use crate::args::definition;
 use crate::exit::{Exit, UsageError};
 use crate::settings::{self, Settings};
 use crate::terminal;
 
 /// `hatchery completions`.
-pub(crate) fn completions(arguments: &CompletionsArguments) -> anyhow::Result<Exit> {
+pub(crate) fn completions(shell: Shell) -> anyhow::Result<Exit> {
     let mut text = Vec::new();
-    clap_complete::generate(arguments.shell, &mut definition(), "hatchery", &mut text);
+    clap_complete::generate(shell, &mut definition(), "hatchery", &mut text);
     terminal::write(&text)?;
     Ok(Exit::Success)
 }
 
 /// `hatchery man`.
-pub(crate) fn man(arguments: &ManArguments) -> anyhow::Result<Exit> {
-    let Some(folder) = &arguments.out else {
+pub(crate) fn man(out: Option<&Path>) -> anyhow::Result<Exit> {
+    let Some(folder) = out else {
         let mut page = Vec::new();
         clap_mangen::Man::new(definition()).render(&mut page)?;
         terminal::write(&page)?;
@@ -51,8 +53,6 @@ pub(crate) fn config(settings: Option<&Settings>) -> anyhow::Result<Exit> {
         };
         rows.push([setting.option.to_owned(), value, place]);
     }
-    for line in terminal::aligned(&rows) {
-        terminal::print(line)?;
-    }
+    terminal::print_table(&rows)?;
     Ok(Exit::Success)
 }

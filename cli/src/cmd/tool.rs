@@ -12,7 +12,7 @@ use crate::args::ToolRunArguments;
 use crate::exit::{Exit, UsageError};
 use crate::follow::{Followed, follow};
 use crate::pool::start_pool;
-use crate::{inputs, output, progress, signals, terminal};
+use crate::{inputs, output, signals, terminal};
 
 /// Prints the schema of calls, of results or of jobs.
 pub(crate) fn schema(is_result: bool, is_job: bool) -> anyhow::Result<Exit> {
@@ -63,8 +63,7 @@ async fn run_call(arguments: &ToolRunArguments) -> anyhow::Result<(Value, Exit)>
     // Opened before the program runs: a failure afterwards would lose its files.
     let output = arguments.output_dir.as_deref().map(output::open).transpose()?;
     let mut kept = arguments.session.as_deref().map(SessionFile::open).transpose()?;
-    let builder = Hatchery::builder().workers(1).limits(arguments.limits.limits());
-    let builder = arguments.image.apply(builder.progress(progress::sink()))?;
+    let builder = arguments.programs.image.apply(arguments.programs.builder().workers(1))?;
     let hatchery = start_pool(builder.interface(Interface::Batch)).await?;
     let session = match &kept {
         Some(kept) => Some(session(&hatchery, kept).await?),
@@ -75,7 +74,7 @@ async fn run_call(arguments: &ToolRunArguments) -> anyhow::Result<(Value, Exit)>
         Some(session) => session.submit(job).await?,
         None => hatchery.submit(job).await?,
     };
-    let followed = follow(&mut ticket, false, &mut interrupts).await?;
+    let followed = follow(&mut ticket, false, &mut interrupts, &mut ()).await?;
     let Followed { outcome, interrupts, .. } = followed;
     // Written before the result is printed, so that everything exists when it is read.
     if output.is_some() {

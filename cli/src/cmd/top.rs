@@ -1,18 +1,28 @@
 //! `hatchery top`: shows a batch with `--metrics`, or a server, live in a terminal.
-//! `top.rs` beside `cmd` has the screen.
+//!
+//! A [`StatusSource`] fetches the status, and a [`Screen`] shows it: as text, or live.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-use hatchery::error::chain;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 
 use super::nats::run_top;
 use crate::args::TopArguments;
 use crate::exit::{Exit, UsageError};
-use crate::top::{Screen, SourceError, StatusSource, screen_width, watch};
 use crate::{signals, terminal};
+use screen::Screen;
+use source::{Answer, StatusSource};
+
+mod draw;
+mod screen;
+mod source;
 
 /// The width of `--once` output without a terminal.
 const COLUMNS: u16 = 100;
@@ -21,9 +31,7 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<Exit> {
     if let Some(url) = &arguments.nats {
         return run_top(url, &arguments).await;
     }
-    let source =
-        StatusSource::new(&arguments.address).map_err(|error| UsageError(error.to_string()))?;
-    let source = Arc::new(source);
+    let source = Arc::new(StatusSource::new(&arguments.address)?);
     if arguments.json {
         return print_json(source).await;
     }
@@ -33,9 +41,10 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<Exit> {
     let mut screen = Screen::new(&arguments.address);
     screen.take(Ok(first));
     if arguments.once {
-        let is_terminal = std::io::stdout().is_terminal();
-        let columns = screen_width().filter(|_| is_terminal).unwrap_or(COLUMNS);
-        terminal::write(screen.as_text(columns).as_bytes())?;
+        let size = ratatui::crossterm::terminal::size().ok();
+        let size = size.filter(|_| std::io::stdout().is_terminal());
+        let columns = size.map_or(COLUMNS, |(columns, _)| columns);
+        terminal::write(draw::as_text(&screen, columns).as_bytes())?;
         return Ok(Exit::Success);
     }
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
@@ -50,7 +59,7 @@ async fn print_json(source: Arc<StatusSource>) -> anyhow::Result<Exit> {
     let asked = Arc::clone(&source);
     let status = tokio::task::spawn_blocking(move || asked.ask_json()).await?;
     let status = status.map_err(|error| advice(&source, &error))?;
-    let starting = || format!("the pool at `{}` is starting; ask again", source.address());
+    let starting = || format!("the pool at `{}` is starting; ask again", source.address);
     terminal::print(status.ok_or_else(|| UsageError(starting()))?)?;
     Ok(Exit::Success)
 }
@@ -88,10 +97,137 @@ async fn watch_until_signal(
 }
 
 /// Says why a pool can't be watched, and what to do about it.
-fn advice(source: &StatusSource, error: &SourceError) -> UsageError {
-    let (address, error) = (source.address(), chain(error));
+fn advice(StatusSource { address, .. }: &StatusSource, error: &anyhow::Error) -> UsageError {
     UsageError(format!(
-        "can't watch a pool at `{address}`: {error}; start one with `hatchery batch JOBS --metrics \
+        "can't watch a pool at `{address}`: {error:#}; start one with `hatchery batch JOBS --metrics \
          {address}` or `hatchery serve --http {address}`"
     ))
+}
+
+// The screen, live in the terminal.
+//
+// A thread fetches the status and sends it here. The screen shows the latest answer, even if the
+// connection is lost.
+
+/// The time until a new answer or the end takes effect: 50 ms.
+const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// Shows a screen in this process's terminal until somebody presses `q`, Esc or Ctrl-C there, or
+/// `is_over` is set. A thread fetches the status again after each `interval`. Blocks; the terminal is
+/// restored at the end, also by a panic. Fails if the terminal can't be used, or has been closed.
+fn watch(
+    source: Arc<StatusSource>,
+    screen: Screen,
+    interval: Duration,
+    is_over: &AtomicBool,
+) -> std::io::Result<()> {
+    // Also makes panics restore the terminal before their message.
+    let mut terminal = ratatui::try_init()?;
+    let (sender, answers) = mpsc::sync_channel(1);
+    // Dropped at the end, which the thread notices between two requests.
+    let (_running, ends) = mpsc::sync_channel(0);
+    std::thread::spawn(move || poll_status(&source, interval, &ends, &sender));
+    let watched = show(&mut terminal, screen, &answers, is_over);
+    match &watched {
+        // It would complain on the terminal that it can't use any more, and panic.
+        Err(error) if is_gone(error) => std::mem::forget(terminal),
+        _ => drop(terminal),
+    }
+    let restored = ratatui::try_restore();
+    watched.and(restored)
+}
+
+/// Returns whether an error says that the terminal has been closed.
+fn is_gone(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::BrokenPipe
+        || error.raw_os_error() == Some(Errno::IO.raw_os_error())
+}
+
+fn poll_status(
+    source: &StatusSource,
+    interval: Duration,
+    ends: &Receiver<()>,
+    sender: &SyncSender<anyhow::Result<Answer>>,
+) {
+    while ends.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+        if sender.send(source.ask()).is_err() {
+            return;
+        }
+    }
+}
+
+fn show(
+    terminal: &mut DefaultTerminal,
+    mut screen: Screen,
+    answers: &Receiver<anyhow::Result<Answer>>,
+    is_over: &AtomicBool,
+) -> std::io::Result<()> {
+    while !is_over.load(Ordering::Relaxed) {
+        answers.try_iter().for_each(|answer| screen.take(answer));
+        terminal.draw(|frame| draw::draw(&screen, frame.area(), frame.buffer_mut()))?;
+        wait_for_key()?;
+        while event::poll(Duration::ZERO)? {
+            if let Event::Key(key) = event::read()?
+                && key.kind != KeyEventKind::Release
+                && !handle_key(key, &mut screen)
+            {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Waits for a key, at most for a tick. crossterm would read the end of a closed terminal again and
+/// again, so that is noticed here.
+fn wait_for_key() -> std::io::Result<()> {
+    let stdin = std::io::stdin();
+    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+    match rustix::event::poll(&mut polled, Some(&TICK)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let closed = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    if polled[0].revents().intersects(closed) {
+        return Err(std::io::ErrorKind::BrokenPipe.into());
+    }
+    Ok(())
+}
+
+/// Handles a key. Returns `false` if it ends the program.
+fn handle_key(key: KeyEvent, screen: &mut Screen) -> bool {
+    match key.code {
+        KeyCode::Char('q') | KeyCode::Esc => return false,
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
+        KeyCode::Char('p') => screen.is_paused = !screen.is_paused,
+        KeyCode::Up => screen.scroll(-1),
+        KeyCode::Down => screen.scroll(1),
+        KeyCode::PageUp => screen.scroll(-10),
+        KeyCode::PageDown => screen.scroll(10),
+        KeyCode::Home => screen.scroll(isize::MIN),
+        KeyCode::End => screen.scroll(isize::MAX),
+        _ => {}
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_end_pause_and_scroll() {
+        let mut screen = Screen::new("here");
+        screen.view["workers"] = (0..3).map(samples::worker).collect();
+        let mut press = |code, modifiers| handle_key(KeyEvent::new(code, modifiers), &mut screen);
+        assert!(!press(KeyCode::Char('q'), KeyModifiers::NONE));
+        assert!(!press(KeyCode::Esc, KeyModifiers::NONE));
+        assert!(!press(KeyCode::Char('c'), KeyModifiers::CONTROL));
+        assert!(press(KeyCode::Char('c'), KeyModifiers::NONE));
+        assert!(press(KeyCode::Char('p'), KeyModifiers::NONE));
+        assert!(press(KeyCode::PageDown, KeyModifiers::NONE));
+        assert!(press(KeyCode::Up, KeyModifiers::NONE));
+        assert!(screen.is_paused);
+        assert_eq!(screen.first_worker, 1);
+    }
 }

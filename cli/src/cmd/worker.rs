@@ -10,7 +10,7 @@ use super::nats;
 use crate::args::WorkerArguments;
 use crate::exit::{Exit, UsageError};
 use crate::pool::{cpus, sized, start_metrics, start_pool, weighted};
-use crate::{progress, signals, terminal};
+use crate::{signals, terminal};
 
 /// Ctrl-C this often ends the process at once.
 const LAST_INTERRUPT: u32 = 2;
@@ -67,7 +67,8 @@ async fn start(
     connection: &Connection,
     name: &PoolName,
 ) -> anyhow::Result<Hatchery> {
-    let published = arguments.publish_image.then(|| arguments.image.source()).transpose()?;
+    let published =
+        arguments.publish_image.then(|| arguments.programs.image.source()).transpose()?;
     let images = Images::connect(connection, name.clone()).await.map_err(nats::explained)?;
     let folder = tempfile::tempdir().context("can't make a folder for the image's packages")?;
     let cache = cache_dir();
@@ -76,7 +77,7 @@ async fn start(
         None => images.fetch(folder.path(), cache.as_deref()).await.map_err(nats::explained)?,
     };
     let mut builder = builder(arguments)?;
-    if let Some(image) = fetched.as_ref().filter(|_| arguments.image.is_plain()) {
+    if let Some(image) = fetched.as_ref().filter(|_| arguments.programs.image.is_plain()) {
         terminal::note(format_args!("starting from the pool's image {}", image.key()));
         builder = image.give(builder);
     }
@@ -109,8 +110,8 @@ fn config(arguments: &WorkerArguments) -> WorkerConfig {
 }
 
 fn builder(arguments: &WorkerArguments) -> anyhow::Result<Builder> {
-    let builder = Hatchery::builder().limits(arguments.limits.limits()).progress(progress::sink());
-    let builder = arguments.image.apply_to_all(builder)?.interface(Interface::Cluster);
+    let programs = &arguments.programs;
+    let builder = programs.image.apply_to_all(programs.builder())?.interface(Interface::Cluster);
     let builder = sized(builder, arguments.workers.as_ref(), arguments.queue);
     Ok(weighted(builder, &arguments.tenant)?)
 }

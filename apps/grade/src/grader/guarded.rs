@@ -35,13 +35,13 @@ pub(crate) async fn run(
     let candidate = Job::code(guest::CANDIDATE)
         .named("candidate")
         .variable("hatchery_code", &*guest::with_wide_maxsize(code))
-        .function(link.next())
+        .function(link.candidates_function())
         .limits(limits)
         .idempotent(false);
     let judge = Job::code(guest::JUDGE)
         .named("judge")
         .variable("hatchery_task", message(task, code, kinds))
-        .function(link.ask())
+        .function(link.judges_function())
         .limits(tests)
         .idempotent(false);
     let (mut candidate, judge) = (pool.submit(candidate).await?, pool.submit(judge).await?);

@@ -110,31 +110,20 @@ impl Trial {
 
     /// Returns the trial that the tests report.
     pub(crate) fn reported(report: TestReport) -> Self {
-        let TestReport {
-            total,
-            passed,
-            complete,
-            problem,
-            failures,
-            undecided,
-            limit,
-            kinds,
-            load,
-            gone,
-        } = report;
-        if let Some(load) = load {
+        let TestReport { total, passed, complete, failures, undecided, kinds, .. } = report;
+        if let Some(load) = report.load {
             return Self::error(format!("its code can't be run: {load}"));
         }
-        if let Some(gone) = gone {
+        if let Some(gone) = report.gone {
             return Self::new(Verdict::Failed, gone);
         }
-        if let Some(problem) = problem {
+        if let Some(problem) = report.problem {
             return Self::of_task(problem);
         }
         if total == 0 && undecided.is_none() {
             return Self::of_task("it has no tests");
         }
-        let is_of_sandbox = undecided.is_some() && limit.is_some();
+        let is_of_sandbox = undecided.is_some() && report.limit.is_some();
         let verdict = match undecided {
             Some(_) => Verdict::Undecided,
             None if complete && passed == total => Verdict::Passed,
@@ -142,10 +131,8 @@ impl Trial {
         };
         let failures: Vec<Failure> =
             failures.into_iter().map(|(test, message)| Failure { test, message }).collect();
-        let first = failures.first();
-        let failure = || first.map(|first| format!("{}: {}", first.test, first.message));
-        let message = undecided.or_else(failure);
-        let trial = Self::new(verdict, message.unwrap_or_default());
+        let failure = || failures.first().map(|first| format!("{}: {}", first.test, first.message));
+        let trial = Self::new(verdict, undecided.or_else(failure).unwrap_or_default());
         Self { passed, total, failures, is_of_sandbox, kinds, ..trial }
     }
 

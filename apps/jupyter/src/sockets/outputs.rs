@@ -18,7 +18,7 @@ use zeromq::{
     MultiPeerBackend, Socket, SocketEvent, SocketRecv, SocketSend, XPubSocket, ZmqMessage,
 };
 
-use super::{message_of, no_parent};
+use super::message_of;
 use crate::error::KernelError;
 use crate::message::{Message, Object, Writer};
 
@@ -57,7 +57,7 @@ impl IoPub {
     ) -> Result<Self, KernelError> {
         let mut socket = XPubSocket::new();
         if let Err(source) = socket.bind(&endpoint).await {
-            return Err(KernelError::Bind { endpoint, source });
+            return Err(KernelError::Bind(endpoint, source));
         }
         let (outbox, messages) = mpsc::channel(MOST_WAITING);
         let (subscribed, has_subscriber) = watch::channel(false);
@@ -74,7 +74,7 @@ impl IoPub {
     /// Publishes a status that belongs to no request.
     pub(crate) async fn announce(&self, state: &str) {
         let content = json!({ "execution_state": state });
-        self.queue(Bytes::from_static(b"kernel.status"), "status", &no_parent(), &content).await;
+        self.queue(Bytes::from_static(b"kernel.status"), "status", &Object::new(), &content).await;
     }
 
     /// Waits a while for the first subscriber. Front ends connect all sockets at once, and a request
@@ -170,5 +170,5 @@ fn topic_of(heard: &ZmqMessage) -> Option<Bytes> {
 
 fn welcome(writer: &Writer, topic: Bytes) -> ZmqMessage {
     let content = json!({ "subscription": String::from_utf8_lossy(&topic) });
-    message_of(writer.write(&[topic], "iopub_welcome", &no_parent(), &content))
+    message_of(writer.write(&[topic], "iopub_welcome", &Object::new(), &content))
 }

@@ -116,7 +116,7 @@ impl DocumentCell {
                 outputs: cell.outputs.clone(),
             },
             Self::Other(raw) => {
-                let fields: Fields = serde_json::from_str(raw.get()).unwrap_or_default();
+                let fields = fields_of(raw);
                 View {
                     is_code: parsed::<String>(&fields, "cell_type").as_deref() == Some("code"),
                     source: source_of(&fields).unwrap_or_default(),
@@ -131,21 +131,16 @@ impl DocumentCell {
     pub(super) fn has_tag(&self, name: &str) -> bool {
         match self {
             Self::Code(cell) => cell.has_tag(name),
-            Self::Other(raw) => {
-                let fields: Fields = serde_json::from_str(raw.get()).unwrap_or_default();
-                tags(&fields).iter().any(|tag| tag == name)
-            }
+            Self::Other(raw) => tags(&fields_of(raw)).iter().any(|tag| tag == name),
         }
     }
 
     pub(super) fn has_id(&self, id: &str) -> bool {
-        match self {
-            Self::Code(cell) => id_of(&cell.fields).as_deref() == Some(id),
-            Self::Other(raw) => {
-                let fields: Fields = serde_json::from_str(raw.get()).unwrap_or_default();
-                id_of(&fields).as_deref() == Some(id)
-            }
-        }
+        let own: Option<String> = match self {
+            Self::Code(cell) => parsed(&cell.fields, "id"),
+            Self::Other(raw) => parsed(&fields_of(raw), "id"),
+        };
+        own.as_deref() == Some(id)
     }
 }
 
@@ -220,13 +215,16 @@ impl Serialize for CodeCell {
     }
 }
 
-/// Returns the source of a cell, which is a text or an array of lines.
+/// Returns the source of a cell.
 fn source_of(fields: &Fields) -> Option<String> {
-    match parsed(fields, "source")? {
-        Value::String(text) => Some(text),
-        Value::Array(lines) if lines.iter().all(Value::is_string) => {
-            Some(lines.iter().filter_map(Value::as_str).collect())
-        }
+    text_of(&parsed(fields, "source")?)
+}
+
+/// Returns a text, which may be an array of lines.
+pub(crate) fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(lines) => lines.iter().map(Value::as_str).collect(),
         _ => None,
     }
 }
@@ -253,8 +251,8 @@ fn tags(fields: &Fields) -> Vec<String> {
     tags.filter_map(|tag| tag.as_str().map(str::to_owned)).collect()
 }
 
-fn id_of(fields: &Fields) -> Option<String> {
-    parsed(fields, "id")
+fn fields_of(raw: &RawValue) -> Fields {
+    serde_json::from_str(raw.get()).unwrap_or_default()
 }
 
 /// Parses a field, if it exists and has that type.

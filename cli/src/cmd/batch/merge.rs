@@ -32,44 +32,44 @@ pub(crate) async fn merge(arguments: MergeArguments) -> anyhow::Result<Exit> {
     let merge = Merge::of(open(&arguments.jobs).await?, parts).await?;
     refuse_surplus(&merge, &arguments)?;
     report_missing(&merge, &arguments);
-    let is_missing = !merge.missing().is_empty();
+    let is_missing = !merge.missing.is_empty();
     if is_missing && !arguments.partial {
         return Ok(Exit::Missing);
     }
     write(&merge, &arguments)?;
-    if merge.reruns() > 0 {
+    if merge.reruns > 0 {
         terminal::note(format_args!(
             "{} of the results aren't final: --resume makes them again in their shards",
-            merge.reruns()
+            merge.reruns
         ));
     }
-    let exit = exit_of(merge.tally());
+    let exit = exit_of(&merge.tally);
     Ok(if is_missing { Exit::Missing } else { exit })
 }
 
 /// Fails if results are left that belong to no line, unless they are to be left out.
 fn refuse_surplus(merge: &Merge, arguments: &MergeArguments) -> anyhow::Result<()> {
-    if let Some(Surplus { count, first, .. }) = merge.twins() {
+    if let Some(Surplus { count, first, .. }) = &merge.twins {
         return Err(UsageError(format!(
             "{} too many, the first of them {first}, for lines that have one already: give each \
              part once, and one part for each shard",
-            counted(count, "result")
+            counted(*count, "result")
         ))
         .into());
     }
-    match merge.others() {
+    match &merge.others {
         None => Ok(()),
         Some(Surplus { count, .. }) if arguments.drop_others => {
             terminal::note(format_args!(
                 "left out {} that belong to no line of this batch",
-                counted(count, "result")
+                counted(*count, "result")
             ));
             Ok(())
         }
         Some(Surplus { count, first, .. }) => Err(UsageError(format!(
             "{} of no line of `{}`, the first of them {first}: the part is from another batch, or \
              the line or its program has changed; --drop-others drops such results",
-            counted(count, "result"),
+            counted(*count, "result"),
             arguments.jobs.display()
         ))
         .into()),
@@ -78,7 +78,7 @@ fn refuse_surplus(merge: &Merge, arguments: &MergeArguments) -> anyhow::Result<(
 
 /// Says which lines have no result, and how to get them.
 fn report_missing(merge: &Merge, arguments: &MergeArguments) {
-    let all = merge.missing();
+    let all = &merge.missing;
     for Missing { shard, count, first, .. } in all.iter().take(MOST_NAMED) {
         let name = match shard {
             Some(shard) => format!("shard {shard}"),

@@ -102,8 +102,7 @@ impl Progress {
     /// Shows how far the batch is, or how it has ended.
     fn show(&self, tally: Tally, is_over: bool) {
         let total = Some(self.total.0.load(Ordering::Relaxed)).filter(|total| *total > 0);
-        let pace = Pace::new(tally, total, self.began.elapsed());
-        let pace = if is_over { pace.over() } else { pace };
+        let pace = Pace { tally, total, elapsed: self.began.elapsed(), is_over };
         match &self.form {
             // The summary at the end of every batch takes its place.
             Form::Bar(bar) if is_over => bar.finish_and_clear(),
@@ -198,7 +197,9 @@ mod tests {
         for ending in [Succeeded, Succeeded, Limited, Refused, Malformed] {
             tally.count(ending);
         }
-        let of = |tally, total| line(&Pace::new(tally, total, Duration::from_secs(2)));
+        let of = |tally, total| {
+            line(&Pace { tally, total, elapsed: Duration::from_secs(2), is_over: false })
+        };
         assert_eq!(
             of(tally, Some(30)),
             "5 of 30 done: 2 succeeded, 1 limited, 1 refused, 1 invalid, 2.5/s, 10s left"

@@ -182,8 +182,8 @@ impl GivenParameters {
         }
         let set_file = |file: &std::path::PathBuf| -> anyhow::Result<SetFile> {
             let ending = file.extension().unwrap_or_default().to_string_lossy();
-            let place = format!("`{}`", file.display());
-            Ok(SetFile::new(place, ending.to_ascii_lowercase(), text_of(file)?))
+            let (place, ending) = (format!("`{}`", file.display()), ending.to_ascii_lowercase());
+            Ok(SetFile { place, ending, text: text_of(file)? })
         };
         let sets = arguments.sets.as_ref().map(set_file).transpose()?;
         Ok(Self { sources, sets })

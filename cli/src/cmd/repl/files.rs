@@ -23,7 +23,7 @@ impl Repl {
                 return Ok(None);
             }
         };
-        let followed = follow(&mut ticket, false, &mut self.interrupts).await?;
+        let followed = follow(&mut ticket, false, &mut self.interrupts, &mut ()).await?;
         let outcome = followed.outcome;
         self.interrupts.forget();
         Ok(Some(outcome))

@@ -9,33 +9,12 @@ use tokio::sync::{mpsc, oneshot};
 use super::terminal::{Heard, Reader};
 use crate::follow::Lines;
 
-/// `%time` and `%timeit`, as in notebooks.
-const TIMING: Module = Module { name: "hatchery_timing", source: ::notebook::guest::TIMING };
-
-/// A Python module.
-struct Module {
-    name: &'static str,
-    source: &'static str,
-}
+/// The module of `%time` and `%timeit`.
+const TIMING: &str = "hatchery_timing";
 
 /// Returns the source that installs the helpers. Running it again changes nothing.
 pub(super) fn begin() -> String {
-    install(&[TIMING, Module { name: assistance::MODULE, source: assistance::SOURCE }])
-}
-
-/// Returns source that installs modules for import, each after those that it imports, and leaves no
-/// other trace. Tracebacks omit the modules' frames.
-fn install(modules: &[Module]) -> String {
-    // JSON strings are valid in Python, since serde_json leaves non-ASCII characters as they are.
-    let modules: serde_json::Value =
-        modules.iter().map(|Module { name, source }| vec![*name, *source]).collect();
-    format!(
-        "def _hatchery_begin(modules):\n    import sys, types\n    \
-         for name, source in modules:\n        \
-         module = sys.modules[name] = types.ModuleType(name)\n        \
-         exec(compile(source, f\"<hatchery/{{name}}.py>\", \"exec\"), module.__dict__)\n\
-         _hatchery_begin({modules})\ndel _hatchery_begin\n"
-    )
+    assistance::install(TIMING, ::notebook::guest::TIMING)
 }
 
 /// Translates an input that begins with `%`, or asks for help by `?`, to Python; `None` if it is
@@ -54,16 +33,14 @@ pub(super) fn magic(input: &str) -> Option<Result<String, String>> {
     };
     // A string of JSON is one of Python.
     let code = Value::from(code.trim());
-    Some(Ok(format!("__import__('hatchery_timing').{function}({code})\n")))
+    Some(Ok(format!("__import__('{TIMING}').{function}({code})\n")))
 }
 
 /// Translates what stands beside a `?`: the name of a value, a keyword or nothing. Anything else may
 /// be Python that happens to end in `?`, as a comment does.
 fn question(name: &str) -> Option<Result<String, String>> {
     let is_word = |word: &str| {
-        let mut characters = word.chars();
-        let starts = characters.next().is_some_and(|first| first.is_alphabetic() || first == '_');
-        starts && characters.all(|next| next.is_alphanumeric() || next == '_')
+        word.chars().all(lexer::is_word) && !word.is_empty() && !word.starts_with(char::is_numeric)
     };
     let about = match name {
         "" => return Some(Err("write `?NAME` or `help(NAME)`; `:help` lists commands".to_owned())),

@@ -48,7 +48,7 @@ pub(super) struct Terminal {
     /// Lines pasted to a program beyond the one that it read.
     pasted: Option<String>,
     /// `None` if there is no file for it.
-    history: Option<History>,
+    history: Option<File>,
 }
 
 impl Terminal {
@@ -159,12 +159,10 @@ impl Terminal {
         if input.is_empty() {
             return;
         }
-        let is_new = match &mut self.editor {
-            Some(editor) => editor.history_mut().add(input).unwrap_or(false),
-            None => false,
-        };
-        if let Some(history) = self.history.as_mut().filter(|_| is_new)
-            && let Err(error) = history.add(input)
+        let editor = self.editor.as_mut();
+        let is_new = editor.is_some_and(|it| it.history_mut().add(input).unwrap_or(false));
+        if let Some(history) = self.history.as_ref().filter(|_| is_new)
+            && let Err(error) = add(history, input)
         {
             note(format_args!("the history is no longer saved: {error}"));
             self.history = None;
@@ -181,9 +179,9 @@ fn last_row(prompt: &str, columns: usize) -> &str {
 }
 
 /// Opens the history. A prompt without one is better than no prompt.
-fn open_history() -> Option<(History, Vec<String>)> {
+fn open_history() -> Option<(File, Vec<String>)> {
     let path = default_path()?;
-    History::open(&path)
+    open_at(&path)
         .inspect_err(|error| {
             note(format_args!("can't use the history in `{}`: {error}", path.display()));
         })
@@ -197,7 +195,7 @@ fn open_history() -> Option<(History, Vec<String>)> {
 // adds at that moment.
 
 /// Entries to keep.
-pub(super) const KEPT_COUNT: usize = 1_000;
+const KEPT_COUNT: usize = 1_000;
 
 /// The longest entry to keep: pasted files would crowd out the rest.
 const LONGEST_ENTRY_BYTES: usize = 16 << 10;
@@ -205,48 +203,40 @@ const LONGEST_ENTRY_BYTES: usize = 16 << 10;
 /// A larger file isn't a history, and isn't read.
 const LARGEST_FILE_BYTES: u64 = 64 << 20;
 
-/// An open history file.
-#[derive(Debug)]
-pub(super) struct History {
-    file: File,
+/// Opens the file, creates it if it is missing, and returns its entries, oldest first.
+fn open_at(path: &Path) -> io::Result<(File, Vec<String>)> {
+    if let Some(folder) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let mut file = append_to(path)?;
+    if file.metadata()?.len() > LARGEST_FILE_BYTES {
+        return Err(io::Error::other("it is too large for a history"));
+    }
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    let mut entries: Vec<String> =
+        text.lines().filter(|line| !line.is_empty()).map(entry).collect();
+    // Only at twice the size, so that it happens rarely.
+    if entries.len() > 2 * KEPT_COUNT {
+        entries.drain(..entries.len() - KEPT_COUNT);
+        file = shorten(path, &entries)?;
+    }
+    Ok((file, entries))
 }
 
-impl History {
-    /// Opens the file, creates it if it is missing, and returns its entries, oldest first.
-    pub(super) fn open(path: &Path) -> io::Result<(Self, Vec<String>)> {
-        if let Some(folder) = path.parent() {
-            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        }
-        let mut file = append_to(path)?;
-        if file.metadata()?.len() > LARGEST_FILE_BYTES {
-            return Err(io::Error::other("it is too large for a history"));
-        }
-        let mut text = Vec::new();
-        file.read_to_end(&mut text)?;
-        let text = String::from_utf8_lossy(&text);
-        let lines = text.lines().filter(|line| !line.is_empty());
-        let mut entries: Vec<String> = lines.map(entry).collect();
-        // Only at twice the size, so that it happens rarely.
-        if entries.len() > 2 * KEPT_COUNT {
-            entries.drain(..entries.len() - KEPT_COUNT);
-            file = shorten(path, &entries)?;
-        }
-        Ok((Self { file }, entries))
+/// Adds an entry.
+fn add(mut history: &File, entry: &str) -> io::Result<()> {
+    if entry.len() > LONGEST_ENTRY_BYTES {
+        return Ok(());
     }
-
-    /// Adds an entry.
-    pub(super) fn add(&mut self, entry: &str) -> io::Result<()> {
-        if entry.len() > LONGEST_ENTRY_BYTES {
-            return Ok(());
-        }
-        // A single write, so that concurrent prompts don't mix their entries.
-        self.file.write_all(line(entry).as_bytes())
-    }
+    // A single write, so that concurrent prompts don't mix their entries.
+    history.write_all(line(entry).as_bytes())
 }
 
 /// Returns `$XDG_STATE_HOME/hatchery/history`, else `~/.local/state/hatchery/history`; `None`
 /// without a home directory.
-pub(super) fn default_path() -> Option<PathBuf> {
+fn default_path() -> Option<PathBuf> {
     let folder = |variable: &str| {
         // The standard says to ignore relative paths.
         std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
@@ -385,13 +375,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state").join("history");
         let entries = ["x", "def f():\n    return '\\n'", "\\", "é\\\\n"];
-        let (mut history, before) = History::open(&path).unwrap();
+        let (history, before) = open_at(&path).unwrap();
         assert!(before.is_empty());
         for entry in entries {
-            history.add(entry).unwrap();
+            add(&history, entry).unwrap();
         }
-        history.add(&"x".repeat(LONGEST_ENTRY_BYTES + 1)).unwrap();
-        assert_eq!(History::open(&path).unwrap().1, entries);
+        add(&history, &"x".repeat(LONGEST_ENTRY_BYTES + 1)).unwrap();
+        assert_eq!(open_at(&path).unwrap().1, entries);
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(path.parent().unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o700);
     }
@@ -402,7 +392,7 @@ mod tests {
         let path = folder.path().join("history");
         fs::write(&path, "\"x\"\n").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-        assert_eq!(History::open(&path).unwrap().1, ["x"]);
+        assert_eq!(open_at(&path).unwrap().1, ["x"]);
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     }
 
@@ -414,10 +404,10 @@ mod tests {
         // A link to where the user keeps such files.
         fs::write(folder.path().join("kept"), lines).unwrap();
         std::os::unix::fs::symlink(folder.path().join("kept"), &path).unwrap();
-        let (mut history, entries) = History::open(&path).unwrap();
+        let (history, entries) = open_at(&path).unwrap();
         assert_eq!((entries.len(), entries[0].as_str()), (KEPT_COUNT, "1001"));
-        history.add("new").unwrap();
-        let again = History::open(&path).unwrap().1;
+        add(&history, "new").unwrap();
+        let again = open_at(&path).unwrap().1;
         assert_eq!((again.len(), again[KEPT_COUNT].as_str()), (KEPT_COUNT + 1, "new"));
         assert!(path.is_symlink());
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
@@ -429,7 +419,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history");
         fs::write(&path, b"\"\xff\"\n\n1\n\"x\n").unwrap();
-        assert_eq!(History::open(&path).unwrap().1, ["\u{fffd}", "1", "\"x"]);
-        assert!(History::open(&folder.path().join("history").join("x")).is_err());
+        assert_eq!(open_at(&path).unwrap().1, ["\u{fffd}", "1", "\"x"]);
+        assert!(open_at(&folder.path().join("history").join("x")).is_err());
     }
 }

@@ -32,22 +32,14 @@ pub(super) fn failure(outcome: &Outcome) -> String {
 
 /// Returns the name in a workspace for a file of the host.
 pub(super) fn name_for(local: &Path, path: Option<&str>) -> Result<String, String> {
-    let own = local.file_name().and_then(|name| name.to_str());
-    match path {
-        // As in `cp`.
-        Some(folder) if folder.ends_with('/') => {
-            let name = own.ok_or_else(|| format!("`{}` is not a file name", local.display()))?;
-            Ok(format!("{}{name}", below_workspace(folder)))
-        }
-        Some(path) => Ok(below_workspace(path).to_owned()),
-        None => own
-            .map(str::to_owned)
-            .ok_or_else(|| format!("`{}` is not a file name", local.display())),
+    let path = path.map_or("", |path| path.strip_prefix(WORKSPACE).unwrap_or(path));
+    // As in `cp`.
+    if !path.is_empty() && !path.ends_with('/') {
+        return Ok(path.to_owned());
     }
-}
-
-fn below_workspace(path: &str) -> &str {
-    path.strip_prefix(WORKSPACE).unwrap_or(path)
+    let own = local.file_name().and_then(|name| name.to_str());
+    let own = own.ok_or_else(|| format!("`{}` is not a file name", local.display()))?;
+    Ok(format!("{path}{own}"))
 }
 
 /// Returns the path on the host for a file of a session.

@@ -1,5 +1,6 @@
 //! What the benchmark reports: a table for people, or a JSON object.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bytesize::ByteSize;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::figures::{Figure, LEAST_ROUNDS, Ratio, Samples, Spread, Unit, digits};
 use super::rounds::{Machine, Python3, Subjects, checked, load};
-use super::setup::{BenchSettings, Error, now};
+use crate::terminal;
 
 /// Digits of a key that distinguish images for a reader.
 const SHOWN_DIGITS: usize = 12;
@@ -18,67 +19,52 @@ const SHOWN_DIGITS: usize = 12;
 /// Decimals of numbers in JSON: below a nanosecond, for milliseconds.
 const JSON_SCALE: f64 = 1e6;
 
+const ROUNDS: Duration = Duration::from_secs(60);
+const QUICK_ROUNDS: Duration = Duration::from_secs(15);
+
 /// What runs the programs.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
-pub(crate) struct Build {
+pub(super) struct Build {
     /// Python as packed for the sandbox.
-    pub(crate) name: String,
+    pub(super) name: String,
     /// Its version, such as `3.14.0`.
-    pub(crate) version: String,
+    pub(super) version: String,
     /// The key of the image without imports.
-    pub(crate) image: Option<String>,
+    pub(super) image: Option<String>,
     /// The key of the image with numpy and pandas.
-    pub(crate) science_image: Option<String>,
+    pub(super) science_image: Option<String>,
     /// What one pool may use.
-    pub(crate) memory_limit_bytes: u64,
+    pub(super) memory_limit_bytes: u64,
 }
 
 /// Everything that is reported.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
-pub(crate) struct Report {
+pub(super) struct Report {
     /// Whether a quarter of the samples was wanted.
-    pub(crate) is_quick: bool,
+    pub(super) is_quick: bool,
     /// All rounds were done.
-    pub(crate) is_complete: bool,
-    /// The machine.
-    pub(crate) machine: Machine,
+    pub(super) is_complete: bool,
+    pub(super) machine: Machine,
     /// Its own Python; `None` if the benchmark ended before that was known, or there is none.
-    pub(crate) python3: Option<Python3>,
+    pub(super) python3: Option<Python3>,
     /// What runs the programs; `None` if the benchmark ended before that was known.
-    pub(crate) build: Option<Build>,
-    /// What was measured.
-    pub(crate) samples: Samples,
+    pub(super) build: Option<Build>,
+    pub(super) samples: Samples,
     /// The load average at the end.
-    pub(crate) load: Option<f64>,
+    pub(super) load: Option<f64>,
     /// What it took to start, and to build what was missing; `None` if that didn't end.
-    pub(crate) preparation: Option<Duration>,
+    pub(super) preparation: Option<Duration>,
     /// When it began.
     began: Instant,
     /// What it took, once it has ended.
     took: Option<Duration>,
 }
 
-/// A report for people. Every line is ready to print; the table wants aligned columns.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub(crate) struct Sections {
-    /// The machine and the build, a line each.
-    pub(crate) facts: Vec<String>,
-    /// A heading, and a row for each figure that is known; empty if none is.
-    pub(crate) table: Vec<[String; 7]>,
-    /// What the figures say about each other.
-    pub(crate) ratios: Vec<String>,
-    /// How long it took.
-    pub(crate) end: String,
-}
-
 impl Report {
     /// Begins a report about this machine, without figures. What it takes counts from now.
-    pub(crate) fn new(settings: &BenchSettings) -> Self {
+    pub(super) fn new(is_quick: bool) -> Self {
         Self {
-            is_quick: settings.is_quick,
+            is_quick,
             is_complete: false,
             machine: Machine::read(),
             python3: None,
@@ -86,13 +72,18 @@ impl Report {
             samples: Samples::default(),
             load: None,
             preparation: None,
-            began: now(),
+            began: Instant::now(),
             took: None,
         }
     }
 
+    /// Returns how long rounds go on, once there are enough of them.
+    pub(super) fn rounds_time(&self) -> Duration {
+        if self.is_quick { QUICK_ROUNDS } else { ROUNDS }
+    }
+
     /// Ends the report: notes how long it took, and the load.
-    pub(crate) fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.load = load();
         self.took = Some(self.began.elapsed());
     }
@@ -101,18 +92,33 @@ impl Report {
         self.took.unwrap_or_else(|| self.began.elapsed())
     }
 
-    /// Returns the report for people.
-    pub(crate) fn sections(&self) -> Sections {
+    /// Returns the report for people, its parts apart.
+    pub(super) fn text(&self) -> String {
+        let mut lines = self.facts();
+        for part in [terminal::aligned(&self.table()), self.ratios()] {
+            if !part.is_empty() {
+                lines.push(String::new());
+                lines.extend(part);
+            }
+        }
+        lines.push(self.duration());
+        lines.join("\n")
+    }
+
+    /// Says what the figures say about each other.
+    fn ratios(&self) -> Vec<String> {
         let ratio = |ratio: &Ratio| Some(ratio.says(&digits(self.samples.ratio(ratio)?)));
+        Ratio::ALL.iter().filter_map(ratio).collect()
+    }
+
+    fn duration(&self) -> String {
         let took = digits(self.took().as_secs_f64());
-        let end = match self.preparation {
+        match self.preparation {
             Some(time) => {
                 format!("took {took} s, {} s of that to start", digits(time.as_secs_f64()))
             }
             None => format!("ended after {took} s, before it had started"),
-        };
-        let ratios = Ratio::ALL.iter().filter_map(ratio).collect();
-        Sections { facts: self.facts(), table: self.table(), ratios, end }
+        }
     }
 
     /// Describes the machine and the build, a line each.
@@ -159,7 +165,7 @@ impl Report {
     /// Formats a heading and a row for each figure; nothing if there are none.
     fn table(&self) -> Vec<[String; 7]> {
         let headings = ["FIGURE", "MEDIAN", "P5", "P95", "P99", "CPU PER JOB", "SAMPLES"];
-        let known: Vec<_> = Figure::ALL.into_iter().filter_map(|figure| self.row(figure)).collect();
+        let known: Vec<_> = Figure::all().filter_map(|figure| self.row(figure)).collect();
         if known.is_empty() {
             return Vec::new();
         }
@@ -180,17 +186,17 @@ impl Report {
     }
 
     /// Returns the object for programs. Whatever isn't known is null.
-    pub(crate) fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         let Self { machine, build, python3, .. } = self;
         let build = build.as_ref();
         let python3 = python3.as_ref();
         let mut figures = json!({});
-        for figure in Figure::ALL {
+        for figure in Figure::all() {
             figures[figure.name()] = self.figure_json(figure);
         }
         let mut ratios = json!({});
         for ratio in &Ratio::ALL {
-            ratios[ratio.name()] = self.samples.ratio(ratio).map(rounded).into();
+            ratios[ratio.name] = self.samples.ratio(ratio).map(rounded).into();
         }
         json!({
             "hatchery_version": env!("CARGO_PKG_VERSION"),
@@ -262,29 +268,26 @@ mod tests;
 
 /// Measures this machine, and fills the report as figures become known: dropping the future leaves
 /// what was measured so far. `builder` begins each of three pools; their workers and imports are set
-/// here. `tell` learns how long rounds have gone on: before the first, and after each.
-///
-/// # Errors
-/// A pool can't be started, or a program of the benchmark fails.
-pub(crate) async fn measure(
+/// here. `program` is this command line. `tell` learns how long rounds have gone on: before the
+/// first, and after each. Fails if a pool can't be started, or a program of the benchmark fails.
+pub(super) async fn measure(
     report: &mut Report,
-    settings: &BenchSettings,
+    program: PathBuf,
     builder: impl Fn() -> Builder,
     mut tell: impl FnMut(Duration),
-) -> Result<(), Error> {
-    let began = now();
+) -> anyhow::Result<()> {
+    let began = Instant::now();
     report.python3 = Python3::measure().await;
     let has_python3 = report.python3.is_some();
-    let (cpus, program) = (report.machine.cpus, settings.program.clone());
-    let mut subjects = Subjects::start(builder, cpus, program, has_python3).await?;
+    let mut subjects = Subjects::start(builder, report.machine.cpus, program, has_python3).await?;
     report.build = Some(build(&subjects).await?);
     report.preparation = Some(began.elapsed());
     tell(Duration::ZERO);
     // Warms every cache.
     subjects.round(&mut Samples::default()).await?;
     let mut rounds = 0;
-    let rounds_began = now();
-    while rounds < LEAST_ROUNDS || rounds_began.elapsed() < settings.time() {
+    let rounds_began = Instant::now();
+    while rounds < LEAST_ROUNDS || rounds_began.elapsed() < report.rounds_time() {
         subjects.round(&mut report.samples).await?;
         rounds += 1;
         tell(rounds_began.elapsed());
@@ -294,15 +297,14 @@ pub(crate) async fn measure(
     Ok(())
 }
 
-async fn build(subjects: &Subjects) -> Result<Build, Error> {
-    let (plain, science) = subjects.pools();
+async fn build(Subjects { all, science, .. }: &Subjects) -> anyhow::Result<Build> {
     let version = Job::code("import platform; print(platform.python_version())");
-    let version = checked(plain.run(version).await?)?.stdout_text();
+    let version = checked(all.run(version).await?)?.stdout_text();
     Ok(Build {
         name: WHEEL_REQUIREMENT.to_owned(),
         version: version.trim().to_owned(),
-        image: plain.image().map(|image| image.key.clone()),
+        image: all.image().map(|image| image.key.clone()),
         science_image: science.image().map(|image| image.key.clone()),
-        memory_limit_bytes: plain.status().memory.limit_bytes,
+        memory_limit_bytes: all.status().memory.limit_bytes,
     })
 }

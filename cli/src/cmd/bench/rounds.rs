@@ -3,15 +3,18 @@
 
 use std::collections::VecDeque;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
+use anyhow::{Context, bail, ensure};
 use hatchery::config::{EngineConfig, ImageMapping};
 use hatchery::{Builder, Hatchery, Job, Outcome, Session};
+use rustix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
 
 use super::figures::{Figure, Samples, Spread};
-use super::setup::{Error, cpu, millis, now, run};
 
 /// The smallest program that does something.
 const PROGRAM: &str = "x = 1";
@@ -61,14 +64,14 @@ const STREAM_WARM_UP: Duration = Duration::from_millis(5);
 const AT_ONCE: usize = 32;
 
 /// What the figures are measured on.
-pub(crate) struct Subjects {
-    /// The command line, if its start is measured.
-    program: Option<PathBuf>,
+pub(super) struct Subjects {
+    /// The command line.
+    program: PathBuf,
     has_python3: bool,
     workers: usize,
     one: Hatchery,
-    all: Hatchery,
-    science: Hatchery,
+    pub(super) all: Hatchery,
+    pub(super) science: Hatchery,
     session: Session,
     framed: Session,
     /// For saved sessions.
@@ -78,12 +81,12 @@ pub(crate) struct Subjects {
 
 impl Subjects {
     /// Starts pools, and builds the images that are missing.
-    pub(crate) async fn start(
+    pub(super) async fn start(
         builder: impl Fn() -> Builder,
         workers: usize,
-        program: Option<PathBuf>,
+        program: PathBuf,
         has_python3: bool,
-    ) -> Result<Self, Error> {
+    ) -> anyhow::Result<Self> {
         let all = builder().workers(workers).start().await?;
         let one = builder().workers(1).start().await?;
         let science = builder().workers(workers).preload(SCIENCE).start().await?;
@@ -91,8 +94,7 @@ impl Subjects {
         checked(session.run(Job::code("x = 0")).await?)?;
         let framed = science.session("frame").await?;
         checked(framed.run(Job::code(FRAME)).await?)?;
-        let folder = tempfile::tempdir().map_err(Error::Folder)?;
-        let rounds = 0;
+        let folder = tempfile::tempdir().context("can't create a folder for saved sessions")?;
         Ok(Self {
             program,
             has_python3,
@@ -103,17 +105,12 @@ impl Subjects {
             session,
             framed,
             folder,
-            rounds,
+            rounds: 0,
         })
     }
 
-    /// Returns the pool without imports, and the one with numpy and pandas imported.
-    pub(crate) fn pools(&self) -> (&Hatchery, &Hatchery) {
-        (&self.all, &self.science)
-    }
-
     /// Takes the samples of a round.
-    pub(crate) async fn round(&mut self, samples: &mut Samples) -> Result<(), Error> {
+    pub(super) async fn round(&mut self, samples: &mut Samples) -> anyhow::Result<()> {
         self.rounds += 1;
         self.first_outcome(samples).await?;
         one_at_a_time(Figure::Fresh, Target::Fresh(&self.all), PROGRAM, samples).await?;
@@ -129,21 +126,18 @@ impl Subjects {
         self.compute(samples).await
     }
 
-    async fn first_outcome(&self, samples: &mut Samples) -> Result<(), Error> {
-        let Some(program) = &self.program else { return Ok(()) };
-        let (printed, took) = run(program, &["--quiet", "run", "-c", "print(1)"]).await?;
-        if printed != "1\n" {
-            return Err(Error::Printed { printed, expected: "1" });
-        }
+    async fn first_outcome(&self, samples: &mut Samples) -> anyhow::Result<()> {
+        let (printed, took) = run(&self.program, &["--quiet", "run", "-c", "print(1)"]).await?;
+        ensure!(printed == "1\n", "a program of the benchmark printed {printed:?}, not 1");
         samples.push(Figure::FirstOutcome, millis(took));
         Ok(())
     }
 
     /// Forks the session, each time after a turn.
-    async fn fork(&self, samples: &mut Samples) -> Result<(), Error> {
+    async fn fork(&self, samples: &mut Samples) -> anyhow::Result<()> {
         for number in 0..Figure::ForkFrame.each_round() {
             checked(self.framed.run(Job::code(FRAME_TURN)).await?)?;
-            let began = now();
+            let began = Instant::now();
             let fork = self.framed.fork(&format!("fork {number} of {}", self.rounds)).await?;
             samples.push(Figure::ForkFrame, millis(began.elapsed()));
             fork.close();
@@ -151,13 +145,13 @@ impl Subjects {
         Ok(())
     }
 
-    async fn save_and_revive(&self, samples: &mut Samples) -> Result<(), Error> {
+    async fn save_and_revive(&self, samples: &mut Samples) -> anyhow::Result<()> {
         let file = self.folder.path().join("frame.session");
         checked(self.framed.run(Job::code(FRAME_TURN)).await?)?;
-        let began = now();
+        let began = Instant::now();
         self.framed.save(&file).await?;
         samples.push(Figure::SaveFrame, millis(began.elapsed()));
-        let began = now();
+        let began = Instant::now();
         let revived = self.science.revive(&format!("revived {}", self.rounds), &file).await?;
         checked(revived.run(Job::code(FRAME_TURN)).await?)?;
         samples.push(Figure::ReviveFrame, millis(began.elapsed()));
@@ -166,7 +160,7 @@ impl Subjects {
     }
 
     /// Runs the programs that compute, by their own clocks.
-    async fn compute(&self, samples: &mut Samples) -> Result<(), Error> {
+    async fn compute(&self, samples: &mut Samples) -> anyhow::Result<()> {
         let printed = checked(self.all.run(Job::code(FIB)).await?)?.stdout_text();
         samples.push(Figure::Fib, self_timed(&printed, FIB_RESULT)?);
         if self.has_python3 {
@@ -187,7 +181,7 @@ enum Target<'a> {
 }
 
 impl Target<'_> {
-    async fn run(&self, source: &str) -> Result<Outcome, Error> {
+    async fn run(&self, source: &str) -> anyhow::Result<Outcome> {
         let job = Job::code(source);
         checked(match self {
             Self::Fresh(pool) => pool.run(job).await?,
@@ -202,13 +196,13 @@ async fn one_at_a_time(
     target: Target<'_>,
     source: &str,
     samples: &mut Samples,
-) -> Result<(), Error> {
+) -> anyhow::Result<()> {
     for _ in 0..WARM_UP {
         target.run(source).await?;
     }
     let cpu_before = cpu();
     for _ in 0..figure.each_round() {
-        let began = now();
+        let began = Instant::now();
         target.run(source).await?;
         samples.push(figure, millis(began.elapsed()));
     }
@@ -222,9 +216,9 @@ async fn many(
     pool: &Hatchery,
     workers: usize,
     samples: &mut Samples,
-) -> Result<(), Error> {
+) -> anyhow::Result<()> {
     stream(pool, AT_ONCE * workers, STREAM_WARM_UP).await?;
-    let (cpu_before, began) = (cpu(), now());
+    let (cpu_before, began) = (cpu(), Instant::now());
     let jobs = stream(pool, AT_ONCE * workers, STREAM).await?;
     samples.push(figure, jobs / began.elapsed().as_secs_f64());
     samples.push_cpu(figure, millis(cpu() - cpu_before) / jobs);
@@ -232,10 +226,10 @@ async fn many(
 }
 
 /// Submits jobs for this time, and waits until all have ended. Returns how many they were.
-async fn stream(pool: &Hatchery, at_once: usize, time: Duration) -> Result<f64, Error> {
+async fn stream(pool: &Hatchery, at_once: usize, time: Duration) -> anyhow::Result<f64> {
     let mut tickets = VecDeque::with_capacity(at_once);
     let mut jobs = 0.0;
-    let began = now();
+    let began = Instant::now();
     while began.elapsed() < time {
         if tickets.len() == at_once
             && let Some(first) = tickets.pop_front()
@@ -252,25 +246,48 @@ async fn stream(pool: &Hatchery, at_once: usize, time: Duration) -> Result<f64, 
 }
 
 /// Returns the outcome if the job succeeded. A figure of failed jobs would mean nothing.
-pub(crate) fn checked(outcome: Outcome) -> Result<Outcome, Error> {
-    let (ending, said) = (outcome.verdict.name(), outcome.stderr_text());
+pub(super) fn checked(outcome: Outcome) -> anyhow::Result<Outcome> {
     if !outcome.is_success() {
-        return Err(Error::Job { ending, said });
+        let (ending, said) = (outcome.verdict.name(), outcome.stderr_text());
+        bail!("a job of the benchmark ended as `{ending}`: {said}");
     }
     Ok(outcome)
 }
 
 /// Reads what a program printed that times itself, and returns that time in milliseconds.
-fn self_timed(printed: &str, expected: &'static str) -> Result<f64, Error> {
-    let seconds = match printed.trim_end().split_once(' ') {
-        Some((result, seconds)) if result == expected => seconds.parse::<f64>().ok(),
-        _ => None,
-    };
-    let seconds = seconds.filter(|seconds| *seconds > 0.0);
-    match seconds {
-        Some(seconds) => Ok(seconds * 1e3),
-        None => Err(Error::Printed { printed: printed.to_owned(), expected }),
-    }
+fn self_timed(printed: &str, expected: &str) -> anyhow::Result<f64> {
+    let timed = printed.trim_end().split_once(' ').filter(|(result, _)| *result == expected);
+    let seconds = timed.and_then(|(_, seconds)| seconds.parse::<f64>().ok());
+    let seconds = seconds.filter(|seconds| *seconds > 0.0).with_context(|| {
+        format!("a program of the benchmark printed {printed:?}, not {expected} and its time")
+    })?;
+    Ok(seconds * 1e3)
+}
+
+/// Returns the CPU time that all threads of this process have taken so far.
+fn cpu() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Runs a program to its end. Returns what it printed, and how long it took.
+///
+/// It doesn't hear the terminal's Ctrl-C: that ends the benchmark, not a sample.
+async fn run(program: &Path, arguments: &[&str]) -> anyhow::Result<(String, Duration)> {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).process_group(0);
+    let running = tokio::task::spawn_blocking(move || {
+        let began = Instant::Instant::now();
+        command.output().map(|output| (output, began.elapsed()))
+    });
+    let program = program.display();
+    let (output, took) = running.await?.with_context(|| format!("can't run `{program}`"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "`{program}` failed ({}): {}", output.status, said.trim_end());
+    Ok((String::from_utf8_lossy(&output.stdout).into_owned(), took))
 }
 
 /// How often the machine's own Python is started.
@@ -278,35 +295,30 @@ const STARTS: usize = 11;
 
 /// The machine, as this process sees it. What the system doesn't say is `None`.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
-pub(crate) struct Machine {
-    /// The name of its CPU.
-    pub(crate) cpu_model: Option<String>,
+pub(super) struct Machine {
+    pub(super) cpu_model: Option<String>,
     /// How many CPUs this process may use: affinity and control group considered.
-    pub(crate) cpus: usize,
-    /// Memory of the machine.
-    pub(crate) memory_bytes: Option<u64>,
+    pub(super) cpus: usize,
+    pub(super) memory_bytes: Option<u64>,
     /// The version of its kernel.
-    pub(crate) kernel: Option<String>,
+    pub(super) kernel: Option<String>,
     /// How interpreters get their image.
-    pub(crate) mapping: ImageMapping,
+    pub(super) mapping: ImageMapping,
     /// The load average of the last minute when the benchmark began.
-    pub(crate) load: Option<f64>,
+    pub(super) load: Option<f64>,
 }
 
 /// The machine's own Python.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
-pub(crate) struct Python3 {
+pub(super) struct Python3 {
     /// Its version, such as `3.12.1`.
-    pub(crate) version: String,
+    pub(super) version: String,
     /// What `python3 -c pass` takes, in milliseconds.
-    pub(crate) start: Spread,
+    pub(super) start: Spread,
 }
 
 impl Machine {
-    /// Reads what the system says.
-    pub(crate) fn read() -> Self {
+    pub(super) fn read() -> Self {
         let text = |path| fs::read_to_string(path).unwrap_or_default();
         let kernel = text("/proc/sys/kernel/osrelease").trim().to_owned();
         Self {
@@ -322,10 +334,10 @@ impl Machine {
 
 impl Python3 {
     /// The name of its program.
-    pub(crate) const PROGRAM: &str = "python3";
+    pub(super) const PROGRAM: &str = "python3";
 
     /// Starts it several times; `None` if it isn't installed, or doesn't run.
-    pub(crate) async fn measure() -> Option<Self> {
+    pub(super) async fn measure() -> Option<Self> {
         let program = Path::new(Self::PROGRAM);
         let version = "import platform; print(platform.python_version())";
         let (version, _) = run(program, &["-c", version]).await.ok()?;
@@ -340,7 +352,7 @@ impl Python3 {
 }
 
 /// Returns the load average of the last minute.
-pub(crate) fn load() -> Option<f64> {
+pub(super) fn load() -> Option<f64> {
     fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }
 

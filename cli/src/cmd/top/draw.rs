@@ -10,9 +10,8 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row, Table, Widget};
 use serde_json::Value;
 
 use super::screen::{
-    bytes, count, depth, list, percent, rate, real, share, text, time, used_bytes, whole,
+    Screen, bytes, count, depth, list, percent, rate, real, share, text, time, used_bytes, whole,
 };
-use crate::top::screen::Screen;
 
 /// Heights of the header and the footer.
 const HEADER: u16 = 2;
@@ -53,7 +52,7 @@ const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const ALARM: Style = Style::new().fg(Color::Red);
 
 /// Draws the whole screen as text, as high as necessary.
-pub(crate) fn as_text(screen: &Screen, columns: u16) -> String {
+pub(super) fn as_text(screen: &Screen, columns: u16) -> String {
     let [upper, middle, errors, raised] = heights(&screen.view, columns);
     let workers = u16::try_from(list(&screen.view["workers"]).len()).unwrap_or(u16::MAX / 2);
     let workers = FRAME + 1 + workers.max(FEW_WORKERS);
@@ -87,7 +86,7 @@ fn heights(view: &Value, columns: u16) -> [u16; 4] {
     ]
 }
 
-pub(crate) fn draw(screen: &Screen, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     let view = &screen.view;
     let [upper, middle, errors, raised] = heights(view, area.width);
     let rest = HEADER + upper + middle + FRAME + 1 + FEW_WORKERS + FOOTER;
@@ -463,7 +462,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::top::samples::{busy, worker};
+
+    /// Returns the status of a busy pool, as `/v1/status` sends it.
+    fn busy() -> Value {
+        serde_json::from_str(include_str!("busy.json")).unwrap()
+    }
+
+    fn worker(worker: u64) -> Value {
+        json!({ "worker": worker, "activity": "ready" })
+    }
 
     fn screen(view: Value) -> Screen {
         let mut screen = Screen::new("127.0.0.1:9184");

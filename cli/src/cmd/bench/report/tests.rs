@@ -1,7 +1,6 @@
 //! Tests of the report.
 
 use super::*;
-use crate::bench::figures::LEAST_ROUNDS;
 
 fn report() -> Report {
     let machine = Machine {
@@ -32,14 +31,15 @@ fn report() -> Report {
         samples,
         load: None,
         preparation: Some(Duration::from_millis(1_250)),
-        began: now(),
+        began: Instant::now(),
         took: Some(Duration::from_secs(61)),
     }
 }
 
 #[test]
 fn the_table_has_the_figures_that_are_known() {
-    let Sections { facts, table, ratios, end } = report().sections();
+    let report = report();
+    let (facts, table) = (report.facts(), report.table());
     let expected = "\
 hatchery VERSION
 cpu      Some CPU
@@ -57,18 +57,18 @@ load     0.50 at the start, unknown at the end";
         ["fresh jobs, one worker", "4012/s", "4001/s", "4023/s", "-", "200 µs", "25"],
     ];
     assert_eq!(table, expected.map(|row| row.map(str::to_owned)));
-    assert_eq!(ratios, ["a turn takes 2.00 times as long as a fresh job"]);
-    assert_eq!(end, "took 61.0 s, 1.25 s of that to start");
+    assert_eq!(report.ratios(), ["a turn takes 2.00 times as long as a fresh job"]);
+    assert_eq!(report.duration(), "took 61.0 s, 1.25 s of that to start");
 }
 
 #[test]
 fn a_report_without_figures_has_no_table() {
     let report =
         Report { samples: Samples::default(), preparation: None, load: Some(1.0), ..report() };
-    let Sections { facts, table, ratios, end } = report.sections();
+    let (facts, table, ratios) = (report.facts(), report.table(), report.ratios());
     assert_eq!(facts.last().unwrap(), "load     0.50 at the start, 1.00 at the end");
     assert_eq!((facts.len(), table.len(), ratios.len()), (7, 0, 0), "{facts:?}");
-    assert_eq!(end, "ended after 61.0 s, before it had started");
+    assert_eq!(report.duration(), "ended after 61.0 s, before it had started");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn the_facts_say_what_ran_the_programs() {
         science_image: None,
         memory_limit_bytes: 6 << 30,
     };
-    let lines = Report { build: Some(build), ..report() }.sections().facts;
+    let lines = Report { build: Some(build), ..report() }.facts();
     for fact in [
         "memory   8.0 GiB, of which a pool uses 6.0 GiB at most",
         "python   3.15.0, some-python==1",
@@ -92,7 +92,7 @@ fn the_facts_say_what_ran_the_programs() {
     }
     let start = Spread::of(&[12.0, 14.0, 13.0], 3).unwrap();
     let python3 = Some(Python3 { version: "3.12.1".to_owned(), start });
-    let lines = Report { python3, ..report() }.sections().facts;
+    let lines = Report { python3, ..report() }.facts();
     let fact = "python3  3.12.1; `python3 -c pass` takes 13.0 ms, 12.0 ms to 14.0 ms";
     assert!(lines.iter().any(|line| line == fact), "{lines:#?}");
 }
@@ -100,7 +100,7 @@ fn the_facts_say_what_ran_the_programs() {
 #[test]
 fn the_object_has_every_field_and_null_for_what_is_not_known() {
     let value = report().json();
-    for figure in Figure::ALL {
+    for figure in Figure::all() {
         assert!(value["figures"].get(figure.name()).is_some(), "{}", figure.name());
     }
     let figures = &value["figures"];

@@ -3,33 +3,27 @@
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use hatchery::error::chain;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::widgets::Widget;
 use serde_json::Value;
 
-use super::draw;
-use super::source::{Answer, SourceError};
+use super::source::Answer;
 
-/// What is shown of a pool: its queue, latencies, memory, sessions, workers and last errors. A
-/// reference to it is a widget of ratatui.
+/// What is shown of a pool: its queue, latencies, memory, sessions, workers and last errors.
 #[derive(Debug)]
-pub(crate) struct Screen {
-    pub(crate) address: String,
+pub(super) struct Screen {
+    pub(super) address: String,
     /// The latest status; null before the first.
-    pub(crate) view: Value,
+    pub(super) view: Value,
     /// Why there is no status, or no newer one.
-    pub(crate) problem: Option<String>,
+    pub(super) problem: Option<String>,
     /// Whether new answers are ignored.
-    pub(crate) is_paused: bool,
+    pub(super) is_paused: bool,
     /// The index of the first worker on the screen.
-    pub(crate) first_worker: usize,
+    pub(super) first_worker: usize,
 }
 
 impl Screen {
     /// Creates a screen without a status. `address` says in its last line what it shows.
-    pub(crate) fn new(address: &str) -> Self {
+    pub(super) fn new(address: &str) -> Self {
         Self {
             address: address.to_owned(),
             view: Value::Null,
@@ -39,9 +33,8 @@ impl Screen {
         }
     }
 
-    /// Shows a status, as [`StatusSource::ask`](crate::top::Source::ask) returns it, or that there is none. An
-    /// error leaves what was shown, and stands below.
-    pub(crate) fn take(&mut self, answer: Result<Answer, SourceError>) {
+    /// Shows a status, or that there is none. An error leaves what was shown, and stands below.
+    pub(super) fn take(&mut self, answer: anyhow::Result<Answer>) {
         if self.is_paused {
             return;
         }
@@ -53,54 +46,43 @@ impl Screen {
             }
             Ok(None) => self.problem = Some("the pool is starting".to_owned()),
             Err(error) => {
-                self.problem = Some(format!("connection lost, retrying: {}", chain(&error)));
+                self.problem = Some(format!("connection lost, retrying: {error:#}"));
             }
         }
     }
 
-    /// Returns the whole screen as text, as high as necessary, of this width.
-    pub(crate) fn as_text(&self, columns: u16) -> String {
-        draw::as_text(self, columns)
-    }
-
     /// Moves the list of workers by so many rows.
-    pub(crate) fn scroll(&mut self, by: isize) {
+    pub(super) fn scroll(&mut self, by: isize) {
         let last = list(&self.view["workers"]).len().saturating_sub(1);
         self.first_worker = self.first_worker.saturating_add_signed(by).min(last);
     }
 }
 
-impl Widget for &Screen {
-    fn render(self, area: Rect, buffer: &mut Buffer) {
-        draw::draw(self, area, buffer);
-    }
-}
-
-pub(crate) fn whole(value: &Value) -> u64 {
+pub(super) fn whole(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-pub(crate) fn real(value: &Value) -> f64 {
+pub(super) fn real(value: &Value) -> f64 {
     value.as_f64().unwrap_or(0.0)
 }
 
-pub(crate) fn text(value: &Value) -> &str {
+pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-pub(crate) fn list(value: &Value) -> &[Value] {
+pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// Returns the bytes that count against the limit on memory.
-pub(crate) fn used_bytes(memory: &Value) -> u64 {
+pub(super) fn used_bytes(memory: &Value) -> u64 {
     ["shared_bytes", "slot_bytes", "session_bytes", "queued_bytes", "in_flight_bytes"]
         .into_iter()
         .fold(0, |used, part| used.saturating_add(whole(&memory[part])))
 }
 
 /// Returns how many jobs of a tenant wait with this priority.
-pub(crate) fn depth(tenant: &Value, priority: &str) -> u64 {
+pub(super) fn depth(tenant: &Value, priority: &str) -> u64 {
     let queued = list(&tenant["queued"]).iter().filter(|queued| queued["priority"] == priority);
     queued.fold(0, |depth, queued| depth.saturating_add(whole(&queued["depth"])))
 }
@@ -109,7 +91,7 @@ pub(crate) fn depth(tenant: &Value, priority: &str) -> u64 {
 const FULL: f64 = 100.0;
 
 /// Formats a time in seconds.
-pub(crate) fn time(seconds: f64) -> String {
+pub(super) fn time(seconds: f64) -> String {
     for (factor, unit) in [(1e6, "µs"), (1e3, "ms")] {
         if seconds * factor < 999.5 {
             return format!("{} {unit}", three_digits(seconds * factor));
@@ -125,12 +107,12 @@ pub(crate) fn time(seconds: f64) -> String {
 }
 
 /// Formats a number of bytes.
-pub(crate) fn bytes(bytes: u64) -> String {
+pub(super) fn bytes(bytes: u64) -> String {
     ByteSize::b(bytes).to_string()
 }
 
 /// Formats a count.
-pub(crate) fn count(count: u64) -> String {
+pub(super) fn count(count: u64) -> String {
     match count {
         0..10_000 => count.to_string(),
         10_000..1_000_000 => format!("{}k", three_digits(count as f64 / 1e3)),
@@ -139,17 +121,17 @@ pub(crate) fn count(count: u64) -> String {
 }
 
 /// Formats a rate per second.
-pub(crate) fn rate(rate: f64) -> String {
+pub(super) fn rate(rate: f64) -> String {
     if rate < 999.5 { three_digits(rate) } else { count(rate.round() as u64) }
 }
 
 /// Returns the share of `part` in `all`, from 0 to 1.
-pub(crate) fn share(part: u64, all: u64) -> f64 {
+pub(super) fn share(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { (part as f64 / all as f64).min(1.0) }
 }
 
 /// Formats a share in percent.
-pub(crate) fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{:.0}%", share * FULL)
 }
 
@@ -167,7 +149,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::top::samples::busy;
 
     #[test]
     fn a_lost_connection_keeps_what_was_shown() {
@@ -176,7 +157,7 @@ mod tests {
         assert_eq!(screen.problem.as_deref(), Some("the pool is starting"));
         screen.take(Ok(Some(json!({ "queue_depth": 7 }))));
         assert_eq!((&screen.view["queue_depth"], &screen.problem), (&json!(7), &None));
-        screen.take(Err(SourceError::Io(std::io::Error::other("refused"))));
+        screen.take(Err(anyhow::anyhow!("refused")));
         assert_eq!(screen.view["queue_depth"], 7);
         assert!(screen.problem.as_ref().is_some_and(|problem| problem.contains("refused")));
         screen.is_paused = true;
@@ -186,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_status_is_read_as_it_is_sent() {
-        let view = busy();
+        let view: Value = serde_json::from_str(include_str!("busy.json")).unwrap();
         assert_eq!(depth(&view["tenants"][0], "normal"), 96);
         assert_eq!(used_bytes(&view["memory"]), 605_814_272);
         let (running, backing_off) = (&view["workers"][0], &view["workers"][3]);

@@ -1,81 +1,43 @@
 //! Fetches the status of a batch or a server.
 
-use std::io;
 use std::time::Duration;
 
-use serde::Deserialize;
+use anyhow::{Context, anyhow, bail, ensure};
 use serde_json::Value;
 use ureq::Agent;
+use ureq::http::StatusCode;
+
+use crate::exit::UsageError;
 
 /// The longest time from the request to the end of the answer.
 const LONGEST: Duration = Duration::from_secs(5);
 /// The longest answer; the status of 10,000 sessions takes a fifth of it.
 const MOST_BYTES: u64 = 16 << 20;
-/// The HTTP status of a pool that has not started.
-const STARTING: u16 = 503;
-/// The HTTP status of a server that wants a token.
-const NO_TOKEN: u16 = 401;
-
-/// A text is no address to watch.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not an address; write HOST:PORT, such as 127.0.0.1:9184")]
-pub(crate) struct InvalidAddress(pub(crate) String);
-
-/// There is no status to be had from an address.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum SourceError {
-    /// Nothing answers there, or not over HTTP.
-    #[error("no answer over HTTP")]
-    Connection(#[from] Box<ureq::Error>),
-    /// The system refuses the connection.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    /// The answer takes too long.
-    #[error("no answer in {} s", .0.as_secs())]
-    Slow(Duration),
-    /// It is a server that wants a token.
-    #[error("that server requires a token, and `hatchery top` sends none")]
-    Token,
-    /// Something else answers.
-    #[error("that server is not Hatchery: {status}")]
-    Other {
-        /// The status of HTTP.
-        status: String,
-    },
-    /// The answer is no status, or that of another version.
-    #[error("that server runs an incompatible version of Hatchery")]
-    Version(#[from] serde_json::Error),
-}
+/// What answers isn't this version's status.
+const INCOMPATIBLE: &str = "that server runs an incompatible version of Hatchery";
 
 /// The answer of a batch or a server: its status, or `None` if its pool has not started.
-pub(crate) type Answer = Option<Value>;
-
-/// What every status has.
-#[derive(Deserialize)]
-struct Recognized {
-    #[serde(rename = "phase")]
-    _phase: String,
-}
+pub(super) type Answer = Option<Value>;
 
 /// A client for the batch or server at an address, without encryption and tokens.
 #[derive(Debug)]
-pub(crate) struct StatusSource {
+pub(super) struct StatusSource {
     agent: Agent,
-    address: String,
+    /// As `HOST:PORT`.
+    pub(super) address: String,
 }
 
 impl StatusSource {
     /// Creates a client for this address, as `HOST:PORT` or `http://HOST:PORT/`.
-    ///
-    /// # Errors
-    /// The address has another form.
-    pub(crate) fn new(address: &str) -> Result<Self, InvalidAddress> {
+    pub(super) fn new(address: &str) -> Result<Self, UsageError> {
         let plain = address.strip_prefix("http://").unwrap_or(address).trim_end_matches('/');
         let has_port = plain.rsplit_once(':').is_some_and(|(host, port)| {
             !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
         });
         if !has_port || plain.contains(['/', '?', '#', '@', ' ']) {
-            return Err(InvalidAddress(address.to_owned()));
+            return Err(UsageError(format!(
+                "`{address}` is not an address; write HOST:PORT, such as 127.0.0.1:9184"
+            )));
         }
         let config = Agent::config_builder()
             .timeout_global(Some(LONGEST))
@@ -86,54 +48,38 @@ impl StatusSource {
         Ok(Self { agent: config.build().into(), address: plain.to_owned() })
     }
 
-    /// Returns the address, as `HOST:PORT`.
-    pub(crate) fn address(&self) -> &str {
-        &self.address
-    }
-
-    /// Fetches the status. Blocks, for 5 s at most.
-    ///
-    /// # Errors
-    /// Nothing answers, or it isn't Hatchery of this version.
-    pub(crate) fn ask(&self) -> Result<Answer, SourceError> {
+    /// Fetches the status. Blocks, for 5 s at most. Fails if nothing answers, or if it isn't Hatchery
+    /// of this version.
+    pub(super) fn ask(&self) -> anyhow::Result<Answer> {
         let text = self.ask_json()?;
         Ok(text.map(|text| serde_json::from_str(&text)).transpose()?)
     }
 
     /// Fetches the status as it is sent, on one line; `None` if the pool has not started.
-    /// Blocks like [`Self::ask`].
-    ///
-    /// # Errors
-    /// As for [`Self::ask`].
-    pub(crate) fn ask_json(&self) -> Result<Option<String>, SourceError> {
-        let Some(text) = self.fetch()? else { return Ok(None) };
-        let _: Recognized = serde_json::from_str(&text)?;
-        Ok(Some(text))
-    }
-
-    fn fetch(&self) -> Result<Option<String>, SourceError> {
+    /// Blocks and fails like [`Self::ask`].
+    pub(super) fn ask_json(&self) -> anyhow::Result<Option<String>> {
         let url = format!("http://{}/v1/status", self.address);
         let mut response = self.agent.get(url).call().map_err(plain)?;
-        let status = response.status();
-        if status.as_u16() == STARTING {
-            return Ok(None);
-        }
-        if status.as_u16() == NO_TOKEN {
-            return Err(SourceError::Token);
-        }
-        if !status.is_success() {
-            return Err(SourceError::Other { status: status.to_string() });
+        match response.status() {
+            StatusCode::SERVICE_UNAVAILABLE => return Ok(None),
+            StatusCode::UNAUTHORIZED => {
+                bail!("that server requires a token, and `hatchery top` sends none")
+            }
+            status => ensure!(status.is_success(), "that server is not Hatchery: {status}"),
         }
         let body = response.body_mut().with_config().limit(MOST_BYTES);
-        body.read_to_string().map(Some).map_err(plain)
+        let text = body.read_to_string().map_err(plain)?;
+        let status: Value = serde_json::from_str(&text).context(INCOMPATIBLE)?;
+        ensure!(status["phase"].is_string(), INCOMPATIBLE);
+        Ok(Some(text))
     }
 }
 
-fn plain(error: ureq::Error) -> SourceError {
+fn plain(error: ureq::Error) -> anyhow::Error {
     match error {
-        ureq::Error::Io(error) => SourceError::Io(error),
-        ureq::Error::Timeout(_) => SourceError::Slow(LONGEST),
-        error => SourceError::Connection(Box::new(error)),
+        ureq::Error::Io(error) => error.into(),
+        ureq::Error::Timeout(_) => anyhow!("no answer in {} s", LONGEST.as_secs()),
+        error => anyhow::Error::from(error).context("no answer over HTTP"),
     }
 }
 
@@ -145,7 +91,7 @@ mod tests {
     use super::*;
 
     /// Returns the result for this answer to one request.
-    fn asked(answer: &'static str) -> Result<Answer, SourceError> {
+    fn asked(answer: &'static str) -> anyhow::Result<Answer> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let source = StatusSource::new(&listener.local_addr().unwrap().to_string()).unwrap();
         let server = std::thread::spawn(move || {
@@ -204,7 +150,7 @@ mod tests {
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let source = StatusSource::new(&free.to_string()).unwrap();
         let error = source.ask().unwrap_err();
-        assert!(matches!(error, SourceError::Io(_)), "{error:?}");
+        assert!(error.is::<std::io::Error>(), "{error:?}");
         assert!(error.to_string().contains("refused"), "{error}");
     }
 }

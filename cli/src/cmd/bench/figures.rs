@@ -3,129 +3,88 @@
 use std::collections::BTreeMap;
 
 /// Rounds without which nothing is reported.
-pub(crate) const LEAST_ROUNDS: usize = 5;
+pub(super) const LEAST_ROUNDS: usize = 5;
 
-/// Something that is measured in every round.
+/// Something that is measured in every round; [`Figure::TABLE`] says of each what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub(crate) enum Figure {
-    /// The command line, from its start to its first outcome.
+pub(super) enum Figure {
     FirstOutcome,
-    /// A job in a fresh interpreter.
     Fresh,
-    /// The same with numpy and pandas imported.
     FreshScience,
-    /// A turn of a session.
     Turn,
-    /// Fresh jobs per second on one worker.
     OneWorker,
-    /// Fresh jobs per second on a worker for each CPU.
     AllCpus,
-    /// A turn of a session that has a frame of 100,000 rows.
     TurnFrame,
-    /// A fork of that session.
     ForkFrame,
-    /// Saving that session to a file.
     SaveFrame,
-    /// Reviving it from there, with a turn.
     ReviveFrame,
-    /// `fib(27)` in the sandbox.
     Fib,
-    /// `fib(27)` in the machine's own Python.
     FibPython3,
-    /// Elementwise operations and products of arrays.
     Numpy,
 }
 
-/// Constants of a figure.
-struct Constants {
-    name: &'static str,
-    title: &'static str,
-    unit: Unit,
-    each_round: usize,
-}
-
 impl Figure {
-    /// Every figure, in the order in which they are reported.
-    pub(crate) const ALL: [Self; 13] = [
-        Self::FirstOutcome,
-        Self::Fresh,
-        Self::FreshScience,
-        Self::Turn,
-        Self::OneWorker,
-        Self::AllCpus,
-        Self::TurnFrame,
-        Self::ForkFrame,
-        Self::SaveFrame,
-        Self::ReviveFrame,
-        Self::Fib,
-        Self::FibPython3,
-        Self::Numpy,
+    /// Every figure, in the order in which they are reported: its field, the words for its row,
+    /// what it counts, and how many samples a round takes.
+    const TABLE: [(Self, &str, &str, Unit, usize); 13] = [
+        (Self::FirstOutcome, "first_outcome", "process, to its first outcome", Unit::Millis, 1),
+        (Self::Fresh, "fresh", "fresh job", Unit::Millis, 100),
+        (
+            Self::FreshScience,
+            "fresh_numpy_pandas",
+            "fresh job with numpy and pandas",
+            Unit::Millis,
+            100,
+        ),
+        (Self::Turn, "turn", "turn of a session", Unit::Millis, 100),
+        (Self::OneWorker, "throughput_one_worker", "fresh jobs, one worker", Unit::Rate, 5),
+        (Self::AllCpus, "throughput_all_cpus", "fresh jobs, a worker per CPU", Unit::Rate, 5),
+        (Self::TurnFrame, "turn_frame", "turn with a frame of 100,000 rows", Unit::Millis, 20),
+        (Self::ForkFrame, "fork_frame", "fork of that session", Unit::Millis, 5),
+        (Self::SaveFrame, "save_frame", "save to a file", Unit::Millis, 1),
+        (Self::ReviveFrame, "revive_frame", "revive from there, and a turn", Unit::Millis, 1),
+        (Self::Fib, "fib", "fib(27)", Unit::Millis, 1),
+        (Self::FibPython3, "fib_python3", "fib(27) in python3", Unit::Millis, 1),
+        (Self::Numpy, "numpy", "numpy, elementwise and products", Unit::Millis, 1),
     ];
 
-    fn constants(self) -> Constants {
-        use Unit::{Millis, Rate};
-        let (name, title, unit, each_round) = match self {
-            Self::FirstOutcome => ("first_outcome", "process, to its first outcome", Millis, 1),
-            Self::Fresh => ("fresh", "fresh job", Millis, 100),
-            Self::FreshScience => {
-                ("fresh_numpy_pandas", "fresh job with numpy and pandas", Millis, 100)
-            }
-            Self::Turn => ("turn", "turn of a session", Millis, 100),
-            Self::OneWorker => ("throughput_one_worker", "fresh jobs, one worker", Rate, 5),
-            Self::AllCpus => ("throughput_all_cpus", "fresh jobs, a worker per CPU", Rate, 5),
-            Self::TurnFrame => ("turn_frame", "turn with a frame of 100,000 rows", Millis, 20),
-            Self::ForkFrame => ("fork_frame", "fork of that session", Millis, 5),
-            Self::SaveFrame => ("save_frame", "save to a file", Millis, 1),
-            Self::ReviveFrame => ("revive_frame", "revive from there, and a turn", Millis, 1),
-            Self::Fib => ("fib", "fib(27)", Millis, 1),
-            Self::FibPython3 => ("fib_python3", "fib(27) in python3", Millis, 1),
-            Self::Numpy => ("numpy", "numpy, elementwise and products", Millis, 1),
-        };
-        Constants { name, title, unit, each_round }
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        Self::TABLE.into_iter().map(|(figure, ..)| figure)
     }
 
-    /// Returns the name of its field.
-    pub(crate) fn name(self) -> &'static str {
-        self.constants().name
+    pub(super) fn name(self) -> &'static str {
+        Self::TABLE[self as usize].1
     }
 
-    /// Returns the words for its row in the table.
-    pub(crate) fn title(self) -> &'static str {
-        self.constants().title
+    pub(super) fn title(self) -> &'static str {
+        Self::TABLE[self as usize].2
     }
 
-    /// Returns what it counts.
-    pub(crate) fn unit(self) -> Unit {
-        self.constants().unit
+    pub(super) fn unit(self) -> Unit {
+        Self::TABLE[self as usize].3
     }
 
-    /// Returns how many samples a round takes.
-    pub(crate) fn each_round(self) -> usize {
-        self.constants().each_round
+    pub(super) fn each_round(self) -> usize {
+        Self::TABLE[self as usize].4
     }
 
     /// Returns whether there are enough samples for the 99th percentile.
-    pub(crate) fn has_tail(self) -> bool {
+    pub(super) fn has_tail(self) -> bool {
         self.each_round() >= 100
     }
 
     /// Returns whether the CPU time of its jobs is measured.
-    pub(crate) fn has_cpu(self) -> bool {
-        match self {
-            Self::Fresh | Self::FreshScience | Self::Turn | Self::TurnFrame => true,
-            Self::OneWorker | Self::AllCpus => true,
-            Self::FirstOutcome | Self::ForkFrame | Self::SaveFrame | Self::ReviveFrame => false,
-            Self::Fib | Self::FibPython3 | Self::Numpy => false,
-        }
+    pub(super) fn has_cpu(self) -> bool {
+        use Figure::{AllCpus, Fresh, FreshScience, OneWorker, Turn, TurnFrame};
+        matches!(self, Fresh | FreshScience | Turn | TurnFrame | OneWorker | AllCpus)
     }
 }
 
 /// A figure over another one.
 #[derive(Debug)]
-pub(crate) struct Ratio {
+pub(super) struct Ratio {
     /// The name of its field.
-    name: &'static str,
+    pub(super) name: &'static str,
     over: Figure,
     under: Figure,
     /// What it says, with `{}` for the number.
@@ -134,7 +93,7 @@ pub(crate) struct Ratio {
 
 impl Ratio {
     /// Every ratio, in the order in which they are reported.
-    pub(crate) const ALL: [Self; 3] = [
+    pub(super) const ALL: [Self; 3] = [
         Self {
             name: "turn_to_fresh",
             over: Figure::Turn,
@@ -155,20 +114,15 @@ impl Ratio {
         },
     ];
 
-    /// Returns the name of its field.
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
-    }
-
     /// Returns what a ratio of this size says.
-    pub(crate) fn says(&self, ratio: &str) -> String {
+    pub(super) fn says(&self, ratio: &str) -> String {
         self.text.replace("{}", ratio)
     }
 }
 
 /// What was measured so far.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Samples {
+pub(super) struct Samples {
     values: BTreeMap<Figure, Vec<f64>>,
     /// Milliseconds of CPU time per job, at least one sample for each round.
     cpu: BTreeMap<Figure, Vec<f64>>,
@@ -176,29 +130,29 @@ pub(crate) struct Samples {
 
 impl Samples {
     /// Adds a sample, in the figure's unit.
-    pub(crate) fn push(&mut self, figure: Figure, value: f64) {
+    pub(super) fn push(&mut self, figure: Figure, value: f64) {
         self.values.entry(figure).or_default().push(value);
     }
 
     /// Adds the CPU time per job of some jobs, in milliseconds.
-    pub(crate) fn push_cpu(&mut self, figure: Figure, millis: f64) {
+    pub(super) fn push_cpu(&mut self, figure: Figure, millis: f64) {
         self.cpu.entry(figure).or_default().push(millis);
     }
 
     /// Returns the spread; `None` without the samples of five rounds.
-    pub(crate) fn spread(&self, figure: Figure) -> Option<Spread> {
+    pub(super) fn spread(&self, figure: Figure) -> Option<Spread> {
         Spread::of(self.values.get(&figure)?, LEAST_ROUNDS * figure.each_round())
     }
 
     /// Returns the median of the CPU time per job in milliseconds, likewise.
-    pub(crate) fn cpu_millis(&self, figure: Figure) -> Option<f64> {
+    pub(super) fn cpu_millis(&self, figure: Figure) -> Option<f64> {
         Some(Spread::of(self.cpu.get(&figure)?, LEAST_ROUNDS)?.p50)
     }
 
     /// Returns the ratio of two figures, if both are known. Times are compared by their medians. Of
     /// rates, whose samples take equal times, all jobs count: a shared CPU may change between two
     /// speeds, and the ratio of medians would depend on which of them is more frequent.
-    pub(crate) fn ratio(&self, ratio: &Ratio) -> Option<f64> {
+    pub(super) fn ratio(&self, ratio: &Ratio) -> Option<f64> {
         let value = |figure: Figure| {
             let spread = self.spread(figure)?;
             Some(match figure.unit() {
@@ -213,31 +167,19 @@ impl Samples {
 /// The mean of samples, and percentiles: each is the least sample that this part of them did not
 /// exceed.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
-pub(crate) struct Spread {
+pub(super) struct Spread {
     /// The number of samples.
-    pub(crate) samples: usize,
-    /// Their sum over their number.
-    pub(crate) mean: f64,
-    /// Of 5 percent.
-    pub(crate) p5: f64,
-    /// The median.
-    pub(crate) p50: f64,
-    /// Of 95 percent.
-    pub(crate) p95: f64,
-    /// Of 99 percent.
-    pub(crate) p99: f64,
+    pub(super) samples: usize,
+    pub(super) mean: f64,
+    pub(super) p5: f64,
+    pub(super) p50: f64,
+    pub(super) p95: f64,
+    pub(super) p99: f64,
 }
 
 impl Spread {
     /// Returns the spread of these samples; `None` if there are fewer than `least`, or none.
-    ///
-    /// ```
-    /// let spread = bench::Spread::of(&[3.0, 1.0, 2.0], 3).expect("they are enough");
-    /// assert_eq!((spread.p5, spread.p50, spread.p95), (1.0, 2.0, 3.0));
-    /// assert_eq!(bench::Spread::of(&[1.0], 3), None);
-    /// ```
-    pub(crate) fn of(samples: &[f64], least: usize) -> Option<Self> {
+    pub(super) fn of(samples: &[f64], least: usize) -> Option<Self> {
         if samples.len() < least.max(1) {
             return None;
         }
@@ -251,9 +193,7 @@ impl Spread {
 
 /// What a figure counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub(crate) enum Unit {
-    /// Milliseconds.
+pub(super) enum Unit {
     Millis,
     /// Jobs per second.
     Rate,
@@ -261,7 +201,7 @@ pub(crate) enum Unit {
 
 impl Unit {
     /// Returns the ending of a field's name.
-    pub(crate) fn suffix(self) -> &'static str {
+    pub(super) fn suffix(self) -> &'static str {
         match self {
             Self::Millis => "ms",
             Self::Rate => "per_second",
@@ -269,7 +209,7 @@ impl Unit {
     }
 
     /// Formats values for a row of a table, in the unit that suits the first of them.
-    pub(crate) fn row<const COUNT: usize>(self, values: [f64; COUNT]) -> [String; COUNT] {
+    pub(super) fn row<const COUNT: usize>(self, values: [f64; COUNT]) -> [String; COUNT] {
         let (factor, unit) = match (self, values.first()) {
             (Self::Rate, _) => (1.0, "/s"),
             (Self::Millis, Some(1_000.0..)) => (1e-3, " s"),
@@ -281,7 +221,7 @@ impl Unit {
 }
 
 /// Formats a number with about three digits.
-pub(crate) fn digits(value: f64) -> String {
+pub(super) fn digits(value: f64) -> String {
     // From where the number is rounded to one with another digit before the point.
     let decimals = match value {
         99.95.. => 0,
@@ -298,9 +238,10 @@ mod tests {
     #[test]
     fn figures_have_names_of_their_own() {
         for names in [Figure::name, Figure::title] {
-            let names: std::collections::BTreeSet<_> = Figure::ALL.map(names).into();
-            assert_eq!(names.len(), Figure::ALL.len());
+            let names: std::collections::BTreeSet<_> = Figure::all().map(names).collect();
+            assert_eq!(names.len(), Figure::TABLE.len());
         }
+        assert!(Figure::all().enumerate().all(|(place, figure)| figure as usize == place));
     }
 
     #[test]
