@@ -1,5 +1,5 @@
-//! The seam to the engine: what a worker thread needs of an interpreter, and the pool of a source
-//! of interpreters.
+//! The seam to the engine: what a worker thread needs from an interpreter, and the pool from a
+//! source of interpreters.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Where interpreters run, and what the system tells of a process that has one.
+//! Where interpreters run, and what the system reports of a process that has one.
 
 use serde::Serialize;
 

@@ -21,9 +21,8 @@
 //! compressed (`packed.rs`) and spilled to disk (`spill.rs`).
 //!
 //! The owner decides how many workers there are and which states are compressed or spilled.
-//! Supervision rule: when a worker ends without having been told to, the owner gets `Gone`, so that
-//! it can settle the job that ran there, and the supervisor replaces the worker, at once or after a
-//! backoff.
+//! Supervision rule: when a worker ends unexpectedly, the owner gets `Gone` and settles the job
+//! that ran there. The supervisor replaces the worker, at once or after a backoff.
 
 #![forbid(unsafe_code)]
 

@@ -16,7 +16,7 @@
 //! P-6: if a worker leaves during a run, because the run was stopped by force or the worker died,
 //! the session returns to its state before that run, if there is a copy.
 //!
-//! P-1: replacing or closing a session overrides the threads; a thread changes the place only while
+//! P-1: replacing or closing a session overrides the threads. A thread changes the place only while
 //! its worker has the state.
 
 use std::sync::Arc;

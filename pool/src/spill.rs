@@ -1,5 +1,5 @@
-//! The spill file: one unnamed file for all spilled sessions, so nothing is left of it when the
-//! process ends, in whatever way.
+//! The spill file: one unnamed file for all spilled sessions, which disappears with the process,
+//! however that ends.
 //!
 //! ```text
 //!  0                8192            12288                     end

@@ -1,4 +1,4 @@
-//! The task that a worker is given to run.
+//! The task that a worker runs.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,10 +4,10 @@
 //! It keeps every admitted job until its outcome is sent, because a worker's mailbox is lost when
 //! the worker dies.
 //!
-//! The actor owns the shell's lifetime and supervises the pool. No job passes its mailbox, since waking
-//! a task costs as much as a short job: messages reach the shell through a combiner, on the thread that
-//! sends them, and the actor handles those that senders leave. So nothing here may wait, nor rely on
-//! the current thread, task or span. `ARCHITECTURE.md` has a drawing.
+//! The actor owns the shell's lifetime and supervises the pool. No job passes its mailbox, since
+//! waking a task costs as much as a short job. Messages reach the shell through a combiner, on the
+//! sending thread, and the actor handles those that senders leave. So nothing here may wait, or
+//! rely on the current thread, task or span. `ARCHITECTURE.md` has a drawing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;

@@ -1,17 +1,17 @@
 //! A queue of messages whose handler runs on the senders' threads: one message at a time, in the
 //! order of their arrival.
 //!
-//! A sender that finds the handler free handles what is queued, its own message included; if
-//! another thread is handling a message, that thread handles the new one next. So a message wakes
-//! no thread to be decided on, and many messages that come at once are handled in one go. This is
-//! known as flat combining.
+//! A sender that finds the handler free handles the queued messages, including its own. If another
+//! thread is handling a message, that thread handles the new one next. So a message wakes no
+//! thread, and many messages that come at once are handled together. This is known as flat
+//! combining.
 //!
-//! An actor stands behind it. It resumes when a sender has reached its batch limit, and ending it
-//! ends the combiner: it owns the [`EndsCombiner`].
+//! An actor backs it. It resumes when a sender has reached its batch limit. It owns the
+//! [`EndsCombiner`], so its end ends the combiner.
 //!
-//! No lock is held while a message is handled. The handler is out of its place meanwhile, so a
-//! message that is sent by handling another one is queued, and no message can be overlooked: who
-//! has had the handler looks at the queue under the lock under which senders look for the handler.
+//! No lock is held while a message is handled. The handler is taken out meanwhile, so a message
+//! sent while handling another one is queued. No message is overlooked: the thread that returns the
+//! handler checks the queue under the lock under which senders look for the handler.
 
 use std::any::Any;
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! What the model asks the shell to do. Pure.
+//! What the model wants the shell to do. Pure.
 
 use std::time::Duration;
 

@@ -1,22 +1,26 @@
 //! Decides which job runs next, which wait, which are refused and which sessions are evicted.
 //!
-//! Goals, in order: every admitted job ends in exactly one outcome; nothing exceeds its limits, and
-//! the pool stays up; tenants get their shares, and nothing starves; no worker idles while a job
-//! could run on it; every refusal, eviction and retirement carries its reason.
+//! Goals, in order:
+//!
+//! 1. Every admitted job ends in exactly one outcome.
+//! 2. Nothing exceeds its limits, and the pool stays up.
+//! 3. Tenants get their shares, and nothing starves.
+//! 4. No worker idles while a job could run on it.
+//! 5. Every refusal, eviction and retirement carries its reason.
 //!
 //! The abstract problem: workers are interchangeable, and each runs one job at a time. Jobs belong
 //! to tenants, which share CPU time by weight; within a tenant, jobs are ordered by age, shifted by
 //! priority. The jobs of a session run one at a time, in order, and cost least on the worker that
-//! holds the session's state. A job is refused if the measured times say that it would miss its
-//! deadline. One ledger with one limit counts all memory; near the limit, idle sessions are
-//! compressed and spilled to disk, longest idle first. The pool grows while jobs could run, and
-//! shrinks when workers idle.
+//! holds the session's state. A job is refused if it would miss its deadline by the measured times.
+//! One ledger with one limit counts all memory; near the limit, idle sessions are compressed and
+//! spilled to disk, longest idle first. The pool grows while jobs could run, and shrinks when
+//! workers idle.
 //!
 //! Enter at `model.rs`, which makes the decisions: pure functions from a model, an event and the
 //! time to effects (`effect.rs`), by the rules in `policy/`. The shell around it, `actor.rs`, turns
 //! messages into events and carries out the effects, one message at a time, on the thread that
-//! sends the message where possible (`combiner.rs`). OutcomeWaiters hold `scheduler.rs` and `ticket.rs`,
-//! and see `status.rs`, `explain.rs` and `decision.rs`.
+//! sends the message where possible (`combiner.rs`). Callers hold handles of `scheduler.rs` and
+//! `ticket.rs`, and see `status.rs`, `explain.rs` and `decision.rs`.
 
 #![forbid(unsafe_code)]
 

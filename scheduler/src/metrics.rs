@@ -1,7 +1,7 @@
 //! What the scheduler reports to the `metrics` facade; `docs/metrics.md` lists every name.
 //!
 //! Label values are bounded: names of tenants, workers, sessions and jobs are never labels. Handles
-//! are looked up once, so a recorder hears only from schedulers started after it was installed.
+//! are looked up once, so a recorder sees only schedulers started after it was installed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The decisions, as pure functions from a model, an event and the time to effects.
 //!
-//! A submission, a worker's report and a request about a worker are events with functions of their
-//! own, [`Model::submit`], [`Model::finish`] and [`Model::retire`]: their decision is about something
-//! that the shell holds meanwhile, so it is returned apart from the effects.
+//! A submission, a worker's report and a request about a worker have their own functions:
+//! [`Model::submit`], [`Model::finish`] and [`Model::retire`]. Their decision is about something
+//! that the shell holds meanwhile, so they return it apart from the effects.
 //!
 //! Each event is applied, and then everything that has become possible or due happens in the same
 //! step: jobs are dispatched, sessions evicted, workers started and ended. So admission and

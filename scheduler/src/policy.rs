@@ -1,10 +1,8 @@
 //! The rules behind the decisions, each with the state that it needs. Pure.
 //!
-//! `fair_queue.rs`: whose job is next, and how long jobs will take. `workers.rs`: the workers and how
-//! many there should be. `health.rs`: whether they can do their work. `residency.rs`: where the states
-//! of sessions are, and which is evicted next.
-//!
-//! None of them decides alone; `model.rs` combines them.
+//! `fair_queue.rs`: whose job is next, and how long jobs will take. `workers.rs`: the workers and
+//! how many there should be. `health.rs`: whether they can do their work. `residency.rs`: where the
+//! states of sessions are, and which is evicted next. `model.rs` combines them.
 
 pub(crate) mod fair_queue;
 pub(crate) mod health;

@@ -1,4 +1,4 @@
-//! A caller's claim on the outcome of one job, and how it waits for that.
+//! A caller's handle of one job's outcome, and how it waits for that.
 
 use std::future::{Future, IntoFuture, poll_fn};
 use std::pin::{Pin, pin};

@@ -1,4 +1,4 @@
-//! Parked states: the state of a session without an interpreter, as it is and as bytes.
+//! Parked states: the state of a session without an interpreter, as it is or as bytes.
 
 use std::any::Any;
 use std::fmt::{Debug, Formatter};

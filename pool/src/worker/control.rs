@@ -1,5 +1,5 @@
-//! The hand-over from the scheduler to a worker's thread: a permit, a queue of one command, and what
-//! the thread says back.
+//! The hand-over from the scheduler to a worker's thread: a permit, a queue of one command, and the
+//! thread's events.
 //!
 //! 1. The thread waits for a command, so its [`WorkerControl`] sends the pool's owner a
 //!    [`WorkerPermit`].

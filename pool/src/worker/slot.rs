@@ -1,8 +1,8 @@
-//! The thread of a worker, which executes commands on its interpreter: whose state that holds, and how
-//! one state replaces another.
+//! The thread of a worker, which executes commands on its interpreter. It knows whose state that
+//! holds, and replaces one state by another.
 //!
-//! The wasmer store never leaves this thread. However the thread ends, panics included, it reports its
-//! end last: after it has dropped the interpreter and parked or given up its session.
+//! The wasmer store never leaves this thread. However the thread ends, even by a panic, it reports
+//! its end last, after it has dropped the interpreter and parked or lost its session.
 //!
 //! After a job without a session the interpreter is reset, when the caller already has the outcome.
 //! A session stays until the worker gets another command; its state is copied meanwhile, and if its

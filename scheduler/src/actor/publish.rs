@@ -1,4 +1,5 @@
-//! What handles read without asking the actor: the snapshot behind `status()`, and the measures.
+//! What handles read without a message to the actor: the snapshot behind `status()`, and the
+//! measures.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

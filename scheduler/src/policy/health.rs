@@ -1,8 +1,6 @@
-//! Whether the pool is as able as it should be: starting, ready, or degraded, and why.
+//! The health of the pool: starting, ready, or degraded, and why.
 //!
-//! A worker that dies is no trouble: it is replaced, and a decision says so. Trouble is what
-//! outlasts that: workers that don't start, and workers that die again and again. What has been
-//! reported is reported again only when it gets worse, so a pool that keeps trying doesn't repeat itself.
+//! A single worker that dies is replaced, and a decision reports it. A pool is degraded if workers don't start, or die repeatedly. A condition is reported again only when it gets worse, so a pool that keeps trying doesn't repeat itself.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,11 +1,11 @@
-//! What can't be run on one machine: a thousand workers and ten million jobs on a simulated queue.
-//! Workers decide by the functions of real ones, so it shows what their rules lead to: whether slots
-//! stay busy, whether tenants get their shares, how long it takes after a loss of workers, and how
-//! many messages the server has to pass for each job.
+//! Simulates what one machine can't run: a thousand workers and ten million jobs on a queue.
+//! Workers decide by the functions of real ones. So it shows whether slots stay busy, whether
+//! tenants get their shares, how long recovery from a loss of workers takes, and how many messages
+//! the server passes for each job.
 //!
-//! It doesn't measure the server, the network or Python: a request takes 1 ms, the server answers any
-//! number of them, and times of jobs are drawn from exponential distributions. The server itself
-//! never fails here; tests with a real one cover that.
+//! It doesn't measure the server, the network or Python. A request takes 1 ms, the server answers
+//! any number of them, and times of jobs have exponential distributions. The server never fails
+//! here; tests with a real one cover that.
 //!
 //! `cargo run --release --example simulation [JOBS [WORKERS [SEED]]]`
 

@@ -1,4 +1,4 @@
-//! The side that submits: sends jobs into the queue, and receives their results.
+//! The submitting side: sends jobs into the queue, and receives their results.
 //!
 //! A client has one batch of jobs and one reader of its results. What it sent is kept until its
 //! result is there, so that a job that the server lost can be sent again.

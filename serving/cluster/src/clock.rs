@@ -1,5 +1,5 @@
-//! The clock of this crate, which is monotonic. No other file of it reads one, and none the time of
-//! day: that can be set or wrong, and is the server's alone.
+//! The monotonic clock of this crate. No other file of it reads one. None reads the time of day,
+//! which can be wrong; only the server's counts.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The connection to the server: how it is made, and who learns that it is gone.
+//! The connection to the server, and reports of its loss.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Starts of a job, as its dead letter tells them.
+//! Starts of a job, for its dead letter.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,15 +1,15 @@
-//! The image of a pool: what its workers' interpreters begin from, by digest, so that a worker needs
-//! nothing on its disk but Hatchery and the Python build.
+//! The image of a pool, by digest, so that a worker needs nothing on its disk but Hatchery and the
+//! Python build.
 //!
-//! The server keeps a recipe for each pool that has one: modules to import, a setup, packages, and the
-//! image that this gives; packages and image are objects under their digests. A worker fetches them,
-//! checks them, and puts the image into its cache, once; from then on it is mapped there. What is the
-//! same for everybody is the key, which covers every byte that goes into an image: a worker whose key
-//! isn't the recipe's has another build or another Hatchery, and must take nothing.
+//! The server keeps a recipe for each pool that has one: modules to import, a setup, packages, and
+//! the image that this gives; packages and image are objects under their digests. A worker fetches
+//! them, checks them, and puts the image into its cache once. The key covers every byte that goes
+//! into an image. A worker whose key isn't the recipe's has another build or another Hatchery, and
+//! must not take jobs.
 //!
-//! The right to write `hatchery-POOL-image` decides what all programs of the pool begin with, in the
-//! sandbox, and nothing beyond that: the cache keeps a fetched image under the digest of its bytes, which
-//! only this pool asks for.
+//! The right to write `hatchery-POOL-image` decides what all programs of the pool start from, in
+//! the sandbox, and nothing else. The cache keeps a fetched image under the digest of its bytes,
+//! which only this pool requests.
 
 use std::fmt::Display;
 use std::io::Read;

@@ -2,8 +2,8 @@
 //!
 //! A [`Worker`] is a whole pool of this machine that takes jobs from a queue on a NATS server, and
 //! stores their results there. A [`Client`] submits jobs and receives the results: each job has
-//! exactly one, even if workers die. A program may run more than once, if its worker died or
-//! was taken for dead; only the first result counts.
+//! exactly one, even if workers die. A program may run more than once, if its worker died or was
+//! considered dead; only the first result counts.
 //!
 //! A [`Session`] keeps a state in the cluster from job to job, each applied exactly once and in
 //! order, on any worker.

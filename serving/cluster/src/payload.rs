@@ -1,4 +1,4 @@
-//! Texts in messages: those that are too large for one go through the object store, by digest.
+//! Texts in messages. Those too large for a message go through the object store, by digest.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! What a worker of a queue decides, as pure functions: how many jobs to claim, which lane to ask
-//! for them, what a job's history says of it, which sessions are its own, and what becomes of them.
+//! The decisions of a queue's worker, as pure functions: how many jobs to claim, from which lane,
+//! what a job's history means, which sessions it owns, and how they change.
 //!
-//! Nothing here waits, reads a clock or sends; a time is the duration since a moment that the caller
-//! chooses. The worker carries the decisions out, and so does the simulation of a thousand of them,
-//! `examples/simulation.rs`. For that alone they are public, and they may change at any time.
+//! Nothing here waits, reads a clock or sends; a time is the duration since a moment that the
+//! caller chooses. The worker carries the decisions out, and so does the simulation
+//! `examples/simulation.rs`. They are public only for the simulation, and may change at any time.
 
 pub use crate::history::Start;
 

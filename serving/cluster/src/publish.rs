@@ -1,4 +1,4 @@
-//! Stores messages in streams, as often as it takes.
+//! Stores messages in streams, with retries.
 
 use std::time::Duration;
 

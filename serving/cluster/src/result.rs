@@ -1,4 +1,4 @@
-//! Results of jobs, also those that no program made: of jobs that were refused, cancelled or given up.
+//! Results of jobs, including those that were refused, cancelled or became dead letters.
 
 use async_nats::{HeaderMap, Subscriber};
 use futures_util::StreamExt;

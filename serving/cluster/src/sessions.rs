@@ -11,11 +11,11 @@
 //! | `hatchery-POOL-sessions` | a record of each session: its last turn, its state, its owner |
 //! | `hatchery-POOL-states` | the states, as `Session::save` writes them |
 //!
-//! The pin only keeps workers from doing the same work. What is promised rests on the record, which
-//! is only ever replaced by compare-and-set, in these steps:
+//! The pin only avoids duplicate work. The guarantees rest on the record, which is only replaced by
+//! compare-and-set, in these steps:
 //!
-//! 1. The owner looks for the first turn of the session in the stream. Consumers tell that there is
-//!    one, never which: a stream keeps its order, whatever is delivered again.
+//! 1. The owner looks for the first turn of the session in the stream. Consumers report that there
+//!    is one, never which, since a stream keeps its order despite redeliveries.
 //! 2. If the record isn't the owner's, it *takes over*: it writes itself into the record. From then
 //!    on whatever an earlier owner still does fails.
 //! 3. It runs the turn on the state that the record names, and stores the new state under a name
@@ -25,8 +25,8 @@
 //! 5. It stores the result, and then removes the turn. A turn whose key is that of the record is in
 //!    the state already, so an owner that finds one goes on here.
 //!
-//! So a turn is in the state once, in order, with the result that belongs to it. It may be run more
-//! often: an owner that dies or is taken for dead before step 4 has run it in vain.
+//! So turns are applied exactly once and in order, each with its result. A turn may run more often:
+//! an owner that dies or is considered dead before step 4 has run it in vain.
 //!
 //! Everything is created by the first turn of a pool. A record that nobody has written for as long
 //! as results are kept is dropped by the server, and its state some time later.

@@ -1,5 +1,5 @@
-//! What the server keeps for a pool: queued jobs, results, dead letters, counts of starts, signs of
-//! life, and large payloads.
+//! What the server keeps for a pool: queued jobs, results, dead letters, counts of starts,
+//! heartbeats, and large payloads.
 //!
 //! | name | what it holds |
 //! |---|---|
@@ -8,13 +8,13 @@
 //! | `hatchery-POOL-dead` | jobs that were given up, with their history |
 //! | `hatchery-POOL-starts` | of jobs that were claimed more than once, who started them |
 //! | `hatchery-POOL-permits` | as many permits of each limited tenant as it may have jobs at once |
-//! | `hatchery-POOL-workers` | what each worker says of itself, until it no longer does |
+//! | `hatchery-POOL-workers` | the heartbeats of workers, with their figures |
 //! | `hatchery-POOL-payloads` | jobs and results too large for a message, by digest |
 //!
 //! `sessions.rs` has what is kept of sessions.
 //!
-//! The first worker or client creates them, with its own settings; the settings that everybody must agree
-//! on are kept with the jobs.
+//! The first worker or client creates them with its settings; those that all must share are kept
+//! with the jobs.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The side that runs jobs: a pool of this machine that takes them from the queue.
+//! The running side: a pool of this machine that takes jobs from the queue.
 //!
 //! `lanes.rs` says how many jobs to claim, where the next one comes from, and how many a tenant may
 //! have. `job.rs` is the way of one job, `owners.rs` has the sessions whose turns run here. `shared.rs`

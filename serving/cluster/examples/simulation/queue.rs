@@ -1,5 +1,5 @@
-//! The server's side of the simulation: lanes of jobs, claims and their limits, and how many messages
-//! it takes and gives.
+//! The server's side of the simulation: lanes of jobs, claims and their limits, and counts of
+//! messages.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What is simulated, and what came of it.
+//! The scenario of a simulation, and its results.
 
 use super::queue::{Job, Messages};
 

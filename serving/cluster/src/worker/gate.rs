@@ -1,4 +1,4 @@
-//! Where results of short programs wait for each other, so that the server gets many at once.
+//! Batches the results of short programs, so that the server gets many at once.
 //!
 //! The last of the claimed jobs opens the gate for all, and so does one that has waited for as long
 //! as `policy/room.rs` says. A job that is alone passes at once.

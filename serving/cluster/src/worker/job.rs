@@ -1,7 +1,6 @@
 //! The way of one job through a worker: claimed, run, its result stored, acknowledged.
 //!
-//! A job is acknowledged after its result is stored. A worker that dies before leaves a claim that runs
-//! out, and the next one either finds the result or runs the job again.
+//! A worker that dies before the acknowledgement leaves a claim that expires. The next worker either finds the result or runs the job again.
 
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Weak};

@@ -1,5 +1,5 @@
-//! A model of a few owners of one session, which do their steps in any order, stop for any time and
-//! die at any step, and a server that keeps what they store.
+//! A model of a few owners of one session, which take steps in any order, pause for any time and
+//! die at any step, and of a server that keeps what they store.
 
 use super::*;
 
