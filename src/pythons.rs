@@ -1,4 +1,4 @@
-//! The Python builds of a running pool, by name, and what is wrong with a name.
+//! The Python builds of a running pool, by name.
 
 use std::sync::Arc;
 

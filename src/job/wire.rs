@@ -1,4 +1,4 @@
-//! Makes a job of what a caller sent as JSON: of a line of a batch, a call of a tool, a request.
+//! Makes a job from JSON: a line of a batch, a call of a tool, or a request.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

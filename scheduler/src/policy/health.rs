@@ -1,6 +1,8 @@
 //! The health of the pool: starting, ready, or degraded, and why.
 //!
-//! A single worker that dies is replaced, and a decision reports it. A pool is degraded if workers don't start, or die repeatedly. A condition is reported again only when it gets worse, so a pool that keeps trying doesn't repeat itself.
+//! A single worker that dies is replaced, and a decision reports it. A pool is degraded if workers
+//! don't start, or die repeatedly. A condition is reported again only when it gets worse, so a pool
+//! that keeps trying doesn't repeat itself.
 
 use std::collections::VecDeque;
 use std::time::Duration;

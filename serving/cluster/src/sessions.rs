@@ -17,7 +17,7 @@
 //! 1. The owner looks for the first turn of the session in the stream. Consumers report that there
 //!    is one, never which, since a stream keeps its order despite redeliveries.
 //! 2. If the record isn't the owner's, it *takes over*: it writes itself into the record. From then
-//!    on whatever an earlier owner still does fails.
+//!    on, all writes of an earlier owner fail.
 //! 3. It runs the turn on the state that the record names, and stores the new state under a name
 //!    that nobody else uses.
 //! 4. It *commits*: the number of the turn, its key, its result and the digest of the state go into

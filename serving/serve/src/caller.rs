@@ -1,4 +1,4 @@
-//! Who calls, and what they may ask for.
+//! Who calls, and what they may request.
 
 use hatchery::{DEFAULT_TENANT, Interface, Job};
 use wire::{Field, Intake, Problem, ProblemKind};

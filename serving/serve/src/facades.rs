@@ -3,8 +3,8 @@
 //!
 //! Requests and answers are as these products define them: fields that they don't know are ignored,
 //! and errors have their forms. A job's caller is the [`Caller`](crate::Caller) among the request's
-//! extensions, which the layer in front has to put there. Without one it is anybody who can reach the
-//! server, without a tenant. Either way a request can only lower the pool's limits.
+//! extensions, which the outer layer must set. Without one, any client without a tenant is served.
+//! Either way a request can only lower the pool's limits.
 
 use axum::Router;
 

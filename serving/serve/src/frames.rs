@@ -1,10 +1,9 @@
 //! The protocol of frames: standard streams and Unix sockets. `wire::message` has the
 //! messages.
 //!
-//! A connection's requests are taken in their order. Those that run jobs are submitted in that order
-//! too, so the turns of a session run as they were sent; answers come as they are ready. When a
-//! connection ends, its jobs are cancelled and its calls fail; sessions stay, and another connection
-//! of the same caller finds them by name.
+//! A connection's requests are handled and submitted in order, so the turns of a session run as
+//! they were sent. Answers come as they are ready. When a connection ends, its jobs are cancelled
+//! and its calls fail; sessions stay, and another connection of the same caller finds them by name.
 
 use std::fs::File;
 use std::io;

@@ -1,12 +1,12 @@
-//! HTTP: the protocol of everything else.
+//! The HTTP API.
 //!
 //! Jobs are the bodies that [`hatchery::wire`] reads, and results those that batches write. A
-//! program's error is a result; a request that failed is answered with a
-//! [`Problem`](hatchery::wire::Problem) as `{"error": …}`. `/openapi.json` describes the rest.
+//! program's error is a result; a request that failed gets a [`Problem`](hatchery::wire::Problem)
+//! as `{"error": …}`. `/openapi.json` describes the rest.
 //!
-//! Everybody who can connect to a loopback address is served; on any other address a request needs
-//! a [`Token`], which stands for a tenant. Requests for other hosts and of other pages are refused,
-//! so that no page in a browser on this machine reaches the pool.
+//! On a loopback address, every client is served; on any other address a request needs a [`Token`],
+//! which stands for a tenant. Requests for other hosts and from other pages are refused, so that no
+//! page in a browser on this machine reaches the pool.
 
 pub use config::{Cluster, ClusterState, HttpConfig, Metrics, Token};
 pub use failure::HttpError;

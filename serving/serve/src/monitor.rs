@@ -1,7 +1,7 @@
 //! The metrics of the process, and the server on which a pool can be watched.
 //!
-//! Anyone who reaches the address may watch the pool: there is neither a login nor encryption,
-//! as `docs/metrics.md` says. Nothing can be changed there.
+//! Anyone who reaches the address may watch the pool, without a login or encryption, as
+//! `docs/metrics.md` says. It is read-only.
 //!
 //! ```no_run
 //! use hatchery::{Hatchery, Job};

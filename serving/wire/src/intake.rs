@@ -1,4 +1,4 @@
-//! What a way in takes of a job, and what a caller may change there.
+//! Which fields of a job each interface accepts, and which limits a caller may change.
 
 use std::fmt;
 

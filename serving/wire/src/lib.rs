@@ -1,4 +1,4 @@
-//! A job as JSON: what a line of a batch, a call of an agent's tool or a request to a server says.
+//! A job as JSON, in a line of a batch, a call of an agent's tool or a request to a server.
 //!
 //! A [`Job`] is the data, an [`Intake`] reads one and says which fields a caller may use, and
 //! [`job_schema`] describes it to others. Errors are [`InvalidJob`]; a job that wasn't run has a

@@ -1,4 +1,4 @@
-//! Reads a job from JSON, with errors that name the field, and checks one that was built otherwise.
+//! Reads a job from JSON, with errors that name the field, and checks jobs built otherwise.
 
 use std::collections::BTreeMap;
 use std::fmt;

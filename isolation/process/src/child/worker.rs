@@ -1,7 +1,7 @@
 //! A worker process: it owns one interpreter, and gets everything else from the embedding process.
 //!
-//! Its main thread takes and executes commands; `hatchery-control` receives messages to the current run;
-//! `hatchery-states` sends snapshots. If a channel ends, so does the process.
+//! Its main thread takes and executes commands; `hatchery-control` receives messages to the current
+//! run; `hatchery-states` sends snapshots. If a channel ends, so does the process.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};

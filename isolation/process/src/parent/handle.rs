@@ -1,10 +1,10 @@
 //! Parent-side handle of a pool's helper, which forks workers on request and restarts once it has
 //! ended.
 //!
-//! Any process may be killed at any time, for example by an out-of-memory killer. When a helper ends, so
-//! do its workers. The thread that listens to it then starts the next one at once, and each worker of the
-//! pool gets another process when it needs one. If no helper starts, every attempt to fork a worker
-//! retries, and fails with that reason.
+//! Any process may be killed at any time, for example by an out-of-memory killer. When a helper
+//! ends, so do its workers. The thread that listens to it then starts the next one at once, and
+//! each worker of the pool gets another process when it needs one. If no helper starts, every
+//! attempt to fork a worker retries, and fails with that reason.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};

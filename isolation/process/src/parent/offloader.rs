@@ -1,8 +1,8 @@
 //! Moves snapshots of idle sessions out of their workers.
 //!
-//! A snapshot protects against the death of its worker, so it must leave the worker. Fetching it after
-//! each turn would cost as much as the turn, and the next turn replaces most of them. So a snapshot stays
-//! in its worker until nothing has replaced it for a while; the larger, the longer.
+//! A snapshot protects against the death of its worker, so it must leave the worker. Fetching it
+//! after each turn would cost as much as the turn, and the next turn replaces most of them. So a
+//! snapshot stays in its worker until nothing has replaced it for a while; the larger, the longer.
 
 use std::collections::HashMap;
 use std::fmt::Debug;

@@ -1,6 +1,7 @@
 //! The way of one job through a worker: claimed, run, its result stored, acknowledged.
 //!
-//! A worker that dies before the acknowledgement leaves a claim that expires. The next worker either finds the result or runs the job again.
+//! A worker that dies before the acknowledgement leaves a claim that expires. The next worker
+//! either finds the result or runs the job again.
 
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Weak};

@@ -1,8 +1,9 @@
 //! SandboxFusion: `POST /run_code` and `POST /run_jupyter`.
 //!
-//! Its clients count whatever isn't an answer as a failed program, except that verl tries again after
-//! 504 and the SDK after everything but 200. So refusals for load and failures of the sandbox are tried again here first,
-//! and end in 504; a request that can't be run is an answer with the status `SandboxError`.
+//! Its clients count anything but an answer as a failed program, except that verl retries after 504
+//! and the SDK after everything but 200. So the server first retries overload and sandbox failures,
+//! and finally answers 504. A request that can't be run is an answer with the status
+//! `SandboxError`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

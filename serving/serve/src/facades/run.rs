@@ -1,5 +1,4 @@
-//! Runs jobs whose callers don't try again themselves, or not well: refusals for load and failures of the
-//! sandbox are tried again here.
+//! Runs jobs whose callers don't retry well themselves: it retries overload and sandbox failures.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is open for one client.
+//! The state of one client.
 
 use std::collections::HashMap;
 use std::sync::Arc;

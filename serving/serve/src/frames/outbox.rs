@@ -1,4 +1,4 @@
-//! What waits to be written to a connection.
+//! The queue of frames to write to a connection.
 
 use std::io;
 

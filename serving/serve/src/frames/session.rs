@@ -1,4 +1,4 @@
-//! What a connection does with sessions other than running jobs in them.
+//! The requests of a connection about sessions, other than running jobs in them.
 
 use std::collections::BTreeMap;
 

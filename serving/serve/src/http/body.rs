@@ -1,4 +1,4 @@
-//! Reads bodies of requests: no more of them than there is room for, and no slower than allowed.
+//! Reads bodies of requests, within bounds on memory and time.
 
 use std::sync::Arc;
 use std::time::Duration;

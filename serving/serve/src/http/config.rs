@@ -1,4 +1,4 @@
-//! What a server may be told.
+//! The configuration of a server.
 
 use std::fmt;
 use std::pin::Pin;

@@ -1,7 +1,7 @@
-//! Limits the clients of a server: the number of connections, and how long each may stand still.
+//! Limits the clients of a server: the number of connections, and how long each may be idle.
 //!
-//! Otherwise idle connections could take every descriptor of the process. A connection that waits
-//! for its client gives way to a new one; a client whose connection ended can connect again.
+//! Otherwise idle connections could take every descriptor of the process. A new connection replaces
+//! an idle one, whose client can connect again.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -1,4 +1,4 @@
-//! What each request must show before anything is done for it: a host, an origin, a token.
+//! Checks the host, origin and token of each request first.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

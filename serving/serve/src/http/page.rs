@@ -1,8 +1,8 @@
 //! The page: what the pool does, in a browser.
 //!
-//! Its files say nothing of the pool, so they need no token. The page asks for one if the requests
-//! for data are refused without. A program's text can only become text there: scripts are the
-//! module alone, and `require-trusted-types-for` refuses whatever would write HTML.
+//! Its files contain no data of the pool, so they need no token. The page asks for one if the
+//! server requires it. A program's text can only become text there: the module is the only script,
+//! and `require-trusted-types-for` refuses code that would write HTML.
 
 use std::sync::Arc;
 

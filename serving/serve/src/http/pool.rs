@@ -1,4 +1,4 @@
-//! What concerns the pool and its running jobs: status, decisions, metrics, health, the end.
+//! Requests about the pool and its running jobs: status, decisions, metrics, health, shutdown.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the path and the query of a request say.
+//! Parses the path and the query of a request.
 
 use std::collections::BTreeMap;
 

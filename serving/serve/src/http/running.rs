@@ -1,5 +1,4 @@
-//! Jobs that run for somebody at the other end of a connection, so that others of the same tenant
-//! can interrupt them.
+//! Jobs that run for HTTP clients, so that other clients of the same tenant can interrupt them.
 
 use std::collections::HashMap;
 use std::sync::Arc;

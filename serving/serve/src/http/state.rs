@@ -1,4 +1,4 @@
-//! What every handler knows: the service, and what is kept between requests.
+//! The state that all handlers share: the service, and what is kept between requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

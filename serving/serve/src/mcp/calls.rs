@@ -1,4 +1,4 @@
-//! What each tool does.
+//! The tools.
 
 use std::time::Duration;
 

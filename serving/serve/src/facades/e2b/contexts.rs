@@ -1,4 +1,4 @@
-//! Contexts: sessions with ids that nobody can guess, each of one tenant or of one of its sandboxes.
+//! Contexts: sessions with random ids, each of one tenant or of one of its sandboxes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The answer to a cell: lines of JSON, as they come.
+//! The answer to a cell: a stream of JSON lines.
 
 use std::pin::Pin;
 use std::task::{Context as Polling, Poll};

@@ -1,8 +1,8 @@
-//! E2B's control plane: sandboxes are created, described, listed, given more time, and ended.
+//! E2B's control plane: creates, describes, lists, extends and ends sandboxes.
 //!
-//! A sandbox is a set of contexts with files, variables of the environment, metadata and an end of
-//! its own. Nobody finds it but the tenant who created it, by an id that nobody can guess. What this
-//! server can't give a sandbox is refused, never left out.
+//! A sandbox is a set of contexts with its own files, environment variables, metadata and timeout.
+//! Only the tenant who created it finds it, by a random id. What this server can't give a sandbox
+//! is refused, never ignored.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
