@@ -1,5 +1,8 @@
 //! The error numbers of WASI preview 1, which WASIX uses too, that Hatchery's host returns.
 
+/// What a host function returns, or what it calls.
+pub(crate) type Result<T = (), E = Errno> = std::result::Result<T, E>;
+
 /// An error of a host function, with its number in WASI preview 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[repr(u16)]

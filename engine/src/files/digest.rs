@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 
 use super::mount::{FolderIdentity, HostStat, Mount, read_at, stat_file};
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 
 /// The most files and folders below one folder: they are listed each time.
 const MOST_ENTRIES: usize = 10_000;
@@ -121,7 +121,7 @@ impl FolderDigests {
 }
 
 /// Reads a file. One that grows meanwhile is an error, so that this ends.
-fn read(folder: &Mount, path: &str) -> Result<blake3::Hash, Errno> {
+fn read(folder: &Mount, path: &str) -> Result<blake3::Hash> {
     let file = folder.file(path)?;
     let len = stat_file(&file)?.len;
     let mut digest = blake3::Hasher::new();

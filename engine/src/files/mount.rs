@@ -19,7 +19,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, ope
 use rustix::io::Errno as SystemError;
 use serde::{Deserialize, Serialize};
 
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 pub use proxied::{FolderAnswer, FolderAsk, FolderIdentity, FolderServer, ProxiedFolder};
 
 mod proxied;
@@ -141,14 +141,14 @@ impl Mount {
         proxied::serve(self, ask)
     }
 
-    pub(crate) fn stat(&self, path: &str) -> Result<HostStat, Errno> {
+    pub(crate) fn stat(&self, path: &str) -> Result<HostStat> {
         match &self.place {
             MountSource::Here(folder) => folder.stat(path),
             MountSource::Proxied(folder) => folder.stat(path),
         }
     }
 
-    pub(crate) fn file(&self, path: &str) -> Result<File, Errno> {
+    pub(crate) fn file(&self, path: &str) -> Result<File> {
         match &self.place {
             MountSource::Here(folder) => folder.file(path),
             MountSource::Proxied(folder) => folder.file(path),
@@ -156,7 +156,7 @@ impl Mount {
     }
 
     /// Lists the names in a folder that a guest is shown, sorted.
-    pub(crate) fn list(&self, path: &str) -> Result<Vec<(String, HostStat)>, Errno> {
+    pub(crate) fn list(&self, path: &str) -> Result<Vec<(String, HostStat)>> {
         match &self.place {
             MountSource::Here(folder) => folder.list(path),
             MountSource::Proxied(folder) => folder.list(path),
@@ -182,13 +182,13 @@ impl Folder {
         is_shown && !folders.contains('.')
     }
 
-    fn stat(&self, path: &str) -> Result<HostStat, Errno> {
+    fn stat(&self, path: &str) -> Result<HostStat> {
         let place = self.open_below(path, OFlags::PATH)?;
         let stat = shown(&fstat(&place).map_err(errno)?)?;
         if self.shows(path, stat.is_folder) { Ok(stat) } else { Err(Errno::NoEntry) }
     }
 
-    fn file(&self, path: &str) -> Result<File, Errno> {
+    fn file(&self, path: &str) -> Result<File> {
         if self.stat(path)?.is_folder {
             return Err(Errno::IsFolder);
         }
@@ -202,7 +202,7 @@ impl Folder {
     }
 
     /// Lists the names in a folder that a guest is shown, sorted.
-    fn list(&self, path: &str) -> Result<Vec<(String, HostStat)>, Errno> {
+    fn list(&self, path: &str) -> Result<Vec<(String, HostStat)>> {
         if !self.shows(path, true) {
             return Err(Errno::NoEntry);
         }
@@ -231,7 +231,7 @@ impl Folder {
         Ok(names)
     }
 
-    fn open_below(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    fn open_below(&self, path: &str, flags: OFlags) -> Result<OwnedFd> {
         let resolve =
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -268,15 +268,15 @@ fn is_at(folder: &OwnedFd, path: &Path) -> bool {
 }
 
 /// Reads from a file of the host without moving its position.
-pub(crate) fn read_at(file: &File, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
+pub(crate) fn read_at(file: &File, offset: u64, buffer: &mut [u8]) -> Result<usize> {
     file.read_at(buffer, offset).map_err(|_| Errno::InputOutput)
 }
 
-pub(crate) fn stat_file(file: &File) -> Result<HostStat, Errno> {
+pub(crate) fn stat_file(file: &File) -> Result<HostStat> {
     shown(&fstat(file).map_err(errno)?)
 }
 
-fn shown(stat: &Stat) -> Result<HostStat, Errno> {
+fn shown(stat: &Stat) -> Result<HostStat> {
     let is_folder = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => true,
         FileType::RegularFile => false,

@@ -9,7 +9,7 @@ use super::mount::Mount;
 use super::quota::{MOST_LINKS, MOST_NAME_BYTES, MOST_PATH_BYTES};
 use super::tree::names::check_name;
 use super::tree::{NodeId, NodeKind, Tree};
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 
 /// The folder in which a lookup starts.
 #[derive(Debug, Clone)]
@@ -70,12 +70,7 @@ pub(crate) enum Links {
 }
 
 /// Resolves `path` from `base`.
-pub(crate) fn resolve(
-    tree: &Tree,
-    base: Base,
-    path: &str,
-    links: Links,
-) -> Result<ResolvedPath, Errno> {
+pub(crate) fn resolve(tree: &Tree, base: Base, path: &str, links: Links) -> Result<ResolvedPath> {
     let mut parts = check(path)?;
     parts.reverse();
     walk(tree, base, parts, links)
@@ -87,7 +82,7 @@ pub(crate) fn resolve_parent(
     tree: &Tree,
     base: Base,
     path: &str,
-) -> Result<(NodeId, Arc<str>, bool), Errno> {
+) -> Result<(NodeId, Arc<str>, bool)> {
     let is_folder = path.ends_with('/');
     let mut parts = check(path.trim_end_matches('/'))?;
     let name = parts.pop().ok_or(Errno::NoEntry)?;
@@ -111,7 +106,7 @@ pub(crate) fn resolve_parent(
 }
 
 /// Returns the absolute path of a folder that exists, without links, `.` and `..`.
-pub(crate) fn absolute(tree: &Tree, folder: &Base) -> Result<String, Errno> {
+pub(crate) fn absolute(tree: &Tree, folder: &Base) -> Result<String> {
     let (mut node, below) = match folder {
         Base::Node(node) => (*node, &[][..]),
         Base::Host(place) => (place.node, &place.names[..]),
@@ -129,7 +124,7 @@ pub(crate) fn absolute(tree: &Tree, folder: &Base) -> Result<String, Errno> {
 }
 
 /// Splits a path into parts. An empty first part means the root, a `.` at the end a folder.
-fn check(path: &str) -> Result<Vec<Arc<str>>, Errno> {
+fn check(path: &str) -> Result<Vec<Arc<str>>> {
     if path.is_empty() {
         return Err(Errno::NoEntry);
     }
@@ -154,12 +149,7 @@ fn check(path: &str) -> Result<Vec<Arc<str>>, Errno> {
 }
 
 /// Resolves `pending`, which has the last part first. A link pushes the parts of its target.
-fn walk(
-    tree: &Tree,
-    base: Base,
-    mut pending: Vec<Arc<str>>,
-    links: Links,
-) -> Result<ResolvedPath, Errno> {
+fn walk(tree: &Tree, base: Base, mut pending: Vec<Arc<str>>, links: Links) -> Result<ResolvedPath> {
     let mut at = match base {
         Base::Node(node) => ResolvedPath::Node(node),
         Base::Host(place) => ResolvedPath::Host(place),
@@ -246,7 +236,7 @@ mod tests {
         Sample { tree, folder, file }
     }
 
-    fn named(sample: &Sample, path: &str, links: Links) -> Result<String, Errno> {
+    fn named(sample: &Sample, path: &str, links: Links) -> Result<String> {
         resolve(&sample.tree, Base::Node(sample.folder), path, links).map(|place| match place {
             ResolvedPath::Node(node) if node == sample.folder => "d".to_owned(),
             ResolvedPath::Node(node) if node == sample.file => "f".to_owned(),

@@ -14,7 +14,7 @@ use rpds::RedBlackTreeMapSync;
 use super::contents::Contents;
 use super::mount::Mount;
 use super::quota::{FileQuota, FileUsage, Refusals};
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 use crate::limits::{LimitHit, LimitKind};
 
 pub(crate) mod names;
@@ -193,7 +193,7 @@ impl Tree {
     }
 
     /// Returns the node; `Stale` if it is gone because a run was undone.
-    pub(crate) fn node(&self, id: NodeId) -> Result<&Node, Errno> {
+    pub(crate) fn node(&self, id: NodeId) -> Result<&Node> {
         self.nodes.get(&id).ok_or(Errno::Stale)
     }
 
@@ -213,26 +213,26 @@ impl Tree {
         }
     }
 
-    pub(crate) fn entries(&self, folder: NodeId) -> Result<&Entries, Errno> {
+    pub(crate) fn entries(&self, folder: NodeId) -> Result<&Entries> {
         match &self.node(folder)?.kind {
             NodeKind::Folder { entries, .. } => Ok(entries),
             _ => Err(Errno::NotFolder),
         }
     }
 
-    pub(crate) fn lookup(&self, folder: NodeId, name: &str) -> Result<Option<NodeId>, Errno> {
+    pub(crate) fn lookup(&self, folder: NodeId, name: &str) -> Result<Option<NodeId>> {
         Ok(self.entries(folder)?.get(name).copied())
     }
 
     /// Returns the parent folder; the root is its own parent.
-    pub(crate) fn parent(&self, folder: NodeId) -> Result<NodeId, Errno> {
+    pub(crate) fn parent(&self, folder: NodeId) -> Result<NodeId> {
         match &self.node(folder)?.kind {
             NodeKind::Folder { parent, .. } | NodeKind::Mount { parent, .. } => Ok(*parent),
             _ => Err(Errno::NotFolder),
         }
     }
 
-    pub(crate) fn read(&self, file: NodeId, at: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
+    pub(crate) fn read(&self, file: NodeId, at: u64, buffer: &mut [u8]) -> Result<usize> {
         match &self.node(file)?.kind {
             NodeKind::File(contents) => Ok(contents.read(at, buffer)),
             NodeKind::Fixed(contents) => {
@@ -247,13 +247,7 @@ impl Tree {
         }
     }
 
-    pub(crate) fn write(
-        &mut self,
-        file: NodeId,
-        at: u64,
-        bytes: &[u8],
-        now: Timestamp,
-    ) -> Result<(), Errno> {
+    pub(crate) fn write(&mut self, file: NodeId, at: u64, bytes: &[u8], now: Timestamp) -> Result {
         if bytes.is_empty() {
             return self.writable(file).map(drop);
         }
@@ -267,7 +261,7 @@ impl Tree {
         Ok(())
     }
 
-    pub(crate) fn set_len(&mut self, file: NodeId, len: u64, now: Timestamp) -> Result<(), Errno> {
+    pub(crate) fn set_len(&mut self, file: NodeId, len: u64, now: Timestamp) -> Result {
         let before = self.writable(file)?;
         self.charge_bytes(self.node(file)?.charged(len.saturating_sub(before)))?;
         self.usage.bytes -= self.node(file)?.charged(before.saturating_sub(len));
@@ -284,7 +278,7 @@ impl Tree {
         accessed: Option<Timestamp>,
         modified: Option<Timestamp>,
         now: Timestamp,
-    ) -> Result<(), Errno> {
+    ) -> Result {
         self.changeable(id)?;
         let node = self.node_mut(id);
         node.accessed = accessed.unwrap_or(node.accessed);
@@ -294,7 +288,7 @@ impl Tree {
     }
 
     /// Returns the length of a file that can be written to.
-    pub(crate) fn writable(&self, file: NodeId) -> Result<u64, Errno> {
+    pub(crate) fn writable(&self, file: NodeId) -> Result<u64> {
         let node = self.node(file)?;
         match &node.kind {
             NodeKind::File(contents) if !self.is_read_only => Ok(contents.len()),
@@ -305,7 +299,7 @@ impl Tree {
     }
 
     /// Checks that the node, or the entries of a folder, can be changed.
-    fn changeable(&self, id: NodeId) -> Result<(), Errno> {
+    fn changeable(&self, id: NodeId) -> Result {
         let node = self.node(id)?;
         if node.is_fixed || self.is_read_only { Err(Errno::ReadOnly) } else { Ok(()) }
     }
@@ -319,7 +313,7 @@ impl Tree {
         self.peak_bytes
     }
 
-    fn charge_bytes(&mut self, more: u64) -> Result<(), Errno> {
+    fn charge_bytes(&mut self, more: u64) -> Result {
         let wanted = self.usage.bytes.saturating_add(more);
         if more > 0 && wanted > self.quota.bytes {
             self.refusals.note(LimitKind::FileBytes, self.quota.bytes, wanted);
@@ -330,7 +324,7 @@ impl Tree {
         Ok(())
     }
 
-    fn charge_count(&mut self) -> Result<(), Errno> {
+    fn charge_count(&mut self) -> Result {
         let wanted = self.usage.count + 1;
         if wanted > self.quota.count {
             self.refusals.note(LimitKind::FileCount, self.quota.count, wanted);
@@ -389,8 +383,8 @@ impl Device {
     pub(crate) fn read(
         self,
         buffer: &mut [u8],
-        random: impl FnOnce(&mut [u8]) -> Result<(), Errno>,
-    ) -> Result<usize, Errno> {
+        random: impl FnOnce(&mut [u8]) -> Result,
+    ) -> Result<usize> {
         match self {
             Self::Null | Self::CallChannel | Self::Stdin | Self::Stdout | Self::Stderr => {
                 return Ok(0);

@@ -7,9 +7,10 @@ use parking_lot::Mutex;
 use wasmer::{RuntimeError, TypedFunction};
 
 use super::call_channel::{CallChannel, DeviceAnswer};
+use super::wasi::bytes::GuestBytes;
 use super::wasi::path::Sought;
 use super::wasi::{ExceededLimit, Wasi};
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 use crate::files::changes::{ChangedFile, LeftOutFiles};
 use crate::interrupt::gate::ThreadGate;
 use crate::interrupt::reason::StopReason;
@@ -59,8 +60,8 @@ pub(crate) struct GuestEnv {
     pub(crate) answer: Mutex<DeviceAnswer>,
     /// Starts threads, if the guest's memory can be shared.
     pub(crate) threads: Option<Arc<dyn Siblings>>,
-    /// The guest's memory and allocator, once there is an instance.
-    pub(crate) memory: Option<Arc<GuestMemory>>,
+    pub(crate) guest: GuestBytes,
+    /// The guest's allocator, once there is an instance.
     pub(crate) alloc: Option<TypedFunction<u32, u32>>,
     /// The guest's function for signals, if it has one and isn't handling one.
     pub(crate) handler: Option<TypedFunction<i32, ()>>,
@@ -69,7 +70,7 @@ pub(crate) struct GuestEnv {
 /// The other threads of a guest, as host functions of one thread see them (`host/threads.rs`).
 pub(crate) trait Siblings: Send + Sync {
     /// Starts a thread with this argument; returns its number.
-    fn spawn(&self, argument: u32) -> Result<u32, Errno>;
+    fn spawn(&self, argument: u32) -> Result<u32>;
 
     /// Returns how often something has changed for which threads may wait.
     fn changes(&self) -> u64;
@@ -93,10 +94,16 @@ impl GuestEnv {
             control,
             answer: Mutex::default(),
             threads: None,
-            memory: None,
+            guest: GuestBytes::default(),
             alloc: None,
             handler: None,
         }
+    }
+
+    /// Has host functions serve an instance with this memory.
+    pub(crate) fn attach_memory(&mut self, memory: &Arc<GuestMemory>) {
+        self.guest = GuestBytes::of(memory);
+        self.wasi.lock().guest = self.guest.clone();
     }
 
     /// Returns how often something has changed for which threads may wait.

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 use crate::files::mount::Mount;
 use crate::files::resolve::{self, Base, Links, ResolvedPath};
 use crate::files::tree::Device;
@@ -51,7 +51,7 @@ pub(crate) struct Layout {
 
 impl Layout {
     pub(crate) fn new(library: &Library) -> Self {
-        let lay_out = || -> Result<Self, Errno> {
+        let lay_out = || -> Result<Self> {
             let mut tree = Tree::default();
             for file in &library.files {
                 let contents = NodeKind::Fixed(file.contents.clone());
@@ -103,7 +103,7 @@ pub(crate) fn put_input(
     workspace: NodeId,
     file: &InputFile,
     now: Timestamp,
-) -> Result<(), Errno> {
+) -> Result {
     if let ResolvedPath::Node(node) =
         resolve::resolve(tree, Base::Node(workspace), &file.path, Links::Follow).or_else(
             |errno| match errno {
@@ -127,7 +127,7 @@ pub(crate) fn put_mount(
     path: &str,
     mount: &Arc<Mount>,
     now: Timestamp,
-) -> Result<NodeId, Errno> {
+) -> Result<NodeId> {
     let (parent, name) = split(path.trim_end_matches('/'));
     let folder = make_folders(tree, NodeId::ROOT, parent, now)?;
     if let Some(existing) = tree.lookup(folder, name)? {
@@ -145,7 +145,7 @@ pub(crate) fn put_beside(
     mount: &Arc<Mount>,
     inputs: &[InputFile],
     now: Timestamp,
-) -> Result<(), Errno> {
+) -> Result {
     put_mount(tree, BESIDE_FOLDER, mount, now)?;
     let is_input = |name: &str| inputs.iter().any(|file| file.path.split('/').next() == Some(name));
     for (name, _) in mount.list(".")? {
@@ -157,7 +157,7 @@ pub(crate) fn put_beside(
 }
 
 /// Checks that the working directory at an absolute path exists; creates it where guests can write.
-pub(crate) fn put_workdir(tree: &mut Tree, path: &str, now: Timestamp) -> Result<(), Errno> {
+pub(crate) fn put_workdir(tree: &mut Tree, path: &str, now: Timestamp) -> Result {
     match resolve::resolve(tree, Base::Node(NodeId::ROOT), path, Links::Follow) {
         Ok(ResolvedPath::Node(node)) => tree.entries(node).map(drop),
         Ok(ResolvedPath::Host(place)) => match place.mount.stat(&place.path())?.is_folder {
@@ -185,19 +185,14 @@ fn put(
     path: &str,
     kind: NodeKind,
     now: Timestamp,
-) -> Result<NodeId, Errno> {
+) -> Result<NodeId> {
     let (folder, name) = split(path);
     let folder = make_folders(tree, base, folder, now)?;
     tree.create_fixed(folder, name, kind, now)
 }
 
 /// Returns the folder at `path`, creating missing folders.
-fn make_folders(
-    tree: &mut Tree,
-    base: NodeId,
-    path: &str,
-    now: Timestamp,
-) -> Result<NodeId, Errno> {
+fn make_folders(tree: &mut Tree, base: NodeId, path: &str, now: Timestamp) -> Result<NodeId> {
     let mut folder = base;
     for part in path.split('/').filter(|part| !part.is_empty()) {
         folder = match resolve::resolve(tree, Base::Node(folder), part, Links::Follow)? {

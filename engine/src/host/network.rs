@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 use crate::limits::{LimitHit, LimitKind};
 use crate::run::network::{Network, canonical, public};
 use lookup::{Lookup, Resolver};
@@ -80,7 +80,7 @@ impl RunNetwork {
 
     /// Returns what a name means. The host looks up listed names only, each once in a run, and
     /// keeps only what is public of what it finds.
-    pub(crate) fn resolve(&mut self, name: &str) -> Result<Named, Errno> {
+    pub(crate) fn resolve(&mut self, name: &str) -> Result<Named> {
         if !self.is_open() {
             return Err(Errno::Access);
         }
@@ -113,7 +113,7 @@ impl RunNetwork {
     }
 
     /// Returns how many bytes the run may still send and receive, or notes that it wanted more.
-    pub(crate) fn room(&mut self, wanted: u64) -> Result<usize, Errno> {
+    pub(crate) fn room(&mut self, wanted: u64) -> Result<usize> {
         let room = self.most_bytes.saturating_sub(self.used_bytes);
         if room > 0 {
             return Ok(usize::try_from(room).unwrap_or(usize::MAX));

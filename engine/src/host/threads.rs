@@ -22,7 +22,7 @@ use super::call_channel::CallChannel;
 use super::env::{GuestEnv, RunControl, Siblings, ThreadExit, unwind};
 use super::reactor;
 use super::wasi::{Wasi, process};
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 use crate::interrupt::gate::{Gate, Stopped, ThreadGate};
 use crate::interrupt::watchdog::CpuClocks;
 use crate::memory::tunables::{SharedMemory, Waits};
@@ -180,14 +180,14 @@ impl Threads {
         let start = start.map_err(unwind)?;
         let own = env.as_mut(&mut store);
         own.threads = Some(Arc::new(Arc::clone(self)));
-        own.memory = Some(Arc::clone(self.memory.guest()));
+        own.attach_memory(self.memory.guest());
         (own.handler, own.alloc) = (handler, alloc);
         passage.guest(|| start.call(&mut store, passage.number(), argument)).map_err(unwind)?
     }
 }
 
 impl Siblings for Arc<Threads> {
-    fn spawn(&self, argument: u32) -> Result<u32, Errno> {
+    fn spawn(&self, argument: u32) -> Result<u32> {
         let most = self.run.lock().most;
         let Some(passage) = self.parts.gate.admit(most) else {
             let wanted = most as u64 + 1;

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 use crate::files::tree::Device;
 use crate::files::tree::{NodeId, Tree};
 use crate::host::layout::Layout;
@@ -98,6 +98,8 @@ pub(crate) enum ExceededLimit {
 pub(crate) struct Wasi {
     pub(crate) tree: Tree,
     pub(crate) workspace: NodeId,
+    /// What the functions read and write of the guest's memory.
+    pub(crate) guest: GuestBytes,
     /// `argv`.
     arguments: Arc<[String]>,
     open: Descriptors,
@@ -148,7 +150,7 @@ impl HostState {
     }
 
     /// Fills `bytes` with states of random number generators in the guest.
-    pub(crate) fn draw(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
+    pub(crate) fn draw(&mut self, bytes: &mut [u8]) -> Result {
         self.random.fill_states(bytes)
     }
 
@@ -174,10 +176,12 @@ pub(crate) struct RunStreams {
 
 impl Wasi {
     pub(crate) fn new(workspace: NodeId, state: HostState) -> Self {
-        Self::with(Arc::new([PROGRAM.to_owned()]), workspace, StdinNumbers::new(), state)
+        let arguments = Arc::new([PROGRAM.to_owned()]);
+        Self::with(GuestBytes::default(), arguments, workspace, StdinNumbers::new(), state)
     }
 
     fn with(
+        guest: GuestBytes,
         arguments: Arc<[String]>,
         workspace: NodeId,
         mut stdin_numbers: StdinNumbers,
@@ -187,6 +191,7 @@ impl Wasi {
         Self {
             tree,
             workspace,
+            guest,
             arguments,
             open,
             workdir,
@@ -224,7 +229,8 @@ impl Wasi {
     }
 
     pub(crate) fn set_state(&mut self, state: HostState) {
-        *self = Self::with(Arc::clone(&self.arguments), self.workspace, self.stdin_numbers, state);
+        let (guest, arguments) = (self.guest.clone(), Arc::clone(&self.arguments));
+        *self = Self::with(guest, arguments, self.workspace, self.stdin_numbers, state);
     }
 
     /// Connects the streams of the run that begins, and resets the call count.
@@ -291,63 +297,42 @@ impl Wasi {
         self.exceeded.take()
     }
 
-    fn args_get(&mut self, guest: GuestBytes<'_>, pointers: u32, texts: u32) -> Result<(), Errno> {
-        put_texts(guest, &self.arguments, pointers, texts)
+    fn args_get(&mut self, pointers: u32, texts: u32) -> Result {
+        put_texts(&self.guest, &self.arguments, pointers, texts)
     }
 
-    fn args_sizes_get(
-        &mut self,
-        guest: GuestBytes<'_>,
-        count: u32,
-        bytes: u32,
-    ) -> Result<(), Errno> {
-        put_sizes(guest, &self.arguments, count, bytes)
+    fn args_sizes_get(&mut self, count: u32, bytes: u32) -> Result {
+        put_sizes(&self.guest, &self.arguments, count, bytes)
     }
 
-    fn environ_get(
-        &mut self,
-        guest: GuestBytes<'_>,
-        pointers: u32,
-        texts: u32,
-    ) -> Result<(), Errno> {
-        put_texts(guest, &environment(), pointers, texts)
+    fn environ_get(&mut self, pointers: u32, texts: u32) -> Result {
+        put_texts(&self.guest, &environment(), pointers, texts)
     }
 
-    fn environ_sizes_get(
-        &mut self,
-        guest: GuestBytes<'_>,
-        count: u32,
-        bytes: u32,
-    ) -> Result<(), Errno> {
-        put_sizes(guest, &environment(), count, bytes)
+    fn environ_sizes_get(&mut self, count: u32, bytes: u32) -> Result {
+        put_sizes(&self.guest, &environment(), count, bytes)
     }
 
-    fn clock_res_get(&mut self, guest: GuestBytes<'_>, id: u32, out: u32) -> Result<(), Errno> {
+    fn clock_res_get(&mut self, id: u32, out: u32) -> Result {
         if !Clock::is_clock(id) {
             return Err(Errno::Invalid);
         }
-        guest.write_u64(out, 1)
+        self.guest.write_u64(out, 1)
     }
 
-    fn clock_time_get(
-        &mut self,
-        guest: GuestBytes<'_>,
-        id: u32,
-        _precision: u64,
-        out: u32,
-    ) -> Result<(), Errno> {
+    fn clock_time_get(&mut self, id: u32, _precision: u64, out: u32) -> Result {
         let now = self.clock.read(id).ok_or(Errno::Invalid)?;
-        guest.write_u64(out, now)
+        self.guest.write_u64(out, now)
     }
 
-    fn random_get(&mut self, guest: GuestBytes<'_>, at: u32, len: u32) -> Result<(), Errno> {
+    fn random_get(&mut self, at: u32, len: u32) -> Result {
         if len > MOST_RANDOM_BYTES {
             return Err(Errno::Invalid);
         }
-        guest.with(Buffer { at, len }, |buffer| self.random.fill(buffer))?
+        self.guest.with(Buffer { at, len }, |buffer| self.random.fill(buffer))?
     }
 
-    fn sched_yield(&mut self, _guest: GuestBytes<'_>) -> Result<(), Errno> {
+    fn sched_yield(&mut self) -> Result {
         Ok(())
     }
 
@@ -363,12 +348,7 @@ fn environment() -> [String; BASE_ENVIRONMENT.len()] {
 }
 
 /// Writes NUL-terminated texts and a table of pointers to them.
-fn put_texts(
-    guest: GuestBytes<'_>,
-    texts: &[String],
-    mut pointers: u32,
-    mut at: u32,
-) -> Result<(), Errno> {
+fn put_texts(guest: &GuestBytes, texts: &[String], mut pointers: u32, mut at: u32) -> Result {
     for text in texts {
         guest.write_u32(pointers, at)?;
         guest.write(at, text.as_bytes())?;
@@ -380,7 +360,7 @@ fn put_texts(
     Ok(())
 }
 
-fn put_sizes(guest: GuestBytes<'_>, texts: &[String], count: u32, bytes: u32) -> Result<(), Errno> {
+fn put_sizes(guest: &GuestBytes, texts: &[String], count: u32, bytes: u32) -> Result {
     let total: usize = texts.iter().map(|text| text.len() + 1).sum();
     guest.write_u32(count, texts.len() as u32)?;
     guest.write_u32(bytes, total as u32)

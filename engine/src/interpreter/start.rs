@@ -164,7 +164,7 @@ impl Interpreter {
         }
         gate.guard(Arc::clone(memory.shared()));
         let entry = Entrance::of(Shape::of(module), &instance, &store)?;
-        env.as_mut(&mut store).memory = Some(Arc::clone(memory.shared()));
+        env.as_mut(&mut store).attach_memory(memory.shared());
         env.as_mut(&mut store).alloc = entry.alloc().cloned();
         host.attach(&mut store, &instance)?;
         let throws = ThrowsLeft::of(&instance).map_err(export_error)?;

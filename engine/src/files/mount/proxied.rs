@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{HostStat, Mount};
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 
 /// What tells two folders of one host apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ enum Question {
 
 /// The answer to a [`FolderAsk`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FolderAnswer(Result<FolderData, Errno>);
+pub struct FolderAnswer(Result<FolderData>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum FolderData {
@@ -78,28 +78,28 @@ impl ProxiedFolder {
         self.identity
     }
 
-    pub(super) fn stat(&self, path: &str) -> Result<HostStat, Errno> {
+    pub(super) fn stat(&self, path: &str) -> Result<HostStat> {
         match self.ask(Question::Stat(path.to_owned()))? {
             (FolderData::Stat(stat), None) => Ok(stat),
             _ => Err(Errno::InputOutput),
         }
     }
 
-    pub(super) fn file(&self, path: &str) -> Result<File, Errno> {
+    pub(super) fn file(&self, path: &str) -> Result<File> {
         match self.ask(Question::File(path.to_owned()))? {
             (FolderData::File, Some(file)) => Ok(File::from(file)),
             _ => Err(Errno::InputOutput),
         }
     }
 
-    pub(super) fn list(&self, path: &str) -> Result<Vec<(String, HostStat)>, Errno> {
+    pub(super) fn list(&self, path: &str) -> Result<Vec<(String, HostStat)>> {
         match self.ask(Question::List(path.to_owned()))? {
             (FolderData::List(list), None) => Ok(list),
             _ => Err(Errno::InputOutput),
         }
     }
 
-    fn ask(&self, question: Question) -> Result<(FolderData, Option<OwnedFd>), Errno> {
+    fn ask(&self, question: Question) -> Result<(FolderData, Option<OwnedFd>)> {
         let answered = self.server.ask(self.number, FolderAsk(question));
         let (FolderAnswer(found), file) = answered.ok_or(Errno::InputOutput)?;
         Ok((found?, file))

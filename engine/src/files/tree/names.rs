@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Entries, Node, NodeId, NodeKind, Timestamp, Tree};
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 use crate::files::contents::Contents;
 use crate::files::mount::Mount;
 use crate::files::quota::{MOST_DEPTH, MOST_NAME_BYTES, MOST_PATH_BYTES};
@@ -14,7 +14,7 @@ impl Tree {
         folder: NodeId,
         name: &str,
         now: Timestamp,
-    ) -> Result<NodeId, Errno> {
+    ) -> Result<NodeId> {
         self.create(folder, name, NodeKind::File(Contents::default()), now)
     }
 
@@ -23,7 +23,7 @@ impl Tree {
         folder: NodeId,
         name: &str,
         now: Timestamp,
-    ) -> Result<NodeId, Errno> {
+    ) -> Result<NodeId> {
         let kind = NodeKind::Folder { parent: folder, entries: Entries::new_sync() };
         self.create(folder, name, kind, now)
     }
@@ -34,7 +34,7 @@ impl Tree {
         name: &str,
         target: &str,
         now: Timestamp,
-    ) -> Result<NodeId, Errno> {
+    ) -> Result<NodeId> {
         if target.is_empty() {
             return Err(Errno::NoEntry);
         }
@@ -51,7 +51,7 @@ impl Tree {
         name: &str,
         kind: NodeKind,
         now: Timestamp,
-    ) -> Result<NodeId, Errno> {
+    ) -> Result<NodeId> {
         self.check_new_name(folder, name)?;
         if self.depth(folder)? >= MOST_DEPTH {
             return Err(Errno::NameTooLong);
@@ -68,7 +68,7 @@ impl Tree {
         name: &str,
         kind: NodeKind,
         now: Timestamp,
-    ) -> Result<NodeId, Errno> {
+    ) -> Result<NodeId> {
         check_name(name)?;
         if self.lookup(folder, name)?.is_some() {
             return Err(Errno::Exists);
@@ -78,7 +78,7 @@ impl Tree {
     }
 
     /// Replaces the host folder that a mount shows.
-    pub(crate) fn replace_mount(&mut self, id: NodeId, mount: &Arc<Mount>) -> Result<(), Errno> {
+    pub(crate) fn replace_mount(&mut self, id: NodeId, mount: &Arc<Mount>) -> Result {
         if !matches!(self.node(id)?.kind, NodeKind::Mount { .. }) {
             return Err(Errno::Exists);
         }
@@ -89,7 +89,7 @@ impl Tree {
     }
 
     /// Charges one name of a node with `len` bytes: entry and bytes, or neither.
-    fn charge_name(&mut self, len: u64) -> Result<(), Errno> {
+    fn charge_name(&mut self, len: u64) -> Result {
         self.charge_count()?;
         self.charge_bytes(len).inspect_err(|_| self.usage.count -= 1)
     }
@@ -108,7 +108,7 @@ impl Tree {
         folder: NodeId,
         name: &str,
         now: Timestamp,
-    ) -> Result<(), Errno> {
+    ) -> Result {
         self.check_new_name(folder, name)?;
         if matches!(self.node(file)?.kind, NodeKind::Folder { .. } | NodeKind::Mount { .. }) {
             return Err(Errno::NotPermitted);
@@ -135,7 +135,7 @@ impl Tree {
         name: &str,
         is_open: impl Fn(NodeId) -> bool,
         now: Timestamp,
-    ) -> Result<(), Errno> {
+    ) -> Result {
         let id = self.lookup(folder, name)?.ok_or(Errno::NoEntry)?;
         self.changeable(folder)?;
         match &self.node(id)?.kind {
@@ -148,12 +148,7 @@ impl Tree {
         Ok(())
     }
 
-    pub(crate) fn remove_folder(
-        &mut self,
-        folder: NodeId,
-        name: &str,
-        now: Timestamp,
-    ) -> Result<(), Errno> {
+    pub(crate) fn remove_folder(&mut self, folder: NodeId, name: &str, now: Timestamp) -> Result {
         let id = self.lookup(folder, name)?.ok_or(Errno::NoEntry)?;
         self.changeable(folder)?;
         self.changeable(id)?;
@@ -173,7 +168,7 @@ impl Tree {
         to: (NodeId, &str),
         is_open: impl Fn(NodeId) -> bool,
         now: Timestamp,
-    ) -> Result<(), Errno> {
+    ) -> Result {
         let id = self.lookup(from.0, from.1)?.ok_or(Errno::NoEntry)?;
         self.changeable(from.0)?;
         self.changeable(to.0)?;
@@ -252,7 +247,7 @@ impl Tree {
         }
     }
 
-    fn check_new_name(&self, folder: NodeId, name: &str) -> Result<(), Errno> {
+    fn check_new_name(&self, folder: NodeId, name: &str) -> Result {
         check_name(name)?;
         if self.lookup(folder, name)?.is_some() {
             return Err(Errno::Exists);
@@ -261,7 +256,7 @@ impl Tree {
     }
 
     /// Returns the number of folders above; the root has none.
-    pub(super) fn depth(&self, mut folder: NodeId) -> Result<usize, Errno> {
+    pub(super) fn depth(&self, mut folder: NodeId) -> Result<usize> {
         let mut depth = 0;
         while folder != NodeId::ROOT {
             folder = self.parent(folder)?;
@@ -271,7 +266,7 @@ impl Tree {
     }
 
     /// Returns the height of the subtree; a folder without subfolders has height 1.
-    fn height(&self, folder: NodeId) -> Result<usize, Errno> {
+    fn height(&self, folder: NodeId) -> Result<usize> {
         let mut highest = 0;
         let mut pending = vec![(folder, 1)];
         while let Some((folder, height)) = pending.pop() {
@@ -286,7 +281,7 @@ impl Tree {
         Ok(highest)
     }
 
-    fn is_within(&self, mut folder: NodeId, outer: NodeId) -> Result<bool, Errno> {
+    fn is_within(&self, mut folder: NodeId, outer: NodeId) -> Result<bool> {
         loop {
             if folder == outer {
                 return Ok(true);
@@ -299,7 +294,7 @@ impl Tree {
     }
 }
 
-pub(crate) fn check_name(name: &str) -> Result<(), Errno> {
+pub(crate) fn check_name(name: &str) -> Result {
     match name {
         "" | "." | ".." => Err(Errno::Invalid),
         _ if name.len() > MOST_NAME_BYTES => Err(Errno::NameTooLong),

@@ -11,7 +11,7 @@ use crate::errno::Errno;
 use crate::guest::agent::AgentFrame;
 use crate::host::calls;
 use crate::host::env::{GuestEnv, unwind};
-use crate::host::wasi::bytes::{Buffer, GuestBytes};
+use crate::host::wasi::bytes::Buffer;
 use crate::memory::GuestMemory;
 
 /// What `host.call` returns when the frame is refused or a pointer is bad.
@@ -69,10 +69,8 @@ fn serve(
     out_length: u32,
 ) -> Result<(), Refusal> {
     let (env, mut store) = context.data_and_store_mut();
-    let memory = env.memory.clone().ok_or(Refusal::Fault)?;
-    let guest = GuestBytes(&memory);
     env.count_call();
-    let answer = answer(env, &memory, frame).ok_or(Refusal::Fault)?;
+    let answer = answer(env, frame).ok_or(Refusal::Fault)?;
     let length = u32::try_from(answer.len()).map_err(|_| Refusal::Fault)?;
     let mut target = env.channel.lock().take_room(length).unwrap_or(0);
     if length > 0 && target == 0 {
@@ -85,6 +83,7 @@ fn serve(
             return Err(Refusal::Fault);
         }
     }
+    let guest = &context.data().guest;
     guest.write(target, &answer)?;
     guest.write_u32(out_pointer, target)?;
     guest.write_u32(out_length, length)?;
@@ -93,9 +92,8 @@ fn serve(
 
 /// Serves the frame in this part of the guest's memory; `None` if it is refused. On the host's side
 /// of the gate.
-pub(super) fn answer(env: &GuestEnv, memory: &GuestMemory, frame: Buffer) -> Option<Arc<Vec<u8>>> {
-    let guest = GuestBytes(memory);
-    let [kind] = guest.read(frame.at).ok()?;
+pub(super) fn answer(env: &GuestEnv, frame: Buffer) -> Option<Arc<Vec<u8>>> {
+    let [kind] = env.guest.read(frame.at).ok()?;
     let is_too_long = !env.channel.lock().admits(kind, frame.len as usize);
     let (served, calls) = if is_too_long && kind == AgentFrame::CALL {
         // Refused unread, whatever it contains.
@@ -104,7 +102,7 @@ pub(super) fn answer(env: &GuestEnv, memory: &GuestMemory, frame: Buffer) -> Opt
     } else if is_too_long {
         return None;
     } else {
-        let frame = guest.look(frame, <[u8]>::to_vec).ok()?;
+        let frame = env.guest.look(frame, <[u8]>::to_vec).ok()?;
         // Another thread may have changed it after the look at its kind.
         if frame.first() != Some(&kind) {
             return None;
@@ -124,6 +122,7 @@ pub(super) fn answer(env: &GuestEnv, memory: &GuestMemory, frame: Buffer) -> Opt
         }
         FrameEffect::Immortal(addresses) => {
             // Do it now, while the guest still holds a reference to each of them.
+            let memory = env.guest.memory().ok()?;
             addresses.into_iter().for_each(|address| make_immortal(memory, address));
             Arc::default()
         }

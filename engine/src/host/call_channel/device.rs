@@ -12,8 +12,7 @@ use super::binding::answer;
 use crate::errno::Errno;
 use crate::guest::agent::boot::CALL_DEVICE_POSITION;
 use crate::host::env::GuestEnv;
-use crate::host::wasi::binding::{answer as errno, serve as serve_wasi};
-use crate::host::wasi::bytes::GuestBytes;
+use crate::host::wasi::binding::{on_host, serve};
 
 const SEEK_CURRENT: u32 = 1;
 const SEEK_END: u32 = 2;
@@ -40,19 +39,19 @@ fn fd_read(
     out: u32,
 ) -> Result<i32, RuntimeError> {
     if !is_call_device(&context, fd) {
-        return serve_wasi(&context, |wasi, guest| wasi.fd_read(guest, fd, buffers, count, out));
+        return serve(&context, |wasi| wasi.fd_read(fd, buffers, count, out));
     }
-    serve(&context, |env, guest| {
+    on_host(&context, |env| {
         let mut total = 0;
         let (whole, read) = &mut *env.answer.lock();
-        for buffer in guest.buffers(buffers, count)? {
+        for buffer in env.guest.buffers(buffers, count)? {
             let rest = &whole[*read..];
             let part = &rest[..rest.len().min(buffer.len as usize)];
-            guest.write(buffer.at, part)?;
+            env.guest.write(buffer.at, part)?;
             *read += part.len();
             total += part.len();
         }
-        guest.write_u32(out, total as u32)
+        env.guest.write_u32(out, total as u32)
     })
 }
 
@@ -64,18 +63,18 @@ fn fd_write(
     out: u32,
 ) -> Result<i32, RuntimeError> {
     if !is_call_device(&context, fd) {
-        return serve_wasi(&context, |wasi, guest| wasi.fd_write(guest, fd, buffers, count, out));
+        return serve(&context, |wasi| wasi.fd_write(fd, buffers, count, out));
     }
-    serve(&context, |env, guest| {
+    on_host(&context, |env| {
         env.count_call();
         *env.answer.lock() = (Arc::default(), 0);
         if count != 1 {
             return Err(Errno::Invalid);
         }
-        let frame = guest.buffer(buffers)?;
-        let answer = answer(env, guest.0, frame).ok_or(Errno::Fault)?;
+        let frame = env.guest.buffer(buffers)?;
+        let answer = answer(env, frame).ok_or(Errno::Fault)?;
         *env.answer.lock() = (answer, 0);
-        guest.write_u32(out, frame.len)
+        env.guest.write_u32(out, frame.len)
     })
 }
 
@@ -87,30 +86,18 @@ fn fd_seek(
     out: u32,
 ) -> Result<i32, RuntimeError> {
     if !is_call_device(&context, fd) {
-        return serve_wasi(&context, |wasi, guest| wasi.fd_seek(guest, fd, delta, whence, out));
+        return serve(&context, |wasi| wasi.fd_seek(fd, delta, whence, out));
     }
-    serve(&context, |env, guest| {
+    on_host(&context, |env| {
         let position = match (whence, delta) {
             (SEEK_CURRENT, 0) => CALL_DEVICE_POSITION,
             (SEEK_END, 0) => env.answer.lock().0.len() as u64,
             _ => return Err(Errno::Invalid),
         };
-        guest.write_u64(out, position)
+        env.guest.write_u64(out, position)
     })
 }
 
 fn is_call_device(context: &FunctionEnvMut<'_, GuestEnv>, fd: u32) -> bool {
     context.data().wasi.lock().is_call_device(fd)
-}
-
-fn serve(
-    context: &FunctionEnvMut<'_, GuestEnv>,
-    work: impl FnOnce(&GuestEnv, GuestBytes<'_>) -> Result<(), Errno>,
-) -> Result<i32, RuntimeError> {
-    let env = context.data();
-    let served = env.gate.host(|| {
-        let Some(memory) = &env.memory else { return Err(Errno::Fault) };
-        work(env, GuestBytes(memory))
-    });
-    errno(served)
 }

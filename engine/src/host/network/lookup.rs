@@ -10,7 +10,7 @@ use std::thread;
 
 use parking_lot::Mutex;
 
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 
 /// The most lookups of a process at once. One whose guest was stopped goes on until the system's
 /// resolver gives up, so programs could pile them up.
@@ -62,10 +62,7 @@ impl Lookup {
     }
 
     /// Begins the lookup, if nobody has, and calls `wake` when it is done.
-    pub(crate) fn begin(
-        self: &Arc<Self>,
-        wake: impl FnOnce() + Send + 'static,
-    ) -> Result<(), Errno> {
+    pub(crate) fn begin(self: &Arc<Self>, wake: impl FnOnce() + Send + 'static) -> Result {
         let mut state = self.state.lock();
         if !matches!(*state, LookupState::New) {
             return Ok(());

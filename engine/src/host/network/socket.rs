@@ -10,7 +10,7 @@ use mio::net::TcpStream;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 
 /// A socket, as the descriptors of a guest name it. Copies are the same connection.
 #[derive(Debug, Clone)]
@@ -65,7 +65,7 @@ impl NetSocket {
         matches!(self.state, SocketState::Lost)
     }
 
-    pub(crate) fn begin(&mut self, peer: SocketAddr) -> Result<(), Errno> {
+    pub(crate) fn begin(&mut self, peer: SocketAddr) -> Result {
         let address = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         let stream = TcpStream::connect(address).map_err(|error| errno_of(&error))?;
         self.state = SocketState::Connecting(Connection { stream: Arc::new(stream), peer });
@@ -85,7 +85,7 @@ impl NetSocket {
     ///
     /// # Errors
     /// Nothing was begun, the connection is gone, or it failed: then the socket is as new.
-    pub(crate) fn settle(&mut self) -> Result<Option<Connection>, Errno> {
+    pub(crate) fn settle(&mut self) -> Result<Option<Connection>> {
         let connection = match &self.state {
             SocketState::New => return Err(Errno::NotConnected),
             SocketState::Lost => return Err(Errno::ConnectionReset),
@@ -132,7 +132,7 @@ impl Connection {
         (&*self.stream).write(from)
     }
 
-    pub(crate) fn shut_down(&self, reading: bool, writing: bool) -> Result<(), Errno> {
+    pub(crate) fn shut_down(&self, reading: bool, writing: bool) -> Result {
         let how = match (reading, writing) {
             (true, true) => Shutdown::Both,
             (true, false) => Shutdown::Read,

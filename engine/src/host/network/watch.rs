@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use super::lookup::Lookup;
 use super::socket::Connection;
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 use crate::interrupt::gate::{Gate, ThreadGate, Woken};
 use crate::owner::OwnerProcess;
 
@@ -37,7 +37,7 @@ pub(crate) enum Want {
 
 impl Want {
     /// Waits at the gate until this is there or the run is asked to end.
-    pub(crate) fn wait(&self, passage: &ThreadGate) -> Result<Woken, Errno> {
+    pub(crate) fn wait(&self, passage: &ThreadGate) -> Result<Woken> {
         match self {
             Self::Lookup(lookup) => {
                 let gate = Arc::clone(passage.gate());
@@ -63,7 +63,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Wakes the gate when one of these is ready, which then stays so.
-    pub(crate) fn begin(gate: &Arc<Gate>, wants: &[Want]) -> Result<Self, Errno> {
+    pub(crate) fn begin(gate: &Arc<Gate>, wants: &[Want]) -> Result<Self> {
         let mut watch = Self {
             is_ready: Arc::default(),
             watcher: None,
@@ -80,12 +80,7 @@ impl Watch {
         Ok(watch)
     }
 
-    fn add(
-        &mut self,
-        gate: &Arc<Gate>,
-        connection: &Connection,
-        interest: Interest,
-    ) -> Result<(), Errno> {
+    fn add(&mut self, gate: &Arc<Gate>, connection: &Connection, interest: Interest) -> Result {
         let refused = |error: io::Error| {
             tracing::warn!(%error, "the system refused to watch a connection of a guest");
             Errno::InputOutput

@@ -70,7 +70,7 @@ impl Guest {
         let Parts { wasi, channel, control, .. } = &threads.parts;
         let (wasi, channel, control) = (Arc::clone(wasi), Arc::clone(channel), Arc::clone(control));
         let mut env = GuestEnv::new(Arc::clone(&passage), wasi, channel, control);
-        env.memory = Some(Arc::clone(&memory));
+        env.attach_memory(&memory);
         env.threads = Some(Arc::new(Arc::clone(&threads)));
         let env = FunctionEnv::new(&mut store, env);
         let imported = shared.in_store(&mut store, passage).unwrap();

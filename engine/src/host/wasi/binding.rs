@@ -7,13 +7,12 @@ use wasmer::sys::vm::TrapCode;
 use wasmer::{AsStoreMut, Function, FunctionEnv, FunctionEnvMut, RuntimeError, Store};
 
 use super::Wasi;
-use super::bytes::GuestBytes;
 use super::process::{self, Effect, futex_end};
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 use crate::host::env::{GuestEnv, GuestExit, ThreadExit, unwind};
 use crate::host::network::watch::Watch;
 use crate::interrupt::futex::MAIN;
-use crate::interrupt::gate::{Stopped, Woken};
+use crate::interrupt::gate::Woken;
 use crate::memory::tunables::Expected;
 use crate::python::module::imports::{self, ImportRule, WASIX};
 
@@ -37,7 +36,7 @@ macro_rules! functions {
                     store,
                     env,
                     |context: FunctionEnvMut<'_, GuestEnv>, $($argument: $type),*| {
-                        serve(&context, |wasi, guest| wasi.$name(guest, $($argument),*))
+                        serve(&context, |wasi| wasi.$name($($argument),*))
                     },
                 ),)*
                 $(stringify!($refused) => Function::new_typed_with_env(
@@ -45,7 +44,7 @@ macro_rules! functions {
                     env,
                     |context: FunctionEnvMut<'_, GuestEnv>, $($ignored: $ignored_type),*| {
                         $(let _ = $ignored;)*
-                        serve(&context, |_, _| refuse(stringify!($refused)))
+                        serve(&context, |_| refuse(stringify!($refused)))
                     },
                 ),)*
                 _ => return bound_only(store, env, name),
@@ -57,13 +56,12 @@ macro_rules! functions {
         pub(super) fn call(
             number: usize,
             wasi: &mut Wasi,
-            guest: GuestBytes<'_>,
             pick: &mut dyn FnMut(&str) -> u64,
-        ) -> Result<(), Errno> {
+        ) -> Result {
             match FUNCTIONS[number].0 {
                 $(stringify!($name) => {
                     $(let $argument = pick(stringify!($argument)) as $type;)*
-                    wasi.$name(guest, $($argument),*)
+                    wasi.$name($($argument),*)
                 })*
                 name => refuse(name),
             }
@@ -189,10 +187,23 @@ refused {
 }
 
 /// Returns the error of a function that always fails.
-fn refuse(name: &str) -> Result<(), Errno> {
+fn refuse(name: &str) -> Result {
     match imports::judgement(WASIX, name) {
         ImportRule::Refused(errno) => Err(errno),
         judgement => unreachable!("`{name}` is listed as refused here, but is {judgement:?}"),
+    }
+}
+
+/// Runs work for the guest on the host's side of the gate, and answers with its error number.
+pub(in crate::host) fn on_host(
+    context: &FunctionEnvMut<'_, GuestEnv>,
+    work: impl FnOnce(&GuestEnv) -> Result,
+) -> Result<i32, RuntimeError> {
+    let env = context.data();
+    match env.gate.host(|| work(env)) {
+        Ok(Ok(())) => Ok(SUCCESS),
+        Ok(Err(errno)) => Ok(errno.code()),
+        Err(stopped) => Err(unwind(stopped)),
     }
 }
 
@@ -201,11 +212,9 @@ fn refuse(name: &str) -> Result<(), Errno> {
 /// until one of them has changed something, and runs it again.
 pub(in crate::host) fn serve(
     context: &FunctionEnvMut<'_, GuestEnv>,
-    work: impl Fn(&mut Wasi, GuestBytes<'_>) -> Result<(), Errno>,
+    work: impl Fn(&mut Wasi) -> Result,
 ) -> Result<i32, RuntimeError> {
-    let env = context.data();
-    let served = env.gate.host(|| {
-        let Some(memory) = &env.memory else { return Err(Errno::Fault) };
+    on_host(context, |env| {
         let (mut is_counted, mut is_asked) = (false, false);
         loop {
             let (result, seen, want) = {
@@ -215,7 +224,7 @@ pub(in crate::host) fn serve(
                 }
                 let before = wasi.changes();
                 wasi.is_asked = is_asked;
-                let result = work(&mut wasi, GuestBytes(memory));
+                let result = work(&mut wasi);
                 let want = wasi.take_want();
                 if let Some(exceeded) = wasi.take_exceeded() {
                     env.control.request_stop(exceeded);
@@ -231,18 +240,7 @@ pub(in crate::host) fn serve(
                 return result;
             }
         }
-    });
-    answer(served)
-}
-
-pub(in crate::host) fn answer(
-    served: Result<Result<(), Errno>, Stopped>,
-) -> Result<i32, RuntimeError> {
-    match served {
-        Ok(Ok(())) => Ok(SUCCESS),
-        Ok(Err(errno)) => Ok(errno.code()),
-        Err(stopped) => Err(unwind(stopped)),
-    }
+    })
 }
 
 /// `poll_oneoff(subscriptions, events, count, out_count) -> errno`.
@@ -253,15 +251,12 @@ fn poll_oneoff(
     count: u32,
     out_count: u32,
 ) -> Result<i32, RuntimeError> {
-    let env = context.data();
-    let served = env.gate.host(|| {
-        let Some(memory) = &env.memory else { return Err(Errno::Fault) };
-        let guest = GuestBytes(memory);
+    on_host(&context, |env| {
         env.count_call();
         let is_alone = env.gate.gate().others() == 0;
         let (mut poll, mut wants, mut seen) = {
             let mut wasi = env.wasi.lock();
-            let poll = wasi.poll_begin(guest, subscriptions, count, is_alone)?;
+            let poll = wasi.poll_begin(subscriptions, count, is_alone)?;
             let wants = wasi.poll_wants(&poll);
             (poll, wants, env.changes())
         };
@@ -276,9 +271,8 @@ fn poll_oneoff(
             wasi.poll_again(&mut poll);
             wants = wasi.poll_wants(&poll);
         }
-        env.wasi.lock().poll_end(guest, &poll, events, out_count)
-    });
-    answer(served)
+        env.wasi.lock().poll_end(&poll, events, out_count)
+    })
 }
 
 /// `futex_wait(at, expected, timeout, out_woken) -> errno`.
@@ -289,16 +283,12 @@ fn futex_wait(
     timeout: u32,
     out_woken: u32,
 ) -> Result<i32, RuntimeError> {
-    let env = context.data();
-    let served = env.gate.host(|| {
-        let Some(memory) = &env.memory else { return Err(Errno::Fault) };
-        let guest = GuestBytes(memory);
+    on_host(&context, |env| {
         env.count_call();
-        let timeout = env.wasi.lock().futex_begin(guest, at, timeout, out_woken)?;
+        let timeout = env.wasi.lock().futex_begin(at, timeout, out_woken)?;
         let waited = env.gate.wait_for_word(at, Expected::Word(expected), timeout);
-        futex_end(guest, waited, out_woken)
-    });
-    answer(served)
+        futex_end(&env.guest, waited, out_woken)
+    })
 }
 
 /// `futex_wake(at, out_woken) -> errno`.
@@ -326,9 +316,9 @@ fn wake(
     out_woken: u32,
 ) -> Result<i32, RuntimeError> {
     let gate = Arc::clone(context.data().gate.gate());
-    serve(context, |_, guest| {
+    serve(context, |wasi| {
         let woken = gate.wake_at(at, most);
-        guest.write(out_woken, &[u8::from(woken > 0)])
+        wasi.guest.write(out_woken, &[u8::from(woken > 0)])
     })
 }
 
@@ -348,7 +338,7 @@ fn thread_exit(context: FunctionEnvMut<'_, GuestEnv>, _code: u32) -> Result<(), 
 /// `thread_id(out) -> errno`.
 fn thread_id(context: FunctionEnvMut<'_, GuestEnv>, out: u32) -> Result<i32, RuntimeError> {
     let number = context.data().gate.number();
-    serve(&context, |_, guest| guest.write_u32(out, number))
+    serve(&context, |wasi| wasi.guest.write_u32(out, number))
 }
 
 /// `thread-spawn(argument) -> thread`, or an error number below zero.
@@ -371,7 +361,7 @@ fn callback_signal(
     _name: u32,
     _len: u32,
 ) -> Result<(), RuntimeError> {
-    serve(&context, |_, _| Ok(())).map(drop)
+    serve(&context, |_| Ok(())).map(drop)
 }
 
 /// `proc_signal(process, signal) -> errno`.
@@ -402,7 +392,7 @@ fn thread_signal(
 fn raise(
     mut context: FunctionEnvMut<'_, GuestEnv>,
     signal: u32,
-    judge: impl FnOnce(bool) -> Result<Effect, Errno>,
+    judge: impl FnOnce(bool) -> Result<Effect>,
 ) -> Result<i32, RuntimeError> {
     let gate = Arc::clone(&context.data().gate);
     let raised = gate.host(|| {

@@ -10,7 +10,7 @@ use super::Wasi;
 use super::bytes::{Buffer, GuestBytes};
 use super::descriptors::{Channel, Open};
 use super::pipe::WHOLE_BYTES;
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 use crate::host::network::socket::{NetSocket, errno_of};
 
 /// What a poll for a descriptor finds.
@@ -29,26 +29,20 @@ impl Wasi {
         self.open.pipes.changes()
     }
 
-    pub(crate) fn fd_pipe(
-        &mut self,
-        guest: GuestBytes<'_>,
-        reader: u32,
-        writer: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn fd_pipe(&mut self, reader: u32, writer: u32) -> Result {
         self.admit_descriptors(2)?;
         let (reads, writes) = self.open.open_pipe();
-        guest.write_u32(reader, reads)?;
-        guest.write_u32(writer, writes)
+        self.guest.write_u32(reader, reads)?;
+        self.guest.write_u32(writer, writes)
     }
 
     /// Reads what is there. A look that `keeps` takes nothing out.
     pub(super) fn receive(
         &mut self,
-        guest: GuestBytes<'_>,
         channel: Channel,
         buffers: &[Buffer],
         keeps: bool,
-    ) -> Result<u32, Errno> {
+    ) -> Result<u32> {
         let Some(id) = channel.receives else {
             return if channel.is_socket { Ok(0) } else { Err(Errno::BadDescriptor) };
         };
@@ -62,7 +56,7 @@ impl Wasi {
         let mut read = 0;
         for buffer in buffers {
             let len = (buffer.len as usize).min(pipe.len() - read) as u32;
-            read += guest.with(Buffer { len, ..*buffer }, |to| pipe.peek(read, to))?;
+            read += self.guest.with(Buffer { len, ..*buffer }, |to| pipe.peek(read, to))?;
         }
         if !keeps {
             self.open.pipes.get_mut(id).consume(read);
@@ -71,12 +65,7 @@ impl Wasi {
     }
 
     /// Writes what fits. A short write to a pipe isn't split, unless that would wait.
-    pub(super) fn send(
-        &mut self,
-        guest: GuestBytes<'_>,
-        channel: Channel,
-        buffers: &[Buffer],
-    ) -> Result<u32, Errno> {
+    pub(super) fn send(&mut self, channel: Channel, buffers: &[Buffer]) -> Result<u32> {
         let Some(id) = channel.sends else {
             return Err(if channel.is_socket { Errno::BrokenPipe } else { Errno::BadDescriptor });
         };
@@ -98,13 +87,13 @@ impl Wasi {
         let mut written = Vec::with_capacity(room.min(wanted as usize));
         for buffer in buffers {
             let len = (buffer.len as usize).min(room - written.len()) as u32;
-            guest.look(Buffer { len, ..*buffer }, |from| written.extend_from_slice(from))?;
+            self.guest.look(Buffer { len, ..*buffer }, |from| written.extend_from_slice(from))?;
         }
         Ok(self.open.pipes.push(id, &written) as u32)
     }
 
     /// Returns what a poll for a descriptor finds. All but pipes and sockets are always ready.
-    pub(super) fn readiness(&self, fd: u32, to_write: bool) -> Result<Readiness, Errno> {
+    pub(super) fn readiness(&self, fd: u32, to_write: bool) -> Result<Readiness> {
         let ready = Readiness { is_ready: true, ..Readiness::default() };
         let channel = match self.open.get(fd)? {
             Open::Channel(channel) => channel,
@@ -140,7 +129,7 @@ fn would_wait(channel: Channel) -> Errno {
     if channel.is_nonblocking { Errno::Again } else { Errno::Deadlock }
 }
 
-fn readiness_of(socket: &NetSocket, to_write: bool) -> Result<Readiness, Errno> {
+fn readiness_of(socket: &NetSocket, to_write: bool) -> Result<Readiness> {
     // Without a connection every call fails at once.
     let Some(connection) = socket.connection() else {
         return Ok(Readiness { is_ready: true, bytes: 0, is_hung_up: true });

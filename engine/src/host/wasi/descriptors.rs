@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::pipe::{PipeId, Pipes};
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 use crate::files::mount::Mount;
 use crate::files::resolve::{Base, HostPlace};
 use crate::files::tree::Device;
@@ -144,21 +144,21 @@ impl Descriptors {
         matches!(self.get(0), Ok(Open::Stdin))
     }
 
-    pub(crate) fn get(&self, fd: u32) -> Result<&Open, Errno> {
+    pub(crate) fn get(&self, fd: u32) -> Result<&Open> {
         let slot = self.slot(fd)?;
         Ok(&self.opens[slot.open as usize].as_ref().expect("a slot names what is open").open)
     }
 
-    pub(crate) fn get_mut(&mut self, fd: u32) -> Result<&mut Open, Errno> {
+    pub(crate) fn get_mut(&mut self, fd: u32) -> Result<&mut Open> {
         let slot = self.slot(fd)?;
         Ok(&mut self.opens[slot.open as usize].as_mut().expect("a slot names what is open").open)
     }
 
-    fn slot(&self, fd: u32) -> Result<Slot, Errno> {
+    fn slot(&self, fd: u32) -> Result<Slot> {
         self.slots.get(fd as usize).copied().flatten().ok_or(Errno::BadDescriptor)
     }
 
-    pub(crate) fn preopened(&self, fd: u32) -> Result<&'static str, Errno> {
+    pub(crate) fn preopened(&self, fd: u32) -> Result<&'static str> {
         match self.get(fd)? {
             Open::Folder { preopened_as: Some(path), .. } if (fd as usize) < self.first => Ok(path),
             _ => Err(Errno::BadDescriptor),
@@ -166,7 +166,7 @@ impl Descriptors {
     }
 
     /// Returns the folder from which paths are resolved.
-    pub(crate) fn base(&self, fd: u32) -> Result<Base, Errno> {
+    pub(crate) fn base(&self, fd: u32) -> Result<Base> {
         match self.get(fd)? {
             Open::Folder { base, .. } => Ok(base.clone()),
             _ => Err(Errno::NotFolder),
@@ -193,7 +193,7 @@ impl Descriptors {
         least: u32,
         closes_on_exec: bool,
         most: usize,
-    ) -> Result<u32, Errno> {
+    ) -> Result<u32> {
         let open = self.slot(fd)?.open;
         if least as usize >= self.numbers(most) {
             return Err(Errno::Invalid);
@@ -204,12 +204,7 @@ impl Descriptors {
 
     /// Makes `to` a duplicate of `fd`, and closes what it was before. Returns a file that no
     /// descriptor names any more.
-    pub(crate) fn replace(
-        &mut self,
-        fd: u32,
-        to: u32,
-        most: usize,
-    ) -> Result<Option<NodeId>, Errno> {
+    pub(crate) fn replace(&mut self, fd: u32, to: u32, most: usize) -> Result<Option<NodeId>> {
         let slot = self.slot(fd)?;
         if fd == to {
             return Ok(None);
@@ -241,7 +236,7 @@ impl Descriptors {
 
     /// Closes a descriptor. Returns a file that no descriptor names any more. Preopened folders
     /// stay open: without them the guest's C library finds no files, in later runs either.
-    pub(crate) fn remove(&mut self, fd: u32) -> Result<Option<NodeId>, Errno> {
+    pub(crate) fn remove(&mut self, fd: u32) -> Result<Option<NodeId>> {
         let slot = self.slot(fd)?;
         if self.is_preopened(fd) {
             return Err(Errno::NotPermitted);
@@ -254,11 +249,11 @@ impl Descriptors {
         (STANDARD..self.first).contains(&(fd as usize))
     }
 
-    pub(crate) fn closes_on_exec(&self, fd: u32) -> Result<bool, Errno> {
+    pub(crate) fn closes_on_exec(&self, fd: u32) -> Result<bool> {
         Ok(self.slot(fd)?.closes_on_exec)
     }
 
-    pub(crate) fn set_closes_on_exec(&mut self, fd: u32, closes: bool) -> Result<(), Errno> {
+    pub(crate) fn set_closes_on_exec(&mut self, fd: u32, closes: bool) -> Result {
         self.slot(fd)?;
         self.slots[fd as usize].iter_mut().for_each(|slot| slot.closes_on_exec = closes);
         Ok(())
@@ -288,7 +283,7 @@ impl Descriptors {
     }
 
     /// Closes one direction or both of a socket, for all its descriptors.
-    pub(crate) fn shut_down(&mut self, fd: u32, reading: bool, writing: bool) -> Result<(), Errno> {
+    pub(crate) fn shut_down(&mut self, fd: u32, reading: bool, writing: bool) -> Result {
         let Open::Channel(channel) = self.get_mut(fd)? else { return Err(Errno::NotSocket) };
         let receives = reading.then(|| channel.receives.take()).flatten();
         let sends = writing.then(|| channel.sends.take()).flatten();
@@ -384,7 +379,7 @@ pub(crate) fn host_folder(place: HostPlace) -> Open {
     Open::Folder { base: Base::Host(place), listing: None, preopened_as: None }
 }
 
-pub(crate) fn host_file(mount: &Mount, path: &str) -> Result<Open, Errno> {
+pub(crate) fn host_file(mount: &Mount, path: &str) -> Result<Open> {
     Ok(Open::HostFile { file: Arc::new(mount.file(path)?), offset: 0 })
 }
 

@@ -6,7 +6,7 @@ use super::bytes::{Buffer, GuestBytes};
 use super::descriptors::{CLOSES_ON_EXEC, FolderEntry, Open, OpenAccess};
 use super::stat::{self, Filestat};
 use super::{ExceededLimit, Wasi};
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 use crate::files::mount;
 use crate::files::resolve::Base;
 use crate::files::tree::Device;
@@ -24,25 +24,12 @@ const SEEK_CURRENT: u32 = 1;
 const SEEK_END: u32 = 2;
 
 impl Wasi {
-    pub(crate) fn fd_advise(
-        &mut self,
-        _guest: GuestBytes<'_>,
-        fd: u32,
-        _offset: u64,
-        _len: u64,
-        _advice: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn fd_advise(&mut self, fd: u32, _offset: u64, _len: u64, _advice: u32) -> Result {
         self.open.get(fd).map(drop)
     }
 
     /// Makes a file at least as long as the range; its blocks are allocated when they are written.
-    pub(crate) fn fd_allocate(
-        &mut self,
-        _guest: GuestBytes<'_>,
-        fd: u32,
-        offset: u64,
-        len: u64,
-    ) -> Result<(), Errno> {
+    pub(crate) fn fd_allocate(&mut self, fd: u32, offset: u64, len: u64) -> Result {
         let (node, ..) = self.file(fd, OpenAccess::WRITE)?;
         let end = offset.checked_add(len).filter(|_| len > 0).ok_or(Errno::Invalid)?;
         match self.tree.node(node)?.len() {
@@ -51,36 +38,26 @@ impl Wasi {
         }
     }
 
-    pub(crate) fn fd_close(&mut self, _guest: GuestBytes<'_>, fd: u32) -> Result<(), Errno> {
+    pub(crate) fn fd_close(&mut self, fd: u32) -> Result {
         if let Some(file) = self.open.remove(fd)? {
             self.tree.drop_if_nameless(file);
         }
         Ok(())
     }
 
-    pub(crate) fn fd_datasync(&mut self, _guest: GuestBytes<'_>, fd: u32) -> Result<(), Errno> {
+    pub(crate) fn fd_datasync(&mut self, fd: u32) -> Result {
         self.open.get(fd).map(drop)
     }
 
-    pub(crate) fn fd_sync(&mut self, _guest: GuestBytes<'_>, fd: u32) -> Result<(), Errno> {
+    pub(crate) fn fd_sync(&mut self, fd: u32) -> Result {
         self.open.get(fd).map(drop)
     }
 
-    pub(crate) fn fd_fdstat_get(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        out: u32,
-    ) -> Result<(), Errno> {
-        guest.write(out, &stat::fdstat(self.open.get(fd)?))
+    pub(crate) fn fd_fdstat_get(&mut self, fd: u32, out: u32) -> Result {
+        self.guest.write(out, &stat::fdstat(self.open.get(fd)?))
     }
 
-    pub(crate) fn fd_fdstat_set_flags(
-        &mut self,
-        _guest: GuestBytes<'_>,
-        fd: u32,
-        flags: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn fd_fdstat_set_flags(&mut self, fd: u32, flags: u32) -> Result {
         match self.open.get_mut(fd)? {
             Open::File { access, .. } | Open::Device { access, .. } => {
                 access.append = flags & APPEND != 0;
@@ -93,12 +70,7 @@ impl Wasi {
         Ok(())
     }
 
-    pub(crate) fn fd_filestat_get(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        out: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn fd_filestat_get(&mut self, fd: u32, out: u32) -> Result {
         let filestat = match self.open.get(fd)? {
             Open::Stdin | Open::Stdout | Open::Stderr => Filestat::stream(fd),
             Open::Folder { base: Base::Node(node), .. } if self.tree.node(*node).is_err() => {
@@ -114,27 +86,21 @@ impl Wasi {
             Open::Channel(channel) => Filestat::channel(fd, *channel),
             Open::Network(_) => Filestat::socket(fd),
         };
-        guest.write(out, &filestat.encode())
+        self.guest.write(out, &filestat.encode())
     }
 
-    pub(crate) fn fd_filestat_set_size(
-        &mut self,
-        _guest: GuestBytes<'_>,
-        fd: u32,
-        size: u64,
-    ) -> Result<(), Errno> {
+    pub(crate) fn fd_filestat_set_size(&mut self, fd: u32, size: u64) -> Result {
         let (node, ..) = self.file(fd, OpenAccess::WRITE)?;
         self.tree.set_len(node, size, self.clock.timestamp())
     }
 
     pub(crate) fn fd_filestat_set_times(
         &mut self,
-        _guest: GuestBytes<'_>,
         fd: u32,
         accessed: u64,
         modified: u64,
         flags: u32,
-    ) -> Result<(), Errno> {
+    ) -> Result {
         let node = match self.open.get(fd)? {
             Open::File { node, .. }
             | Open::Device { node, .. }
@@ -147,142 +113,114 @@ impl Wasi {
         self.set_times(node, accessed, modified, flags)
     }
 
-    pub(crate) fn fd_read(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        buffers: u32,
-        count: u32,
-        out: u32,
-    ) -> Result<(), Errno> {
-        let buffers = guest.buffers(buffers, count)?;
+    pub(crate) fn fd_read(&mut self, fd: u32, buffers: u32, count: u32, out: u32) -> Result {
+        let buffers = self.guest.buffers(buffers, count)?;
         let read = match self.open.get(fd)? {
-            Open::Stdin => self.read_stdin(guest, &buffers)?,
+            Open::Stdin => self.read_stdin(&buffers)?,
             Open::Stdout | Open::Stderr => return Err(Errno::BadDescriptor),
             Open::Folder { .. } => return Err(Errno::IsFolder),
             Open::Device { device, access, .. } => {
                 let (device, access) = (*device, *access);
-                self.read_device(guest, device, access, &buffers)?
+                self.read_device(device, access, &buffers)?
             }
-            Open::Channel(channel) => self.receive(guest, *channel, &buffers, false)?,
-            Open::Network(_) => self.receive_from_network(guest, fd, &buffers, 0)?,
+            Open::Channel(channel) => self.receive(*channel, &buffers, false)?,
+            Open::Network(_) => self.receive_from_network(fd, &buffers, 0)?,
             Open::File { offset, .. } | Open::HostFile { offset, .. } => {
                 let offset = *offset;
-                self.read_at(guest, fd, &buffers, offset)?
+                self.read_at(fd, &buffers, offset)?
             }
         };
         if let Open::File { offset, .. } | Open::HostFile { offset, .. } = self.open.get_mut(fd)? {
             *offset += u64::from(read);
         }
-        guest.write_u32(out, read)
+        self.guest.write_u32(out, read)
     }
 
     pub(crate) fn fd_pread(
         &mut self,
-        guest: GuestBytes<'_>,
         fd: u32,
         buffers: u32,
         count: u32,
         offset: u64,
         out: u32,
-    ) -> Result<(), Errno> {
-        let buffers = guest.buffers(buffers, count)?;
+    ) -> Result {
+        let buffers = self.guest.buffers(buffers, count)?;
         let read = match self.open.get(fd)? {
             Open::Device { device, access, .. } => {
                 let (device, access) = (*device, *access);
-                self.read_device(guest, device, access, &buffers)?
+                self.read_device(device, access, &buffers)?
             }
-            _ => self.read_at(guest, fd, &buffers, offset)?,
+            _ => self.read_at(fd, &buffers, offset)?,
         };
-        guest.write_u32(out, read)
+        self.guest.write_u32(out, read)
     }
 
-    pub(crate) fn fd_write(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        buffers: u32,
-        count: u32,
-        out: u32,
-    ) -> Result<(), Errno> {
-        let buffers = guest.buffers(buffers, count)?;
+    pub(crate) fn fd_write(&mut self, fd: u32, buffers: u32, count: u32, out: u32) -> Result {
+        let buffers = self.guest.buffers(buffers, count)?;
         let written = match self.open.get(fd)? {
-            Open::Stdout => self.write_stream(guest, Stream::Stdout, &buffers)?,
-            Open::Stderr => self.write_stream(guest, Stream::Stderr, &buffers)?,
+            Open::Stdout => self.write_stream(Stream::Stdout, &buffers)?,
+            Open::Stderr => self.write_stream(Stream::Stderr, &buffers)?,
             Open::Stdin => return Err(Errno::BadDescriptor),
-            Open::Device { access, .. } => write_device(guest, *access, &buffers)?,
-            Open::Channel(channel) => self.send(guest, *channel, &buffers)?,
-            Open::Network(_) => self.send_to_network(guest, fd, &buffers)?,
+            Open::Device { access, .. } => write_device(&self.guest, *access, &buffers)?,
+            Open::Channel(channel) => self.send(*channel, &buffers)?,
+            Open::Network(_) => self.send_to_network(fd, &buffers)?,
             Open::File { .. } | Open::Folder { .. } | Open::HostFile { .. } => {
                 let (node, offset, access) = self.file(fd, OpenAccess::WRITE)?;
                 let start = if access.append { self.tree.node(node)?.len() } else { offset };
-                let written = self.write_at(guest, node, &buffers, start)?;
+                let written = self.write_at(node, &buffers, start)?;
                 if let Open::File { offset, .. } = self.open.get_mut(fd)? {
                     *offset = start + u64::from(written);
                 }
                 written
             }
         };
-        guest.write_u32(out, written)
+        self.guest.write_u32(out, written)
     }
 
     pub(crate) fn fd_pwrite(
         &mut self,
-        guest: GuestBytes<'_>,
         fd: u32,
         buffers: u32,
         count: u32,
         offset: u64,
         out: u32,
-    ) -> Result<(), Errno> {
-        let buffers = guest.buffers(buffers, count)?;
+    ) -> Result {
+        let buffers = self.guest.buffers(buffers, count)?;
         let written = match self.open.get(fd)? {
-            Open::Device { access, .. } => write_device(guest, *access, &buffers)?,
+            Open::Device { access, .. } => write_device(&self.guest, *access, &buffers)?,
             _ => {
                 let (node, ..) = self.file(fd, OpenAccess::WRITE)?;
-                self.write_at(guest, node, &buffers, offset)?
+                self.write_at(node, &buffers, offset)?
             }
         };
-        guest.write_u32(out, written)
+        self.guest.write_u32(out, written)
     }
 
-    pub(crate) fn fd_prestat_get(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        out: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn fd_prestat_get(&mut self, fd: u32, out: u32) -> Result {
         let mut prestat = [0; 8];
         prestat[4..].copy_from_slice(&(self.open.preopened(fd)?.len() as u32).to_le_bytes());
-        guest.write(out, &prestat)
+        self.guest.write(out, &prestat)
     }
 
-    pub(crate) fn fd_prestat_dir_name(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        at: u32,
-        len: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn fd_prestat_dir_name(&mut self, fd: u32, at: u32, len: u32) -> Result {
         let path = self.open.preopened(fd)?;
         if path.len() > len as usize {
             return Err(Errno::NameTooLong);
         }
-        guest.write(at, path.as_bytes())
+        self.guest.write(at, path.as_bytes())
     }
 
     pub(crate) fn fd_readdir(
         &mut self,
-        guest: GuestBytes<'_>,
         fd: u32,
         at: u32,
         len: u32,
         cookie: u64,
         out: u32,
-    ) -> Result<(), Errno> {
+    ) -> Result {
         let entries = self.listing(fd, cookie == 0)?;
         let first = usize::try_from(cookie).unwrap_or(usize::MAX).min(entries.len());
-        let used = guest.with(Buffer { at, len: guest.bounded(len) }, |buffer| {
+        let used = self.guest.with(Buffer { at, len: self.guest.bounded(len) }, |buffer| {
             let mut used = 0;
             for (index, entry) in entries.iter().enumerate().skip(first) {
                 if used == buffer.len() {
@@ -301,22 +239,15 @@ impl Wasi {
             }
             used
         })?;
-        guest.write_u32(out, used as u32)
+        self.guest.write_u32(out, used as u32)
     }
 
-    pub(crate) fn fd_seek(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        delta: i64,
-        whence: u32,
-        out: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn fd_seek(&mut self, fd: u32, delta: i64, whence: u32, out: u32) -> Result {
         let (current, end) = match self.open.get(fd)? {
             Open::File { node, offset, .. } => (*offset, self.tree.node(*node)?.len()),
             Open::HostFile { file, offset } => (*offset, mount::stat_file(file)?.len),
             // Every seek on a device ends at 0, as on Linux.
-            Open::Device { .. } => return guest.write_u64(out, 0),
+            Open::Device { .. } => return self.guest.write_u64(out, 0),
             Open::Stdin | Open::Stdout | Open::Stderr | Open::Channel(_) | Open::Network(_) => {
                 return Err(Errno::NotSeekable);
             }
@@ -333,21 +264,16 @@ impl Wasi {
         if let Open::File { offset, .. } | Open::HostFile { offset, .. } = self.open.get_mut(fd)? {
             *offset = position;
         }
-        guest.write_u64(out, position)
+        self.guest.write_u64(out, position)
     }
 
-    pub(crate) fn fd_tell(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        out: u32,
-    ) -> Result<(), Errno> {
-        self.fd_seek(guest, fd, 0, SEEK_CURRENT, out)
+    pub(crate) fn fd_tell(&mut self, fd: u32, out: u32) -> Result {
+        self.fd_seek(fd, 0, SEEK_CURRENT, out)
     }
 
     /// Returns the node, position and access of an open file of the tree, if the access allows
     /// `wanted`.
-    fn file(&self, fd: u32, wanted: OpenAccess) -> Result<(NodeId, u64, OpenAccess), Errno> {
+    fn file(&self, fd: u32, wanted: OpenAccess) -> Result<(NodeId, u64, OpenAccess)> {
         match self.open.get(fd)? {
             Open::File { node, offset, access } => {
                 let is_allowed = (access.read || !wanted.read) && (access.write || !wanted.write);
@@ -363,38 +289,33 @@ impl Wasi {
         }
     }
 
-    fn read_stdin(&mut self, guest: GuestBytes<'_>, buffers: &[Buffer]) -> Result<u32, Errno> {
+    fn read_stdin(&mut self, buffers: &[Buffer]) -> Result<u32> {
         self.stdin_number = self.stdin_numbers.next();
         let mut total = 0;
         for buffer in buffers {
             let rest = &self.stdin.0[self.stdin.1..];
             let count = rest.len().min(buffer.len as usize);
-            guest.look(*buffer, |_| ())?;
-            guest.write(buffer.at, &rest[..count])?;
+            self.guest.look(*buffer, |_| ())?;
+            self.guest.write(buffer.at, &rest[..count])?;
             self.stdin.1 += count;
             total += count as u32;
         }
         Ok(total)
     }
 
-    fn read_at(
-        &self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        buffers: &[Buffer],
-        offset: u64,
-    ) -> Result<u32, Errno> {
+    fn read_at(&self, fd: u32, buffers: &[Buffer], offset: u64) -> Result<u32> {
         let mut total = 0_u32;
         for buffer in buffers {
             let at = offset.checked_add(u64::from(total)).ok_or(Errno::Invalid)?;
             let read = match self.open.get(fd)? {
                 Open::HostFile { file, .. } => {
                     let len = buffer.len.min(MOST_HOST_BYTES.saturating_sub(total));
-                    guest.with(Buffer { len, ..*buffer }, |to| mount::read_at(file, at, to))??
+                    self.guest
+                        .with(Buffer { len, ..*buffer }, |to| mount::read_at(file, at, to))??
                 }
                 _ => {
                     let (node, ..) = self.file(fd, OpenAccess::READ)?;
-                    guest.with(*buffer, |to| self.tree.read(node, at, to))??
+                    self.guest.with(*buffer, |to| self.tree.read(node, at, to))??
                 }
             };
             // Buffers can overlap, so their sum can exceed the guest's memory.
@@ -406,20 +327,14 @@ impl Wasi {
         Ok(total)
     }
 
-    fn write_at(
-        &mut self,
-        guest: GuestBytes<'_>,
-        node: NodeId,
-        buffers: &[Buffer],
-        offset: u64,
-    ) -> Result<u32, Errno> {
+    fn write_at(&mut self, node: NodeId, buffers: &[Buffer], offset: u64) -> Result<u32> {
         let now = self.clock.timestamp();
         let mut total = 0_u32;
         for buffer in buffers {
             let at = offset.checked_add(u64::from(total)).ok_or(Errno::TooLargeFile)?;
             let end = total.checked_add(buffer.len).ok_or(Errno::Invalid)?;
             let tree = &mut self.tree;
-            match guest.look(*buffer, |from| tree.write(node, at, from, now))? {
+            match self.guest.look(*buffer, |from| tree.write(node, at, from, now))? {
                 Ok(()) => total = end,
                 // Report what was written; the next call gets the error.
                 Err(_) if total > 0 => break,
@@ -429,16 +344,11 @@ impl Wasi {
         Ok(total)
     }
 
-    fn write_stream(
-        &mut self,
-        guest: GuestBytes<'_>,
-        stream: Stream,
-        buffers: &[Buffer],
-    ) -> Result<u32, Errno> {
+    fn write_stream(&mut self, stream: Stream, buffers: &[Buffer]) -> Result<u32> {
         let mut total = 0_u32;
         for buffer in buffers {
             let end = total.checked_add(buffer.len).ok_or(Errno::Invalid)?;
-            guest.look(*buffer, |bytes| self.transcript.append(stream, bytes))?;
+            self.guest.look(*buffer, |bytes| self.transcript.append(stream, bytes))?;
             total = end;
         }
         if self.stops_at_output_limit && self.transcript.is_truncated() {
@@ -448,7 +358,7 @@ impl Wasi {
     }
 
     /// Returns the entries of an open folder as they were when it was last read from the start.
-    fn listing(&mut self, fd: u32, from_start: bool) -> Result<Arc<Vec<FolderEntry>>, Errno> {
+    fn listing(&mut self, fd: u32, from_start: bool) -> Result<Arc<Vec<FolderEntry>>> {
         let Open::Folder { base, listing, .. } = self.open.get(fd)? else {
             return Err(Errno::NotFolder);
         };
@@ -494,11 +404,10 @@ const MOST_READ_BYTES: u32 = 1 << 20;
 impl Wasi {
     pub(super) fn read_device(
         &mut self,
-        guest: GuestBytes<'_>,
         device: Device,
         access: OpenAccess,
         buffers: &[Buffer],
-    ) -> Result<u32, Errno> {
+    ) -> Result<u32> {
         if !access.read {
             return Err(Errno::BadDescriptor);
         }
@@ -506,7 +415,8 @@ impl Wasi {
         for buffer in buffers {
             let len = buffer.len.min(MOST_READ_BYTES - total);
             let random = |bytes: &mut [u8]| self.random.fill(bytes);
-            total += guest.with(Buffer { len, ..*buffer }, |to| device.read(to, random))?? as u32;
+            total +=
+                self.guest.with(Buffer { len, ..*buffer }, |to| device.read(to, random))?? as u32;
         }
         Ok(total)
     }
@@ -514,10 +424,10 @@ impl Wasi {
 
 /// Discards what is written, after checking that the buffers are in guest memory.
 pub(super) fn write_device(
-    guest: GuestBytes<'_>,
+    guest: &GuestBytes,
     access: OpenAccess,
     buffers: &[Buffer],
-) -> Result<u32, Errno> {
+) -> Result<u32> {
     if !access.write {
         return Err(Errno::BadDescriptor);
     }
@@ -531,28 +441,16 @@ pub(super) fn write_device(
 
 impl Wasi {
     /// WASIX's `fcntl(F_DUPFD)`.
-    pub(crate) fn fd_dup2(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        least: u32,
-        closes_on_exec: u32,
-        out: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn fd_dup2(&mut self, fd: u32, least: u32, closes_on_exec: u32, out: u32) -> Result {
         self.open.get(fd)?;
         self.admit_descriptors(1)?;
         let most = self.tree.quota().open;
         let copy = self.open.duplicate(fd, least, closes_on_exec != 0, most)?;
-        guest.write_u32(out, copy)
+        self.guest.write_u32(out, copy)
     }
 
     /// WASIX's meaning of `fd_renumber`, which is `dup2`: both descriptors stay open.
-    pub(crate) fn fd_renumber(
-        &mut self,
-        _guest: GuestBytes<'_>,
-        fd: u32,
-        to: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn fd_renumber(&mut self, fd: u32, to: u32) -> Result {
         self.open.get(fd)?;
         if self.open.is_free(to) {
             self.admit_descriptors(1)?;
@@ -565,29 +463,19 @@ impl Wasi {
     }
 
     /// Preview 1's meaning of `fd_renumber`: the first descriptor becomes the second.
-    pub(crate) fn fd_move(&mut self, guest: GuestBytes<'_>, fd: u32, to: u32) -> Result<(), Errno> {
+    pub(crate) fn fd_move(&mut self, fd: u32, to: u32) -> Result {
         // Preview 1 replaces only what is open.
         self.open.get(to)?;
-        self.fd_renumber(guest, fd, to)?;
-        if fd == to { Ok(()) } else { self.fd_close(guest, fd) }
+        self.fd_renumber(fd, to)?;
+        if fd == to { Ok(()) } else { self.fd_close(fd) }
     }
 
-    pub(crate) fn fd_fdflags_get(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        out: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn fd_fdflags_get(&mut self, fd: u32, out: u32) -> Result {
         let flags = if self.open.closes_on_exec(fd)? { CLOSES_ON_EXEC as u16 } else { 0 };
-        guest.write(out, &flags.to_le_bytes())
+        self.guest.write(out, &flags.to_le_bytes())
     }
 
-    pub(crate) fn fd_fdflags_set(
-        &mut self,
-        _guest: GuestBytes<'_>,
-        fd: u32,
-        flags: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn fd_fdflags_set(&mut self, fd: u32, flags: u32) -> Result {
         self.open.set_closes_on_exec(fd, flags & CLOSES_ON_EXEC != 0)
     }
 }

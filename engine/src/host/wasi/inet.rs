@@ -12,7 +12,7 @@ use super::Wasi;
 use super::bytes::{Buffer, GuestBytes};
 use super::descriptors::Open;
 use super::socket::{ADDRESS_BYTES, DONT_WAIT, PEEK, STREAM};
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 use crate::host::network::socket::{Connection, NetSocket, errno_of, would_block};
 use crate::host::network::watch::Want;
 use crate::host::network::{MOST_SOCKETS, Named};
@@ -36,14 +36,7 @@ const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 impl Wasi {
     /// Opens a socket for TCP, if the run may reach anything.
-    pub(crate) fn sock_open(
-        &mut self,
-        guest: GuestBytes<'_>,
-        family: u32,
-        kind: u32,
-        protocol: u32,
-        out: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn sock_open(&mut self, family: u32, kind: u32, protocol: u32, out: u32) -> Result {
         let is_tcp = kind == STREAM && matches!(protocol, ANY_PROTOCOL | TCP);
         if !self.network.is_open() || !is_tcp || !matches!(family, V4 | V6) {
             return Err(Errno::Access);
@@ -53,16 +46,11 @@ impl Wasi {
             return Err(Errno::TooManyOpen);
         }
         let fd = self.open.insert(Open::Network(NetSocket::new(family == V6)));
-        guest.write_u32(out, fd)
+        self.guest.write_u32(out, fd)
     }
 
-    pub(crate) fn sock_connect(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        address: u32,
-    ) -> Result<(), Errno> {
-        let peer = read_address(guest, address);
+    pub(crate) fn sock_connect(&mut self, fd: u32, address: u32) -> Result {
+        let peer = read_address(&self.guest, address);
         if self.any_socket(fd)?.is_some() {
             return Err(Errno::NotSupported);
         }
@@ -89,15 +77,14 @@ impl Wasi {
     /// Looks up a name that the run may reach.
     pub(crate) fn resolve(
         &mut self,
-        guest: GuestBytes<'_>,
         host: u32,
         len: u32,
         _port: u32,
         addresses: u32,
         count: u32,
         out: u32,
-    ) -> Result<(), Errno> {
-        let name = guest.text(Buffer { at: host, len }, MOST_NAME_BYTES + 1)?;
+    ) -> Result {
+        let name = self.guest.text(Buffer { at: host, len }, MOST_NAME_BYTES + 1)?;
         let found = match self.network.resolve(&name)? {
             Named::Addresses(found) => found,
             Named::Pending(_) if self.is_asked => vec![NOWHERE],
@@ -110,20 +97,19 @@ impl Wasi {
         for address in found.into_iter().take(count as usize) {
             let at = addresses.checked_add(written * NAMED_BYTES).ok_or(Errno::Fault)?;
             let (family, bytes) = family_and_bytes(address);
-            guest.write(at, &[family, 0])?;
-            guest.write(at.checked_add(2).ok_or(Errno::Fault)?, &bytes)?;
+            self.guest.write(at, &[family, 0])?;
+            self.guest.write(at.checked_add(2).ok_or(Errno::Fault)?, &bytes)?;
             written += 1;
         }
-        guest.write_u32(out, written)
+        self.guest.write_u32(out, written)
     }
 
     pub(super) fn receive_from_network(
         &mut self,
-        guest: GuestBytes<'_>,
         fd: u32,
         buffers: &[Buffer],
         flags: u32,
-    ) -> Result<u32, Errno> {
+    ) -> Result<u32> {
         let peeks = flags & PEEK != 0;
         let Some(connection) = self.settled(fd)? else {
             return self.wait_in(fd, flags, Self::wait_to_connect);
@@ -139,7 +125,7 @@ impl Wasi {
             if len == 0 {
                 continue;
             }
-            match guest.with(Buffer { len, ..*buffer }, |to| connection.receive(to, peeks))? {
+            match self.guest.with(Buffer { len, ..*buffer }, |to| connection.receive(to, peeks))? {
                 Ok(count) => {
                     read += count;
                     // What was looked at is still there, and would come again.
@@ -163,12 +149,7 @@ impl Wasi {
     }
 
     /// Sends what the system takes over a connection.
-    pub(super) fn send_to_network(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        buffers: &[Buffer],
-    ) -> Result<u32, Errno> {
+    pub(super) fn send_to_network(&mut self, fd: u32, buffers: &[Buffer]) -> Result<u32> {
         let Some(connection) = self.settled(fd)? else {
             return self.wait_to_send(fd, buffers, Self::wait_to_connect);
         };
@@ -183,7 +164,7 @@ impl Wasi {
             if len == 0 {
                 continue;
             }
-            match guest.look(Buffer { len, ..*buffer }, |from| connection.send(from))? {
+            match self.guest.look(Buffer { len, ..*buffer }, |from| connection.send(from))? {
                 Ok(count) => {
                     sent += count;
                     if count < len as usize {
@@ -205,28 +186,18 @@ impl Wasi {
     }
 
     /// Answers the address of this end. A program doesn't learn the machine's.
-    pub(super) fn local_address(
-        &self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        out: u32,
-    ) -> Result<(), Errno> {
+    pub(super) fn local_address(&self, fd: u32, out: u32) -> Result {
         let Open::Network(socket) = self.open.get(fd)? else { return Err(Errno::NotSocket) };
         let address: IpAddr = match socket.is_v6 {
             true => Ipv6Addr::UNSPECIFIED.into(),
             false => Ipv4Addr::UNSPECIFIED.into(),
         };
-        guest.write(out, &address_bytes(SocketAddr::new(address, 0)))
+        self.guest.write(out, &address_bytes(SocketAddr::new(address, 0)))
     }
 
-    pub(super) fn peer_address(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        out: u32,
-    ) -> Result<(), Errno> {
+    pub(super) fn peer_address(&mut self, fd: u32, out: u32) -> Result {
         let peer = self.connection(fd)?.peer;
-        guest.write(out, &address_bytes(peer))
+        self.guest.write(out, &address_bytes(peer))
     }
 
     /// Returns the error that ended an attempt to connect, which is then forgotten; 0 if none did.
@@ -245,7 +216,7 @@ impl Wasi {
     }
 
     /// Sets whether a connection sends at once. Before there is one this has no effect.
-    pub(super) fn send_at_once(&mut self, fd: u32, wanted: bool) -> Result<(), Errno> {
+    pub(super) fn send_at_once(&mut self, fd: u32, wanted: bool) -> Result {
         let Open::Network(socket) = self.open.get(fd)? else { return Err(Errno::NotSocket) };
         let set = |it: &Connection| it.stream().set_nodelay(wanted);
         socket.connection().map_or(Ok(()), set).map_err(|error| errno_of(&error))
@@ -257,11 +228,11 @@ impl Wasi {
         Some(if to_write { Want::Writable(connection) } else { Want::Readable(connection) })
     }
 
-    pub(super) fn connection(&mut self, fd: u32) -> Result<Connection, Errno> {
+    pub(super) fn connection(&mut self, fd: u32) -> Result<Connection> {
         self.settled(fd)?.ok_or(Errno::NotConnected)
     }
 
-    fn settled(&mut self, fd: u32) -> Result<Option<Connection>, Errno> {
+    fn settled(&mut self, fd: u32) -> Result<Option<Connection>> {
         match self.open.get_mut(fd)? {
             Open::Network(socket) => socket.settle(),
             _ => Err(Errno::NotSocket),
@@ -279,7 +250,7 @@ impl Wasi {
         fd: u32,
         flags: u32,
         wait: impl FnOnce(&mut Self, u32) -> Errno,
-    ) -> Result<u32, Errno> {
+    ) -> Result<u32> {
         match self.open.get(fd)? {
             Open::Network(socket) if socket.is_nonblocking || flags & DONT_WAIT != 0 => {
                 Err(Errno::Again)
@@ -295,7 +266,7 @@ impl Wasi {
         fd: u32,
         buffers: &[Buffer],
         wait: impl FnOnce(&mut Self, u32) -> Errno,
-    ) -> Result<u32, Errno> {
+    ) -> Result<u32> {
         match self.open.get_mut(fd)? {
             Open::Network(socket) if socket.is_nonblocking => Err(Errno::Again),
             Open::Network(socket) if self.is_asked => {
@@ -311,7 +282,7 @@ fn total(buffers: &[Buffer]) -> u64 {
     buffers.iter().map(|buffer| u64::from(buffer.len)).sum()
 }
 
-fn read_address(guest: GuestBytes<'_>, at: u32) -> Result<SocketAddr, Errno> {
+fn read_address(guest: &GuestBytes, at: u32) -> Result<SocketAddr> {
     let bytes: [u8; ADDRESS_BYTES] = guest.read(at)?;
     let port = u16::from_le_bytes([bytes[2], bytes[3]]);
     let ip: IpAddr = match u32::from(bytes[0]) {

@@ -7,7 +7,7 @@ use super::Wasi;
 use super::bytes::{Buffer, GuestBytes};
 use super::descriptors::{CLOSES_ON_EXEC, Open, OpenAccess, host_file, host_folder};
 use super::stat::{Filestat, RIGHT_READ, RIGHT_WRITE};
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 use crate::files::quota::MOST_PATH_BYTES;
 use crate::files::resolve::{
     Base, HostPlace, Links, ResolvedPath, absolute, resolve, resolve_parent,
@@ -31,15 +31,9 @@ const SET_MODIFIED: u32 = 4;
 const MODIFIED_NOW: u32 = 8;
 
 impl Wasi {
-    pub(crate) fn path_create_directory(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        path: u32,
-        len: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn path_create_directory(&mut self, fd: u32, path: u32, len: u32) -> Result {
         let path = Buffer { at: path, len };
-        match self.place(guest, fd, 0, path) {
+        match self.place(fd, 0, path) {
             Ok(ResolvedPath::Node(_)) => return Err(Errno::Exists),
             Ok(ResolvedPath::Host(place)) => {
                 return Err(match place.mount.stat(&place.path()) {
@@ -50,32 +44,30 @@ impl Wasi {
             }
             Ok(ResolvedPath::Vacant { .. }) | Err(_) => {}
         }
-        let (folder, name, _) = self.parent(guest, fd, path)?;
+        let (folder, name, _) = self.parent(fd, path)?;
         self.tree.create_folder(folder, &name, self.clock.timestamp()).map(drop)
     }
 
     pub(crate) fn path_filestat_get(
         &mut self,
-        guest: GuestBytes<'_>,
         fd: u32,
         flags: u32,
         path: u32,
         len: u32,
         out: u32,
-    ) -> Result<(), Errno> {
+    ) -> Result {
         let path = Buffer { at: path, len };
-        let filestat = self.place(guest, fd, flags, path).and_then(|place| match place {
+        let filestat = self.place(fd, flags, path).and_then(|place| match place {
             ResolvedPath::Node(node) => Filestat::node(&self.tree, node),
             ResolvedPath::Host(place) => Ok(Filestat::host(&place.mount.stat(&place.path())?)),
             ResolvedPath::Vacant { .. } => Err(Errno::NoEntry),
         });
-        self.note_missed(guest, path, filestat.as_ref().err());
-        guest.write(out, &filestat?.encode())
+        self.note_missed(path, filestat.as_ref().err());
+        self.guest.write(out, &filestat?.encode())
     }
 
     pub(crate) fn path_filestat_set_times(
         &mut self,
-        guest: GuestBytes<'_>,
         fd: u32,
         flags: u32,
         path: u32,
@@ -83,8 +75,8 @@ impl Wasi {
         accessed: u64,
         modified: u64,
         times: u32,
-    ) -> Result<(), Errno> {
-        match self.place(guest, fd, flags, Buffer { at: path, len })? {
+    ) -> Result {
+        match self.place(fd, flags, Buffer { at: path, len })? {
             ResolvedPath::Node(node) => self.set_times(node, accessed, modified, times),
             ResolvedPath::Host(_) => Err(Errno::ReadOnly),
             ResolvedPath::Vacant { .. } => Err(Errno::NoEntry),
@@ -93,7 +85,6 @@ impl Wasi {
 
     pub(crate) fn path_link(
         &mut self,
-        guest: GuestBytes<'_>,
         old_fd: u32,
         old_flags: u32,
         old_path: u32,
@@ -101,15 +92,14 @@ impl Wasi {
         new_fd: u32,
         new_path: u32,
         new_len: u32,
-    ) -> Result<(), Errno> {
-        let file =
-            match self.place(guest, old_fd, old_flags, Buffer { at: old_path, len: old_len })? {
-                ResolvedPath::Node(node) => node,
-                ResolvedPath::Host(_) => return Err(Errno::ReadOnly),
-                ResolvedPath::Vacant { .. } => return Err(Errno::NoEntry),
-            };
+    ) -> Result {
+        let file = match self.place(old_fd, old_flags, Buffer { at: old_path, len: old_len })? {
+            ResolvedPath::Node(node) => node,
+            ResolvedPath::Host(_) => return Err(Errno::ReadOnly),
+            ResolvedPath::Vacant { .. } => return Err(Errno::NoEntry),
+        };
         let (folder, name, is_folder) =
-            self.parent(guest, new_fd, Buffer { at: new_path, len: new_len })?;
+            self.parent(new_fd, Buffer { at: new_path, len: new_len })?;
         if is_folder {
             return Err(Errno::NoEntry);
         }
@@ -118,7 +108,6 @@ impl Wasi {
 
     pub(crate) fn path_open(
         &mut self,
-        guest: GuestBytes<'_>,
         fd: u32,
         look: u32,
         path: u32,
@@ -128,15 +117,14 @@ impl Wasi {
         _inherited: u64,
         flags: u32,
         out: u32,
-    ) -> Result<(), Errno> {
-        let opened = self.open(guest, fd, look, Buffer { at: path, len }, how, rights, flags)?;
-        guest.write_u32(out, opened)
+    ) -> Result {
+        let opened = self.open(fd, look, Buffer { at: path, len }, how, rights, flags)?;
+        self.guest.write_u32(out, opened)
     }
 
     /// WASIX's `path_open`, with the flag that closes the descriptor when another program starts.
     pub(crate) fn path_open2(
         &mut self,
-        guest: GuestBytes<'_>,
         fd: u32,
         look: u32,
         path: u32,
@@ -147,35 +135,34 @@ impl Wasi {
         flags: u32,
         more_flags: u32,
         out: u32,
-    ) -> Result<(), Errno> {
-        let opened = self.open(guest, fd, look, Buffer { at: path, len }, how, rights, flags)?;
+    ) -> Result {
+        let opened = self.open(fd, look, Buffer { at: path, len }, how, rights, flags)?;
         self.open.set_closes_on_exec(opened, more_flags & CLOSES_ON_EXEC != 0)?;
-        guest.write_u32(out, opened)
+        self.guest.write_u32(out, opened)
     }
 
     fn open(
         &mut self,
-        guest: GuestBytes<'_>,
         fd: u32,
         look: u32,
         path: Buffer,
         how: u32,
         rights: u64,
         flags: u32,
-    ) -> Result<u32, Errno> {
-        let opened = self.open_at(guest, fd, look, path, how, rights, flags);
+    ) -> Result<u32> {
+        let opened = self.open_at(fd, look, path, how, rights, flags);
         if how & CREATE == 0 {
-            self.note_missed(guest, path, opened.as_ref().err());
+            self.note_missed(path, opened.as_ref().err());
         } else if opened.is_err() {
-            self.sought.forget(&guest.text(path, MOST_PATH_BYTES)?);
+            self.sought.forget(&self.guest.text(path, MOST_PATH_BYTES)?);
         }
         opened
     }
 
     /// Notes that a path was to be read, if the reason why it wasn't is that nothing is there.
-    fn note_missed(&mut self, guest: GuestBytes<'_>, path: Buffer, errno: Option<&Errno>) {
+    fn note_missed(&mut self, path: Buffer, errno: Option<&Errno>) {
         if errno == Some(&Errno::NoEntry)
-            && let Ok(path) = guest.text(path, MOST_PATH_BYTES)
+            && let Ok(path) = self.guest.text(path, MOST_PATH_BYTES)
         {
             self.sought.miss(&path);
         }
@@ -183,14 +170,13 @@ impl Wasi {
 
     fn open_at(
         &mut self,
-        guest: GuestBytes<'_>,
         fd: u32,
         look: u32,
         path: Buffer,
         how: u32,
         rights: u64,
         flags: u32,
-    ) -> Result<u32, Errno> {
+    ) -> Result<u32> {
         self.admit_descriptors(1)?;
         let access = OpenAccess {
             read: rights & RIGHT_READ != 0,
@@ -199,7 +185,7 @@ impl Wasi {
         };
         // Exclusive creation refuses even a dangling link.
         let look = if how & (CREATE | EXCLUSIVE) == CREATE | EXCLUSIVE { 0 } else { look };
-        let open = match self.place(guest, fd, look, path)? {
+        let open = match self.place(fd, look, path)? {
             ResolvedPath::Node(node) => self.open_node(node, how, access)?,
             ResolvedPath::Host(place) => open_host(place, how, access)?,
             ResolvedPath::Vacant { .. } if how & CREATE == 0 => return Err(Errno::NoEntry),
@@ -213,7 +199,7 @@ impl Wasi {
     }
 
     /// Refuses more descriptors than the limit.
-    pub(super) fn admit_descriptors(&mut self, more: usize) -> Result<(), Errno> {
+    pub(super) fn admit_descriptors(&mut self, more: usize) -> Result {
         let quota = self.tree.quota().open;
         let wanted = self.open.count().saturating_add(more);
         if wanted > quota {
@@ -226,15 +212,14 @@ impl Wasi {
 
     pub(crate) fn path_readlink(
         &mut self,
-        guest: GuestBytes<'_>,
         fd: u32,
         path: u32,
         len: u32,
         buffer: u32,
         buffer_len: u32,
         out: u32,
-    ) -> Result<(), Errno> {
-        let node = match self.place(guest, fd, 0, Buffer { at: path, len })? {
+    ) -> Result {
+        let node = match self.place(fd, 0, Buffer { at: path, len })? {
             ResolvedPath::Node(node) => node,
             ResolvedPath::Vacant { .. } => return Err(Errno::NoEntry),
             ResolvedPath::Host(place) => {
@@ -246,33 +231,26 @@ impl Wasi {
             return Err(Errno::Invalid);
         };
         let count = target.len().min(buffer_len as usize);
-        guest.write(buffer, &target.as_bytes()[..count])?;
-        guest.write_u32(out, count as u32)
+        self.guest.write(buffer, &target.as_bytes()[..count])?;
+        self.guest.write_u32(out, count as u32)
     }
 
-    pub(crate) fn path_remove_directory(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        path: u32,
-        len: u32,
-    ) -> Result<(), Errno> {
-        let (folder, name, _) = self.parent(guest, fd, Buffer { at: path, len })?;
+    pub(crate) fn path_remove_directory(&mut self, fd: u32, path: u32, len: u32) -> Result {
+        let (folder, name, _) = self.parent(fd, Buffer { at: path, len })?;
         self.tree.remove_folder(folder, &name, self.clock.timestamp())
     }
 
     pub(crate) fn path_rename(
         &mut self,
-        guest: GuestBytes<'_>,
         fd: u32,
         path: u32,
         len: u32,
         new_fd: u32,
         new_path: u32,
         new_len: u32,
-    ) -> Result<(), Errno> {
-        let from = self.parent(guest, fd, Buffer { at: path, len })?;
-        let to = self.parent(guest, new_fd, Buffer { at: new_path, len: new_len })?;
+    ) -> Result {
+        let from = self.parent(fd, Buffer { at: path, len })?;
+        let to = self.parent(new_fd, Buffer { at: new_path, len: new_len })?;
         if from.2 || to.2 {
             // A path that ends in `/` names a folder.
             let node = self.tree.lookup(from.0, &from.1)?.ok_or(Errno::NoEntry)?;
@@ -285,32 +263,25 @@ impl Wasi {
 
     pub(crate) fn path_symlink(
         &mut self,
-        guest: GuestBytes<'_>,
         target: u32,
         target_len: u32,
         fd: u32,
         path: u32,
         len: u32,
-    ) -> Result<(), Errno> {
-        let target = guest.text(Buffer { at: target, len: target_len }, MOST_PATH_BYTES)?;
+    ) -> Result {
+        let target = self.guest.text(Buffer { at: target, len: target_len }, MOST_PATH_BYTES)?;
         if target.contains('\0') {
             return Err(Errno::Invalid);
         }
-        let (folder, name, is_folder) = self.parent(guest, fd, Buffer { at: path, len })?;
+        let (folder, name, is_folder) = self.parent(fd, Buffer { at: path, len })?;
         if is_folder {
             return Err(Errno::NoEntry);
         }
         self.tree.create_link(folder, &name, &target, self.clock.timestamp()).map(drop)
     }
 
-    pub(crate) fn path_unlink_file(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        path: u32,
-        len: u32,
-    ) -> Result<(), Errno> {
-        let (folder, name, is_folder) = self.parent(guest, fd, Buffer { at: path, len })?;
+    pub(crate) fn path_unlink_file(&mut self, fd: u32, path: u32, len: u32) -> Result {
+        let (folder, name, is_folder) = self.parent(fd, Buffer { at: path, len })?;
         if is_folder {
             return Err(Errno::NotFolder);
         }
@@ -320,33 +291,22 @@ impl Wasi {
     }
 
     /// Resolves a path of the guest.
-    fn place(
-        &self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        flags: u32,
-        path: Buffer,
-    ) -> Result<ResolvedPath, Errno> {
+    fn place(&self, fd: u32, flags: u32, path: Buffer) -> Result<ResolvedPath> {
         let base = self.open.base(fd)?;
-        let path = guest.text(path, MOST_PATH_BYTES)?;
+        let path = self.guest.text(path, MOST_PATH_BYTES)?;
         let links = if flags & FOLLOW != 0 { Links::Follow } else { Links::Keep };
         resolve(&self.tree, base, &path, links).map_err(gone)
     }
 
     /// Resolves a path of the guest at which something is to be made, moved or removed.
-    fn parent(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        path: Buffer,
-    ) -> Result<(NodeId, std::sync::Arc<str>, bool), Errno> {
+    fn parent(&mut self, fd: u32, path: Buffer) -> Result<(NodeId, std::sync::Arc<str>, bool)> {
         let base = self.open.base(fd)?;
-        let path = guest.text(path, MOST_PATH_BYTES)?;
+        let path = self.guest.text(path, MOST_PATH_BYTES)?;
         self.sought.forget(&path);
         resolve_parent(&self.tree, base, &path).map_err(gone)
     }
 
-    fn open_node(&mut self, node: NodeId, how: u32, access: OpenAccess) -> Result<Open, Errno> {
+    fn open_node(&mut self, node: NodeId, how: u32, access: OpenAccess) -> Result<Open> {
         if how & (CREATE | EXCLUSIVE) == CREATE | EXCLUSIVE {
             return Err(Errno::Exists);
         }
@@ -386,7 +346,7 @@ impl Wasi {
         accessed: u64,
         modified: u64,
         flags: u32,
-    ) -> Result<(), Errno> {
+    ) -> Result {
         let now = self.clock.timestamp();
         let pick = |set, set_now, given| match (flags & set != 0, flags & set_now != 0) {
             (true, true) => Err(Errno::Invalid),
@@ -405,7 +365,7 @@ fn gone(errno: Errno) -> Errno {
     if errno == Errno::Stale { Errno::NoEntry } else { errno }
 }
 
-fn open_host(place: HostPlace, how: u32, access: OpenAccess) -> Result<Open, Errno> {
+fn open_host(place: HostPlace, how: u32, access: OpenAccess) -> Result<Open> {
     let path = place.path();
     match place.mount.stat(&path) {
         Err(Errno::NoEntry) if how & CREATE != 0 => Err(Errno::ReadOnly),
@@ -453,13 +413,8 @@ pub(crate) fn is_workdir(path: &str) -> bool {
 }
 
 impl Wasi {
-    pub(crate) fn chdir(
-        &mut self,
-        guest: GuestBytes<'_>,
-        path: u32,
-        len: u32,
-    ) -> Result<(), Errno> {
-        let path = guest.text(Buffer { at: path, len }, MOST_PATH_BYTES)?;
+    pub(crate) fn chdir(&mut self, path: u32, len: u32) -> Result {
+        let path = self.guest.text(Buffer { at: path, len }, MOST_PATH_BYTES)?;
         let from = if path.starts_with('/') { Base::Node(NodeId::ROOT) } else { self.workdir()? };
         let path = absolute(&self.tree, &self.folder(from, &path)?)?;
         if path.len() > MOST_PATH_BYTES {
@@ -471,28 +426,23 @@ impl Wasi {
 
     /// Writes the path with a NUL at its end, and its length without. If it doesn't fit, writes the
     /// length that it needs.
-    pub(crate) fn getcwd(
-        &mut self,
-        guest: GuestBytes<'_>,
-        path: u32,
-        len: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn getcwd(&mut self, path: u32, len: u32) -> Result {
         self.workdir()?;
-        let room = u32::from_le_bytes(guest.read(len)?) as usize;
+        let room = u32::from_le_bytes(self.guest.read(len)?) as usize;
         if self.workdir.len() >= room {
-            guest.write_u32(len, self.workdir.len() as u32 + 1)?;
+            self.guest.write_u32(len, self.workdir.len() as u32 + 1)?;
             return Err(Errno::Range);
         }
-        guest.write(path, &[self.workdir.as_bytes(), &[0]].concat())?;
-        guest.write_u32(len, self.workdir.len() as u32)
+        self.guest.write(path, &[self.workdir.as_bytes(), &[0]].concat())?;
+        self.guest.write_u32(len, self.workdir.len() as u32)
     }
 
     /// Returns the current folder, if it still exists.
-    fn workdir(&self) -> Result<Base, Errno> {
+    fn workdir(&self) -> Result<Base> {
         self.folder(Base::Node(NodeId::ROOT), &self.workdir)
     }
 
-    fn folder(&self, from: Base, path: &str) -> Result<Base, Errno> {
+    fn folder(&self, from: Base, path: &str) -> Result<Base> {
         match resolve(&self.tree, from, path, Links::Follow)? {
             ResolvedPath::Node(node) => {
                 self.tree.entries(node)?;

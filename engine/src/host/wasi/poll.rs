@@ -14,7 +14,7 @@ use super::Wasi;
 use super::bytes::GuestBytes;
 use super::channel::Readiness;
 use super::clock::Clock;
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 use crate::host::network::watch::Want;
 
 const SUBSCRIPTION_BYTES: u32 = 48;
@@ -44,18 +44,17 @@ impl Wasi {
     /// Reads the guest's subscriptions. `is_alone`: the guest has one thread.
     pub(crate) fn poll_begin(
         &mut self,
-        guest: GuestBytes<'_>,
         subscriptions: u32,
         count: u32,
         is_alone: bool,
-    ) -> Result<Poll, Errno> {
+    ) -> Result<Poll> {
         if count == 0 || count > MOST_SUBSCRIPTIONS {
             return Err(Errno::Invalid);
         }
         let mut read = Vec::with_capacity(count as usize);
         for index in 0..count {
             let at = subscriptions.checked_add(index * SUBSCRIPTION_BYTES).ok_or(Errno::Fault)?;
-            let bytes = guest.read(at)?;
+            let bytes = self.guest.read(at)?;
             read.push(match bytes[8] {
                 EVENT_CLOCK => Subscription::of_clock(&bytes, &mut self.clock),
                 _ => self.subscription_of_descriptor(bytes),
@@ -110,22 +109,16 @@ impl Wasi {
 
     /// Writes the events that have happened. After an interrupted wait, writes those that would
     /// have happened first: the guest continues and meets the interrupt.
-    pub(crate) fn poll_end(
-        &mut self,
-        guest: GuestBytes<'_>,
-        poll: &Poll,
-        events: u32,
-        out_count: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn poll_end(&mut self, poll: &Poll, events: u32, out_count: u32) -> Result {
         let mut happened = 0;
         for one in &poll.subscriptions {
             if one.happens_in.is_some_and(|duration| Some(duration) <= poll.after) {
                 let at = events.checked_add(happened * EVENT_BYTES).ok_or(Errno::Fault)?;
-                guest.write(at, &one.event())?;
+                self.guest.write(at, &one.event())?;
                 happened += 1;
             }
         }
-        guest.write_u32(out_count, happened)
+        self.guest.write_u32(out_count, happened)
     }
 
     fn subscription_of_descriptor(&self, bytes: RawSubscription) -> Subscription {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Wasi;
 use super::bytes::GuestBytes;
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 use crate::memory::tunables::Waited;
 
 /// The number of the guest's process and of its first thread.
@@ -20,65 +20,47 @@ const ROWS: u32 = 25;
 const TERMINAL_BYTES: usize = 24;
 
 impl Wasi {
-    pub(crate) fn proc_id(&mut self, guest: GuestBytes<'_>, out: u32) -> Result<(), Errno> {
-        guest.write_u32(out, PROCESS)
+    pub(crate) fn proc_id(&mut self, out: u32) -> Result {
+        self.guest.write_u32(out, PROCESS)
     }
 
-    pub(crate) fn proc_parent(
-        &mut self,
-        guest: GuestBytes<'_>,
-        process: u32,
-        out: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn proc_parent(&mut self, process: u32, out: u32) -> Result {
         if process != PROCESS {
             return Err(Errno::NoProcess);
         }
-        guest.write_u32(out, NO_PROCESS)
+        self.guest.write_u32(out, NO_PROCESS)
     }
 
     /// A signal after a while would need a second thread, so only turning it off is served.
     pub(crate) fn proc_raise_interval(
         &mut self,
-        _guest: GuestBytes<'_>,
         _signal: u32,
         interval: u64,
         _repeats: u32,
-    ) -> Result<(), Errno> {
+    ) -> Result {
         if interval == 0 { Ok(()) } else { Err(Errno::NotSupported) }
     }
 
     /// Writes how many signals don't begin with their default action: none.
-    pub(crate) fn proc_signals_sizes_get(
-        &mut self,
-        guest: GuestBytes<'_>,
-        out: u32,
-    ) -> Result<(), Errno> {
-        guest.write_u32(out, 0)
+    pub(crate) fn proc_signals_sizes_get(&mut self, out: u32) -> Result {
+        self.guest.write_u32(out, 0)
     }
 
-    pub(crate) fn proc_signals_get(
-        &mut self,
-        _guest: GuestBytes<'_>,
-        _out: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn proc_signals_get(&mut self, _out: u32) -> Result {
         Ok(())
     }
 
     /// Python's lock lets one thread compute at a time, so the number of processors, which a guest
     /// shall not learn, would be of little use.
-    pub(crate) fn thread_parallelism(
-        &mut self,
-        guest: GuestBytes<'_>,
-        out: u32,
-    ) -> Result<(), Errno> {
-        guest.write_u32(out, 1)
+    pub(crate) fn thread_parallelism(&mut self, out: u32) -> Result {
+        self.guest.write_u32(out, 1)
     }
 
-    pub(crate) fn tty_get(&mut self, guest: GuestBytes<'_>, out: u32) -> Result<(), Errno> {
+    pub(crate) fn tty_get(&mut self, out: u32) -> Result {
         let mut terminal = [0; TERMINAL_BYTES];
         terminal[..4].copy_from_slice(&COLUMNS.to_le_bytes());
         terminal[4..8].copy_from_slice(&ROWS.to_le_bytes());
-        guest.write(out, &terminal)
+        self.guest.write(out, &terminal)
     }
 }
 
@@ -115,7 +97,7 @@ pub(crate) fn exit_code(signal: u32) -> u32 {
     128 + signal
 }
 
-pub(crate) fn to_process(process: u32, signal: u32, can_handle: bool) -> Result<Effect, Errno> {
+pub(crate) fn to_process(process: u32, signal: u32, can_handle: bool) -> Result<Effect> {
     match process {
         PROCESS | OWN_GROUP | EVERYBODY => to_self(signal, can_handle),
         _ => Err(Errno::NoProcess),
@@ -124,7 +106,7 @@ pub(crate) fn to_process(process: u32, signal: u32, can_handle: bool) -> Result<
 
 /// Returns what comes of a signal to the calling thread. A program can't be suspended, so what
 /// would suspend it ends it.
-pub(crate) fn to_self(signal: u32, can_handle: bool) -> Result<Effect, Errno> {
+pub(crate) fn to_self(signal: u32, can_handle: bool) -> Result<Effect> {
     match signal {
         0 => Ok(Effect::Nothing),
         SIGNALS.. => Err(Errno::Invalid),
@@ -143,17 +125,16 @@ impl Wasi {
     /// Returns the part of it that the caller must wait; `None` to wait without a timeout.
     pub(crate) fn futex_begin(
         &mut self,
-        guest: GuestBytes<'_>,
         at: u32,
         timeout: u32,
         out_woken: u32,
-    ) -> Result<Option<Duration>, Errno> {
+    ) -> Result<Option<Duration>> {
         if !at.is_multiple_of(WORD_BYTES) {
             return Err(Errno::Invalid);
         }
-        guest.read::<{ WORD_BYTES as usize }>(at)?;
-        guest.write(out_woken, &[0])?;
-        let timeout: [u8; 16] = guest.read(timeout)?;
+        self.guest.read::<{ WORD_BYTES as usize }>(at)?;
+        self.guest.write(out_woken, &[0])?;
+        let timeout: [u8; 16] = self.guest.read(timeout)?;
         let (tag, nanoseconds) = timeout.split_at(8);
         if tag[0] == 0 {
             return Ok(None);
@@ -165,11 +146,7 @@ impl Wasi {
 }
 
 /// Tells the guest whether it was woken, or the value had changed.
-pub(crate) fn futex_end(
-    guest: GuestBytes<'_>,
-    waited: Waited,
-    out_woken: u32,
-) -> Result<(), Errno> {
+pub(crate) fn futex_end(guest: &GuestBytes, waited: Waited, out_woken: u32) -> Result {
     guest.write(out_woken, &[u8::from(matches!(waited, Waited::Notified | Waited::Changed))])
 }
 

@@ -8,7 +8,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 
 /// The context string of BLAKE3's key derivation.
 const CONTEXT: &str = "hatchery 2026-11 deterministic guest randomness";
@@ -27,7 +27,7 @@ impl Random {
     /// Fills `buffer` with states of generators in the guest, none of which is for secrets. The
     /// system gives 256 bits, and xoshiro256++ makes the rest of them: an interpreter with numpy
     /// draws 5 kB for each job.
-    pub(crate) fn fill_states(&mut self, buffer: &mut [u8]) -> Result<(), Errno> {
+    pub(crate) fn fill_states(&mut self, buffer: &mut [u8]) -> Result {
         match self {
             Self::System if buffer.is_empty() => Ok(()),
             Self::System => {
@@ -40,7 +40,7 @@ impl Random {
         }
     }
 
-    pub(crate) fn fill(&mut self, buffer: &mut [u8]) -> Result<(), Errno> {
+    pub(crate) fn fill(&mut self, buffer: &mut [u8]) -> Result {
         match self {
             Self::System => getrandom::fill(buffer).map_err(|_| Errno::InputOutput),
             Self::Seeded { key, position } => {

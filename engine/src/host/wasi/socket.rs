@@ -6,7 +6,7 @@ use super::Wasi;
 use super::bytes::GuestBytes;
 use super::descriptors::{Channel, Open};
 use super::pipe::PIPE_BYTES;
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 
 /// The type of a socket for a stream of bytes.
 pub(super) const STREAM: u32 = 1;
@@ -36,13 +36,7 @@ const SEND_BYTES: u32 = 16;
 const PROTOCOL: u32 = 26;
 
 impl Wasi {
-    pub(crate) fn sock_accept(
-        &mut self,
-        _guest: GuestBytes<'_>,
-        fd: u32,
-        _flags: u32,
-        _out: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn sock_accept(&mut self, fd: u32, _flags: u32, _out: u32) -> Result {
         self.any_socket(fd)?;
         Err(Errno::NotSupported)
     }
@@ -50,45 +44,42 @@ impl Wasi {
     /// Opens two connected sockets for streams of bytes.
     pub(crate) fn sock_pair(
         &mut self,
-        guest: GuestBytes<'_>,
         _family: u32,
         kind: u32,
         _protocol: u32,
         first: u32,
         second: u32,
-    ) -> Result<(), Errno> {
+    ) -> Result {
         if kind != STREAM {
             return Err(Errno::NotSupported);
         }
         self.admit_descriptors(2)?;
         let (one, other) = self.open.open_sockets();
-        guest.write_u32(first, one)?;
-        guest.write_u32(second, other)
+        self.guest.write_u32(first, one)?;
+        self.guest.write_u32(second, other)
     }
 
     pub(crate) fn sock_recv(
         &mut self,
-        guest: GuestBytes<'_>,
         fd: u32,
         buffers: u32,
         count: u32,
         flags: u32,
         out: u32,
         out_flags: u32,
-    ) -> Result<(), Errno> {
+    ) -> Result {
         let socket = self.any_socket(fd)?;
-        let buffers = guest.buffers(buffers, count)?;
-        guest.write(out_flags, &[0; 2])?;
+        let buffers = self.guest.buffers(buffers, count)?;
+        self.guest.write(out_flags, &[0; 2])?;
         let read = match socket {
-            Some(socket) => self.receive(guest, socket, &buffers, flags & PEEK != 0)?,
-            None => self.receive_from_network(guest, fd, &buffers, flags)?,
+            Some(socket) => self.receive(socket, &buffers, flags & PEEK != 0)?,
+            None => self.receive_from_network(fd, &buffers, flags)?,
         };
-        guest.write_u32(out, read)
+        self.guest.write_u32(out, read)
     }
 
     pub(crate) fn sock_recv_from(
         &mut self,
-        guest: GuestBytes<'_>,
         fd: u32,
         buffers: u32,
         count: u32,
@@ -96,35 +87,29 @@ impl Wasi {
         out: u32,
         out_flags: u32,
         out_address: u32,
-    ) -> Result<(), Errno> {
-        self.sock_addr_peer(guest, fd, out_address)?;
-        self.sock_recv(guest, fd, buffers, count, flags, out, out_flags)
+    ) -> Result {
+        self.sock_addr_peer(fd, out_address)?;
+        self.sock_recv(fd, buffers, count, flags, out, out_flags)
     }
 
     pub(crate) fn sock_send(
         &mut self,
-        guest: GuestBytes<'_>,
         fd: u32,
         buffers: u32,
         count: u32,
         _flags: u32,
         out: u32,
-    ) -> Result<(), Errno> {
+    ) -> Result {
         let socket = self.any_socket(fd)?;
-        let buffers = guest.buffers(buffers, count)?;
+        let buffers = self.guest.buffers(buffers, count)?;
         let written = match socket {
-            Some(socket) => self.send(guest, socket, &buffers)?,
-            None => self.send_to_network(guest, fd, &buffers)?,
+            Some(socket) => self.send(socket, &buffers)?,
+            None => self.send_to_network(fd, &buffers)?,
         };
-        guest.write_u32(out, written)
+        self.guest.write_u32(out, written)
     }
 
-    pub(crate) fn sock_shutdown(
-        &mut self,
-        _guest: GuestBytes<'_>,
-        fd: u32,
-        how: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn sock_shutdown(&mut self, fd: u32, how: u32) -> Result {
         let socket = self.any_socket(fd)?;
         if how == 0 || how & !(SHUT_READING | SHUT_WRITING) != 0 {
             return Err(Errno::Invalid);
@@ -136,63 +121,35 @@ impl Wasi {
         }
     }
 
-    pub(crate) fn sock_addr_local(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        out: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn sock_addr_local(&mut self, fd: u32, out: u32) -> Result {
         match self.any_socket(fd)? {
-            Some(_) => guest.write(out, &UNNAMED),
-            None => self.local_address(guest, fd, out),
+            Some(_) => self.guest.write(out, &UNNAMED),
+            None => self.local_address(fd, out),
         }
     }
 
-    pub(crate) fn sock_addr_peer(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        out: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn sock_addr_peer(&mut self, fd: u32, out: u32) -> Result {
         match self.any_socket(fd)? {
-            Some(_) => guest.write(out, &UNNAMED),
-            None => self.peer_address(guest, fd, out),
+            Some(_) => self.guest.write(out, &UNNAMED),
+            None => self.peer_address(fd, out),
         }
     }
 
-    pub(crate) fn sock_get_opt_flag(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        option: u32,
-        out: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn sock_get_opt_flag(&mut self, fd: u32, option: u32, out: u32) -> Result {
         let is_in_network = self.any_socket(fd)?.is_none();
         let is_set = is_in_network && option == NO_DELAY && self.sends_at_once(fd);
-        guest.write(out, &[u8::from(is_set)])
+        self.guest.write(out, &[u8::from(is_set)])
     }
 
     /// Sets whether a connection sends without delay. Accepts other flags, which have no effect.
-    pub(crate) fn sock_set_opt_flag(
-        &mut self,
-        _guest: GuestBytes<'_>,
-        fd: u32,
-        option: u32,
-        value: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn sock_set_opt_flag(&mut self, fd: u32, option: u32, value: u32) -> Result {
         match self.any_socket(fd)? {
             None if option == NO_DELAY => self.send_at_once(fd, value != 0),
             _ => Ok(()),
         }
     }
 
-    pub(crate) fn sock_get_opt_size(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        option: u32,
-        out: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn sock_get_opt_size(&mut self, fd: u32, option: u32, out: u32) -> Result {
         let is_in_network = self.any_socket(fd)?.is_none();
         let size = match option {
             LAST_ERROR if is_in_network => self.last_error(fd),
@@ -200,17 +157,11 @@ impl Wasi {
             RECEIVE_BYTES | SEND_BYTES => PIPE_BYTES as u64,
             _ => return Err(Errno::NoProtocolOption),
         };
-        guest.write_u64(out, size)
+        self.guest.write_u64(out, size)
     }
 
     /// Accepts the sizes of buffers as the hints that they are.
-    pub(crate) fn sock_set_opt_size(
-        &mut self,
-        _guest: GuestBytes<'_>,
-        fd: u32,
-        option: u32,
-        _size: u64,
-    ) -> Result<(), Errno> {
+    pub(crate) fn sock_set_opt_size(&mut self, fd: u32, option: u32, _size: u64) -> Result {
         self.any_socket(fd)?;
         match option {
             RECEIVE_BYTES | SEND_BYTES => Ok(()),
@@ -218,19 +169,13 @@ impl Wasi {
         }
     }
 
-    pub(crate) fn sock_get_opt_time(
-        &mut self,
-        guest: GuestBytes<'_>,
-        fd: u32,
-        _option: u32,
-        out: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn sock_get_opt_time(&mut self, fd: u32, _option: u32, out: u32) -> Result {
         self.any_socket(fd)?;
-        guest.write(out, &[0; 16])
+        self.guest.write(out, &[0; 16])
     }
 
     /// Returns a socket in memory; `None` if it is one of a network.
-    pub(super) fn any_socket(&self, fd: u32) -> Result<Option<Channel>, Errno> {
+    pub(super) fn any_socket(&self, fd: u32) -> Result<Option<Channel>> {
         match self.open.get(fd)? {
             Open::Channel(channel) if channel.is_socket => Ok(Some(*channel)),
             Open::Network(_) => Ok(None),

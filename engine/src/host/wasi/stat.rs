@@ -2,7 +2,7 @@
 //! `fdstat` (24 bytes).
 
 use super::descriptors::{Channel, FolderEntry, Open, OpenAccess};
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 use crate::files::mount::HostStat;
 use crate::files::tree::{NodeId, NodeKind, Tree};
 
@@ -56,7 +56,7 @@ impl Filestat {
         Self { inode: u64::from(fd), kind: SOCKET, links: 1, ..Self::default() }
     }
 
-    pub(super) fn node(tree: &Tree, id: NodeId) -> Result<Self, Errno> {
+    pub(super) fn node(tree: &Tree, id: NodeId) -> Result<Self> {
         let node = tree.node(id)?;
         Ok(Self {
             device: DEVICE_MEMORY,

@@ -41,20 +41,19 @@ fn layout() -> Layout {
     Layout::new(&Library { files: vec![file(ARCHIVE_PATH)], matplotlib_data: vec![file("a.ttf")] })
 }
 
-/// A guest, its memory, and short names for what a C library does.
+/// A guest, and short names for what a C library does.
 struct Guest {
     layout: Layout,
     wasi: Wasi,
-    memory: GuestMemory,
 }
 
 impl Guest {
     fn new() -> Self {
         let layout = layout();
         let state = HostState::new(&layout, Some(&Deterministic::new(1)));
-        let wasi = Wasi::new(layout.workspace, state);
-        let memory = GuestMemory::new(8 * WASM_PAGE_BYTES).unwrap();
-        let mut guest = Self { layout, wasi, memory };
+        let mut wasi = Wasi::new(layout.workspace, state);
+        wasi.guest = GuestBytes::of(&Arc::new(GuestMemory::new(8 * WASM_PAGE_BYTES).unwrap()));
+        let mut guest = Self { layout, wasi };
         guest.begin_run();
         guest
     }
@@ -72,35 +71,29 @@ impl Guest {
         self.wasi.tree.begin(FileQuota { bytes: 1 << 20, count: 100, open: 10 }, false);
     }
 
-    fn call(
-        &mut self,
-        call: impl FnOnce(&mut Wasi, GuestBytes<'_>) -> Result<(), Errno>,
-    ) -> Result<(), Errno> {
+    fn call(&mut self, call: impl FnOnce(&mut Wasi) -> Result<(), Errno>) -> Result<(), Errno> {
         self.wasi.open.check_invariants();
-        let result = call(&mut self.wasi, GuestBytes(&self.memory));
+        let result = call(&mut self.wasi);
         self.wasi.open.check_invariants();
         result
     }
 
     /// Returns the number that the call wrote to `OUT`.
-    fn number(
-        &mut self,
-        call: impl FnOnce(&mut Wasi, GuestBytes<'_>) -> Result<(), Errno>,
-    ) -> Result<u32, Errno> {
+    fn number(&mut self, call: impl FnOnce(&mut Wasi) -> Result<(), Errno>) -> Result<u32, Errno> {
         self.call(call)?;
-        Ok(u32::from_le_bytes(GuestBytes(&self.memory).read(OUT).unwrap()))
+        Ok(u32::from_le_bytes(self.wasi.guest.read(OUT).unwrap()))
     }
 
     fn pair(
         &mut self,
-        call: impl FnOnce(&mut Wasi, GuestBytes<'_>) -> Result<(), Errno>,
+        call: impl FnOnce(&mut Wasi) -> Result<(), Errno>,
     ) -> Result<(u32, u32), Errno> {
         let first = self.number(call)?;
-        Ok((first, u32::from_le_bytes(GuestBytes(&self.memory).read(OUT + 4).unwrap())))
+        Ok((first, u32::from_le_bytes(self.wasi.guest.read(OUT + 4).unwrap())))
     }
 
     fn put(&self, at: u32, bytes: &[u8]) -> u32 {
-        GuestBytes(&self.memory).write(at, bytes).unwrap();
+        self.wasi.guest.write(at, bytes).unwrap();
         bytes.len() as u32
     }
 
@@ -110,63 +103,61 @@ impl Guest {
 
     fn open(&mut self, path: &str) -> Result<u32, Errno> {
         let len = self.put(PATH, path.as_bytes());
-        self.number(|wasi, guest| {
-            wasi.path_open2(guest, 3, 1, PATH, len, CREATE, READ_WRITE, 0, 0, 1, OUT)
-        })
+        self.number(|wasi| wasi.path_open2(3, 1, PATH, len, CREATE, READ_WRITE, 0, 0, 1, OUT))
     }
 
     fn close(&mut self, fd: u32) -> Result<(), Errno> {
-        self.call(|wasi, guest| wasi.fd_close(guest, fd))
+        self.call(|wasi| wasi.fd_close(fd))
     }
 
     fn pipe(&mut self) -> Result<(u32, u32), Errno> {
-        self.pair(|wasi, guest| wasi.fd_pipe(guest, OUT, OUT + 4))
+        self.pair(|wasi| wasi.fd_pipe(OUT, OUT + 4))
     }
 
     fn sockets(&mut self) -> Result<(u32, u32), Errno> {
-        self.pair(|wasi, guest| wasi.sock_pair(guest, 3, 1, 6, OUT, OUT + 4))
+        self.pair(|wasi| wasi.sock_pair(3, 1, 6, OUT, OUT + 4))
     }
 
     fn write(&mut self, fd: u32, bytes: &[u8]) -> Result<u32, Errno> {
         let len = self.put(DATA, bytes);
         self.put_table(len);
-        self.number(|wasi, guest| wasi.fd_write(guest, fd, TABLE, 1, OUT))
+        self.number(|wasi| wasi.fd_write(fd, TABLE, 1, OUT))
     }
 
     fn read(&mut self, fd: u32, len: u32) -> Result<Vec<u8>, Errno> {
         self.put_table(len);
-        let read = self.number(|wasi, guest| wasi.fd_read(guest, fd, TABLE, 1, OUT))?;
+        let read = self.number(|wasi| wasi.fd_read(fd, TABLE, 1, OUT))?;
         Ok(self.data(read))
     }
 
     fn data(&self, len: u32) -> Vec<u8> {
         let buffer = super::bytes::Buffer { at: DATA, len };
-        GuestBytes(&self.memory).with(buffer, |bytes| bytes.to_vec()).unwrap()
+        self.wasi.guest.with(buffer, |bytes| bytes.to_vec()).unwrap()
     }
 
     fn set_nonblocking(&mut self, fd: u32) {
-        self.call(|wasi, guest| wasi.fd_fdstat_set_flags(guest, fd, 4)).unwrap();
+        self.call(|wasi| wasi.fd_fdstat_set_flags(fd, 4)).unwrap();
     }
 
     fn chdir(&mut self, path: &str) -> Result<(), Errno> {
         let len = self.put(PATH, path.as_bytes());
-        self.call(|wasi, guest| wasi.chdir(guest, PATH, len))
+        self.call(|wasi| wasi.chdir(PATH, len))
     }
 
     fn getcwd(&mut self, room: u32) -> Result<String, Errno> {
         self.put(OUT, &room.to_le_bytes());
-        let len = self.number(|wasi, guest| wasi.getcwd(guest, DATA, OUT))?;
+        let len = self.number(|wasi| wasi.getcwd(DATA, OUT))?;
         let text = self.data(len + 1);
         assert_eq!(text.last(), Some(&0));
         Ok(String::from_utf8(text[..len as usize].to_vec()).unwrap())
     }
 
     fn dup(&mut self, fd: u32, least: u32) -> Result<u32, Errno> {
-        self.number(|wasi, guest| wasi.fd_dup2(guest, fd, least, 0, OUT))
+        self.number(|wasi| wasi.fd_dup2(fd, least, 0, OUT))
     }
 
     fn dup2(&mut self, fd: u32, to: u32) -> Result<(), Errno> {
-        self.call(|wasi, guest| wasi.fd_renumber(guest, fd, to))
+        self.call(|wasi| wasi.fd_renumber(fd, to))
     }
 }
 
@@ -180,7 +171,7 @@ fn the_current_folder_is_the_one_that_was_chosen() {
     guest.chdir("./inner/../inner/").unwrap();
     assert_eq!(guest.getcwd(17).as_deref(), Ok("/workspace/inner"));
     assert_eq!(guest.getcwd(16), Err(Errno::Range));
-    let needed = GuestBytes(&guest.memory).read(OUT).unwrap();
+    let needed = guest.wasi.guest.read(OUT).unwrap();
     assert_eq!(u32::from_le_bytes(needed), 17);
     assert_eq!(guest.chdir("nothing"), Err(Errno::NoEntry));
     guest.open("/workspace/file").unwrap();

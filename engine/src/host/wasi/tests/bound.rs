@@ -73,7 +73,7 @@ impl Bound {
             with_memory(None, || Instance::new(&mut self.store, module, &imports).unwrap());
         let memory = memory.unwrap();
         self.gate.guard(Arc::clone(memory.shared()));
-        self.env.as_mut(&mut self.store).memory = Some(Arc::clone(memory.shared()));
+        self.env.as_mut(&mut self.store).attach_memory(memory.shared());
         self.memory = Some(memory);
         self.host.attach(&mut self.store, &instance).unwrap();
         instance
@@ -100,8 +100,7 @@ impl Bound {
         let turn = exports.get_typed_function::<(u32, u32), i32>(&self.store, "turn").unwrap();
         let len = source.len() as u32;
         let at = self.gate.guest(|| alloc.call(&mut self.store, len)).unwrap()?;
-        let memory = self.env.as_ref(&self.store).memory.clone().unwrap();
-        GuestBytes(&memory).write(at, source.as_bytes()).unwrap();
+        self.wasi.lock().guest.write(at, source.as_bytes()).unwrap();
         self.gate.guest(|| turn.call(&mut self.store, at, len)).unwrap()
     }
 

@@ -23,9 +23,9 @@ impl Guest {
         subscriptions[48 + 24..48 + 32].copy_from_slice(&timeout.unwrap_or(0).to_le_bytes());
         self.put(PATH, &subscriptions);
         let count = 1 + u32::from(timeout.is_some());
-        let happened = self.number(|wasi, guest| {
-            let poll = wasi.poll_begin(guest, PATH, count, true)?;
-            wasi.poll_end(guest, &poll, DATA, OUT)
+        let happened = self.number(|wasi| {
+            let poll = wasi.poll_begin(PATH, count, true)?;
+            wasi.poll_end(&poll, DATA, OUT)
         })?;
         let event = self.data(32);
         assert_eq!(happened, 1);

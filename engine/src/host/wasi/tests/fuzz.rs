@@ -158,7 +158,7 @@ fn wasi() -> Wasi {
 }
 
 /// Writes likely paths, 64 bytes apart, and a table of buffers.
-fn put_texts(guest: GuestBytes<'_>) {
+fn put_texts(guest: &GuestBytes) {
     for (index, text) in TEXTS.iter().enumerate() {
         guest.write(TEXTS_AT + index as u32 * 64, text.as_bytes()).unwrap();
     }
@@ -181,14 +181,14 @@ fn no_call_panics_hangs_or_grows_beyond_the_quotas() {
     put_mount(&mut wasi.tree, "/mounted", &mount, 0).unwrap();
     wasi.tree.begin(QUOTA, false);
     let before = wasi.tree.clone();
-    let memory = GuestMemory::new(MEMORY_BYTES).unwrap();
-    let guest = GuestBytes(&memory);
+    let memory = Arc::new(GuestMemory::new(MEMORY_BYTES).unwrap());
+    wasi.guest = GuestBytes::of(&memory);
     let mut numbers = Numbers { stream: Random::seeded(7), block: Vec::new() };
     let (mut served, mut waits) = ([0_u64; binding::FUNCTIONS.len()], 0);
     for call in 0..calls {
         if call % 1_000 == 0 {
             // Calls overwrite the texts. Undo some changes, as between two runs.
-            put_texts(guest);
+            put_texts(&wasi.guest);
             wasi.tree.check_invariants();
             wasi.open.check_invariants();
             if call % 5_000 == 0 {
@@ -198,14 +198,14 @@ fn no_call_panics_hangs_or_grows_beyond_the_quotas() {
         let function = numbers.below(binding::FUNCTIONS.len() as u32) as usize;
         let mut text = 0;
         let mut pick = |name: &str| numbers.argument(name, &mut text);
-        let result = binding::call(function, &mut wasi, guest, &mut pick);
+        let result = binding::call(function, &mut wasi, &mut pick);
         served[function] += u64::from(result.is_ok());
         if call % 64 == 0 {
             let mut pick = |name: &str| pick(name) as u32;
             let (at, out) = (pick("at"), pick("out"));
-            let futex = wasi.futex_begin(guest, at, pick("timeout"), out);
-            let poll = wasi.poll_begin(guest, at, pick("count"), true);
-            let polled = poll.is_ok_and(|poll| wasi.poll_end(guest, &poll, out, at).is_ok());
+            let futex = wasi.futex_begin(at, pick("timeout"), out);
+            let poll = wasi.poll_begin(at, pick("count"), true);
+            let polled = poll.is_ok_and(|poll| wasi.poll_end(&poll, out, at).is_ok());
             waits += u64::from(futex.is_ok()) + u64::from(polled);
         }
     }
@@ -300,14 +300,14 @@ fn calls_from_a_guest_neither_panic_nor_hang() {
     let memory = Arc::clone(memory.shared());
     gate.guard(Arc::clone(&memory));
     let alloc = instance.exports.get_typed_function(&store, "host_alloc").unwrap();
-    env.as_mut(&mut store).memory = Some(Arc::clone(&memory));
+    env.as_mut(&mut store).attach_memory(&memory);
     env.as_mut(&mut store).alloc = Some(alloc);
     gate.begin();
     let mut numbers = Numbers { stream: Random::seeded(8), block: Vec::new() };
     let mut left = 0;
     for call in 0..GUEST_CALLS {
         if call % 1_000 == 0 {
-            put_texts(GuestBytes(&memory));
+            put_texts(&env.as_ref(&store).guest);
         }
         let (name, parameters) = &functions[numbers.below(functions.len() as u32) as usize];
         let mut text = 0;

@@ -87,8 +87,7 @@ impl Client {
 
     /// Returns what the module has received.
     fn received(&self) -> Vec<u8> {
-        let memory = self.bound.env.as_ref(&self.bound.store).memory.clone().unwrap();
-        let guest = GuestBytes(&memory);
+        let guest = &self.bound.wasi.lock().guest;
         let len = u32::from_le_bytes(guest.read(20).unwrap());
         let bytes: [u8; 256] = guest.read(RECEIVED).unwrap();
         bytes[..len as usize].to_vec()
