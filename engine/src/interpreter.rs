@@ -30,7 +30,7 @@ use crate::run::program::{Program, ProgramEntry};
 use crate::run::transcript::Transcript;
 use entry::{Entrance, Guest};
 use judge::{hit, judge};
-use turn::{OpenTurn, Servers, Turn};
+use turn::{EndedTurn, OpenTurn, Servers, Turn};
 
 mod ahead;
 pub(crate) mod bytecode;
@@ -221,38 +221,19 @@ impl Interpreter {
     ) -> (Outcome, Vec<GeneratorClaim>) {
         let RunSetup { program, limits, ref transcript } = setup;
         let transcript = Arc::clone(transcript);
-        let guest = Guest {
-            store: &mut self.store,
-            entry: &self.entry,
-            gate: &self.gate,
-            memory: self.memory.shared(),
-            channel: &self.channel,
-        };
-        let servers = Servers {
-            host: &mut *self.host,
-            channel: &self.channel,
-            control: &self.control,
-            throws: &self.throws,
-            threads: self.threads.as_deref(),
-        };
-        let turn = match OpenTurn::open(guest, servers, turn, setup, stop) {
+        let turn = match self.take_turn(turn, setup, stop) {
             Ok(turn) => turn,
             Err(verdict) => return (Outcome::not_run(*verdict), Vec::new()),
         };
-        // Lost until the turn is judged, so that no panic in between leaves a usable interpreter.
-        self.is_lost = true;
-        self.runs += 1;
-        self.life.has_run = true;
-        let turn = turn.run();
-        self.exceptions = self.exceptions.saturating_add(turn.thrown);
-        let judgement = judge(turn.ended, turn.asked, turn.reply, limits);
-        let effects = ScopeGuard::into_inner(turn.host)
-            .end_run(judgement.is_success() || program.keeps_files);
+        let EndedTurn { host, ended, asked, is_held, usage, reply, generators, calls } = turn;
+        let judgement = judge(ended, asked, reply, limits);
+        let effects =
+            ScopeGuard::into_inner(host).end_run(judgement.is_success() || program.keeps_files);
         self.is_lost = judgement.afterwards == Afterwards::Lost
-            || !turn.is_held
+            || !is_held
             || self.memory.shared().is_revoked();
         let RunEffects { host_calls, file_growth_bytes, network_bytes, .. } = effects;
-        let usage = Usage { host_calls, file_growth_bytes, network_bytes, ..turn.usage };
+        let usage = Usage { host_calls, file_growth_bytes, network_bytes, ..usage };
         let left_out = judgement.left_out;
         let (mut verdict, interrupted_at) = judgement.verdict(limits, &usage);
         if let Verdict::Raised(exception) = &mut verdict {
@@ -262,7 +243,7 @@ impl Interpreter {
                 .take_if(|advice| !advice.holds(|path| effects.sought.has_missed(path), has_input));
         }
         let mut limits_met = effects.refusals;
-        limits_met.extend(turn.calls.refusals);
+        limits_met.extend(calls.refusals);
         if let Some(refused) = self.memory.shared().refused() {
             limits_met.push(hit(LimitKind::Memory, limits, refused as u64));
         }
@@ -283,11 +264,42 @@ impl Interpreter {
             left_out_files: effects.left_out_files,
             limits_met,
             interrupted_at,
-            recording: turn.calls.recording,
+            recording: calls.recording,
             usage,
             ..Outcome::not_run(verdict)
         };
-        (outcome, turn.generators)
+        (outcome, generators)
+    }
+
+    /// Runs one turn of the guest. The interpreter is lost until the caller has judged the turn, so
+    /// that no panic in between leaves a usable one.
+    ///
+    /// # Errors
+    /// The host refuses the program. Nothing has run.
+    fn take_turn<'a>(
+        &'a mut self,
+        turn: Turn,
+        setup: RunSetup<'_>,
+        stop: &'a StopHandle,
+    ) -> Result<EndedTurn<'a>, Box<Verdict>> {
+        let guest = Guest {
+            store: &mut self.store,
+            entry: &self.entry,
+            gate: &self.gate,
+            memory: self.memory.shared(),
+            channel: &self.channel,
+        };
+        let servers = Servers {
+            host: &mut *self.host,
+            control: &self.control,
+            throws: &self.throws,
+            threads: self.threads.as_deref(),
+        };
+        let turn = OpenTurn::open(guest, servers, turn, setup, stop)?;
+        self.is_lost = true;
+        self.runs += 1;
+        self.life.has_run = true;
+        Ok(turn.run(&mut self.exceptions))
     }
 }
 

@@ -7,8 +7,7 @@ use std::time::Duration;
 use scopeguard::ScopeGuard;
 
 use super::Interpreter;
-use super::entry::Guest;
-use super::turn::{OpenTurn, Servers, Turn};
+use super::turn::{EndedTurn, Turn};
 use crate::error::StartError;
 use crate::guest::agent::{self, Word};
 use crate::host::env::RunSetup;
@@ -74,38 +73,18 @@ impl Interpreter {
             result_data_bytes: most,
             ..Limits::default()
         };
-        let memory = Arc::clone(self.memory.shared());
-        let guest = Guest {
-            store: &mut self.store,
-            entry: &self.entry,
-            gate: &self.gate,
-            memory: &memory,
-            channel: &self.channel,
-        };
-        let servers = Servers {
-            host: &mut *self.host,
-            channel: &self.channel,
-            control: &self.control,
-            throws: &self.throws,
-            threads: self.threads.as_deref(),
-        };
         let transcript = Arc::default();
         let program = Program::default();
         let setup = RunSetup { program: &program, limits: &limits, transcript };
         let request = agent::compile_request(&wanted.source, wanted.is_expression);
         let turn = Turn { word: Word::Compile, request };
         let stop = StopHandle::default();
-        let turn = OpenTurn::open(guest, servers, turn, setup, &stop).ok()?;
-        // Lost until it has come back from the guest.
-        self.is_lost = true;
-        self.runs += 1;
-        self.life.has_run = true;
-        let turn = turn.run();
-        self.exceptions = self.exceptions.saturating_add(turn.thrown);
-        ScopeGuard::into_inner(turn.host).end_run(false);
-        let is_whole = matches!(turn.ended, Ok(Ok(0))) && turn.asked.stop.is_none() && turn.is_held;
-        self.is_lost = !is_whole || memory.is_revoked();
-        let is_usable = is_whole && turn.asked.interrupt.is_none();
-        turn.reply.filter(|code| is_usable && !code.is_empty() && code.len() <= most)
+        let turn = self.take_turn(turn, setup, &stop).ok()?;
+        let EndedTurn { host, ended, asked, is_held, reply, .. } = turn;
+        ScopeGuard::into_inner(host).end_run(false);
+        let is_whole = matches!(ended, Ok(Ok(0))) && asked.stop.is_none() && is_held;
+        self.is_lost = !is_whole || self.memory.shared().is_revoked();
+        let is_usable = is_whole && asked.interrupt.is_none();
+        reply.filter(|code| is_usable && !code.is_empty() && code.len() <= most)
     }
 }

@@ -37,7 +37,6 @@ pub(super) struct Turn {
 /// The parts of an interpreter that serve its guest during a turn.
 pub(super) struct Servers<'a> {
     pub(super) host: &'a mut dyn GuestHost,
-    pub(super) channel: &'a Mutex<CallChannel>,
     pub(super) control: &'a RunControl,
     pub(super) throws: &'a ThrowsLeft,
     pub(super) threads: Option<&'a Threads>,
@@ -70,7 +69,6 @@ pub(super) struct EndedTurn<'a> {
     pub(super) asked: StopCause,
     /// No other thread of the guest goes on.
     pub(super) is_held: bool,
-    pub(super) thrown: u32,
     pub(super) usage: Usage,
     pub(super) reply: Option<Vec<u8>>,
     pub(super) generators: Vec<GeneratorClaim>,
@@ -89,13 +87,13 @@ impl<'a> OpenTurn<'a> {
         setup: RunSetup<'_>,
         stop: &'a StopHandle,
     ) -> Result<Self, Box<Verdict>> {
-        let Servers { host, channel, control, throws, threads } = servers;
+        let Servers { host, control, throws, threads } = servers;
         let most_threads = setup.most_threads();
         let RunSetup { program, limits, ref transcript } = setup;
         let transcript = Arc::clone(transcript);
         be_watched();
         let host = begin_host(host, setup)?;
-        let channel = open_channel(channel, |channel| {
+        let channel = open_channel(guest.channel, |channel| {
             let cap = agent::reply_cap(limits);
             match turn.word {
                 Word::Turn => {
@@ -138,8 +136,9 @@ impl<'a> OpenTurn<'a> {
         })
     }
 
-    /// Enters the guest, and closes everything except the host's run when it comes back.
-    pub(super) fn run(self) -> EndedTurn<'a> {
+    /// Enters the guest, and closes everything except the host's run when it comes back. Adds the
+    /// C++ exceptions that it threw to `exceptions`.
+    pub(super) fn run(self, exceptions: &mut u32) -> EndedTurn<'a> {
         let Self { host, channel, gate, watch_guard, here, stop, mut guest, .. } = self;
         let ended = catch_unwind(AssertUnwindSafe(|| {
             tracing::debug_span!("guest").in_scope(|| guest.turn(self.word))
@@ -151,6 +150,7 @@ impl<'a> OpenTurn<'a> {
         drop(here);
         drop(watch_guard);
         let thrown = self.throws.thrown(guest.store);
+        *exceptions = exceptions.saturating_add(thrown);
         let ended = match ended {
             Ok(Err(TurnFailure::Trap(_))) if thrown == MOST_THROWS => {
                 Ok(Err(TurnFailure::OutOfThrows))
@@ -174,7 +174,7 @@ impl<'a> OpenTurn<'a> {
         };
         let Passed { reply, generators, calls } = ScopeGuard::into_inner(channel).lock().close();
         let calls = calls.map(|calls| calls.close()).unwrap_or_default();
-        EndedTurn { host, ended, asked, is_held, thrown, usage, reply, generators, calls }
+        EndedTurn { host, ended, asked, is_held, usage, reply, generators, calls }
     }
 }
 
