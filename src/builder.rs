@@ -544,7 +544,7 @@ impl Builder {
         self
     }
 
-    /// Sets the host that serves the guests. Default: [`HostKind::Auto`].
+    /// Sets the host that serves the guests. Default: [`HostKind::Own`].
     pub fn host(mut self, host: HostKind) -> Self {
         self.engine.host = host;
         self

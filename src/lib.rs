@@ -202,7 +202,7 @@ pub mod error {
     pub use engine::{
         CacheError, Cause, EngineError, ImageError, InvalidDestination, InvalidFunction,
         InvalidMount, InvalidMountPath, InvalidPath, InvalidProgram, InvalidValue, ModuleError,
-        PackageError, PythonError, SessionError, StartError, chain, counted,
+        PackageError, PipError, PythonError, SessionError, StartError, chain, counted,
     };
     #[doc(inline)]
     pub use scheduler::{ConfigError, SchedulerStartError};

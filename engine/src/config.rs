@@ -56,7 +56,7 @@ pub struct EngineConfig {
     /// Default: no.
     #[serde(skip)]
     pub starts_early: bool,
-    /// The host that serves guests. Default: the one that serves all imports of the build.
+    /// The host that serves guests. Default: our own.
     #[serde(skip)]
     pub host: HostKind,
     /// Whether interpreters map their image copy-on-write where the system can. Default: yes,
@@ -97,11 +97,9 @@ pub const COPY_ON_WRITE_VARIABLE: &str = "HATCHERY_COPY_ON_WRITE";
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HostKind {
-    /// Our own host if it serves all imports of the build, else wasmer-wasix if that does. Of the
-    /// imports that a build may have our own serves all, so it is always that one.
+    /// Our own host: WASI preview 1 and WASIX over files in memory. It serves all imports that a
+    /// build may have.
     #[default]
-    Auto,
-    /// Our own host: WASI preview 1 and WASIX over files in memory.
     Own,
     /// wasmer-wasix, sandboxed, for reactors that import preview 1 alone, such as the default
     /// build. It has no images, mounted folders, read-only jobs, deterministic runs or rollback of

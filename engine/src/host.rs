@@ -24,9 +24,6 @@ pub(crate) mod threads;
 pub(crate) mod wasi;
 #[cfg(feature = "wasix")]
 pub(crate) mod wasix;
-#[cfg(not(feature = "wasix"))]
-#[path = "host/wasix_disabled.rs"]
-pub(crate) mod wasix;
 
 /// Serves the imports of one guest.
 pub(crate) trait GuestHost {

@@ -25,8 +25,8 @@ pub use config::{
 };
 pub use counted::counted;
 pub use error::{
-    CacheError, EngineError, ImageError, ModuleError, PackageError, PythonError, SessionError,
-    StartError,
+    CacheError, EngineError, ImageError, ModuleError, PackageError, PipError, PythonError,
+    SessionError, StartError,
 };
 pub use files::changes::Workspace;
 pub use files::changes::{ChangeKind, ChangedFile, LeftOutFiles};

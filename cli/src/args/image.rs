@@ -103,7 +103,7 @@ pub(crate) struct ImageArguments {
 
     /// The host that serves the guest's imports: Hatchery's (`own`) or wasmer-wasix (`wasix`).
     /// `auto` picks Hatchery's unless only wasmer-wasix serves them all.
-    #[arg(long, value_parser = host_parser(), default_value = "auto")]
+    #[arg(long, value_parser = host_parser(), default_value = "own")]
     pub(crate) host: HostKind,
 
     /// Where interpreters run: on threads (`threads`, the fastest), or in separate processes, which
@@ -148,10 +148,9 @@ fn isolation_parser() -> impl TypedValueParser<Value = Isolation> {
 }
 
 pub(super) fn host_parser() -> impl TypedValueParser<Value = HostKind> {
-    PossibleValuesParser::new(["auto", "own", "wasix"]).map(|name| match name.as_str() {
-        "own" => HostKind::Own,
+    PossibleValuesParser::new(["own", "wasix"]).map(|name| match name.as_str() {
         "wasix" => HostKind::Wasix,
-        _ => HostKind::Auto,
+        _ => HostKind::Own,
     })
 }
 

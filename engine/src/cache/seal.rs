@@ -13,7 +13,7 @@
 //! label and the contents (32).
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -44,21 +44,6 @@ impl Sealer {
         Ok(Self { secret: cache.secret()? })
     }
 
-    /// Writes `contents` to `path` and seals it under `label`.
-    ///
-    /// The old seal is removed first: a kill between the steps leaves a file without a seal, which
-    /// is built again, never a new file with an old seal.
-    pub(crate) fn write(
-        &self,
-        path: &Path,
-        label: &str,
-        contents: &[u8],
-    ) -> Result<(), CacheError> {
-        let _ = fs::remove_file(seal_path(path));
-        write_atomically(path, |file| file.write_all(contents))?;
-        self.seal(path, label, contents)
-    }
-
     /// Seals a file that is already in place and whose contents the caller has verified.
     pub(crate) fn seal(&self, path: &Path, label: &str, contents: &[u8]) -> Result<(), CacheError> {
         let hash = self.hash(label, contents);
@@ -68,22 +53,11 @@ impl Sealer {
         })
     }
 
-    /// Reads `path` into private memory if its seal matches; `None` if it is missing, damaged or
-    /// foreign. The returned bytes are the ones that were checked: the file isn't read again.
-    pub(crate) fn read(&self, path: &Path, label: &str) -> Option<Vec<u8>> {
-        let sealed = self.sealed_hash(path)?;
-        let contents = read_regular_file(path)
-            .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "a file of the cache can't be read"))
-            .ok()?;
-        let is_whole = self.matches(path, label, &contents, sealed);
-        is_whole.then(|| {
-            note_use(path);
-            contents
-        })
-    }
-
     /// Lets `write` fill `path` and seals it under `label`.
-    pub(crate) fn write_with(
+    ///
+    /// The old seal is removed first: a kill between the steps leaves a file without a seal, which
+    /// is built again, never a new file with an old seal.
+    pub(crate) fn write(
         &self,
         path: &Path,
         label: &str,
@@ -115,10 +89,8 @@ impl Sealer {
     fn look_at_time(&self, path: &Path, label: &str, now: SystemTime) -> Option<FileView> {
         let sealed = self.sealed_hash(path)?;
         let view = open_regular_file(path)
-            .and_then(|file| {
-                hold(&file);
-                FileView::new(file)
-            })
+            .inspect(hold)
+            .and_then(FileView::new)
             .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "a file of the cache can't be read"))
             .ok()?;
         let stamp = Stamp::of(&self.secret, path, view.file(), self.bind(label, sealed), now);
@@ -205,14 +177,6 @@ fn open_regular_file(path: &Path) -> std::io::Result<File> {
     }
 }
 
-fn read_regular_file(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut file = open_regular_file(path)?;
-    let len = usize::try_from(file.metadata()?.len()).unwrap_or(0);
-    let mut contents = Vec::with_capacity(len);
-    file.read_to_end(&mut contents)?;
-    Ok(contents)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,22 +185,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let sealer = Sealer::new(&CacheDir::open(Some(folder.path())).unwrap()).unwrap();
         let path = folder.path().join("module");
-        sealer.write(&path, "key", &[7_u8; 10_000]).unwrap();
+        sealer.write(&path, "key", |file| file.write_all(&[7_u8; 10_000])).unwrap();
         (folder, sealer, path)
     }
 
     #[test]
     fn a_whole_file_is_read() {
         let (_folder, sealer, path) = sealed_file();
-        assert_eq!(sealer.read(&path, "key").unwrap(), vec![7_u8; 10_000]);
-    }
-
-    #[test]
-    fn a_view_is_checked_as_well() {
-        let (_folder, sealer, path) = sealed_file();
         assert_eq!(sealer.view(&path, "key").unwrap().bytes(), [7_u8; 10_000]);
         assert!(sealer.view(&path, "another key").is_none());
-        sealer.write_with(&path, "key", |file| file.write_all(b"others")).unwrap();
+        sealer.write(&path, "key", |file| file.write_all(b"others")).unwrap();
         assert_eq!(sealer.view(&path, "key").unwrap().bytes(), b"others");
         fs::write(&path, b"another").unwrap();
         assert!(sealer.view(&path, "key").is_none());
@@ -277,27 +235,27 @@ mod tests {
             let mut contents = vec![7_u8; 10_000];
             contents[at] ^= 1;
             fs::write(&path, &contents).unwrap();
-            assert!(sealer.read(&path, "key").is_none(), "byte {at}");
+            assert!(sealer.view(&path, "key").is_none(), "byte {at}");
         }
     }
 
     #[test]
     fn truncated_missing_foreign_and_linked_files_are_refused() {
         let (folder, sealer, path) = sealed_file();
-        assert!(sealer.read(&path, "another key").is_none(), "label");
+        assert!(sealer.view(&path, "another key").is_none(), "label");
 
         let other = tempfile::tempdir().unwrap();
         let foreign = Sealer::new(&CacheDir::open(Some(other.path())).unwrap()).unwrap();
-        assert!(foreign.read(&path, "key").is_none(), "secret of another directory");
+        assert!(foreign.view(&path, "key").is_none(), "secret of another directory");
 
         fs::rename(&path, folder.path().join("moved")).unwrap();
         std::os::unix::fs::symlink(folder.path().join("moved"), &path).unwrap();
-        assert!(sealer.read(&path, "key").is_none(), "link");
+        assert!(sealer.view(&path, "key").is_none(), "link");
         fs::remove_file(&path).unwrap();
-        assert!(sealer.read(&path, "key").is_none(), "missing");
+        assert!(sealer.view(&path, "key").is_none(), "missing");
 
         fs::write(&path, vec![7_u8; 9_999]).unwrap();
-        assert!(sealer.read(&path, "key").is_none(), "truncated");
+        assert!(sealer.view(&path, "key").is_none(), "truncated");
     }
 
     #[test]
@@ -307,10 +265,9 @@ mod tests {
         let longer = [&seal[..], b"more"].concat();
         for damaged in [&b""[..], b"short", &seal[..seal.len() - 1], &longer] {
             fs::write(seal_path(&path), damaged).unwrap();
-            assert!(sealer.read(&path, "key").is_none(), "{} bytes", damaged.len());
             assert!(sealer.view(&path, "key").is_none(), "{} bytes", damaged.len());
         }
-        sealer.write(&path, "key", b"again").unwrap();
-        assert_eq!(sealer.read(&path, "key").unwrap(), b"again");
+        sealer.write(&path, "key", |file| file.write_all(b"again")).unwrap();
+        assert_eq!(sealer.view(&path, "key").unwrap().bytes(), b"again");
     }
 }

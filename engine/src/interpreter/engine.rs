@@ -5,17 +5,19 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use replace::{Access, replace};
 
 use crate::cache::CacheDir;
 use crate::config::{EngineConfig, HostKind, Progress, ProgressSink};
-use crate::error::{EngineError, ModuleError, PythonError};
+use crate::error::{EngineError, ModuleError, PythonError, StartError};
 use crate::guest::agent::boot;
 use crate::host::GuestHost;
 use crate::host::layout::Layout;
 use crate::host::reactor::ReactorHost;
 use crate::host::wasi::{HostState, Wasi};
+#[cfg(feature = "wasix")]
 use crate::host::wasix::WasixHost;
 use crate::interpreter::survey::Surveyed;
 use crate::interrupt::raise::Offsets;
@@ -156,10 +158,11 @@ impl Engine {
         let wasi = Wasi::new(inner.layout.workspace, state).with_arguments(&inner.arguments);
         let wasi = Arc::new(Mutex::new(wasi));
         let host: Box<dyn GuestHost> = match inner.host {
-            HostKind::Own | HostKind::Auto => Box::new(ReactorHost::new(Arc::clone(&wasi))),
+            #[cfg(feature = "wasix")]
             HostKind::Wasix => {
                 Box::new(WasixHost::new(inner.engine.clone(), Arc::clone(&inner.library)))
             }
+            _ => Box::new(ReactorHost::new(Arc::clone(&wasi))),
         };
         (host, wasi)
     }
@@ -186,7 +189,7 @@ impl Engine {
         &self.inner.cache
     }
 
-    /// Returns the host of its interpreters, which is never `Auto`.
+    /// Returns the host of its interpreters.
     pub(super) fn host_kind(&self) -> HostKind {
         self.inner.host
     }
@@ -203,8 +206,8 @@ impl Engine {
             imported.any(|import| import.module() == imports::WASIX && import.name() == name)
         };
         match self.inner.host {
-            HostKind::Own | HostKind::Auto if has("sock_open") && has("sock_connect") => None,
-            HostKind::Own | HostKind::Auto => Some("it imports no sockets of WASIX"),
+            HostKind::Own if has("sock_open") && has("sock_connect") => None,
+            HostKind::Own => Some("it imports no sockets of WASIX"),
             HostKind::Wasix => Some("the host `wasix` has no network"),
         }
     }
@@ -288,7 +291,7 @@ impl Engine {
     }
 
     /// Reads the WebAssembly module.
-    pub(crate) fn read_wasm(&self) -> Result<Vec<u8>, EngineError> {
+    pub(crate) fn read_wasm(&self) -> Result<Bytes, EngineError> {
         self.inner.build.wasm()
     }
 
@@ -305,7 +308,10 @@ fn served_by(config: &EngineConfig, module: &wasmer::Module) -> Result<HostKind,
     let needs_ours = Shape::of(module).is_command() || imports::is_wasix(module);
     match (config.host, &config.python) {
         // What our own host doesn't serve was refused before.
-        (HostKind::Own | HostKind::Auto, _) => Ok(HostKind::Own),
+        (HostKind::Own, _) => Ok(HostKind::Own),
+        (HostKind::Wasix, _) if !cfg!(feature = "wasix") => {
+            Err(StartError::Host("Hatchery was built without its feature `wasix`".into()).into())
+        }
         (HostKind::Wasix, Some(path)) if needs_ours => {
             let why = "wasmer-wasix serves it only if it is a reactor that imports WASI preview 1 \
                        alone: use Hatchery's host, `--host own` (`HostKind::Own`)";

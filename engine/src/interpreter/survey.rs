@@ -178,7 +178,7 @@ impl Engine {
             },
             host: match self.host_kind() {
                 HostKind::Wasix => "wasix",
-                HostKind::Own | HostKind::Auto => "own",
+                HostKind::Own => "own",
             },
             features: vec![
                 ("images, resets, sessions and forks", images),

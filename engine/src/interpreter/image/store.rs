@@ -96,7 +96,7 @@ fn load_or_build(
         Ok(lock) => {
             let folder = engine.cache().folder(FOLDER);
             let path = path_of(engine.cache(), &key);
-            (Some(lock), folder.and_then(|_| sealer.write_with(&path, &key, write)))
+            (Some(lock), folder.and_then(|_| sealer.write(&path, &key, write)))
         }
         Err(error) => (None, Err(error)),
     };
@@ -194,7 +194,7 @@ pub fn add(cache: &CacheDir, bytes: &[u8]) -> Result<ImageInfo, ImageError> {
     let _lock = cache.lock(FOLDER)?;
     if sealer.look_at(&path, &key).is_none() {
         cache.folder(FOLDER)?;
-        sealer.write_with(&path, &key, |file| format::copy(file, bytes))?;
+        sealer.write(&path, &key, |file| format::copy(file, bytes))?;
     }
     Ok(in_file(ImageInfo { key, ..info }, &path))
 }

@@ -27,9 +27,20 @@ use crate::python::library::LibraryFile;
 
 #[cfg(feature = "wasix")]
 mod webc;
+
+/// Packages `.webc`, where Hatchery was built without wasmer's crate for them.
 #[cfg(not(feature = "wasix"))]
-#[path = "local/webc_disabled.rs"]
-mod webc;
+mod webc {
+    use super::{Bytes, Cause};
+
+    pub(super) fn module(_contents: Vec<u8>) -> Result<Vec<u8>, Cause> {
+        Err("packages `.webc` need Hatchery's feature `wasix`, which it was built without".into())
+    }
+
+    pub(super) fn library(contents: Vec<u8>) -> Result<Vec<(String, Bytes)>, Cause> {
+        module(contents).map(|_| Vec::new())
+    }
+}
 
 /// Where CPython looks for its library, if it was configured with the usual prefix.
 const LIBRARY_FOLDER: &str = "/usr/local/lib";
@@ -43,12 +54,13 @@ const MOST_FILES: usize = 100_000;
 /// A build in the user's files.
 #[derive(Debug, Clone)]
 pub(crate) struct LocalBuild {
-    name: String,
+    /// The name of the file and the beginning of its hash.
+    pub(super) name: String,
     module: ModuleFile,
     /// Of the file that has the module.
-    sha256: String,
-    library: Vec<LibraryFile>,
-    library_sha256: String,
+    pub(super) sha256: String,
+    pub(super) library: Vec<LibraryFile>,
+    pub(super) library_sha256: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,28 +118,11 @@ impl LocalBuild {
         Ok(Self { name, module, sha256, library, library_sha256 })
     }
 
-    /// Returns the name of the file and the beginning of its hash.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(crate) fn sha256(&self) -> &str {
-        &self.sha256
-    }
-
-    pub(crate) fn library_sha256(&self) -> &str {
-        &self.library_sha256
-    }
-
-    pub(crate) fn library(&self) -> &[LibraryFile] {
-        &self.library
-    }
-
     /// Reads the WebAssembly module.
     ///
     /// # Errors
     /// The file can't be read, has changed since the build was opened, or carries no module.
-    pub(crate) fn wasm(&self) -> Result<Vec<u8>, EngineError> {
+    pub(crate) fn wasm(&self) -> Result<Bytes, EngineError> {
         let path = self.module.path();
         let unusable = |cause: Cause| PythonError::Unusable { path: path.to_owned(), cause };
         let failed = |error: io::Error| unusable(Cause::new(error));
@@ -146,7 +141,7 @@ impl LocalBuild {
             )
             .into());
         }
-        Ok(wasm)
+        Ok(wasm.into())
     }
 }
 
@@ -286,7 +281,7 @@ mod tests {
         assert!(refusal(LocalBuild::open(folder.path())).contains("has no `.wasm` file"));
         put("other.wasm", b"\0asm other");
         let build = LocalBuild::open(folder.path()).unwrap();
-        assert_eq!(build.wasm().unwrap(), b"\0asm other");
+        assert_eq!(build.wasm().unwrap(), &b"\0asm other"[..]);
         put("second.wasm", b"\0asm second");
         assert!(refusal(LocalBuild::open(folder.path())).contains("2 `.wasm` files"));
         put("python.wasm", b"\0asm python");
@@ -294,12 +289,12 @@ mod tests {
         put("lib/python3.13/os.py", b"os");
         put("unrelated.zip", b"unrelated");
         let build = LocalBuild::open(folder.path()).unwrap();
-        assert_eq!(build.wasm().unwrap(), b"\0asm python");
-        let paths: Vec<_> = build.library().iter().map(|file| file.path.as_str()).collect();
+        assert_eq!(build.wasm().unwrap(), &b"\0asm python"[..]);
+        let paths: Vec<_> = build.library.iter().map(|file| file.path.as_str()).collect();
         assert_eq!(paths, ["/usr/local/lib/python3.13/os.py", "/usr/local/lib/python313.zip"]);
         put("lib/python3.13/os.py", b"changed");
         let changed = LocalBuild::open(folder.path()).unwrap();
-        assert_ne!(changed.library_sha256(), build.library_sha256());
+        assert_ne!(changed.library_sha256, build.library_sha256);
         put("python.wasm", b"\0asm replaced");
         let error = chain(&build.wasm().unwrap_err()).to_string();
         assert!(error.contains("has changed"), "{error}");
@@ -319,7 +314,7 @@ mod tests {
             archive.finish().unwrap();
             LocalBuild::open(&wheel).unwrap()
         };
-        assert_eq!(write(&["a/b.wasm", "a/__init__.py"]).wasm().unwrap(), b"\0asm");
+        assert_eq!(write(&["a/b.wasm", "a/__init__.py"]).wasm().unwrap(), &b"\0asm"[..]);
         let error = chain(&write(&["a.wasm", "b.wasm"]).wasm().unwrap_err()).to_string();
         assert!(error.contains("this one has 2"), "{error}");
     }

@@ -4,11 +4,10 @@
 //! caller checks them again.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::error::CacheError;
+use crate::error::PipError;
 
 /// The most bytes of pip's output in an error: its last lines, whole.
 const DETAIL_BYTES: usize = 2000;
@@ -16,26 +15,14 @@ const DETAIL_BYTES: usize = 2000;
 /// versions or candidates.
 const LINE_BYTES: usize = 500;
 
-/// Why pip fetched nothing.
-#[derive(Debug)]
-pub(crate) enum PipFailure {
-    /// Python with pip isn't installed on this machine.
-    NotStarted { program: String, cause: io::Error },
-    /// It ran and failed.
-    Ended { status: String, detail: String },
-    /// The folder can't be read.
-    Folder(CacheError),
-}
-
 /// Downloads the wheels of a requirements file, each with its hash, into `folder`, and returns
 /// their paths. Builds nothing and resolves no dependencies.
 pub(crate) fn download(
     requirements: &Path,
     folder: &Path,
     options: &[String],
-) -> Result<Vec<PathBuf>, PipFailure> {
-    let program = "python3";
-    let output = Command::new(program)
+) -> Result<Vec<PathBuf>, PipError> {
+    let output = Command::new("python3")
         .args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"])
         .args(["--require-hashes", "--disable-pip-version-check", "--no-input"])
         .args(options)
@@ -47,20 +34,18 @@ pub(crate) fn download(
         .env("PYTHONSAFEPATH", "1")
         .stdin(Stdio::null())
         .output()
-        .map_err(|cause| PipFailure::NotStarted { program: program.to_owned(), cause })?;
-    let status = output.status.to_string();
-    if !output.status.success() {
+        .map_err(PipError::NotStarted)?;
+    let status = output.status;
+    if !status.success() {
         let detail = end_of(&String::from_utf8_lossy(&output.stderr));
-        return Err(PipFailure::Ended { status, detail });
+        return Err(PipError::Failed(format!("{status}: {detail}")));
     }
-    let entries = fs::read_dir(folder)
-        .map_err(|cause| PipFailure::Folder(CacheError::io("read", folder, cause)))?;
+    let entries = fs::read_dir(folder).map_err(|error| PipError::Failed(error.to_string()))?;
     let paths = entries.flatten().map(|entry| entry.path());
     let wheels: Vec<PathBuf> =
         paths.filter(|path| path.extension().is_some_and(|end| end == "whl")).collect();
     if wheels.is_empty() {
-        let detail = "it reported success and left no wheel".to_owned();
-        return Err(PipFailure::Ended { status, detail });
+        return Err(PipError::Failed("it reported success and left no wheel".to_owned()));
     }
     Ok(wheels)
 }

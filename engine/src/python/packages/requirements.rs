@@ -14,11 +14,11 @@ use sha2::{Digest, Sha256};
 use super::info::PythonTarget;
 use super::{Package, PackageOrigin, bad, file_name, wheel};
 use crate::cache::seal::Sealer;
-use crate::cache::{CacheDir, UnfinishedFolder, remove_unfinished, write_atomically};
+use crate::cache::{CacheDir, UnfinishedFolder, remove_unfinished};
 use crate::config::{Progress, ProgressSink};
 use crate::error::PackageError;
 use crate::python::distribution::hexadecimal;
-use crate::python::distribution::pip::{self, PipFailure};
+use crate::python::distribution::pip;
 
 /// The folder in the cache, and the lock on it.
 const FOLDER: &str = "packages";
@@ -87,8 +87,8 @@ struct Wheels {
 impl Wheels {
     /// Returns the packages in the cache; `None` unless all are present and intact.
     fn cached(&self) -> Option<Result<Vec<Package>, PackageError>> {
-        let index = self.sealer.read(&self.folder.join(INDEX), &self.key)?;
-        let names: Vec<String> = serde_json::from_slice(&index).ok()?;
+        let index = self.sealer.view(&self.folder.join(INDEX), &self.key)?;
+        let names: Vec<String> = serde_json::from_slice(index.bytes()).ok()?;
         let read = |name: &String| {
             let path = self.folder.join(name);
             let bytes = fs::read(&path).ok().filter(|bytes| self.has(bytes));
@@ -115,18 +115,9 @@ impl Wheels {
         let parent = self.folder.parent().unwrap_or(&self.folder);
         remove_unfinished(parent);
         let unfinished = UnfinishedFolder::new_in(parent)?;
-        let mut paths =
-            pip::download(path, unfinished.path(), &self.pure_wheels()).map_err(|failure| {
-                match failure {
-                    PipFailure::NotStarted { program, cause } => {
-                        PackageError::NoPip { program, cause }
-                    }
-                    PipFailure::Ended { status, detail } => {
-                        PackageError::Pip { path: path.to_owned(), status, detail }
-                    }
-                    PipFailure::Folder(error) => error.into(),
-                }
-            })?;
+        let fetched = pip::download(path, unfinished.path(), &self.pure_wheels());
+        let failed = |cause| PackageError::Pip { path: path.to_owned(), cause };
+        let mut paths = fetched.map_err(failed)?;
         paths.sort_unstable();
         let mut wheels = Vec::with_capacity(paths.len());
         for wheel_path in paths {
@@ -144,8 +135,7 @@ impl Wheels {
         let names: Vec<String> = wheels.iter().map(|(path, _)| file_name(path)).collect();
         let index = serde_json::to_vec(&names).expect("names have a JSON form");
         let place = unfinished.path().join(INDEX);
-        write_atomically(&place, |file| file.write_all(&index))?;
-        self.sealer.seal(&place, &self.key, &index)?;
+        self.sealer.write(&place, &self.key, |file| file.write_all(&index))?;
         unfinished.finish(&self.folder)?;
         Ok(packages)
     }

@@ -212,7 +212,7 @@ fn ranges_are_parsed_and_searched() {
 fn an_early_start_leaves_the_whole_module_to_the_next_one() {
     let folder = tempfile::tempdir().unwrap();
     let cache = CacheDir::open(Some(folder.path())).unwrap();
-    let read = || Ok(wat::parse_str(MODULE).unwrap());
+    let read = || Ok(wat::parse_str(MODULE).unwrap().into());
     let load = |starts_early| {
         let source = Source { hash: NOTHING_FIRST, read: &read, pinned: None, starts_early };
         load_or_compile(&engine_for(None), &cache, &source, &silent()).unwrap()
