@@ -157,14 +157,12 @@ impl Engine {
         let inner = &self.inner;
         let wasi = Wasi::new(inner.layout.workspace, state).with_arguments(&inner.arguments);
         let wasi = Arc::new(Mutex::new(wasi));
-        let host: Box<dyn GuestHost> = match inner.host {
-            #[cfg(feature = "wasix")]
-            HostKind::Wasix => {
-                Box::new(WasixHost::new(inner.engine.clone(), Arc::clone(&inner.library)))
-            }
-            _ => Box::new(ReactorHost::new(Arc::clone(&wasi))),
-        };
-        (host, wasi)
+        #[cfg(feature = "wasix")]
+        if inner.host == HostKind::Wasix {
+            let host = WasixHost::new(inner.engine.clone(), Arc::clone(&inner.library));
+            return (Box::new(host), wasi);
+        }
+        (Box::new(ReactorHost::new(Arc::clone(&wasi))), wasi)
     }
 
     /// Returns what interrupts need, found in the first interpreter that asks.

@@ -23,7 +23,7 @@ use crate::host::wasi::{HostState, Wasi};
 use crate::interpreter::engine::Engine;
 use crate::interpreter::image::Image;
 use crate::interpreter::session::Life;
-use crate::interrupt::gate::{Gate, InterruptHandle, ThreadGate};
+use crate::interrupt::gate::{Gate, ThreadGate};
 use crate::interrupt::here::RunsHere;
 use crate::interrupt::raise::{Offsets, Raiser};
 use crate::interrupt::watchdog::Stopwatch;
@@ -216,7 +216,7 @@ impl Interpreter {
         let source = boot::command_source(self.threads.is_some()).into_bytes();
         self.channel.lock().open(source, agent::BOOT_FRAME_BYTES);
         let (gate, run) = begin_gate(&self.gate);
-        let handle = InterruptHandle::new(Arc::clone(&self.gate));
+        let handle = Arc::clone(&self.gate);
         let guard = Stopwatch::start().guard(&limits, run, handle, None);
         let here = RunsHere::begin(&self.gate, guard.stop_requester());
         let mut guest = Guest {

@@ -18,7 +18,7 @@ use crate::host::GuestHost;
 use crate::host::call_channel::{CallChannel, GeneratorClaim, Passed};
 use crate::host::env::{RunControl, RunSetup};
 use crate::host::threads::{GuestEnd, Threads};
-use crate::interrupt::gate::{Gate, GateRun, InterruptHandle, StopCause};
+use crate::interrupt::gate::{Gate, GateRun, StopCause};
 use crate::interrupt::here::RunsHere;
 use crate::interrupt::stop::StopHandle;
 use crate::interrupt::watchdog::{StopRequester, Stopwatch, WatchGuard, be_watched};
@@ -113,7 +113,7 @@ impl<'a> OpenTurn<'a> {
             watch = watch.with(Arc::clone(threads.clocks()));
         }
         let (gate, run) = begin_gate(guest.gate);
-        let interrupt = InterruptHandle::new(Arc::clone(guest.gate));
+        let interrupt = Arc::clone(guest.gate);
         let watch_guard = watch.guard(limits, run, interrupt.clone(), stop.overdue_hook());
         // Never taken down: the requester of a watch that has ended does nothing.
         control.attach(watch_guard.stop_requester());
@@ -232,7 +232,7 @@ fn open_channel(
 /// Lets requests of the handle reach the run. Dropped, they reach nothing.
 fn attach_stop(
     stop: &StopHandle,
-    interrupt: InterruptHandle,
+    interrupt: Arc<Gate>,
     run: GateRun,
     requester: StopRequester,
 ) -> Guarded<&StopHandle> {
@@ -297,7 +297,7 @@ mod tests {
             let Ok(host) = begin_host(host, setup) else { return };
             let channel = open_channel(&channel, |channel| channel.open(b"request".to_vec(), 1));
             let (gate_run, run) = begin_gate(gate);
-            let interrupt = InterruptHandle::new(Arc::clone(gate));
+            let interrupt = Arc::clone(gate);
             let watch_guard = Stopwatch::start().guard(&limits, run, interrupt.clone(), None);
             let stop = attach_stop(stop, interrupt, run, watch_guard.stop_requester());
             work();

@@ -42,40 +42,6 @@ pub(crate) struct GateRun(u64);
 #[error("the guest was stopped")]
 pub(crate) struct Stopped;
 
-/// Stops the runs of one interpreter, from any thread.
-#[derive(Debug, Clone)]
-pub(crate) struct InterruptHandle {
-    gate: Arc<Gate>,
-}
-
-impl InterruptHandle {
-    pub(crate) fn new(gate: Arc<Gate>) -> Self {
-        Self { gate }
-    }
-
-    /// Stops `run` at once; its outcome says why, and its interpreter is lost. The first reason
-    /// wins.
-    ///
-    /// Returns whether the run was still going.
-    pub(crate) fn stop(&self, run: GateRun, reason: StopReason) -> bool {
-        self.gate.stop(run, reason)
-    }
-
-    /// Raises `KeyboardInterrupt` in the program of `run`, once: the first reason wins, and later
-    /// calls do nothing. If the program has not begun, the interrupt waits until it does.
-    ///
-    /// Returns whether the run was still going and had not been interrupted.
-    pub(crate) fn interrupt(&self, run: GateRun, reason: StopReason) -> bool {
-        self.gate.interrupt(run, reason)
-    }
-
-    /// Sets the interpreter's flag again, since a guest changes that word without regard to the
-    /// host and can overwrite it. Returns whether the program has yet to notice its interrupt.
-    pub(crate) fn remind(&self, run: GateRun) -> bool {
-        self.gate.remind(run)
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StopCause {
     /// By a hard stop.
@@ -384,7 +350,11 @@ impl Gate {
         Ok(())
     }
 
-    fn stop(&self, run: GateRun, reason: StopReason) -> bool {
+    /// Stops `run` at once, from any thread; its outcome says why, and its interpreter is lost. The
+    /// first reason wins.
+    ///
+    /// Returns whether the run was still going.
+    pub(crate) fn stop(&self, run: GateRun, reason: StopReason) -> bool {
         let mut state = self.state.lock();
         if state.current != Some(run) {
             return false;
@@ -404,7 +374,11 @@ impl Gate {
         self.wake_all(state);
     }
 
-    fn interrupt(&self, run: GateRun, reason: StopReason) -> bool {
+    /// Raises `KeyboardInterrupt` in the program of `run`, once: the first reason wins, and later
+    /// calls do nothing. If the program has not begun, the interrupt waits until it does.
+    ///
+    /// Returns whether the run was still going and had not been interrupted.
+    pub(crate) fn interrupt(&self, run: GateRun, reason: StopReason) -> bool {
         let mut state = self.state.lock();
         if state.current != Some(run) || state.stop.is_some() || state.interrupt.is_some() {
             return false;
@@ -417,7 +391,9 @@ impl Gate {
         true
     }
 
-    fn remind(&self, run: GateRun) -> bool {
+    /// Sets the interpreter's flag again, since a guest changes that word without regard to the
+    /// host and can overwrite it. Returns whether the program has yet to notice its interrupt.
+    pub(crate) fn remind(&self, run: GateRun) -> bool {
         let mut state = self.state.lock();
         if state.current != Some(run) || state.stop.is_some() {
             return false;
@@ -491,7 +467,7 @@ mod tests {
     fn a_stop_on_the_guests_side_takes_the_memory() {
         let gate = gate();
         let run = gate.begin();
-        let handle = InterruptHandle::new(Arc::clone(&gate));
+        let handle = Arc::clone(&gate);
         gate.guest(|| assert!(handle.stop(run, StopReason::Cancelled))).unwrap();
         assert!(gate.memory.get().unwrap().is_revoked());
         assert_eq!(gate.end().stop, Some(StopReason::Cancelled));
@@ -501,7 +477,7 @@ mod tests {
     fn a_stop_on_the_hosts_side_leaves_the_memory_and_fails_the_crossing_back() {
         let gate = gate();
         let run = gate.begin();
-        let handle = InterruptHandle::new(Arc::clone(&gate));
+        let handle = Arc::clone(&gate);
         let crossed = gate.guest(|| gate.host(|| assert!(handle.stop(run, StopReason::Cancelled))));
         assert_eq!(crossed, Ok(Err(Stopped)));
         assert!(!gate.memory.get().unwrap().is_revoked());
@@ -513,7 +489,7 @@ mod tests {
     fn a_nested_call_into_the_guest_is_on_the_guests_side() {
         let gate = gate();
         let run = gate.begin();
-        let handle = InterruptHandle::new(Arc::clone(&gate));
+        let handle = Arc::clone(&gate);
         let outer =
             gate.guest(|| gate.host(|| gate.guest(|| handle.stop(run, StopReason::Cancelled))));
         assert_eq!(outer, Ok(Err(Stopped)));
@@ -523,7 +499,7 @@ mod tests {
     #[test]
     fn a_late_stop_does_nothing_to_the_next_run() {
         let gate = gate();
-        let handle = InterruptHandle::new(Arc::clone(&gate));
+        let handle = Arc::clone(&gate);
         let first = gate.begin();
         assert_eq!(gate.end().stop, None);
         let _second = gate.begin();
@@ -536,7 +512,7 @@ mod tests {
     fn the_first_reason_wins() {
         let gate = gate();
         let run = gate.begin();
-        let handle = InterruptHandle::new(Arc::clone(&gate));
+        let handle = Arc::clone(&gate);
         assert!(handle.stop(run, StopReason::WallTime));
         assert!(handle.stop(run, StopReason::Cancelled));
         assert_eq!(gate.end().stop, Some(StopReason::WallTime));
@@ -544,11 +520,11 @@ mod tests {
 
     #[test]
     fn sleeping_ends_when_the_run_is_asked_to_end() {
-        for asks in [InterruptHandle::stop, InterruptHandle::interrupt] {
+        for asks in [Gate::stop, Gate::interrupt] {
             let gate = gate();
             let run = gate.begin();
             gate.begin_program();
-            let handle = InterruptHandle::new(Arc::clone(&gate));
+            let handle = Arc::clone(&gate);
             std::thread::scope(|scope| {
                 scope.spawn(|| gate.sleep(Duration::MAX));
                 assert!(asks(&handle, run, StopReason::Cancelled));
@@ -566,7 +542,7 @@ mod tests {
         let gate = Arc::new(Gate::new());
         let run = gate.begin();
         gate.begin_program();
-        let handle = InterruptHandle::new(Arc::clone(&gate));
+        let handle = Arc::clone(&gate);
         assert!(handle.interrupt(run, StopReason::WallTime));
         assert_eq!(gate.wait(Some(Duration::from_millis(1)), || false), Woken::TimeOver);
         assert!(handle.stop(run, StopReason::WallTime));
@@ -589,7 +565,7 @@ mod tests {
             gate.wake();
             assert_eq!(waits.join().unwrap(), Woken::Ready);
         });
-        let handle = InterruptHandle::new(Arc::clone(&gate));
+        let handle = Arc::clone(&gate);
         assert!(handle.interrupt(run, StopReason::Interrupted));
         assert_eq!(gate.wait(None, || false), Woken::Asked);
         gate.end();
@@ -598,7 +574,7 @@ mod tests {
     #[test]
     fn a_run_is_interrupted_once_and_only_while_it_goes() {
         let gate = gate();
-        let handle = InterruptHandle::new(Arc::clone(&gate));
+        let handle = Arc::clone(&gate);
         let run = gate.begin();
         assert!(handle.interrupt(run, StopReason::Interrupted));
         assert!(!handle.interrupt(run, StopReason::Cancelled));
@@ -616,7 +592,7 @@ mod tests {
             (StopReason::Cancelled, None),
         ] {
             let gate = gate();
-            let handle = InterruptHandle::new(Arc::clone(&gate));
+            let handle = Arc::clone(&gate);
             let run = gate.begin();
             gate.begin_program();
             gate.end_program();

@@ -62,7 +62,6 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::interrupt::gate::InterruptHandle;
     use crate::interrupt::reason::StopReason;
     use crate::interrupt::samples::gate;
     use crate::interrupt::watchdog::Stopwatch;
@@ -78,7 +77,7 @@ mod tests {
     fn a_wait_ends_when_it_is_over_within_a_run_and_without_one() {
         assert!(ends_at_the_third_look());
         let gate = gate();
-        let (run, interrupt) = (gate.begin(), InterruptHandle::new(Arc::clone(&gate)));
+        let (run, interrupt) = (gate.begin(), Arc::clone(&gate));
         let limits = Limits { wall_time: Duration::ZERO, ..Limits::default() };
         let watch = Stopwatch::start().guard(&limits, run, interrupt, None);
         let _here = RunsHere::begin(&gate, watch.stop_requester());
@@ -88,7 +87,7 @@ mod tests {
     #[test]
     fn a_stop_ends_a_wait() {
         let gate = gate();
-        let (run, interrupt) = (gate.begin(), InterruptHandle::new(Arc::clone(&gate)));
+        let (run, interrupt) = (gate.begin(), Arc::clone(&gate));
         let watch = Stopwatch::start().guard(&Limits::default(), run, interrupt.clone(), None);
         let _here = RunsHere::begin(&gate, watch.stop_requester());
         let ended = gate.guest(|| {

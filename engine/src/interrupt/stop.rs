@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use crate::interrupt::gate::{GateRun, InterruptHandle};
+use crate::interrupt::gate::{Gate, GateRun};
 use crate::interrupt::reason::{Overdue, OverdueHook, StopReason};
 use crate::interrupt::watchdog::StopRequester;
 
@@ -47,7 +47,7 @@ pub trait StopTarget: Debug + Send + Sync {
 /// A run of an interpreter in this process.
 #[derive(Debug)]
 struct LocalRun {
-    interrupt: InterruptHandle,
+    interrupt: Arc<Gate>,
     run: GateRun,
     requester: StopRequester,
 }
@@ -100,12 +100,7 @@ impl StopHandle {
     }
 
     /// Begins the run: earlier requests take effect, later ones go to the run at once.
-    pub(crate) fn attach(
-        &self,
-        interrupt: InterruptHandle,
-        run: GateRun,
-        requester: StopRequester,
-    ) {
+    pub(crate) fn attach(&self, interrupt: Arc<Gate>, run: GateRun, requester: StopRequester) {
         self.begin(Arc::new(LocalRun { interrupt, run, requester }));
     }
 
@@ -154,7 +149,7 @@ mod tests {
     use crate::limits::Limits;
 
     fn begin(stop: &StopHandle, gate: &Arc<Gate>) -> WatchGuard {
-        let (run, interrupt) = (gate.begin(), InterruptHandle::new(Arc::clone(gate)));
+        let (run, interrupt) = (gate.begin(), Arc::clone(gate));
         let limits = Limits::default();
         let guard = Stopwatch::start().guard(&limits, run, interrupt.clone(), None);
         stop.attach(interrupt, run, guard.stop_requester());

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::interrupt::gate::{GateRun, InterruptHandle};
+use crate::interrupt::gate::{Gate, GateRun};
 use crate::interrupt::reason::{OVERDUE_AFTER, OverdueHook, StopReason};
 use crate::limits::Limits;
 use crate::owner::OwnerProcess;
@@ -74,7 +74,7 @@ impl Stopwatch {
         &self,
         limits: &Limits,
         run: GateRun,
-        interrupt: InterruptHandle,
+        interrupt: Arc<Gate>,
         overdue: Option<OverdueHook>,
     ) -> WatchGuard {
         let cpu_time = limits.cpu_time.unwrap_or(Duration::MAX);
@@ -200,7 +200,7 @@ enum Due {
 #[derive(Debug)]
 struct WatchedRun {
     run: GateRun,
-    interrupt: InterruptHandle,
+    interrupt: Arc<Gate>,
     overdue: Option<OverdueHook>,
     watch: Stopwatch,
     cpu_time: Duration,
@@ -468,7 +468,7 @@ mod tests {
     use crate::interrupt::samples::gate;
 
     fn guard(gate: &Arc<Gate>, limits: &Limits) -> WatchGuard {
-        let handle = InterruptHandle::new(Arc::clone(gate));
+        let handle = Arc::clone(gate);
         Stopwatch::start().guard(limits, gate.begin(), handle, None)
     }
 
@@ -533,7 +533,7 @@ mod tests {
         gate.sleep(Duration::from_millis(60));
         assert_eq!(gate.end().stop, None);
         drop(guard);
-        let handle = InterruptHandle::new(Arc::clone(&gate));
+        let handle = Arc::clone(&gate);
         let watch = Stopwatch::start();
         let _guard = watch.guard(&limits, gate.begin(), handle, None);
         while gate.stop_requested().is_none() {

@@ -6,7 +6,6 @@ use super::*;
 use crate::host::env::GuestExit;
 use crate::host::layout::Layout;
 use crate::host::wasi::HostState;
-use crate::interrupt::gate::InterruptHandle;
 use crate::interrupt::reason::StopReason;
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
 use crate::python::module::new_engine;
@@ -90,7 +89,7 @@ impl Guest {
             self.instance.exports.get_typed_function::<(), i32>(&self.store, "main").unwrap();
         self.threads.begin_run(most);
         let run = self.gate.begin();
-        let handle = InterruptHandle::new(Arc::clone(&self.gate));
+        let handle = Arc::clone(&self.gate);
         let (gate, memory, store) = (&self.gate, &self.memory, &mut self.store);
         thread::scope(|scope| {
             scope.spawn(|| meanwhile(memory, &|| handle.stop(run, StopReason::WallTime)));

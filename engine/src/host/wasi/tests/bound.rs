@@ -10,7 +10,7 @@ use crate::host::GuestHost;
 use crate::host::env::{GuestEnv, GuestExit, unwind};
 use crate::host::reactor::ReactorHost;
 use crate::host::wasi::binding;
-use crate::interrupt::gate::{Gate, InterruptHandle, Stopped, ThreadGate};
+use crate::interrupt::gate::{Gate, Stopped, ThreadGate};
 use crate::interrupt::reason::StopReason;
 use crate::memory::tunables::{InstanceMemory, with_memory};
 use crate::python::module::imports::{JUDGED, WASI, is_allowed};
@@ -309,7 +309,7 @@ fn a_futex_without_a_timeout_is_stopped() {
     let instance = bound.start(&waiting(5, None));
     let run = bound.gate.begin();
     bound.gate.begin_program();
-    let handle = InterruptHandle::new(Arc::clone(&bound.gate));
+    let handle = Arc::clone(&bound.gate);
     let stopper = thread::spawn(move || {
         // What the program can't notice must not end its wait.
         assert!(handle.interrupt(run, StopReason::Interrupted));

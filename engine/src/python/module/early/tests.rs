@@ -14,7 +14,7 @@ use crate::cause::chain;
 use crate::config::{EngineConfig, ProgressSink, Silent};
 use crate::error::ModuleError;
 use crate::interpreter::engine::Engine;
-use crate::interrupt::gate::{InterruptHandle, Stopped};
+use crate::interrupt::gate::Stopped;
 use crate::interrupt::here::RunsHere;
 use crate::interrupt::reason::StopReason;
 use crate::interrupt::samples::gate;
@@ -157,7 +157,7 @@ fn a_function_of_the_rest_waits_until_it_is_compiled() {
 fn a_stop_ends_a_run_that_waits_for_the_rest() {
     let mut running = Running::new();
     let gate = gate();
-    let (run, interrupt) = (gate.begin(), InterruptHandle::new(Arc::clone(&gate)));
+    let (run, interrupt) = (gate.begin(), Arc::clone(&gate));
     let watch = Stopwatch::start().guard(&Limits::default(), run, interrupt.clone(), None);
     let _here = RunsHere::begin(&gate, watch.stop_requester());
     let function: TypedFunction<i32, i32> =

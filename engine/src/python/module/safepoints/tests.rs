@@ -12,7 +12,7 @@ use wasmer::{Instance, TypedFunction, imports};
 use super::paths::Safepoints;
 use crate::cache::CacheDir;
 use crate::config::{EngineConfig, Silent};
-use crate::interrupt::gate::{Gate, InterruptHandle};
+use crate::interrupt::gate::Gate;
 use crate::interrupt::reason::StopReason;
 use crate::memory::tunables::with_memory;
 use crate::python::distribution::PythonBuild;
@@ -186,7 +186,7 @@ fn ends_at_a_stop(body: &str) -> bool {
     let module = engine.module(text);
     let gate = Arc::new(Gate::new());
     let run = gate.begin();
-    let handle = InterruptHandle::new(Arc::clone(&gate));
+    let handle = Arc::clone(&gate);
     let (ended, end) = mpsc::channel();
     let (began, begin) = mpsc::channel();
     thread::spawn(move || {

@@ -163,7 +163,7 @@ fn a_deterministic_guest_has_no_network() {
 fn a_wait_is_stopped_at_once() {
     let (listener, address) = listen();
     let mut client = Client::start(&client(address, RECEIVE, ""), &[address], 100);
-    let (run, handle) = (client.run, InterruptHandle::new(Arc::clone(&client.bound.gate)));
+    let (run, handle) = (client.run, Arc::clone(&client.bound.gate));
     let server = serve(listener, move |mut connection| {
         assert!(handle.stop(run, StopReason::WallTime));
         // Nothing came, and the guest's end closes with the guest.
