@@ -1,15 +1,18 @@
 //! Causes: errors that clones share, and the text of an error with all its causes.
 
 use std::error::Error;
-use std::fmt::{Debug, Display, Formatter, Result};
+use std::fmt::{Display, Formatter, Result};
 use std::sync::Arc;
 
 /// An error as the cause of another one. Clones share it.
 ///
 /// It reads as that error does and has the same causes, so it adds nothing to a chain. Outcomes,
 /// events and refusals keep their causes in this form, since they are cloned and most errors can't
-/// be.
-#[derive(Clone)]
+/// be. Between processes it goes as its text and those of its causes.
+#[derive(Clone, derive_more::Debug, derive_more::Display, serde::Serialize, serde::Deserialize)]
+#[debug("{error:?}")]
+#[display("{error}")]
+#[serde(into = "Vec<String>", from = "Vec<String>")]
 pub struct Cause {
     error: Arc<dyn Error + Send + Sync>,
 }
@@ -42,18 +45,6 @@ impl Cause {
     }
 }
 
-impl Debug for Cause {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
-        Debug::fmt(&self.error, formatter)
-    }
-}
-
-impl Display for Cause {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
-        Display::fmt(&self.error, formatter)
-    }
-}
-
 impl Error for Cause {
     /// Some libraries print the cause at the end of the message and return it here as well. Such a
     /// cause is left out, since the message has said it.
@@ -82,6 +73,20 @@ impl From<&str> for Cause {
 impl From<String> for Cause {
     fn from(text: String) -> Self {
         Self::new(text)
+    }
+}
+
+impl From<Cause> for Vec<String> {
+    fn from(cause: Cause) -> Self {
+        std::iter::once(cause.to_string()).chain(causes(&cause).map(ToString::to_string)).collect()
+    }
+}
+
+impl From<Vec<String>> for Cause {
+    fn from(steps: Vec<String>) -> Self {
+        let mut steps = steps.into_iter().rev();
+        let first = Self::new(steps.next().unwrap_or_else(|| "it didn't say why".to_owned()));
+        steps.fold(first, |cause, step| Self::because(step, cause))
     }
 }
 

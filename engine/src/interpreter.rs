@@ -48,6 +48,8 @@ mod turn;
 const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// One CPython interpreter in its sandbox, bound to the thread that started it.
+#[derive(derive_more::Debug)]
+#[debug("Interpreter {{ is_lost: {is_lost} }}")]
 pub struct Interpreter {
     store: Store,
     entry: Entrance,
@@ -74,15 +76,6 @@ pub struct Interpreter {
     /// Whether the last run was given code that was compiled ahead.
     had_code: bool,
     is_lost: bool,
-}
-
-impl std::fmt::Debug for Interpreter {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Interpreter")
-            .field("is_lost", &self.is_lost)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Drop for Interpreter {

@@ -71,7 +71,7 @@ pub use run::functions::{
     RecordedAnswer, RecordedCall, Recording, Reply, Room, RunId, Signature,
 };
 pub use run::message::{
-    Addition, Additions, InvalidMessage, LimitsMessage, OutcomeMessage, ProgramMessage, Proxies,
+    Addition, Additions, InvalidMessage, OutcomeMessage, ProgramMessage, Proxies,
 };
 pub use run::network::{Destination, InvalidDestination, Network};
 pub use run::outcome::tool::result_schema as tool_result_schema;

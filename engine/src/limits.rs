@@ -16,7 +16,7 @@ pub(crate) mod advice;
 /// stopped after the grace period; its outcome names the limit. Requests beyond the limits on
 /// memory, files and host functions are refused: the program sees `MemoryError`, `OSError` or
 /// `hatchery.HostLimitError` and may handle it, and the outcome names the limit in `limits_met`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Limits {
     /// Wall-clock time from the first instruction of the program. Default: 30 s.
     ///
@@ -230,7 +230,10 @@ impl LimitKind {
 }
 
 /// A limit that a run reached, with the amount that was allowed and used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, derive_more::Display, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize,
+)]
+#[display("{}{}", self.event(), self.advice())]
 #[non_exhaustive]
 pub struct LimitHit {
     /// Which limit.
@@ -300,12 +303,6 @@ fn grouped(number: u64) -> String {
 
 pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-impl std::fmt::Display for LimitHit {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}{}", self.event(), self.advice())
-    }
 }
 
 #[cfg(test)]

@@ -28,15 +28,10 @@ use crate::memory::sys::FileView;
 const MAGIC: [u8; 8] = *b"HTCHSL01";
 
 /// Seals and checks the files of one cache directory.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Sealer")]
 pub(crate) struct Sealer {
     secret: [u8; crate::cache::SECRET_BYTES],
-}
-
-impl std::fmt::Debug for Sealer {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Sealer").finish_non_exhaustive()
-    }
 }
 
 impl Sealer {

@@ -8,7 +8,7 @@ use super::resolve::{Base, Links, ResolvedPath, resolve};
 use super::tree::{Node, NodeId, NodeKind, Tree};
 
 /// A file of the workspace that a run created, modified or deleted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct ChangedFile {
     /// Path relative to the workspace.
@@ -16,6 +16,7 @@ pub struct ChangedFile {
     /// What happened to it.
     pub kind: ChangeKind,
     /// Its contents when the run ended; empty if it was deleted.
+    #[serde(with = "serde_bytes")]
     pub contents: Vec<u8>,
 }
 

@@ -7,7 +7,6 @@
 //! for [`SETTLES`].
 
 use std::collections::HashMap;
-use std::fmt::{Debug, Formatter};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
@@ -28,6 +27,8 @@ const SETTLES: Duration = Duration::from_secs(2);
 const PIECE: usize = 256 << 10;
 
 /// Digests of folders. Remembers the contents of files that it has read.
+#[derive(derive_more::Debug)]
+#[debug("FolderDigests")]
 pub struct FolderDigests {
     ignores: fn(&str) -> bool,
     known: Mutex<HashMap<DigestedFile, blake3::Hash>>,
@@ -42,12 +43,6 @@ struct DigestedFile {
     len: u64,
     modified: u64,
     changed: u64,
-}
-
-impl Debug for FolderDigests {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("FolderDigests").finish_non_exhaustive()
-    }
 }
 
 impl FolderDigests {

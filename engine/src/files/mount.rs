@@ -7,7 +7,6 @@
 //! or have side effects.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -32,33 +31,24 @@ const MOST_ENTRIES: usize = 100_000;
 static FOLDERS_OF_SCRIPTS: Mutex<BTreeMap<PathBuf, Weak<OwnedFd>>> = Mutex::new(BTreeMap::new());
 
 /// A folder of the host that a guest may read.
+#[derive(Debug)]
 pub struct Mount {
     place: MountSource,
 }
 
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 enum MountSource {
     Here(Folder),
     /// Another process has opened the folder.
     Proxied(ProxiedFolder),
 }
 
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 struct Folder {
     folder: Arc<OwnedFd>,
     path: PathBuf,
     /// The name of the script, if only the script and modules are shown.
     script: Option<String>,
-}
-
-impl fmt::Debug for Mount {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut formatter = formatter.debug_tuple("Mount");
-        match &self.place {
-            MountSource::Here(folder) => formatter.field(&folder.path).finish(),
-            MountSource::Proxied(folder) => formatter.field(folder).finish(),
-        }
-    }
 }
 
 /// The error for a folder of the host that can't be granted.

@@ -34,7 +34,8 @@ use crate::python::packages::info::{self, Inventory};
 use crate::python::{module, prune};
 
 /// A Python build, compiled and loaded. Cheap to clone; clones share everything.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Engine({:?})", inner.build.name())]
 pub struct Engine {
     inner: Arc<EngineInner>,
 }
@@ -56,15 +57,6 @@ struct EngineInner {
     build: Build,
     cache: CacheDir,
     engine: NativeEngine,
-}
-
-impl std::fmt::Debug for Engine {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Engine")
-            .field("build", &self.inner.build.name())
-            .finish_non_exhaustive()
-    }
 }
 
 impl Engine {

@@ -78,7 +78,8 @@ impl ImageInfo {
 
 /// The state of an interpreter that has started and imported what jobs need. Cheap to clone; clones
 /// are the same image.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Image({:?})", inner.info)]
 pub struct Image {
     inner: Arc<ImageInner>,
 }
@@ -120,12 +121,6 @@ pub(crate) struct GeneratorState {
 
 impl GeneratorState {
     pub(crate) const BYTES: u32 = 624 * 4;
-}
-
-impl std::fmt::Debug for Image {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Image").field("info", &self.inner.info).finish_non_exhaustive()
-    }
 }
 
 impl Image {

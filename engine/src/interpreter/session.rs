@@ -40,7 +40,8 @@ const MAGIC: [u8; 8] = *b"HTCHSES3";
 
 /// The state of an interpreter between two runs: what it holds beyond its image. Immutable and
 /// shared: a clone is a reference.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("SessionState({} bytes on {:?})", self.bytes(), inner.image)]
 pub struct SessionState {
     inner: Arc<SessionInner>,
 }
@@ -92,17 +93,6 @@ pub(crate) struct Life {
 
 /// The states of the random number generators that modules share.
 pub(crate) type Generators = Vec<[u8; GeneratorState::BYTES as usize]>;
-
-impl std::fmt::Debug for SessionState {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("SessionState")
-            .field("image", &self.inner.image.info().key)
-            .field("pages", &self.pages())
-            .field("bytes", &self.bytes())
-            .finish_non_exhaustive()
-    }
-}
 
 impl SessionState {
     pub(crate) fn new(

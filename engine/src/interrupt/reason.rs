@@ -1,6 +1,5 @@
 //! Why a run is stopped, and the report of runs that don't end.
 
-use std::fmt;
 use std::sync::Weak;
 use std::time::Duration;
 
@@ -46,7 +45,7 @@ pub trait Overdue: Send + Sync {
 }
 
 /// Reports one run as overdue, by the number that its listener gave it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct OverdueHook {
     listener: Weak<dyn Overdue>,
     number: u64,
@@ -61,11 +60,5 @@ impl OverdueHook {
         if let Some(listener) = self.listener.upgrade() {
             listener.overdue(self.number);
         }
-    }
-}
-
-impl fmt::Debug for OverdueHook {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("OverdueHook").field("number", &self.number).finish_non_exhaustive()
     }
 }

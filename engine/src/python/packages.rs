@@ -10,7 +10,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fmt;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -43,7 +42,8 @@ const MOST_NAME_BYTES: usize = 255;
 
 /// One or more distributions to add to an image, read and checked. Cheap to clone; clones are the
 /// same package, and packages with the same contents are equal.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Package({:?})", inner.infos)]
 pub struct Package {
     inner: Arc<PackageInner>,
 }
@@ -55,16 +55,6 @@ struct PackageInner {
     files: BTreeMap<String, Bytes>,
     /// The hash of names, versions, paths and contents.
     hash: blake3::Hash,
-}
-
-impl fmt::Debug for Package {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Package")
-            .field("infos", &self.inner.infos)
-            .field("files", &self.inner.files.len())
-            .finish_non_exhaustive()
-    }
 }
 
 impl PartialEq for Package {

@@ -119,7 +119,8 @@ pub enum InvalidFunction {
 }
 
 /// The host functions of a run, in layers. Cheap to clone; clones share everything.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("{:?}", self.visible().keys())]
 pub struct HostFunctions {
     top: Option<Arc<Layer>>,
 }
@@ -141,12 +142,6 @@ impl Drop for Layer {
                 tracing::error!(parent: None, function = name, "dropping a host function panicked");
             }
         }
-    }
-}
-
-impl Debug for HostFunctions {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_list().entries(self.visible().keys()).finish()
     }
 }
 

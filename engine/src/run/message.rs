@@ -5,11 +5,8 @@
 //! sent. Output and displays are its transcript's, host functions and mounted folders stay where
 //! they are and are named by numbers.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 
-use crate::limits::Limits;
 use crate::run::outcome::MimeBundle;
 use crate::run::transcript::{Copier, Stream, Transcript};
 pub use encoding::InvalidMessage;
@@ -21,37 +18,6 @@ pub(in crate::run) mod encoding;
 mod outcome;
 mod program;
 mod value;
-
-/// Limits as plain data.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LimitsMessage(#[serde(with = "LimitsFields")] pub Limits);
-
-/// The same fields as [`Limits`], which is no format of its own.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Limits")]
-struct LimitsFields {
-    wall_time: Duration,
-    cpu_time: Option<Duration>,
-    grace: Duration,
-    memory_bytes: usize,
-    output_bytes: usize,
-    stop_at_output_limit: bool,
-    file_bytes: u64,
-    file_count: u64,
-    open_files: u64,
-    threads: usize,
-    network_bytes: u64,
-    host_calls: u64,
-    function_calls: u64,
-    functions_in_flight: usize,
-    function_argument_bytes: usize,
-    function_result_bytes: usize,
-    source_bytes: usize,
-    result_bytes: usize,
-    result_data_bytes: usize,
-    display_bytes: usize,
-    display_count: usize,
-}
 
 /// What a run has added to its transcript, on its way from a worker process while the program runs.
 #[derive(Debug, Serialize, Deserialize)]

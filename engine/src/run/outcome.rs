@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::run::functions::Recording;
 pub use exception::{Exception, StackFrame, SyntaxPosition};
 pub use mime::{MimeBundle, MimeData};
@@ -191,7 +193,7 @@ pub enum Verdict {
 }
 
 /// What the host received instead of the agent's reply.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("the program damaged the interpreter that ran it: {0}")]
 #[non_exhaustive]
 pub struct Tampering(pub String);
@@ -205,7 +207,7 @@ impl Tampering {
 
 /// A failure of the sandbox. Its cause is its `source()`, which [`chain`](crate::chain) prints with
 /// it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum SandboxFailure {
     /// The guest faulted in a way that no program should be able to cause.
@@ -252,7 +254,7 @@ impl SandboxFailure {
 }
 
 /// The resources that a run used.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Usage {
     /// The time from submission to the first instruction.

@@ -36,7 +36,8 @@ impl Stream {
 }
 
 /// The output and events of one run.
-#[derive(Default)]
+#[derive(Default, derive_more::Debug)]
+#[debug("Transcript({} bytes)", state.lock().bytes.len())]
 pub struct Transcript {
     state: Mutex<TranscriptState>,
     changed: Condvar,
@@ -114,17 +115,6 @@ struct DisplayRoom {
     asked: u64,
     /// Whether a display was dropped for its bytes, and whether one was dropped for the count.
     is_cut: [bool; 2],
-}
-
-impl std::fmt::Debug for Transcript {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let state = self.state.lock();
-        formatter
-            .debug_struct("Transcript")
-            .field("bytes", &state.bytes.len())
-            .field("closed", &state.closed)
-            .finish_non_exhaustive()
-    }
 }
 
 /// A piece of output of one stream.

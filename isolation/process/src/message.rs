@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use channel::{ChannelConfig, Direction};
 use engine::{
-    Addition, Answer, FolderAnswer, FolderAsk, LimitsMessage, OutcomeMessage, ProgramMessage,
-    StopReason,
+    Addition, Answer, FolderAnswer, FolderAsk, Limits, OutcomeMessage, ProgramMessage, StopReason,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -87,7 +86,7 @@ pub(crate) enum Command {
         run: u64,
         program: Box<ProgramMessage>,
         /// `None`: those of the run before.
-        limits: Option<Box<LimitsMessage>>,
+        limits: Option<Box<Limits>>,
         is_last: bool,
         keep: Option<u64>,
     },

@@ -1,7 +1,6 @@
 //! Folders that another process has opened. A worker process may open nothing, so it asks the
 //! process that granted the folder.
 
-use std::fmt;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -48,20 +47,12 @@ pub trait FolderServer: Send + Sync {
 }
 
 /// A folder that another process has opened.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("ProxiedFolder({number})")]
 pub struct ProxiedFolder {
     number: u64,
     identity: FolderIdentity,
     server: Arc<dyn FolderServer>,
-}
-
-impl fmt::Debug for ProxiedFolder {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("ProxiedFolder")
-            .field("number", &self.number)
-            .finish_non_exhaustive()
-    }
 }
 
 impl ProxiedFolder {

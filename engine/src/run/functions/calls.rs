@@ -4,7 +4,6 @@
 //! cancels pending calls and drops later answers.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt::{Debug, Formatter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -33,6 +32,8 @@ const ROOM_WAIT: Duration = Duration::from_millis(100);
 /// Counts runs that call functions, to number them.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
+#[derive(derive_more::Debug)]
+#[debug("Calls({functions:?})")]
 pub(crate) struct Calls {
     /// Set by the first call.
     run: OnceLock<RunId>,
@@ -63,12 +64,6 @@ struct CallsState {
     met: BTreeMap<&'static str, LimitHit>,
     recorder: Option<Recorder>,
     replayer: Option<Replayer>,
-}
-
-impl Debug for Calls {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Calls").field("functions", &self.functions).finish_non_exhaustive()
-    }
 }
 
 /// The result of a run's calls.
@@ -436,18 +431,14 @@ fn error<'a>(type_name: &'a str, message: &'a str) -> Marshal<'a> {
 }
 
 /// Takes the answer to one call. If it is dropped without an answer, the call fails.
+#[derive(derive_more::Debug)]
+#[debug("Reply({ticket})")]
 #[must_use = "a call that nobody answers fails"]
 pub struct Reply {
     calls: Arc<Calls>,
     ticket: u32,
     function: String,
     is_answered: bool,
-}
-
-impl Debug for Reply {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Reply").field("ticket", &self.ticket).finish_non_exhaustive()
-    }
 }
 
 impl Reply {
@@ -482,15 +473,11 @@ pub(crate) fn nothing_to_call() -> HostError {
 }
 
 /// Reports that the program no longer wants a call.
+#[derive(derive_more::Debug)]
+#[debug("Cancellation({ticket})")]
 pub struct Cancellation {
     calls: Arc<Calls>,
     ticket: u32,
-}
-
-impl Debug for Cancellation {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Cancellation").field("ticket", &self.ticket).finish_non_exhaustive()
-    }
 }
 
 impl Cancellation {

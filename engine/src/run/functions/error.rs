@@ -1,7 +1,5 @@
 //! How a host function failed, and what the program learns of it.
 
-use std::fmt::{Debug, Formatter};
-
 use crate::cause::chain;
 
 /// How a host function failed.
@@ -20,7 +18,8 @@ use crate::cause::chain;
 /// }
 /// # assert_eq!(stock("chair").unwrap(), 12);
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
+#[debug("{type_name}({message:?}), {}", if *is_public { "public" } else { "private" })]
 pub struct HostError {
     type_name: String,
     message: String,
@@ -58,14 +57,6 @@ impl HostError {
         }
         tracing::warn!(function, message, "a host function failed");
         (type_name, format!("the host function `{function}` failed"))
-    }
-}
-
-impl Debug for HostError {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        let Self { type_name, message, is_public } = self;
-        let way = if *is_public { "public" } else { "private" };
-        write!(formatter, "{type_name}({message:?}), {way}")
     }
 }
 

@@ -6,7 +6,6 @@
 //! arguments.
 
 use std::collections::BTreeMap;
-use std::fmt::{Debug, Formatter};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -124,16 +123,12 @@ impl Rooms {
 /// its arguments. Dropping it frees both.
 ///
 /// Whatever works on the call keeps it until it has ended, even if the call is cancelled.
+#[derive(derive_more::Debug)]
+#[debug("Room({ticket})")]
 #[must_use = "the call counts as ended once this is dropped"]
 pub struct Room {
     rooms: Arc<Rooms>,
     ticket: u32,
-}
-
-impl Debug for Room {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Room").field("ticket", &self.ticket).finish_non_exhaustive()
-    }
 }
 
 impl Drop for Room {

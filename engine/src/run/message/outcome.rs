@@ -9,8 +9,7 @@ use serde_json::Value as Json;
 use super::encoding::{InvalidMessage, optional_text, text};
 use super::value::WireValue;
 
-use crate::cause::{Cause, causes};
-use crate::files::changes::{ChangeKind, ChangedFile, LeftOutFiles};
+use crate::files::changes::{ChangedFile, LeftOutFiles};
 use crate::files::check_path;
 use crate::limits::LimitHit;
 use crate::run::functions::Recording;
@@ -29,7 +28,7 @@ impl OutcomeMessage {
         Self(outcome)
     }
 
-    /// Returns the outcome, still without its output.
+    /// Returns the outcome, still without its output, and with the usage that only its worker knows.
     ///
     /// # Errors
     /// A path in it leads out of the workspace, where a caller that keeps the files would write.
@@ -38,7 +37,9 @@ impl OutcomeMessage {
         paths
             .try_for_each(|is_sound| is_sound)
             .map_err(|error| InvalidMessage::because("a path", &error))?;
-        Ok(self.0)
+        let usage =
+            Usage { queue_wait: Duration::ZERO, output_bytes: 0, network_bytes: 0, ..self.0.usage };
+        Ok(Outcome { usage, ..self.0 })
     }
 }
 
@@ -56,7 +57,6 @@ struct OutcomeFields {
     output_truncated: bool,
     #[serde(skip)]
     displays: Vec<MimeBundle>,
-    #[serde(with = "changed_files")]
     files: Vec<ChangedFile>,
     left_out_files: LeftOutFiles,
     limits_met: Vec<LimitHit>,
@@ -66,24 +66,7 @@ struct OutcomeFields {
     session_restored: bool,
     #[serde(with = "optional_text")]
     recording: Option<Recording>,
-    #[serde(with = "UsageFields")]
     usage: Usage,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Usage")]
-struct UsageFields {
-    #[serde(skip)]
-    queue_wait: Duration,
-    wall: Duration,
-    cpu: Duration,
-    peak_memory_bytes: u64,
-    #[serde(skip)]
-    output_bytes: u64,
-    host_calls: u64,
-    file_growth_bytes: u64,
-    #[serde(skip)]
-    network_bytes: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -106,37 +89,8 @@ enum VerdictFields {
     },
     Limit(LimitHit),
     Cancelled,
-    Tampered(#[serde(with = "TamperingFields")] Tampering),
-    SandboxFailed(#[serde(with = "FailureFields")] SandboxFailure),
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Tampering")]
-struct TamperingFields(String);
-
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "SandboxFailure")]
-enum FailureFields {
-    Trap(#[serde(with = "steps")] Cause),
-    HostPanic(String),
-    Workspace {
-        path: String,
-        #[serde(with = "steps")]
-        cause: Cause,
-    },
-    NotDeterministic,
-    Start(#[serde(with = "steps")] Cause),
-    WorkerDied(#[serde(with = "steps")] Cause),
-    SessionLost(#[serde(with = "steps")] Cause),
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "ChangedFile")]
-struct ChangedFileFields {
-    path: String,
-    kind: ChangeKind,
-    #[serde(with = "serde_bytes")]
-    contents: Vec<u8>,
+    Tampered(Tampering),
+    SandboxFailed(SandboxFailure),
 }
 
 /// A form of a bundle, with its MIME type.
@@ -193,39 +147,3 @@ crosses!(
     |value| value.as_ref().map(WireValue::from),
     |value| value.map(Value::try_from).transpose()
 );
-// The texts of an error and its causes, of which an error is built that reads as it did.
-crosses!(
-    steps: Cause as Vec<String>,
-    |cause| {
-        std::iter::once(cause.to_string()).chain(causes(cause).map(ToString::to_string)).collect()
-    },
-    |steps| {
-        let mut steps = steps.into_iter().rev();
-        let first = Cause::new(steps.next().unwrap_or_else(|| "it didn't say why".to_owned()));
-        Ok(steps.fold(first, |cause, step| Cause::because(step, cause)))
-    }
-);
-
-mod changed_files {
-    use super::*;
-
-    #[derive(Serialize, Deserialize)]
-    struct Received(#[serde(with = "ChangedFileFields")] ChangedFile);
-
-    #[derive(Serialize)]
-    struct Sent<'a>(#[serde(with = "ChangedFileFields")] &'a ChangedFile);
-
-    pub(super) fn serialize<S: Serializer>(
-        files: &[ChangedFile],
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(files.iter().map(Sent))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Vec<ChangedFile>, D::Error> {
-        let files = Vec::<Received>::deserialize(deserializer)?;
-        Ok(files.into_iter().map(|Received(file)| file).collect())
-    }
-}

@@ -146,12 +146,6 @@ fn a_program_of_source_alone_is_sent_as_little_more() {
     assert!(postcard::to_stdvec(&sent).unwrap().len() < program.source.len() + 8);
 }
 
-#[test]
-fn limits_arrive_as_they_were() {
-    let limits = LimitsMessage(Limits { threads: 3, ..Limits::default() });
-    assert_eq!(crossed::<_, LimitsMessage>(&limits), limits);
-}
-
 fn swapped((value, name): (Value, &str)) -> (String, Value) {
     (name.to_owned(), value)
 }

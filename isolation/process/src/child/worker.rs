@@ -127,7 +127,7 @@ fn work(image: &Image, ends: WorkerEnds, outside: &Outside<'_>) {
         let mut cancelled = None;
         if let Command::Run { run, limits: new, .. } = &mut command {
             if let Some(new) = new.take() {
-                limits = new.0;
+                limits = *new;
             }
             cancelled = Some(*run).filter(|run| shared.runs.lock().is_cancelled(*run));
         }

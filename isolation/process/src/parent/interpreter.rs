@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use channel::{Error, MOST_DESCRIPTORS, Receiver};
 use engine::{
-    Afterwards, Cause, Image, Limits, LimitsMessage, Mount, Outcome, ProgramMessage,
-    SandboxFailure, Served, ServedCalls, SessionError, SessionState, StartError, Verdict,
+    Afterwards, Cause, Image, Limits, Mount, Outcome, ProgramMessage, SandboxFailure, Served,
+    ServedCalls, SessionError, SessionState, StartError, Verdict,
 };
 use parking_lot::Mutex;
 use pool::{Interpreter, Parked, Readiness, Task, WorkerProcess};
@@ -213,7 +213,7 @@ impl ProcessInterpreter {
         let folders = &mut self.folders;
         let sent = ProgramMessage::new(program, |mount| number_of(folders, mount));
         let is_news = self.limits.as_ref() != Some(limits);
-        let sent_limits = is_news.then(|| Box::new(LimitsMessage(limits.clone())));
+        let sent_limits = is_news.then(|| Box::new(limits.clone()));
         if is_news {
             self.limits = Some(limits.clone());
         }
