@@ -1,7 +1,7 @@
 //! Causes: errors that clones share, and the text of an error with all its causes.
 
 use std::error::Error;
-use std::fmt::{Display, Formatter, Result};
+use std::fmt::{self, Display};
 use std::sync::Arc;
 
 /// An error as the cause of another one. Clones share it.
@@ -95,18 +95,10 @@ impl From<Vec<String>> for Cause {
 /// The message of an error leaves its cause to [`source`](Error::source), so printing the error
 /// alone doesn't say why it happened.
 pub fn chain<'a>(error: &'a (dyn Error + 'a)) -> impl Display + use<'a> {
-    Chain { error }
-}
-
-struct Chain<'a> {
-    error: &'a (dyn Error + 'a),
-}
-
-impl Display for Chain<'_> {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
-        Display::fmt(self.error, formatter)?;
-        causes(self.error).try_for_each(|cause| write!(formatter, ": {cause}"))
-    }
+    fmt::from_fn(move |formatter| {
+        write!(formatter, "{error}")?;
+        causes(error).try_for_each(|cause| write!(formatter, ": {cause}"))
+    })
 }
 
 /// Returns the causes of an error, the nearest first.

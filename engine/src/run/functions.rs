@@ -5,7 +5,6 @@
 //! interrupt reaches it (`functions/calls.rs`).
 
 use std::collections::BTreeMap;
-use std::fmt::{Debug, Formatter};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -39,14 +38,9 @@ pub trait Callee: Send + Sync + 'static {
 ///
 /// A run is one try of a job, so a retried job has several. It says which calls share a run's
 /// limits; the ids of jobs are the scheduler's, and the engine doesn't know them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, derive_more::Display, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[display("run-{_0}")]
 pub struct RunId(pub u64);
-
-impl std::fmt::Display for RunId {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "run-{}", self.0)
-    }
-}
 
 /// One call of a host function.
 #[derive(Debug)]

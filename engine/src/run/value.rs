@@ -18,18 +18,22 @@ pub(crate) mod request;
 pub type Variables = BTreeMap<String, Value>;
 
 /// A value that passes between the host and a program.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, derive_more::From)]
 #[non_exhaustive]
 pub enum Value {
     /// A JSON value: in Python `None`, `bool`, `int`, `float`, `str`, `list` and `dict`. Whole
     /// numbers are exact up to 4,300 digits, but `serde_json` only keeps those beyond 64 bits with
     /// its feature `arbitrary_precision`.
+    #[from(serde_json::Value, &str, String, bool, i32, i64, u32, u64, f64)]
     Json(serde_json::Value),
     /// `bytes`.
+    #[from]
     Bytes(Vec<u8>),
     /// A `numpy.ndarray`.
+    #[from]
     Array(Array),
     /// A `pandas.DataFrame` of plain columns.
+    #[from]
     Frame(Frame),
     /// Anything else that can be passed, such as sets, tuples, dates and other frames.
     Tagged(Tagged),
@@ -86,10 +90,11 @@ pub struct Frame {
 }
 
 /// A column of a frame.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::From)]
 #[non_exhaustive]
 pub enum Column {
     /// Items of one type, in an array of one dimension.
+    #[from]
     Array(Array),
     /// Texts, some of which may be missing.
     Strings(Vec<Option<String>>),
@@ -354,48 +359,6 @@ pub(crate) fn json_bytes(json: &serde_json::Value) -> usize {
             }
             _ => 0,
         }
-}
-
-impl From<Array> for Value {
-    fn from(array: Array) -> Self {
-        Self::Array(array)
-    }
-}
-
-impl From<Frame> for Value {
-    fn from(frame: Frame) -> Self {
-        Self::Frame(frame)
-    }
-}
-
-impl From<Vec<u8>> for Value {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self::Bytes(bytes)
-    }
-}
-
-impl From<serde_json::Value> for Value {
-    fn from(json: serde_json::Value) -> Self {
-        Self::Json(json)
-    }
-}
-
-macro_rules! from_json {
-    ($($type:ty),*) => {$(
-        impl From<$type> for Value {
-            fn from(value: $type) -> Self {
-                Self::Json(value.into())
-            }
-        }
-    )*};
-}
-
-from_json!(&str, String, bool, i32, i64, u32, u64, f64);
-
-impl From<Array> for Column {
-    fn from(array: Array) -> Self {
-        Self::Array(array)
-    }
 }
 
 impl<T: Into<String>> FromIterator<Option<T>> for Column {

@@ -24,16 +24,22 @@ pub struct PackageInfo {
 }
 
 /// Where a distribution came from. File names come without their folders.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, derive_more::Display, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize,
+)]
 #[non_exhaustive]
 pub enum PackageOrigin {
     /// It is part of the Python build.
+    #[display("the build")]
     Build,
     /// A wheel of this name.
+    #[display("wheel {_0}")]
     Wheel(String),
     /// A folder of this name.
+    #[display("folder {_0}")]
     Folder(String),
     /// A wheel of this name, from a requirements file.
+    #[display("requirements, wheel {_0}")]
     Requirements(String),
 }
 
@@ -46,17 +52,6 @@ impl PackageInfo {
     /// Returns whether a dependency, as PEP 508 writes it, names this distribution, in any version.
     pub fn is_named_by(&self, dependency: &str) -> bool {
         normalized(&self.name) == normalized(name_of(dependency))
-    }
-}
-
-impl fmt::Display for PackageOrigin {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Build => formatter.write_str("the build"),
-            Self::Wheel(name) => write!(formatter, "wheel {name}"),
-            Self::Folder(name) => write!(formatter, "folder {name}"),
-            Self::Requirements(name) => write!(formatter, "requirements, wheel {name}"),
-        }
     }
 }
 
