@@ -103,34 +103,6 @@ pub(super) enum Ask {
     Functions,
 }
 
-impl Ask {
-    /// Parses the body of a frame; `None` if the frame is malformed or of another kind.
-    fn parse(frame: AgentFrame, body: &[u8]) -> Option<Self> {
-        Some(match frame {
-            AgentFrame::Call => Self::Call(body.to_vec()),
-            AgentFrame::Wait => {
-                let (time, ticket) = body.split_first_chunk::<8>()?;
-                let time = u64::try_from(i64::from_le_bytes(*time)).ok();
-                let ticket = u32::from_le_bytes(ticket.try_into().ok()?);
-                let time = time.map(Duration::from_nanos);
-                Self::Wait { time, ticket: (ticket != 0).then_some(ticket) }
-            }
-            AgentFrame::Cancel => Self::Cancel(u32::from_le_bytes(body.try_into().ok()?)),
-            AgentFrame::Functions => Self::Functions,
-            AgentFrame::Wake => Self::Wake,
-            AgentFrame::Fetch
-            | AgentFrame::Reply
-            | AgentFrame::Hello
-            | AgentFrame::ProgramBegins
-            | AgentFrame::ProgramOver
-            | AgentFrame::Seeded
-            | AgentFrame::Immortal
-            | AgentFrame::Display
-            | AgentFrame::Enter => return None,
-        })
-    }
-}
-
 impl CallChannel {
     /// Opens the call channel for a run: lays out its request and limits its reply to `reply_cap`
     /// bytes.
@@ -267,14 +239,19 @@ impl CallChannel {
             (AgentFrame::Seeded | AgentFrame::Immortal, _) => return None,
             (AgentFrame::ProgramBegins, _) => FrameEffect::ProgramBegins,
             (AgentFrame::ProgramOver, _) => FrameEffect::ProgramOver,
-            (
-                frame @ (AgentFrame::Call
-                | AgentFrame::Wait
-                | AgentFrame::Cancel
-                | AgentFrame::Functions
-                | AgentFrame::Wake),
-                body,
-            ) => FrameEffect::Asks(Ask::parse(frame, body)?),
+            (AgentFrame::Call, call) => FrameEffect::Asks(Ask::Call(call.to_vec())),
+            (AgentFrame::Wait, body) => {
+                let (time, ticket) = body.split_first_chunk::<8>()?;
+                let time = u64::try_from(i64::from_le_bytes(*time)).ok();
+                let ticket = u32::from_le_bytes(ticket.try_into().ok()?);
+                let time = time.map(Duration::from_nanos);
+                FrameEffect::Asks(Ask::Wait { time, ticket: (ticket != 0).then_some(ticket) })
+            }
+            (AgentFrame::Cancel, ticket) => {
+                FrameEffect::Asks(Ask::Cancel(u32::from_le_bytes(ticket.try_into().ok()?)))
+            }
+            (AgentFrame::Functions, _) => FrameEffect::Asks(Ask::Functions),
+            (AgentFrame::Wake, _) => FrameEffect::Asks(Ask::Wake),
         })
     }
 }
@@ -355,22 +332,20 @@ mod tests {
 
     #[test]
     fn requests_of_the_wrong_length_are_refused() {
+        let (waits, cancels) = (17, 18);
+        let asked = |kind: u8, body: &[u8]| CallChannel::default().serve(&[&[kind], body].concat());
         let wait = |time: i64, ticket: u32| {
-            let body = [&time.to_le_bytes()[..], &ticket.to_le_bytes()].concat();
-            Ask::parse(AgentFrame::Wait, &body)
+            asked(waits, &[&time.to_le_bytes()[..], &ticket.to_le_bytes()].concat())
         };
-        assert_eq!(wait(-1, 0), Some(Ask::Wait { time: None, ticket: None }));
+        let asks = |ask| Some(FrameEffect::Asks(ask));
+        assert_eq!(wait(-1, 0), asks(Ask::Wait { time: None, ticket: None }));
         let time = Some(Duration::from_nanos(5));
-        assert_eq!(wait(5, 7), Some(Ask::Wait { time, ticket: Some(7) }));
-        assert_eq!(Ask::parse(AgentFrame::Cancel, b"\x02\0\0\0"), Some(Ask::Cancel(2)));
-        for (frame, body) in [
-            (AgentFrame::Wait, &b""[..]),
-            (AgentFrame::Wait, &[0; 11]),
-            (AgentFrame::Wait, &[0; 13]),
-            (AgentFrame::Cancel, b"abc"),
-            (AgentFrame::Fetch, b""),
-        ] {
-            assert_eq!(Ask::parse(frame, body), None, "{frame:?} {body:?}");
+        assert_eq!(wait(5, 7), asks(Ask::Wait { time, ticket: Some(7) }));
+        assert_eq!(asked(cancels, b"\x02\0\0\0"), asks(Ask::Cancel(2)));
+        for (kind, body) in
+            [(waits, &b""[..]), (waits, &[0; 11]), (waits, &[0; 13]), (cancels, b"abc")]
+        {
+            assert_eq!(asked(kind, body), None, "{kind} {body:?}");
         }
     }
 }
