@@ -5,7 +5,6 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use replace::{Access, replace};
 
@@ -37,26 +36,24 @@ use crate::python::{module, prune};
 #[derive(Clone, derive_more::Debug)]
 #[debug("Engine({:?})", inner.build.name())]
 pub struct Engine {
-    inner: Arc<EngineInner>,
+    pub(crate) inner: Arc<EngineInner>,
 }
 
-struct EngineInner {
-    module: CompiledModule,
+pub(crate) struct EngineInner {
+    pub(super) module: CompiledModule,
     library: Arc<Library>,
-    layout: Layout,
+    /// The files that guests without packages begin with.
+    pub(super) layout: Layout,
     /// What Python is started with.
     arguments: Vec<String>,
-    host: HostKind,
-    copy_on_write: bool,
-    runs_per_instance: u32,
-    code_cache_bytes: usize,
+    pub(super) config: EngineConfig,
     /// Where interpreters of this build keep what interrupts need; known once one has started.
     offsets: OnceLock<Option<Offsets>>,
     /// What a build of the user's says of itself; known once it was asked.
-    survey: OnceLock<Surveyed>,
-    build: Build,
+    pub(super) survey: OnceLock<Surveyed>,
+    pub(crate) build: Build,
     cache: CacheDir,
-    engine: NativeEngine,
+    pub(super) engine: NativeEngine,
 }
 
 impl Engine {
@@ -114,7 +111,7 @@ impl Engine {
             Err(error) if damaged(&error) => repair().and_then(|()| build.library())?,
             result => result?,
         };
-        let host = served_by(config, module.module())?;
+        check_host(config, module.module())?;
         let library = Arc::new(library);
         let mut layout = Layout::new(&library);
         let mut arguments = Vec::new();
@@ -132,10 +129,7 @@ impl Engine {
                 layout,
                 arguments,
                 library,
-                host,
-                copy_on_write: config.copy_on_write,
-                runs_per_instance: config.runs_per_instance,
-                code_cache_bytes: config.code_cache_bytes,
+                config: config.clone(),
                 offsets: OnceLock::new(),
                 survey: OnceLock::new(),
                 build,
@@ -150,7 +144,7 @@ impl Engine {
         let wasi = Wasi::new(inner.layout.workspace, state).with_arguments(&inner.arguments);
         let wasi = Arc::new(Mutex::new(wasi));
         #[cfg(feature = "wasix")]
-        if inner.host == HostKind::Wasix {
+        if inner.config.host == HostKind::Wasix {
             let host = WasixHost::new(inner.engine.clone(), Arc::clone(&inner.library));
             return (Box::new(host), wasi);
         }
@@ -170,41 +164,27 @@ impl Engine {
         })
     }
 
-    pub(crate) fn build(&self) -> &Build {
-        &self.inner.build
-    }
-
     /// Returns the cache that the engine was loaded from.
     pub fn cache(&self) -> &CacheDir {
         &self.inner.cache
     }
 
-    /// Returns the host of its interpreters.
-    pub(super) fn host_kind(&self) -> HostKind {
-        self.inner.host
-    }
-
     /// Returns whether its interpreters can begin from images: only under our own host.
     pub fn takes_images(&self) -> bool {
-        self.inner.host == HostKind::Own
+        self.inner.config.host == HostKind::Own
     }
 
     /// Returns why programs can't open connections, whatever they are granted; `None` if they can.
     pub fn lacks_connections(&self) -> Option<&'static str> {
         let has = |name: &str| {
-            let mut imported = self.module().module().imports();
+            let mut imported = self.inner.module.module().imports();
             imported.any(|import| import.module() == imports::WASIX && import.name() == name)
         };
-        match self.inner.host {
+        match self.inner.config.host {
             HostKind::Own if has("sock_open") && has("sock_connect") => None,
             HostKind::Own => Some("it imports no sockets of WASIX"),
             HostKind::Wasix => Some("the host `wasix` has no network"),
         }
-    }
-
-    /// Returns the files that guests without packages begin with.
-    pub(super) fn plain_layout(&self) -> &Layout {
-        &self.inner.layout
     }
 
     /// Returns the files that guests with these packages begin with.
@@ -212,26 +192,9 @@ impl Engine {
         self.inner.layout.with_packages(packages)
     }
 
-    /// Returns where `survey.rs` keeps what it was told.
-    pub(super) fn survey(&self) -> &OnceLock<Surveyed> {
-        &self.inner.survey
-    }
-
     /// Returns what can be imported from the library's archives.
     pub(super) fn archived(&self) -> Result<Inventory, PythonError> {
         info::inventory(self.inner.library.archives())
-    }
-
-    pub(crate) fn copies_on_write(&self) -> bool {
-        self.inner.copy_on_write
-    }
-
-    pub(crate) fn runs_per_instance(&self) -> u32 {
-        self.inner.runs_per_instance
-    }
-
-    pub(crate) fn code_cache_bytes(&self) -> usize {
-        self.inner.code_cache_bytes
     }
 
     /// Returns the memory of the compiled build that the system can't reclaim, in bytes: about what
@@ -279,26 +242,12 @@ impl Engine {
     pub fn module_target() -> String {
         module::key::target_name()
     }
-
-    /// Reads the WebAssembly module.
-    pub(crate) fn read_wasm(&self) -> Result<Bytes, EngineError> {
-        self.inner.build.wasm()
-    }
-
-    pub(crate) fn wasmer(&self) -> &NativeEngine {
-        &self.inner.engine
-    }
-
-    pub(crate) fn module(&self) -> &CompiledModule {
-        &self.inner.module
-    }
 }
 
-fn served_by(config: &EngineConfig, module: &wasmer::Module) -> Result<HostKind, EngineError> {
+/// Refuses a host that can't serve the module. What our own host doesn't serve was refused before.
+fn check_host(config: &EngineConfig, module: &wasmer::Module) -> Result<(), EngineError> {
     let needs_ours = Shape::of(module).is_command() || imports::is_wasix(module);
     match (config.host, &config.python) {
-        // What our own host doesn't serve was refused before.
-        (HostKind::Own, _) => Ok(HostKind::Own),
         (HostKind::Wasix, _) if !cfg!(feature = "wasix") => {
             Err(StartError::Host("Hatchery was built without its feature `wasix`".into()).into())
         }
@@ -307,6 +256,6 @@ fn served_by(config: &EngineConfig, module: &wasmer::Module) -> Result<HostKind,
                        alone: use Hatchery's host, `--host own` (`HostKind::Own`)";
             Err(PythonError::Unusable { path: path.clone(), cause: why.into() }.into())
         }
-        (HostKind::Wasix, _) => Ok(HostKind::Wasix),
+        _ => Ok(()),
     }
 }

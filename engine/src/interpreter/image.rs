@@ -143,7 +143,7 @@ impl Image {
                 host,
                 facts,
                 pristine,
-                bytecode: BytecodeCache::new(engine.code_cache_bytes()),
+                bytecode: BytecodeCache::new(engine.inner.config.code_cache_bytes),
             }),
         }
     }
@@ -152,7 +152,9 @@ impl Image {
     /// module's, and the most that the code of programs takes.
     pub fn shared_bytes(&self) -> u64 {
         let engine = &self.inner.engine;
-        self.inner.info.memory_bytes + engine.module_bytes() + engine.code_cache_bytes() as u64
+        self.inner.info.memory_bytes
+            + engine.module_bytes()
+            + engine.inner.config.code_cache_bytes as u64
     }
 
     /// Returns the number of programs whose code it keeps, and the memory that they take, in bytes.

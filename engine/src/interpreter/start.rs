@@ -50,7 +50,7 @@ impl Engine {
         &self,
         deterministic: Option<Deterministic>,
     ) -> Result<Interpreter, StartError> {
-        self.start_with(self.plain_layout(), deterministic)
+        self.start_with(&self.inner.layout, deterministic)
     }
 
     /// As `start_determined`, with these files.
@@ -102,9 +102,10 @@ impl Interpreter {
     pub(super) fn on(image: Image, predecessor: Option<&GuestMemory>) -> Result<Self, StartError> {
         let engine = image.engine();
         let (host, wasi) = engine.host(image.host().clone());
-        let memory = GuestMemory::over(Arc::clone(image.memory()), engine.copies_on_write());
+        let memory =
+            GuestMemory::over(Arc::clone(image.memory()), engine.inner.config.copy_on_write);
         let mut memory = memory.map_err(|error| StartError::Instantiate(Cause::new(error)))?;
-        if shared_memory(engine.module().module()).is_some() {
+        if shared_memory(engine.inner.module.module()).is_some() {
             memory = memory.shared();
         }
         if let Some(predecessor) = predecessor {
@@ -126,7 +127,7 @@ impl Interpreter {
         wasi: Arc<Mutex<Wasi>>,
         image: Option<Arc<GuestMemory>>,
     ) -> Result<(Self, Instance), StartError> {
-        let mut store = faults::install_around(|| engine.wasmer().store());
+        let mut store = faults::install_around(|| engine.inner.engine.store());
         faults::put_back();
         // The imports need the gate before there is an instance, and the gate needs the memory that
         // the instance brings, so the gate receives the memory later.
@@ -140,7 +141,7 @@ impl Interpreter {
             Arc::clone(&control),
         );
         let env = FunctionEnv::new(&mut store, env);
-        let module = engine.module().module();
+        let module = engine.inner.module.module();
         let has_image = image.is_some();
         let shared = match shared_memory(module) {
             Some(ty) => Some(shared(ty, image.clone())?),
@@ -160,7 +161,7 @@ impl Interpreter {
             memory.ok_or_else(|| StartError::Instantiate("the module has no memory".into()))?;
         if !has_image {
             let too_small = || StartError::Instantiate("its data don't fit its memory".into());
-            engine.module().initialize(memory.shared()).ok_or_else(too_small)?;
+            engine.inner.module.initialize(memory.shared()).ok_or_else(too_small)?;
         }
         gate.guard(Arc::clone(memory.shared()));
         let entry = Entrance::of(Shape::of(module), &instance, &store)?;
@@ -175,7 +176,7 @@ impl Interpreter {
                 channel: Arc::clone(&channel),
                 control: Arc::clone(&control),
             };
-            Threads::new(engine.wasmer(), module, &shared, parts)
+            Threads::new(&engine.inner.engine, module, &shared, parts)
         });
         env.as_mut(&mut store).threads =
             threads.clone().map(|threads| Arc::new(threads) as Arc<dyn Siblings>);
@@ -240,7 +241,7 @@ impl Interpreter {
                 let thread = offsets.and_then(|offsets| offsets.thread(memory));
                 let is_deepened = thread.is_some_and(|thread| recursion::deepen(memory, thread));
                 // Other builds, made with other bounds, keep them.
-                if !is_deepened && self.engine.build().is_default() {
+                if !is_deepened && self.engine.inner.build.is_default() {
                     tracing::warn!(
                         "this build has an unknown layout, so its C code can't recurse deep"
                     );

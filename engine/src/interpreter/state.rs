@@ -273,7 +273,7 @@ impl Interpreter {
 
     /// Returns whether the instance has run many programs or made wasmer keep many exceptions.
     fn is_worn(&self) -> bool {
-        self.exceptions > MOST_EXCEPTIONS || self.runs >= self.engine.runs_per_instance()
+        self.exceptions > MOST_EXCEPTIONS || self.runs >= self.engine.inner.config.runs_per_instance
     }
 
     pub(crate) fn memory(&self) -> Arc<GuestMemory> {

@@ -52,7 +52,7 @@ impl Engine {
     /// # Errors
     /// The build doesn't start.
     pub fn target(&self) -> Result<PythonTarget, EngineError> {
-        match self.build().is_default() {
+        match self.inner.build.is_default() {
             true => Ok(PythonTarget::default()),
             false => Ok(self.surveyed()?.target.clone()),
         }
@@ -72,18 +72,18 @@ impl Engine {
         &self,
         use_: impl FnOnce(&Inventory) -> T,
     ) -> Result<T, EngineError> {
-        match self.build().is_default() {
+        match self.inner.build.is_default() {
             true => Ok(use_(&self.archived()?)),
             false => Ok(use_(&self.surveyed()?.inventory)),
         }
     }
 
     fn surveyed(&self) -> Result<&Surveyed, EngineError> {
-        match self.survey().get() {
+        match self.inner.survey.get() {
             Some(surveyed) => Ok(surveyed),
             None => {
                 let surveyed = self.ask()?;
-                Ok(self.survey().get_or_init(|| surveyed))
+                Ok(self.inner.survey.get_or_init(|| surveyed))
             }
         }
     }
@@ -159,7 +159,9 @@ impl Engine {
         };
         let module = self.module().module();
         let images = match self.takes_images() {
-            true => writes::check(&self.read_wasm()?).err().map(|error| chain(&error).to_string()),
+            true => writes::check(&self.inner.build.wasm()?)
+                .err()
+                .map(|error| chain(&error).to_string()),
             false => Some("the host `wasix` has none".to_owned()),
         };
         let interrupts = self.offsets(&interpreter.memory()).is_none().then(|| {
@@ -169,14 +171,14 @@ impl Engine {
         });
         let threads = shared_memory(module).is_none().then(|| "it has one thread".to_owned());
         Ok(BuildInfo {
-            name: self.build().name().to_owned(),
+            name: self.inner.build.name().to_owned(),
             version,
             kind: if Shape::of(module).is_command() { "command" } else { "reactor" },
             interfaces: match module.imports().any(|import| import.module().starts_with("wasix")) {
                 true => "WASI preview 1 and WASIX",
                 false => "WASI preview 1",
             },
-            host: match self.host_kind() {
+            host: match self.inner.config.host {
                 HostKind::Wasix => "wasix",
                 HostKind::Own => "own",
             },

@@ -60,7 +60,7 @@ fn load_or_build(
     spec: &ImageSpec,
     progress: &dyn ProgressSink,
 ) -> Result<Image, ImageError> {
-    let key = key(engine.build(), spec);
+    let key = key(&engine.inner.build, spec);
     let sealer = Sealer::new(engine.cache())?;
     let layout = engine.layout(&spec.packages);
     if let Some(added) = &spec.added {
@@ -83,7 +83,7 @@ fn load_or_build(
     }
     let captured = template::capture(engine, &layout, spec, &key, progress)?;
     progress.report(Progress::BuildingImage { what: "writing the image" });
-    let build = engine.build().name();
+    let build = engine.inner.build.name();
     let warnings = warnings(engine, spec)?;
     let header = ImageHeader::new(&key, spec, build, &warnings, &captured);
     let write = |file: &mut File| {

@@ -26,7 +26,7 @@ pub(super) fn capture(
     progress: &dyn ProgressSink,
 ) -> Result<Captured, ImageError> {
     progress.report(Progress::BuildingImage { what: "starting Python" });
-    writes::check(&engine.read_wasm()?)?;
+    writes::check(&engine.inner.build.wasm()?)?;
     let seed = u64::from_str_radix(&key[..16], 16).expect("a key is hexadecimal digits");
     let mut template = engine.start_with(layout, Some(Deterministic::new(seed)))?;
     progress.report(Progress::BuildingImage { what: "importing modules" });

@@ -323,7 +323,7 @@ fn the_first_functions() {
     }
     let called = engine.module().compilation.as_ref().unwrap().rest.called();
     let called = (0..).zip(called).filter(|(_, called)| *called).map(|(function, _)| function);
-    let callees = callees(&engine.build().wasm().unwrap());
+    let callees = callees(&engine.inner.build.wasm().unwrap());
     let mut first = vec![false; callees.len()];
     let mut open: Vec<u32> = called.chain(CPYTHON.into_iter().flatten()).collect();
     while let Some(function) = open.pop() {
