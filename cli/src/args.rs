@@ -389,8 +389,7 @@ pub(crate) enum PythonCommand {
         #[arg(value_name = "[NAME=]FILE|DIR", value_parser = PythonArgument::parse)]
         pythons: Vec<PythonArgument>,
         /// The host that serves the guest's imports: Hatchery's (`own`) or wasmer-wasix (`wasix`).
-        /// `auto` picks Hatchery's unless only wasmer-wasix serves them all.
-        #[arg(long, value_parser = host_parser(), default_value = "auto")]
+        #[arg(long, value_parser = host_parser(), default_value = "own")]
         host: HostKind,
     },
 }

@@ -102,7 +102,6 @@ pub(crate) struct ImageArguments {
     pub(crate) python: Vec<PythonArgument>,
 
     /// The host that serves the guest's imports: Hatchery's (`own`) or wasmer-wasix (`wasix`).
-    /// `auto` picks Hatchery's unless only wasmer-wasix serves them all.
     #[arg(long, value_parser = host_parser(), default_value = "own")]
     pub(crate) host: HostKind,
 
