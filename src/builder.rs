@@ -76,8 +76,8 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Sets how many jobs run at once, and how many interpreters are kept warm for them: at least
-    /// 1, or the start fails. Default: the number of CPUs.
+    /// Sets how many jobs run at once, and how many interpreters are kept warm for them. With 0 the
+    /// start fails. Default: the number of CPUs.
     ///
     /// ```
     /// use hatchery::Hatchery;
@@ -113,9 +113,8 @@ impl Builder {
         self
     }
 
-    /// Sets how many idle workers are kept beyond the running ones, within the maximum number of
-    /// workers; if it exceeds that maximum, the start fails. [`Self::workers`] sets it back to 0.
-    /// Default: 0.
+    /// Sets how many idle workers are kept beyond the running ones. The start fails if this exceeds
+    /// the maximum number of workers. [`Self::workers`] sets it back to 0. Default: 0.
     ///
     /// ```
     /// use hatchery::Hatchery;
@@ -149,8 +148,8 @@ impl Builder {
         self
     }
 
-    /// Sets by how much each step of priority below high delays a job in the queue: it counts as
-    /// submitted that much later. Default: 30 s.
+    /// Sets how much later a job counts as submitted, for each step of priority below high.
+    /// Default: 30 s.
     pub fn priority_step(mut self, time: Duration) -> Self {
         self.scheduler.priority_step = time;
         self
@@ -178,8 +177,8 @@ impl Builder {
         self
     }
 
-    /// Sets the guest memory of a job, in bytes, above which its worker gets a new interpreter,
-    /// once the worker holds no session. Default: 512 MiB.
+    /// Sets the guest memory of a job, in bytes, above which its worker gets a new interpreter.
+    /// This waits until the worker holds no session. Default: 512 MiB.
     pub fn retire_above_bytes(mut self, bytes: u64) -> Self {
         self.scheduler.retire_above_bytes = bytes;
         self
@@ -212,16 +211,16 @@ impl Builder {
 
     /// Sets the largest private memory of an interpreter, in bytes, at which its session's state is
     /// copied between turns. If a turn is stopped by force or its worker dies, the session then
-    /// rolls back to its state before that turn instead of being lost, and
-    /// `Outcome::session_restored` is true. Default: 128 MiB. At 0 such sessions are lost, and
-    /// turns in quick succession don't wait for the copy, which takes half a millisecond.
+    /// rolls back to its state before that turn, and `Outcome::session_restored` is true. Default:
+    /// 128 MiB. At 0 such sessions are lost, and quick turns don't wait half a millisecond for the
+    /// copy.
     pub fn rollback_bytes(mut self, bytes: u64) -> Self {
         self.pool.rollback_bytes = bytes;
         self
     }
 
     /// Sets how many jobs may wait; further ones are refused. At 0 a job is admitted only if a
-    /// worker is ready for it, or another one is started for it. Default: 10,000.
+    /// worker is ready, or another one starts. Default: 10,000.
     ///
     /// ```
     /// use hatchery::Hatchery;
@@ -241,8 +240,8 @@ impl Builder {
     }
 
     /// Adds modules that every interpreter has already imported, so that importing them in a job
-    /// takes no time. The first start with a new set builds an image with them, which takes as long
-    /// as the imports; later starts find it in the cache. Default: none.
+    /// takes no time. The first start with a new set builds an image, which takes as long as the
+    /// imports. Later starts find it in the cache. Default: none.
     ///
     /// ```
     /// use hatchery::Hatchery;
@@ -254,7 +253,7 @@ impl Builder {
         self
     }
 
-    /// Sets code that every interpreter has already run as its main module: jobs find its effects
+    /// Sets code that every interpreter has already run as its main module. Jobs find its effects
     /// in `__main__`, in modules and in files. Like the modules of [`Self::preload`], it is part of
     /// the image.
     ///
@@ -268,11 +267,10 @@ impl Builder {
         self
     }
 
-    /// Makes interpreters begin from an image of another machine, which
-    /// [`image::add`](crate::image::add) put into the cache under this key, instead of making the
-    /// same one here. The builder still has to describe it: if the image was made of another build,
-    /// other modules, another setup or other packages, is damaged or missing, a warning says so in
-    /// the log, and the image is made here. Default: none.
+    /// Makes interpreters start from an image of another machine, which
+    /// [`image::add`](crate::image::add) put into the cache under this key. The builder must still
+    /// describe the image. If it has another build, modules, setup or packages, or is damaged or
+    /// missing, a warning is logged, and the image is built here. Default: none.
     ///
     /// ```
     /// use hatchery::Hatchery;
@@ -303,9 +301,9 @@ impl Builder {
     }
 
     /// Adds the packages of a requirements file, as [`Self::package`] adds wheels. Each line has a
-    /// name, a version and SHA-256 hashes, as `pip-compile --generate-hashes` writes them;
-    /// dependencies need lines of their own, except those that the build has. pip fetches them
-    /// once; after that they are in the cache. Default: none.
+    /// name, a version and SHA-256 hashes, as `pip-compile --generate-hashes` writes them.
+    /// Dependencies need separate lines, except those that the build has. pip fetches them once;
+    /// after that they are in the cache. Default: none.
     ///
     /// ```
     /// use hatchery::Hatchery;
@@ -332,9 +330,9 @@ impl Builder {
         self
     }
 
-    /// Sets the memory in which the code of programs that run again and again is kept, so that they
-    /// aren't compiled each time. It counts towards the memory limit from the start. At 0 every run
-    /// compiles its program. Default: 16 MiB, thousands of programs of 100 lines.
+    /// Sets the memory of the bytecode cache, so that programs that run repeatedly aren't compiled
+    /// each time. It counts towards the memory limit from the start. At 0 every run compiles its
+    /// program. Default: 16 MiB, thousands of programs of 100 lines.
     ///
     /// ```
     /// use hatchery::Hatchery;
@@ -361,8 +359,8 @@ impl Builder {
         self
     }
 
-    /// Sets whose words messages about jobs use, unless [`Job::interface`](crate::Job::interface)
-    /// says otherwise: what raises a limit, or gives a program the file that it lacks.
+    /// Sets the interface whose words messages about jobs use, for example for what raises a limit.
+    /// [`Job::interface`](crate::Job::interface) takes precedence.
     pub fn interface(mut self, interface: Interface) -> Self {
         self.jobs.interface = interface;
         self
@@ -390,8 +388,8 @@ impl Builder {
         self
     }
 
-    /// Sets the directory for the Python build, compiled modules, images of about 50 MiB each,
-    /// fetched packages and, unless [`Self::spill_dir`] says otherwise, spilled sessions. Default:
+    /// Sets the directory for the Python build, compiled modules, images of about 50 MiB each, and
+    /// fetched packages. It also gets spilled sessions, unless [`Self::spill_dir`] is set. Default:
     /// `$HATCHERY_CACHE_DIR`, else `hatchery` in the user's cache directory.
     ///
     /// ```
@@ -404,10 +402,10 @@ impl Builder {
         self
     }
 
-    /// Sets the size of the cache, in bytes, above which the start reports that it has grown
-    /// ([`Progress::LargeCache`](crate::progress::Progress::LargeCache));
-    /// [`cache::prune`](crate::cache::prune) makes it smaller. Default: `$HATCHERY_CACHE_BOUND`,
-    /// else 5 GiB.
+    /// Sets the size of the cache, in bytes, above which the start reports
+    /// [`Progress::LargeCache`](crate::progress::Progress::LargeCache).
+    /// [`cache::prune`](crate::cache::prune) makes the cache smaller. Default:
+    /// `$HATCHERY_CACHE_BOUND`, else 5 GiB.
     pub fn cache_bound_bytes(mut self, bytes: u64) -> Self {
         self.engine.cache_bound_bytes = bytes;
         self
@@ -420,7 +418,7 @@ impl Builder {
     }
 
     /// Installs and loads the Python build and the image, and starts the pool. The first start on a
-    /// machine fetches 98 MB and compiles for a minute or two; later ones take half a second.
+    /// machine fetches 98 MB and compiles for one or two minutes; later ones take half a second.
     /// Workers become ready in the background; jobs can be submitted at once.
     ///
     /// ```no_run
@@ -435,8 +433,8 @@ impl Builder {
     ///
     /// # Errors
     /// The configuration is invalid, the build or a package can't be installed, or the image can't
-    /// be built because a module can't be imported or the setup failed. A host function has a name
-    /// that Python doesn't allow, or two have the same.
+    /// be built. An image fails if a module can't be imported or the setup raises. A host function
+    /// has a name that Python doesn't allow, or two have the same.
     pub async fn start(self) -> Result<Hatchery, Error> {
         self.scheduler.validate().map_err(scheduler::SchedulerStartError::from)?;
         let Self { mut pool, scheduler, jobs, network, .. } = self.clone();
@@ -489,13 +487,13 @@ impl Builder {
     }
 
     /// Lets every job open TCP connections to exactly these destinations, on builds that have
-    /// sockets, which are those for WASIX. It can be repeated. A job can ask for fewer
-    /// ([`Job::allow_connect`](crate::Job::allow_connect)), but not for more, and jobs that come as
-    /// JSON can't ask at all. Default: none.
+    /// sockets: those for WASIX. It can be repeated. A job can request fewer
+    /// ([`Job::allow_connect`](crate::Job::allow_connect)), but not more; jobs as JSON can't
+    /// request any. Default: none.
     ///
-    /// A name leads to the public addresses that this machine finds for it; loopback and private
-    /// addresses are reached only if they are listed as addresses. The start fails if no build of
-    /// the pool has sockets, or if its interpreters are in processes.
+    /// A name resolves to the public addresses that this machine finds for it. Loopback and private
+    /// addresses must be listed as addresses. The start fails if no build of the pool has sockets,
+    /// or if its interpreters are in processes.
     ///
     /// ```
     /// use hatchery::{Destination, Hatchery};
@@ -513,18 +511,17 @@ impl Builder {
     }
 
     /// Sets the default Python build: a WebAssembly file with its library beside it, their folder,
-    /// or a wheel or a package `.webc` with one. Default: `$HATCHERY_PYTHON`, else the build that
-    /// is fetched by name.
+    /// or a wheel or `.webc` package. Default: `$HATCHERY_PYTHON`, else the build that is fetched
+    /// by name.
     pub fn python(mut self, path: impl Into<PathBuf>) -> Self {
         self.engine.python = Some(path.into());
         self
     }
 
     /// Adds another Python build under a name, by which jobs ([`Job::python`](crate::Job::python))
-    /// and sessions ([`Hatchery::session_on`](crate::Hatchery::session_on)) ask for it. A name has
-    /// letters, digits, `.`, `_` and `-`, and `default` is taken. Preloads, the setup and packages
-    /// go into the image of each build; if one of them can't be had, the start fails and says
-    /// which.
+    /// and sessions ([`Hatchery::session_on`](crate::Hatchery::session_on)) select it. A name has
+    /// letters, digits, `.`, `_` and `-`, and isn't `default`. Preloads, the setup and packages go
+    /// into the image of each build. If a build can't have them, the start fails and says which.
     ///
     /// ```
     /// use hatchery::Hatchery;
@@ -536,8 +533,8 @@ impl Builder {
         self
     }
 
-    /// Sets a file with the compiled Python build and its SHA-256 in hexadecimal, so that the first
-    /// start on a machine needn't compile ([`EngineConfig::module`](crate::config::EngineConfig)).
+    /// Sets a file with the compiled Python build and its SHA-256 in hexadecimal. The first start
+    /// on a machine then needn't compile ([`EngineConfig::module`](crate::config::EngineConfig)).
     /// Default: `$HATCHERY_PYTHON_MODULE` with its `_SHA256`, else one installed with this program.
     pub fn python_module(mut self, path: impl Into<PathBuf>, sha256: impl Into<String>) -> Self {
         self.engine.module = Some(PinnedModule { path: path.into(), sha256: sha256.into() });
@@ -551,11 +548,11 @@ impl Builder {
     }
 
     /// Sets whether a first start on a machine takes jobs before all of Python is compiled. It then
-    /// compiles CPython and what NumPy and pandas use most, a seventh of the code, and takes jobs
+    /// compiles CPython and what NumPy and pandas use most, a seventh of the code. It takes jobs
     /// while the rest is compiled in the background
     /// ([`Progress::StartedEarly`](crate::progress::Progress::StartedEarly)). A program that calls
-    /// something of the rest waits for it, and the wait doesn't count as its time. An interrupt
-    /// waits too, and after its grace period the run is stopped.
+    /// other code waits for it, and the wait doesn't count as its time. An interrupt also waits,
+    /// and after its grace period the run is stopped.
     /// [`finish_compiling`](crate::Hatchery::finish_compiling) waits until everything is compiled
     /// and cached; if the process ends before, the next start begins again. With the default build
     /// on Linux and x86-64, and with workers on threads; else this changes nothing. Default: no.

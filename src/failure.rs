@@ -116,8 +116,8 @@ fn is_no_build(error: &EngineError) -> bool {
 }
 
 impl Error {
-    /// Returns whether the same call may succeed later, under less load: a queue is full, memory is
-    /// short, or the deadline can't be met.
+    /// Returns whether the same call may succeed later, under less load. This holds for a full
+    /// queue, short memory, and a deadline that can't be met.
     ///
     /// ```no_run
     /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
@@ -137,9 +137,9 @@ impl Error {
         matches!(self, Self::Refused(refusal) if refusal.is_overload())
     }
 
-    /// Returns when the same call may succeed, estimated from measured service times; `None` if
-    /// nothing has been measured yet, or waiting doesn't help. For [`Refusal::NoWorker`], which
-    /// isn't caused by load, it is when a worker is started again.
+    /// Returns when the same call may succeed, estimated from earlier jobs. `None` without earlier
+    /// jobs, or if waiting doesn't help. For [`Refusal::NoWorker`], which isn't caused by load, it
+    /// is when a worker starts again.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused(refusal) => refusal.retry_after(),
@@ -147,8 +147,8 @@ impl Error {
         }
     }
 
-    /// Returns what kind of problem it is in the result of a job: the pool refused the job, what
-    /// the caller gave is wrong, or the sandbox can't be set up.
+    /// Returns the kind of the problem in the result of a job: a refusal by the pool, a mistake of
+    /// the caller, or a sandbox that can't be set up.
     pub fn kind(&self) -> ProblemKind {
         match self {
             Self::Refused(_) => ProblemKind::Refused,

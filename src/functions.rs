@@ -20,13 +20,12 @@ use tokio::task::AbortHandle;
 
 use crate::failure::Error;
 
-/// How many plain functions of a pool run at once, including those that nobody waits for any more:
-/// an eighth of the blocking threads that tokio's runtimes have by default, since the pool and the
-/// embedding program need some too.
+/// How many plain functions of a pool run at once, abandoned ones included. It is an eighth of the
+/// blocking threads of tokio's default runtime, since the pool and the embedding program need some
+/// too.
 const PLAIN_AT_ONCE: usize = 64;
 
-/// How many of them one job may run at once, so that a call waits behind a few calls of each other
-/// job, not behind all calls of one job.
+/// How many of them one job may run at once, so that no job makes all others wait.
 const PLAIN_AT_ONCE_OF_A_JOB: usize = PLAIN_AT_ONCE / 2;
 
 type Arguments = Map<String, Value>;
@@ -35,28 +34,26 @@ type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// A function of the host that programs can call.
 ///
-/// It is lent to all programs of a pool ([`Builder::function`](crate::Builder::function)), to those
+/// It belongs to all programs of a pool ([`Builder::function`](crate::Builder::function)), to those
 /// of a session ([`Session::function`](crate::Session::function)) or to one job
 /// ([`Job::function`](crate::Job::function)). Of functions with the same name the job's is called,
 /// else the session's, else the pool's. Two of one pool, session or job are an error.
 ///
-/// Its arguments are a type that serde deserializes, usually a struct with a field for each
-/// parameter, and its result is a type that serde serializes. In Python, `host.price(item="chair")`
-/// waits for the result; `await host.price.aio(item="chair")` lets other tasks run meanwhile, so
-/// that `asyncio.gather` can have many calls in flight at once. `help(host.price)` shows parameters
-/// and documentation.
+/// serde deserializes its arguments, usually into a struct with a field for each parameter, and
+/// serializes its result. In Python, `host.price(item="chair")` waits for the result. `await
+/// host.price.aio(item="chair")` lets other tasks run meanwhile, so `asyncio.gather` can have many
+/// calls in flight. `help(host.price)` shows parameters and documentation.
 ///
-/// An error made by [`HostError::new`] raises an exception of its type; of any other error, and of
-/// a panic, the program learns only that the function failed. A call whose program is interrupted,
-/// cancelled or ended is dropped: a future at its next `await`, a plain closure only if no thread
-/// has started it. A plain closure that has started runs to its end unheard, and until then counts
-/// towards [`Limits::functions_in_flight`](crate::Limits::functions_in_flight) and the limit on
-/// arguments. So a plain closure that may block for long should have a timeout of its own.
+/// An error made by [`HostError::new`] raises an exception of its type. Of any other error, and of
+/// a panic, the program learns only that the function failed. If the program is interrupted,
+/// cancelled or ended, its calls are dropped: a future at its next `await`, a plain closure only if
+/// no thread has started it. A plain closure that has started runs to its end without a receiver.
+/// Until then it counts towards [`Limits::functions_in_flight`](crate::Limits::functions_in_flight)
+/// and the limit on arguments. So a plain closure that may block for long should have a timeout.
 ///
-/// Plain closures run on the blocking threads of the runtime on which the pool was started, at most
-/// 64 of a pool at once, and 32 of one job. A job's calls beyond its 32 wait for one of them to
-/// end; calls within them queue with those of other jobs, first come, first served. Futures have no
-/// such bound.
+/// Plain closures run on the blocking threads of the runtime on which the pool was started. At most
+/// 64 of a pool and 32 of one job run at once; further calls wait in order of arrival. Futures have
+/// no such bound.
 ///
 /// ```
 /// use hatchery::{HostError, HostFunction};
@@ -102,8 +99,8 @@ impl Debug for HostFunction {
 }
 
 impl HostFunction {
-    /// Creates a function that runs on a blocking thread. A pool runs 64 at once, so a function
-    /// that waits for a job of the same pool, which calls further functions, may deadlock; use
+    /// Creates a function that runs on a blocking thread. A pool runs 64 at once. A function that
+    /// waits for a job of the same pool, which calls further functions, may deadlock; use
     /// [`future`](Self::future) for that.
     pub fn sync<A, R, E, F>(name: impl Into<String>, work: F) -> Self
     where
@@ -185,7 +182,7 @@ impl HostFunction {
         self
     }
 
-    /// Passes what JSON can't hold, too: its arguments, defaults and results are in the form of
+    /// Also passes what JSON can't hold: arguments, defaults and results have the form of
     /// [`Tagged`](crate::value::Tagged), with bytes in base64.
     pub fn tagged(mut self) -> Self {
         self.signature.is_tagged = true;
@@ -325,8 +322,8 @@ async fn permit_of(semaphore: Arc<Semaphore>) -> OwnedSemaphorePermit {
     semaphore.acquire_owned().await.expect("the semaphore is never closed")
 }
 
-/// Runs work on a blocking thread. `held` is dropped once the work has ended or was taken out of
-/// the queue: cancelling a call doesn't end work that has started.
+/// Runs work on a blocking thread. `held` is dropped once the work has ended or has left the queue.
+/// Cancelling a call doesn't end work that has started.
 async fn on_a_thread<T: Send + 'static>(
     held: T,
     work: impl FnOnce() -> Answer + Send + 'static,

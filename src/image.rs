@@ -80,12 +80,11 @@ pub fn find(cache_dir: Option<&Path>, prefix: &str) -> Result<ImageInfo, Error> 
 }
 
 /// Puts an image that another machine has made into the cache. `bytes` are those of the file
-/// [`ImageInfo::path`] there. The key in the description that this returns is the hash of these
-/// bytes, and only a pool that names it begins from the image
-/// ([`Builder::added_image`](crate::Builder::added_image)).
+/// [`ImageInfo::path`] there. The returned key is the hash of these bytes. Only a pool that names
+/// it starts from the image ([`Builder::added_image`](crate::Builder::added_image)).
 ///
-/// The image decides what the programs of such a pool begin with, in the sandbox, and nothing
-/// checks that: take bytes only from somebody who may decide it.
+/// The image decides what the programs of such a pool start with, in the sandbox, and nothing
+/// checks that. Accept bytes only from a trusted source.
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();

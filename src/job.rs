@@ -89,17 +89,16 @@ impl Job {
         args.into_iter().fold(Call::new(target), Call::arg).into()
     }
 
-    /// Creates a job that runs a script of the host as `python path` does: tracebacks show its
+    /// Creates a job that runs a script of the host as `python path` does. Tracebacks show its
     /// path, and it can import modules from its folder.
     ///
-    /// The program can read the Python source below the script's folder, `*.py` in folders without
-    /// a dot in their names, and nothing else there. The folder is mounted at `/script`, which is
-    /// `sys.path[0]`, so `__file__` is `/script/NAME`. [`Self::alone`] disables that. The working
-    /// directory is still the workspace. Jobs of scripts in one folder share the folder's
-    /// descriptor, however many there are.
+    /// The program can read only the Python source below the script's folder: `*.py` in folders
+    /// without a dot in their names. The folder is mounted at `/script`, which is `sys.path[0]`, so
+    /// `__file__` is `/script/NAME`. [`Self::alone`] disables that. The working directory is still
+    /// the workspace. Jobs of scripts in one folder share the folder's descriptor.
     ///
-    /// A pipe is read to its end, which blocks until then; one without a name, such as standard
-    /// input, is a script without a folder.
+    /// A pipe is read to its end, which blocks. One without a name, such as standard input, is a
+    /// script without a folder.
     ///
     /// ```no_run
     /// use hatchery::Job;
@@ -109,9 +108,8 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// The file can't be read, is larger than 64 MiB, or can't be decoded by
-    /// [`source::decode`]; or
-    /// its folder can't be read.
+    /// The file or its folder can't be read, or the file is larger than 64 MiB or can't be decoded
+    /// by [`source::decode`].
     pub fn file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let unreadable = |source| Error::Read { path: path.to_owned(), source };
@@ -148,9 +146,9 @@ impl Job {
         self
     }
 
-    /// Sets a variable of the program's main module: anything that JSON can represent, or bytes, a
-    /// NumPy array or a frame, which travel as raw bytes. In a session it stays. An invalid name is
-    /// refused when the job is submitted.
+    /// Sets a variable of the program's main module to a JSON value, or to bytes, a NumPy array or
+    /// a frame, which travel as raw bytes. In a session it stays. An invalid name is refused when
+    /// the job is submitted.
     ///
     /// ```
     /// use hatchery::{Array, Job};
@@ -200,12 +198,12 @@ impl Job {
         self
     }
 
-    /// Makes standard input come from a host function, line by line, as if somebody typed it. The
-    /// function is called without arguments whenever the program needs more input and returns a
+    /// Makes standard input come from a host function, line by line, as if a user typed it.
+    /// Whenever the program needs input, it calls the function without arguments, which returns a
     /// text, usually a line with its newline. An empty text is an end of file, after which more can
-    /// come, and `None` raises `KeyboardInterrupt`. While the program waits for the function, its
-    /// wall time and its deadline stand still. If the job can call no such function, reading raises
-    /// an exception.
+    /// come; `None` raises `KeyboardInterrupt`. While the program waits for the function, its wall
+    /// time and its deadline stand still. If the job can call no such function, reading raises an
+    /// exception.
     pub fn stdin_from(mut self, function: impl Into<String>) -> Self {
         self.program.stdin_function = Some(function.into());
         self
@@ -263,10 +261,10 @@ impl Job {
         !self.program.mounts.is_empty() || self.program.beside.is_some()
     }
 
-    /// Returns a digest of all that it can see in folders of the host, at which paths, to keep
-    /// results that depend on them: contents and modification times of files, and which folders
-    /// they are. It reads these files, but remembers those that haven't changed. `None` if a folder
-    /// is gone, or has more than 10,000 files and folders, or files of more than 1 GiB.
+    /// Returns a digest of what it can see in folders of the host, to keep results that depend on
+    /// it. It covers paths, contents and modification times of files, and which folders they are.
+    /// It reads these files, but remembers unchanged ones. `None` if a folder is gone, or has more
+    /// than 10,000 files and folders or more than 1 GiB.
     ///
     /// ```
     /// use hatchery::Job;
@@ -346,11 +344,11 @@ impl Job {
         Ok(self)
     }
 
-    /// Shows the program the contents of a folder of the host as if it ran there: its files and
-    /// folders appear in the workspace, and so in the working directory, except where an input file
-    /// or a file of the session has the same name. They are read-only, and symbolic links of the
+    /// Shows the program the contents of a folder of the host as if it ran there. Its files and
+    /// folders appear in the workspace, and so in the working directory. An input file or a file of
+    /// the session with the same name hides them. They are read-only, and symbolic links of the
     /// host lead nowhere. New files go into the workspace only. A [script](Self::file) in this
-    /// folder can import everything in it as well. In a session the folder stays for later jobs,
+    /// folder can also import everything in it. In a session the folder stays for later jobs,
     /// without the files that are added to it later.
     ///
     /// ```no_run
@@ -372,8 +370,8 @@ impl Job {
         Ok(self)
     }
 
-    /// Makes the value of this job available to later jobs of the session as `_`, unless it is
-    /// `None`, as Python's interactive prompt does. A variable `_` takes precedence.
+    /// Makes the value of this job available to later jobs of the session as `_`, as Python's
+    /// prompt does, unless it is `None`. A variable `_` takes precedence.
     pub fn prompt(mut self) -> Self {
         self.program.is_prompt = true;
         self
@@ -392,7 +390,7 @@ impl Job {
         self
     }
 
-    /// Makes the job reproducible: its clock starts at a fixed instant and advances only with the
+    /// Makes the job reproducible. Its clock starts at a fixed instant and advances only with the
     /// program, and every random number derives from the seed. Hashes of texts are always the same,
     /// as their seed is part of the image. In a session the first job decides, and later ones
     /// continue with its clock and its random numbers.
@@ -495,9 +493,9 @@ impl Job {
     /// name of the session or the pool. An invalid name, and two functions of the job with the same
     /// name, are refused when the job is submitted.
     ///
-    /// A later job of the same session can't call it: a reference that the program kept raises
-    /// `AttributeError` then, unless that job has a function of the same name. What the closure
-    /// holds is dropped once the job and its calls have ended and no clone of the job is left.
+    /// A later job of the same session can't call it. A reference that the program kept then raises
+    /// `AttributeError`, unless that job has a function of the same name. The closure is dropped
+    /// once the job and its calls have ended and no clone of the job is left.
     ///
     /// ```no_run
     /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
@@ -565,8 +563,8 @@ impl Job {
         self
     }
 
-    /// Sets its priority among the jobs of its tenant. No job starves: a job of normal priority
-    /// counts as submitted 30 seconds later than it was, one of low priority 60. The turns of a
+    /// Sets its priority among the jobs of its tenant. A job of normal priority counts as submitted
+    /// 30 seconds later than it was, one of low priority 60. So no job starves. The turns of a
     /// session still run in order. Default: [`Priority::Normal`].
     ///
     /// ```
@@ -579,12 +577,12 @@ impl Job {
         self
     }
 
-    /// Sets when the outcome is due, from submission. If the measured times say that it can't be
-    /// met, or it is zero, the job is refused at once with the estimate,
+    /// Sets when the outcome is due, from submission. If it is zero, or can't be met by the times
+    /// of earlier jobs, the job is refused at once with
     /// [`Refusal::DeadlineTooSoon`](crate::Refusal::DeadlineTooSoon). If the deadline passes while
     /// the job waits or runs, the job ends with the limit
-    /// [`LimitKind::Deadline`](crate::LimitKind::Deadline), by an interrupt as for any limit on
-    /// time. An early deadline doesn't move a job ahead. Default: none.
+    /// [`LimitKind::Deadline`](crate::LimitKind::Deadline). A running job is interrupted, as for
+    /// any limit on time. An early deadline doesn't move a job ahead. Default: none.
     ///
     /// ```
     /// use std::time::Duration;
@@ -601,10 +599,9 @@ impl Job {
 
     /// Sets whether the job may safely run twice. If so, it is retried in a fresh interpreter when
     /// the sandbox fails or its worker dies, up to [`Builder::retries`](crate::Builder::retries)
-    /// times; a failure of the program itself is never retried. A job of a session is never
-    /// retried. Readers of its events see
-    /// [`EventKind::Retried`](crate::event::EventKind::Retried) between two tries. Default: yes for
-    /// a job without a session that can call no host functions.
+    /// times. A failure of the program itself is never retried. A job of a session is never
+    /// retried. Readers of its events see [`EventKind::Retried`](crate::event::EventKind::Retried)
+    /// between two tries. Default: yes for a job without a session that can call no host functions.
     ///
     /// ```
     /// use hatchery::Job;
@@ -617,7 +614,7 @@ impl Job {
         self
     }
 
-    /// Sets the Python build on which the job runs, by its name in the pool
+    /// Sets the Python build of the job, by its name in the pool
     /// ([`Builder::python_named`](crate::Builder::python_named)); `default` is the default build. A
     /// job for a build that the pool doesn't have is refused with
     /// [`InvalidPython`](crate::error::InvalidPython), which lists those it has. In a session it

@@ -18,8 +18,8 @@ use rustix::io::Errno;
 
 /// A folder of the host that receives what programs made.
 ///
-/// Programs choose the names of their files, so nothing is written outside of the folder: a path is
-/// plain and relative, and a symbolic link below the folder isn't followed.
+/// Programs choose the names of their files, so nothing is written outside of the folder. A path
+/// must be plain and relative, and symbolic links below the folder aren't followed.
 ///
 /// ```no_run
 /// use std::path::Path;
@@ -81,8 +81,8 @@ impl OutputFolder {
     /// only once all of it is written.
     ///
     /// # Errors
-    /// The file exists and isn't to be replaced, or can't be: it isn't a regular file, or a link is
-    /// on its path. Or the disk is full.
+    /// The file exists and may not be replaced, isn't a regular file, or has a link on its path; or
+    /// the disk is full.
     pub fn write(&self, file: &ChangedFile, overwrites: bool) -> io::Result<()> {
         let ChangedFile { path, contents, .. } = file;
         // Names from the guest follow the rule for input files: plain and relative.
@@ -178,9 +178,9 @@ const EXTENSIONS: [(&str, &str); 10] = [
     ("application/json", "json"),
 ];
 
-/// Returns what a program displayed as files, for an [`OutputFolder`](super::files::OutputFolder):
-/// each display as `display-1`, `display-2` and so on, and the value of its last expression as
-/// `result`, if that is more than text; each in all of its [forms](display_forms).
+/// Returns what a program displayed as files, for an [`OutputFolder`](super::files::OutputFolder).
+/// Displays are `display-1`, `display-2` and so on; the value of the last expression is `result`,
+/// if it is more than text. Each has all of its [forms](display_forms).
 pub fn display_files(outcome: &Outcome) -> Vec<ChangedFile> {
     let numbered = outcome.displays.iter().zip(1_u32..);
     let displays = numbered.map(|(display, number)| (format!("display-{number}"), display));

@@ -42,8 +42,8 @@ pub fn packages(
     Ok(build.packages()?)
 }
 
-/// Loads the Python build that `config` names, compiling it if the cache doesn't have it compiled,
-/// starts it, and returns what it is and which features it can have. Blocks the thread.
+/// Loads and starts the Python build that `config` names, and returns its description and features.
+/// Compiles it first, if the cache doesn't have it compiled. Blocks the thread.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -78,10 +78,10 @@ pub struct PackedModule {
     pub target: String,
 }
 
-/// Writes the compiled Python build to a file of 35 MB, with which other machines start in seconds
-/// ([`Builder::python_module`](crate::Builder::python_module)): those with such a CPU and this
-/// version of Hatchery. Compiles the build, if the cache doesn't have it, for 80 s on 2 cores;
-/// packing takes 15 s. Blocks the thread.
+/// Writes the compiled Python build to a file of 35 MB. Machines with such a CPU and this version
+/// of Hatchery start from it in seconds
+/// ([`Builder::python_module`](crate::Builder::python_module)). Compiles the build, if the cache
+/// doesn't have it, for 80 s on 2 cores; packing takes 15 s. Blocks the thread.
 ///
 /// # Errors
 /// The cache can't be used, the build can't be installed or compiled, or the file can't be written.

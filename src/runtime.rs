@@ -19,9 +19,9 @@ use crate::pythons::Pythons;
 /// When the last clone, session and ticket are dropped, running jobs are cancelled.
 /// [`Hatchery::drain`] shuts down in order.
 ///
-/// A pool belongs to the process that started it. In a child process made by `fork(2)` every call
+/// A pool belongs to the process that started it. In a child process made by `fork(2)`, every call
 /// that can fail returns [`Refusal::OtherProcess`](crate::Refusal::OtherProcess), and nothing
-/// waits; start another pool there, on another runtime, but fork only while no pool is at work.
+/// waits. Start another pool there, on another runtime, but fork only while no pool is running.
 #[derive(Debug, Clone)]
 pub struct Hatchery {
     pub(crate) scheduler: Scheduler,
@@ -121,8 +121,8 @@ impl Hatchery {
     }
 
     /// After an early start ([`Builder::starts_early`]), waits until Python is compiled and cached,
-    /// and reports that as the progress of the start. Otherwise returns at once. Compiling goes on
-    /// if the caller stops waiting.
+    /// and reports progress as the start does. Otherwise returns at once. Compiling continues if
+    /// the caller stops waiting.
     ///
     /// ```no_run
     /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
@@ -194,9 +194,9 @@ impl Hatchery {
         Ok(self.pythons.image_info(self.pythons.find(python)?))
     }
 
-    /// Returns what programs of a Python build can import beyond the standard library: the packages
-    /// of the image and those of the build. For a build that the user brings, the first call starts
-    /// an interpreter. Blocks the thread.
+    /// Returns what programs of a Python build can import beyond the standard library: packages of
+    /// the image and the build. For a user's build, the first call starts an interpreter. Blocks
+    /// the thread.
     ///
     /// ```no_run
     /// # fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
@@ -213,10 +213,10 @@ impl Hatchery {
         self.pythons.packages(self.pythons.find(python)?)
     }
 
-    /// Takes bytes from the memory of the pool, which
-    /// [`Builder::memory_limit_bytes`](crate::Builder::memory_limit_bytes) bounds, for the
-    /// embedding program, for as long as the pool lives: jobs and sessions have so much less.
-    /// Further calls can only raise their number.
+    /// Reserves bytes of the pool's memory
+    /// ([`Builder::memory_limit_bytes`](crate::Builder::memory_limit_bytes)) for the embedding
+    /// program, while the pool lives. Jobs and sessions have that much less. Further calls can only
+    /// raise the number.
     ///
     /// ```no_run
     /// # fn example(pool: hatchery::Hatchery) {
@@ -228,9 +228,9 @@ impl Hatchery {
         self.scheduler.reserve_memory(bytes);
     }
 
-    /// Returns the pool's status: waiting and running jobs by tenant and priority, every worker and
-    /// session, memory, latencies, the last errors and decisions, and totals of how jobs ended.
-    /// Never waits for a job, and includes everything that the caller has already been told.
+    /// Returns the pool's status: jobs by tenant and priority, every worker and session, memory,
+    /// latencies, the last errors and decisions, and totals. Never waits for a job, and includes
+    /// everything that the caller has already received.
     ///
     /// ```no_run
     /// # fn example(pool: hatchery::Hatchery) {
@@ -242,9 +242,9 @@ impl Hatchery {
         self.scheduler.status()
     }
 
-    /// Explains why a job waits, what is ahead of it, and how long it will probably wait, as a
-    /// value that can be printed; `None` if the job has ended. `job_id` is that of
-    /// [`Ticket::job_id`]. This examines every waiting job, so don't call it for each of many jobs.
+    /// Explains why a job waits, what is ahead of it, and how long it will probably wait. `None` if
+    /// the job has ended. `job_id` is that of [`Ticket::job_id`]. This examines every waiting job,
+    /// so don't call it for each of many jobs.
     ///
     /// ```no_run
     /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
@@ -279,10 +279,10 @@ impl Hatchery {
         self.scheduler.decisions()
     }
 
-    /// Ends a worker after its present job, or after the short ones that it got at once, for
-    /// example one whose memory has grown. A session that it holds is parked first and goes on
-    /// elsewhere, and another worker takes its place if it is needed. Returns before the worker has
-    /// ended; a [decision](Self::decisions) says when.
+    /// Ends a worker after its present job, or after the short ones that it got together, for
+    /// example if its memory has grown. Its session is parked first and continues elsewhere, and
+    /// another worker replaces it if needed. Returns before the worker has ended; a
+    /// [decision](Self::decisions) reports the end.
     ///
     /// ```no_run
     /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {

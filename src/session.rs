@@ -14,14 +14,13 @@ use crate::runtime::Hatchery;
 
 /// A session: jobs run one after another on one state, and each sees what earlier ones left.
 ///
-/// It has no interpreter of its own: its state stays with the worker that ran its last job until
-/// that worker is needed for something else or the session has been idle for a while. Then the
-/// state is parked in memory. When memory is short, or the session stays idle for longer, the state
-/// is compressed or spilled to disk; [`SessionsConfig`](crate::SessionsConfig) has the times and
-/// bounds. So there can be many more sessions than workers. The next job always finds everything as
-/// the last one left it, and pays for attaching it.
-/// [`Status::sessions`](crate::status::Status::sessions) shows where it is and why it was last
-/// evicted, and [`Hatchery::decisions`] reports evictions as they happen.
+/// It has no fixed interpreter. Its state stays with its last worker until another job needs that
+/// worker or the session has been idle for a while. Then the state is parked in memory. When memory
+/// is short, or the session stays idle for longer, the state is compressed or spilled to disk.
+/// [`SessionsConfig`](crate::SessionsConfig) has the times and bounds. So there can be many more
+/// sessions than workers. The next job always finds everything as the last one left it, and pays
+/// for attaching it. [`Status::sessions`](crate::status::Status::sessions) shows where it is and
+/// why it was last evicted, and [`Hatchery::decisions`] reports evictions as they happen.
 ///
 /// Its jobs run in order of submission, one at a time, whatever their priorities.
 ///
@@ -30,18 +29,18 @@ use crate::runtime::Hatchery;
 /// session runs or waits, both are refused with
 /// [`Refusal::SessionBusy`](crate::Refusal::SessionBusy).
 ///
-/// A job that reaches a limit on time or is cancelled is interrupted by `KeyboardInterrupt`, and
-/// the session keeps its variables; what the job did to files is undone. A job is undone altogether
-/// if it ignores the interrupt for [`Limits::grace`](crate::Limits::grace), leaves by `os._exit`,
-/// traps, or loses its worker: the session then continues from its state before the job, and
+/// A job that reaches a limit on time or is cancelled gets a `KeyboardInterrupt`. The session keeps
+/// its variables; the job's changes to files are undone. A job is undone completely if it ignores
+/// the interrupt for [`Limits::grace`](crate::Limits::grace), leaves by `os._exit`, traps, or loses
+/// its worker. The session then continues from its state before the job, and
 /// [`Outcome::session_restored`] is true.
 ///
 /// That needs a copy of the state, which is made between jobs unless the interpreter's private
 /// memory exceeds [`Builder::rollback_bytes`](crate::Builder::rollback_bytes). Without a copy the
-/// session is lost: waiting jobs end with
+/// session is lost. Waiting jobs end with
 /// [`SandboxFailure::SessionLost`](crate::SandboxFailure::SessionLost), further ones are refused
-/// with [`Refusal::SessionGone`](crate::Refusal::SessionGone),
-/// [`DecisionKind::SessionEnded`](crate::decision::DecisionKind::SessionEnded) has the reason, and
+/// with [`Refusal::SessionGone`](crate::Refusal::SessionGone), and
+/// [`DecisionKind::SessionEnded`](crate::decision::DecisionKind::SessionEnded) has the reason.
 /// [`Hatchery::session`] opens a fresh session under the same name. Clones are the same session.
 #[derive(Debug, Clone)]
 pub struct Session {
@@ -113,11 +112,11 @@ impl Session {
     /// Returns the session with a host function that its jobs can call. It comes before a function
     /// of the same name of the pool, and a [job's](Job::function) comes before it.
     ///
-    /// The function belongs to this handle, not to the session's state: clones of the handle have
-    /// it, and so do sessions that are [forked](Self::fork) from it. A session that
-    /// [`Hatchery::session`] or [`Hatchery::revive`] returns has only the pool's functions, so give
-    /// it its own again. A restored checkpoint changes nothing about them. In jobs that can't call
-    /// the function, a reference that an earlier job kept raises `AttributeError`.
+    /// The function belongs to this handle, not to the session's state. Clones of the handle and
+    /// [forked](Self::fork) sessions have it. A session that [`Hatchery::session`] or
+    /// [`Hatchery::revive`] returns has only the pool's functions, so add its functions again. A
+    /// restored checkpoint changes nothing about them. In jobs that can't call the function, a
+    /// reference that an earlier job kept raises `AttributeError`.
     ///
     /// ```no_run
     /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
@@ -181,8 +180,8 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// A job of the session runs or waits, the session is gone, a session with this name is open,
-    /// too many sessions are open, or there is no memory for another one.
+    /// A job of the session runs or waits, or the session is gone. Or a session with this name is
+    /// open, too many are, or memory is full.
     pub async fn fork(&self, name: &str) -> Result<Self, Error> {
         let state = self.hatchery.scheduler.capture(self.session).await?;
         let state = state.as_ref().map(Parked::fork);
@@ -215,8 +214,8 @@ impl Session {
     /// checkpoint, unless the session is deterministic.
     ///
     /// # Errors
-    /// A job of the session runs or waits, the session is gone, or the checkpoint is one of a session
-    /// on another Python build.
+    /// A job of the session runs or waits, the session is gone, or the checkpoint is from another
+    /// Python build.
     pub async fn restore(&self, checkpoint: &Checkpoint) -> Result<(), Error> {
         if checkpoint.build != self.build {
             let name = self.hatchery.pythons.name(checkpoint.build).to_owned();
@@ -250,8 +249,8 @@ impl Session {
     }
 
     /// Writes the session's state to a file, atomically, for [`Hatchery::revive`] in this process
-    /// or another one with the same image. Variables, modules, files, open files with their
-    /// positions, and a deterministic clock are saved; mounted folders aren't, and later jobs must
+    /// or another one with the same image. The file has variables, modules, files, open files with
+    /// their positions, and a deterministic clock. Mounted folders aren't saved; later jobs must
     /// mount them again. Returns the bytes written.
     ///
     /// ```no_run
@@ -311,8 +310,8 @@ impl Session {
 }
 
 impl Hatchery {
-    /// Returns the session with this name, on any Python build, and opens it on the default build
-    /// if it isn't open.
+    /// Returns the session with this name, on any Python build. Opens it on the default build if it
+    /// isn't open.
     ///
     /// ```no_run
     /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
@@ -329,16 +328,16 @@ impl Hatchery {
     /// ```
     ///
     /// # Errors
-    /// Too many sessions are open, there is no memory left and no idle session can give some back,
-    /// or the pool is shutting down.
+    /// Too many sessions are open, memory is full and no session can be evicted, or the pool is
+    /// shutting down.
     pub async fn session(&self, name: &str) -> Result<Session, Error> {
         let default = BuildId::default();
         let (session, build) = self.scheduler.open_session_on(name, default).await?;
         Ok(Session::new(self.clone(), name, session, build))
     }
 
-    /// Returns the session with this name, which runs on this Python build for life, and opens it
-    /// if it isn't open.
+    /// Returns the session with this name, which always runs on this Python build. Opens it if it
+    /// isn't open.
     ///
     /// ```no_run
     /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
@@ -374,8 +373,8 @@ impl Hatchery {
     /// ```
     ///
     /// # Errors
-    /// The file can't be read, is damaged, or belongs to an image or a Python build that this pool
-    /// doesn't have; a session with this name is open, or too many are.
+    /// The file can't be read, is damaged, or needs an image or a Python build that this pool
+    /// doesn't have. Or a session with this name is open, or too many are.
     pub async fn revive(&self, name: &str, path: impl AsRef<Path>) -> Result<Session, Error> {
         // Reading the file would wait for a thread of the runtime.
         self.scheduler.check_process()?;
@@ -397,7 +396,7 @@ fn state_of(parked: &Parked) -> Result<&SessionState, SessionError> {
 /// The state of a session at one moment. Cheap to clone; clones share it.
 ///
 /// It holds the variables, the files and everything else that the session's jobs left in the
-/// interpreter, and doesn't depend on the session any more: see
+/// interpreter. It is independent of the session: see
 /// [`Session::checkpoint`](crate::Session::checkpoint).
 #[derive(Debug, Clone)]
 pub struct Checkpoint {

@@ -1,5 +1,5 @@
-//! A job as a tool of agents: the call, as a model writes it, and the JSON schemas of the call and
-//! of its result (`Outcome::to_tool_json`).
+//! A job as a tool of agents: a model's call, and the JSON schemas of the call and its result
+//! (`Outcome::to_tool_json`).
 //!
 //! Calls are not trusted: a call gets no access to the host, and no more time than the pool allows.
 
@@ -11,10 +11,10 @@ use crate::failure::Error;
 use crate::job::Job;
 
 impl Job {
-    /// Creates the job of a tool call, as [`schema`] describes it: an object with `code` and
-    /// optionally `timeout` (seconds), `stdin`, `args`, `env`, `files` (by their paths in the
-    /// workspace: texts, or objects whose only field, `base64`, has padded base64 of RFC 4648) and
-    /// `variables` (JSON by name).
+    /// Creates the job of a tool call, as [`schema`] describes it: an object with `code`. Optional
+    /// are `timeout` (seconds), `stdin`, `args`, `env`, `files` and `variables` (JSON by name).
+    /// `files` maps paths in the workspace to texts, or to objects whose only field, `base64`, has
+    /// padded base64 of RFC 4648.
     ///
     /// The timeout can only shorten the wall time of the pool's limits.
     ///
@@ -49,7 +49,7 @@ const DESCRIPTION: &str = "Runs a Python program in a sandbox without network, w
     session; otherwise each call starts fresh. The last expression's value is returned, so there \
     is no need to print it.";
 
-/// Returns the result of a call that didn't run, with all fields of other results: its `status` is
+/// Returns the result of a call that didn't run, with all fields of other results. Its `status` is
 /// `not_run`, and its `error` is the problem, whose message says what to do.
 ///
 /// ```

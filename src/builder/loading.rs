@@ -135,14 +135,14 @@ pub enum Isolation {
     /// host.
     #[default]
     Threads,
-    /// In processes of their own, forked by a helper: a program that breaks out of WebAssembly is
-    /// in a process that the system gives nothing, and a worker that dies takes one job with it.
+    /// In separate processes, forked by a helper. A program that breaks out of WebAssembly is in a
+    /// confined process, and a worker that dies fails only its job.
     Process {
         /// The program that becomes the helper.
         helper: Helper,
     },
-    /// As `Process`, but the pool refuses to start if this system doesn't offer every layer of the
-    /// wall around a process. The error names what is missing.
+    /// As `Process`, but the pool refuses to start if this system lacks a layer of confinement. The
+    /// error names it.
     ProcessStrict {
         /// The program that becomes the helper.
         helper: Helper,
@@ -203,8 +203,7 @@ fn isolated(
 /// returns. Else does nothing.
 ///
 /// A program that has pools with [`Isolation::Process`] or [`Isolation::ProcessStrict`] calls it
-/// first in its `main`: before it starts threads, and before it reads or writes standard input or
-/// output.
+/// first in its `main`: before it starts threads, or uses standard input or output.
 pub fn be_helper() {
     process::be_helper(|load| {
         let Load { config, image, packages } =

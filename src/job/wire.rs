@@ -19,12 +19,12 @@ pub(super) struct Asked {
 }
 
 impl Job {
-    /// Creates a job from what a caller sent. The intake says which fields the caller may use;
-    /// unless it [only lowers](Intake::lowering_only), the job's times and limits replace those of
-    /// the [`Hatchery`](crate::Hatchery) and of [`Self::limits`].
+    /// Creates a job from a caller's JSON. The intake says which fields the caller may use. Unless
+    /// it [only lowers](Intake::lowering_only), the job's times and limits replace those of the
+    /// [`Hatchery`](crate::Hatchery) and of [`Self::limits`].
     ///
-    /// A `file` is read as [`Self::file`] does, on this machine and with this process's rights, so
-    /// callers who aren't trusted need an intake without it. The job's `id` is left to the caller.
+    /// A `file` is read as by [`Self::file`], on this machine and with this process's rights. So
+    /// untrusted callers need an intake without it. The job's `id` is left to the caller.
     ///
     /// ```
     /// use hatchery::Job;
@@ -36,8 +36,8 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// The intake doesn't take the job, the script can't be read, or a path, a name or a value can't
-    /// be given to a program.
+    /// The intake doesn't accept the job, the script can't be read, or a path, a name or a value is
+    /// invalid.
     pub fn from_wire(mut job: wire::Job, intake: &Intake) -> Result<Self, Error> {
         intake.check(&job)?;
         let base = match job.file.take() {
@@ -52,8 +52,8 @@ impl Job {
     /// settings. The intake isn't asked again which fields it takes.
     ///
     /// # Errors
-    /// As for [`Self::from_wire`]; also if the job still has a `file`, which is to be read, and
-    /// taken out of it, before.
+    /// As for [`Self::from_wire`]; also if the job still has a `file`, which the caller must read
+    /// and remove first.
     pub fn with_wire(mut self, job: wire::Job, intake: &Intake) -> Result<Self, Error> {
         let wire::Job {
             id: _,
