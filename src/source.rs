@@ -43,9 +43,9 @@ enum Encoding {
 /// The byte order mark of UTF-8, which some editors write and CPython skips.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Decodes Python source. Its encoding is UTF-8, unless its first or second line names another one,
-/// as [PEP 263](https://peps.python.org/pep-0263/) describes. UTF-8, ASCII and Latin-1 are
-/// supported, by their usual names.
+/// Decodes Python source. Its encoding is UTF-8, perhaps with a byte order mark, unless its first
+/// or second line names another one, as [PEP 263](https://peps.python.org/pep-0263/) describes.
+/// UTF-8, ASCII and Latin-1 are supported, by their usual names.
 ///
 /// ```
 /// use hatchery::source;

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class AsyncFuture(Awaitable[T], Generic[T]):
-    """A job under way. Awaiting it gives its outcome; if that is cancelled, so is the job.
+    """A job in progress. Awaiting it gives its outcome; if that is cancelled, so is the job.
 
     The job is also cancelled if this is dropped before its end, unless it is a turn of a session
     whose events aren't followed. `asyncio.ensure_future` makes a task of it, for `asyncio.wait` and

@@ -53,7 +53,7 @@ _ENDED = getattr(select, "POLLRDHUP", 0)
 """What to ask of a connection to learn that it has ended, beside what is always told."""
 
 _BUSY = 64
-"""Jobs under way with which the server has enough to do for some milliseconds."""
+"""Jobs in progress that keep the server busy for a few milliseconds."""
 
 
 class Handler(Protocol):
@@ -160,7 +160,7 @@ class Client:
         reference: Reference,
         is_attended: bool = False,
     ) -> int:
-        """Sends a job, and returns its id. While many are under way, it waits here for its turn.
+        """Sends a job, and returns its id. While many are in progress, it waits here.
 
         Args:
             is_attended: Whether the caller will `attend` or `wake` at once.
@@ -213,7 +213,7 @@ class Client:
         return request
 
     def attend(self, number: int, waited: Waited) -> None:
-        """Reads until a job has ended, if it is the only one under way. Otherwise, and if anything
+        """Reads until a job has ended, if it is the only one in progress. Otherwise, and if anything
         else comes, the reading thread reads."""
         caller = object()
         try:
@@ -230,7 +230,7 @@ class Client:
             self.wake()
 
     def wake(self) -> None:
-        """Makes the reading thread read, if anything is under way."""
+        """Makes the reading thread read, if anything is in progress."""
         if self._handlers or self._requests:
             self._wake()
 
@@ -271,13 +271,13 @@ class Client:
             self._reader.join()
 
     def under_way(self) -> list[futures.Future[Any]]:
-        """Returns what somebody may wait for."""
+        """Returns what a caller may wait for."""
         jobs = [reference() for reference in list(self._handlers.values())]
         waiting: list[object] = [*jobs, *self._requests.values(), *self._promises]
         return [one for one in waiting if isinstance(one, futures.Future) and not one.done()]
 
     def promise(self) -> futures.Future[None]:
-        """Returns what counts as under way until it has ended."""
+        """Returns what counts as in progress until it has ended."""
         promise: futures.Future[None] = futures.Future()
         self._promises.add(promise)
         promise.add_done_callback(self._promises.discard)
@@ -288,7 +288,7 @@ class Client:
         return threading.current_thread() is self._reader
 
     def wait(self) -> None:
-        """Waits until nothing is under way."""
+        """Waits until nothing is in progress."""
         # Callbacks may submit further jobs.
         while under_way := self.under_way():
             futures.wait(under_way)
@@ -475,7 +475,7 @@ class Client:
             handler.fail(error)
 
     def _take_all(self) -> list[Handler]:
-        """Takes all for whom something is under way."""
+        """Takes all handlers with something in progress."""
         jobs = [reference() for reference in self._handlers.values()]
         handlers = [*filter(None, jobs), *self._requests.values()]
         self._handlers, self._requests = {}, {}
@@ -495,12 +495,12 @@ class Client:
                 self._write(frame)
 
     def called(self, call: int, cancel: Callable[[], object] | None) -> None:
-        """Remembers what cancels a call that is under way."""
+        """Remembers what cancels a call in progress."""
         if cancel is not None:
             self._calls[call] = cancel
 
     def _lose(self, why: str) -> None:
-        """Fails whatever is under way, once the connection has ended."""
+        """Fails everything in progress, once the connection has ended."""
         said = self._connection.close()
         said = f"{said} ({why})" if why else said
         is_started = self.hello.done()
@@ -530,7 +530,7 @@ class Client:
 
 
 def _nobody() -> None:
-    """Stands for the handler of a job that isn't under way."""
+    """Replaces the handler of a job that isn't in progress."""
 
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()

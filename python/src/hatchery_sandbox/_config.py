@@ -38,7 +38,7 @@ _OF_JOBS = frozenset(
 
 @dataclass(frozen=True)
 class SessionSettings:
-    """What becomes of sessions; `None` leaves a setting at its default."""
+    """Limits for sessions; `None` leaves a setting at its default."""
 
     open: int | None = None
     """How many may be open; further ones are refused. Default: 10,000."""

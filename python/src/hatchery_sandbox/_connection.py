@@ -70,7 +70,7 @@ class Descriptor:
 
 
 class SocketConnection(Connection):
-    """A server at a Unix socket, which others use, too."""
+    """A server at a Unix socket, which other processes also use."""
 
     def __init__(self, path: str) -> None:
         self._path = path

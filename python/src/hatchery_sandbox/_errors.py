@@ -14,7 +14,7 @@ class HatcheryError(Exception):
 
 
 class ProgramError(HatcheryError):
-    """The program ended in another way than at its end, by itself."""
+    """The program raised, exited, or damaged its interpreter."""
 
     def __init__(self, message: str, outcome: Outcome | None = None) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class ProgramExitedError(ProgramError):
 
 
 class ProgramTamperedError(ProgramError):
-    """The program broke what its result is made of."""
+    """The program damaged the interpreter that reports its result."""
 
 
 class LimitError(HatcheryError):
@@ -82,7 +82,7 @@ class PoolClosedError(PoolError):
 
 
 class ConnectionLostError(PoolError):
-    """The server ended, or the connection to it failed, while the job was under way."""
+    """The server ended, or the connection to it failed, while the job was in progress."""
 
 
 class SandboxFailedError(PoolError):

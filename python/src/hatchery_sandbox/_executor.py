@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Executor(futures.Executor):
-    """Calls functions in sandboxes: in place of a `ProcessPoolExecutor`, for what isn't trusted.
+    """Calls untrusted functions in sandboxes, like a `ProcessPoolExecutor`.
 
     ```
     with Executor(preload=["numpy"]) as executor:
@@ -51,7 +51,7 @@ class Executor(futures.Executor):
         # Without callbacks, so that a thread that waits for a call can read its result itself.
         self._submitted: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
         self._last: set[futures.Future[Any]] = set()
-        """What was under way at the shutdown."""
+        """The calls in progress at the shutdown."""
         self._is_shut_down = False
         self._modules: frozenset[str] | None = None
 
@@ -76,9 +76,9 @@ class Executor(futures.Executor):
         """Takes no more calls, and ends the pool if it is its own.
 
         Args:
-            wait: Whether to wait for the calls that are under way. Without, they go on, and the pool
+            wait: Whether to wait for the calls in progress. Otherwise they continue, and the pool
                 ends after the last.
-            cancel_futures: Whether calls that are under way are cancelled, also those that run.
+            cancel_futures: Whether calls in progress are cancelled, also those that run.
         """
         with self._lock:
             self._is_shut_down = True

@@ -35,7 +35,7 @@ _from_json = json.JSONDecoder().decode
 
 
 class FrameError(Exception):
-    """What was read is no frame, so nobody knows where the next one begins."""
+    """The input isn't a frame, so the start of the next one is unknown."""
 
 
 def to_json(value: object) -> bytes:

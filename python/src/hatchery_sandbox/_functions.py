@@ -26,10 +26,10 @@ Answer = Callable[[Message], None]
 
 @dataclass(frozen=True)
 class HostFunction:
-    """A function with more than its signature says.
+    """A host function with options beyond its signature.
 
-    A plain callable is enough where this isn't needed: its name, its parameters with their types
-    and defaults, and its docstring are taken over. Arguments and results are what variables of
+    Without options, a plain callable is enough: its name, its parameters with their types and
+    defaults, and its docstring are used. Arguments and results are what variables of
     programs can be: JSON, sets, dates, arrays, frames and so on.
     """
 

@@ -1,4 +1,4 @@
-"""A job under way, and its end."""
+"""A job in progress, and its end."""
 
 from __future__ import annotations
 
@@ -209,13 +209,13 @@ class Call(_Running):
 
 
 class Future(_Running, futures.Future[T], Generic[T]):
-    """A job under way: a `concurrent.futures.Future` that can also be interrupted and watched.
+    """A job in progress: a `concurrent.futures.Future` that can also be interrupted and watched.
 
     If it is dropped before its end, the job is cancelled, unless it has a callback or is a turn of a
     session whose events aren't followed. Callbacks of jobs that have ended run in a thread of their
-    own, so they may run further jobs. `running()` is false until the job has ended, because nobody is
-    told when it starts; `events` tells. If the handler of a signal raises in the middle of `result`,
-    the future may stay locked, as any of the standard library; `Pool.run` has no such flaw.
+    own, so they may run further jobs. `running()` is false until the job has ended; `events` reports
+    its start. If a signal's handler raises in the middle of `result`, the future may stay locked, as
+    any of the standard library; `Pool.run` doesn't have this problem.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What to run, and with what."""
+"""Jobs and their options."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Limits:
 
 
 class JobOptions(TypedDict, total=False):
-    """What a job is given and what it may use. Everything is optional."""
+    """Inputs and limits of a job. Everything is optional."""
 
     variables: Mapping[str, object]
     """Variables that the program finds: numbers, texts, lists, tuples, sets, dictionaries, dates,
@@ -112,7 +112,7 @@ _NAMES = frozenset(JobOptions.__annotations__)
 
 
 class Job:
-    """A program or a call of a function, with what goes with it.
+    """A program or a call of a function, with its inputs and limits.
 
     ```
     Job("x * 2", variables={"x": 21})
@@ -150,7 +150,7 @@ class Job:
 
 @dataclass
 class Prepared:
-    """A job as the message that asks for it."""
+    """A job as the message that requests it."""
 
     message: Message
     attachments: list[bytes]

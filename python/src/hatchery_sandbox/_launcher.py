@@ -59,7 +59,7 @@ class Launcher:
         return self._client if self._pid == os.getpid() else None
 
     def disturb(self) -> None:
-        """Makes the server end, for a pool that nobody refers to any more."""
+        """Makes the server end, for a pool without references."""
         client = self.current()
         if client is not None and client.lost is None:
             client.disturb()

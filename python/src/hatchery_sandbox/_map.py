@@ -23,7 +23,7 @@ Step = Union[Outcome, float, None]
 """What comes next: an outcome, or to wait until woken, or at most for so many seconds."""
 
 _WINDOW = 512
-"""Jobs that are under way at once: enough for any number of workers."""
+"""Jobs in progress at once: enough for any number of workers."""
 _RETRY_SECONDS = 0.05
 _MOST_LOSSES = 10
 """How often one job is sent again after its server has ended, since it may be what ends it."""

@@ -270,7 +270,7 @@ class Outcome:
 
     @property
     def limits_met(self) -> list[LimitHit]:
-        """Limits that stood in the program's way without ending it."""
+        """Limits that the program reached without ending."""
         hits = self._result["limits_met"]
         return [LimitHit(hit["limit"], hit["allowed"], hit["used"]) for hit in hits]
 
@@ -287,7 +287,7 @@ class Outcome:
 
     @property
     def message(self) -> str | None:
-        """Why it isn't a success, in words; or what `sys.exit` was given."""
+        """Why it isn't a success, in words; or the argument of `sys.exit`."""
         error = self._result["error"]
         text: str | None = error["message"] if error else self._result["message"]
         return text

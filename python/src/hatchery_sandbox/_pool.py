@@ -134,8 +134,8 @@ class Pool:
         _pools[token] = self
 
     def start(self) -> Pool:
-        """Starts the pool, and waits until it is ready. The very first start on a machine compiles
-        Python, which takes a minute or two.
+        """Starts the pool, and waits until it is ready. The first start on a machine compiles
+        Python, which takes one or two minutes.
 
         Raises:
             StartError: It can't be started or reached.
@@ -149,7 +149,7 @@ class Pool:
         _pools.pop(self._token, None)
 
     def drain(self, timeout: float | None = None) -> None:
-        """Waits until all jobs have ended, then ends the pool. Only for a pool of our own.
+        """Waits until all jobs have ended, then ends the pool. Only for a pool that this process started.
 
         Args:
             timeout: Seconds after which jobs that still run are cancelled. Default: none.
@@ -185,7 +185,7 @@ class Pool:
     ) -> Outcome:
         """Runs a program in a fresh interpreter, and returns how it ended.
 
-        Ctrl-C raises `KeyboardInterrupt` in the program, too; the pool can be used on.
+        Ctrl-C also raises `KeyboardInterrupt` in the program; the pool stays usable.
 
         Args:
             job: The program, or a `Job`.
@@ -299,7 +299,7 @@ class Pool:
         Jobs are taken as others end, so there may be any number of them. A job that the pool refuses
         because it is full, or loses with its server, is submitted again. One that the pool can't
         run is an outcome, too, with the status `not_run`, whose `raise_for_status` raises the
-        reason. Ending the iteration cancels what is under way.
+        reason. Ending the iteration cancels the jobs in progress.
 
         Args:
             jobs: Programs, or `Job`s.

@@ -1,4 +1,4 @@
-"""A server of our own: finds the binary `hatchery`, starts it, and ends it."""
+"""A server of this process: finds the binary `hatchery`, starts it, and ends it."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class ChildProcess(Connection):
         return f"the server {how}{': ' if said else ''}{said}"
 
     def is_ready(self) -> None:
-        """Says that the server has started, and needs no patience any more."""
+        """Says that the server has started."""
         self._errors.is_starting = False
 
     def forget(self) -> None:

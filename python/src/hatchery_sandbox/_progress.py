@@ -9,7 +9,7 @@ from typing import Any, Protocol, Union
 
 
 class Bar(Protocol):
-    """What shows progress, such as `tqdm.tqdm(total=10)`."""
+    """Shows progress, such as `tqdm.tqdm(total=10)`."""
 
     def update(self, n: int, /) -> object: ...
 

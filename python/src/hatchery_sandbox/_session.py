@@ -39,7 +39,7 @@ class Session:
     ```
 
     It stays open until `close` or the end of its pool, wherever its state is: there can
-    be thousands. One that was opened without a name is closed when nobody refers to it any more.
+    be thousands. One that was opened without a name is closed when it has no more references.
     """
 
     def __init__(self, pool: Pool, name: str, functions: Functions = ()) -> None:
@@ -141,7 +141,7 @@ class Session:
 
 
 def close_when_dropped(session: S, pool: Pool) -> S:
-    """Returns a session that is closed once nobody refers to it any more."""
+    """Returns a session that is closed once it has no more references."""
     session._closing = weakref.finalize(session, _close, pool._launcher, session.name)
     session._closing.atexit = False
     return session

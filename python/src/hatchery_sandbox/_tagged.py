@@ -24,7 +24,7 @@ type needs: `mask` for nullable numbers, `codes`, `categories` and `ordered`, `z
 `left`, `right` and `closed`. INDEX is a COLUMN with a `name` and maybe a `freq`, a `range`, or
 `levels` with `codes` and `names`; that of a frame is null if its rows are numbered from 0.
 
-Nothing is pickled, and what is read may come from anybody.
+Nothing is pickled, and input is untrusted.
 """
 
 from __future__ import annotations

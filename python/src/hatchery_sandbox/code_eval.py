@@ -8,8 +8,8 @@ hatchery_sandbox.code_eval.install()
 ```
 
 The engine of `hatchery grade` judges: tests run in an interpreter that a candidate can't reach. `passed`
-is `None` where nothing is known of a candidate, and `result` then begins with `undecided: ` or, if its
-test can't be run, `task_error: `. Such candidates count in no pass@k.
+is `None` if a candidate can't be decided. `result` then begins with `undecided: ` or, if its test can't
+be run, `task_error: `. No pass@k includes such candidates.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ python -m hatchery_sandbox.evalplus --dataset humaneval --samples samples.jsonl
 
 takes what `evalplus.evaluate` takes, and so does `evaluate` here. The engine of `hatchery grade` judges,
 by EvalPlus's rules: outputs are compared in an interpreter that a solution can't reach, and where what
-is expected isn't known to it. Where nothing is known of a solution its status is `undecided`, the log
-says why, and it counts in no pass@k. Unlike with EvalPlus, right solutions of HumanEval/32 pass.
+is expected isn't known to it. A solution that can't be decided has the status
+`undecided`, the log says why, and no pass@k includes it. Unlike with EvalPlus, right solutions of HumanEval/32 pass.
 
 A solution first runs on all inputs at once. If that takes too long, or the solution ends the program,
 it runs again on fewer inputs, at last on one at a time, each with its own limit. Limits are CPU time, so

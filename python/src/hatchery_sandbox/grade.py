@@ -8,9 +8,9 @@ print(report.pass_at[1], [result.verdict for result in report.results])
 ```
 
 Tasks have the form of human-eval, MBPP, EvalPlus, BigCodeBench, APPS, TACO, LiveCodeBench or
-CodeContests, or a plain one, which the guide describes. Each candidate runs in an interpreter of its own and its tests in another one, so that it
-can't pass by patching, forging or reading anything. The command has a pool of its own, with two
-workers for each sample that is graded at once.
+CodeContests, or a plain one, which the guide describes. A candidate and its tests run in two interpreters, so it can't pass by patching, forging or
+reading anything. The command starts a separate pool, with two workers for each sample that is
+graded at once.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Report:
-    """What became of all samples."""
+    """The report on all samples."""
 
     pass_at: dict[int, Estimate]
     """pass@k for each k for which there are enough samples of every task."""

@@ -5,8 +5,8 @@ from hatchery_sandbox.human_eval import evaluate_functional_correctness
 ```
 
 The engine of `hatchery grade` judges: tests run in an interpreter that a completion can't reach.
-`passed` is `None` where nothing is known of a completion, and `result` then begins with `undecided: `
-or, if its problem can't be graded, `task_error: `. Such completions count in no pass@k.
+`passed` is `None` if a completion can't be decided. `result` then begins with `undecided: ` or, if its
+problem can't be graded, `task_error: `. No pass@k includes such completions.
 
 `timeout` is CPU time, so verdicts don't depend on how busy the machine is; a program that waits is
 ended after ten times as long, and at least 20 s.

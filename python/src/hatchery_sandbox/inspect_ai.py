@@ -62,7 +62,7 @@ class HatcherySandboxEnvironment(SandboxEnvironment):
         environments: dict[str, SandboxEnvironment],
         interrupted: bool,
     ) -> None:
-        """Nothing is left of a sample but its files here."""
+        """Only the files of a sample remain here."""
 
     @classmethod
     async def task_cleanup(cls, task_name: str, config: Any, cleanup: bool) -> None:

@@ -39,7 +39,7 @@ _CONTROL = "application/vnd.hatchery.notebook+json"
 
 
 class CellError(Exception):
-    """A cell failed. Papermill makes its own exception of what stands in the notebook."""
+    """A cell failed. Papermill raises its own exception from the notebook's error."""
 
 
 class HatcheryEngine(Engine):

@@ -37,8 +37,8 @@ def final_answer(answer=None):
 class HatcheryExecutor(PythonExecutor):
     """Runs an agent's code in a session, whose variables stay from step to step.
 
-    Tools are lent as host functions: they run in this process, with arguments and results that are
-    JSON, and only they reach what this process reaches.
+    Tools are host functions: they run in this process, with arguments and results as JSON. Only they
+    reach what this process reaches.
     """
 
     def __init__(self, pool: Pool | None = None, timeout: float | None = None) -> None:
@@ -54,7 +54,7 @@ class HatcheryExecutor(PythonExecutor):
         self._open: Session | None = None
 
     def send_tools(self, tools: dict[str, Any]) -> None:
-        """Lends tools to the code; the agent calls this."""
+        """Gives tools to the code; the agent calls this."""
         self._tools.update(
             {name: _lent(name, tool) for name, tool in tools.items() if name != _FINAL}
         )

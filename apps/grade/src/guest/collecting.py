@@ -92,7 +92,7 @@ class Collection:
         """
         for hook in ("pytest_generate_tests", "pytest_plugins", "pytest_collection_modifyitems"):
             if hook in self._made:
-                raise Unsupported(f"the tests define `{hook}`, which grading doesn't heed")
+                raise Unsupported(f"the tests define `{hook}`, which grading ignores")
         marks = _marks_of(self._made)
         for name, value in self._made.items():
             if isinstance(value, type):

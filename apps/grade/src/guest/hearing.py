@@ -45,7 +45,7 @@ class Hearing:
                 continue
             level, text, line = rest
             if not (type(one) is type(text) is str and type(level) is type(line) is int):
-                raise Malformed("the candidate sent what is no log")
+                raise Malformed("the candidate sent an invalid log")
             logger = logging.getLogger(one)
             if logger.hasHandlers():
                 logger.handle(logging.LogRecord(one, level, "<solution>", line, text, (), None))

@@ -265,7 +265,7 @@ class Link(Peer):
         try:
             return super().ask(*request)
         except _ENDINGS:
-            raise Malformed("the candidate sent what is no value") from None
+            raise Malformed("the candidate sent an invalid value") from None
 
     def answer_to(self, head):
         try:
@@ -286,7 +286,7 @@ class Link(Peer):
             return super().resolve(name, parts)
         (module,) = parts
         if type(module) is not str or not all(part.isidentifier() for part in module.split(".")):
-            raise Malformed("the candidate sent what is no module")
+            raise Malformed("the candidate sent an invalid module")
         try:
             __import__(module)
         except ImportError:
@@ -491,7 +491,7 @@ class Link(Peer):
             target
         ):
             if operation == "special" and rest[0] not in _SPECIAL:
-                raise Malformed("the candidate asked for what there isn't")
+                raise Malformed("the candidate requested something that doesn't exist")
             return super().perform(operation, target, *rest)
         used = rest[0] if rest and type(rest[0]) is str else operation
         self.refuse(

@@ -44,7 +44,7 @@ class Shared:
             number = self._next
             self._next += self._step
         if len(self._entries) >= _MOST_SHARED:
-            raise Refused(f"tests and a candidate share at most {_MOST_SHARED} lists and the like")
+            raise Refused(f"tests and a candidate share at most {_MOST_SHARED} lists and similar objects")
         self._entries[number] = [value, kind_of(value).kept(value)]
         self._numbers[id(value)] = number
         return number

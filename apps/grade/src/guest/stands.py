@@ -85,7 +85,7 @@ class Peer:
     def answer_to(self, head):
         """Returns the answer to a request, as text."""
         if head[0] != "ask" or len(head) < 2 or type(head[1]) is not str:
-            raise Malformed("the candidate sent what is no answer")
+            raise Malformed("the candidate sent an invalid answer")
         try:
             return self.written("value", self.perform(*head[1:]))
         except self.fatal:
@@ -112,7 +112,7 @@ class Peer:
         """Returns the head of a message."""
         values = Reader(self._shared, self._resolve, text).values()
         if len(values) < 3 or type(values[-1]) is not tuple:
-            raise Malformed("the candidate sent what is no message")
+            raise Malformed("the candidate sent an invalid message")
         *head, news, released = values
         for number in released:
             self._numbers.pop(id(self._objects.pop(number, None)), None)
@@ -152,7 +152,7 @@ class Peer:
 
     def _object(self, number):
         if type(number) is not int or number not in self._objects:
-            raise Malformed("the candidate sent what it wasn't given")
+            raise Malformed("the candidate sent a reference that it never got")
         return self._objects[number]
 
     def number_of(self, value):
@@ -222,14 +222,14 @@ class Peer:
         return self.resolve(name, parts)
 
     def resolve(self, name, parts):
-        raise Malformed(f"the candidate sent what is no value: `{name[:40]}`")
+        raise Malformed(f"the candidate sent an invalid value: `{name[:40]}`")
 
     def _stand_in(self, number, kind, args=(), plain=None):
         made = self._stand_ins.get(number)
         if made is not None:
             return made
         if type(number) is not int:
-            raise Malformed("the candidate sent what is no value")
+            raise Malformed("the candidate sent an invalid value")
         if issubclass(kind, BaseException):
             made = self.exception(kind, args)
             if type(kind) is not StandInClass:
@@ -490,7 +490,7 @@ def _as_plain(base, value):
 def _constant(kind, plain):
     base = next((base for base in _CONSTANT if base.__name__ == kind._hatchery_plain), None)
     if base is None or type(plain) is not base:
-        raise Malformed("the candidate sent what is no value")
+        raise Malformed("the candidate sent an invalid value")
     return base.__new__(kind, plain)
 
 

@@ -342,7 +342,7 @@ class Surroundings:
             elif self._is_judge and kind in ("limit", "doubt"):
                 setattr(self, kind, getattr(self, kind) or str(told)[:_LONGEST_DOUBT])
             elif self._is_judge:
-                raise Malformed("the candidate sent what it can't tell")
+                raise Malformed("the candidate sent an invalid report")
             else:
                 getattr(self, f"_take_{kind}")(told)
 

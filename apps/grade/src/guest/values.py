@@ -340,9 +340,9 @@ class Reader:
         try:
             parsed = _loads(text)
         except (ValueError, RecursionError) as error:
-            raise Malformed(f"the candidate sent what is no message: {error}") from None
+            raise Malformed(f"the candidate sent an invalid message: {error}") from None
         if type(parsed) is not list or len(parsed) != 4 or not all(type(part) is list for part in parsed):
-            raise Malformed("the candidate sent what is no message")
+            raise Malformed("the candidate sent an invalid message")
         self.head, self._nodes, self._changed, self._forgotten = parsed
 
     def values(self):
@@ -364,7 +364,7 @@ class Reader:
             AttributeError,
             RecursionError,
         ) as error:
-            raise Malformed(f"the candidate sent what is no value: {error}") from None
+            raise Malformed(f"the candidate sent an invalid value: {error}") from None
 
     def _values(self):
         self._made = [_MISSING] * len(self._nodes)
@@ -389,17 +389,17 @@ class Reader:
             (place,) = part
             return self._made[place]
         if type(part) is dict:
-            raise Malformed("the candidate sent what is no value")
+            raise Malformed("the candidate sent an invalid value")
         return part
 
     def _begin(self, place, node):
         """Makes what has to be there before its parts are."""
         if type(node) is not list or not node or type(node[0]) is not str:
-            raise Malformed("the candidate sent what is no value")
+            raise Malformed("the candidate sent an invalid value")
         name = node[0]
         if name == "known":
             if not self._shared.has(node[1]):
-                raise Malformed("the candidate sent what it doesn't have")
+                raise Malformed("the candidate sent a reference that it doesn't have")
             self._made[place] = self._shared.get(node[1])
             return
         kind = _BY_NAME.get(name)
@@ -407,11 +407,11 @@ class Reader:
             return
         number = node[1]
         if type(number) is not int:
-            raise Malformed("the candidate sent what is no value")
+            raise Malformed("the candidate sent an invalid value")
         if self._shared.has(number):
             value = self._shared.get(number)
             if getattr(kind_of(value), "name", None) != name:
-                raise Malformed("the candidate sent what is no value")
+                raise Malformed("the candidate sent an invalid value")
         elif kind.make is not None:
             value = kind.make()
         else:

@@ -24,7 +24,7 @@ use crate::{signals, terminal};
 
 /// Bytes of jobs that have no result yet, which are kept here so that they can be sent again.
 const MOST_BYTES: usize = 256 << 20;
-/// Lines may open folders as long as this many jobs are under way.
+/// Lines may open folders as long as this many jobs are in progress.
 const FEW_JOBS: usize = 64;
 
 /// What the file beside the results says.
