@@ -4,7 +4,7 @@
 //! per job.
 //!
 //! Doesn't measure: Python. The load is open-loop, so slow answers don't reduce it, and evenly
-//! spaced; the quiet tenant never needs more than one worker at once. Fails if a bound is exceeded.
+//! spaced. The quiet tenant never needs more than one worker at once. Fails if a bound is exceeded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! How many fresh jobs `x = 1` a second do one worker and two run, with numpy and pandas imported,
 //! and how many slots of the engine alone? And how much more do two loops on two threads count than
-//! one does, so what is a second CPU worth? They take turns in one process, so that a busy minute of
-//! the machine meets all of them. Each runs for as long as the others, and the jobs of all its turns
-//! are counted: virtual CPUs may change their speed from one turn to the next, and medians of such
-//! turns depend on which speed is more frequent.
+//! one does? What is a second CPU worth? They take turns in one process, so that a busy minute
+//! of the machine meets all of them. Each runs for as long as the others, and the jobs of all its
+//! turns are counted: virtual CPUs may change their speed from one turn to the next, and medians of
+//! such turns depend on which speed is more frequent.
 //!
 //! Doesn't measure: starting workers and slots, and programs that take long.
 

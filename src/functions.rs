@@ -1,6 +1,6 @@
 //! Host functions: closures that programs can call, run on tokio.
 //!
-//! Plain closures run on blocking threads and futures as tasks, so the program's thread only waits
+//! Plain closures run on blocking threads and futures as tasks. So the program's thread only waits
 //! and can be interrupted meanwhile.
 
 use std::collections::BTreeMap;

@@ -44,7 +44,7 @@
 //! - **Jobs**: [`Job`] says what to run, [`Limits`] what it may use. [`Hatchery::run`] returns the
 //!   [`Outcome`], [`Hatchery::submit`] a [`Ticket`], which waits, interrupts and cancels, and from
 //!   which [`event`]s are read.
-//! - **Results**: an [`Outcome`] has a [`Verdict`] and the output; [`outcome`] has the types of its
+//! - **Results**: an [`Outcome`] has a [`Verdict`] and the output. [`outcome`] has the types of its
 //!   other parts, and [`files`] those of files.
 //! - **Variables**: JSON, bytes, [`Array`]s and frames, as a [`Value`].
 //! - **Sessions**: a [`Session`] and its [`Checkpoint`]s; [`SessionsConfig`] says what becomes of

@@ -1,6 +1,6 @@
 //! The configuration file: defaults for options that many commands have.
 //!
-//! A setting becomes the default of the option of its name, in every command that has it, so the
+//! A setting becomes the default of the option of its name, in every command that has it. So the
 //! command line wins over it. A variable of the environment that stands for an option wins as well.
 
 use std::ffi::OsString;

@@ -1,7 +1,7 @@
 //! One live interpreter: start it, run programs on it, reset it, park and attach its state.
 //!
 //! Owns the wasmer store, which never leaves its thread. A run that is stopped, traps or leaves by
-//! `os._exit` leaves CPython and wasmer in an undefined state, so the interpreter is lost with it
+//! `os._exit` leaves CPython and wasmer in an undefined state. So the interpreter is lost with it
 //! and a new instance replaces it.
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@
 //! P-5: no two extents overlap, and without extents the file is empty.
 //!
 //! Extents begin at multiples of 4 KiB and are never rewritten. Each goes into the smallest hole
-//! that fits, or to the end of the file; a dropped extent becomes a hole. When no extent is left
+//! that fits, or to the end of the file. A dropped extent becomes a hole. When no extent is left
 //! the file is truncated to zero bytes. The map of the file is kept in memory only.
 
 use std::fs::File;

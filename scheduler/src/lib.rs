@@ -9,10 +9,10 @@
 //! 5. Every refusal, eviction and retirement carries its reason.
 //!
 //! The abstract problem: workers are interchangeable, and each runs one job at a time. Jobs belong
-//! to tenants, which share CPU time by weight; within a tenant, jobs are ordered by age, shifted by
+//! to tenants, which share CPU time by weight. Within a tenant, jobs are ordered by age, shifted by
 //! priority. The jobs of a session run one at a time, in order, and cost least on the worker that
 //! holds the session's state. A job is refused if it would miss its deadline by the measured times.
-//! One ledger with one limit counts all memory; near the limit, idle sessions are compressed and
+//! One ledger with one limit counts all memory. Near the limit, idle sessions are compressed and
 //! spilled to disk, longest idle first. The pool grows while jobs could run, and shrinks when
 //! workers idle.
 //!

@@ -1,7 +1,7 @@
 //! A Jupyter kernel whose Python runs in a session of a Hatchery pool.
 //!
 //! [`Kernel`] speaks the protocol of Jupyter's front ends (version 5.4) over the sockets that a
-//! [`Connection`] names; [`install`] makes it known to them. Programs get what IPython gives them
+//! [`Connection`] names. [`install`] makes it known to them. Programs get what IPython gives them
 //! by the guest's side of `hatchery-notebook`. [`assistance`] serves completions and descriptions,
 //! for the kernel and for `hatchery repl`.
 //!

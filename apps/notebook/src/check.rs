@@ -1,7 +1,7 @@
 //! Compares the outputs of a run with those in the notebook's file, as nbval does.
 //!
-//! Markers in comments and tags say what is compared. A file of patterns, as nbval reads it, replaces
-//! what differs from run to run; Python's `re` applies them, in a fresh interpreter.
+//! Markers in comments and tags say what is compared. A file of patterns, as nbval reads it,
+//! replaces what differs from run to run. Python's `re` applies them, in a fresh interpreter.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Control groups of worker processes: one for each, what their limits do, and that none is left.
 //!
-//! All but the first test need a group with the memory controller, which only root can make; they pass
-//! without one.
+//! All but the first test need a group with the memory controller, which only root can make. They
+//! pass without one.
 #![cfg(target_os = "linux")]
 
 use std::fs;

@@ -14,9 +14,9 @@
 //! SIGINT. `cargo run` runs what was built already, and `cargo test` isn't run. Commands run in a
 //! folder with `examples/`, and find what earlier blocks of their document left there.
 //!
-//! Times and sizes vary. With `numbers` every number, key and age, the folder of a path and the room
-//! between words do; with `any-order` lines may change places. A key in a command stands for the one
-//! at its place in the real output.
+//! Times and sizes vary. With `numbers` every number, key and age, the folder of a path and the
+//! room between words do. With `any-order` lines may change places. A key in a command stands for
+//! the one at its place in the real output.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,7 +1,7 @@
 //! The bytes of one file, in chunks that copies share until one of them is written to.
 //!
 //! A copy costs a reference per chunk, and a write to a copy duplicates the chunks that it touches.
-//! A chunk may be shorter than its place; the missing bytes read as zeroes, so growing a file by
+//! A chunk may be shorter than its place. The missing bytes read as zeroes. So growing a file by
 //! `truncate` or by writing far past its end allocates nothing in between.
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Path resolution by POSIX rules.
 //!
 //! `..` at the root stays there, so no path leaves the tree. In a mounted folder of the host, `..`
-//! is resolved here, by name; the host is only asked for plain paths below the folder.
+//! is resolved here, by name. The host is only asked for plain paths below the folder.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! The tree of a guest's files: a table of nodes, the folders that name them, and their usage.
 //!
-//! Nodes and folder entries are in persistent maps, so copying a whole tree costs a few references
+//! Nodes and folder entries are in persistent maps. So copying a whole tree costs a few references
 //! and copies share what they have in common. The library that every guest sees is the fixed part
 //! of the tree.
 //!

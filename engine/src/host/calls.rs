@@ -3,7 +3,7 @@
 //! A wait is the only request that takes time. Like a sleep, it ends early when the run is
 //! interrupted. While the guest waits for a line of standard input, the run's wall time is paused.
 //! A virtual clock stands still during a wait and advances by the whole timeout when the wait times
-//! out; with no call in flight, it advances at once.
+//! out. With no call in flight, it advances at once.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -7,7 +7,7 @@
 //! there the host calls back into Python, as a C function may: the slot `tp_iternext` of the
 //! agent's type calls `__next__` of an object of the agent. The frames of `_start` never return.
 //!
-//! Between turns no native stack holds anything of the guest, so a command build has images,
+//! Between turns no native stack holds anything of the guest. So a command build has images,
 //! sessions and resets as a reactor build has.
 
 use std::sync::Arc;

@@ -9,8 +9,8 @@
 //! 40   …  the session, in postcard's format
 //! ```
 //!
-//! A program in the sandbox could give its own memory any contents that a saved session can have,
-//! so forging a file gains nothing. The hash detects damage, and the host checks what it reads.
+//! A program in the sandbox could give its own memory any contents that a saved session can have.
+//! So forging a file gains nothing. The hash detects damage, and the host checks what it reads.
 //!
 //! A packed session has the same bytes, and beside them the state that has no byte form: its clock,
 //! which keeps running, and its files if folders of the host are mounted among them.

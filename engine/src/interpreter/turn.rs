@@ -1,6 +1,6 @@
 //! One turn of the guest: opens what serves it, calls it, and closes everything again.
 //!
-//! A turn opens its guards one after the other, and they close in reverse order, so neither an
+//! A turn opens its guards one after the other, and they close in reverse order. So neither an
 //! early return nor a panic leaves anything open.
 
 use std::any::Any;

@@ -14,7 +14,7 @@
 //! New threads come first in the list, so the main one is its last.
 //!
 //! All addresses are the guest's, and a guest can write anything there. Each access is checked to
-//! be inside its memory, so the worst that a guest can do is to escape the interrupt.
+//! be inside its memory. So the worst that a guest can do is to escape the interrupt.
 
 use std::sync::atomic::Ordering;
 

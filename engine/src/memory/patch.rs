@@ -1,7 +1,7 @@
 //! What a memory holds beyond its image: segments of filled pages, and for each other page that
 //! differs, the blocks that do. Pure.
 //!
-//! Most pages that a program touches differ in a few reference counts, so a block is a cache line
+//! Most pages that a program touches differ in a few reference counts. So a block is a cache line
 //! and not a page. Patches are immutable and shared: a fork is a reference, and a session that is
 //! parked again keeps the patches of pages that haven't changed since.
 

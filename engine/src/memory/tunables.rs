@@ -4,7 +4,7 @@
 //! in a thread-local, since the tunables belong to the engine, and many threads make instances of
 //! one engine at once. A module whose threads share a memory imports it: `SharedMemory` is that
 //! memory, and each thread's store gets it. Beyond its memory, a guest can change only its
-//! instance's globals, which `InstanceMemory` restores together with the memory;
+//! instance's globals, which `InstanceMemory` restores together with the memory.
 //! `python/module/writes.rs` refuses builds that change more.
 #![expect(unsafe_code, reason = "wasmer's tunables are an unsafe interface")]
 

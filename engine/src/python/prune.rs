@@ -1,7 +1,7 @@
 //! Lists what the cache holds, and removes entries that were unused for long.
 //!
 //! The last use of an entry is the time of its newest seal, which each use sets (`seal.rs`). A
-//! process that uses a build, a module or an image holds a shared lock on it, so nothing in use is
+//! process that uses a build, a module or an image holds a shared lock on it. So nothing in use is
 //! removed, whichever process uses it. Packages are in use only while an image is loaded, because
 //! they are then read completely. The next start that needs a removed entry builds or fetches it
 //! again.

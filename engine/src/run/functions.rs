@@ -1,7 +1,7 @@
 //! Functions of the host that programs can call: their signatures and their calls.
 //!
 //! The engine runs none of them itself. It hands each call to its [`Callee`], which returns at once
-//! and answers later from any thread; the guest's thread waits for answers in the host, where an
+//! and answers later from any thread. The guest's thread waits for answers in the host, where an
 //! interrupt reaches it (`functions/calls.rs`).
 
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@
 //! [`Descriptors`] pass over a Unix socket beside it.
 //!
 //! The creating end trusts nothing. A position, length, number or message that an honest worker
-//! would never send is [`Error::Lied`]; changes to the shared bytes have no other effect. The
+//! would never send is [`Error::Lied`]. Changes to the shared bytes have no other effect. The
 //! attached end is the same code, but trusts its creator to wake it.
 //!
 //! A killed worker never rings, so the caller ends waits. The creating process has a thread that

@@ -5,7 +5,7 @@
 //! access is an atomic load or store of an aligned word, which is defined whatever others do, and
 //! copies are loops of relaxed ones. They move eight bytes at a time, measured at 25 GB/s.
 //!
-//! The length is sealed before anybody else has the file, so an access never raises SIGBUS:
+//! The length is sealed before anybody else has the file. So an access never raises SIGBUS:
 //! punching holes into it only makes pages read as zeroes.
 #![expect(unsafe_code, reason = "maps memory and accesses it; every block says why it holds")]
 

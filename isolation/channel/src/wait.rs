@@ -9,7 +9,7 @@
 //! The other process may also write nonsense to the bell. That can only suppress rings or cause
 //! needless ones: this end counts wake-ups without bytes, and [`Gate::close`] and deadlines don't
 //! use shared words. An end that doesn't trust the other sleeps on two words at once, the bell and
-//! its own gate (`futex_waitv`, Linux 5.16); where the kernel lacks that call, it wakes up now and
+//! its own gate (`futex_waitv`, Linux 5.16). Where the kernel lacks that call, it wakes up now and
 //! then to check the gate.
 //!
 //! Measured on two cores of a virtual machine, there and back: an eventfd takes as long as a futex

@@ -1,6 +1,6 @@
 //! Applies the layers, in an order in which none prevents another.
 //!
-//! Namespaces come first, since they need rights and paths that later layers take; seccomp comes
+//! Namespaces come first, since they need rights and paths that later layers take. The filter comes
 //! last, since it refuses what the others do.
 #![expect(
     unsafe_code,

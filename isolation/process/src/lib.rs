@@ -10,8 +10,8 @@
 //!
 //! The helper is a process of the same program, which called [`be_helper`] first in `main`, or
 //! another one that does. It loads the build and its image once and forks workers, which share all
-//! pages of both. The embedding process holds transcripts, host functions, folders and the states of
-//! sessions; a worker has the one interpreter, and asks for the rest (`message.rs`).
+//! pages of both. The embedding process holds transcripts, host functions, folders and the states
+//! of sessions. A worker has the one interpreter, and asks for the rest (`message.rs`).
 //!
 //! The embedding process trusts nothing that a worker sends. A worker that breaks the protocol or
 //! stops responding is killed, and its job ends as a sandbox failure (`exit_state.rs`).

@@ -5,7 +5,7 @@
 //! its end last, after it has dropped the interpreter and parked or lost its session.
 //!
 //! After a job without a session the interpreter is reset, when the caller already has the outcome.
-//! A session stays until the worker gets another command; its state is copied meanwhile, and if its
+//! A session stays until the worker gets another command. Its state is copied meanwhile, and if its
 //! next turn loses the interpreter, the session rolls back to that copy.
 
 use std::any::Any;

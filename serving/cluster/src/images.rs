@@ -2,7 +2,7 @@
 //! Python build.
 //!
 //! The server keeps a recipe for each pool that has one: modules to import, a setup, packages, and
-//! the image that this gives; packages and image are objects under their digests. A worker fetches
+//! the image that this gives. Packages and image are objects under their digests. A worker fetches
 //! them, checks them, and puts the image into its cache once. The key covers every byte that goes
 //! into an image. A worker whose key isn't the recipe's has another build or another Hatchery, and
 //! must not take jobs.

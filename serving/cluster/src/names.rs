@@ -1,7 +1,7 @@
 //! Names on the server: of pools, lanes, batches and jobs, and the subjects made of them.
 //!
 //! A subject is a sequence of tokens. A name from outside, such as a tenant's, is encoded as
-//! exactly one token; input from the network is checked first.
+//! exactly one token. Input from the network is checked first.
 
 use std::fmt;
 

@@ -23,7 +23,7 @@
 //! 4. It *commits*: the number of the turn, its key, its result and the digest of the state go into
 //!    the record together. An owner that fails here drops its copy and the state that it stored.
 //! 5. It stores the result, and then removes the turn. A turn whose key is that of the record is in
-//!    the state already, so an owner that finds one goes on here.
+//!    the state already. So an owner that finds one goes on here.
 //!
 //! So turns are applied exactly once and in order, each with its result. A turn may run more often:
 //! an owner that dies or is considered dead before step 4 has run it in vain.

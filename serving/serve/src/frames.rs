@@ -3,7 +3,7 @@
 //!
 //! A connection's requests are handled and submitted in order, so the turns of a session run as
 //! they were sent. Answers come as they are ready. When a connection ends, its jobs are cancelled
-//! and its calls fail; sessions stay, and another connection of the same caller finds them by name.
+//! and its calls fail. Sessions stay, and another connection of the same caller finds them by name.
 
 use std::fs::File;
 use std::io;

@@ -4,7 +4,7 @@
 //! program's error is a result; a request that failed gets a [`Problem`](hatchery::wire::Problem)
 //! as `{"error": …}`. `/openapi.json` describes the rest.
 //!
-//! On a loopback address, every client is served; on any other address a request needs a [`Token`],
+//! On a loopback address, every client is served. On any other address a request needs a [`Token`],
 //! which stands for a tenant. Requests for other hosts and from other pages are refused, so that no
 //! page in a browser on this machine reaches the pool.
 

@@ -3,7 +3,7 @@
 //! A session of Python is an argument of each call and never belongs to a connection, since newer
 //! versions of the protocol have none. Over standard input and output the client chooses the names
 //! of sessions. Over HTTP a name is 128 random bits, and any caller of the tenant who knows it can
-//! use the session; no list shows it. Sessions rest and end by the pool's rules
+//! use the session. No list shows it. Sessions rest and end by the pool's rules
 //! ([`SessionsConfig`](hatchery::SessionsConfig)).
 
 pub use handler::Handler;

@@ -1,6 +1,6 @@
 //! A guest's table of open descriptors.
 //!
-//! A descriptor is a number that names an open file; duplicates name the same one and share its
+//! A descriptor is a number that names an open file. Duplicates name the same one and share its
 //! position, as in POSIX.
 
 use std::fs::File;

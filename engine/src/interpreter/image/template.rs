@@ -1,7 +1,7 @@
 //! Builds an image: an interpreter starts, imports, runs the setup, and is captured between turns,
 //! when no stack holds anything of the guest.
 //!
-//! The image's key determines the template's clock and random numbers, so the same image is built
+//! The image's key determines the template's clock and random numbers. So the same image is built
 //! on every machine, hash order included.
 
 use super::format::Captured;

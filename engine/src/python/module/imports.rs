@@ -1,5 +1,5 @@
 //! The imports that a module may have, and how each is judged. A guest can only do what its imports
-//! do, so a build with any other import is refused when it is loaded.
+//! do. So a build with any other import is refused when it is loaded.
 
 use wasmer::{ExternType, Module};
 use wasmparser::{DataKind, Parser, Payload, TypeRef};

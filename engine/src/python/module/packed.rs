@@ -1,7 +1,7 @@
 //! A compiled module in one file, for machines that shouldn't compile it.
 //!
-//! Loading it runs its native code, so a file is used only if it has the SHA-256 that
-//! its user pins.
+//! Loading it runs its native code. So a file is used only if it has the SHA-256 that its user
+//! pins.
 //!
 //! ```text
 //!  0  8  magic `HTCHPKM1`

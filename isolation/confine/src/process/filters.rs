@@ -1,7 +1,7 @@
 //! The table of system calls as filters of the kernel.
 //!
-//! Two filters see each call, and the stricter answer counts. The first lets the listed calls run and
-//! raises `SIGSYS` at all others; the second makes those fail that the table says fail.
+//! Two filters see each call, and the stricter answer counts. The first lets the listed calls run
+//! and raises `SIGSYS` at all others. The second makes those fail that the table says fail.
 
 use std::collections::BTreeMap;
 

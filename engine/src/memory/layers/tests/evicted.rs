@@ -2,7 +2,7 @@
 //! when the kernel was asked.
 //!
 //! `MADV_PAGEOUT` evicts pages of the image's file, and, on a system with swap, copies. It leaves
-//! alone what is mapped twice, so each memory here has an image of its own, of the same content.
+//! alone what is mapped twice. So each memory here has an image of its own, of the same content.
 #![expect(unsafe_code, reason = "advises the kernel about the pages of a mapping")]
 
 use std::fs::File;

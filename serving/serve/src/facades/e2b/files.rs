@@ -1,7 +1,7 @@
 //! Files of the default context, as E2B's daemon `envd` serves them: `/files` for contents, and the
 //! calls of its service `Filesystem` as JSON for the rest. The SDK speaks to port 49983 for these.
 //!
-//! A job of the context does the work, so paths mean what they mean to a cell, and the limits of
+//! A job of the context does the work. So paths mean what they mean to a cell, and the limits of
 //! the context hold.
 
 use axum::Router;
