@@ -30,7 +30,7 @@ const LONG: Duration = Duration::from_millis(10);
 /// The deadline of each job.
 const DEADLINE: Duration = Duration::from_millis(50);
 /// Tolerance: a timer with a tick of 1 ms reports a job that ends at its deadline, after a job of 1
-/// ms; on two cores the threads of workers and scheduler also compete.
+/// ms. On two cores the threads of workers and scheduler also compete.
 const SLACK: Duration = Duration::from_millis(5);
 /// The largest allowed ratio of a quiet tenant's p99 next to a noisy one to its p99 alone.
 const MOST: f64 = 1.5;

@@ -52,7 +52,7 @@ type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 /// and the limit on arguments. So a plain closure that may block for long should have a timeout.
 ///
 /// Plain closures run on the blocking threads of the runtime on which the pool was started. At most
-/// 64 of a pool and 32 of one job run at once; further calls wait in order of arrival. Futures have
+/// 64 of a pool and 32 of one job run at once. Further calls wait in order of arrival. Futures have
 /// no such bound.
 ///
 /// ```
@@ -100,7 +100,7 @@ impl Debug for HostFunction {
 
 impl HostFunction {
     /// Creates a function that runs on a blocking thread. A pool runs 64 at once. A function that
-    /// waits for a job of the same pool, which calls further functions, may deadlock; use
+    /// waits for a job of the same pool, which calls further functions, may deadlock. Use
     /// [`future`](Self::future) for that.
     pub fn sync<A, R, E, F>(name: impl Into<String>, work: F) -> Self
     where

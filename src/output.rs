@@ -179,7 +179,7 @@ const EXTENSIONS: [(&str, &str); 10] = [
 ];
 
 /// Returns what a program displayed as files, for an [`OutputFolder`](super::files::OutputFolder).
-/// Displays are `display-1`, `display-2` and so on; the value of the last expression is `result`,
+/// Displays are `display-1`, `display-2` and so on. The value of the last expression is `result`,
 /// if it is more than text. Each has all of its [forms](display_forms).
 pub fn display_files(outcome: &Outcome) -> Vec<ChangedFile> {
     let numbered = outcome.displays.iter().zip(1_u32..);

@@ -12,7 +12,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, Fields, Ident, Item, Meta, Type};
 
 /// Variants that print an error which they hold. wasmer's error for a trap would list the frames of
-/// the guest, so only its message is taken.
+/// the guest. So only its message is taken.
 const PRINTING: [&str; 1] = ["engine/src/interpreter/judge.rs: TurnFailure::Trap"];
 
 #[test]

@@ -469,8 +469,8 @@ fn recipes_are_commands_of_the_documents() {
     }
 }
 
-/// A field or a variant more must not break a program, so what programs can build or match in full is
-/// `#[non_exhaustive]`, or stays as it is for a reason.
+/// A field or a variant more must not break a program. So what programs can build or match in full
+/// is `#[non_exhaustive]`, or stays as it is for a reason.
 #[test]
 fn exported_types_can_grow() {
     let mut exported = BTreeSet::new();

@@ -42,8 +42,9 @@ pub(crate) struct Followed {
     pub(crate) drawn: usize,
 }
 
-/// Waits for the outcome, and passes output on as it comes; the program reads these lines, each once all
-/// earlier output is written. The first Ctrl-C interrupts the program, the second stops it.
+/// Waits for the outcome, and passes output on as it comes. The program reads these lines, each
+/// once all earlier output is written. The first Ctrl-C interrupts the program, the second stops
+/// it.
 pub(crate) async fn follow(
     ticket: &mut Ticket,
     passes_on: bool,

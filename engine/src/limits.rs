@@ -13,7 +13,7 @@ pub(crate) mod advice;
 /// What one run may use.
 ///
 /// A program that uses up its time, its host calls or (if asked) its output is interrupted, and
-/// stopped after the grace period; its outcome names the limit. Requests beyond the limits on
+/// stopped after the grace period. Its outcome names the limit. Requests beyond the limits on
 /// memory, files and host functions are refused: the program sees `MemoryError`, `OSError` or
 /// `hatchery.HostLimitError` and may handle it, and the outcome names the limit in `limits_met`.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

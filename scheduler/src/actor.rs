@@ -237,7 +237,7 @@ impl SchedulerState {
     /// Lets `decide` change the model and answer callers, then publishes the result. Outcomes are
     /// sent later.
     ///
-    /// The snapshot stays locked meanwhile, so a caller that has its answer sees its effect in the
+    /// The snapshot stays locked meanwhile. So a caller that has its answer sees its effect in the
     /// status: reading the status waits for the publication. Other callers don't wait.
     #[tracing::instrument(level = "debug", name = "decide", skip_all)]
     fn decide_and_publish(&mut self, decide: impl FnOnce(&mut Self)) {

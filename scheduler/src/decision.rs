@@ -85,7 +85,7 @@ pub enum DecisionKind {
         /// What failed.
         error: String,
     },
-    /// A worker gets a new interpreter; one that was retired on request ends, and another takes its
+    /// A worker gets a new interpreter. One that was retired on request ends, and another takes its
     /// place if it is needed.
     Retired {
         /// The worker.

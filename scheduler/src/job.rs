@@ -63,8 +63,8 @@ pub struct JobRequest {
     pub tenant: Option<Arc<str>>,
     /// How urgent the job is among the tenant's jobs.
     pub priority: Priority,
-    /// The time from submission by which the outcome is due. A job that would miss it is refused;
-    /// one that is still queued or running at that time ends with the limit `deadline`.
+    /// The time from submission by which the outcome is due. A job that would miss it is refused.
+    /// One that is still queued or running at that time ends with the limit `deadline`.
     pub deadline: Option<Duration>,
     /// Whether running the job twice is harmless, so that it may be retried when the sandbox fails.
     /// `None` means yes for a job without a session and without host functions, since nobody can
@@ -226,7 +226,7 @@ impl LiveJob {
     }
 
     /// Adjusts the outcome for the caller: names the deadline if that ended the job, and the pool's
-    /// memory if the job reached limits that were cut to it; advice is in the caller's words.
+    /// memory if the job reached limits that were cut to it. Advice is in the caller's words.
     pub(crate) fn adjust(&self, outcome: &mut Outcome, now: Duration) {
         if self.cut.is_some() {
             let ended_it = match &mut outcome.verdict {

@@ -102,7 +102,7 @@ impl Mailbox {
         self.combiner.owner
     }
 
-    /// Sends a message, and decides on it here if nothing else is being decided; fails if the
+    /// Sends a message, and decides on it here if nothing else is being decided. Fails if the
     /// scheduler has ended, and in another process than its own.
     pub(crate) fn send(&self, message: SchedulerMessage) -> Result<(), Refusal> {
         // Before any lock, which a thread may have had that this process lacks.

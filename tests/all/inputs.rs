@@ -300,7 +300,7 @@ fn a_tool_call_runs_and_its_result_matches_the_schema() {
     assert!(outcome.is_timeout());
 }
 
-/// Checks a value against the part of JSON schema that ours use; an object has only the fields that
+/// Checks a value against the part of JSON schema that ours use. An object has only the fields that
 /// its schema names.
 fn check(value: &Json, schema: &Json, at: &str) {
     let is_of = |kind: &str| match kind {

@@ -31,12 +31,12 @@ const SMALL_BYTES: usize = 64 << 20;
 /// Runs the jobs of a batch in a pool of this process.
 ///
 /// A job that the pool refuses for overload is submitted again when there is room. A script that a
-/// line names brings the folder that it is in; a deadline runs from when the line was read. Results
+/// line names brings the folder that it is in. A deadline runs from when the line was read. Results
 /// are those of [`Outcome::to_tool_json`](hatchery::Outcome::to_tool_json).
 ///
-/// The batch bounds what waits in the pool, at 64 jobs and 64 MiB per worker, so the pool itself needs
-/// no bound in bytes: give its builder `queue_limit_bytes(usize::MAX)`, or the jobs of large lines
-/// are refused.
+/// The batch bounds what waits in the pool, at 64 jobs and 64 MiB per worker. So the pool itself
+/// needs no bound in bytes: give its builder `queue_limit_bytes(usize::MAX)`, or the jobs of large
+/// lines are refused.
 pub struct PoolRunner {
     pool: Hatchery,
     in_pool: Arc<InPool>,

@@ -113,7 +113,7 @@ fn is_checked(cell: &CodeCell, unmarked: Unmarked) -> bool {
 }
 
 /// Returns what is compared of a cell's outputs. Outputs to a stream are joined, so that it doesn't
-/// matter how they alternate; those of one MIME type keep their order.
+/// matter how they alternate. Those of one MIME type keep their order.
 fn fields(outputs: &[Value]) -> Fields {
     let mut fields = Fields::new();
     for output in outputs {

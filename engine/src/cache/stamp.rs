@@ -20,7 +20,7 @@ use crate::cache::{SECRET_BYTES, write_atomically};
 
 const MAGIC: [u8; 8] = *b"HTCHCK01";
 /// A file that changed this recently gets no stamp: a write right after the check could leave all
-/// its times as they were, since file systems count in coarse steps; the coarsest is 2 s.
+/// its times as they were, since file systems count in coarse steps. The coarsest is 2 s.
 const SETTLED: Duration = Duration::from_secs(2);
 /// Changes each time the system starts.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";

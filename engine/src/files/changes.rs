@@ -139,7 +139,7 @@ fn found<'t, T>(
 
 /// A snapshot of a session's files.
 ///
-/// It shares their contents with the session until the session writes to them, so it and its clones
+/// It shares their contents with the session until the session writes to them. So it and its clones
 /// take little memory. Later changes of the session don't affect it.
 #[derive(Clone)]
 pub struct Workspace {

@@ -160,7 +160,7 @@ pub(crate) fn reply_cap(limits: &Limits) -> usize {
 
 /// Returns the most bytes of a reply without its data. Either the three texts and the other details
 /// of an exception, or value, `repr` and, behind the header, the other forms are each cut at
-/// `result_bytes`; JSON escapes grow a byte to six. The rest has room for the description of data
+/// `result_bytes`. JSON escapes grow a byte to six. The rest has room for the description of data
 /// (`MOST_DESCRIPTION_BYTES` in `_values.py`), the lengths of buffers, the header's other fields
 /// and its length.
 fn header_cap(limits: &Limits) -> usize {

@@ -101,7 +101,7 @@ impl Interpreter {
     }
 
     /// Returns the interpreter to its image: nothing that ran here remains. Takes 0.1 ms plus the
-    /// time for the memory that the run touched; an instance that was stopped, left or worn out is
+    /// time for the memory that the run touched. An instance that was stopped, left or worn out is
     /// replaced in 5 ms. Without an image, Python starts again.
     ///
     /// # Errors

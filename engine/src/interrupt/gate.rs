@@ -68,7 +68,7 @@ pub(crate) struct Gate {
 
 #[derive(Debug)]
 struct GateState {
-    /// The run that is going. Invariant E-3: requests for any other run do nothing, so `stop` is
+    /// The run that is going. Invariant E-3: requests for any other run do nothing. So `stop` is
     /// only set while its run is going, and cleared when the next one begins.
     current: Option<GateRun>,
     last: u64,

@@ -29,8 +29,8 @@ impl StopReason {
     }
 }
 
-/// A run that goes on for this long after a stop is overdue. Stops take effect within milliseconds;
-/// the rest allows for machines that are short of CPU time, or whose disk is slow to serve a mount.
+/// A run that goes on for this long after a stop is overdue. Stops take effect within milliseconds.
+/// The rest allows for machines that are short of CPU time, or whose disk is slow to serve a mount.
 pub const OVERDUE_AFTER: Duration = Duration::from_secs(10);
 
 /// Receives reports of runs that a stop doesn't end.

@@ -311,7 +311,7 @@ struct Fault {
 
 /// Says where a fault was that has no address: at the top of the stack. Such a fault comes when a
 /// program's stack has no room left for the handler of another signal. By the address wasmer tells
-/// a stack that is used up from an access outside of the memory; guests have no other faults
+/// a stack that is used up from an access outside of the memory. Guests have no other faults
 /// without one.
 ///
 /// # Safety

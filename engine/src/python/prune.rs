@@ -64,8 +64,8 @@ pub enum CacheEntryKind {
 pub struct Prune {
     /// Removes entries that were unused for this long. `None`: none for their age.
     pub older_than: Option<Duration>,
-    /// Removes the least recently used entries until the rest takes at most this many bytes;
-    /// entries that every start needs go last. `None`: none for their size.
+    /// Removes the least recently used entries until the rest takes at most this many bytes.
+    /// Entries that every start needs go last. `None`: none for their size.
     pub to_bytes: Option<u64>,
     /// Whether to report what would be removed instead of removing it.
     pub is_dry_run: bool,

@@ -37,7 +37,7 @@ pub trait Callee: Send + Sync + 'static {
 /// The id of a run, unique in the process. A run whose first call comes later has a larger number.
 ///
 /// A run is one try of a job, so a retried job has several. It says which calls share a run's
-/// limits; the ids of jobs are the scheduler's, and the engine doesn't know them.
+/// limits. The ids of jobs are the scheduler's, and the engine doesn't know them.
 #[derive(Debug, derive_more::Display, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[display("run-{_0}")]
 pub struct RunId(pub u64);

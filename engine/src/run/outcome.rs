@@ -109,7 +109,7 @@ impl Outcome {
     }
 
     /// Returns whether the program ran to its end or left with `sys.exit(0)`, and its changes to
-    /// the session stay; [`Self::passed`] tells the two apart.
+    /// the session stay. [`Self::passed`] tells the two apart.
     pub fn is_success(&self) -> bool {
         let ended =
             matches!(self.verdict, Verdict::Completed { .. } | Verdict::Exited { code: 0, .. });
@@ -161,7 +161,7 @@ pub enum Verdict {
         /// `Outcome::limits_met` says so.
         bundle: MimeBundle,
         /// The last expression if it is an array, a frame or bytes, or in the tagged form anything
-        /// else of which JSON loses something; NumPy scalars are arrays without dimensions, beside
+        /// else of which JSON loses something. NumPy scalars are arrays without dimensions, beside
         /// their `value`. Data beyond `Limits::result_data_bytes` is left out, and
         /// `Outcome::limits_met` says so.
         data: Option<Value>,
@@ -183,7 +183,7 @@ pub enum Verdict {
     Limit(LimitHit),
     /// The caller ended the program.
     Cancelled,
-    /// The program damaged the interpreter that ran it, so there is no other verdict: it replaced
+    /// The program damaged the interpreter that ran it. So there is no other verdict: it replaced
     /// parts of the agent that serves it inside the sandbox, wrote over the interpreter's memory,
     /// or forged a reply. The host can't know which. Nothing outside of the run was reached, and
     /// its interpreter is discarded.

@@ -163,7 +163,7 @@ pub enum EventKind {
     /// The sandbox failed, and the job runs again: nothing before this is part of its outcome.
     Retried,
     /// A file of the workspace was created, modified or deleted. These events come at the end,
-    /// sorted by path, and only if the files are kept; the outcome has their contents.
+    /// sorted by path, and only if the files are kept. The outcome has their contents.
     FileChanged {
         /// Path relative to the workspace.
         path: String,

@@ -27,9 +27,9 @@ pub struct Confinement<'a> {
     /// The most bytes of any file that it writes to, memory files included. More ends it with
     /// `SIGXFSZ`.
     pub file_bytes: u64,
-    /// The most threads of the process, the first one included. The kernel counts those of a user in
-    /// a user namespace, so this holds where the process could get one of its own, and doesn't hold for
-    /// root.
+    /// The most threads of the process, the first one included. The kernel counts those of a user
+    /// in a user namespace. So this holds where the process could get one of its own, and doesn't
+    /// hold for root.
     pub threads: u64,
     /// The process id of the parent, as the parent itself reads it. The process is killed when the
     /// parent's thread ends that forked it.

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The system call that the kernel refused to a worker, which then ended with `SIGSYS`.
 ///
-/// The worker writes it into memory that it shares with its parent. A guest that runs code of its own
-/// there can write anything, so this explains an end to a reader, and decides nothing.
+/// The worker writes it into memory that it shares with its parent. A guest that runs code of its
+/// own there can write anything. So this explains an end to a reader, and decides nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RefusedCall(u32);
 

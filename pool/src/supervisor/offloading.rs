@@ -113,7 +113,7 @@ fn offload_guarded(
 }
 
 /// Compresses the state of a parked session or spills it to disk, unless the session moves on
-/// meanwhile; nobody waits for this. Returns the bytes that it takes there.
+/// meanwhile. Nobody waits for this. Returns the bytes that it takes there.
 ///
 /// # Errors
 /// The state couldn't be offloaded, for the reason given.

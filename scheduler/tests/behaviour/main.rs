@@ -161,7 +161,7 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Runs a test with a paused clock, which moves only where the test moves it. The paused clock
-/// advances by itself whenever every task waits, since it doesn't see the workers' threads; so one
+/// advances by itself whenever every task waits, since it doesn't see the workers' threads. So one
 /// task here never waits. A test that hangs fails.
 async fn standing_still<T>(test: impl Future<Output = T>) -> T {
     let started = std::time::Instant::now();

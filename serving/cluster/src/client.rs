@@ -131,7 +131,7 @@ impl Client {
     }
 
     /// Takes the last place in the line of a session's turns, at once. The future ends when those
-    /// before have left the line; those after wait until its guard is dropped, or it is itself.
+    /// before have left the line. Those after wait until its guard is dropped, or it is itself.
     pub(crate) fn place(
         &self,
         session: SessionKey,
@@ -156,7 +156,7 @@ impl Client {
         &self.inner.batch.name
     }
 
-    /// Submits a job. Returns when the server has it; a full queue or a server that is gone is
+    /// Submits a job. Returns when the server has it. A full queue or a server that is gone is
     /// waited for, and told to the connection's listener.
     ///
     /// # Errors

@@ -114,7 +114,7 @@ pub(crate) const MOST_BYTES: usize = 512 << 10;
 pub struct Event {
     /// The name of the worker.
     pub worker: String,
-    /// Counts the events of this run, from 0. A gap shows that some were lost; a number that is
+    /// Counts the events of this run, from 0. A gap shows that some were lost. A number that is
     /// smaller than an earlier one shows that the job was started again.
     pub sequence: u64,
     /// What happened.

@@ -320,7 +320,7 @@ impl Sessions {
         Ok(Self { subjects, turns, results, records, states, objects, keep, hand_over })
     }
 
-    /// Returns the consumer of a partition. It tells its owner that there are turns; the turns
+    /// Returns the consumer of a partition. It tells its owner that there are turns. The turns
     /// themselves are read from the stream, in its order, and taken out of it when they have ended.
     pub(crate) async fn consumer(&self, partition: u8) -> Result<PullConsumer, Cause> {
         let name = format!("partition_{partition}");

@@ -40,8 +40,8 @@ mod starting;
 mod state;
 
 /// Serves a pool at one or more addresses until `shutdown` is ready. No further connections are
-/// accepted from then on, and this returns once the present requests are answered; drain the pool to
-/// bring that about, or stop waiting to drop them.
+/// accepted from then on, and this returns once the present requests are answered. Drain the pool
+/// to bring that about, or stop waiting to drop them.
 ///
 /// ```no_run
 /// # async fn example(service: serve::Service) -> Result<(), Box<dyn std::error::Error>> {

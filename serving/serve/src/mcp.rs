@@ -130,10 +130,10 @@ impl Starting {
 /// such as for axum's `Router::route_service`. Its clones share their connections.
 ///
 /// The program that mounts it checks tokens, and puts a [`Caller`] into the extensions of each
-/// request; a request without one is refused. A connection is of use only to the caller who opened
-/// it. The service itself refuses requests whose `Host` is
-/// neither of this machine nor one of `hosts` (names, with or without a port), those of web pages
-/// (any `Origin`), and bodies of more than `most_body_bytes`.
+/// request. A request without one is refused. A connection is of use only to the caller who opened
+/// it. The service itself refuses requests whose `Host` is neither of this machine nor one of
+/// `hosts` (names, with or without a port), those of web pages (any `Origin`), and bodies of more
+/// than `most_body_bytes`.
 pub fn http(
     service: Service,
     hosts: impl IntoIterator<Item = String>,

@@ -74,7 +74,7 @@ impl Word {
 pub(crate) const CALL_DEVICE_POSITION: u64 = 0x0072_6f6f_6420_6168;
 
 /// Returns the source that starts the agent in a reactor build. From then on the agent serves the
-/// build's function `_reactor.turn`: the build keeps a reference to that function, so its code is
+/// build's function `_reactor.turn`: the build keeps a reference to that function. So its code is
 /// replaced. While a program runs, the agent gives it a `__main__` of its own.
 pub(crate) fn reactor_source() -> String {
     let boot = boot_function(false);

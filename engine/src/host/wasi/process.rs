@@ -50,7 +50,7 @@ impl Wasi {
         Ok(())
     }
 
-    /// Python's lock lets one thread compute at a time, so the number of processors, which a guest
+    /// Python's lock lets one thread compute at a time. So the number of processors, which a guest
     /// shall not learn, would be of little use.
     pub(crate) fn thread_parallelism(&mut self, out: u32) -> Result {
         self.guest.write_u32(out, 1)

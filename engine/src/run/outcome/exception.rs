@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::advice::{Advice, Interface};
 
 /// The most exceptions of a chain and its groups, frames of all of them, and notes of each, that
-/// are described; `agent/hatchery/_describe.py` has the same numbers.
+/// are described. `agent/hatchery/_describe.py` has the same numbers.
 const MOST_EXCEPTIONS: usize = 50;
 const MOST_FRAMES: usize = 500;
 const MOST_NOTES: usize = 100;

@@ -35,7 +35,7 @@ impl<'a> Marshal<'a> {
         Self::Dict(items.into_iter().map(|(name, value)| (Cow::Borrowed(name), value)).collect())
     }
 
-    /// Encodes the value for `marshal.loads`, which refuses it if a part is longer than 2 GiB; a
+    /// Encodes the value for `marshal.loads`, which refuses it if a part is longer than 2 GiB. A
     /// guest has no room for that.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.encoded_len());

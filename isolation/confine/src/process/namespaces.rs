@@ -32,7 +32,7 @@ pub(super) fn enter(shared: Option<&Separation>, report: &mut Report) -> bool {
     has_own_users
 }
 
-/// Makes namespaces for this process and its children; returns the child that keeps that of process
+/// Makes namespaces for this process and its children. Returns the child that keeps that of process
 /// ids, if it was granted.
 pub(super) fn make_shared(report: &mut Report) -> Result<Option<u32>, ConfineError> {
     report.record(Layer::UserNamespace, enter_user(true));

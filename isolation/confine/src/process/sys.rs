@@ -32,7 +32,7 @@ pub(super) fn unshare(flags: UnshareFlags) -> io::Result<()> {
 }
 
 /// Has the C library allocate from one heap. It opens a file when it shrinks another one, and reads
-/// the number of CPUs from a file when it decides how many to have; either ends a confined process.
+/// the number of CPUs from a file when it decides how many to have. Either ends a confined process.
 ///
 /// The heaps that exist stay in use, also those of threads that have ended, and children inherit
 /// them. So a process that forks others that [`confine`](super::confine) itself calls this before it

@@ -345,7 +345,7 @@ pub(super) fn is_of_key(
 
 impl Streams {
     /// Drops a message from the queue for good. The server tells operators the reason, as an
-    /// advisory; there is no result, since that would be the one of another job.
+    /// advisory. There is no result, since that would be the one of another job.
     pub(super) async fn refuse(&self, message: &Message, reason: &str) {
         tracing::warn!("a message in the queue isn't a job (`{reason}`): `{}`", message.subject);
         let Some(reply) = message.reply.clone() else { return };

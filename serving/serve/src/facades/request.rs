@@ -156,7 +156,7 @@ impl ReceivedRequest {
 }
 
 /// The foreign clients say limits that they don't mean as a request for more, such as 1 GiB of
-/// memory for every job, so even an owner only lowers them here.
+/// memory for every job. So even an owner only lowers them here.
 fn caller(extensions: &Extensions) -> Caller {
     let caller = extensions.get::<Caller>().cloned().unwrap_or_else(Caller::owner);
     let interface = extensions.get::<Interface>().copied().unwrap_or(Interface::Http);

@@ -60,8 +60,8 @@ struct Batch {
 }
 
 impl Batch {
-    /// Reads lines and runs them until both ends are reached, or the client has gone away; jobs that
-    /// run then are cancelled.
+    /// Reads lines and runs them until both ends are reached, or the client has gone away. Jobs
+    /// that run then are cancelled.
     async fn run(self, body: Body, held: Share, results: mpsc::Sender<Bytes>) {
         let idle = self.state.config.idle_time;
         let mut lines = BodyLines::new(body, held, self.state.config.body_bytes);

@@ -161,7 +161,7 @@ fn responses(gives: &str) -> Value {
 }
 
 /// Returns the schema of a job as clients send it. Generators make no types of alternatives that
-/// differ only in what is required, so words say which fields exclude each other.
+/// differ only in what is required. So words say which fields exclude each other.
 fn job() -> Value {
     let mut schema = Intake::BATCH.without(Field::File).plain_schema();
     if let Some(fields) = schema.as_object_mut() {

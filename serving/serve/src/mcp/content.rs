@@ -311,7 +311,7 @@ pub(super) fn image_types() -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns the type of an image that a client can show. A program says what its bytes are, and a
-/// client that believes it may fail at them, so they must begin as such an image does.
+/// client that believes it may fail at them. So they must begin as such an image does.
 pub(super) fn image_type(bytes: &[u8]) -> Option<&'static str> {
     let is_webp = |name| name != "image/webp" || bytes.get(8..12) == Some(b"WEBP");
     let found = IMAGES.iter().find(|(name, begin)| bytes.starts_with(begin) && is_webp(*name));

@@ -31,8 +31,8 @@ impl Safepoints {
 }
 
 /// The outermost of the loops around a place from whose head the place can be reached without an
-/// access. The function is loop 0, a loop in it loop 1, and so on inwards; within `n` loops,
-/// `n + 1` is none of them.
+/// access. The function is loop 0, a loop in it loop 1, and so on inwards. Within `n` loops, `n +
+/// 1` is none of them.
 type Outermost = usize;
 
 /// No path leads here.

@@ -281,8 +281,8 @@ fn a_module_without_a_memory_compiles() {
 }
 
 /// What programs pay for safepoints: how many of the Python build's functions and loops have one.
-/// The tightest loops, such as `sum` of a list, take up to 4 % longer for them; NumPy's take as long
-/// as without.
+/// The tightest loops, such as `sum` of a list, take up to 4 % longer for them. NumPy's take as
+/// long as without.
 #[test]
 fn safepoints_of_the_python_build_are_few_enough() {
     let config = EngineConfig::from_env();
