@@ -22,7 +22,7 @@ pub use loading::{Isolation, be_helper};
 mod loading;
 
 /// The configuration of a pool. Every value has a default that suits the machine.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
 #[must_use = "a builder does nothing until it is started"]
 pub struct Builder {
     engine: EngineConfig,
@@ -37,24 +37,8 @@ pub struct Builder {
     isolation: Option<Isolation>,
     /// What jobs may connect to.
     network: Network,
+    #[debug(skip)]
     progress: Arc<dyn ProgressSink>,
-}
-
-impl std::fmt::Debug for Builder {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Builder")
-            .field("engine", &self.engine)
-            .field("pool", &self.pool)
-            .field("scheduler", &self.scheduler)
-            .field("limits", &self.jobs.limits)
-            .field("preload", &self.image.preload)
-            .field("packages", &self.packages)
-            .field("pythons", &self.pythons)
-            .field("functions", &self.functions)
-            .field("network", &self.network)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Default for Builder {

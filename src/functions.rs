@@ -4,7 +4,6 @@
 //! and can be interrupted meanwhile.
 
 use std::collections::BTreeMap;
-use std::fmt::{Debug, Formatter};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -16,7 +15,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::AbortHandle;
 
 use crate::failure::Error;
 
@@ -74,7 +72,8 @@ type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 /// .returns("float");
 /// # drop(price);
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("HostFunction({signature:?}, {timeout:?})")]
 #[must_use = "a function has no effect until it is lent to a pool, a session or a job"]
 pub struct HostFunction {
     signature: Signature,
@@ -86,16 +85,6 @@ pub struct HostFunction {
 enum Body {
     Plain(Arc<dyn Fn(Arguments) -> Answer + Send + Sync>),
     Future(Arc<dyn Fn(Arguments) -> Answering + Send + Sync>),
-}
-
-impl Debug for HostFunction {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("HostFunction")
-            .field("signature", &self.signature)
-            .field("timeout", &self.timeout)
-            .finish_non_exhaustive()
-    }
 }
 
 impl HostFunction {
@@ -332,7 +321,9 @@ async fn on_a_thread<T: Send + 'static>(
         let _held = held;
         work()
     });
-    let _abort_on_drop = AbortOnDrop(task.abort_handle());
+    // Takes abandoned work out of the queue for threads. Otherwise a program could fill that queue with
+    // calls that it cancels, and other programs would wait behind them.
+    let _abort_on_drop = scopeguard::guard(task.abort_handle(), |task| task.abort());
     match task.await {
         Ok(answer) => answer,
         Err(error) => Err(error.into()),
@@ -342,16 +333,6 @@ async fn on_a_thread<T: Send + 'static>(
 /// Holds room until a future has ended or was dropped.
 async fn in_room(_room: Room, work: Answering) -> Answer {
     work.await
-}
-
-/// Takes abandoned work out of the queue for threads. Otherwise a program could fill that queue
-/// with calls that it cancels, and other programs would wait behind them.
-struct AbortOnDrop(AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 /// Deserializes the arguments. An error of serde is about what the program passed, so the program

@@ -11,7 +11,8 @@ pub const DEFAULT_PYTHON: &str = "default";
 
 /// The Python builds of a pool. The first one is the default. Cheap to clone; clones share
 /// everything.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Builds({:?})", self.names().collect::<Vec<_>>())]
 pub struct Builds {
     builds: Arc<[Build]>,
 }
@@ -20,12 +21,6 @@ pub struct Builds {
 struct Build {
     name: Arc<str>,
     source: Arc<dyn InterpreterSource>,
-}
-
-impl std::fmt::Debug for Builds {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_list().entries(self.names()).finish()
-    }
 }
 
 impl Builds {

@@ -24,6 +24,8 @@ const PIECE_BYTES: usize = 4 << 20;
 const LENGTH_BYTES: usize = size_of::<u32>();
 
 /// An offloaded state.
+#[derive(derive_more::Debug)]
+#[debug("Packed({} bytes, on disk: {})", self.bytes(), self.is_on_disk())]
 pub(crate) struct Packed {
     storage: PackedStorage,
     /// Length of the bytes before compression.
@@ -34,16 +36,6 @@ pub(crate) struct Packed {
 enum PackedStorage {
     InMemory(Vec<u8>),
     OnDisk(Extent),
-}
-
-impl std::fmt::Debug for Packed {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Packed")
-            .field("bytes", &self.bytes())
-            .field("is_on_disk", &self.is_on_disk())
-            .finish_non_exhaustive()
-    }
 }
 
 impl Packed {

@@ -13,18 +13,13 @@ use crate::supervisor::offloading::{Chore, tell};
 use crate::supervisor::{Supervisor, SupervisorMessage, SupervisorState, cause_of};
 
 /// The handle of a pool. Cheap to clone; the pool lives until it is closed.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Pool({board:?})")]
 pub struct Pool {
     supervisor: ActorRef<SupervisorMessage>,
     owner: Arc<dyn PoolOwner>,
     board: Board,
     builds: Builds,
-}
-
-impl std::fmt::Debug for Pool {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Pool").field("workers", &self.board).finish_non_exhaustive()
-    }
 }
 
 impl Pool {

@@ -223,7 +223,7 @@ impl SupervisorState {
         mut history: History,
         reason: GoneReason,
     ) {
-        let worker = control.worker();
+        let worker = control.worker;
         let is_stopped = self.closing.is_some() || reason == GoneReason::Stopped;
         let is_replaced = if is_stopped || control.was_dismissed() {
             if let GoneReason::Died(_) | GoneReason::StartFailed(_) | GoneReason::Stuck = reason {
@@ -234,10 +234,10 @@ impl SupervisorState {
             false
         } else {
             let reason = chain(&reason).to_string();
-            control.entry().record_failure(reason.clone());
+            control.entry.record_failure(reason.clone());
             match history.died(control.had_interpreter(), &self.config) {
                 Some(delay) => {
-                    control.entry().back_off();
+                    control.entry.back_off();
                     tracing::warn!(%worker, %reason, ?delay, "a worker failed and is replaced");
                     let board = self.board.clone();
                     myself.send_after(delay, move || {
@@ -247,7 +247,7 @@ impl SupervisorState {
                     true
                 }
                 None => {
-                    control.entry().set_activity(WorkerActivity::GivenUp);
+                    control.entry.set_activity(WorkerActivity::GivenUp);
                     tracing::error!(%worker, %reason, "a worker failed and its place is given up");
                     self.given_up.push_back(worker);
                     false

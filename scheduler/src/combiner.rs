@@ -56,6 +56,8 @@ pub(crate) enum Call {
 pub(crate) struct Ended;
 
 /// A queue of messages whose handler runs on the senders' threads.
+#[derive(derive_more::Debug)]
+#[debug("Combiner")]
 pub(crate) struct Combiner<M> {
     inbox: Mutex<Inbox<M>>,
     /// Calls the actor. Set when the handler begins.
@@ -77,12 +79,6 @@ pub(crate) struct EndsCombiner<M>(pub(crate) Arc<Combiner<M>>);
 impl<M> Drop for EndsCombiner<M> {
     fn drop(&mut self) {
         self.0.end();
-    }
-}
-
-impl<M> std::fmt::Debug for Combiner<M> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Combiner").finish_non_exhaustive()
     }
 }
 

@@ -52,9 +52,9 @@ pub(crate) struct Metrics {
     disk: Gauge,
 }
 
-impl Metrics {
-    /// Looks up the handles of the installed recorder.
-    pub(crate) fn new() -> Self {
+/// The handles of the installed recorder.
+impl Default for Metrics {
+    fn default() -> Self {
         let places = ["fresh", "worker", "parked", "compressed", "disk", "lost"];
         let uses = ["shared", "slots", "sessions", "queued", "in_flight"];
         let slot = |state: &&'static str| (*state, gauge!("hatchery_slots", "state" => *state));
@@ -85,7 +85,9 @@ impl Metrics {
             disk: gauge!("hatchery_session_disk_bytes"),
         }
     }
+}
 
+impl Metrics {
     /// Counts a turn that found, or didn't find, the session's state on its worker.
     pub(crate) fn turn(&self, found_its_state: bool) {
         if found_its_state { &self.hits } else { &self.misses }.increment(1);

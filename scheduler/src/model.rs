@@ -480,9 +480,7 @@ impl Model {
         });
         self.reoffer(id);
     }
-}
 
-impl Model {
     /// Has a worker end after its present job, or says that there is none. The effects follow.
     pub(crate) fn retire(
         &mut self,
@@ -539,9 +537,7 @@ impl Model {
             }
         }
     }
-}
 
-impl Model {
     pub(crate) fn queue_depth(&self) -> usize {
         self.waiting.len()
     }

@@ -40,7 +40,7 @@ impl Scheduler {
         builds: impl Into<Builds>,
     ) -> Result<Self, SchedulerStartError> {
         config.validate()?;
-        let published = Arc::new(Published::new());
+        let published = Arc::<Published>::default();
         let combiner = Combiner::new();
         let arguments = SchedulerArguments {
             config,

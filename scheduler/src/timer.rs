@@ -17,11 +17,13 @@ pub(crate) struct Clock {
     began: Instant,
 }
 
-impl Clock {
-    pub(crate) fn start() -> Self {
+impl Default for Clock {
+    fn default() -> Self {
         Self { began: Instant::now() }
     }
+}
 
+impl Clock {
     /// Returns the time since the scheduler began.
     pub(crate) fn now(&self) -> Duration {
         self.began.elapsed()
@@ -108,7 +110,7 @@ mod tests {
     use super::*;
 
     fn rings() -> (Alarm, Clock, Arc<AtomicU64>) {
-        let (clock, rung) = (Clock::start(), Arc::new(AtomicU64::new(0)));
+        let (clock, rung) = (Clock::default(), Arc::new(AtomicU64::new(0)));
         let count = Arc::clone(&rung);
         let alarm = Alarm::new(clock, move || {
             count.fetch_add(1, Ordering::SeqCst);

@@ -80,28 +80,6 @@ pub const fn length(config: &ChannelConfig) -> usize {
     PAGE + config.down.ring_bytes + config.up.ring_bytes
 }
 
-/// The first bytes of a frame, as they are in the ring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Header {
-    pub(crate) length: u64,
-    pub(crate) sequence: u64,
-}
-
-impl Header {
-    pub(crate) fn to_bytes(self) -> [u8; HEADER] {
-        let mut bytes = [0; HEADER];
-        let words = [self.length, self.sequence];
-        for (to, word) in bytes.as_chunks_mut::<ALIGN>().0.iter_mut().zip(words) {
-            *to = word.to_ne_bytes();
-        }
-        bytes
-    }
-
-    pub(crate) fn of([length, sequence]: [u64; HEADER / ALIGN]) -> Self {
-        Self { length, sequence }
-    }
-}
-
 const SMALLEST_RING: usize = PAGE;
 
 const LARGEST_RING: usize = 1 << 30;

@@ -10,7 +10,7 @@ use std::time::Instant;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, Lie};
-use crate::layout::{ALIGN, HEADER, Header};
+use crate::layout::{ALIGN, HEADER};
 use crate::ring::Consumer;
 use crate::wait::{SharedMapping, Waiter, has_passed};
 
@@ -123,7 +123,7 @@ impl Receiver {
     /// Waits for a header and checks it.
     fn begin(&mut self, deadline: Option<Instant>) -> Result<PartialFrame, Error> {
         self.wait_for(HEADER, deadline)?;
-        let Header { length, sequence } = Header::of(self.consumer.header());
+        let [length, sequence] = self.consumer.header();
         let length = usize::try_from(length).ok().filter(|_| length <= self.longest_frame);
         let length = length.ok_or(Lie::Length)?;
         if sequence != self.sequence {

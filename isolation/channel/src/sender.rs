@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::error::{Error, Lie};
-use crate::layout::{ALIGN, HEADER, Header};
+use crate::layout::{ALIGN, HEADER};
 use crate::ring::Producer;
 use crate::wait::SharedMapping;
 use crate::wait::Waiter;
@@ -96,11 +96,11 @@ impl Sender {
         if length > self.longest_frame {
             return Err(Error::TooLong { length, longest: self.longest_frame });
         }
-        let header = Header { length, sequence: self.sequence };
+        let header = [length, self.sequence].map(u64::to_ne_bytes);
         let total = HEADER + message.len().next_multiple_of(ALIGN);
         // Afterwards the pieces of a frame that fits need not wait.
         self.wait_for(total.min(self.producer.ring_bytes()), deadline)?;
-        let sent = self.send_parts([&header.to_bytes(), message], deadline);
+        let sent = self.send_parts([header.as_flattened(), message], deadline);
         match sent {
             Ok(()) => self.sequence += 1,
             Err(_) => self.is_cut_off = true,

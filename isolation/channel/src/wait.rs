@@ -184,17 +184,6 @@ pub(crate) fn has_passed(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }
 
-/// Returns the time of the monotonic clock after `wait` from now.
-fn monotonic_after(wait: Duration) -> Timespec {
-    let now = clock_gettime(ClockId::Monotonic);
-    let nanos = now.tv_nsec + i64::from(wait.subsec_nanos());
-    let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
-    Timespec {
-        tv_sec: now.tv_sec.saturating_add(seconds).saturating_add(nanos / 1_000_000_000),
-        tv_nsec: nanos % 1_000_000_000,
-    }
-}
-
 /// Sleeps while the bell says `ASLEEP` and the gate is open.
 fn sleep_on_two(bell: &AtomicU32, closed: &AtomicU32, left: Option<Duration>) -> Result<(), Errno> {
     let wait = |word: &AtomicU32, value: u32, flags: WaitFlags| {
@@ -205,7 +194,9 @@ fn sleep_on_two(bell: &AtomicU32, closed: &AtomicU32, left: Option<Duration>) ->
         wait
     };
     let words = [wait(bell, ASLEEP, WaitFlags::empty()), wait(closed, 0, WaitFlags::PRIVATE)];
-    let until = left.map(monotonic_after);
+    // A wait that is too long for the clock has no end.
+    let left = left.and_then(|left| Timespec::try_from(left).ok());
+    let until = left.and_then(|left| clock_gettime(ClockId::Monotonic).checked_add(left));
     futex::waitv(&words, WaitvFlags::empty(), until.as_ref(), ClockId::Monotonic).map(drop)
 }
 
@@ -233,11 +224,6 @@ impl Closer {
     /// still be received.
     pub fn close(&self) {
         self.shared.gate.close(self.bells.map(|bell| self.shared.memory.bell(bell)));
-    }
-
-    /// Whether this end was closed.
-    pub fn is_closed(&self) -> bool {
-        self.shared.gate.is_closed()
     }
 }
 

@@ -64,23 +64,14 @@ impl Confinement<'_> {
 /// The namespaces that a process has made for its children.
 #[derive(Debug, Clone)]
 #[must_use = "a child's confinement needs it"]
+#[non_exhaustive]
 pub struct Separation {
-    pub(crate) report: Report,
-    pub(crate) keeper: Option<u32>,
-}
-
-impl Separation {
-    /// Returns which namespaces the kernel granted.
-    pub fn report(&self) -> &Report {
-        &self.report
-    }
-
-    /// Returns the process id of the child that keeps the namespace of process ids alive, if there is
-    /// one: it sleeps, and is killed when its parent ends. If it ends first, the kernel kills all
-    /// processes in the namespace, and no further one can be forked.
-    pub fn keeper(&self) -> Option<u32> {
-        self.keeper
-    }
+    /// Which namespaces the kernel granted.
+    pub report: Report,
+    /// The process id of the child that keeps the namespace of process ids alive, if there is one: it
+    /// sleeps, and is killed when its parent ends. If it ends first, the kernel kills all processes in
+    /// the namespace, and no further one can be forked.
+    pub keeper: Option<u32>,
 }
 
 /// A process isn't confined, and must not run a guest.

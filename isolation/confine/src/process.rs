@@ -10,9 +10,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-use landlock::{
-    ABI, Access, AccessFs, AccessNet, LandlockStatus, Ruleset, RulesetAttr, RulesetStatus, Scope,
-};
+use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetStatus, Scope};
 use rustix::fs::FileType;
 use rustix::process::{DumpableBehavior, Signal, getpid, getppid};
 use rustix::thread::CapabilitySets;
@@ -65,9 +63,7 @@ pub unsafe fn confine(confinement: &Confinement<'_>) -> Result<Report, ConfineEr
     })?;
     let has_own_users = namespaces::enter(confinement.separation, &mut report);
     report.record(Layer::NoNewPrivileges, rustix::thread::set_no_new_privs(true));
-    let landlock = restrict_files();
-    report.landlock_version = *landlock.as_ref().unwrap_or(&0);
-    report.record(Layer::Landlock, landlock.map(drop));
+    report.record(Layer::Landlock, restrict_files());
     report.record(Layer::NoCapabilities, drop_capabilities());
     // SAFETY: the caller's promise.
     report.record(Layer::DescriptorsClosed, unsafe { sys::close_others(&kept) });
@@ -122,9 +118,8 @@ fn check(descriptor: RawFd) -> Result<(), ConfineError> {
     }
 }
 
-/// Puts the calling thread under a Landlock domain without any rule; returns the version of the
-/// interface.
-fn restrict_files() -> Result<u32, String> {
+/// Puts the calling thread under a Landlock domain without any rule.
+fn restrict_files() -> Result<(), String> {
     let enforced = Ruleset::default()
         .handle_access(AccessFs::from_all(LANDLOCK))
         .and_then(|rules| rules.handle_access(AccessNet::from_all(LANDLOCK)))
@@ -132,10 +127,9 @@ fn restrict_files() -> Result<u32, String> {
         .and_then(landlock::Ruleset::create)
         .and_then(landlock::RulesetCreated::restrict_self)
         .map_err(|error| error.to_string())?;
-    match (enforced.ruleset, enforced.landlock) {
-        (RulesetStatus::NotEnforced, _) => Err(NO_LANDLOCK.to_owned()),
-        (_, LandlockStatus::Available { effective_abi, .. }) => Ok(effective_abi as u32),
-        _ => Err(NO_LANDLOCK.to_owned()),
+    match enforced.ruleset {
+        RulesetStatus::NotEnforced => Err(NO_LANDLOCK.to_owned()),
+        _ => Ok(()),
     }
 }
 

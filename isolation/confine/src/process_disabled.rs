@@ -19,7 +19,7 @@ const NOT_HERE: &str = "only Linux on x86-64 with the GNU C library has it";
 /// # Safety
 /// As where it is offered; here it does nothing.
 pub unsafe fn confine(_confinement: &Confinement<'_>) -> Result<Report, ConfineError> {
-    Ok(report(&Layer::ALL))
+    Ok(report(Layer::ALL))
 }
 
 /// Reports that this system offers nothing.

@@ -17,11 +17,6 @@ impl RefusedCall {
         word.load(Ordering::Acquire).checked_sub(1).map(Self)
     }
 
-    /// Returns the number of the system call.
-    pub fn number(self) -> u32 {
-        self.0
-    }
-
     /// Writes a refused call into the shared word, as the worker does, unless there is one already. A
     /// number of -1 stays unknown.
     pub fn write(number: u32, word: &AtomicU32) {

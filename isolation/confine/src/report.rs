@@ -4,81 +4,74 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use strum::{Display, VariantArray};
 
 /// One layer of the wall.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Display,
+    VariantArray,
+    Serialize,
+    Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Layer {
     /// No program that it could start would get more rights.
+    #[strum(to_string = "no new privileges")]
     NoNewPrivileges,
     /// System calls that aren't listed end the process.
+    #[strum(to_string = "seccomp")]
     Seccomp,
     /// No file, no TCP port, no signal to others and no abstract socket of others.
+    #[strum(to_string = "Landlock")]
     Landlock,
     /// Limits on memory, CPU time, descriptors and files; no core dumps.
+    #[strum(to_string = "limits")]
     Limits,
     /// Its own users: no rights in the system's user namespace.
+    #[strum(to_string = "user namespace")]
     UserNamespace,
     /// Its own network, without any interface that is up.
+    #[strum(to_string = "network namespace")]
     NetworkNamespace,
     /// Its own process ids: no process outside has one.
+    #[strum(to_string = "PID namespace")]
     PidNamespace,
     /// Its own System V objects and message queues.
+    #[strum(to_string = "IPC namespace")]
     IpcNamespace,
     /// Its own mounts: an empty folder that can't be written to, and nothing else.
+    #[strum(to_string = "mount namespace")]
     MountNamespace,
     /// No capabilities.
+    #[strum(to_string = "no capabilities")]
     NoCapabilities,
     /// No other process of its user may trace it or read its memory.
+    #[strum(to_string = "not dumpable")]
     NotDumpable,
     /// It is killed when its parent ends.
+    #[strum(to_string = "dies with its parent")]
     DiesWithParent,
     /// No descriptors but those that it is to keep.
+    #[strum(to_string = "descriptors closed")]
     DescriptorsClosed,
 }
 
 impl Layer {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 13] = [
-        Self::NoNewPrivileges,
-        Self::Seccomp,
-        Self::Landlock,
-        Self::Limits,
-        Self::UserNamespace,
-        Self::NetworkNamespace,
-        Self::PidNamespace,
-        Self::IpcNamespace,
-        Self::MountNamespace,
-        Self::NoCapabilities,
-        Self::NotDumpable,
-        Self::DiesWithParent,
-        Self::DescriptorsClosed,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Those that [`separate`](crate::separate) applies, and workers inherit.
     pub const INHERITED: [Self; 4] =
         [Self::UserNamespace, Self::NetworkNamespace, Self::PidNamespace, Self::IpcNamespace];
-}
-
-impl fmt::Display for Layer {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::NoNewPrivileges => "no new privileges",
-            Self::Seccomp => "seccomp",
-            Self::Landlock => "Landlock",
-            Self::Limits => "limits",
-            Self::UserNamespace => "user namespace",
-            Self::NetworkNamespace => "network namespace",
-            Self::PidNamespace => "PID namespace",
-            Self::IpcNamespace => "IPC namespace",
-            Self::MountNamespace => "mount namespace",
-            Self::NoCapabilities => "no capabilities",
-            Self::NotDumpable => "not dumpable",
-            Self::DiesWithParent => "dies with its parent",
-            Self::DescriptorsClosed => "descriptors closed",
-        })
-    }
 }
 
 /// Whether a layer stands.
@@ -98,10 +91,6 @@ pub enum LayerState {
 pub struct Report {
     /// Each layer that was asked for.
     pub layers: BTreeMap<Layer, LayerState>,
-    /// The version of Landlock's interface that this kernel and this crate share; 0 without
-    /// Landlock. TCP needs version 4, signals and abstract sockets version 6. Seccomp refuses all of
-    /// these as well.
-    pub landlock_version: u32,
 }
 
 impl Report {
@@ -129,33 +118,12 @@ impl Report {
     }
 }
 
-/// A line for each layer.
-impl fmt::Display for Report {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (layer, state)) in self.layers.iter().enumerate() {
-            if index > 0 {
-                writeln!(formatter)?;
-            }
-            match state {
-                LayerState::Applied if *layer == Layer::Landlock => {
-                    write!(formatter, "{layer}: applied (version {})", self.landlock_version)?;
-                }
-                LayerState::Applied => write!(formatter, "{layer}: applied")?,
-                LayerState::Unavailable(reason) => {
-                    write!(formatter, "{layer}: unavailable: {reason}")?
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn report() -> Report {
-        let mut report = Report { landlock_version: 7, ..Report::default() };
+        let mut report = Report::default();
         report.record(Layer::Landlock, Ok::<(), String>(()));
         report.record(Layer::Limits, Ok::<(), String>(()));
         report.record(Layer::PidNamespace, Err("not here"));
@@ -169,13 +137,6 @@ mod tests {
         assert_eq!(missing, [(Layer::PidNamespace, "not here".to_owned())]);
         assert!(report().has(Layer::Landlock));
         assert!(!report().has(Layer::PidNamespace) && !report().has(Layer::Seccomp));
-    }
-
-    #[test]
-    fn a_report_has_a_line_for_each_layer() {
-        let lines =
-            "Landlock: applied (version 7)\nlimits: applied\nPID namespace: unavailable: not here";
-        assert_eq!(report().to_string(), lines);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Parked states: the state of a session without an interpreter, as it is or as bytes.
 
 use std::any::Any;
-use std::fmt::{Debug, Formatter};
 use std::sync::Arc;
+
+use derive_more::Debug;
 
 /// The state of a session as its interpreter left it. It is immutable.
 pub trait ParkedState: Any + Send + Sync {
@@ -26,7 +27,8 @@ pub trait ParkedState: Any + Send + Sync {
 }
 
 /// A parked state. Clones share it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
+#[debug("Parked({bytes} bytes)")]
 pub struct Parked {
     state: Arc<dyn ParkedState>,
     /// Cached, since adding it up takes a while.
@@ -74,26 +76,12 @@ impl Parked {
     }
 }
 
-impl Debug for Parked {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Parked").field("bytes", &self.bytes).finish_non_exhaustive()
-    }
-}
-
 /// A parked state as bytes, with the part that can't be bytes.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
+#[debug("PackedBytes({} bytes)", bytes.len())]
 pub struct PackedBytes {
     /// The bytes, which may be compressed and spilled to disk.
     pub bytes: Vec<u8>,
     /// The rest, which stays in memory.
     pub rest: Option<Arc<dyn Any + Send + Sync>>,
-}
-
-impl Debug for PackedBytes {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("PackedBytes")
-            .field("bytes", &self.bytes.len())
-            .finish_non_exhaustive()
-    }
 }

@@ -46,7 +46,7 @@ pub struct WorkerPermit {
 impl WorkerPermit {
     /// Returns the worker that offers it.
     pub fn worker(&self) -> WorkerId {
-        self.control.worker()
+        self.control.worker
     }
 
     /// Gives the worker a task. `Finished` or `Gone` follows.
@@ -157,11 +157,13 @@ impl CommandQueue {
 }
 
 /// What a worker's permit, its thread and its actor share.
+#[derive(derive_more::Debug)]
+#[debug("WorkerControl({worker})")]
 pub(crate) struct WorkerControl {
-    worker: WorkerId,
+    pub(crate) worker: WorkerId,
     owner: Arc<dyn PoolOwner>,
-    builds: Builds,
-    entry: BoardEntry,
+    pub(super) builds: Builds,
+    pub(crate) entry: BoardEntry,
     controls: Mutex<ControlState>,
     /// Notified when the thread has ended or was left behind.
     thread_gone: Condvar,
@@ -182,15 +184,6 @@ struct ControlState {
     session: Option<Arc<SessionCell>>,
     thread: Option<JoinHandle<()>>,
     actor: Option<ActorRef<WorkerMessage>>,
-}
-
-impl std::fmt::Debug for WorkerControl {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("WorkerControl")
-            .field("worker", &self.worker)
-            .finish_non_exhaustive()
-    }
 }
 
 impl WorkerControl {
@@ -226,19 +219,6 @@ impl WorkerControl {
             }),
             CommandQueue::new(receiver),
         )
-    }
-
-    pub(crate) fn worker(&self) -> WorkerId {
-        self.worker
-    }
-
-    pub(crate) fn entry(&self) -> &BoardEntry {
-        &self.entry
-    }
-
-    /// Returns the builds, with their sources of interpreters.
-    pub(super) fn builds(&self) -> &Builds {
-        &self.builds
     }
 
     /// Returns whether the worker ever had an interpreter.

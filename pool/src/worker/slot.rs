@@ -41,7 +41,7 @@ pub(super) fn spawn(
     commands: CommandQueue,
     ended: impl FnOnce(GoneReason) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
-    let name = format!("hatchery-{}", control.worker());
+    let name = format!("hatchery-{}", control.worker);
     Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
         let serve = || serve(&control, rollback_bytes, &commands);
         let served = catch_unwind(AssertUnwindSafe(serve));
@@ -144,7 +144,7 @@ impl<'a> Slot<'a> {
                 self.interpreter = None;
                 self.is_pristine = false;
                 self.make_pristine()?;
-                self.control.entry().update(|entry| entry.status.renewals += 1);
+                self.control.entry.update(|entry| entry.status.renewals += 1);
                 return Ok(Next::Command);
             }
             Command::Dismiss => {
@@ -166,7 +166,7 @@ impl<'a> Slot<'a> {
         let began = Instant::now();
         let worker = self.worker();
         tracing::info_span!("reset", %worker).in_scope(|| self.make_pristine())?;
-        self.reset = Some(since(began)).filter(|_| !self.was_self_test);
+        self.reset = Some(began.elapsed()).filter(|_| !self.was_self_test);
         Ok(Next::Command)
     }
 
@@ -222,7 +222,7 @@ impl<'a> Slot<'a> {
     }
 
     fn worker(&self) -> WorkerId {
-        self.control.worker()
+        self.control.worker
     }
 
     fn run(&mut self, mut task: Task) -> Result<(), StartError> {
@@ -231,7 +231,7 @@ impl<'a> Slot<'a> {
         let span = task.span.clone();
         let in_task = span.enter();
         let attached = tracing::info_span!("attach").in_scope(|| self.attach(&task))?;
-        let attach = since(taken);
+        let attach = taken.elapsed();
         let not_run = match attached {
             Err(failure) => Some(Verdict::SandboxFailed(failure)),
             Ok(()) => task
@@ -322,8 +322,8 @@ impl<'a> Slot<'a> {
         if self.build != build {
             (self.interpreter, self.is_pristine) = (None, false);
             self.build = build;
-            let name = self.control.builds().name(build);
-            self.control.entry().update(|entry| entry.status.python = name.to_string());
+            let name = self.control.builds.name(build);
+            self.control.entry.update(|entry| entry.status.python = name.to_string());
         }
     }
 
@@ -372,10 +372,10 @@ impl<'a> Slot<'a> {
             Some(interpreter) => interpreter,
             None => {
                 let began = Instant::now();
-                let interpreter = self.control.builds().source(self.build).start()?;
+                let interpreter = self.control.builds.source(self.build).start()?;
                 let process = interpreter.process().cloned();
-                self.control.entry().update(|entry| entry.process = process);
-                metrics::spawned(since(began));
+                self.control.entry.update(|entry| entry.process = process);
+                metrics::spawned(began.elapsed());
                 interpreter
             }
         };
@@ -390,10 +390,6 @@ impl Drop for Slot<'_> {
             self.leave(session, "its worker died");
         }
     }
-}
-
-fn since(began: Instant) -> Duration {
-    Instant::now().saturating_duration_since(began)
 }
 
 fn failed_start(error: StartError) -> SandboxFailure {
@@ -449,7 +445,7 @@ impl Slot<'_> {
     fn unpack(&self, session: &SessionCell, offloaded: &Arc<Packed>) -> Result<Parked, Cause> {
         let packed = offloaded.packed().map_err(Cause::new);
         let unpacked = packed.and_then(|packed| {
-            self.control.builds().source(session.build()).unpack(&packed).map_err(Cause::new)
+            self.control.builds.source(session.build()).unpack(&packed).map_err(Cause::new)
         });
         unpacked.map_err(|error| {
             let reason = Cause::because("its state could not be unpacked", error);

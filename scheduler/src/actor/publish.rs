@@ -20,7 +20,7 @@ use crate::status::{
 use crate::timer::Clock;
 
 /// What handles read without asking the actor.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Published {
     pub(crate) clock: Clock,
     pub(crate) pool: OnceLock<Pool>,
@@ -28,19 +28,6 @@ pub(crate) struct Published {
     pub(crate) measures: Mutex<Measures>,
     pub(crate) metrics: Metrics,
     pub(crate) decisions: DecisionLog,
-}
-
-impl Published {
-    pub(crate) fn new() -> Self {
-        Self {
-            clock: Clock::start(),
-            pool: OnceLock::new(),
-            snapshot: RwLock::default(),
-            measures: Mutex::default(),
-            metrics: Metrics::new(),
-            decisions: DecisionLog::default(),
-        }
-    }
 }
 
 /// The scheduler after its last decision. Cloning it is cheap, however large it is.
@@ -139,7 +126,7 @@ impl Snapshot {
 impl SchedulerStatus {
     /// Returns the status of a scheduler that has ended and of which nothing is known.
     pub(crate) fn ended() -> Self {
-        let published = Published::new();
+        let published = Published::default();
         published.snapshot.write().phase = Phase::Drained;
         Self::of(&published)
     }
@@ -156,13 +143,7 @@ impl SchedulerStatus {
         let names = pool.map(|pool| pool.builds().names().map(|name| name.to_string()));
         let pythons = names.into_iter().flatten().collect();
         let workers = pool.map(Pool::workers).unwrap_or_default();
-        let (latency, last_ended, jobs_per_second, last_errors, last_program_errors) = {
-            let measures = published.measures.lock();
-            let (errors, program_errors) =
-                (measures.last_errors(now), measures.last_program_errors(now));
-            let (last_ended, rate) = (measures.last_ended(now), measures.jobs_per_second(now));
-            (measures.latencies(), last_ended, rate, errors, program_errors)
-        };
+        let measures = published.measures.lock();
         let status = Self {
             version: env!("CARGO_PKG_VERSION"),
             phase: snapshot.phase,
@@ -179,13 +160,14 @@ impl SchedulerStatus {
             workers,
             memory: snapshot.memory,
             totals: snapshot.totals,
-            latency,
-            last_ended,
-            jobs_per_second,
-            last_errors,
-            last_program_errors,
+            latency: measures.latencies(),
+            last_ended: measures.last_ended(now),
+            jobs_per_second: measures.jobs_per_second(now),
+            last_errors: measures.last_errors(now),
+            last_program_errors: measures.last_program_errors(now),
             last_decisions: published.decisions.last(),
         };
+        drop(measures);
         published.metrics.gauges(&status);
         status
     }

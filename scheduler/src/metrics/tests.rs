@@ -15,7 +15,7 @@ use crate::status::{
 fn heard(said: impl FnOnce(&Metrics)) -> BTreeMap<String, DebugValue> {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
-    metrics::with_local_recorder(&recorder, || said(&Metrics::new()));
+    metrics::with_local_recorder(&recorder, || said(&Metrics::default()));
     let heard = snapshotter.snapshot().into_vec().into_iter();
     heard
         .map(|(key, _, _, value)| {

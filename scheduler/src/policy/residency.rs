@@ -258,20 +258,14 @@ pub(crate) struct Offloading {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Residency {
     sessions: FxHashMap<SessionId, Session>,
-    /// Idle sessions on idle workers, longest idle first.
-    held: BTreeSet<(Time, SessionId)>,
-    /// Parked ones that may be offloaded, longest idle first.
-    parked: BTreeSet<(Time, SessionId)>,
-    /// Compressed ones that may be offloaded, longest idle first.
-    compressed: BTreeSet<(Time, SessionId)>,
-    /// All other sessions without jobs, longest idle first.
-    settled: BTreeSet<(Time, SessionId)>,
+    /// Sessions without jobs, longest idle first, by what can be done with them.
+    lists: [BTreeSet<(Time, SessionId)>; 4],
     /// Sessions whose state is on workers or parked in memory.
     pub(crate) in_memory: usize,
     /// Bytes of memory that parked sessions take.
     pub(crate) memory_bytes: u64,
     pub(crate) disk_bytes: u64,
-    /// Bytes of `parked` and `compressed`.
+    /// Bytes of those that are parked or compressed and may be offloaded.
     pub(crate) movable_bytes: u64,
     /// Only one at a time, because it takes a CPU.
     pub(crate) offloading: Option<Offloading>,
@@ -310,18 +304,17 @@ impl Residency {
 
     /// The longest idle session on an idle worker, and since when it is idle.
     pub(crate) fn oldest_idle_held(&self) -> Option<(Time, SessionId)> {
-        self.held.first().copied()
+        self.list(List::Held).first().copied()
     }
 
     /// The longest idle session of all without jobs, and since when it is idle.
     pub(crate) fn oldest_idle(&self) -> Option<(Time, SessionId)> {
-        let lists = [&self.held, &self.parked, &self.compressed, &self.settled];
-        lists.into_iter().filter_map(|list| list.first()).min().copied()
+        self.lists.iter().filter_map(BTreeSet::first).min().copied()
     }
 
     /// The longest idle parked session that is not compressed.
     pub(crate) fn to_compress(&self) -> Option<SessionId> {
-        self.parked.first().map(|(_, id)| *id)
+        self.list(List::Parked).first().map(|(_, id)| *id)
     }
 
     /// The longest idle session in memory that fits on the disk, and since when it is idle.
@@ -330,10 +323,8 @@ impl Residency {
         let fits = |(_, id): &&(Time, SessionId)| {
             self.get(*id).is_some_and(|session| session.stored_bytes() <= room)
         };
-        let of = |list: &BTreeSet<(Time, SessionId)>| {
-            list.iter().take(SEARCHED_COUNT).find(fits).copied()
-        };
-        of(&self.parked).into_iter().chain(of(&self.compressed)).min()
+        let of = |list| self.list(list).iter().take(SEARCHED_COUNT).find(fits).copied();
+        of(List::Parked).into_iter().chain(of(List::Compressed)).min()
     }
 
     /// Bytes that more sessions may take on the disk; `None` while nothing is spilled.
@@ -437,18 +428,13 @@ impl Residency {
         });
     }
 
-    fn list(&mut self, list: List) -> &mut BTreeSet<(Time, SessionId)> {
-        match list {
-            List::Held => &mut self.held,
-            List::Parked => &mut self.parked,
-            List::Compressed => &mut self.compressed,
-            List::Settled => &mut self.settled,
-        }
+    fn list(&self, list: List) -> &BTreeSet<(Time, SessionId)> {
+        &self.lists[list as usize]
     }
 
     fn count(&mut self, id: SessionId, index_entry: IndexEntry) {
         if let Some((list, since)) = index_entry.list {
-            self.list(list).insert((since, id));
+            self.lists[list as usize].insert((since, id));
             self.movable_bytes += index_entry.movable_bytes();
         }
         self.in_memory += usize::from(index_entry.is_in_memory);
@@ -458,7 +444,7 @@ impl Residency {
 
     fn uncount(&mut self, id: SessionId, index_entry: IndexEntry) {
         if let Some((list, since)) = index_entry.list {
-            self.list(list).remove(&(since, id));
+            self.lists[list as usize].remove(&(since, id));
             self.movable_bytes -= index_entry.movable_bytes();
         }
         self.in_memory -= usize::from(index_entry.is_in_memory);

@@ -42,7 +42,7 @@ fn user(is_root: bool) -> &'static str {
 pub(crate) fn all_layers_show_from_outside() {
     for is_root in [true, false] {
         let report = offered(is_root);
-        println!("confine as {}:\n{report}", user(is_root));
+        println!("confine as {}:\n{report:#?}", user(is_root));
         assert!(Layer::ALL.iter().all(|layer| report.layers.contains_key(layer)));
         let (mut here, mut there) = UnixStream::pair().unwrap();
         let leaked = File::open("/etc/passwd").unwrap();
@@ -389,9 +389,9 @@ pub(crate) fn children_share_namespaces() {
             }
             be_parent();
             let separation = confine::separate().unwrap();
-            println!("separate as {}:\n{}", user(is_root), separation.report());
-            let Some(keeper) = separation.keeper() else {
-                assert!(!separation.report().has(Layer::PidNamespace));
+            println!("separate as {}:\n{:#?}", user(is_root), separation.report);
+            let Some(keeper) = separation.keeper else {
+                assert!(!separation.report.has(Layer::PidNamespace));
                 return 0;
             };
             // The parent of workers opens files for them.
@@ -406,10 +406,10 @@ pub(crate) fn children_share_namespaces() {
                         ..of_child()
                     };
                     let report = confine(&confinement).unwrap();
-                    assert!(report.has(Layer::MountNamespace), "{report}");
+                    assert!(report.has(Layer::MountNamespace), "{report:?}");
                     assert!(Layer::ALL.iter().all(|layer| report.layers.contains_key(layer)));
                     for layer in Layer::INHERITED {
-                        assert_eq!(report.layers[&layer], separation.report().layers[&layer]);
+                        assert_eq!(report.layers[&layer], separation.report.layers[&layer]);
                     }
                     shared.words[worker].store(raw(libc::SYS_getpid, []) as u32, Ordering::SeqCst);
                     i32::from(std::process::id() > 4)

@@ -212,7 +212,7 @@ impl Forks {
     }
 
     fn reap(&mut self, stream: &mut UnixStream) -> io::Result<()> {
-        let keeper = self.separation.as_ref().and_then(Separation::keeper);
+        let keeper = self.separation.as_ref().and_then(|separation| separation.keeper);
         while let Some((pid, how)) = system::reap() {
             if keeper == Some(pid.as_raw_nonzero().get().cast_unsigned()) {
                 // All workers end with it, and none can be forked any more.

@@ -10,12 +10,9 @@ impl Residency {
         for (id, session) in &self.sessions {
             again.count(*id, session.index_entry());
         }
-        let lists = |of: &Self| {
-            [of.held.clone(), of.parked.clone(), of.compressed.clone(), of.settled.clone()]
-        };
         let sums = |of: &Self| (of.in_memory, of.memory_bytes, of.disk_bytes, of.movable_bytes);
         ensure(
-            lists(&again) == lists(self),
+            again.lists == self.lists,
             "S-12: idle sessions aren't sorted by how long they have been idle",
         )?;
         ensure(sums(&again) == sums(self), "S-13: the ledger's sessions aren't their sum")?;
