@@ -76,7 +76,7 @@ pub struct JobRequest {
 }
 
 /// What the model knows of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Queued {
     /// Bytes of memory that it holds while it is queued.
     pub(crate) bytes: usize,
@@ -184,15 +184,11 @@ impl Queued {
     /// Describes the copy of a session's state, which counts as a job of that session.
     pub(crate) fn capture(session: SessionId, build: BuildId) -> Self {
         Self {
-            bytes: 0,
             build,
             session: Some(session),
             tenant: SHARED_DEFAULT_TENANT.clone(),
             priority: Priority::High,
-            deadline: None,
-            output_bytes: 0,
-            growth: Growth::default(),
-            is_idempotent: false,
+            ..Self::default()
         }
     }
 }

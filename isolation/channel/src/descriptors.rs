@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::error::{Error, Lie};
 
@@ -211,17 +212,8 @@ fn take(header: &libc::msghdr) -> Vec<OwnedFd> {
 
 /// Calls once more after a signal.
 fn again(mut call: impl FnMut() -> isize) -> io::Result<usize> {
-    loop {
-        match usize::try_from(call()) {
-            Ok(length) => return Ok(length),
-            Err(_) => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-        }
-    }
+    let failed = |_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO);
+    Ok(retry_on_intr(|| usize::try_from(call()).map_err(failed))?)
 }
 
 fn is_closed(error: &io::Error) -> bool {

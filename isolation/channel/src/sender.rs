@@ -9,8 +9,7 @@ use serde::Serialize;
 use crate::error::{Error, Lie};
 use crate::layout::{ALIGN, HEADER};
 use crate::ring::Producer;
-use crate::wait::SharedMapping;
-use crate::wait::Waiter;
+use crate::wait::{SharedMapping, Waiter};
 
 /// The bytes after which the other process may see the part of a frame that is there, so that it
 /// copies while this one does.

@@ -15,8 +15,7 @@ use rustix::fs::FileType;
 use rustix::process::{DumpableBehavior, Signal, getpid, getppid};
 use rustix::thread::CapabilitySets;
 
-use crate::confinement::ConfineError;
-use crate::confinement::{Confinement, Separation};
+use crate::confinement::{ConfineError, Confinement, Separation};
 use crate::report::{Layer, Report};
 use filters::Filters;
 

@@ -2,8 +2,7 @@
 #![expect(unsafe_code, reason = "the same interface as where it is offered")]
 
 use crate::call::Call;
-use crate::confinement::ConfineError;
-use crate::confinement::{Confinement, Separation};
+use crate::confinement::{ConfineError, Confinement, Separation};
 use crate::report::{Layer, Report};
 
 /// The system calls that a confined process may make: there is no filter here.

@@ -6,11 +6,11 @@
 use std::fs;
 use std::io;
 
+use rustix::process::{getegid, geteuid};
 use rustix::thread::UnshareFlags;
 
 use super::sys;
-use crate::confinement::ConfineError;
-use crate::confinement::Separation;
+use crate::confinement::{ConfineError, Separation};
 use crate::report::{Layer, Report};
 
 /// Gives the calling process an empty root, and namespaces of its own where its parent has made none
@@ -61,7 +61,7 @@ fn enter_mounts(report: &mut Report) {
 
 /// Enters a new user namespace. Only with ids of its own there can the process make further ones.
 fn enter_user(has_ids: bool) -> Result<(), String> {
-    let (user, group) = sys::ids();
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     unshare(UnshareFlags::NEWUSER)?;
     if !has_ids {
         return Ok(());

@@ -222,11 +222,6 @@ fn sleep_until_killed(parent: &OwnedFd) -> ! {
     }
 }
 
-/// Returns the ids of the user and the group.
-pub(super) fn ids() -> (u32, u32) {
-    (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

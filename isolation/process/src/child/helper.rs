@@ -19,8 +19,7 @@ use rustix::process::Pid;
 
 use crate::child::worker::{self, Outside, WorkerEnds};
 use crate::error::ProcessError;
-use crate::message::{HelperCommand, HelperEvent, MARK};
-use crate::message::{read, write};
+use crate::message::{HelperCommand, HelperEvent, MARK, read, write};
 use crate::system::{self, Child, EndedChildren, SharedWord};
 
 /// How long the threads that have loaded an image may take to end.

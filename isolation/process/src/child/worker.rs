@@ -131,7 +131,11 @@ fn work(image: &Image, ends: WorkerEnds, outside: &Outside<'_>) {
             }
             cancelled = Some(*run).filter(|run| shared.runs.lock().is_cancelled(*run));
         }
-        let then = Then::after(&command);
+        // What it does by itself afterwards.
+        let (resets, keeps) = match &command {
+            Command::Run { is_last, keep, .. } => (*is_last, *keep),
+            _ => (false, None),
+        };
         let done = match (failed.take(), cancelled) {
             (Some(error), _) => Err(error),
             (None, None) => shared.execute(&mut interpreter, &limits, command),
@@ -144,37 +148,16 @@ fn work(image: &Image, ends: WorkerEnds, outside: &Outside<'_>) {
         let is_usable = matches!(done, Reply::Ran { is_lost: false, .. });
         shared.done(done, stats(&interpreter, reset_bytes));
         shared.forget(&dropped);
-        match then {
-            Then::Reset if is_usable => {
-                failed = interpreter.reset().err();
-                reset_bytes = interpreter.private_bytes();
-            }
-            Then::Keep(number) if is_usable => {
-                let kept = shared.keep(&mut interpreter, number);
-                let kept = kept.unwrap_or_else(|error| Reply::Failed(chain(&error).to_string()));
-                shared.done(kept, stats(&interpreter, reset_bytes));
-            }
-            _ => {}
+        if is_usable && resets {
+            failed = interpreter.reset().err();
+            reset_bytes = interpreter.private_bytes();
+        } else if is_usable && let Some(number) = keeps {
+            let kept = shared.keep(&mut interpreter, number);
+            let kept = kept.unwrap_or_else(|error| Reply::Failed(chain(&error).to_string()));
+            shared.done(kept, stats(&interpreter, reset_bytes));
         }
     }
     end(0)
-}
-
-/// What a worker does by itself after a command.
-enum Then {
-    Nothing,
-    Reset,
-    Keep(u64),
-}
-
-impl Then {
-    fn after(command: &Command) -> Self {
-        match command {
-            Command::Run { is_last: true, .. } => Self::Reset,
-            Command::Run { keep: Some(number), .. } => Self::Keep(*number),
-            _ => Self::Nothing,
-        }
-    }
 }
 
 fn stats(interpreter: &Interpreter, reset_bytes: u64) -> WorkerStats {
@@ -265,7 +248,7 @@ impl WorkerShared {
         transcript.copy_to(Additions(move |addition| its.send(&WorkerMessage::Added(addition))));
         let (outcome, afterwards) = interpreter.run(&program, limits, &transcript, &stop, is_last);
         // Calls that go on end with the run; their replies do nothing any more.
-        let ended = self.runs.lock().finish();
+        let ended = self.runs.lock().now.take();
         drop(ended);
         let outcome = Box::new(OutcomeMessage::new(outcome));
         Reply::Ran { run: number, outcome, is_lost: afterwards == Afterwards::Lost }
@@ -414,7 +397,7 @@ impl Callee for Elsewhere {
         let cancellation = reply.cancellation();
         let number = {
             let mut runs = self.shared.runs.lock();
-            let Some(run) = runs.now() else { return };
+            let Some(run) = runs.now.as_mut() else { return };
             run.last_call += 1;
             run.calls.insert(run.last_call, (reply, room));
             run.last_call
@@ -424,7 +407,7 @@ impl Callee for Elsewhere {
         let shared = Arc::clone(&self.shared);
         cancellation.on_cancel(move || {
             // Its room stays taken until the host has stopped working on it.
-            let reply = shared.runs.lock().now().and_then(|run| {
+            let reply = shared.runs.lock().now.as_mut().and_then(|run| {
                 let (reply, room) = run.calls.remove(&number)?;
                 run.left.insert(number, room);
                 Some(reply)
@@ -501,19 +484,9 @@ impl Runs {
         self.of(end.run).map(|run| run.stop.clone())
     }
 
-    /// Notes that the run has ended, and returns it: dropping it ends its calls.
-    fn finish(&mut self) -> Option<Run> {
-        self.now.take()
-    }
-
-    /// Returns the run that goes on.
-    fn now(&mut self) -> Option<&mut Run> {
-        self.now.as_mut()
-    }
-
     /// Returns the run of this number, if it goes on.
     fn of(&mut self, number: u64) -> Option<&mut Run> {
-        self.now().filter(|run| run.number == number)
+        self.now.as_mut().filter(|run| run.number == number)
     }
 }
 
@@ -547,12 +520,12 @@ mod tests {
                 && runs.end(interrupt).is_none()
         );
         assert!(runs.of(1).is_some() && runs.of(2).is_none());
-        runs.finish();
+        runs.now = None;
         let early = runs.begin(2, StopHandle::default()).expect("it was said before");
         assert!(early.run == 2 && early.kind == StopKind::Kill);
         // Those that come in time reach the run, and those that come late nothing.
         assert!(runs.end(interrupt).is_some());
-        runs.finish();
+        runs.now = None;
         assert!(runs.end(STOP).is_none() && runs.begin(3, StopHandle::default()).is_none());
     }
 }

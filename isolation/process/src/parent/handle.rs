@@ -23,8 +23,9 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::child::helper::Helper;
 use crate::error::ProcessError;
-use crate::message::{HelperCommand, HelperEvent, MARK, commands_config, control_config};
-use crate::message::{read, write};
+use crate::message::{
+    HelperCommand, HelperEvent, MARK, commands_config, control_config, read, write,
+};
 use crate::parent::exit_state::ExitState;
 use crate::parent::groups::{WorkerGroup, WorkerGroups};
 use crate::parent::offloader::SnapshotOffloader;

@@ -1,5 +1,6 @@
 //! The pool's seam: an interpreter that is in a worker process.
 
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -28,7 +29,8 @@ pub(crate) struct ProcessInterpreter {
     worker: Arc<Worker>,
     receiver: Receiver,
     stats: WorkerStats,
-    report: confine::Report,
+    /// Which layers of the wall stand around the worker.
+    pub(crate) report: confine::Report,
     process: Option<Arc<dyn WorkerProcess>>,
     /// The last run was followed by no other command, and the worker resets itself after it.
     is_resetting: bool,
@@ -106,11 +108,6 @@ impl ProcessInterpreter {
             }
             (other, ..) => Err(started.failed(other)),
         }
-    }
-
-    /// Returns which layers of the wall stand around the worker.
-    pub(crate) fn report(&self) -> &confine::Report {
-        &self.report
     }
 
     /// Gives a command that isn't a run, and waits until it was carried out.
@@ -267,7 +264,8 @@ impl ProcessInterpreter {
                         let (answer, file) = folder.serve(&ask);
                         if let Some(file) = &file {
                             worker
-                                .send_file(file)
+                                .files
+                                .send(&[file.as_fd()])
                                 .map_err(|_| "it stopped reading the files of a folder")?;
                         }
                         let has_file = file.is_some();

@@ -1,7 +1,7 @@
 //! Parent-side handle of a worker process: messages to it, the end of a run, and its end.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,11 +66,6 @@ impl Worker {
             Error::Closed => self.life.how(),
             error => self.end(&engine::chain(error).to_string()),
         }
-    }
-
-    /// Sends a file beside a message that follows. The error says how the worker has ended.
-    pub(crate) fn send_file(&self, file: &OwnedFd) -> Result<(), String> {
-        self.files.send(&[file.as_fd()]).map_err(|error| self.failed(&error))
     }
 
     /// Kills the worker for this reason, unless it has ended before, and returns why it ended.

@@ -10,8 +10,7 @@ use crate::child::helper::Helper;
 use crate::child::worker;
 use crate::error::ProcessError;
 use crate::parent::groups::{Bounds, Kernel, WorkerGroups};
-use crate::parent::handle::Recipe;
-use crate::parent::handle::{ATTEMPTS, Helpers};
+use crate::parent::handle::{ATTEMPTS, Helpers, Recipe};
 use crate::parent::interpreter::ProcessInterpreter;
 use crate::parent::offloader::SnapshotOffloader;
 use crate::parent::snapshot::settled;
@@ -69,21 +68,18 @@ impl ProcessSource {
         let isolation = Mutex::new(IsolationStatus::of_processes(Vec::new(), cgroup));
         let (image, first) = (image.clone(), Mutex::default());
         let source = Self { image, helpers, first, is_strict, isolation };
-        match source.fork() {
-            Ok(first) => *source.first.lock() = Some(first),
-            Err(Failure::Missing(missing)) => return Err(ProcessError::Missing { missing }),
-            Err(Failure::Start(error)) => return Err(ProcessError::Worker(error)),
-        }
+        let first = source.fork()?;
+        *source.first.lock() = Some(first);
         Ok(source)
     }
 
     /// Starts a worker. One that can't be forked or ends while it starts may have been killed, with its
     /// helper or alone. A job may wait for it, so others are tried at once.
-    fn fork(&self) -> Result<ProcessInterpreter, Failure> {
+    fn fork(&self) -> Result<ProcessInterpreter, ProcessError> {
         let mut attempt = 1;
         loop {
             match self.fork_once() {
-                Err(Failure::Start(error)) if attempt < ATTEMPTS => {
+                Err(ProcessError::Worker(error)) if attempt < ATTEMPTS => {
                     let error = engine::chain(&error);
                     tracing::debug!(%error, attempt, "a worker process didn't start");
                     attempt += 1;
@@ -94,18 +90,19 @@ impl ProcessSource {
     }
 
     /// Starts a worker, and notes what the system doesn't do to confine it.
-    fn fork_once(&self) -> Result<ProcessInterpreter, Failure> {
-        let forked = self.helpers.fork();
-        let (helper, born) = forked.map_err(|error| StartError::Process(Cause::new(error)))?;
-        let worker = ProcessInterpreter::start(&self.image, helper, born)?;
-        let missing = worker.report().missing();
+    fn fork_once(&self) -> Result<ProcessInterpreter, ProcessError> {
+        let forked = self.helpers.fork().map_err(|error| StartError::Process(Cause::new(error)));
+        let started =
+            forked.and_then(|(helper, born)| ProcessInterpreter::start(&self.image, helper, born));
+        let worker = started.map_err(ProcessError::Worker)?;
+        let missing = worker.report.missing();
         let missing: Vec<_> = missing.map(|(layer, why)| MissingLayer::new(layer, why)).collect();
         let mut isolation = self.isolation.lock();
         if missing.is_empty() || missing == isolation.missing {
             return Ok(worker);
         }
         if self.is_strict {
-            return Err(Failure::Missing(missing));
+            return Err(ProcessError::Missing { missing });
         }
         let names: Vec<_> = missing.iter().map(ToString::to_string).collect();
         let missing_layers = names.join("; ");
@@ -115,37 +112,17 @@ impl ProcessSource {
     }
 }
 
-/// Why there is no worker.
-enum Failure {
-    Start(StartError),
-    /// All layers were demanded, and the system didn't offer these.
-    Missing(Vec<MissingLayer>),
-}
-
-impl From<StartError> for Failure {
-    fn from(error: StartError) -> Self {
-        Self::Start(error)
-    }
-}
-
-impl From<Failure> for StartError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Start(error) => error,
-            Failure::Missing(missing) => {
-                Self::Process(Cause::new(ProcessError::Missing { missing }))
-            }
-        }
-    }
-}
-
 impl InterpreterSource for ProcessSource {
     fn start(&self) -> Result<Box<dyn Interpreter>, StartError> {
         let is_alive = |first: &ProcessInterpreter| {
             first.process().is_some_and(|process| !process.has_ended())
         };
         let first = self.first.lock().take().filter(is_alive);
-        Ok(Box::new(first.map_or_else(|| self.fork(), Ok)?))
+        let worker = first.map_or_else(|| self.fork(), Ok).map_err(|error| match error {
+            ProcessError::Worker(error) => error,
+            error => StartError::Process(Cause::new(error)),
+        })?;
+        Ok(Box::new(worker))
     }
 
     fn isolation(&self) -> IsolationStatus {
