@@ -176,7 +176,7 @@ impl Interpreter {
         };
         // Compiling takes memory, so without it objects have other addresses.
         let image = self.image.as_ref().filter(|_| self.life.deterministic.is_none())?;
-        image.bytecode().code(&program.source, is_expression)
+        image.inner.bytecode.code(&program.source, is_expression)
     }
 
     /// Returns whether the last run was given code that was compiled ahead.
@@ -200,7 +200,7 @@ impl Interpreter {
         // Only a session that ran under wider limits, or was read from a file, can exceed the
         // limit.
         let held = self.memory.shared().len();
-        let image = self.image.as_ref().map_or(held, |image| image.memory().bytes().len());
+        let image = self.image.as_ref().map_or(held, |image| image.inner.memory.bytes().len());
         (held > limits.memory_bytes.max(image))
             .then(|| Verdict::Limit(hit(LimitKind::Memory, limits, held as u64)))
     }

@@ -40,21 +40,21 @@ impl Interpreter {
             return Ok(());
         }
         let Some(image) = self.image.clone() else { return Ok(()) };
-        let Some(wanted) = image.bytecode().wanted() else { return Ok(()) };
-        let code = self.compile(&wanted, image.memory().bytes().len() + MOST_MEMORY_BYTES);
-        image.bytecode().put(&wanted, code.as_deref());
+        let Some(wanted) = image.inner.bytecode.wanted() else { return Ok(()) };
+        let code = self.compile(&wanted, image.inner.memory.bytes().len() + MOST_MEMORY_BYTES);
+        image.inner.bytecode.put(&wanted, code.as_deref());
         self.reset()
     }
 
     /// Returns whether [`Self::compile_ahead`] would compile a program.
     pub fn has_to_compile(&self) -> bool {
-        self.image.as_ref().is_some_and(|image| image.bytecode().wants_any())
+        self.image.as_ref().is_some_and(|image| image.inner.bytecode.wants_any())
     }
 
     /// Returns whether a program was run so often that a session which rests here should be parked
     /// for [`Self::compile_ahead`].
     pub fn is_compiling_pressing(&self) -> bool {
-        self.image.as_ref().is_some_and(|image| image.bytecode().is_pressing())
+        self.image.as_ref().is_some_and(|image| image.inner.bytecode.is_pressing())
     }
 
     /// Returns the code of a program; `None` if each run has to compile it. The interpreter must be

@@ -81,21 +81,21 @@ impl ImageInfo {
 #[derive(Clone, derive_more::Debug)]
 #[debug("Image({:?})", inner.info)]
 pub struct Image {
-    inner: Arc<ImageInner>,
+    pub(super) inner: Arc<ImageInner>,
 }
 
-struct ImageInner {
+pub(super) struct ImageInner {
     engine: Engine,
     info: ImageInfo,
     /// The files that every interpreter on it sees and none can change.
-    layout: Layout,
-    memory: Arc<MemoryImage>,
-    host: HostState,
-    facts: Facts,
+    pub(super) layout: Layout,
+    pub(super) memory: Arc<MemoryImage>,
+    pub(super) host: HostState,
+    pub(super) facts: Facts,
     /// The difference between the image and an interpreter that hasn't run: none.
-    pristine: Arc<MemoryPatch>,
+    pub(super) pristine: Arc<MemoryPatch>,
     /// The code of programs that run again and again.
-    bytecode: BytecodeCache,
+    pub(super) bytecode: BytecodeCache,
 }
 
 /// What the host needs to know about the interpreter in the image.
@@ -170,29 +170,5 @@ impl Image {
     /// Returns the engine whose interpreters it is of.
     pub fn engine(&self) -> &Engine {
         &self.inner.engine
-    }
-
-    pub(crate) fn layout(&self) -> &Layout {
-        &self.inner.layout
-    }
-
-    pub(crate) fn memory(&self) -> &Arc<MemoryImage> {
-        &self.inner.memory
-    }
-
-    pub(crate) fn host(&self) -> &HostState {
-        &self.inner.host
-    }
-
-    pub(crate) fn facts(&self) -> &Facts {
-        &self.inner.facts
-    }
-
-    pub(crate) fn bytecode(&self) -> &BytecodeCache {
-        &self.inner.bytecode
-    }
-
-    pub(crate) fn pristine(&self) -> &Arc<MemoryPatch> {
-        &self.inner.pristine
     }
 }

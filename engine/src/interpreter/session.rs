@@ -43,17 +43,17 @@ const MAGIC: [u8; 8] = *b"HTCHSES3";
 #[derive(Clone, derive_more::Debug)]
 #[debug("SessionState({} bytes on {:?})", self.bytes(), inner.image)]
 pub struct SessionState {
-    inner: Arc<SessionInner>,
+    pub(super) inner: Arc<SessionInner>,
 }
 
-struct SessionInner {
-    image: Image,
+pub(super) struct SessionInner {
+    pub(super) image: Image,
     memory: SessionMemory,
-    globals: Arc<[u128]>,
-    host: HostState,
-    life: Life,
+    pub(super) globals: Arc<[u128]>,
+    pub(super) host: HostState,
+    pub(super) life: Life,
     /// Whether the pages of its memory were marked when it was copied.
-    was_marked: bool,
+    pub(super) was_marked: bool,
 }
 
 /// What the memory of a session holds beyond its image.
@@ -116,16 +116,11 @@ impl SessionState {
         self
     }
 
-    /// Returns whether the pages of its memory were marked when it was copied.
-    pub(crate) fn was_marked(&self) -> bool {
-        self.inner.was_marked
-    }
-
     /// Returns the state of an interpreter on `image` before its first run.
     pub fn fresh(image: &Image) -> Self {
-        let memory = SessionMemory::Patch(Arc::clone(image.pristine()));
-        let globals = image.facts().globals.as_slice();
-        Self::new(image, memory, globals, image.host().clone(), Life::default())
+        let memory = SessionMemory::Patch(Arc::clone(&image.inner.pristine));
+        let globals = image.inner.facts.globals.as_slice();
+        Self::new(image, memory, globals, image.inner.host.clone(), Life::default())
     }
 
     /// Returns the bytes of memory and files that the state holds beyond the image, including what
@@ -141,7 +136,7 @@ impl SessionState {
 
     /// Returns the files of the workspace.
     pub fn workspace(&self) -> Workspace {
-        Workspace::new(&self.inner.host.tree, self.inner.image.layout().workspace)
+        Workspace::new(&self.inner.host.tree, self.inner.image.inner.layout.workspace)
     }
 
     /// Returns a copy for another session. Before it runs, the random number generators that
@@ -217,7 +212,7 @@ impl SessionState {
         let SessionInner { image, host, .. } = &*self.inner;
         let clock = host.clock.clone();
         let is_whole = SavedHost::is_all_of(host);
-        let saved = SavedHost::of(if is_whole { host } else { image.host() });
+        let saved = SavedHost::of(if is_whole { host } else { &image.inner.host });
         let bytes = self.to_bytes(saved);
         let rest = PackedRest { clock, host: (!is_whole).then(|| host.clone()) };
         PackedSession { bytes, rest }
@@ -241,7 +236,7 @@ impl SessionState {
     fn to_bytes(&self, host: SavedHost) -> Vec<u8> {
         let SessionInner { image, globals, life, .. } = &*self.inner;
         let (info, memory) = (image.info(), self.memory());
-        let pages = memory.flat(image.memory().bytes());
+        let pages = memory.flat(image.inner.memory.bytes());
         let mut bytes = postcard::to_stdvec(&Saved {
             image: info.key.clone(),
             preload: info.preload.clone(),
@@ -261,7 +256,7 @@ impl SessionState {
 
     /// Decodes what `to_bytes` encoded.
     fn from_bytes(image: &Image, bytes: &[u8]) -> Result<Self, Unread> {
-        Self::decoded(image, bytes, |host| host.revive(image.layout()))
+        Self::decoded(image, bytes, |host| host.revive(&image.inner.layout))
     }
 
     /// Decodes a session whose host `revive` restores.
@@ -286,31 +281,15 @@ impl SessionState {
         }
         let memory = saved.memory(image).ok_or(Unread::Bad("its memory is invalid"))?;
         let Saved { globals, host, life, .. } = saved;
-        if globals.len() != image.facts().globals.len() {
+        if globals.len() != image.inner.facts.globals.len() {
             return Err(Unread::Bad("its globals are another build's"));
         }
         let host = revive(host).ok_or(Unread::Bad("its files are invalid"))?;
         Ok(Self::new(image, SessionMemory::Patch(Arc::new(memory)), globals, host, life))
     }
 
-    pub(crate) fn image(&self) -> &Image {
-        &self.inner.image
-    }
-
     pub(crate) fn memory(&self) -> &Arc<MemoryPatch> {
         self.inner.memory.patch()
-    }
-
-    pub(crate) fn globals(&self) -> &[u128] {
-        &self.inner.globals
-    }
-
-    pub(crate) fn host(&self) -> &HostState {
-        &self.inner.host
-    }
-
-    pub(crate) fn life(&self) -> Life {
-        self.inner.life
     }
 }
 
@@ -398,7 +377,7 @@ impl Saved {
         let memory = MemoryPatch { len, segments: Vec::new(), pages };
         let is_sound = rest.is_empty()
             && crate::memory::is_length(len)
-            && len >= image.memory().bytes().len()
+            && len >= image.inner.memory.bytes().len()
             && memory.is_sound();
         is_sound.then_some(memory)
     }

@@ -101,9 +101,9 @@ impl Interpreter {
     /// The system refuses memory.
     pub(super) fn on(image: Image, predecessor: Option<&GuestMemory>) -> Result<Self, StartError> {
         let engine = image.engine();
-        let (host, wasi) = engine.host(image.host().clone());
+        let (host, wasi) = engine.host(image.inner.host.clone());
         let memory =
-            GuestMemory::over(Arc::clone(image.memory()), engine.inner.config.copy_on_write);
+            GuestMemory::over(Arc::clone(&image.inner.memory), engine.inner.config.copy_on_write);
         let mut memory = memory.map_err(|error| StartError::Instantiate(Cause::new(error)))?;
         if shared_memory(engine.inner.module.module()).is_some() {
             memory = memory.shared();
@@ -112,10 +112,14 @@ impl Interpreter {
             memory.prefault_from(predecessor);
         }
         let (mut interpreter, _) = Self::instantiate(engine, host, wasi, Some(Arc::new(memory)))?;
-        interpreter.exception = image.facts().exception;
-        interpreter.raise_with(image.facts().offsets);
-        interpreter.restore(image.pristine(), &image.facts().globals, image.host().clone())?;
-        interpreter.entry.reenter(&mut interpreter.store, image.facts().reentry)?;
+        interpreter.exception = image.inner.facts.exception;
+        interpreter.raise_with(image.inner.facts.offsets);
+        interpreter.restore(
+            &image.inner.pristine,
+            &image.inner.facts.globals,
+            image.inner.host.clone(),
+        )?;
+        interpreter.entry.reenter(&mut interpreter.store, image.inner.facts.reentry)?;
         interpreter.image = Some(image);
         Ok(interpreter)
     }

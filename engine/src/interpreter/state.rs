@@ -60,7 +60,7 @@ impl Interpreter {
             _ => {
                 let mut host = self.host.state().ok_or(SessionError::NotParkable)?;
                 // Nothing has read the clock that a reset has given it.
-                host.clock = image.host().clock.clone();
+                host.clock = image.inner.host.clock.clone();
                 host.diverge(wanted.as_ref());
                 let drawn = draw(image, &mut host)?;
                 self.host.set_state(host);
@@ -72,7 +72,7 @@ impl Interpreter {
                 "a random number generator lies outside of the memory",
             ))
         };
-        for (generator, state) in image.facts().generators.iter().zip(&generators) {
+        for (generator, state) in image.inner.facts.generators.iter().zip(&generators) {
             let memory = self.memory.shared();
             memory.write(generator.address, state).ok_or_else(no_memory)?;
         }
@@ -118,10 +118,10 @@ impl Interpreter {
             return Ok(());
         }
         // Here rather than in the next run, which would have to wait for it.
-        let mut host = image.host().clone();
+        let mut host = image.inner.host.clone();
         host.diverge(None);
         let drawn = draw(&image, &mut host).ok();
-        self.restore(image.pristine(), &image.facts().globals, host)?;
+        self.restore(&image.inner.pristine, &image.inner.facts.globals, host)?;
         self.life = Life::default();
         self.individuality = drawn;
         Ok(())
@@ -215,7 +215,7 @@ impl Interpreter {
     #[tracing::instrument(level = "debug", name = "attach_session", skip_all, fields(bytes = state.bytes()))]
     pub fn attach(&mut self, state: &SessionState) -> Result<(), SessionError> {
         let image = self.image.clone().ok_or(SessionError::NotParkable)?;
-        if image.info().key != state.image().info().key {
+        if image.info().key != state.inner.image.info().key {
             return Err(SessionError::NotParkable);
         }
         self.end_threads();
@@ -223,12 +223,12 @@ impl Interpreter {
             *self = Self::on(image, Some(self.memory.shared()))
                 .map_err(|error| SessionError::Memory(io::Error::other(error)))?;
         }
-        self.restore(state.memory(), state.globals(), state.host().clone())
+        self.restore(state.memory(), &state.inner.globals, state.inner.host.clone())
             .map_err(|error| SessionError::Memory(io::Error::other(error)))?;
-        if state.was_marked() {
+        if state.inner.was_marked {
             self.memory.shared().mark_soon();
         }
-        self.life = state.life();
+        self.life = state.inner.life;
         Ok(())
     }
 
@@ -245,8 +245,9 @@ impl Interpreter {
     /// Returns whether memory and globals equal the image byte for byte, to prove `reset`.
     pub fn is_as_image(&mut self) -> bool {
         let Some(image) = self.image.clone() else { return false };
-        self.globals() == image.facts().globals
-            && self.memory.shared().with_all(|bytes| bytes == image.memory().bytes()) == Some(true)
+        self.globals() == image.inner.facts.globals
+            && self.memory.shared().with_all(|bytes| bytes == image.inner.memory.bytes())
+                == Some(true)
     }
 
     /// Returns whether `needle` occurs in the guest's memory, to prove that nothing remains.
@@ -298,7 +299,7 @@ impl Interpreter {
 }
 
 fn draw(image: &Image, host: &mut HostState) -> Result<Generators, SessionError> {
-    let mut states = vec![[0; GeneratorState::BYTES as usize]; image.facts().generators.len()];
+    let mut states = vec![[0; GeneratorState::BYTES as usize]; image.inner.facts.generators.len()];
     host.draw(states.as_flattened_mut())
         .map_err(|_| SessionError::Memory(io::Error::other("the system gave no random numbers")))?;
     Ok(states)

@@ -124,7 +124,7 @@ impl SessionMessage {
         let mounts =
             mounts.ok_or(SessionError::Damaged { detail: "it has a folder that nobody lent" })?;
         let files = files.into_iter().map(|file| Arc::new(File::from(file))).collect();
-        let revive = |host: SavedHost| host.revive_with(image.layout(), &mounts, files);
+        let revive = |host: SavedHost| host.revive_with(&image.inner.layout, &mounts, files);
         SessionState::decoded(image, &self.bytes, revive).map_err(Unread::for_process)
     }
 }
