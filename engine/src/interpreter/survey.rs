@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use super::Interpreter;
 use super::engine::Engine;
 use crate::cause::{Cause, chain};
 use crate::config::HostKind;
@@ -88,16 +89,20 @@ impl Engine {
         }
     }
 
-    fn ask(&self) -> Result<Surveyed, EngineError> {
+    /// Runs a program in an interpreter that starts for it.
+    fn run_alone(&self, source: &str) -> Result<(Interpreter, Verdict), EngineError> {
         let mut interpreter = self.start()?;
-        let program = Program { source: QUESTIONS.to_owned(), ..Program::default() };
-        let stop = StopHandle::default();
-        let (outcome, _) =
-            interpreter.run(&program, &Limits::default(), &Arc::default(), &stop, true);
+        let program = Program { source: source.to_owned(), ..Program::default() };
+        let (limits, stop) = (Limits::default(), StopHandle::default());
+        let (outcome, _) = interpreter.run(&program, &limits, &Arc::default(), &stop, true);
+        Ok((interpreter, outcome.verdict))
+    }
+
+    fn ask(&self) -> Result<Surveyed, EngineError> {
         let unanswered = |why: Cause| {
             StartError::Boot(Cause::because("it doesn't say which packages it has", why))
         };
-        let value = match outcome.verdict {
+        let value = match self.run_alone(QUESTIONS)?.1 {
             Verdict::Completed { value: Some(value), .. } => value,
             Verdict::Raised(exception) => {
                 return Err(unanswered(exception.traceback.trim_end().into()).into());
@@ -148,16 +153,12 @@ impl Engine {
     /// # Errors
     /// The build doesn't start, or its module can't be read.
     pub fn describe_build(&self) -> Result<BuildInfo, EngineError> {
-        let mut interpreter = self.start()?;
-        let program = Program { source: VERSION.to_owned(), ..Program::default() };
-        let stop = StopHandle::default();
-        let (outcome, _) =
-            interpreter.run(&program, &Limits::default(), &Arc::default(), &stop, true);
-        let version = match outcome.verdict {
+        let (interpreter, verdict) = self.run_alone(VERSION)?;
+        let version = match verdict {
             Verdict::Completed { value: Some(serde_json::Value::String(version)), .. } => version,
             _ => "unknown".to_owned(),
         };
-        let module = self.module().module();
+        let module = self.inner.module.module();
         let images = match self.takes_images() {
             true => writes::check(&self.inner.build.wasm()?)
                 .err()

@@ -169,14 +169,15 @@ pub fn list(cache: &CacheDir) -> Result<Vec<ImageInfo>, CacheError> {
 /// # Errors
 /// No key or several keys begin with it, or the cache can't be used.
 pub fn find(cache: &CacheDir, prefix: &str) -> Result<ImageInfo, ImageError> {
-    let mut found: Vec<_> =
-        list(cache)?.into_iter().filter(|image| image.key.starts_with(prefix)).collect();
-    match (found.pop(), found.len()) {
-        (Some(image), 0) => Ok(image),
-        (last, others) => {
-            let found = others + usize::from(last.is_some());
-            Err(ImageError::NoSuchImage { prefix: prefix.to_owned(), found })
-        }
+    one_of(list(cache)?, prefix, |image| &image.key)
+}
+
+/// Returns the one item whose key begins with `prefix`.
+fn one_of<T>(mut items: Vec<T>, prefix: &str, key: fn(&T) -> &str) -> Result<T, ImageError> {
+    items.retain(|item| key(item).starts_with(prefix));
+    match (items.len(), items.pop()) {
+        (1, Some(item)) => Ok(item),
+        (found, _) => Err(ImageError::NoSuchImage { prefix: prefix.to_owned(), found }),
     }
 }
 
@@ -205,13 +206,9 @@ pub fn add(cache: &CacheDir, bytes: &[u8]) -> Result<ImageInfo, ImageError> {
 /// # Errors
 /// No key or several keys begin with it, or the file can't be removed.
 pub fn remove(cache: &CacheDir, prefix: &str) -> Result<(), ImageError> {
-    let mut keys = keys(cache)?;
-    keys.retain(|key| key.starts_with(prefix));
-    let [key] = keys.as_slice() else {
-        return Err(ImageError::NoSuchImage { prefix: prefix.to_owned(), found: keys.len() });
-    };
+    let key = one_of(keys(cache)?, prefix, |key| key)?;
     let _lock = cache.lock(FOLDER)?;
-    Ok(Sealer::remove(&path_of(cache, key))?)
+    Ok(Sealer::remove(&path_of(cache, &key))?)
 }
 
 /// Returns the key of every image in the cache in order, including images that are damaged or of
