@@ -231,12 +231,21 @@ impl LimitKind {
 
 /// A limit that a run reached, with the amount that was allowed and used.
 #[derive(
-    Debug, derive_more::Display, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    derive_more::Display,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
 )]
 #[display("{}{}", self.event(), self.advice())]
 #[non_exhaustive]
 pub struct LimitHit {
     /// Which limit.
+    #[schemars(with = "String")]
     pub limit: LimitKind,
     /// The amount allowed: milliseconds for times, bytes for sizes, else a number.
     pub allowed: u64,

@@ -280,6 +280,8 @@ fn last_used(path: &Path) -> SystemTime {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -293,7 +295,8 @@ mod tests {
     /// Makes a sealed file that was last used this many days ago.
     fn make(cache: &CacheDir, folder: &str, name: &str, bytes: usize, days: u32) -> PathBuf {
         let path = cache.folder(folder).unwrap().join(name);
-        Sealer::new(cache).unwrap().write(&path, "label", &vec![1; bytes]).unwrap();
+        let write = |file: &mut File| file.write_all(&vec![1; bytes]);
+        Sealer::new(cache).unwrap().write(&path, "label", write).unwrap();
         let then = SystemTime::now() - days * DAY;
         for file in files(&path).iter().filter(|file| file.exists()) {
             File::options().write(true).open(file).unwrap().set_modified(then).unwrap();

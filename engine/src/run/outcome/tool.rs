@@ -62,7 +62,6 @@ struct ToolResult<'a> {
     /// Files that the program created, modified or deleted.
     files: Vec<ToolFile<'a>>,
     /// Limits that stood in its way without ending it.
-    #[schemars(schema_with = "hits_schema")]
     limits_met: &'a [LimitHit],
     usage: ToolUsage,
 }
@@ -88,16 +87,9 @@ enum ToolError<'a> {
         hit: LimitHit,
         message: String,
     },
-    Cancelled {
-        message: &'static str,
-    },
-    Tampered {
-        message: String,
-    },
-    Sandbox {
-        message: String,
-    },
-    Usage {
+    #[serde(untagged)]
+    Other {
+        kind: &'static str,
         message: String,
     },
 }
@@ -123,21 +115,6 @@ fn error_schema(_: &mut SchemaGenerator) -> Schema {
             },
         },
         "required": ["kind", "message"],
-    })
-}
-
-fn hits_schema(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "array",
-        "items": {
-            "type": "object",
-            "properties": {
-                "limit": { "type": "string" },
-                "allowed": { "type": "integer" },
-                "used": { "type": "integer" },
-            },
-            "required": ["limit", "allowed", "used"],
-        },
     })
 }
 
@@ -274,24 +251,20 @@ impl Verdict {
 }
 
 fn tool_error(verdict: &Verdict) -> Option<ToolError<'_>> {
-    match verdict {
-        Verdict::Raised(exception) => Some(ToolError::Exception(exception)),
-        Verdict::Limit(hit) => Some(ToolError::Limit { hit: *hit, message: hit.to_string() }),
-        Verdict::Cancelled => Some(ToolError::Cancelled { message: "the job was cancelled" }),
-        Verdict::Tampered(tampering) => {
-            Some(ToolError::Tampered { message: tampering.to_string() })
+    let (kind, message) = match verdict {
+        Verdict::Raised(exception) => return Some(ToolError::Exception(exception)),
+        Verdict::Limit(hit) => {
+            return Some(ToolError::Limit { hit: *hit, message: hit.to_string() });
         }
-        Verdict::SandboxFailed(failure) => Some(sandbox_error(failure)),
-        Verdict::Completed { .. } | Verdict::Exited { .. } => None,
-    }
-}
-
-fn sandbox_error(failure: &SandboxFailure) -> ToolError<'static> {
-    let message = chain(failure).to_string();
-    match failure {
-        SandboxFailure::NotDeterministic => ToolError::Usage { message },
-        _ => ToolError::Sandbox { message },
-    }
+        Verdict::Completed { .. } | Verdict::Exited { .. } => return None,
+        Verdict::Cancelled => ("cancelled", "the job was cancelled".to_owned()),
+        Verdict::Tampered(tampering) => ("tampered", tampering.to_string()),
+        Verdict::SandboxFailed(failure) => {
+            let is_usage = matches!(failure, SandboxFailure::NotDeterministic);
+            (if is_usage { "usage" } else { "sandbox" }, chain(failure).to_string())
+        }
+    };
+    Some(ToolError::Other { kind, message })
 }
 
 impl<'a> ToolFile<'a> {
