@@ -114,12 +114,11 @@ impl Wasi {
         len: u32,
         how: u32,
         rights: u64,
-        _inherited: u64,
+        inherited: u64,
         flags: u32,
         out: u32,
     ) -> Result {
-        let opened = self.open(fd, look, Buffer { at: path, len }, how, rights, flags)?;
-        self.guest.write_u32(out, opened)
+        self.path_open2(fd, look, path, len, how, rights, inherited, flags, 0, out)
     }
 
     /// WASIX's `path_open`, with the flag that closes the descriptor when another program starts.
@@ -136,27 +135,16 @@ impl Wasi {
         more_flags: u32,
         out: u32,
     ) -> Result {
-        let opened = self.open(fd, look, Buffer { at: path, len }, how, rights, flags)?;
-        self.open.set_closes_on_exec(opened, more_flags & CLOSES_ON_EXEC != 0)?;
-        self.guest.write_u32(out, opened)
-    }
-
-    fn open(
-        &mut self,
-        fd: u32,
-        look: u32,
-        path: Buffer,
-        how: u32,
-        rights: u64,
-        flags: u32,
-    ) -> Result<u32> {
+        let path = Buffer { at: path, len };
         let opened = self.open_at(fd, look, path, how, rights, flags);
         if how & CREATE == 0 {
             self.note_missed(path, opened.as_ref().err());
         } else if opened.is_err() {
             self.sought.forget(&self.guest.text(path, MOST_PATH_BYTES)?);
         }
-        opened
+        let opened = opened?;
+        self.open.set_closes_on_exec(opened, more_flags & CLOSES_ON_EXEC != 0)?;
+        self.guest.write_u32(out, opened)
     }
 
     /// Notes that a path was to be read, if the reason why it wasn't is that nothing is there.
