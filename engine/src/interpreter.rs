@@ -214,11 +214,11 @@ impl Interpreter {
     ) -> (Outcome, Vec<GeneratorClaim>) {
         let RunSetup { program, limits, ref transcript } = setup;
         let transcript = Arc::clone(transcript);
-        let turn = match self.take_turn(turn, setup, stop) {
-            Ok(turn) => turn,
-            Err(verdict) => return (Outcome::not_run(*verdict), Vec::new()),
-        };
-        let EndedTurn { host, ended, asked, is_held, usage, reply, generators, calls } = turn;
+        let EndedTurn { host, ended, asked, is_held, usage, reply, generators, calls } =
+            match self.take_turn(turn, setup, stop) {
+                Ok(turn) => turn,
+                Err(verdict) => return (Outcome::not_run(*verdict), Vec::new()),
+            };
         let judgement = judge(ended, asked, reply, limits);
         let effects =
             ScopeGuard::into_inner(host).end_run(judgement.is_success() || program.keeps_files);

@@ -100,8 +100,8 @@ fn wasmer_wasix_serves_the_same_guest() {
 fn wasmer_wasix_is_refused_with_the_reason_where_it_was_left_out() {
     let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
     let config = EngineConfig { host: HostKind::Wasix, ..EngineConfig::from_env() };
-    let started = Engine::load(&config, &progress).unwrap().start();
-    let refusal = engine::chain(&started.err().unwrap()).to_string();
+    let loaded = Engine::load(&config, &progress);
+    let refusal = engine::chain(&loaded.err().unwrap()).to_string();
     assert!(refusal.contains("built without its feature `wasix`"), "{refusal}");
 }
 
@@ -109,11 +109,15 @@ fn wasmer_wasix_is_refused_with_the_reason_where_it_was_left_out() {
 fn a_run_is_cancelled_from_another_thread_while_it_prints() {
     let mut interpreter = ENGINE.start().unwrap();
     let (stop, transcript) = (StopHandle::default(), Arc::new(Transcript::default()));
+    let (sender, changes) = std::sync::mpsc::channel();
+    transcript.watch(move || sender.send(()).unwrap_or_default());
     let canceller = std::thread::spawn({
         let (stop, transcript) = (stop.clone(), Arc::clone(&transcript));
         move || {
             let mut cursor = engine::Cursor::default();
-            transcript.read_blocking(&mut cursor).expect("it prints before it is cancelled");
+            while !matches!(transcript.read(&mut cursor), engine::Next::Found(_)) {
+                changes.recv().expect("it prints before it is cancelled");
+            }
             stop.stop(StopReason::Cancelled);
         }
     });

@@ -10,7 +10,7 @@ use super::call_channel::{CallChannel, DeviceAnswer};
 use super::wasi::bytes::GuestBytes;
 use super::wasi::path::Sought;
 use super::wasi::{ExceededLimit, Wasi};
-use crate::errno::{Errno, Result};
+use crate::errno::Result;
 use crate::files::changes::{ChangedFile, LeftOutFiles};
 use crate::interrupt::gate::ThreadGate;
 use crate::interrupt::reason::StopReason;

@@ -79,8 +79,8 @@ impl Interpreter {
         let request = agent::compile_request(&wanted.source, wanted.is_expression);
         let turn = Turn { word: Word::Compile, request };
         let stop = StopHandle::default();
-        let turn = self.take_turn(turn, setup, &stop).ok()?;
-        let EndedTurn { host, ended, asked, is_held, reply, .. } = turn;
+        let EndedTurn { host, ended, asked, is_held, reply, .. } =
+            self.take_turn(turn, setup, &stop).ok()?;
         ScopeGuard::into_inner(host).end_run(false);
         let is_whole = matches!(ended, Ok(Ok(0))) && asked.stop.is_none() && is_held;
         self.is_lost = !is_whole || self.memory.shared().is_revoked();

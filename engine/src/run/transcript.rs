@@ -4,7 +4,7 @@
 //! neither blocks the run nor makes memory grow: the transcript never holds more than the caps of
 //! the run, plus 24 bytes for each change of stream. So a late reader loses nothing below the caps.
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::files::changes::{ChangeKind, ChangedFile};
 use crate::limits::{LimitKind, Limits};
@@ -40,7 +40,6 @@ impl Stream {
 #[debug("Transcript({} bytes)", state.lock().bytes.len())]
 pub struct Transcript {
     state: Mutex<TranscriptState>,
-    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -205,7 +204,7 @@ impl Transcript {
         state.room = [limits.output_bytes; 2];
         state.displays.most_bytes = limits.display_bytes;
         state.displays.most = limits.display_count;
-        self.note(state, What::Plain(&EventKind::Started));
+        state.note(What::Plain(&EventKind::Started));
     }
 
     /// Appends output; bytes beyond the stream's cap are counted and dropped.
@@ -234,7 +233,7 @@ impl Transcript {
             }
             _ => state.entries.push(TranscriptEntry { what: What::Output(stream), end }),
         }
-        self.wake(state);
+        state.wake();
     }
 
     /// Appends a display; one beyond the caps is counted and dropped.
@@ -244,7 +243,7 @@ impl Transcript {
             copier.showed(&display);
         }
         if state.displays.admit(display.byte_count()) {
-            self.note(state, What::event(EventKind::Display(display)));
+            state.note(What::event(EventKind::Display(display)));
         }
     }
 
@@ -267,13 +266,13 @@ impl Transcript {
         }
         state.calls += 1;
         if state.calls <= MOST_CALLS_TOLD {
-            self.note(state, What::event(EventKind::HostCall { name: name.to_owned() }));
+            state.note(What::event(EventKind::HostCall { name: name.to_owned() }));
         }
     }
 
     pub(crate) fn file_changed(&self, file: &ChangedFile) {
         let event = EventKind::FileChanged { path: file.path.clone(), kind: file.kind };
-        self.note(self.state.lock(), What::event(event));
+        self.state.lock().note(What::event(event));
     }
 
     /// Begins another attempt. Readers still find what came before, and an event that voids it.
@@ -288,7 +287,7 @@ impl Transcript {
         state.is_truncated = false;
         state.displays = DisplayRoom::default();
         state.calls = 0;
-        self.wake(state);
+        state.wake();
     }
 
     /// Ends the transcript. Later appends are dropped.
@@ -298,22 +297,7 @@ impl Transcript {
             state.push(What::Plain(&EventKind::Finished));
             state.closed = true;
         }
-        self.wake(state);
-    }
-
-    fn note(&self, mut state: MutexGuard<'_, TranscriptState>, event: What) {
-        if !state.closed {
-            state.push(event);
-            self.wake(state);
-        }
-    }
-
-    fn wake(&self, state: MutexGuard<'_, TranscriptState>) {
-        if let Some(watcher) = &state.watcher {
-            watcher();
-        }
-        drop(state);
-        self.changed.notify_all();
+        state.wake();
     }
 
     /// Has what the run adds passed to `copier` too, beyond the caps of the run as well. It is
@@ -336,18 +320,6 @@ impl Transcript {
     /// Reads the event at `cursor` and advances the cursor.
     pub fn read_event(&self, cursor: &mut Cursor) -> Next<Event> {
         self.state.lock().read_event(cursor)
-    }
-
-    /// Like `read`, but blocks until there is output or the run has ended.
-    pub fn read_blocking(&self, cursor: &mut Cursor) -> Option<Chunk> {
-        let mut state = self.state.lock();
-        loop {
-            match state.read(cursor) {
-                Next::Found(chunk) => return Some(chunk),
-                Next::End => return None,
-                Next::Pending => self.changed.wait(&mut state),
-            }
-        }
     }
 
     /// Returns everything kept of `stream` from the last attempt.
@@ -412,6 +384,19 @@ impl TranscriptState {
     fn push(&mut self, what: What) {
         let end = self.bytes.len();
         self.entries.push(TranscriptEntry { what, end });
+    }
+
+    fn note(&mut self, event: What) {
+        if !self.closed {
+            self.push(event);
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(watcher) = &self.watcher {
+            watcher();
+        }
     }
 
     fn read(&self, cursor: &mut Cursor) -> Next<Chunk> {

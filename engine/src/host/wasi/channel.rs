@@ -7,7 +7,7 @@
 use mio::Interest;
 
 use super::Wasi;
-use super::bytes::{Buffer, GuestBytes};
+use super::bytes::Buffer;
 use super::descriptors::{Channel, Open};
 use super::pipe::WHOLE_BYTES;
 use crate::errno::{Errno, Result};

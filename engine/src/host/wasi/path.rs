@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::Wasi;
-use super::bytes::{Buffer, GuestBytes};
+use super::bytes::Buffer;
 use super::descriptors::{CLOSES_ON_EXEC, Open, OpenAccess, host_file, host_folder};
 use super::stat::{Filestat, RIGHT_READ, RIGHT_WRITE};
 use crate::errno::{Errno, Result};

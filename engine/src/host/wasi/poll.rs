@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Wasi;
-use super::bytes::GuestBytes;
 use super::channel::Readiness;
 use super::clock::Clock;
 use crate::errno::{Errno, Result};

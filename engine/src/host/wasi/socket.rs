@@ -3,7 +3,6 @@
 #![expect(clippy::too_many_arguments, reason = "the signatures are WASI's and WASIX's")]
 
 use super::Wasi;
-use super::bytes::GuestBytes;
 use super::descriptors::{Channel, Open};
 use super::pipe::PIPE_BYTES;
 use crate::errno::{Errno, Result};

@@ -2,7 +2,7 @@
 //! `fdstat` (24 bytes).
 
 use super::descriptors::{Channel, FolderEntry, Open, OpenAccess};
-use crate::errno::{Errno, Result};
+use crate::errno::Result;
 use crate::files::mount::HostStat;
 use crate::files::tree::{NodeId, NodeKind, Tree};
 

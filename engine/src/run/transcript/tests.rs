@@ -131,26 +131,6 @@ fn the_cap_holds_and_everything_is_counted() {
     assert!(transcript.is_truncated());
 }
 
-#[test]
-fn a_blocked_reader_wakes_for_output_and_for_the_end() {
-    let transcript = Arc::new(transcript(100));
-    let reader = std::thread::spawn({
-        let transcript = Arc::clone(&transcript);
-        move || {
-            let mut cursor = Cursor::default();
-            let mut bytes = Vec::new();
-            while let Some(chunk) = transcript.read_blocking(&mut cursor) {
-                bytes.extend(chunk.bytes);
-            }
-            bytes
-        }
-    });
-    transcript.append(Stream::Stdout, b"a");
-    transcript.append(Stream::Stderr, b"b");
-    transcript.close();
-    assert_eq!(reader.join().unwrap(), b"ab");
-}
-
 fn events(transcript: &Transcript, cursor: &mut Cursor) -> Vec<EventKind> {
     let mut events = Vec::new();
     while let Next::Found(event) = transcript.read_event(cursor) {
