@@ -1,8 +1,8 @@
 //! The linear memory of one guest: an address-space reservation of which a prefix is accessible.
 //!
-//! Owns growth and its limit, what differs from the image and the way back to it
-//! (`memory/layers.rs`), and revocation, which takes every page away from a running guest: a hard
-//! stop. `memory/address_space.rs` draws the reservation. Only `memory/tunables.rs` knows wasmer.
+//! Owns growth and its limit, and differences from the image (`memory/layers.rs`). Also owns
+//! revocation, which takes every page away from a running guest: a hard stop.
+//! `memory/address_space.rs` draws the reservation. Only `memory/tunables.rs` knows wasmer.
 #![expect(unsafe_code, reason = "lends bytes of a mapping; the lock is what makes that sound")]
 
 use std::io;

@@ -1,5 +1,5 @@
-//! The seam to the engine: what a worker thread needs from an interpreter, and the pool from a
-//! source of interpreters.
+//! The seam to the engine: interpreters for worker threads, and sources of interpreters for the
+//! pool.
 
 use std::sync::Arc;
 

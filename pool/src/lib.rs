@@ -12,13 +12,13 @@
 //! ```
 //!
 //! A worker is `Starting`, `Ready`, `Running`, `Resetting`, `Leaving` or `Ended`
-//! (`worker/state.rs`). A ready worker offers a `WorkerPermit`. A permit is for exactly one command and
-//! sends it straight to the thread (`worker/control.rs`). All workers are alike: each runs isolated jobs, after
-//! which it resets its interpreter, and jobs of any session, whose state stays until the worker
-//! gets another command and then parks it (`worker/slot.rs`). A job of another Python build
-//! (`builds.rs`) replaces the interpreter. A `SessionCell` says where a session's
-//! state is (`session.rs`); the scheduler and the threads share it. A parked state can be
-//! compressed (`packed.rs`) and spilled to disk (`spill.rs`).
+//! (`worker/state.rs`). A ready worker offers a `WorkerPermit`. A permit is for exactly one command
+//! and sends it straight to the thread (`worker/control.rs`). All workers are alike. After an
+//! isolated job, a worker resets its interpreter. After a job of a session, the state stays until
+//! the worker gets another command and parks it (`worker/slot.rs`). A job of another Python build
+//! (`builds.rs`) replaces the interpreter. A `SessionCell` says where a session's state is
+//! (`session.rs`); the scheduler and the threads share it. A parked state can be compressed
+//! (`packed.rs`) and spilled to disk (`spill.rs`).
 //!
 //! The owner decides how many workers there are and which states are compressed or spilled.
 //! Supervision rule: when a worker ends unexpectedly, the owner gets `Gone` and settles the job

@@ -1,7 +1,7 @@
 //! A packed state, compressed, in memory or on disk.
 //!
-//! Its bytes are compressed in pieces, so that neither compression nor decompression needs memory
-//! for both forms of the whole state at once:
+//! Its bytes are compressed in pieces, so that no step needs memory for both forms of the whole
+//! state:
 //!
 //! ```text
 //! for each 4 MiB of the bytes:
@@ -10,8 +10,8 @@
 //!  8   …  the piece, as an LZ4 block
 //! ```
 //!
-//! Data on disk may come back damaged: lengths are bounded before anything is allocated, the total
-//! length is kept in memory, and the source's own checksum covers the rest.
+//! Data on disk may be damaged. Lengths are bounded before anything is allocated, the total length
+//! is kept in memory, and the source's checksum covers the rest.
 
 use std::any::Any;
 use std::io;

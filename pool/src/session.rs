@@ -13,8 +13,8 @@
 //!                           end_run
 //! ```
 //!
-//! P-6: if a worker leaves during a run, because the run was stopped by force or the worker died,
-//! the session returns to its state before that run, if there is a copy.
+//! P-6: if a worker leaves during a run (a forced stop, or its death), the session returns to the
+//! copy from before it, if there is one.
 //!
 //! P-1: replacing or closing a session overrides the threads. A thread changes the place only while
 //! its worker has the state.

@@ -1,5 +1,5 @@
-//! The supervisor: starts workers on request, watches them, replaces those that end unexpectedly,
-//! and has parked states offloaded and old ones dropped.
+//! The supervisor starts workers on request and replaces those that end unexpectedly. It has parked
+//! states offloaded and old ones dropped.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

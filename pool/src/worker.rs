@@ -1,9 +1,9 @@
 //! The actor of one worker.
 //!
-//! The actor owns the lifetime of the worker's thread and nothing else: commands and results bypass
-//! it (`worker/control.rs`), and `worker/state.rs` has the transitions. The thread is joined before
-//! the actor ends, unless it is stuck. When the actor is killed or panics, dropping its state stops
-//! the run and joins the thread. The supervisor waits for that before it reports the end.
+//! The actor owns only the lifetime of the worker's thread. Commands and results bypass it
+//! (`worker/control.rs`); `worker/state.rs` has the transitions. The thread is joined before the
+//! actor ends, unless it is stuck. When the actor is killed or panics, dropping its state stops the
+//! run and joins the thread. The supervisor waits for that before it reports the end.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! A queue of messages whose handler runs on the senders' threads: one message at a time, in the
-//! order of their arrival.
+//! A queue of messages whose handler runs on the senders' threads, one message at a time, in order
+//! of arrival.
 //!
 //! A sender that finds the handler free handles the queued messages, including its own. If another
 //! thread is handling a message, that thread handles the new one next. So a message wakes no
@@ -10,8 +10,8 @@
 //! [`EndsCombiner`], so its end ends the combiner.
 //!
 //! No lock is held while a message is handled. The handler is taken out meanwhile, so a message
-//! sent while handling another one is queued. No message is overlooked: the thread that returns the
-//! handler checks the queue under the lock under which senders look for the handler.
+//! sent while handling another one is queued. No message is overlooked: returning the handler and
+//! looking for it happen under one lock, which also covers the queue.
 
 use std::any::Any;
 use std::collections::VecDeque;

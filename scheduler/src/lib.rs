@@ -10,17 +10,16 @@
 //!
 //! The abstract problem: workers are interchangeable, and each runs one job at a time. Jobs belong
 //! to tenants, which share CPU time by weight. Within a tenant, jobs are ordered by age, shifted by
-//! priority. The jobs of a session run one at a time, in order, and cost least on the worker that
-//! holds the session's state. A job is refused if it would miss its deadline by the measured times.
-//! One ledger with one limit counts all memory. Near the limit, idle sessions are compressed and
-//! spilled to disk, longest idle first. The pool grows while jobs could run, and shrinks when
-//! workers idle.
+//! priority. The jobs of a session run one at a time, in order, at best on the worker that holds
+//! its state. A job is refused if it would miss its deadline by the measured times. One ledger with
+//! one limit counts all memory. Near the limit, idle sessions are compressed and spilled to disk,
+//! longest idle first. The pool grows while jobs could run, and shrinks when workers idle.
 //!
-//! Enter at `model.rs`, which makes the decisions: pure functions from a model, an event and the
-//! time to effects (`effect.rs`), by the rules in `policy/`. The shell around it, `actor.rs`, turns
-//! messages into events and carries out the effects, one message at a time, on the thread that
-//! sends the message where possible (`combiner.rs`). Callers hold handles of `scheduler.rs` and
-//! `ticket.rs`, and see `status.rs`, `explain.rs` and `decision.rs`.
+//! Start at `model.rs`, which makes the decisions: pure functions from a model, an event and the
+//! time to effects (`effect.rs`). `policy/` has the rules. The shell around it, `actor.rs`, turns
+//! messages into events and carries out the effects. It does so one message at a time, if possible
+//! on the sender's thread (`combiner.rs`). Callers hold handles of `scheduler.rs` and `ticket.rs`,
+//! and see `status.rs`, `explain.rs` and `decision.rs`.
 
 #![forbid(unsafe_code)]
 

@@ -4,11 +4,10 @@
 //! [`Model::submit`], [`Model::finish`] and [`Model::retire`]. Their decision is about something
 //! that the shell holds meanwhile, so they return it apart from the effects.
 //!
-//! Each event is applied, and then everything that has become possible or due happens in the same
-//! step: jobs are dispatched, sessions evicted, workers started and ended. So admission and
-//! eviction are one decision, and no event can come between them. The rules are in `policy.rs`;
-//! `admission.rs`, `dispatch.rs`, `ending.rs` and `upkeep.rs` apply
-//! them.
+//! After each event, everything that has become possible or due happens in the same step:
+//! dispatches, evictions, starts and ends of workers. So admission and eviction are one decision,
+//! and no event can come between them. The rules are in `policy.rs`; `admission.rs`, `dispatch.rs`,
+//! `ending.rs` and `upkeep.rs` apply them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -3,8 +3,8 @@
 //!
 //! A stamp names the file's identity: device, inode, size, and the times of the last change to its
 //! contents and to its metadata. No program can set the latter. So a write to the file invalidates
-//! the stamp, even if its other times are restored, and so does a file put in its place. A stamp
-//! holds until the system restarts. Until then, damage by a failing disk goes unnoticed.
+//! the stamp, even if its other times are restored. So does a file put in its place. A stamp holds
+//! until the system restarts. Until then, damage by a failing disk goes unnoticed.
 //!
 //! Layout of `NAME.checked`, 40 bytes: magic `HTCHCK01` (8), keyed BLAKE3 of the seal, the identity
 //! and the system's boot (32). The key is the secret of the cache directory, so stamps from

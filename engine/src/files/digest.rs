@@ -1,5 +1,5 @@
-//! Digests of what guests see in folders of the host, so that results of programs that read there
-//! can be reused.
+//! Digests of what guests see in folders of the host, so that results of programs there can be
+//! reused.
 //!
 //! Contents count, not only what `stat` reports. A file is read once: while its size, times and
 //! inode number stay the same, so do its contents. A file that changed just now may change again

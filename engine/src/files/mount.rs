@@ -3,8 +3,8 @@
 //! The caller who grants the folder opens it once; scripts in the same folder share its descriptor.
 //! Every lookup then asks the kernel to stay below that descriptor and to follow no link (`openat2`
 //! with `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`). So neither `..` nor a link nor a well-timed
-//! rename leads outside. Only files and folders are shown: opening a pipe or a device could block
-//! or have side effects.
+//! rename leads outside. Only files and folders are shown, since opening a pipe or a device could
+//! block or have side effects.
 
 use std::collections::BTreeMap;
 use std::fs::File;

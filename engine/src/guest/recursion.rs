@@ -2,9 +2,9 @@
 //!
 //! CPython compares its stack pointer in linear memory with bounds that are fixed at build time.
 //! For WASI it assumes a stack of 128 KiB, whatever the real size (`Py_C_STACK_SIZE` in
-//! `Include/cpython/pystate.h`), which is too little to compile a chain of 47 `elif`s. The bounds
+//! `Include/cpython/pystate.h`). That is too little to compile a chain of 47 `elif`s. The bounds
 //! are words of the thread's state, after its public part (`_PyThreadStateImpl` in
-//! `Include/internal/pycore_tstate.h`). They are lowered once Python has started:
+//! `Include/internal/pycore_tstate.h`). The host lowers them once Python has started:
 //!
 //! ```text
 //! thread state:  … | c_stack_top | c_stack_soft_limit | c_stack_hard_limit | …

@@ -1,5 +1,5 @@
-//! The network of one run: what it may reach, the addresses of the names that it may look up, and
-//! how much it has used.
+//! The network of one run: its allowed destinations, the addresses of allowed names, and how much
+//! it has used.
 //!
 //! Without a grant nothing here ever touches the machine. With one, programs open TCP connections
 //! to what is listed and nothing else: no datagrams, and nothing that listens. Sockets never block.

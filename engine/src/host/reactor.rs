@@ -1,5 +1,5 @@
-//! Hatchery's own host: serves exactly the functions of WASI preview 1 and WASIX that Python builds
-//! import, keeps files in memory, and undoes a failed run's changes to them.
+//! Hatchery's own host. It serves exactly the functions of WASI preview 1 and WASIX that Python
+//! builds import. It keeps files in memory, and undoes a failed run's changes to them.
 
 use std::sync::Arc;
 

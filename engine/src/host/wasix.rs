@@ -2,8 +2,8 @@
 //!
 //! It gets no network, host streams, host files, threads or processes. Each of its functions passes
 //! the gate, so a hard stop never meets host code that reads guest memory. `wasix/quota.rs` bounds
-//! its files. Known limits of this host: folders that are kept open aren't counted, and some
-//! malformed calls make it panic, which costs the run its interpreter.
+//! its files. Known limits of this host: it doesn't count open folders, and some malformed calls
+//! make it panic, which loses the interpreter.
 
 use std::collections::HashMap;
 use std::future::Future;

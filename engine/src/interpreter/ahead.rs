@@ -1,5 +1,5 @@
-//! Compiling ahead: an interpreter in which nothing has run compiles a program for later runs of
-//! all interpreters on its image.
+//! Compiles programs ahead: in an interpreter in which nothing has run, for later runs of all
+//! interpreters on its image.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! How the engine enters a guest.
 //!
 //! A reactor build has an export for it, `turn`. A command build has only `_start`, which runs
-//! Python from its start to its end. So it is started once, with a program that starts the agent
-//! and then leaves through `os._exit`. The host's `proc_exit` unwinds the native stack. CPython's
-//! state stays as it was in the middle of that call, its stack in linear memory included. From
-//! there the host calls back into Python, as a C function may: the slot `tp_iternext` of the
-//! agent's type calls `__next__` of an object of the agent. The frames of `_start` never return.
+//! Python from its start to its end. So it starts once, with a program that starts the agent and
+//! then leaves through `os._exit`. The host's `proc_exit` unwinds the native stack. CPython's state
+//! stays as it was in the middle of that call, its stack in linear memory included. From there the
+//! host calls back into Python, as a C function may: the slot `tp_iternext` of the agent's type
+//! calls `__next__` of an object of the agent. The frames of `_start` never return.
 //!
 //! Between turns no native stack holds anything of the guest. So a command build has images,
 //! sessions and resets as a reactor build has.

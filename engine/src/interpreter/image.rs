@@ -6,9 +6,9 @@
 //!                                    (a file in the cache, mapped)
 //! ```
 //!
-//! An image holds the template's memory, its globals, the state of its host, and the addresses that
-//! interrupts and random numbers need. It holds no tables, since `module/writes.rs` refuses a build
-//! that writes to them.
+//! An image holds the template's memory, globals and host state, and the addresses for interrupts
+//! and random numbers. It holds no tables, since `module/writes.rs` refuses a build that writes to
+//! them.
 
 use std::path::PathBuf;
 use std::sync::Arc;

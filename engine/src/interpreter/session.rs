@@ -1,5 +1,5 @@
-//! Sessions outside of slots: the state of an interpreter beyond its image, parked, copied, saved
-//! to a file and attached again.
+//! Sessions outside of slots: an interpreter's state beyond its image, parked, copied, saved to a
+//! file and attached again.
 //!
 //! Layout of a saved session, numbers little-endian; `docs/image-format.md` has the same table:
 //!
@@ -12,8 +12,8 @@
 //! A program in the sandbox could give its own memory any contents that a saved session can have.
 //! So forging a file gains nothing. The hash detects damage, and the host checks what it reads.
 //!
-//! A packed session has the same bytes, and beside them the state that has no byte form: its clock,
-//! which keeps running, and its files if folders of the host are mounted among them.
+//! A packed session has the same bytes, and the state without a byte form: its running clock, and
+//! its files if folders of the host are mounted among them.
 
 use std::fs;
 use std::io::Write;

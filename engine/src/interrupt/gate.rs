@@ -1,12 +1,12 @@
 //! The gate between guest and host: interrupts and stops a guest that runs on other threads.
 //!
 //! A soft interrupt raises `KeyboardInterrupt` in the program (`interrupt/raise.rs`); the
-//! interpreter lives on. A hard stop revokes the guest's memory: its next access faults, wasmer
-//! turns the fault into a trap, and the call that entered the guest returns an error. No signal is
-//! sent. Compiled code needs no checks, only a memory access in each loop that may be endless
+//! interpreter lives on. A hard stop revokes the guest's memory. Its next access faults, wasmer
+//! turns the fault into a trap, and the call into the guest returns an error. No signal is sent.
+//! Compiled code needs no checks, only a memory access in each loop that may be endless
 //! (`python/module/safepoints.rs`). Host code must never touch a revoked memory, since a fault on
-//! the host's own stack ends the process: [`GuestMemory`] lends nothing of it from then on. And
-//! every crossing between guest and host passes this gate, which knows the side of each thread:
+//! the host's own stack ends the process. So [`GuestMemory`] gives no access to it from then on.
+//! Every crossing between guest and host passes this gate, which knows the side of each thread:
 //!
 //! - While a thread is on the guest's side, a stop revokes the memory at once. While the main
 //!   thread is, an interrupt is raised at once.

@@ -2,7 +2,7 @@
 //!
 //! CPython 3.13 and later begin their runtime with a table of offsets, marked by a cookie
 //! (`_Py_DebugOffsets` in `Include/internal/pycore_debug_offsets.h`). It leads to the state of the
-//! running thread. The exception goes where `PyThreadState_SetAsyncExc` puts it, and bit 3 of the
+//! running thread. The exception goes where `PyThreadState_SetAsyncExc` puts it. Bit 3 of the
 //! thread's `eval_breaker` makes the interpreter check for it, at the next call or backward jump.
 //!
 //! ```text

@@ -8,7 +8,7 @@
 //!          ^ base      ^ end of the image
 //! ```
 //!
-//! wasmer compiles accesses to a memory of this layout **without bounds checks**: a 32-bit index
+//! wasmer compiles accesses to a memory of this layout **without bounds checks**. A 32-bit index
 //! plus a 32-bit offset plus the width of the access always lands inside the reservation. Reserving
 //! less would be an escape from the sandbox (`MemoryStyle::Static` in wasmer-types 7.4.2,
 //! `memory.rs`). The guard before the base costs nothing and catches a miscomputed negative

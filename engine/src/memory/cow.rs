@@ -3,8 +3,7 @@
 //! The kernel knows which pages a guest has written to: those of a private mapping of a file that
 //! are no longer pages of the file. The ioctl `PAGEMAP_SCAN` (Linux 6.7) finds ranges of them in
 //! tens of microseconds. Before that, `/proc/self/pagemap` has a word for each page
-//! (`Documentation/admin-guide/mm/pagemap.rst`). A copied page stays copied until it is given back,
-//! whatever is written to it afterwards.
+//! (`Documentation/admin-guide/mm/pagemap.rst`). A copied page stays copied until it is returned.
 //!
 //! A scan takes longer than the rest of a reset, and finds nothing new after most runs. So its
 //! result is kept. Copying a page is a page fault of the writing thread. While the kernel's count

@@ -3,8 +3,7 @@
 //! of many turns.
 //!
 //! Isolation depends on the first two: after `restore` the memory is the image with the patch, byte
-//! by byte, whatever ran before. A memory consists of layers. The topmost one that covers a page
-//! gives its content:
+//! by byte. A memory consists of layers. The topmost one that covers a page gives its content:
 //!
 //! ```text
 //! written pages        #    #                  #          copied by the kernel at the first write

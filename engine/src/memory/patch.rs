@@ -1,9 +1,9 @@
-//! What a memory holds beyond its image: segments of filled pages, and for each other page that
-//! differs, the blocks that do. Pure.
+//! What a memory holds beyond its image: segments of full pages, and the differing blocks of other
+//! pages. Pure.
 //!
 //! Most pages that a program touches differ in a few reference counts. So a block is a cache line
-//! and not a page. Patches are immutable and shared: a fork is a reference, and a session that is
-//! parked again keeps the patches of pages that haven't changed since.
+//! and not a page. Patches are immutable and shared. A fork is a reference, and a session that is
+//! parked again keeps the patches of unchanged pages.
 
 use std::sync::Arc;
 

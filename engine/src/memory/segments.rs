@@ -1,8 +1,8 @@
 //! Segments: long ranges of pages that a session has filled, such as the columns of a data frame.
 //!
 //! The store keeps them in one file in memory, from which interpreters map them as they map the
-//! image. Parking, attaching or forking a session therefore copies none of these pages, and later
-//! writes to them are found as exactly as writes to the image. `patch.rs` holds the scattered rest.
+//! image. So parking, attaching or forking a session copies none of these pages. Later writes to
+//! them are found like writes to the image. `patch.rs` holds the scattered rest.
 
 use std::fs::File;
 use std::ops::Range;

@@ -1,10 +1,10 @@
 //! What a memory holds beyond its image, as a session keeps it between two of its turns.
 //!
-//! A patch is small and can be put into any memory, but taking one out means to scan for the pages
-//! that were written to, to compare them, and to mark them again, and every marked page faults at
-//! its next write. A session that stays where it is needs a patch only if its next turn has to be
-//! undone. A snapshot is the patch from when the pages were marked, together with the whole content
-//! of the pages that were written to since. It becomes a patch when somebody asks for one.
+//! A patch is small and can be put into any memory. But making one means to scan for written pages,
+//! compare them and mark them again, and every marked page faults at its next write. A session that
+//! stays in its slot needs a patch only if its next turn must be undone. A snapshot is the patch
+//! from when the pages were marked, with the whole content of the pages written since. It becomes a
+//! patch on request.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};

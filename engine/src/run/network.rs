@@ -1,8 +1,7 @@
 //! What a program may reach of a network: a list of destinations, and which addresses each covers.
 //!
 //! Only the list counts. A listed address covers itself. A listed name covers the public addresses
-//! that the host finds for it, so that the name's owner can't point it at loopback or at
-//! private networks around the host.
+//! that the host finds for it. So the name's owner can't point it at loopback or private networks.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! The output and events of one run, in one order, readable while it runs.
 //!
 //! The run appends; any number of readers follow, each with a cursor. A slow or absent reader
-//! neither blocks the run nor makes memory grow: the transcript never holds more than the caps of
-//! the run, plus 24 bytes for each change of stream. So a late reader loses nothing below the caps.
+//! neither blocks the run nor makes memory grow. The transcript never exceeds the caps of the run,
+//! plus 24 bytes for each change of stream. So a late reader loses nothing below the caps.
 
 use parking_lot::Mutex;
 

@@ -1,7 +1,7 @@
 //! Descriptors over a Unix socket: each message is one packet with the number of its descriptors.
 //!
-//! The two calls are the C library's: those of `rustix` need a feature that would change it for every
-//! crate of wasmer's tree.
+//! The two calls are the C library's, since those of `rustix` need a feature that would change all
+//! of wasmer's tree.
 #![expect(
     unsafe_code,
     reason = "two calls of the C library, and the walk through what they fill in"

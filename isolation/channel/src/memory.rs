@@ -1,9 +1,9 @@
 //! The memory that two processes share, with access to it by atomic words alone.
 //!
 //! The other process may write to any byte at any time. Rust has no notion of such memory, and
-//! `ptr::copy` from it would be a data race. So nothing here makes a reference to its bytes: every
-//! access is an atomic load or store of an aligned word, which is defined whatever others do, and
-//! copies are loops of relaxed ones. They move eight bytes at a time, measured at 25 GB/s.
+//! `ptr::copy` from it would be a data race. So nothing here makes a reference to its bytes. Every
+//! access is an atomic load or store of an aligned word, which is always defined. Copies are loops
+//! of relaxed ones, eight bytes at a time, measured at 25 GB/s.
 //!
 //! The length is sealed before anybody else has the file. So an access never raises SIGBUS:
 //! punching holes into it only makes pages read as zeroes.

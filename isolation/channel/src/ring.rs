@@ -1,9 +1,9 @@
 //! The two sides of one ring. Each has a private position, publishes it to the other, and checks
 //! the other's position at each read.
 //!
-//! A position is published with release and read with acquire, so that a reader of it also sees the
-//! bytes before it, or sees that they have been taken. An honest pair needs no more; a process that
-//! lies gets at most other bytes than it wrote.
+//! A position is published with release and read with acquire. So its reader also sees the bytes
+//! before it, or that they have been taken. An honest pair needs no more; a lying process at most
+//! corrupts its own bytes.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 //!
 //! The sleeper sets its bell to `ASLEEP`, checks once more, and sleeps if the bell is unchanged.
 //! The other process publishes its position, then checks the bell, and rings if that is `ASLEEP`.
-//! Both have a sequentially consistent fence between their store and their load, so that at least
-//! one of them sees the other's store: either the sleeper sees the position, or the other process
-//! sees the bell. A bell that is rung in between makes the kernel refuse the sleep.
+//! Both have a sequentially consistent fence between their store and their load. So at least one
+//! sees the other's store: the sleeper the position, or the other process the bell. A bell that is
+//! rung in between makes the kernel refuse the sleep.
 //!
 //! The other process may also write nonsense to the bell. That can only suppress rings or cause
 //! needless ones: this end counts wake-ups without bytes, and [`Gate::close`] and deadlines don't
@@ -12,11 +12,11 @@
 //! its own gate (`futex_waitv`, Linux 5.16). Where the kernel lacks that call, it wakes up now and
 //! then to check the gate.
 //!
-//! Measured on two cores of a virtual machine, there and back: an eventfd takes as long as a futex
-//! (3.6 and 3.9 µs on one core, about 24 µs on two, mostly for waking an idle core), and
-//! `futex_waitv` 0.4 µs longer. A futex needs no descriptor, a system call only while somebody
-//! sleeps, and no more of a worker's system call filter than locks do anyway. Spinning for 20 µs
-//! before sleeping makes it 0.4 µs on two cores; see `benches/round_trip.rs`.
+//! Round trips, measured on two cores of a virtual machine: an eventfd takes as long as a futex,
+//! 3.6 and 3.9 µs on one core. On two it takes about 24 µs, mostly to wake an idle core.
+//! `futex_waitv` takes 0.4 µs longer. A futex needs no descriptor, and a system call only while a
+//! process sleeps. Spinning for 20 µs before sleeping makes it 0.4 µs on two cores; see
+//! `benches/round_trip.rs`.
 
 use std::io;
 use std::sync::Arc;

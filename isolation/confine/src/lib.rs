@@ -3,8 +3,8 @@
 //! A guest may take over its worker process. Before the worker runs guest code, it opens and maps
 //! what it needs, and then calls [`confine`]. From then on the kernel refuses everything else:
 //! files, networks, other processes, further executable memory, and every system call that
-//! [`CALLS`] doesn't list. A refused call ends the process with `SIGSYS`, and its parent learns
-//! which call that was from a [`RefusedCall`].
+//! [`CALLS`] doesn't list. A refused call ends the process with `SIGSYS`. A [`RefusedCall`] tells
+//! the parent which call that was.
 //!
 //! The process that forks workers calls [`use_one_heap`] first of all, and [`separate`] once, which
 //! makes namespaces for all of them.

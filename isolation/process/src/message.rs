@@ -1,9 +1,9 @@
 //! The messages between a worker process and the embedding one.
 //!
 //! The embedding process gives one command at a time, and each ends with [`WorkerMessage::Reply`].
-//! During a run the worker reports what the program does, and the embedding process may ask it to end.
-//! Commands and [`ControlMessage`]s come down separate rings: the thread that runs programs takes its
-//! commands itself, without a second thread that would have to be woken first.
+//! During a run the worker reports what the program does, and the embedding process may ask it to
+//! end. Commands and [`ControlMessage`]s use separate rings. So the thread that runs programs takes
+//! its commands itself, without waking a second one.
 
 use std::io;
 use std::io::{Read, Write};

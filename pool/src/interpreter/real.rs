@@ -1,5 +1,5 @@
-//! The seam implemented on the engine: interpreters that begin from an image, and, for hosts
-//! without images, interpreters that are restarted.
+//! The seam implemented on the engine: interpreters that start from an image, or that restart, for
+//! hosts without images.
 
 use std::sync::Arc;
 

@@ -5,11 +5,11 @@
 //!    [`WorkerPermit`].
 //! 2. The owner uses the permit for one [`Command`], at once or later. The control checks it against
 //!    the worker's phase (`state.rs`) and puts it into the thread's [`CommandQueue`].
-//! 3. The thread executes it (`slot.rs`) and sends its event straight to the owner, which may decide on
-//!    the next command there and then: the thread then finds it in the queue.
+//! 3. The thread executes it (`slot.rs`) and sends its event straight to the owner. The owner may
+//!    decide on the next command at once, which the thread then finds in the queue.
 //!
-//! The worker's actor is woken only when the worker ends. A thread whose run doesn't end when it is
-//! stopped is left behind: its control suppresses its later events, and gives up its session.
+//! The worker's actor is woken only when the worker ends. If a run doesn't end after a stop, its
+//! thread is left behind. Its control suppresses its later events, and gives up its session.
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;

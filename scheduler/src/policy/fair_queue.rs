@@ -1,4 +1,4 @@
-//! Decides whose job is next: tenants share CPU time by weight, and each tenant's jobs are ordered
+//! Decides whose job is next. Tenants share CPU time by weight, and each tenant's jobs are ordered
 //! by age and priority.
 //!
 //! Start-time fair queueing: each tenant has a virtual time, which is the CPU time that it got

@@ -1,7 +1,7 @@
 //! The submitting side: sends jobs into the queue, and receives their results.
 //!
-//! A client has one batch of jobs and one reader of its results. What it sent is kept until its
-//! result is there, so that a job that the server lost can be sent again.
+//! A client has one batch of jobs and one reader of its results. It keeps each job until its result
+//! is there, so that it can send a lost job again.
 
 use std::collections::{HashMap, HashSet};
 use std::future::IntoFuture;

@@ -1,5 +1,4 @@
-//! The image of a pool, by digest, so that a worker needs nothing on its disk but Hatchery and the
-//! Python build.
+//! The image of a pool, by digest. A worker needs only Hatchery and the Python build on its disk.
 //!
 //! The server keeps a recipe for each pool that has one: modules to import, a setup, packages, and
 //! the image that this gives. Packages and image are objects under their digests. A worker fetches

@@ -1,12 +1,12 @@
 //! Pools on many machines, which take their jobs from NATS JetStream.
 //!
-//! A [`Worker`] is a whole pool of this machine that takes jobs from a queue on a NATS server, and
-//! stores their results there. A [`Client`] submits jobs and receives the results: each job has
-//! exactly one, even if workers die. A program may run more than once, if its worker died or was
-//! considered dead; only the first result counts.
+//! A [`Worker`] is a pool of this machine that takes jobs from a queue on a NATS server, and stores
+//! their results there. A [`Client`] submits jobs and receives the results. Each job has exactly
+//! one, even if workers die. A program may run more than once, if its worker died or was considered
+//! dead; only the first result counts.
 //!
-//! A [`Session`] keeps a state in the cluster from job to job, each applied exactly once and in
-//! order, on any worker.
+//! A [`Session`] keeps a state in the cluster from job to job. Its jobs are applied exactly once
+//! and in order, on any worker.
 //!
 //! Jobs are those of [`wire`], results those of a local pool as JSON. Events while a job runs are
 //! lossy.

@@ -1,5 +1,5 @@
-//! The decisions of a queue's worker, as pure functions: how many jobs to claim, from which lane,
-//! what a job's history means, which sessions it owns, and how they change.
+//! The decisions of a queue's worker, as pure functions: claims and their lanes, the meaning of a
+//! job's history, and the sessions it owns.
 //!
 //! Nothing here waits, reads a clock or sends; a time is the duration since a moment that the
 //! caller chooses. The worker carries the decisions out, and so does the simulation

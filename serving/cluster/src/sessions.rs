@@ -1,9 +1,9 @@
 //! Sessions of a cluster: each has an owner, and its state outlives that worker.
 //!
-//! A turn is a job of a session. It waits in a stream of its own, whose subjects name one of 64
-//! partitions, the tenant and the session. The partition follows from the session's name, and each
+//! A turn is a job of a session. It waits in a separate stream, whose subjects name one of 64
+//! partitions, the tenant and the session. The partition follows from the session's name. Each
 //! partition has one consumer, which the server pins to one worker at a time: the owner of its
-//! sessions. Which worker asks for which partition follows from who lives, by `policy.rs`.
+//! sessions. `policy.rs` divides the partitions among the live workers.
 //!
 //! | name | what it holds |
 //! |---|---|
@@ -18,18 +18,18 @@
 //!    is one, never which, since a stream keeps its order despite redeliveries.
 //! 2. If the record isn't the owner's, it *takes over*: it writes itself into the record. From then
 //!    on, all writes of an earlier owner fail.
-//! 3. It runs the turn on the state that the record names, and stores the new state under a name
-//!    that nobody else uses.
-//! 4. It *commits*: the number of the turn, its key, its result and the digest of the state go into
-//!    the record together. An owner that fails here drops its copy and the state that it stored.
+//! 3. It runs the turn on the state that the record names, and stores the new state under a unique
+//!    name.
+//! 4. It *commits*: the turn's number, key and result, and the digest of the state go into the
+//!    record together. An owner that fails here drops its copy and the state that it stored.
 //! 5. It stores the result, and then removes the turn. A turn whose key is that of the record is in
 //!    the state already. So an owner that finds one goes on here.
 //!
 //! So turns are applied exactly once and in order, each with its result. A turn may run more often:
 //! an owner that dies or is considered dead before step 4 has run it in vain.
 //!
-//! Everything is created by the first turn of a pool. A record that nobody has written for as long
-//! as results are kept is dropped by the server, and its state some time later.
+//! The first turn of a pool creates all of these. The server drops a record without writes for as
+//! long as results are kept, and its state later.
 
 use std::fmt;
 use std::time::Duration;

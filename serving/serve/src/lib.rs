@@ -1,9 +1,9 @@
 //! Serves one pool to many processes.
 //!
 //! A [`Service`] is the pool with the sessions that its callers have opened. [`frames`] serves it
-//! as frames over standard input and output and over Unix sockets, [`http`] over TCP, and [`mcp`]
-//! as tools of agents. [`monitor`] shows a pool to Prometheus and to `hatchery top`. Each client is
-//! a [`Caller`]: the protocol, never the message, decides whose jobs they are and what they may
+//! as frames over standard streams and Unix sockets, [`http`] over TCP, and [`mcp`] as tools of
+//! agents. [`monitor`] shows a pool to Prometheus and to `hatchery top`. Each client is a
+//! [`Caller`]: the protocol, never the message, decides whose jobs they are and what they may
 //! request.
 #![forbid(unsafe_code)]
 

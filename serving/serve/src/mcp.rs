@@ -1,9 +1,9 @@
 //! Serves a pool to agents over MCP, the Model Context Protocol.
 //!
-//! A session of Python is an argument of each call and never belongs to a connection, since newer
+//! A session of Python is an argument of each call. It never belongs to a connection, since newer
 //! versions of the protocol have none. Over standard input and output the client chooses the names
-//! of sessions. Over HTTP a name is 128 random bits, and any caller of the tenant who knows it can
-//! use the session. No list shows it. Sessions rest and end by the pool's rules
+//! of sessions. Over HTTP a name is 128 random bits. Any caller of the tenant who knows it can use
+//! the session; no list shows it. Sessions rest and end by the pool's rules
 //! ([`SessionsConfig`](hatchery::SessionsConfig)).
 
 pub use handler::Handler;

@@ -1,8 +1,8 @@
-//! A job as JSON, in a line of a batch, a call of an agent's tool or a request to a server.
+//! A job as JSON: in a line of a batch, a tool call of an agent, or a request to a server.
 //!
-//! A [`Job`] is the data, an [`Intake`] reads one and says which fields a caller may use, and
-//! [`job_schema`] describes it to others. Errors are [`InvalidJob`]; a job that wasn't run has a
-//! [`Problem`] in its result. Nothing here runs a job, so that clients can use this crate alone.
+//! A [`Job`] is the data. An [`Intake`] reads one and says which fields a caller may use, and
+//! [`job_schema`] describes it. Errors are [`InvalidJob`]; a job that wasn't run has a [`Problem`]
+//! in its result. Nothing here runs a job, so that clients can use this crate alone.
 //!
 //! ```
 //! use std::time::Duration;

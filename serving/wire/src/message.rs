@@ -1,9 +1,9 @@
 //! The messages between a client and a server that share a pool, on a connection of frames.
 //!
-//! A frame is a message and the bytes that belong to it: the length of its header as a
-//! little-endian `u32`, the header, and the attachments, one after the other. The header is the
-//! message as a JSON object. If there are attachments, its field `attachments` has their lengths in
-//! bytes. Messages refer to an attachment by its place in that list, from 0.
+//! A frame is a message with its bytes: the length of its header as a little-endian `u32`, the
+//! header, and the attachments in sequence. The header is the message as a JSON object. If there
+//! are attachments, its field `attachments` has their lengths in bytes. Messages refer to an
+//! attachment by its place in that list, from 0.
 
 use std::collections::BTreeMap;
 

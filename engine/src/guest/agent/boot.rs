@@ -1,7 +1,7 @@
 //! The source that starts the agent in a guest.
 //!
-//! A reactor build calls it through its own `turn`. A command build is started with [`COMMAND`] as
-//! its program: that fetches the source through the call channel and stays in it
+//! A reactor build calls it through its own `turn`. A command build starts with [`COMMAND`] as its
+//! program. That fetches the source through the call channel and stays in it
 //! (`interpreter/entry.rs`).
 
 use super::wire::AgentFrame;

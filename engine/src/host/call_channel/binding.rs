@@ -1,4 +1,4 @@
-//! Binds `host.call` for wasmer: copies a frame out of the guest, has the call channel serve it,
+//! Binds `host.call` for wasmer: copies a frame out of the guest, serves it by the call channel,
 //! and copies the answer back.
 
 use std::sync::Arc;

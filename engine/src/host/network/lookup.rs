@@ -1,5 +1,5 @@
-//! Looks up names with the system's resolver, which blocks and can't be interrupted: on a separate
-//! thread, for which nothing has to wait.
+//! Looks up names with the system's resolver, on a separate thread: the resolver blocks and can't
+//! be interrupted.
 
 use std::fmt::Debug;
 use std::io;

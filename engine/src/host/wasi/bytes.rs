@@ -1,5 +1,5 @@
-//! Guest memory as host functions see it: every pointer and length is checked, a bad one gives only
-//! `Fault`, and nothing is allocated before its size is bounded.
+//! Guest memory as host functions see it. Every pointer and length is checked, and a bad one gives
+//! only `Fault`. Nothing is allocated before its size is bounded.
 
 use std::sync::Arc;
 

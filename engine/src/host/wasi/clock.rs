@@ -1,7 +1,7 @@
 //! Guest time: the machine's, or a virtual clock that starts where the caller says.
 //!
 //! The virtual clock advances by a microsecond at each reading, so that a program that polls it
-//! makes progress, and by the full duration at each sleep, which then doesn't wait.
+//! makes progress. It advances by the full duration at each sleep, which then doesn't wait.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

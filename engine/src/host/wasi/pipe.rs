@@ -1,7 +1,7 @@
 //! Pipes in memory: a bounded buffer with one end to read and one to write.
 //!
 //! A pipe is plain data, so a copied guest has separate pipes. It is full at 64 KiB, as on Linux,
-//! or when all pipes of the guest together hold as much as they may.
+//! or when all pipes of the guest reach their common limit.
 
 use std::collections::VecDeque;
 

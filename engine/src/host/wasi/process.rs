@@ -1,5 +1,5 @@
-//! The functions of WASIX about processes and the terminal, for a guest that is one process without
-//! children, and has no terminal.
+//! The functions of WASIX about processes and the terminal, for a guest without child processes and
+//! terminal.
 
 use std::time::Duration;
 

@@ -4,9 +4,9 @@
 //! The key alone finds an image, so nothing has to be checked for staleness. An image that is
 //! damaged, foreign or of another version is built again.
 //!
-//! Images of other machines are stored under the hash of their bytes, and only a spec that names
-//! this hash begins from one. The sender of an image can't make it that of other specs, whatever
-//! key it claims to have.
+//! Images of other machines are stored under the hash of their bytes. Only a spec that names this
+//! hash starts from one. The sender of an image can't make it that of other specs, whatever key it
+//! claims to have.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

@@ -1,5 +1,5 @@
-//! Builds an image: an interpreter starts, imports, runs the setup, and is captured between turns,
-//! when no stack holds anything of the guest.
+//! Builds an image: an interpreter starts, imports and runs the setup. It is captured between
+//! turns, when the guest's stacks are empty.
 //!
 //! The image's key determines the template's clock and random numbers. So the same image is built
 //! on every machine, hash order included.

@@ -1,5 +1,5 @@
-//! A session on its way to another process: its bytes, and beside them what it has of the host's
-//! folders, which the process that granted them names by numbers, and files that are open there.
+//! A session in transit to another process: its bytes, the numbers of its mounted folders, and its
+//! open files in them.
 //!
 //! Layout, the number little-endian:
 //!

@@ -1,5 +1,4 @@
-//! The threads of a guest besides its main one: how they pass the gate, and how they are held and
-//! ended.
+//! The threads of a guest besides its main one: how they pass the gate, are held, and end.
 //!
 //! ```text
 //!              admit                      guest
@@ -11,8 +10,8 @@
 //! ```
 //!
 //! Between runs all of them are held: each is blocked in a wait, or at its next crossing to the
-//! guest. So nothing of them touches the guest's memory or its host until the next run begins.
-//! Threads that are to end fail at their next crossing, whatever they wait for.
+//! guest. So they don't touch the guest's memory or its host until the next run begins. Threads
+//! that must end fail at their next crossing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

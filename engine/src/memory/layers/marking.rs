@@ -1,10 +1,10 @@
 //! Marking the pages of a session for the first time, a part after each of some turns.
 //!
 //! Marks let a turn's copy leave out the pages that no turn writes to, two thirds of those of a
-//! small session. To compare and mark all pages at once takes as long as fifteen turns, so that one
-//! turn of a hundred would wait for it. While it goes on, the pages below [`MemoryState::marked`]
-//! are marked, but for those written to since, and the memory remembers their content. Of the pages
-//! above, all that were copied from the image may differ from it.
+//! small session. Comparing and marking all pages at once takes as long as fifteen turns. While it
+//! goes on, the pages below [`MemoryState::marked`] are marked, but for those written to since, and
+//! the memory remembers their content. Of the pages above, all that were copied from the image may
+//! differ from it.
 #![expect(unsafe_code, reason = "lends bytes of a mapping; the lock is what makes that sound")]
 
 use std::ops::Range;

@@ -1,5 +1,5 @@
-//! A Python build that the user brings: a WebAssembly file with its library beside it, the folder
-//! of both, or a wheel or a package `.webc` that carries one.
+//! A Python build that the user brings: a WebAssembly file with its library beside it, their
+//! folder, or a wheel or `.webc` package.
 //!
 //! ```text
 //! FILE.wasm     python3*.zip and lib/ beside it are its library

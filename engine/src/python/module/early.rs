@@ -1,14 +1,13 @@
 //! The early module, which runs while the build is still being compiled.
 //!
 //! Few of a build's functions run before a program needs a package. So a first start compiles these
-//! alone, into a module with a stub in place of each other function, and has the whole build
-//! compiled in the background. A stub jumps to the function with its index in the whole module,
-//! with the same arguments. Before that function is compiled, the stub waits for it
-//! (`early/lazy.rs`).
+//! alone, into a module with stubs for the other functions. The whole build is compiled in the
+//! background. A stub jumps to the function with its index in the whole module, with the same
+//! arguments. Before that function is compiled, the stub waits for it (`early/lazy.rs`).
 //!
-//! Both modules have the same description, so that instances are laid out alike, and the code of
-//! either works on an instance of the other: functions get their instance as an argument, and find
-//! memory, tables, globals and imports by it. Each module brings its own tables for traps and
+//! Both modules have the same description, so that instances are laid out alike. Functions get
+//! their instance as an argument, and find memory, tables, globals and imports by it. So the code
+//! of either works on an instance of the other. Each module brings its own tables for traps and
 //! unwinding.
 //!
 //! The early module is never stored: the next start finds the whole one, or compiles early again.

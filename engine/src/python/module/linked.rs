@@ -2,9 +2,9 @@
 //!
 //! wasmer compiles to an ELF image whose code has no absolute addresses, and maps the image when it
 //! loads it (its `Artifact::deserialize_file`). But it would also read the whole file at the first
-//! trap of a process, for debug information, and a table with an entry for every memory access at
-//! each further trap; and it copies the initial contents of the guest's memory. So the image is
-//! stored in two files:
+//! trap of a process, for debug information. At each further trap it would read a table with an
+//! entry for every memory access. It also copies the initial contents of the guest's memory. So the
+//! image is stored in two files:
 //!
 //! - the *index*, an ELF image without code (`linked/elf.rs`), which wasmer loads;
 //! - the *code* with the initial data (`linked/code.rs`), which is mapped over the place that

@@ -1,10 +1,10 @@
 //! Grants file locks to the only process that a guest has.
 //!
 //! The build's C library has no file locks: its `fcntl` refuses them. So the build's SQLite
-//! separates processes by a folder beside the database, which also separates the connections of one
+//! separates processes by a folder beside the database. That also separates the connections of one
 //! program: none reads while another writes. Under POSIX a process never conflicts with its own
 //! locks, and a guest is the only process that sees its files. So here every lock is granted, and
-//! SQLite gets the POSIX locks, with which it separates its connections itself.
+//! SQLite uses POSIX locks, with which it separates its connections itself.
 //!
 //! Both functions are found by name. A build without them is compiled unchanged.
 

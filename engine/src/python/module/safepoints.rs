@@ -8,10 +8,10 @@
 //! - at the entry of each function that can reach a call without one, since recursion is a loop too.
 //!
 //! In a loop a store counts. A load doesn't, since Cranelift may know its result from before the
-//! loop, and neither does a call, whose callee is unknown. A safepoint costs nothing beside a call.
+//! loop. Neither does a call, whose callee is unknown. A safepoint costs nothing beside a call.
 //!
-//! The safepoint is an atomic load, which Cranelift never removes (it orders memory), and which is
-//! a plain `mov` on x86-64.
+//! The safepoint is an atomic load. Cranelift never removes it, since it orders memory, and it is a
+//! plain `mov` on x86-64.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,9 +1,8 @@
 //! A bound on the exceptions that guest code throws.
 //!
 //! wasmer keeps the object of each WebAssembly exception, 2 KB with its backtrace, until its store
-//! is dropped, and C++ code in a guest can throw thousands a second. So modules are compiled to
-//! count their throws in a global: each throw decrements it, and traps when it is 0. Python's own
-//! exceptions don't count.
+//! is dropped. C++ code in a guest can throw thousands a second. So modules count their throws in a
+//! global: each throw decrements it, and traps when it is 0. Python's own exceptions don't count.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,11 +1,11 @@
 //! Refuses modules whose instances change state that an image doesn't hold.
 //!
 //! An image holds memory and globals. A module that writes to a table, drops a segment, runs a
-//! start function or keeps state outside of itself would not come back from an image as it was.
+//! start function or keeps other state can't be restored from one.
 //!
-//! A module that imports a shared memory has a start function, which fills the memory when the
-//! first instance is made, and drops the segments that it was filled from. It runs in each instance
-//! before memory and globals become the image's, so in each the segments are dropped.
+//! A module that imports a shared memory has a start function. It fills the memory when the first
+//! instance is made, and then drops the segments. It runs in each instance before memory and
+//! globals become the image's, so each drops the segments.
 
 use wasmparser::{Operator, Parser, Payload, TypeRef};
 

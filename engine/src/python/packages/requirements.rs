@@ -1,8 +1,8 @@
 //! Turns a requirements file into packages: reads it, fetches through pip, verifies and caches.
 //!
-//! pip uses pure-Python wheels only, so it neither builds nor runs anything that it
-//! fetches. The SHA-256 of each wheel is compared with those in the file, when it comes from pip
-//! and whenever it comes from the cache.
+//! pip uses pure-Python wheels only, so it neither builds nor runs anything that it fetches. The
+//! SHA-256 of each wheel is compared with those in the file, whether it comes from pip or the
+//! cache.
 
 use std::collections::BTreeSet;
 use std::fs;

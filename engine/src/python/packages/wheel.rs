@@ -1,5 +1,4 @@
-//! Reads a wheel into a package: a ZIP archive whose name states the Pythons and machines that it
-//! is made for.
+//! Reads a wheel into a package: a ZIP archive whose name states its Pythons and machines.
 
 use std::fs;
 use std::io::{Cursor, Read};

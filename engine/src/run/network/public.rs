@@ -1,7 +1,7 @@
 //! Which addresses belong to the public internet: what a listed name may lead to.
 //!
-//! From IANA's registries of special addresses, read on the safe side: whatever isn't globally
-//! reachable for sure, or could stand for another address, is not public.
+//! From IANA's registries of special addresses, conservatively: an address that may not be globally
+//! reachable, or may stand for another one, is not public.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,7 +1,7 @@
 //! Values in the format of Python's `marshal`, which the guest decodes without a parser of text.
 //!
-//! The layout is that of `Python/marshal.c` (`w_complex_object` and `r_object`), in the codes that
-//! every CPython from 3.11 to 3.15 reads, and without references between objects (`FLAG_REF`).
+//! The layout is that of `Python/marshal.c` (`w_complex_object` and `r_object`). It uses codes that
+//! every CPython from 3.11 to 3.15 reads, without references between objects (`FLAG_REF`).
 
 use std::borrow::Cow;
 

@@ -1,8 +1,8 @@
 //! The system calls that a worker makes while it runs guests, each with its reason.
 //!
 //! Any other call ends the process. Calls whose arguments decide what they do have conditions. A
-//! descriptor needs none: a process has only those that it kept or got from its parent, since no
-//! call here opens a file by name.
+//! descriptor needs none: no call here opens a file by name, so a process has only those of its
+//! parent.
 
 use linux_raw_sys::general::{
     CLOCK_TAI, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, MADV_GUARD_INSTALL, MADV_GUARD_REMOVE,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A worker enters its group before it maps an interpreter. The kernel ends a worker that exceeds
-//! its limit, and counts that in the group, which shows the cause of its end.
+//! its limit. The group counts that, which shows the cause.
 //!
 //! A group is removed with its worker. A killed process leaves its folder unlocked; the next
 //! process that uses the delegated group removes it.

@@ -2,9 +2,9 @@
 //! ended.
 //!
 //! Any process may be killed at any time, for example by an out-of-memory killer. When a helper
-//! ends, so do its workers. The thread that listens to it then starts the next one at once, and
-//! each worker of the pool gets another process when it needs one. If no helper starts, every
-//! attempt to fork a worker retries, and fails with that reason.
+//! ends, so do its workers. The thread that listens to it starts the next one at once. Each worker
+//! of the pool gets another process when it needs one. If no helper starts, every attempt to fork a
+//! worker retries, and fails with that reason.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};

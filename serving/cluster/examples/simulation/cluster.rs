@@ -1,6 +1,6 @@
-//! A cluster as a sequence of events: workers that claim jobs from lanes and run them, some that
-//! vanish, and some jobs that kill their worker. What workers decide is [`cluster::policy`]; times
-//! and places come from a seed.
+//! A cluster as a sequence of events: workers claim jobs from lanes and run them, some vanish, and
+//! some jobs kill their worker. What workers decide is [`cluster::policy`]; times and places come
+//! from a seed.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};

@@ -1,7 +1,7 @@
 //! Batches the results of short programs, so that the server gets many at once.
 //!
-//! The last of the claimed jobs opens the gate for all, and so does one that has waited for as long
-//! as `policy/room.rs` says. A job that is alone passes at once.
+//! The last of the claimed jobs opens the gate for all. So does one that has waited for the time in
+//! `policy/room.rs`. A job that is alone passes at once.
 
 use std::time::Duration;
 

@@ -1,9 +1,8 @@
 //! SandboxFusion: `POST /run_code` and `POST /run_jupyter`.
 //!
-//! Its clients count anything but an answer as a failed program, except that verl retries after 504
-//! and the SDK after everything but 200. So the server first retries overload and sandbox failures,
-//! and finally answers 504. A request that can't be run is an answer with the status
-//! `SandboxError`.
+//! Its clients count anything but an answer as a failed program. verl retries only after 504, the
+//! SDK after everything but 200. So the server first retries overload and sandbox failures, and
+//! finally answers 504. A request that can't be run is an answer with the status `SandboxError`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

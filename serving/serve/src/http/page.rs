@@ -1,8 +1,8 @@
 //! The page: what the pool does, in a browser.
 //!
 //! Its files contain no data of the pool, so they need no token. The page asks for one if the
-//! server requires it. A program's text can only become text there: the module is the only script,
-//! and `require-trusted-types-for` refuses code that would write HTML.
+//! server requires it. A program's text stays text there: the module is the only script, and
+//! `require-trusted-types-for` refuses code that writes HTML.
 
 use std::sync::Arc;
 

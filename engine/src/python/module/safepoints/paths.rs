@@ -1,9 +1,8 @@
 //! Decides where the safepoints of one function go.
 //!
 //! Control flow is structured, so one pass over the operators is enough. A path without an access
-//! from the head of a loop has passed the heads of all loops inside that one. So each place only
-//! needs one number: the outermost loop around it from whose head it can be reached without an
-//! access.
+//! from the head of a loop has passed the heads of all loops inside that one. So each place needs
+//! one number: the outermost loop from whose head it can be reached without an access.
 
 use std::mem;
 
