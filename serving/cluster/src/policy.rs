@@ -5,8 +5,6 @@
 //! caller chooses. The worker carries the decisions out, and so does the simulation
 //! `examples/simulation.rs`. They are public only for the simulation, and may change at any time.
 
-pub use crate::history::Start;
-
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +18,29 @@ pub const SIGNS: u32 = 3;
 //
 // The first start isn't recorded, so that a job that ends well costs nothing here. From the second
 // claim on, each start is. A start counts against the job if its worker is dead.
+
+/// A start of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Start {
+    /// The worker's name; `None` for a first start, of which nobody keeps a record.
+    pub worker: Option<String>,
+    /// The worker's process.
+    pub instance: Option<String>,
+    /// Whether nothing else ran there.
+    pub alone: bool,
+}
+
+impl Start {
+    /// Returns the start of a job by a worker of this name and process.
+    pub fn new(worker: &str, instance: &str, alone: bool) -> Self {
+        Self { worker: Some(worker.to_owned()), instance: Some(instance.to_owned()), alone }
+    }
+
+    fn unknown() -> Self {
+        Self { worker: None, instance: None, alone: false }
+    }
+}
 
 /// Starts whose workers died, after which a job runs alone.
 const ALONE_FROM: usize = 2;

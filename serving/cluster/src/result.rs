@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 use wire::{Problem, ProblemKind};
 
 use crate::error::Error;
-use crate::history::Start;
 use crate::names::JobKey;
 use crate::payload::WORKER;
+use crate::policy::Start;
 use crate::streams::Streams;
 
 /// The reason in the error of a dead letter.

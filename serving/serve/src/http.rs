@@ -22,7 +22,6 @@ use state::AppState;
 
 mod batches;
 mod body;
-mod clock;
 mod config;
 mod connections;
 mod failure;

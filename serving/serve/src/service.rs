@@ -190,6 +190,26 @@ impl Service {
         submitted.map_err(|error| error.problem())
     }
 
+    /// Submits a job, again and again while the pool refuses it for a reason that passes.
+    ///
+    /// # Errors
+    /// It was refused for another reason.
+    #[expect(clippy::disallowed_methods, reason = "the load that it waits out is measured in time")]
+    pub(crate) async fn submit_patiently(
+        &self,
+        caller: &Caller,
+        job: &Job,
+        session: Option<&str>,
+        is_passing: impl Fn(&Problem) -> bool,
+    ) -> Result<Ticket, Problem> {
+        loop {
+            match self.submit(caller, job.clone(), session).await {
+                Err(problem) if is_passing(&problem) => tokio::time::sleep(pause(&problem)).await,
+                submitted => return submitted,
+            }
+        }
+    }
+
     /// Opens a session under a new name, on this Python build; `None` is the default one.
     ///
     /// # Errors
@@ -357,6 +377,16 @@ impl Service {
         session.close();
         Ok(())
     }
+}
+
+/// The shortest and the longest pause before a refused job is submitted again.
+const PAUSES: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(20)..=Duration::from_secs(1);
+
+/// Returns how long to wait before a refused job is submitted again.
+pub(crate) fn pause(problem: &Problem) -> Duration {
+    let asked = problem.retry_after.and_then(|time| Duration::try_from_secs_f64(time).ok());
+    asked.unwrap_or(*PAUSES.start()).clamp(*PAUSES.start(), *PAUSES.end())
 }
 
 fn missing(what: &str, name: &str) -> Problem {

@@ -5,8 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Decision, JobHistory};
-use crate::history::Start;
+use super::{Decision, JobHistory, Start};
 
 /// The version of the record that this program writes. It doesn't touch records of later ones.
 pub const RECORD_VERSION: u32 = 1;

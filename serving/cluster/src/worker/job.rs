@@ -19,12 +19,11 @@ use wire::{Field, Intake, Problem, ProblemKind};
 use super::lanes::{Claimed, Permit};
 use super::shared::{Tally, WorkerShared, forward, is_of_key};
 use crate::clock::{now, sleep};
-use crate::history::Start;
 use crate::names::{JobKey, Lane};
 use crate::payload::{
     Command, HISTORY, NTH, OBJECT, SESSION, WANTS, WANTS_EVENTS, WANTS_FILES, WORKER,
 };
-use crate::policy::{Decision, JobHistory, SIGNS};
+use crate::policy::{Decision, JobHistory, SIGNS, Start};
 use crate::publish::Stored;
 use crate::result;
 

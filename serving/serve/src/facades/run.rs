@@ -9,14 +9,10 @@ use hatchery::{Job, LimitKind, Outcome, Ticket, Verdict};
 use tokio::time::timeout;
 
 use crate::caller::Caller;
-use crate::service::Service;
+use crate::service::{Service, pause};
 
 /// How often a job is run whose runs fail by our fault. The pool tries again itself before that.
 pub(super) const MOST_RUNS: u32 = 3;
-
-/// The shortest and the longest pause before a refused job is submitted again.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Refusals that more time may change.
 const PASSING: [&str; 8] = [
@@ -56,6 +52,7 @@ impl Ran {
 ///
 /// # Errors
 /// It was refused or failed for as long as `patience`, or invalid.
+#[expect(clippy::disallowed_methods, reason = "the load that it waits out is measured in time")]
 pub(super) async fn run(
     service: &Service,
     caller: &Caller,
@@ -65,7 +62,7 @@ pub(super) async fn run(
     let tries = async {
         for _ in 1..MOST_RUNS {
             match run_once(service, caller, job).await {
-                Err(problem) if is_ours(&problem) => pause(&problem).await,
+                Err(problem) if is_ours(&problem) => tokio::time::sleep(pause(&problem)).await,
                 ended => return ended,
             }
         }
@@ -75,7 +72,7 @@ pub(super) async fn run(
 }
 
 async fn run_once(service: &Service, caller: &Caller, job: &Job) -> Result<Ran, Problem> {
-    let mut ticket = submitted(service, caller, job, None).await?;
+    let mut ticket = service.submit_patiently(caller, job, None, is_passing).await?;
     let outcome = ticket.outcome().await;
     match fault(&outcome) {
         Some(problem) => Err(problem),
@@ -94,22 +91,8 @@ pub(super) async fn submit(
     session: Option<&str>,
     patience: Duration,
 ) -> Result<Ticket, Problem> {
-    let tries = submitted(service, caller, job, session);
+    let tries = service.submit_patiently(caller, job, session, is_passing);
     timeout(patience, tries).await.unwrap_or_else(|_| Err(late(patience)))
-}
-
-async fn submitted(
-    service: &Service,
-    caller: &Caller,
-    job: &Job,
-    session: Option<&str>,
-) -> Result<Ticket, Problem> {
-    loop {
-        match service.submit(caller, job.clone(), session).await {
-            Err(problem) if is_passing(&problem) => pause(&problem).await,
-            submitted => return submitted,
-        }
-    }
 }
 
 /// Returns whether a refusal may pass.
@@ -162,13 +145,6 @@ fn late(patience: Duration) -> Problem {
     let message =
         format!("the job didn't end within {} s, time in the queue included", patience.as_secs());
     Problem::new(ProblemKind::Refused, message).with_reason("deadline")
-}
-
-#[expect(clippy::disallowed_methods, reason = "the load that it waits out is measured in time")]
-async fn pause(problem: &Problem) {
-    let asked = problem.retry_after.and_then(|time| Duration::try_from_secs_f64(time).ok());
-    let pause = asked.unwrap_or(SHORTEST_PAUSE).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
-    tokio::time::sleep(pause).await;
 }
 
 /// Returns how a program failed, as an exception of a notebook; `None` if it ran to its end.

@@ -35,8 +35,7 @@ pub async fn serve(
     writer: impl AsyncWrite + Unpin + Send + 'static,
 ) -> Result<(), ConnectionError> {
     let connected = service.connect();
-    let (outbox, inbox) = Outbox::new();
-    let mut writing = tokio::spawn(inbox.write_to(writer));
+    let (outbox, mut writing) = Outbox::new(writer);
     let mut client = FramesClient::new(service.clone(), caller, outbox.clone());
     let ended = tokio::select! {
         ended = client.take_all(BufReader::with_capacity(64 << 10, reader)) => ended,

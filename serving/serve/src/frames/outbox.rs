@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use wire::message::{MOST_ATTACHED_BYTES, MOST_HEADER_BYTES, ServerMessage};
 
 /// Frames that may wait. Sending another one waits, so that a client that doesn't read holds up
@@ -23,10 +24,12 @@ pub(super) struct Outbox(mpsc::Sender<Vec<u8>>);
 pub(super) struct Gone;
 
 impl Outbox {
-    /// Returns an outbox, and what is to be written.
-    pub(super) fn new() -> (Self, Inbox) {
+    /// Returns an outbox, and the task that writes to a stream until nobody can send any more.
+    pub(super) fn new(
+        stream: impl AsyncWrite + Unpin + Send + 'static,
+    ) -> (Self, JoinHandle<io::Result<()>>) {
         let (sender, receiver) = mpsc::channel(MOST_WAITING);
-        (Self(sender), Inbox(receiver))
+        (Self(sender), tokio::spawn(write(receiver, stream)))
     }
 
     /// Sends a message, and waits for room.
@@ -51,30 +54,21 @@ impl Outbox {
     }
 }
 
-/// The frames to write.
-#[derive(Debug)]
-pub(super) struct Inbox(mpsc::Receiver<Vec<u8>>);
-
-impl Inbox {
-    /// Writes frames until nobody can send any more, those that wait together.
-    ///
-    /// # Errors
-    /// The stream fails.
-    pub(super) async fn write_to(
-        mut self,
-        mut stream: impl AsyncWrite + Unpin,
-    ) -> std::io::Result<()> {
-        while let Some(mut frames) = self.0.recv().await {
-            while frames.len() < BATCH_BYTES
-                && let Ok(next) = self.0.try_recv()
-            {
-                frames.extend_from_slice(&next);
-            }
-            stream.write_all(&frames).await?;
-            stream.flush().await?;
+/// Writes frames, those that wait together.
+async fn write(
+    mut frames: mpsc::Receiver<Vec<u8>>,
+    mut stream: impl AsyncWrite + Unpin,
+) -> io::Result<()> {
+    while let Some(mut bytes) = frames.recv().await {
+        while bytes.len() < BATCH_BYTES
+            && let Ok(next) = frames.try_recv()
+        {
+            bytes.extend_from_slice(&next);
         }
-        Ok(())
+        stream.write_all(&bytes).await?;
+        stream.flush().await?;
     }
+    Ok(())
 }
 
 /// The field of a header that has the lengths of its attachments.

@@ -1,7 +1,6 @@
 //! `POST /v1/batches`: a job in each line, and a result in each line as the jobs end.
 
 use std::convert::Infallible;
-use std::future::pending;
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,10 +32,6 @@ use crate::service::Share;
 const MOST_RUNNING: usize = 64;
 /// Results that wait for the client to read.
 const MOST_WAITING: usize = 16;
-/// How long a job that was refused for the load waits until it is submitted again.
-const AGAIN: std::ops::RangeInclusive<Duration> =
-    Duration::from_millis(20)..=Duration::from_secs(5);
-
 /// Runs a batch.
 pub(super) async fn batch(client: Client, request: Request) -> Result<Response, Failure> {
     let options = Options::read(request.uri().query(), &["files"])?;
@@ -144,18 +139,10 @@ impl Batch {
         if let Some(given) = id_of(&line) {
             *id = given;
         }
-        let ticket = loop {
-            let job =
-                state::job(&self.caller, line.clone()).await.map_err(Failure::into_problem)?;
-            match self.state.service.submit(&self.caller, job, None).await {
-                Ok(ticket) => break ticket,
-                Err(problem) => match again(&problem) {
-                    Some(time) => drop(timeout(time, pending::<()>()).await),
-                    None => return Err(problem),
-                },
-            }
-        };
-        drop((line, held));
+        let job = state::job(&self.caller, line).await.map_err(Failure::into_problem)?;
+        let submitted = self.state.service.submit_patiently(&self.caller, &job, None, is_load);
+        let ticket = submitted.await?;
+        drop((job, held));
         let mut running = self.state.jobs.start(&self.caller, ticket, self.has_files);
         let job = running.job();
         let Ended { mut result, held, .. } =
@@ -165,14 +152,12 @@ impl Batch {
     }
 }
 
-/// Returns after which time a refused job may be accepted.
-fn again(problem: &Problem) -> Option<Duration> {
-    let is_load = matches!(
+/// Returns whether a job is refused for the load alone.
+fn is_load(problem: &Problem) -> bool {
+    matches!(
         problem.reason.as_deref(),
         Some("queue_full" | "queue_bytes" | "tenant_queue_full" | "tenant_queue_bytes")
-    );
-    let time = Duration::try_from_secs_f64(problem.retry_after.unwrap_or(0.1)).unwrap_or_default();
-    is_load.then(|| time.clamp(*AGAIN.start(), *AGAIN.end()))
+    )
 }
 
 /// Returns the id that a line gives its job.

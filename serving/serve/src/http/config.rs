@@ -81,6 +81,12 @@ pub type ClusterState = Pin<Box<dyn Future<Output = Result<Value, String>> + Sen
 impl HttpConfig {
     /// Returns the defaults.
     pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
         Self {
             tokens: Vec::new(),
             body_bytes: 64 << 20,
@@ -97,12 +103,6 @@ impl HttpConfig {
             routes: Router::new(),
             open_routes: Router::new(),
         }
-    }
-}
-
-impl Default for HttpConfig {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

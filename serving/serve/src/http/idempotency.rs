@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_key_stands_for_one_request_of_one_tenant_for_ten_minutes() {
-        let (answers, now) = (Answers::default(), super::super::clock::now());
+        let (answers, now) = (Answers::default(), Instant::now());
         let first = slot(&answers, "a", now);
         assert!(is_again(&answers, "a", now), "while it runs");
         let other = answers.begin(key("a"), blake3::hash(b"2"), now);
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn what_may_succeed_later_is_not_kept() {
-        let (answers, now) = (Answers::default(), super::super::clock::now());
+        let (answers, now) = (Answers::default(), Instant::now());
         slot(&answers, "a", now).settle(answer(1, false), now);
         slot(&answers, "a", now).settle(Err(Failure::usage("no")), now);
         drop(slot(&answers, "a", now));
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn one_tenant_does_not_push_out_the_answers_of_another() {
-        let (answers, now) = (Answers::default(), super::super::clock::now());
+        let (answers, now) = (Answers::default(), Instant::now());
         let of_bob = || answers.begin((Some("bob".to_owned()), "b".to_owned()), HASH, now);
         let Begun::New(slot_of_bob, _) = of_bob() else { panic!("it is new") };
         slot_of_bob.settle(answer(MOST_BYTES / 4, true), now);
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn the_oldest_give_way() {
-        let (answers, now) = (Answers::default(), super::super::clock::now());
+        let (answers, now) = (Answers::default(), Instant::now());
         for index in 0..=MOST {
             slot(&answers, &index.to_string(), now).settle(answer(1, true), now);
         }

@@ -1,6 +1,7 @@
 //! `POST /v1/run`: one job, answered with its result or with its events.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -11,7 +12,6 @@ use hatchery::JobId;
 use tokio::sync::watch;
 
 use super::body::{self, Received};
-use super::clock;
 use super::failure::Failure;
 use super::idempotency::{Answer, Begun, MOST_KEY_BYTES, Settled};
 use super::pool::{TYPE, of_job};
@@ -77,7 +77,7 @@ async fn keyed(
     request.update(format!("{} {} ", options.has_files, session.len()).as_bytes());
     request.update(session.as_bytes()).update(&received.bytes);
     let key = (client.caller.tenant().map(str::to_owned), key);
-    match client.state.answers.begin(key, request.finalize(), clock::now()) {
+    match client.state.answers.begin(key, request.finalize(), Instant::now()) {
         Begun::Other => Err(Failure::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "idempotency_key",
@@ -95,7 +95,7 @@ async fn keyed(
                     Ok(running) => ended(running).await.map(|(answer, _)| Arc::new(answer)),
                     Err(failure) => Err(failure),
                 };
-                slot.settle(settled, clock::now());
+                slot.settle(settled, Instant::now());
             });
             settled(&client, answer).await
         }
