@@ -1,11 +1,15 @@
 //! Responses over HTTP.
 
+use std::convert::Infallible;
+
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
+use futures_util::stream::unfold;
 use serde::Serialize;
+use tokio::sync::mpsc;
 
 /// Returns a value as a response.
 pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response {
@@ -27,4 +31,13 @@ pub(crate) fn stream(status: StatusCode, kind: &'static str, body: Body) -> Resp
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
+}
+
+/// Returns lines of JSON as a response, as they come.
+pub(crate) fn lines(lines: mpsc::Receiver<Bytes>) -> Response {
+    let lines = unfold(lines, |mut lines| async {
+        let line = lines.recv().await?;
+        Some((Ok::<Bytes, Infallible>(line), lines))
+    });
+    stream(StatusCode::OK, "application/x-ndjson", Body::from_stream(lines))
 }

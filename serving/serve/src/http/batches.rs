@@ -1,16 +1,13 @@
 //! `POST /v1/batches`: a job in each line, and a result in each line as the jobs end.
 
-use std::convert::Infallible;
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::StatusCode;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
-use futures_util::stream;
 use hatchery::tool;
 use hatchery::wire::{Problem, ProblemKind};
 use serde_json::Value;
@@ -40,11 +37,7 @@ pub(super) async fn batch(client: Client, request: Request) -> Result<Response, 
     let (results, lines) = mpsc::channel(MOST_WAITING);
     let batch = Batch { state: client.state, caller: client.caller, has_files: options.has_files };
     tokio::spawn(batch.run(request.into_body(), held, results));
-    let lines = stream::unfold(lines, |mut lines| async {
-        let line = lines.recv().await?;
-        Some((Ok::<Bytes, Infallible>(line), lines))
-    });
-    Ok(answer::stream(StatusCode::OK, "application/x-ndjson", Body::from_stream(lines)))
+    Ok(answer::lines(lines))
 }
 
 #[derive(Clone)]

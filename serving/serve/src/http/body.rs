@@ -105,7 +105,7 @@ async fn read_up_to(
     mut body: Body,
     most: usize,
 ) -> Result<Received, Failure> {
-    let slot = head.extensions.get::<IdleSlot>().cloned();
+    let slot = head.extensions.get::<Arc<IdleSlot>>();
     let length = announced(&head.headers);
     if length.is_some_and(|length| length > most as u64) {
         return Err(too_large(most));
@@ -113,12 +113,12 @@ async fn read_up_to(
     // Refused before anything of it is received.
     let mut held = state.transit.hold(&caller(head), length.unwrap_or_default() as usize)?;
     // The connection gives way to others while the client keeps it waiting.
-    if let Some(slot) = &slot {
+    if let Some(slot) = slot {
         slot.wait();
     }
     let idle = state.config.idle_time;
     let received = timeout(idle * MOST_IDLE_TIMES, all(&mut body, &mut held, most, idle)).await;
-    if let Some(slot) = &slot {
+    if let Some(slot) = slot {
         slot.work();
     }
     let bytes = received.map_err(|_| too_slow())??;

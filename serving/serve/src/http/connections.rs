@@ -106,7 +106,7 @@ async fn permit(room: &Arc<Semaphore>, idle_list: &IdleList) -> OwnedSemaphorePe
     loop {
         tokio::select! {
             permit = &mut permit => return permit.expect("nobody closes it"),
-            () = idle_list.turned_idle(), if !is_closed => is_closed = idle_list.close_oldest(),
+            () = idle_list.turned_idle.notified(), if !is_closed => is_closed = idle_list.close_oldest(),
         }
     }
 }
@@ -114,7 +114,7 @@ async fn permit(room: &Arc<Semaphore>, idle_list: &IdleList) -> OwnedSemaphorePe
 async fn connection(
     stream: TcpStream,
     router: Router,
-    slot: IdleSlot,
+    slot: Arc<IdleSlot>,
     bounds: Bounds,
     mut closes: watch::Receiver<bool>,
 ) {
@@ -131,18 +131,18 @@ async fn connection(
         .header_read_timeout(bounds.idle_time)
         .max_buf_size(MOST_HEADER_BYTES);
     let mut connection = pin!(builder.serve_connection(stream, service));
-    let mut first = pin!(timeout(bounds.header_time, slot.first_request()));
+    let mut first = pin!(timeout(bounds.header_time, slot.first.notified()));
     let (mut is_first, mut is_closing) = (true, false);
     loop {
         tokio::select! {
             _ = connection.as_mut() => return,
-            () = slot.closed() => return,
+            () = slot.close.notified() => return,
             first = &mut first, if is_first => match first {
                 Ok(()) => is_first = false,
                 Err(_) => return,
             },
             _ = closes.wait_for(|closes| *closes), if !is_closing => {
-                if !slot.has_request() {
+                if !slot.has_request.load(Ordering::Relaxed) {
                     return;
                 }
                 connection.as_mut().graceful_shutdown();
@@ -154,7 +154,7 @@ async fn connection(
 
 /// Keeps the connection active from the request to the end of its answer.
 async fn track(
-    State((slot, closes)): State<(IdleSlot, watch::Receiver<bool>)>,
+    State((slot, closes)): State<(Arc<IdleSlot>, watch::Receiver<bool>)>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -184,18 +184,15 @@ struct Idle {
     next: u64,
 }
 
-/// The slot of one connection among the idle ones. Clones are the same.
-#[derive(Debug, Clone)]
-pub(super) struct IdleSlot {
-    inner: Arc<SlotInner>,
-}
-
+/// A connection, which may be among the idle ones.
 #[derive(Debug)]
-struct SlotInner {
+pub(super) struct IdleSlot {
     idle_list: Arc<IdleList>,
     /// Its number among the idle ones.
     number: Mutex<Option<u64>>,
+    /// Told when it is to give way.
     close: Arc<Notify>,
+    /// Told of its first request.
     first: Notify,
     /// Whether the server works on a request, so that only part of a body keeps it waiting.
     has_request: AtomicBool,
@@ -203,95 +200,64 @@ struct SlotInner {
 
 /// A request that the server works on.
 #[derive(Debug)]
-pub(super) struct ActiveRequest {
-    slot: IdleSlot,
-}
+struct ActiveRequest(Arc<IdleSlot>);
 
 impl IdleList {
     /// Closes the connection that has been idle longest; returns whether there is one.
-    pub(super) fn close_oldest(&self) -> bool {
+    fn close_oldest(&self) -> bool {
         let oldest = self.idle.lock().slots.pop_first();
         oldest.map(|(_, close)| close.notify_one()).is_some()
-    }
-
-    /// Waits until a connection becomes idle.
-    pub(super) async fn turned_idle(&self) {
-        self.turned_idle.notified().await;
     }
 }
 
 impl IdleSlot {
     /// Takes the slot of a new connection, which is idle until it has a request.
-    pub(super) fn new(idle_list: Arc<IdleList>) -> Self {
-        let slot = Self {
-            inner: Arc::new(SlotInner {
-                idle_list,
-                number: Mutex::new(None),
-                close: Arc::default(),
-                first: Notify::new(),
-                has_request: AtomicBool::new(false),
-            }),
-        };
+    fn new(idle_list: Arc<IdleList>) -> Arc<Self> {
+        let (number, close, first, has_request) = Default::default();
+        let slot = Self { idle_list, number, close, first, has_request };
         slot.wait();
-        slot
+        Arc::new(slot)
     }
 
     /// Begins a request.
-    pub(super) fn begin(&self) -> ActiveRequest {
-        self.inner.has_request.store(true, Ordering::Relaxed);
-        self.inner.first.notify_one();
+    fn begin(self: &Arc<Self>) -> ActiveRequest {
+        self.has_request.store(true, Ordering::Relaxed);
+        self.first.notify_one();
         self.work();
-        ActiveRequest { slot: self.clone() }
+        ActiveRequest(Arc::clone(self))
     }
 
     /// Says that the client has to send something: the connection may be closed.
     pub(super) fn wait(&self) {
-        let mut number = self.inner.number.lock();
-        let mut idle = self.inner.idle_list.idle.lock();
+        let mut number = self.number.lock();
+        let mut idle = self.idle_list.idle.lock();
         let next = idle.next;
         idle.next += 1;
         let before = number.replace(next);
         before.map(|before| idle.slots.remove(&before));
-        idle.slots.insert(next, Arc::clone(&self.inner.close));
+        idle.slots.insert(next, Arc::clone(&self.close));
         drop(idle);
-        self.inner.idle_list.turned_idle.notify_one();
+        self.idle_list.turned_idle.notify_one();
     }
 
     /// Says that the client waits for the server.
     pub(super) fn work(&self) {
-        if let Some(number) = self.inner.number.lock().take() {
-            self.inner.idle_list.idle.lock().slots.remove(&number);
-        }
-    }
-
-    /// Returns whether the server works on a request.
-    pub(super) fn has_request(&self) -> bool {
-        self.inner.has_request.load(Ordering::Relaxed)
-    }
-
-    /// Waits for the first request.
-    pub(super) async fn first_request(&self) {
-        self.inner.first.notified().await;
-    }
-
-    /// Waits until the connection is to give way.
-    pub(super) async fn closed(&self) {
-        self.inner.close.notified().await;
-    }
-}
-
-impl Drop for SlotInner {
-    fn drop(&mut self) {
         if let Some(number) = self.number.lock().take() {
             self.idle_list.idle.lock().slots.remove(&number);
         }
     }
 }
 
+impl Drop for IdleSlot {
+    fn drop(&mut self) {
+        self.work();
+    }
+}
+
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        self.slot.inner.has_request.store(false, Ordering::Relaxed);
-        self.slot.wait();
+        self.0.has_request.store(false, Ordering::Relaxed);
+        self.0.wait();
     }
 }
 
@@ -473,12 +439,13 @@ mod tests {
         let slots = [(); 3].map(|()| IdleSlot::new(Arc::clone(&idle_list)));
         let count = || idle_list.idle.lock().slots.len();
         let first = slots[0].begin();
-        assert!(slots[0].has_request() && count() == 2);
+        let has_request = || slots[0].has_request.load(Ordering::Relaxed);
+        assert!(has_request() && count() == 2);
         drop(first);
         // It is idle for the shortest time now.
-        assert!(!slots[0].has_request());
+        assert!(!has_request());
         let oldest = idle_list.idle.lock().slots.values().next().cloned().unwrap();
-        assert!(Arc::ptr_eq(&oldest, &slots[1].inner.close));
+        assert!(Arc::ptr_eq(&oldest, &slots[1].close));
         let _busy = slots.each_ref().map(IdleSlot::begin);
         assert!(!idle_list.close_oldest());
         slots[2].wait();

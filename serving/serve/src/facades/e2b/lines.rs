@@ -1,13 +1,10 @@
 //! The answer to a cell: a stream of JSON lines.
 
-use std::pin::Pin;
-use std::task::{Context as Polling, Poll};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use axum::body::{Body, Bytes};
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
-use futures_util::Stream as Streaming;
+use axum::body::Bytes;
+use axum::http::StatusCode;
+use axum::response::Response;
 use hatchery::event::{Events, Stream};
 use hatchery::{Outcome, Ticket};
 use notebook::{CellEvent, joined};
@@ -15,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, mpsc, oneshot, watch};
 
 use super::contexts::Turn;
+use crate::answer;
 use crate::caller::Caller;
 use crate::facades::run::failure;
 use crate::service::Shares;
@@ -47,24 +45,6 @@ pub(super) struct RunningCell {
     pub(super) session: String,
 }
 
-/// The body of an answer.
-struct LineStream(mpsc::Receiver<Bytes>);
-
-impl Streaming for LineStream {
-    type Item = Result<Bytes, std::convert::Infallible>;
-
-    fn poll_next(mut self: Pin<&mut Self>, polling: &mut Polling<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_recv(polling).map(|line| line.map(Ok))
-    }
-}
-
-/// Why a cell ended.
-enum CellEnd {
-    Itself(Box<Outcome>),
-    /// Its context was restarted or removed.
-    Restarted,
-}
-
 /// What counts lines that wait for a client, and whose they are.
 type Room = (Shares, Caller);
 
@@ -81,16 +61,16 @@ pub(super) fn follow(cell: RunningCell, room: Option<Room>) -> Response {
         tokio::join!(watching, tell(events, count, ending, Telling { lines, room }));
         drop(place);
     });
-    answer(Body::from_stream(LineStream(body)))
+    answer::lines(body)
 }
 
 /// Answers for a cell that was given up before it ran.
 pub(super) fn restarted() -> Response {
-    answer(Body::from(line(&error("ContextRestarting", "Context was restarted", ""))))
+    answer::of(StatusCode::OK, "application/x-ndjson", line(&restarting()))
 }
 
-fn answer(body: Body) -> Response {
-    ([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response()
+fn restarting() -> Value {
+    error("ContextRestarting", "Context was restarted", "")
 }
 
 /// Waits for the end of a cell, and brings it about if nobody wants it any more. The next cell
@@ -100,7 +80,7 @@ async fn watch(
     _turn: OwnedMutexGuard<Turn>,
     mut ended: watch::Receiver<u64>,
     lines: mpsc::Sender<Bytes>,
-    end: oneshot::Sender<CellEnd>,
+    end: oneshot::Sender<Option<Box<Outcome>>>,
 ) {
     let mut is_restarted = false;
     let outcome = tokio::select! {
@@ -130,11 +110,7 @@ async fn watch(
     outcome.files = Vec::new();
     outcome.displays = Vec::new();
     // The client may be gone.
-    let _ = end.send(if is_restarted {
-        CellEnd::Restarted
-    } else {
-        CellEnd::Itself(Box::new(outcome))
-    });
+    let _ = end.send((!is_restarted).then(|| Box::new(outcome)));
 }
 
 /// Where lines go.
@@ -167,7 +143,7 @@ impl Telling {
 async fn tell(
     mut events: Events,
     count: u64,
-    ending: oneshot::Receiver<CellEnd>,
+    ending: oneshot::Receiver<Option<Box<Outcome>>>,
     telling: Telling,
 ) {
     let number = json!({ "type": "number_of_executions", "execution_count": count });
@@ -185,10 +161,11 @@ async fn tell(
         return;
     }
     let last = match ending.await {
-        Ok(CellEnd::Itself(outcome)) => {
+        Ok(Some(outcome)) => {
             failure(&outcome).map(|ending| error(&ending.name, &ending.message, &ending.traceback))
         }
-        _ => Some(error("ContextRestarting", "Context was restarted", "")),
+        // Its context was restarted or removed.
+        _ => Some(restarting()),
     };
     if let Some(last) = last {
         telling.tell(&last).await;
