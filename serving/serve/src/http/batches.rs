@@ -241,6 +241,10 @@ impl BodyLines {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::stream;
+
     use super::*;
     use crate::service::Shares;
 
