@@ -29,6 +29,7 @@ use crate::service::Share;
 const MOST_RUNNING: usize = 64;
 /// Results that wait for the client to read.
 const MOST_WAITING: usize = 16;
+
 /// Runs a batch.
 pub(super) async fn batch(client: Client, request: Request) -> Result<Response, Failure> {
     let options = Options::read(request.uri().query(), &["files"])?;

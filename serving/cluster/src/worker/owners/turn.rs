@@ -29,18 +29,42 @@ const FOREIGN: Duration = Duration::from_secs(10);
 /// Before a turn is tried again that this worker seems to run already.
 const SHORTLY: Duration = Duration::from_millis(200);
 
-/// How a turn has ended.
-enum TurnEnd {
-    /// It wasn't run, and never will be.
+/// The result of a turn, and the state that it has left; `None` if the state is that from before.
+type TurnEnd = (Value, Option<StoredState>);
+
+/// Why a turn has no result of its own.
+enum NotRun {
+    /// It hasn't ended.
+    Stop(Stop),
+    /// It never runs.
     Refused(Problem),
-    /// It has this result, and has left this state; `None` if the state is that from before.
-    Result(Value, Option<StoredState>),
 }
 
-/// Why there is no copy to run a turn in.
-enum NoCopy {
-    Stop(Stop),
-    Refused(Problem),
+impl From<Stop> for NotRun {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+impl From<NoJob> for NotRun {
+    fn from(none: NoJob) -> Self {
+        match none {
+            NoJob::Bad(problem) => Self::Refused(problem),
+            NoJob::NotNow(cause) => Self::Stop(later(cause)),
+        }
+    }
+}
+
+impl From<Error> for NotRun {
+    /// The pool has refused it.
+    fn from(error: Error) -> Self {
+        if job::is_passing(&error) {
+            return Self::Stop(Stop::Later(job::again(&error)));
+        }
+        let mut problem = error.problem();
+        problem.kind = ProblemKind::Refused;
+        Self::Refused(problem)
+    }
 }
 
 impl SessionOwner {
@@ -92,19 +116,9 @@ impl SessionOwner {
             shared.tally.lock().repeats += 1;
             return Ok(());
         }
-        let end = match self.refusal(&claim, &name, &found).await? {
-            Some(problem) => TurnEnd::Refused(problem),
-            None => match self.own(found).await? {
-                Decision::GiveUp(history) => {
-                    claim.bury(&history).await;
-                    shared.tally.lock().dead_letters += 1;
-                    TurnEnd::Result(result::dead_letter(&history), None)
-                }
-                _ => self.run(&claim).await?,
-            },
-        };
-        match end {
-            TurnEnd::Refused(problem) => {
+        match self.end(&claim, &name, found).await {
+            Err(NotRun::Stop(stop)) => return Err(stop),
+            Err(NotRun::Refused(problem)) => {
                 let value = result::refused(&problem);
                 // The worker that has taken over may run it after all.
                 if let Some(held) = &self.held {
@@ -114,7 +128,7 @@ impl SessionOwner {
                 }
                 self.finish(&claim, sequence, value).await;
             }
-            TurnEnd::Result(mut value, state) => {
+            Ok((mut value, state)) => {
                 let Some(held) = &self.held else { return Err(Stop::Fenced) };
                 let record = &held.revised.record;
                 value["session"] = json!({ "name": record.name, "turn": record.turn + 1 });
@@ -158,22 +172,29 @@ impl SessionOwner {
         Ok(found)
     }
 
-    /// Returns why a turn can't be one of this session.
-    async fn refusal(
-        &self,
+    /// Runs a turn, unless it can't be one of this session or is given up.
+    async fn end(
+        &mut self,
         claim: &Claim<'_>,
         name: &str,
-        found: &Revised,
-    ) -> Result<Option<Problem>, Stop> {
+        found: Revised,
+    ) -> Result<TurnEnd, NotRun> {
         if SessionKey::of(&claim.lane, name).ok().as_ref() != Some(&self.key) {
             let text = "the name of the session isn't that of its subject";
-            return Ok(Some(Problem::new(ProblemKind::Usage, text).with_reason("session")));
+            let problem = Problem::new(ProblemKind::Usage, text).with_reason("session");
+            return Err(NotRun::Refused(problem));
         }
         if found.is_new() && !self.sessions.has_room().await.map_err(later)? {
             let text = "the pool has as many sessions as it can have; wait until some expire";
-            return Ok(Some(Problem::new(ProblemKind::Refused, text).with_reason("sessions")));
+            let problem = Problem::new(ProblemKind::Refused, text).with_reason("sessions");
+            return Err(NotRun::Refused(problem));
         }
-        Ok(None)
+        if let Decision::GiveUp(history) = self.own(found).await? {
+            claim.bury(&history).await;
+            self.shared.tally.lock().dead_letters += 1;
+            return Ok((result::dead_letter(&history), None));
+        }
+        self.run(claim).await
     }
 
     /// Makes sure that the session is this worker's, and returns what to do with its next turn.
@@ -207,7 +228,7 @@ impl SessionOwner {
     }
 
     /// Runs a turn in this worker's pool, and stores the state that it leaves.
-    async fn run(&mut self, claim: &Claim<'_>) -> Result<TurnEnd, Stop> {
+    async fn run(&mut self, claim: &Claim<'_>) -> Result<TurnEnd, NotRun> {
         let shared = Arc::clone(&self.shared);
         shared.budget.take();
         let taken = Taken { shared: &shared, _permit: None };
@@ -222,24 +243,14 @@ impl SessionOwner {
         };
         let place = tokio::select! {
             place = place => place,
-            () = Self::left(&mut messages) => return Err(Stop::Leaving),
+            () = Self::left(&mut messages) => return Err(Stop::Leaving.into()),
         };
-        let Some(mut listening) = Listening::begin(&shared, &claim.lane, &claim.key) else {
-            return Err(Stop::Later(SHORTLY));
-        };
-        let (job, python) = match claim.job().await {
-            Ok(job) => job,
-            Err(NoJob::Bad(problem)) => return Ok(TurnEnd::Refused(problem)),
-            Err(NoJob::NotNow(cause)) => return Err(later(cause)),
-        };
-        match self.open(python.as_deref()).await {
-            Ok(()) => {}
-            Err(NoCopy::Stop(stop)) => return Err(stop),
-            Err(NoCopy::Refused(problem)) => return Ok(TurnEnd::Refused(problem)),
-        }
-        let Some(copy) = self.held.as_ref().and_then(|held| held.copy.as_ref()) else {
-            return Err(Stop::Later(SHORTLY));
-        };
+        let listening = Listening::begin(&shared, &claim.lane, &claim.key);
+        let mut listening = listening.ok_or(Stop::Later(SHORTLY))?;
+        let (job, python) = claim.job().await?;
+        self.open(python.as_deref()).await?;
+        let copy = self.held.as_ref().and_then(|held| held.copy.as_ref());
+        let copy = copy.ok_or(Stop::Later(SHORTLY))?;
         let begin = now();
         let submitted = copy.submit(job).await;
         let ticket = match submitted {
@@ -247,23 +258,22 @@ impl SessionOwner {
             // The pool has closed it. Its state is stored.
             Err(Error::Refused(Refusal::SessionGone { .. })) => {
                 self.drop_copy();
-                return Err(Stop::Later(SHORTLY));
+                return Err(Stop::Later(SHORTLY).into());
             }
-            Err(error) if job::is_passing(&error) => return Err(Stop::Later(job::again(&error))),
-            Err(error) => return Ok(TurnEnd::Refused(refused(&error))),
+            Err(error) => return Err(error.into()),
         };
         let Some(outcome) = claim.follow(ticket, &mut listening.commands).await else {
             self.drop_copy();
-            return Err(Stop::Leaving);
+            return Err(Stop::Leaving.into());
         };
         shared.budget.ran(now() - begin);
         drop((place, taken));
         let value = claim.told(&outcome);
-        self.after(&outcome, value).await
+        Ok(self.after(&outcome, value).await?)
     }
 
     /// Opens the session in this worker's pool, unless it is open.
-    async fn open(&mut self, python: Option<&str>) -> Result<(), NoCopy> {
+    async fn open(&mut self, python: Option<&str>) -> Result<(), NotRun> {
         let Some(held) = self.held.as_mut().filter(|held| held.copy.is_none()) else {
             return Ok(());
         };
@@ -277,37 +287,31 @@ impl SessionOwner {
                     return Err(match found {
                         Ok(found) if held.revised.is_same(&found) => {
                             let problem = Problem::new(ProblemKind::Sandbox, error.to_string());
-                            NoCopy::Refused(problem.with_reason("state_lost"))
+                            NotRun::Refused(problem.with_reason("state_lost"))
                         }
-                        _ => NoCopy::Stop(Stop::Fenced),
+                        _ => Stop::Fenced.into(),
                     });
                 }
-                Err(error) => return Err(NoCopy::Stop(later(error))),
+                Err(error) => return Err(later(error).into()),
             }),
         };
         let opened = open(&self.shared.pool, self.folder.path(), bytes, python).await;
-        match opened {
-            Ok(copy) => {
-                held.copy = Some(copy);
-                Ok(())
-            }
-            Err(NotOpen::Pool(error)) if job::is_passing(&error) => {
-                Err(NoCopy::Stop(Stop::Later(job::again(&error))))
-            }
-            Err(NotOpen::Pool(error)) => Err(NoCopy::Refused(refused(&error))),
-            Err(error @ NotOpen::File(_)) => Err(NoCopy::Stop(later(error))),
-        }
+        held.copy = Some(opened.map_err(|error| match error {
+            NotOpen::Pool(error) => NotRun::from(error),
+            NotOpen::File(_) => later(error).into(),
+        })?);
+        Ok(())
     }
 
     /// Stores the state after a turn. If that can't be stored, the turn hasn't happened.
     async fn after(&mut self, outcome: &Outcome, value: Value) -> Result<TurnEnd, Stop> {
         if let Verdict::SandboxFailed(SandboxFailure::SessionLost(_)) = outcome.verdict {
             self.drop_copy();
-            return Ok(TurnEnd::Result(value, None));
+            return Ok((value, None));
         }
         // The pool has returned to the state from before.
         if outcome.session_restored {
-            return Ok(TurnEnd::Result(value, None));
+            return Ok((value, None));
         }
         let Some(held) = &self.held else { return Err(Stop::Fenced) };
         let Some(copy) = &held.copy else { return Err(Stop::Fenced) };
@@ -333,12 +337,12 @@ impl SessionOwner {
         let time = self.shared.server_clock.time(now()).unwrap_or(0) / 1_000_000;
         let time_ms = u64::try_from(time).unwrap_or(0);
         if self.sessions.is_kept(held.revised.record.state.as_ref(), &digest, time_ms) {
-            return Ok(TurnEnd::Result(value, None));
+            return Ok((value, None));
         }
         let what = "store a session's state on the NATS server";
         let put = || self.sessions.put(&self.key, &digest, &bytes, time_ms);
         let state = self.shared.streams.link.insist(what, SLOWLY, put).await;
-        Ok(TurnEnd::Result(value, Some(state)))
+        Ok((value, Some(state)))
     }
 
     /// Returns a result as the record has it.
@@ -427,16 +431,10 @@ impl SessionOwner {
     }
 }
 
-fn refused(error: &Error) -> Problem {
-    let mut problem = error.problem();
-    problem.kind = ProblemKind::Refused;
-    problem
-}
-
 /// Returns the end of a turn whose state is lost through no fault of its program.
 fn undone(text: &str, reason: &str) -> TurnEnd {
     let problem = Problem::new(ProblemKind::Sandbox, text).with_reason(reason);
     let mut value = result::failed(&problem);
     value["session_restored"] = true.into();
-    TurnEnd::Result(value, None)
+    (value, None)
 }
