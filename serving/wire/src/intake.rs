@@ -103,63 +103,94 @@ const fn bit(field: Field) -> u16 {
     1 << field as u16
 }
 
-/// Defines the fields: their names in JSON, and why some callers may not use them.
-macro_rules! fields {
-    ($($field:ident $name:literal: $reason:expr;)*) => {
-        const NAMES: &[&str] = &[$($name),*];
-
-        /// A field of a [`Job`](crate::Job).
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[non_exhaustive]
-        pub enum Field {
-            $(#[doc = concat!("`", $name, "`")] $field,)*
-        }
-
-        impl Field {
-            /// Every field.
-            pub const ALL: [Self; NAMES.len()] = [$(Self::$field),*];
-
-            /// Returns why some callers may not use it.
-            pub(crate) fn reason(self) -> &'static str {
-                match self {
-                    $(Self::$field => $reason,)*
-                }
-            }
-        }
-    };
+/// A field of a [`Job`](crate::Job).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Field {
+    /// `id`
+    Id,
+    /// `code`
+    Code,
+    /// `file`
+    File,
+    /// `call`
+    Call,
+    /// `variables`
+    Variables,
+    /// `args`
+    Args,
+    /// `env`
+    Env,
+    /// `stdin`
+    Stdin,
+    /// `files`
+    Files,
+    /// `timeout`
+    Timeout,
+    /// `limits`
+    Limits,
+    /// `deterministic`
+    Deterministic,
+    /// `tenant`
+    Tenant,
+    /// `priority`
+    Priority,
+    /// `deadline`
+    Deadline,
+    /// `python`
+    Python,
 }
 
+const FILE: &str = "it would be read on the machine that runs the job; send the program's text";
 const INPUT: &str = "programs get no inputs in this way";
 const LIMIT: &str = "the pool's operator sets the limits";
+const CLOCK: &str = "the pool's operator decides on clocks and random numbers";
 const SHARE: &str = "the pool's operator decides whose job it is and how urgent";
 
-fields! {
-    Id "id": "the result answers this one job and needs no name";
-    Code "code": "the program is given in another way";
-    File "file": "it would be read on the machine that runs the job; send the program's text";
-    Call "call": "send a program that calls the function";
-    Variables "variables": INPUT;
-    Args "args": INPUT;
-    Env "env": INPUT;
-    Stdin "stdin": INPUT;
-    Files "files": INPUT;
-    Timeout "timeout": LIMIT;
-    Limits "limits": LIMIT;
-    Deterministic "deterministic": "the pool's operator decides on clocks and random numbers";
-    Tenant "tenant": SHARE;
-    Priority "priority": SHARE;
-    Deadline "deadline": SHARE;
-    Python "python": "the pool's operator decides which Python runs";
-}
+/// The fields in their order, with their names in JSON, and why some callers may not use them.
+const FIELDS: [(Field, &str, &str); 16] = [
+    (Field::Id, "id", "the result answers this one job and needs no name"),
+    (Field::Code, "code", "the program is given in another way"),
+    (Field::File, "file", FILE),
+    (Field::Call, "call", "send a program that calls the function"),
+    (Field::Variables, "variables", INPUT),
+    (Field::Args, "args", INPUT),
+    (Field::Env, "env", INPUT),
+    (Field::Stdin, "stdin", INPUT),
+    (Field::Files, "files", INPUT),
+    (Field::Timeout, "timeout", LIMIT),
+    (Field::Limits, "limits", LIMIT),
+    (Field::Deterministic, "deterministic", CLOCK),
+    (Field::Tenant, "tenant", SHARE),
+    (Field::Priority, "priority", SHARE),
+    (Field::Deadline, "deadline", SHARE),
+    (Field::Python, "python", "the pool's operator decides which Python runs"),
+];
 
 impl Field {
+    /// Every field.
+    pub const ALL: [Self; FIELDS.len()] = {
+        let mut all = [Self::Id; FIELDS.len()];
+        let mut index = 0;
+        while index < all.len() {
+            all[index] = FIELDS[index].0;
+            index += 1;
+        }
+        all
+    };
+
     /// Returns its name in JSON.
     pub const fn name(self) -> &'static str {
-        NAMES[self as usize]
+        FIELDS[self as usize].1
     }
 
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|field| field.name() == name)
+    }
+
+    /// Returns why some callers may not use it.
+    pub(crate) fn reason(self) -> &'static str {
+        FIELDS[self as usize].2
     }
 }
 
