@@ -70,7 +70,7 @@ pub(crate) async fn bucket(
     let open = || async {
         match context.get_key_value(&config.bucket).await {
             Ok(store) => Ok(store),
-            Err(_) => Ok(context.create_key_value(config.clone()).await?),
+            Err(_) => context.create_key_value(config.clone()).await.map_err(Cause::from),
         }
     };
     patiently(&config.bucket, open).await
@@ -113,7 +113,10 @@ impl Objects {
         let open = || async {
             match context.get_object_store(&config.bucket).await {
                 Ok(store) => Ok(Self(store)),
-                Err(_) => Ok(Self(context.create_object_store(config.clone()).await?)),
+                Err(_) => {
+                    let created = context.create_object_store(config.clone()).await;
+                    created.map(Self).map_err(Cause::from)
+                }
             }
         };
         patiently(&config.bucket, open).await

@@ -179,10 +179,11 @@ impl PartitionOwner {
     /// Lets the sessions of a partition go, and then the partition.
     fn leave(&mut self, partition: u8) {
         let of_it = |session: &SessionKey| session.partition() == partition;
-        let here = self.owners.iter().filter(|(session, _)| of_it(session));
-        if here.map(|(_, owner)| let_go(owner)).count() == 0 {
+        let mut here = self.owners.iter().filter(|(session, _)| of_it(session)).peekable();
+        if here.peek().is_none() {
             self.partitions.remove(&partition);
         }
+        here.for_each(|(_, owner)| let_go(owner));
     }
 
     /// Hears that a session has a turn.
