@@ -1,7 +1,7 @@
 //! Host functions: closures that programs can call, run on tokio.
 //!
-//! Plain closures run on blocking threads and futures as tasks. So the program's thread only waits
-//! and can be interrupted meanwhile.
+//! Plain closures run on blocking threads and futures as tasks. The program's thread only waits,
+//! and can be interrupted.
 
 use std::collections::BTreeMap;
 use std::future::Future;

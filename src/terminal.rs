@@ -3,9 +3,9 @@
 //!
 //! Text passes unchanged, with line ends, tabs, `\r` and `\b`, and colours and styles (`ESC [ …
 //! m`). So do the sequences of progress bars: erasing in the current line (`ESC [ K`), and moving
-//! up (`ESC [ n A`) as far as the program itself has written lines. Any other control character is
-//! shown like `\x1b`, including C1 controls (U+0080 to U+009F) and bytes that aren't UTF-8. What
-//! follows it is text. Sequences and characters may come in pieces.
+//! up (`ESC [ n A`) within the program's own lines. Any other control character is shown like
+//! `\x1b`, including C1 controls (U+0080 to U+009F) and bytes that aren't UTF-8. What follows it is
+//! text. Sequences and characters may come in pieces.
 //!
 //! Other crates handle all sequences or none: they strip them, with colours, or pass them all.
 

@@ -1,4 +1,4 @@
-//! A job as a tool of agents: a model's call, and the JSON schemas of the call and its result
+//! A job as a tool of agents: a call by a model, and JSON schemas of calls and results
 //! (`Outcome::to_tool_json`).
 //!
 //! Calls are not trusted: a call gets no access to the host, and no more time than the pool allows.

@@ -10,8 +10,8 @@
 //! # ///
 //! ```
 //!
-//! Since the script isn't trusted, these must lie below its own folder after following links, and a
-//! note on standard error names each of them.
+//! The script isn't trusted. So these must lie below its own folder, with links resolved, and a
+//! note on standard error names each.
 
 use std::fs;
 use std::io::{IsTerminal, Read};

@@ -1,7 +1,7 @@
 //! The configuration file: defaults for options that many commands have.
 //!
 //! A setting becomes the default of the option of its name, in every command that has it. So the
-//! command line wins over it. A variable of the environment that stands for an option wins as well.
+//! command line takes precedence, and so does the option's environment variable.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

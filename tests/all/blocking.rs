@@ -1,5 +1,5 @@
-//! Plain host functions that block: which threads they take, even when nobody waits for them any
-//! more, and what remains for other calls.
+//! Plain host functions that block: the threads that they take, also when abandoned, and what
+//! remains for other calls.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

@@ -1,5 +1,5 @@
-//! Whatever a job can have, on builds beside the default one: one table of features, all of which
-//! each build serves. The rows of `table.rs` run on these builds, too.
+//! All features of a job on builds other than the default one: one table, all of which each build
+//! serves. The rows of `table.rs` run on these builds, too.
 
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};

@@ -1,4 +1,4 @@
-//! Attacks on the door to the host: forged frames of every kind, programs that tamper with their
+//! Attacks on the channel to the host: forged frames of every kind, programs that tamper with their
 //! own agent, and exits, results and exceptions made to confuse the code that describes them. What
 //! a program reports about itself may be false, but it must be its own, not another job's.
 

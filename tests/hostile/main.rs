@@ -1,7 +1,7 @@
 //! Hostile programs, most of them one line, each with the exact verdict that it must get.
 //!
 //! Every attempt runs in a fresh interpreter under tight limits, on one shared pool: damage done by
-//! one would show in later ones. After each attempt a harmless program looks around.
+//! one would show in later ones. After each attempt a harmless program checks its surroundings.
 //!
 //! All of it runs on every Python build that is here. An expectation that is [`Since`](Expect::Since)
 //! a later CPython, or [`OfDefault`](Expect::OfDefault), isn't compared on others, but the

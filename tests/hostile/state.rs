@@ -1,5 +1,5 @@
-//! What a program leaves behind on purpose, and a check from the next interpreter of the same
-//! worker, which must find everything unchanged.
+//! Traces that a program leaves on purpose, and a check by the next job on the same worker, which
+//! must find everything unchanged.
 
 use super::Leftover;
 

@@ -1,5 +1,5 @@
 //! Programs that try to run forever: in Python, in C that never checks for signals, asleep, in
-//! hooks that run after the program's own code, and out of reach by misused frames of the door.
+//! hooks that run after the program's own code, and out of reach by misused frames of the channel.
 
 use hatchery::LimitKind;
 

@@ -1,4 +1,4 @@
-//! What the result of a line says that ran in a pool of this process, and what is kept of it.
+//! The result of a line that ran in a pool of this process, and its kept files.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Grades one sample at a time: finds out how a task's tests can run, runs them, and retries if the
-//! sandbox fails.
+//! Grades one sample at a time: decides how a task's tests can run, runs them, and retries after
+//! sandbox failures.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

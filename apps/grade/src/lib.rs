@@ -4,8 +4,8 @@
 //! CodeContests, or plain ones.
 //!
 //! A candidate and its tests run in two interpreters. The tests' one never runs code of the
-//! candidate: a proxy sends arguments to the candidate and builds its results from plain data, of
-//! Python's own types. So whatever a candidate patches or forges in its interpreter, it can only
+//! candidate. A proxy sends arguments to the candidate and builds its results from plain data of
+//! Python's types. So whatever a candidate patches or forges in its interpreter, it can only
 //! answer, and the tests judge the answers.
 //!
 //! ```no_run

@@ -1,5 +1,5 @@
-//! The report over all results: pass@k with intervals, partial credit, and the worst tasks; as JSON
-//! and as a page of HTML.
+//! The report on all results, as JSON and HTML: pass@k with intervals, partial credit, and the
+//! worst tasks.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,5 +1,5 @@
-//! The magics that the kernel executes itself, since they copy or replace a session's state, which
-//! is impossible while a cell runs: `%fork`, `%switch`, `%sessions`, `%checkpoint`, `%restore`.
+//! The magics that the kernel executes itself. They copy or replace a session's state, which is
+//! impossible while a cell runs: `%fork`, `%switch`, `%sessions`, `%checkpoint`, `%restore`.
 //!
 //! They are the only lines of their cell. In other cells the guest refuses them.
 

@@ -1,9 +1,9 @@
 //! Messages of the protocol between front ends and kernels: their frames, and their signatures.
 //!
-//! A message is identities, a delimiter, a signature, and four JSON objects: header, header of the
-//! message that it answers, metadata and content. Further frames are buffers, which nothing here
-//! uses. Values are plain JSON, read field by field, so that a field of another type than expected
-//! counts as missing and never ends the kernel.
+//! A message has identities, a delimiter, a signature, and four JSON objects: its header, its
+//! parent's header, metadata and content. Further frames are buffers, which nothing here uses.
+//! Values are plain JSON, read field by field. So a field of an unexpected type counts as missing
+//! and never ends the kernel.
 
 use std::fmt::{Debug, Formatter};
 use std::sync::Arc;

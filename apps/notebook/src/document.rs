@@ -1,7 +1,7 @@
 //! A notebook's file: reads and writes nbformat 4.
 //!
-//! What a run doesn't change stays as it was, byte for byte: unknown fields, their order, and the
-//! spelling of numbers. A run replaces the outputs and execution counts of code cells.
+//! A run changes no other byte: unknown fields, their order, and the spelling of numbers stay. A
+//! run replaces the outputs and execution counts of code cells.
 
 pub use self::cell::CodeCell;
 pub(crate) use self::cell::{View, text_of};

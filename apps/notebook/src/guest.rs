@@ -32,9 +32,8 @@
 //! # }
 //! ```
 //!
-//! Between cells, a copy of the session's state (a fork, a checkpoint, a saved file) continues as if
-//! nothing had happened if [`remember`] ran before the copy was made, and [`resume`] is the first
-//! job on it.
+//! A copy of the session's state (a fork, a checkpoint, a saved file) can continue between cells.
+//! For that, [`remember`] must run before the copy, and [`resume`] must be the first job on it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

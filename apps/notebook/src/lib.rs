@@ -1,8 +1,8 @@
 //! Runs Jupyter notebooks in sessions of a Hatchery pool.
 //!
-//! [`Notebook`] reads and writes the files, [`run`] runs one of them and puts the outputs into it,
-//! and [`Report`] says how that ended. Cells get what IPython gives them by [`guest`], the package
-//! that a session installs first. A Jupyter kernel uses the same package. [`CellEvent`] is what one
+//! [`Notebook`] reads and writes the files. [`run`] runs one of them and puts the outputs into it,
+//! and [`Report`] says how that ended. [`guest`], the package that a session installs first, gives
+//! cells what IPython does. A Jupyter kernel uses the same package. [`CellEvent`] is what one
 //! cell's job reports, and [`Outputs`] collects such events as nbformat has them.
 #![forbid(unsafe_code)]
 

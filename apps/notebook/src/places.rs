@@ -1,5 +1,5 @@
-//! The files of one notebook: the copy with its outputs, and, if it didn't complete, its session
-//! from before the failed cell with a record of the earlier cells.
+//! The files of one notebook: the copy with its outputs. If it didn't complete, also its session
+//! from before the failed cell, and a record of the earlier cells.
 //!
 //! The record is written last and removed first, and each step is on disk before the next. So if
 //! there is a record, the session next to it matches, even after a power failure.

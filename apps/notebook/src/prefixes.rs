@@ -1,14 +1,13 @@
 //! States after cells, kept so that a notebook which begins like another one runs only from its
 //! first different cell.
 //!
-//! A digest of all that a state depends on identifies it: the image, the input files, the host's
-//! folders, the limits, and the sources of the cells so far. Within one command, notebooks share
-//! states in memory, and run a common cell once. Between commands, states are files in a folder with
-//! a bound.
+//! A digest identifies a state. It covers the image, input files, folders of the host, limits, and
+//! the sources of the cells so far. Within one command, notebooks share states in memory, and run a
+//! common cell once. Between commands, states are files in a folder with a bound.
 //!
-//! What a digest can't cover makes a notebook run from its start: folders that are too large, and
-//! network addresses that programs may connect to. Clocks and random numbers are not covered: a
-//! cell that isn't run again keeps its outputs.
+//! A notebook runs from its start if a digest can't cover its inputs: too large folders, or allowed
+//! network connections. Clocks and random numbers are not covered: a cell that isn't run again
+//! keeps its outputs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};

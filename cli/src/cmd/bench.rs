@@ -1,9 +1,9 @@
 //! `hatchery bench`: what Hatchery does on this machine, in a minute.
 //!
-//! [`measure`] fills a [`Report`] in rounds, each of which takes some samples of every figure, so
-//! that a busy minute of the machine meets all of them. Nothing is estimated: a figure has the samples
-//! of at least five rounds, or isn't reported. Not measured: fetching and compiling the Python build,
-//! which happens once on a machine.
+//! [`measure`] fills a [`Report`] in rounds. Each takes a few samples of every figure, so that a
+//! busy minute of the machine affects all of them. Nothing is estimated: a figure has the samples
+//! of at least five rounds, or isn't reported. Not measured: fetching and compiling the Python
+//! build, which happens once on a machine.
 
 use std::io::IsTerminal;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What commands for many machines share: the connection and messages about it, and the view of the
-//! cluster in the terminal and on the page.
+//! What commands for many machines share: the connection, its messages, and the view of the
+//! cluster.
 
 use std::io::IsTerminal;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Notebooks give the same outputs as Jupyter. The files in `cli/tests/notebooks/` have the outputs
 //! of Jupyter itself (nbclient 0.11, ipykernel 7.4, IPython 9.18, matplotlib 3.11), with images
-//! replaced by their sizes, and Jupyter's folder by ours.
+//! replaced by their sizes, and Jupyter's folder by the test's.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Programs that read standard input and write standard output: each case in a fresh interpreter, and
-//! the output is compared here or by a checker in another one.
+//! Programs that read standard input and write standard output. Each case runs in a fresh
+//! interpreter; its output is compared here or by a checker in another one.
 
 use std::time::Duration;
 

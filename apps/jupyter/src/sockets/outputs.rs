@@ -1,8 +1,8 @@
 //! The socket to which front ends subscribe for outputs.
 //!
-//! Slow readers lose nothing: the socket waits for its readers, and the program's output waits in
-//! the job's transcript, within the job's limits. Only a reader that doesn't read for
-//! [`LONGEST_SEND`] costs messages, also those of the other readers.
+//! Slow readers lose nothing. The socket waits for its readers, and the output waits in the job's
+//! transcript, within the job's limits. Only a reader that doesn't read for [`LONGEST_SEND`] costs
+//! messages, also those of the other readers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

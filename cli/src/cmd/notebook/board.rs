@@ -1,5 +1,5 @@
-//! Shows the progress of notebooks: on a terminal a bar for each running one, elsewhere a line for
-//! each as it ends, and if asked for a line for each cell, or JSON.
+//! Shows the progress of notebooks. On a terminal it is a bar for each running one, elsewhere a
+//! line for each as it ends. On request it is a line for each cell, or JSON.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
