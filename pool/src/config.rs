@@ -27,12 +27,12 @@ pub struct PoolConfig {
     /// Default: none, and sessions are never spilled. If that disk fills up, sessions stay in
     /// memory; nothing else happens. A folder in memory, as `/tmp` often is, gains nothing.
     pub spill_dir: Option<PathBuf>,
-    /// The largest private memory of an interpreter, in bytes, at which the state of its session is
+    /// The largest private memory of an interpreter, in bytes, at which its session's state is
     /// copied after each turn. If a turn is stopped by force or its worker dies, the session then
-    /// continues from its state before that turn instead of being lost.
+    /// continues from its state before that turn.
     ///
     /// Default: 128 MiB. A copy takes half a millisecond plus the time to copy what the turn
-    /// changed, during which only the session's next turn waits, and as much memory as a parked
+    /// changed; only the session's next turn waits for it. It takes as much memory as a parked
     /// session. At zero sessions are lost.
     pub rollback_bytes: u64,
 }

@@ -12,8 +12,8 @@ use crate::error::ConfigError;
 pub struct SchedulerConfig {
     /// How many jobs may run at once, in sessions and outside of them.
     ///
-    /// Default: the number of CPUs. It should equal the largest number of workers: with fewer, warm
-    /// interpreters idle; more can't be used, and is an error.
+    /// Default: the number of CPUs. It should equal the largest number of workers. With fewer, warm
+    /// interpreters idle; with more, the start fails.
     pub concurrent: usize,
     /// How many workers there are.
     ///
@@ -28,8 +28,8 @@ pub struct SchedulerConfig {
     /// Bytes that queued jobs may hold: source, arguments, environment, standard input and files.
     /// Further jobs are refused with `QueueBytes`.
     ///
-    /// Default: 256 MiB. A job that is larger than this is only admitted if it can run at once, or
-    /// if another worker is started for it.
+    /// Default: 256 MiB. A larger job is only admitted if it can run at once, or if another worker
+    /// starts for it.
     pub queued_bytes: usize,
     /// The configuration of each tenant that `tenants` doesn't name.
     ///
@@ -39,8 +39,8 @@ pub struct SchedulerConfig {
     ///
     /// Default: none. Tenants that never submit a job cost nothing.
     pub tenants: BTreeMap<String, TenantConfig>,
-    /// Within one tenant, how much earlier a job of high priority counts as submitted than a normal
-    /// one, and a normal one than a job of low priority.
+    /// How much earlier a job counts as submitted than one of the next lower priority of its
+    /// tenant.
     ///
     /// Default: 30 s. This is also how long later jobs of the next higher priority can delay a job.
     /// At zero, priorities have no effect; a very long step starves low priority.
@@ -52,15 +52,14 @@ pub struct SchedulerConfig {
     pub retries: u32,
     /// What happens to idle sessions.
     pub sessions: SessionsConfig,
-    /// Memory for everything, in bytes: the image, the compiled build, slots, parked sessions,
-    /// queued jobs, and the input, output and growth of running ones. Near the limit, idle sessions
-    /// are compressed, then spilled to disk; at the limit, whatever needs more is refused.
+    /// Memory for everything, in bytes: image, compiled build, slots, parked sessions, queued jobs,
+    /// and input, output and growth of running ones. Near the limit, idle sessions are compressed,
+    /// then spilled to disk. At the limit, requests for more are refused.
     ///
     /// A job starts when all the growth that its limits allow (`Limits::memory_bytes` and
     /// `Limits::file_bytes`) is free, and reserves it until it ends. So jobs never take memory from
     /// each other, and lower limits let more of them run at once. A job that runs alone has its
-    /// limits cut to what is free; where it meets the cut limits, it has reached
-    /// `LimitKind::PoolMemory`.
+    /// limits cut to the free memory. At the cut limits it reaches `LimitKind::PoolMemory`.
     ///
     /// Default: four fifths of what the control group allows, or of the machine's memory. With more
     /// than exists, the system may kill the process.
@@ -139,7 +138,7 @@ pub struct SessionsConfig {
     /// Default: 8 GiB. Zero spills nothing: sessions that don't fit in memory are refused. If the
     /// disk fills up before that, sessions stay in memory.
     pub disk_bytes: u64,
-    /// How long a session idles on its worker before it is parked, so that the worker's next job
+    /// How long a session idles on its worker before it is parked. The worker's next job then
     /// needn't wait for that.
     ///
     /// Default: 10 s. At zero, every turn pays for attaching its state again, 1 to 3 ms.

@@ -144,8 +144,8 @@ pub struct SessionPlaces {
 pub struct MemoryStatus {
     /// The limit.
     pub limit_bytes: u64,
-    /// The image and the compiled build, which all workers share, and what the embedding program
-    /// keeps for itself, such as a server for requests and answers.
+    /// The image and the compiled build, which all workers share, and memory reserved for the
+    /// embedding program.
     pub shared_bytes: u64,
     /// What the workers' interpreters have of their own.
     pub slot_bytes: u64,

@@ -43,8 +43,8 @@ impl<R: Runner> Batch<R> {
         Self { runner, is_ordered: false }
     }
 
-    /// Writes results in the order of the lines, not as jobs end. Results that wait for earlier ones
-    /// count as jobs that haven't ended; while 64 MiB of them wait, no further line is read.
+    /// Writes results in the order of the lines, not as jobs end. Results that wait for earlier
+    /// ones count as unfinished jobs. While 64 MiB of them wait, no further line is read.
     pub fn ordered(mut self) -> Self {
         self.is_ordered = true;
         self

@@ -70,12 +70,11 @@ impl Output {
     /// Writes results to a file behind those that an earlier run of the batch left there, if it
     /// exists. Lines that have a final result in it don't run again.
     ///
-    /// Removed from the file, so that their lines run again, are results of invalid or refused lines,
-    /// of lines whose files couldn't be kept, and of jobs that the sandbox or a deadline ended; also
-    /// an incomplete last result. Blocks.
+    /// Some results are removed, so that their lines run again: those of invalid or refused lines,
+    /// lost files, sandbox failures and deadlines, and an incomplete last one. Blocks.
     ///
     /// # Errors
-    /// The file holds anything else but results of this shard, can't be read or written, or another
+    /// The file holds other data than results of this shard, can't be read or written, or another
     /// batch writes to it.
     pub fn resume(path: &Path, shard: Option<Shard>) -> Result<Self, Error> {
         let (earlier, file, resumed) = resume(path, shard)?;

@@ -35,8 +35,8 @@ const SMALL_BYTES: usize = 64 << 20;
 /// are those of [`Outcome::to_tool_json`](hatchery::Outcome::to_tool_json).
 ///
 /// The batch bounds what waits in the pool, at 64 jobs and 64 MiB per worker. So the pool itself
-/// needs no bound in bytes: give its builder `queue_limit_bytes(usize::MAX)`, or the jobs of large
-/// lines are refused.
+/// needs no bound in bytes. Give its builder `queue_limit_bytes(usize::MAX)`, or it refuses jobs of
+/// large lines.
 pub struct PoolRunner {
     pool: Hatchery,
     in_pool: Arc<InPool>,
@@ -97,8 +97,8 @@ impl PoolRunner {
         self
     }
 
-    /// Writes the files that programs created or changed into this folder, each line's into a folder
-    /// of its own, which the result's `output_dir` names. A line whose files can't be written fails.
+    /// Writes the files that programs created or changed into this folder, in a subfolder for each
+    /// line. The result's `output_dir` names it. A line whose files can't be written fails.
     #[must_use]
     pub fn keep_files(mut self, folder: OutputFolder) -> Self {
         self.kept.files = Some(Arc::new(folder));
@@ -113,9 +113,9 @@ impl PoolRunner {
         self
     }
 
-    /// Cuts stragglers: once most of the jobs read so far have ended, interrupts any that has run for
-    /// more than `factor` times their median, and for at least 100 ms. Its result is `cancelled`, and
-    /// its error has the reason `straggler`.
+    /// Cuts stragglers, once most of the jobs read so far have ended: jobs that run longer than
+    /// `factor` times the median, and 100 ms. Its result is `cancelled`, and its error has the
+    /// reason `straggler`.
     #[must_use]
     pub fn cut_stragglers(mut self, factor: f64) -> Self {
         self.stragglers = Some(Arc::new(Stragglers::new(factor)));

@@ -58,8 +58,8 @@ pub trait Runner: Send + Sync + 'static {
 
     /// Makes a job of a line.
     ///
-    /// Called for one line after the other, on a thread that may block; again for the same line if
-    /// the process has run out of file descriptors.
+    /// Called for one line after the other, on a thread that may block. It is called again for a
+    /// line if file descriptors ran out.
     ///
     /// # Errors
     /// The line can't become a job. Its result says so, and the batch goes on.
@@ -162,8 +162,7 @@ impl Ran {
         Self { result, ending, not_kept: None }
     }
 
-    /// Takes the result of a job that a pool has run or refused elsewhere, and which says itself how
-    /// the job ended.
+    /// Takes the result of a job that another pool has run or refused.
     pub fn from_elsewhere(result: Value) -> Self {
         let ran = Self::new(result, Ending::Refused);
         Self { ending: Ending::of_result(&ran.result), ..ran }

@@ -64,9 +64,8 @@ pub struct Grader {
 type KnownMode = Arc<OnceCell<Mode>>;
 
 impl Grader {
-    /// Starts a pool for grading: with two workers for each sample that is graded at once, since its
-    /// judge waits in one while the candidate runs in the other. The builder's own number of workers
-    /// doesn't count.
+    /// Starts a pool for grading, with two workers for each concurrent sample: one for its judge,
+    /// one for the candidate. The builder's number of workers is ignored.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -141,9 +141,9 @@ impl Earlier {
     }
 }
 
-/// Grades samples, as many at once as the grader's settings say, and returns the results in the
-/// order of the samples. `out` gets each result as it comes, but not those that it has. `tell` is
-/// called with each, and whether it was graded now.
+/// Grades samples concurrently, by the grader's settings, and returns the results in the order of
+/// the samples. `out` gets each result as it comes, but not those that it has. `tell` is called
+/// with each, and whether it was graded now.
 ///
 /// # Errors
 /// The pool refuses a job, or the results can't be written. What was written stays.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use hatchery::Limits;
 
-/// How many times its CPU time a sample may take in all, so that a busy machine changes no verdict: only
-/// a program that waits for something is ended by this.
+/// How many times its CPU time a sample may take in all. A busy machine then changes no verdict,
+/// since this only ends programs that wait.
 const WALL_FACTOR: u32 = 10;
 const LEAST_WALL: Duration = Duration::from_secs(20);
 
@@ -15,8 +15,8 @@ const MOST_CALLS: u64 = u64::MAX;
 /// What samples may use, and how they are graded.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// CPU time of each sample on all its tests. Default: 40 s, since right programs of data sets
-    /// take up to 9 s natively, and four times as long in WebAssembly.
+    /// CPU time of each sample on all its tests. Default: 40 s. Right programs of data sets take up
+    /// to 9 s natively, and four times as long in WebAssembly.
     pub cpu_time: Duration,
     /// Wall time of each sample. Default: ten times the CPU time, and at least 20 s.
     pub wall_time: Option<Duration>,
@@ -29,8 +29,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Whether tests that need it run beside their candidate, unguarded. Default: no.
     pub allow_shared: bool,
-    /// Whether the tasks' own solutions are graded first, to find out how their tests can run and
-    /// whether they are right. Default: yes.
+    /// Whether the tasks' own solutions are graded first, to check the tests and how they can run.
+    /// Default: yes.
     pub check_solutions: bool,
     /// Samples that are graded at once. Default: 1.
     pub at_once: usize,

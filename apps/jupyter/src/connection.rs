@@ -81,8 +81,8 @@ impl Connection {
     /// Reads a connection file.
     ///
     /// # Errors
-    /// The file can't be read, is none, asks for signatures that aren't HMAC-SHA256, or has no key
-    /// although other machines can reach the address.
+    /// The file can't be read or isn't a connection file. Or it requires signatures other than
+    /// HMAC-SHA256, or has no key although other machines can reach the address.
     pub fn read(path: &Path) -> Result<Self, ConnectionError> {
         let unreadable = |source| ConnectionError::Read(path.to_owned(), source);
         let file = File::open(path).map_err(unreadable)?;

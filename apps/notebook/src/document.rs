@@ -149,9 +149,9 @@ impl Notebook {
         }
     }
 
-    /// Inserts a cell that assigns parameters, tagged `injected-parameters`, as papermill does: in
-    /// the place of an earlier one, or else after the cell tagged `parameters`, or else first. The
-    /// metadata get the values.
+    /// Inserts a cell that assigns parameters, tagged `injected-parameters`, as papermill does. It
+    /// replaces an earlier one, follows the cell tagged `parameters`, or comes first. The metadata
+    /// get the values.
     pub fn inject(&mut self, code: &str, values: IndexMap<String, Value>) {
         let injected = self.tagged(INJECTED);
         let at = injected.or_else(|| Some(self.tagged("parameters")? + 1)).unwrap_or(0);

@@ -155,9 +155,8 @@ impl<'a> Cell<'a> {
 /// The least time that jobs of our own need, also on a busy machine.
 const LEAST_TIME: Duration = Duration::from_secs(2);
 
-/// Returns limits for jobs of our own in a session: output as by default, memory and files as for
-/// the jobs whose state they share. So is the time, from 2 s to 30 s, since a program may have
-/// changed what they use.
+/// Returns limits for Hatchery's own jobs in a session. Output is the default; memory, files and
+/// time (2 s to 30 s) are those of the session's jobs, since they share its state.
 pub fn own_limits(limits: &Limits) -> Limits {
     let Limits { memory_bytes, file_bytes, file_count, open_files, grace, .. } = limits.clone();
     let most = Limits::default();

@@ -17,8 +17,8 @@ pub struct ImageSpec {
     /// Code to run after the imports.
     pub setup: Option<Setup>,
     /// The key under which [`add_image`](crate::add_image) stored an image that was made of all
-    /// this on another machine, to begin from it. If it is missing, damaged or made of something
-    /// else, a warning says so, and the image is made here.
+    /// this on another machine, to start from it. If it is missing, damaged or has other contents,
+    /// a warning is logged, and the image is built here.
     pub added: Option<String>,
 }
 

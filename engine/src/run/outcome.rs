@@ -46,8 +46,8 @@ pub struct Outcome {
     pub limits_met: Vec<LimitHit>,
     /// Where the program was when an interrupt ended it, if a limit or a cancellation did so.
     pub interrupted_at: Option<Exception>,
-    /// Whether the job lost its interpreter, and its session went back to its state before the job:
-    /// variables, files and all, but with different random numbers to come. Then `files` is empty.
+    /// Whether the job lost its interpreter, and its session returned to its state before the job,
+    /// variables and files included. Only its random numbers are new. Then `files` is empty.
     pub session_restored: bool,
     /// Its calls of host functions, if the job records them.
     pub recording: Option<Recording>,
@@ -119,8 +119,7 @@ impl Outcome {
     /// Returns whether the program ran to its very end, and its changes to the session stay.
     ///
     /// Stricter than [`Self::is_success`]: a program that leaves with `sys.exit(0)` or
-    /// `os._exit(0)` hasn't run the code after that, such as the tests that a grader appends to the
-    /// code it grades.
+    /// `os._exit(0)` hasn't run the code after that. A grader may have appended tests there.
     pub fn passed(&self) -> bool {
         matches!(self.verdict, Verdict::Completed { .. }) && !self.session_restored
     }
@@ -143,15 +142,15 @@ impl Outcome {
 pub enum Verdict {
     /// The program ran to its end.
     Completed {
-        /// The last expression as JSON, if it has that form: texts, numbers, booleans, `None`,
-        /// lists, tuples and dictionaries of these, subclasses of them, and NumPy scalars.
+        /// The last expression as JSON, if it has that form. That are texts, numbers, booleans,
+        /// `None`, lists, tuples and dictionaries of these, subclasses of them, and NumPy scalars.
         /// Keys that are numbers, booleans or `None` become texts, as in Python's `json.dumps`,
-        /// unless two would become equal. Integers are exact, whatever their size, but those of
-        /// more than 64 bits have no value unless `serde_json` keeps them, by its feature
-        /// `arbitrary_precision`, nor have those with more digits than Python writes (4,300, unless
-        /// the program has raised that). Infinities, NaN, dates, decimals, sets and other objects
-        /// have no value; `missing` says so. A value larger than `Limits::result_bytes` is left
-        /// out, and `Outcome::limits_met` says so.
+        /// unless two would become equal. Integers are exact. Those of more than 64 bits have a
+        /// value only with the feature `arbitrary_precision` of `serde_json`. Those with more
+        /// digits than Python writes (4,300, unless the program has raised that) have none.
+        /// Infinities, NaN, dates, decimals, sets and other objects have no value; `missing` says
+        /// so. A value larger than `Limits::result_bytes` is left out, and `Outcome::limits_met`
+        /// says so.
         value: Option<serde_json::Value>,
         /// The last expression's `repr`; `None` if there is no last expression or its value is
         /// `None`.
@@ -160,10 +159,10 @@ pub enum Verdict {
         /// which is `repr`. Forms beyond `Limits::result_bytes` are left out, and
         /// `Outcome::limits_met` says so.
         bundle: MimeBundle,
-        /// The last expression if it is an array, a frame or bytes, or in the tagged form anything
-        /// else of which JSON loses something. NumPy scalars are arrays without dimensions, beside
-        /// their `value`. Data beyond `Limits::result_data_bytes` is left out, and
-        /// `Outcome::limits_met` says so.
+        /// The last expression if it is an array, a frame or bytes. Other values that JSON can't
+        /// hold have the tagged form. NumPy scalars are arrays without dimensions, beside their
+        /// `value`. Data beyond `Limits::result_data_bytes` is left out, and `Outcome::limits_met`
+        /// says so.
         data: Option<Value>,
         /// Why there is no `value`, in words, if the last expression isn't `None`.
         missing: Option<String>,
@@ -175,18 +174,18 @@ pub enum Verdict {
     Exited {
         /// The exit code, as of a process: 0 to 255.
         code: u8,
-        /// The argument of `sys.exit` if it was neither a number nor `None`, or that the program
-        /// aborted or crashed its interpreter.
+        /// The argument of `sys.exit` if it was neither a number nor `None`, or a note of an abort
+        /// or crash.
         message: Option<String>,
     },
     /// A limit ended the program.
     Limit(LimitHit),
     /// The caller ended the program.
     Cancelled,
-    /// The program damaged the interpreter that ran it. So there is no other verdict: it replaced
-    /// parts of the agent that serves it inside the sandbox, wrote over the interpreter's memory,
-    /// or forged a reply. The host can't know which. Nothing outside of the run was reached, and
-    /// its interpreter is discarded.
+    /// The program damaged the interpreter that ran it. So there is no other verdict. It replaced
+    /// parts of the agent inside the sandbox, wrote over the interpreter's memory, or forged a
+    /// reply; the host can't know which. It reached nothing outside of the run, and its interpreter
+    /// is discarded.
     Tampered(Tampering),
     /// The sandbox failed; the program is not to blame.
     SandboxFailed(SandboxFailure),

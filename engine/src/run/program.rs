@@ -28,15 +28,15 @@ pub struct Program {
     pub filename: Option<String>,
     /// `sys.argv[1:]`. In a session `sys.argv` stays as it is until a job is given others.
     pub args: Vec<String>,
-    /// The environment, in addition to the few variables that CPython itself needs and, in a
-    /// session, to those that earlier jobs set.
+    /// The environment, in addition to the few variables that CPython needs and those that earlier
+    /// jobs of the session set.
     pub env: BTreeMap<String, String>,
     /// Standard input; it ends after these bytes. If empty, a session keeps the `sys.stdin` that an
     /// earlier job set.
     pub stdin: Vec<u8>,
-    /// The host function that provides standard input instead of these bytes: it returns a text
-    /// each time the program reads on, an empty text at the end, or `None`, which raises
-    /// `KeyboardInterrupt`. The program's wall time is paused while it waits for that.
+    /// The host function that provides standard input instead of these bytes. It returns a text for
+    /// each read, an empty text at the end, or `None`, which raises `KeyboardInterrupt`. While the
+    /// program waits for it, its wall time is paused.
     pub stdin_function: Option<String>,
     /// Files that are put into the workspace before the program begins.
     pub files: Vec<InputFile>,
@@ -46,7 +46,7 @@ pub struct Program {
     pub beside: Option<Arc<Mount>>,
     /// The folder and name of the source, if it is a script with modules beside it.
     pub script: Option<Script>,
-    /// The working directory, an absolute path; without one, the workspace, or in a session the
+    /// The working directory, an absolute path. Default: the workspace, or in a session the
     /// directory in which the last job ended.
     pub workdir: Option<String>,
     /// Whether its last value becomes `_` for later jobs of its session, as at Python's prompt.
@@ -112,9 +112,9 @@ impl Program {
     /// Checks the inputs of the program.
     ///
     /// # Errors
-    /// An environment name is empty or has a `=`, a text has a NUL, a name of a variable or a call
-    /// is invalid, a value is nested too deep or has a number that can't be passed exactly, or an
-    /// input file is below another one.
+    /// An environment name is empty or has a `=`, or a text has a NUL. A name of a variable or a
+    /// call is invalid. A value is nested too deep or has a number that can't be passed exactly. Or
+    /// an input file is below another one.
     pub fn check(&self) -> Result<(), InvalidProgram> {
         for (name, value) in &self.env {
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {

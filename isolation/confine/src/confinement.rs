@@ -9,12 +9,12 @@ use crate::report::Report;
 /// How a process is to be confined, written as a literal that ends in `..Confinement::of_child(…)`.
 #[derive(Debug, Clone, Copy)]
 pub struct Confinement<'a> {
-    /// The descriptors that stay open; all others are closed. None may be a folder, or a socket other
-    /// than a connected Unix socket of a stream or of packets, since these lead further. Of the
-    /// standard three, those that aren't here read as empty from then on, and can't be written to.
+    /// The descriptors that stay open; all others are closed. None may be a folder. Sockets must be
+    /// connected Unix sockets of a stream or of packets. Standard streams that aren't listed read
+    /// as empty from then on, and can't be written to.
     pub keep: &'a [BorrowedFd<'a>],
-    /// How many descriptors may be opened later, such as those of memory files that it makes and of
-    /// files that its parent sends. Once all are closed again, as many can be opened again.
+    /// How many further descriptors may be open at once, such as those of memory files and of files
+    /// that its parent sends.
     pub new_descriptors: u64,
     /// The most bytes of address space, reserved ones included; `None` leaves it unlimited.
     pub address_space_bytes: Option<u64>,

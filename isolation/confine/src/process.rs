@@ -36,8 +36,8 @@ const LANDLOCK: ABI = ABI::V10;
 /// Why Landlock isn't enforced.
 const NO_LANDLOCK: &str = "this kernel was built or started without Landlock (`lsm=landlock,…`)";
 
-/// Confines the calling process, for good. Afterwards it can open nothing, and files that describe it,
-/// such as `/proc/self/pagemap`, belong to root: they must be open before.
+/// Confines the calling process, permanently. Afterwards it can open nothing. Files that describe
+/// it, such as `/proc/self/pagemap`, then belong to root, so open them before.
 ///
 /// `RLIMIT_NOFILE` also bounds how many descriptors one `poll` takes.
 ///

@@ -8,12 +8,12 @@ use crate::sessions::SessionKey;
 
 /// A state in the cluster that lives from job to job, under a name. Cheap to clone.
 ///
-/// Its jobs run in the order in which the server got them, one at a time, on whichever worker has the
-/// session then. Each is in the state exactly once, although a worker that dies may have run it in
-/// vain before. The field `session` of a result has the name and the number of the turn.
+/// Its jobs run in the order in which the server got them, one at a time, on any worker. Each is
+/// applied exactly once, although a worker that dies may have run it in vain before. The field
+/// `session` of a result has the name and the number of the turn.
 ///
-/// Nothing is opened: the first turn begins with a fresh state, and so does the first one after the
-/// session has rested for as long as the pool keeps results.
+/// Nothing is opened: the first turn starts with a fresh state. So does the first one after the
+/// session has expired.
 ///
 /// ```no_run
 /// # async fn example(client: cluster::Client) -> Result<(), cluster::Error> {

@@ -92,9 +92,9 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Takes and runs jobs until `stop` is ready; then gives back what hasn't started, and waits for
-    /// what has, for as long as the configuration says. The pool is left as it is. Returns what it
-    /// has done.
+    /// Takes and runs jobs until `stop` is ready. Then it returns unstarted jobs to the queue, and
+    /// waits for running ones, within the configured time. It doesn't end the pool. Returns counts
+    /// of its jobs.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Tally {
         let shared = self.shared;
         let lanes = Arc::new(Lanes::new(&shared.streams, &shared.config, self.permits));

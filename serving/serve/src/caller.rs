@@ -39,9 +39,8 @@ pub enum InvalidTenant {
 }
 
 impl Caller {
-    /// Returns a caller who could start the pool as well: the user's own process, over its standard
-    /// streams or a socket in a folder of the user. Such a caller sets the tenant and the limits of
-    /// each job.
+    /// Returns a caller that owns the pool: the user's own process, over its standard streams or a
+    /// socket in the user's folder. Such a caller sets the tenant and the limits of each job.
     pub fn owner() -> Self {
         // The path would be one of this process, which may run in another folder.
         let intake = Intake::BATCH.without(Field::File);

@@ -48,7 +48,7 @@ pub type HttpService = MethodRouter;
 
 /// Serves one client over standard input and output. Clones are the same server.
 ///
-/// It answers before the pool has started, since clients don't wait for long: calls of tools wait
+/// It answers before the pool has started, since clients don't wait for long. Calls of tools wait
 /// until [`provide`](Self::provide) is called.
 #[derive(Debug, Clone)]
 pub struct Stdio {
@@ -68,8 +68,8 @@ impl Stdio {
         Self { starting: Starting::default(), pythons: Arc::default() }
     }
 
-    /// Returns the same server for a pool that will have these Python builds: if there are several,
-    /// tools have an argument `python`, which chooses one.
+    /// Returns the same server for a pool with these Python builds. With several, tools have an
+    /// argument `python`, which selects one.
     #[must_use]
     pub fn with_pythons(self, names: impl IntoIterator<Item = String>) -> Self {
         Self { pythons: names.into_iter().collect(), ..self }
@@ -80,8 +80,8 @@ impl Stdio {
         self.starting.0.send_replace(Some(service));
     }
 
-    /// Serves until the client closes standard input, or until `stop`. Then calls that are under way
-    /// have a few seconds to end (5, or 2 after `stop`), and programs that still run are interrupted.
+    /// Serves until the client closes standard input, or until `stop`. Then calls in progress have
+    /// 5 s to end, or 2 s after `stop`. Programs that still run are interrupted.
     ///
     /// # Errors
     /// The client doesn't begin as the protocol says, or a stream fails.
@@ -132,8 +132,8 @@ impl Starting {
 /// The program that mounts it checks tokens, and puts a [`Caller`] into the extensions of each
 /// request. A request without one is refused. A connection is of use only to the caller who opened
 /// it. The service itself refuses requests whose `Host` is neither of this machine nor one of
-/// `hosts` (names, with or without a port), those of web pages (any `Origin`), and bodies of more
-/// than `most_body_bytes`.
+/// `hosts` (names, with or without a port). It also refuses requests of web pages (any `Origin`),
+/// and bodies of more than `most_body_bytes`.
 pub fn http(
     service: Service,
     hosts: impl IntoIterator<Item = String>,

@@ -138,8 +138,8 @@ impl Drop for Monitor {
     }
 }
 
-/// Installs the recorder of metrics for pools that start later, and returns what renders them as text
-/// for Prometheus, with this name as the label `pool`, if it is given. For an [`HttpConfig`]; a
+/// Installs the recorder of metrics for pools that start later. Returns a renderer of Prometheus'
+/// text format, with this name as the label `pool`, if it is given. For an [`HttpConfig`]; a
 /// [`Monitor`] does this itself. Call it within a runtime of tokio.
 ///
 /// # Errors

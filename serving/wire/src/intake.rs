@@ -8,7 +8,7 @@ use crate::job::MOST_SECONDS;
 /// first.
 const MOST_TOOL_SECONDS: f64 = 86_400.0;
 
-/// What a way in takes of a job: which fields, how long a time, and whether its callers may raise
+/// What an interface accepts of a job: its fields, the longest time, and whether callers may raise
 /// limits or only lower them.
 ///
 /// A field that exists but isn't taken is refused with the reason.
@@ -56,8 +56,8 @@ impl Intake {
         Self { fields: self.fields & !bit(field), ..self }
     }
 
-    /// Returns the same for callers that aren't trusted: times and limits of a job apply where they
-    /// are lower than those of the pool.
+    /// Returns the same for untrusted callers: a job's times and limits apply only where they are
+    /// lower than the pool's.
     pub const fn lowering_only(self) -> Self {
         Self { lowers_only: true, ..self }
     }

@@ -38,9 +38,9 @@ mod tests;
 
 /// The version of the format, which is in the `$id` of [`job_schema`].
 ///
-/// It goes up when a job that was valid becomes invalid or means something else: a field is removed,
-/// gets another type or unit, or a narrower range. A further field doesn't change it, since a reader
-/// that doesn't know the field refuses the job by the field's name.
+/// It increases when a valid job becomes invalid or changes its meaning: a field is removed, or
+/// gets another type, unit or a narrower range. A new field doesn't change it, since an older
+/// reader refuses the job by the field's name.
 pub const VERSION: u32 = 1;
 
 /// Returns JSON as one line, without the line's end. Characters that are legal in JSON but that

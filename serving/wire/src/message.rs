@@ -328,8 +328,8 @@ pub enum Data {
     },
     /// Anything else: a set, a date, a frame with other columns, an array in a dictionary.
     ///
-    /// It is JSON in which an object whose only key begins with `$` stands for a value of another
-    /// type, such as `{"$set": [1, 2]}`; `engine/src/guest/agent/hatchery/_tagged.py` lists them.
+    /// It is JSON in which an object whose only key begins with `$` is a value of another type,
+    /// such as `{"$set": [1, 2]}`. `engine/src/guest/agent/hatchery/_tagged.py` lists them.
     Tagged {
         /// The attachment with the JSON.
         tree: usize,

@@ -74,8 +74,8 @@ impl Intake {
     /// ```
     ///
     /// # Errors
-    /// A field is unknown or not taken, or has the wrong type or an invalid value; or no field or
-    /// more than one says what to run.
+    /// A field is unknown, not accepted, or has the wrong type or an invalid value. Or the fields
+    /// name no program, or more than one.
     pub fn job(&self, value: Value) -> Result<Job, InvalidJob> {
         let Value::Object(fields) = value else { return Err(InvalidJob::NotAnObject) };
         let is_known = |name: &&String| Field::named(name).is_some();
@@ -98,7 +98,8 @@ impl Intake {
     /// Checks a job that was built in Rust or deserialized.
     ///
     /// # Errors
-    /// A field isn't taken, a number is out of range, or no field or more than one says what to run.
+    /// A field isn't accepted, a number is out of range, or the fields name no program, or more
+    /// than one.
     pub fn check(&self, job: &Job) -> Result<(), InvalidJob> {
         if let Some(field) = job.given().find(|field| !self.takes(*field)) {
             return Err(InvalidJob::NotTaken { field });

@@ -5,8 +5,8 @@ use crate::cause::chain;
 /// How a host function failed.
 ///
 /// An error from [`new`](Self::new) is for the program: it raises an exception of that type with
-/// that message. Any other error, such as one that `?` passes on, is private to the host: the
-/// program only learns that the function failed, and the host's log has the text.
+/// that message. Any other error, such as one from `?`, is private to the host. The program only
+/// learns that the function failed, and the host's log has the text.
 ///
 /// ```
 /// # use engine::HostError;
@@ -32,9 +32,9 @@ pub(super) const FAILURE: &str = "HostFunctionError";
 pub(super) const LIMIT: &str = "HostLimitError";
 
 impl HostError {
-    /// Creates an error for the program: an exception of Python's built-in type with this name,
-    /// such as `ValueError`, or else of a new subclass of `hatchery.HostFunctionError` whose `type`
-    /// is this name.
+    /// Creates an error for the program. It is an exception of Python's built-in type with this
+    /// name, such as `ValueError`. Else it is one of a new subclass of `hatchery.HostFunctionError`
+    /// whose `type` is this name.
     pub fn new(type_name: impl Into<String>, message: impl Into<String>) -> Self {
         Self { type_name: type_name.into(), message: message.into(), is_public: true }
     }

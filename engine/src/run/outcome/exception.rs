@@ -24,15 +24,15 @@ pub struct Exception {
     /// `str()` of the exception.
     pub message: String,
     /// The traceback as Python prints it, with the whole chain and without frames of the agent.
-    /// Empty for a chained exception or a group's member, whose text is part of the first
-    /// traceback, and if the program's own `sys.excepthook` has reported it.
+    /// Empty for a chained exception or a group's member, whose text is in the first traceback.
+    /// Also empty if the program's own `sys.excepthook` has reported it.
     #[serde(default)]
     pub traceback: String,
     /// The notes of `add_note`; at most 100.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// The frames that it passed, from the outermost call to the one that raised, at most 500 in
-    /// the whole chain. The middle of a deep recursion is left out, and so are frames of the agent.
+    /// The frames that it passed, from the outermost call to the one that raised; at most 500 in
+    /// the chain. The middle of a deep recursion and frames of the agent are left out.
     #[serde(default)]
     pub frames: Vec<StackFrame>,
     /// The exception that `raise … from` named.

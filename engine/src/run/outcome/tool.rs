@@ -177,8 +177,8 @@ impl Outcome {
         self.tool_json(false)
     }
 
-    /// Returns the same with the contents of each changed file, as `data` in base64, which is a
-    /// third larger than they are; `Limits::file_bytes` bounds them.
+    /// Returns the same with the contents of each changed file, as `data` in base64.
+    /// `Limits::file_bytes` bounds them.
     pub fn to_tool_json_with_files(&self) -> serde_json::Value {
         self.tool_json(true)
     }
@@ -226,8 +226,8 @@ impl Outcome {
         serde_json::to_value(result).expect("strings, numbers and values have a JSON form")
     }
 
-    /// Returns whether a time limit ended the job: wall time, CPU time, or its deadline, which can
-    /// also end it in the queue.
+    /// Returns whether a time limit ended the job: wall time, CPU time, or its deadline, even in
+    /// the queue.
     pub fn is_timeout(&self) -> bool {
         let is_time =
             |limit| matches!(limit, LimitKind::Wall | LimitKind::Cpu | LimitKind::Deadline);

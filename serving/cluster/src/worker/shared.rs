@@ -43,8 +43,8 @@ pub struct WorkerConfig {
     /// Weights of tenants, by which lanes of one priority are served; 1 without one. Set the same
     /// for the pool.
     pub weights: HashMap<String, u32>,
-    /// The most jobs of a tenant that run or wait for a slot at once in the whole cluster, over all
-    /// priorities and workers; at most 10,000. Set the same for every worker of the pool.
+    /// The most jobs of a tenant that run or wait for a slot in the whole cluster, over all
+    /// priorities and workers. At most 10,000. Set the same for every worker of the pool.
     pub most_claimed: HashMap<String, u32>,
     /// How the pool is kept on the server, if it isn't there yet.
     pub settings: Settings,

@@ -71,8 +71,8 @@ pub struct HttpConfig {
 /// Renders metrics as text.
 pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Returns what pools on many machines are doing, as `cluster::Cluster` has it, with the name of the
-/// pool as `pool`; or why that isn't known.
+/// Returns the state of pools on many machines, as in `cluster::Cluster`, with the pool's name as
+/// `pool`. Or returns why that isn't known.
 pub type Cluster = Arc<dyn Fn() -> ClusterState + Send + Sync>;
 
 /// The state to come.
