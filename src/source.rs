@@ -6,8 +6,8 @@
 pub enum InvalidSource {
     /// It isn't UTF-8, the encoding of source that names none.
     #[error(
-        "it isn't UTF-8, which Python source has to be unless its first or second line says \
-         otherwise, as `# coding: latin-1` does"
+        "it isn't UTF-8, and its first two lines name no other encoding, as `# coding: latin-1` \
+         does"
     )]
     NotUtf8,
     /// It isn't in the encoding that it names.

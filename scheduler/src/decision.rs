@@ -242,7 +242,7 @@ pub enum RetireReason {
 #[non_exhaustive]
 pub enum DegradedReason {
     /// Workers die again and again.
-    #[display("{} died within {} s, the last one so: {error}", counted(count, "worker"), within.as_secs())]
+    #[display("{} died within {} s, the last one with: {error}", counted(count, "worker"), within.as_secs())]
     WorkersDie {
         /// How many died.
         count: usize,
@@ -283,7 +283,7 @@ pub enum EndReason {
     #[display("its last handle was dropped")]
     Dropped,
     /// What supervises its workers has died.
-    #[display("what supervises its workers died: {error}")]
+    #[display("the supervisor of its workers died: {error}")]
     Died {
         /// How.
         error: String,

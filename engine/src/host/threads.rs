@@ -119,7 +119,7 @@ impl Threads {
             self.memory.guest().forget_copied();
         }
         if !have_left {
-            tracing::error!("a thread of a guest goes on long after it was to end");
+            tracing::error!("a thread of a guest continues long after a request to end");
         }
         have_left
     }

@@ -373,7 +373,7 @@ impl WatchdogState {
             }
             Due::Stop(reason) => self.stop(id, reason, now),
             Due::Overdue => {
-                tracing::error!("a run goes on long after it was stopped");
+                tracing::error!("a run continues long after its stop");
                 return watched.overdue.clone();
             }
         }

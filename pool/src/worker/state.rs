@@ -87,7 +87,7 @@ pub enum GoneReason {
     /// Its run continued for [`OVERDUE_AFTER`] after it was stopped. Its
     /// thread is left behind, and its events are ignored from then on.
     #[error(
-        "its run went on for {} s after it was stopped, and its thread was left behind",
+        "its run continued for {} s after its stop, and its thread was left behind",
         OVERDUE_AFTER.as_secs()
     )]
     Stuck,

@@ -113,6 +113,6 @@ async fn a_pool_whose_workers_keep_dying_is_degraded() {
     }
     let told = life(&rig);
     let Some(DecisionKind::PoolDegraded { reason }) = told.last() else { panic!("{told:?}") };
-    let expected = "5 workers died within 60 s, the last one so: it died: scripted to panic";
+    let expected = "5 workers died within 60 s, the last one with: it died: scripted to panic";
     assert_eq!(reason.to_string(), expected);
 }

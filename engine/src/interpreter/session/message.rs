@@ -121,8 +121,8 @@ impl SessionMessage {
             Some((path, folder(number, identity).filter(|_| is_absolute)?))
         });
         let mounts: Option<Vec<_>> = mounts.collect();
-        let mounts =
-            mounts.ok_or(SessionError::Damaged { detail: "it has a folder that nobody lent" })?;
+        let mounts = mounts
+            .ok_or(SessionError::Damaged { detail: "it refers to a folder that isn't mounted" })?;
         let files = files.into_iter().map(|file| Arc::new(File::from(file))).collect();
         let revive = |host: SavedHost| host.revive_with(&image.inner.layout, &mounts, files);
         SessionState::decoded(image, &self.bytes, revive).map_err(Unread::for_process)

@@ -121,12 +121,12 @@ fn check_text(text: &str) -> Result<(), String> {
 }
 
 /// Rewrites the floats of a value from a guest as `serde_json` writes them, so that it equals a
-/// value made here: Python writes 10²² as `1e+22`. Fails if a number is no float.
+/// value made here: Python writes 10²² as `1e+22`. Fails if a number isn't a float.
 pub(crate) fn normalise(json: &mut Json) -> Result<(), String> {
     match json {
         Json::Number(number) if !is_whole(number) => {
             let float = number.as_f64().and_then(Number::from_f64);
-            *number = float.ok_or("a number is no float")?;
+            *number = float.ok_or("a number isn't a float")?;
             Ok(())
         }
         Json::Array(items) => items.iter_mut().try_for_each(normalise),

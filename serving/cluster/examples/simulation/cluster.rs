@@ -143,7 +143,7 @@ impl Cluster {
         let (mut is_measured, mut drain_from) = (false, (0, 0.0));
         while self.report.results < all {
             let Some(Reverse((time, _, event))) = self.events.pop() else {
-                panic!("{} of {all} jobs have results, and nothing goes on", self.report.results)
+                panic!("{} of {all} jobs have results, and nothing progresses", self.report.results)
             };
             self.pass(time);
             self.report.events += 1;

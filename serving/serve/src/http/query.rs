@@ -24,7 +24,7 @@ fn all(query: Option<&str>, known: &[&str]) -> Result<BTreeMap<String, String>, 
     for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         if !known.contains(&name.as_ref()) {
             let message = match known {
-                [] => "there are no options here".to_owned(),
+                [] => "this path takes no options".to_owned(),
                 known => format!("there is no such option; use {}", known.join(", ")),
             };
             return Err(Failure::usage(message));

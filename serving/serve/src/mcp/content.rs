@@ -165,7 +165,7 @@ impl Told {
                 self.parts.push(format!("Left out: an image beyond the first {MOST_IMAGES}."))
             }
             None => self.parts.push(format!(
-                "Left out: an image of {} bytes that is too large or isn't what it says.",
+                "Left out: an image of {} bytes that is too large or not of its stated type.",
                 bytes.len()
             )),
         }

@@ -70,7 +70,8 @@ impl GroupLocation {
         if !has("cgroup.controllers") {
             let wanted = shown(&wanted);
             return Err(format!(
-                "{wanted}, which `$HATCHERY_CGROUP` names, is no control group with memory"
+                "{wanted}, which `$HATCHERY_CGROUP` names, isn't a control group with the memory \
+                 controller"
             ));
         }
         divide(files, &wanted, false)?;

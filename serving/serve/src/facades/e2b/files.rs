@@ -133,7 +133,7 @@ async fn call(
 
 /// Reads the body nevertheless: the client would use a connection again that is about to close.
 async fn no_processes(_: Result<Bytes, BytesRejection>) -> RefusedAs<CallForm> {
-    unsupported("there are no processes: this server runs Python alone".to_owned())
+    unsupported("there are no processes: this server only runs Python".to_owned())
 }
 
 fn unsupported(message: String) -> RefusedAs<CallForm> {
