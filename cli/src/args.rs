@@ -193,7 +193,7 @@ pub(crate) struct RunArguments {
     pub(crate) code: Option<String>,
 
     /// Call a function instead of running a program, and print its return value as Python's prompt
-    /// does; with `--json`, the result holds the value.
+    /// does. With `--json`, the result holds the value.
     #[arg(long, value_name = "MODULE:FUNCTION", conflicts_with_all = ["file", "code"])]
     pub(crate) call: Option<String>,
 
@@ -211,9 +211,9 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) alone: bool,
 
-    /// Let the program read the folder of FILE as if it ran there: the folder's contents also
-    /// appear in the program's working directory. Without FILE, this is the current folder. The
-    /// program can't change what is there; new files are its own.
+    /// Let the program read the folder of FILE as if it ran there. Its contents also appear in the
+    /// program's working directory. Without FILE, this is the current folder. The program can't
+    /// change what is there; new files are its own.
     #[arg(long, conflicts_with = "alone")]
     pub(crate) beside: bool,
 
@@ -303,7 +303,7 @@ pub(crate) struct ReplArguments {
     pub(crate) output_dir: Option<PathBuf>,
 
     /// Write what inputs display into this folder: figures and other displays as display-1.png and
-    /// so on, values that are more than text as result-1.html or similar.
+    /// so on. Values that are more than text become result-1.html or similar.
     #[arg(long, value_name = "DIR")]
     pub(crate) save_displays: Option<PathBuf>,
 
@@ -335,8 +335,8 @@ pub(crate) enum ToolCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ToolRunArguments {
-    /// Run the call in the session in this file, and save the session there for the next call:
-    /// variables, modules and files. If the file doesn't exist, a new session begins.
+    /// Run the call in the session in this file, and save the session there for the next call. If
+    /// the file doesn't exist, a new session starts.
     #[arg(long, value_name = "FILE")]
     pub(crate) session: Option<PathBuf>,
 
@@ -429,8 +429,7 @@ pub(crate) fn parse() -> (Arguments, Option<Settings>) {
     }
 }
 
-/// Returns the definition, with the long version only where it may be asked for: it costs a look at
-/// the cache.
+/// Returns the definition, with the long version only for `--version`, since that reads the cache.
 fn short_or_long(typed: &[OsString]) -> clap::Command {
     let asks = typed.iter().skip(1).any(|argument| argument == "--version");
     if asks { definition() } else { Arguments::command() }

@@ -75,8 +75,8 @@ pub(crate) struct BatchArguments {
     #[command(flatten)]
     pub(crate) conduct: ConductArguments,
 
-    /// Write the files that programs created or changed into this folder, in a subfolder named
-    /// after the line's id or number. Overwrites files of the same names.
+    /// Write the files that programs created or changed into this folder, in subfolders named after
+    /// the line's id or number. Overwrites files of the same names.
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
 

@@ -113,9 +113,9 @@ pub(crate) struct NotebookArguments {
     #[arg(long, value_name = "HOW")]
     pub(crate) progress: Option<NotebookProgress>,
 
-    /// Compare the outputs of `all` cells, or only of those `marked` NBVAL_CHECK_OUTPUT, with those in
-    /// the notebook's file, and exit with 1 if some differ. nbval's comments and tags apply. Implies --fresh, and writes copies only into an
-    /// --output-dir.
+    /// Compare the outputs of `all` cells, or of those `marked` NBVAL_CHECK_OUTPUT, with those in
+    /// the file. Exit with 1 if some differ. nbval's comments and tags apply. Implies --fresh, and
+    /// writes copies only into an --output-dir.
     #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true,
         value_parser = PossibleValuesParser::new(["all", "marked"]).map(unmarked),
         default_missing_value = "all", conflicts_with = "resume")]
@@ -126,8 +126,8 @@ pub(crate) struct NotebookArguments {
     #[arg(long, value_name = "FILE", requires = "check")]
     pub(crate) sanitize_with: Option<PathBuf>,
 
-    /// Write a report of the run into this file: a page with all cells and outputs, which loads
-    /// nothing and runs no script.
+    /// Write a report of the run into this file: a page with all cells and outputs, without
+    /// scripts.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 
@@ -145,9 +145,8 @@ pub(crate) struct NotebookArguments {
     #[arg(long, value_name = "HOST[=NAME]")]
     pub(crate) input: Vec<String>,
 
-    /// Let each notebook read its own folder as if it ran there: the folder's contents also appear
-    /// in the working directory. Cells can't change what is there; new files are the notebook's
-    /// own.
+    /// Let each notebook read its own folder as if it ran there. Its contents also appear in the
+    /// working directory. Cells can't change what is there; new files are the notebook's own.
     #[arg(long)]
     pub(crate) beside: bool,
 

@@ -49,8 +49,8 @@ mod quota;
 /// The folder of matplotlib's data; the guest sees it at `MATPLOTLIB_DATA_PATH`.
 const MATPLOTLIB_DATA_FOLDER: &str = "/usr/local/share/mpl-data";
 const HOME: &str = "/home";
-/// Functions that are ours here too: wasmer-wasix's `poll_oneoff` sleeps forever on a timeout of
-/// zero and compares real-time deadlines with the monotonic clock.
+/// Functions that Hatchery serves here too: wasmer-wasix's `poll_oneoff` sleeps forever on a
+/// timeout of zero and compares real-time deadlines with the monotonic clock.
 const OURS: [&str; 4] = ["poll_oneoff", "clock_time_get", "clock_res_get", "proc_exit"];
 
 /// wasmer-wasix, serving one guest.

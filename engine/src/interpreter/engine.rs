@@ -197,9 +197,9 @@ impl Engine {
         info::inventory(self.inner.library.archives())
     }
 
-    /// Returns the memory of the compiled build that the system can't reclaim, in bytes: about what
-    /// its index takes on disk, of which wasmer makes its tables. The code is pages of a cached
-    /// file, which all processes share. Asks the filesystem.
+    /// Returns the memory of the compiled build that the system can't reclaim, in bytes: about the
+    /// size of its index, from which wasmer makes its tables. The code is pages of a cached file,
+    /// which all processes share. Reads the file's size.
     pub fn module_bytes(&self) -> u64 {
         module::cached_index_bytes(&self.inner.cache, self.inner.build.wasm_sha256())
     }

@@ -81,8 +81,8 @@ impl StopHandle {
         self.state.lock().requested.map(|(reason, _)| reason)
     }
 
-    /// Has `listener` told, with `number`, if the run goes on long after it was stopped. To be
-    /// called before the run begins.
+    /// Notifies `listener`, with `number`, if the run continues long after a stop. To be called
+    /// before the run begins.
     pub fn when_overdue(&self, listener: Weak<dyn Overdue>, number: u64) {
         self.state.lock().overdue = Some(OverdueHook::new(listener, number));
     }

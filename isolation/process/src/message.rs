@@ -78,9 +78,9 @@ pub(crate) struct CommandFrame {
 /// What the worker does next. States come and go as memory files beside the ring.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Command {
-    /// Runs a program. While its outcome is on its way, the worker goes on by itself: if no other
-    /// program runs on this state, it resets itself, and if that fails, so does the next command; else
-    /// it keeps a copy under the number `keep`, if there is one, and says so as after [`Self::Keep`].
+    /// Runs a program. While its outcome is in transit, the worker continues. If no other program
+    /// runs on this state, it resets itself; if that fails, so does the next command. Else it keeps
+    /// a copy under the number `keep`, if there is one, and reports it as after [`Self::Keep`].
     /// After a run that has lost the interpreter it does neither.
     Run {
         run: u64,

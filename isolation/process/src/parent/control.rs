@@ -40,9 +40,8 @@ impl ControlChannel {
         said
     }
 
-    /// Has a run end. Never waits, since the scheduler asks for it while it decides. If the worker can't
-    /// be told now, it is notified later: by the thread that is saying something, or by the next call of
-    /// [`Self::send_stops`].
+    /// Ends a run. Never waits, since the scheduler calls it while it decides. If the message can't
+    /// be sent now, another sender or the next call of [`Self::send_stops`] sends it.
     pub(crate) fn stop(&self, end: StopRequest) {
         self.ends.lock().add(end);
         self.send_stops();

@@ -85,8 +85,8 @@ impl Worker {
         self.forget_many();
     }
 
-    /// Has the worker drop the copies now that wait for its next command, if they take much memory and
-    /// nobody asks for states. Who does calls this afterwards.
+    /// Has the worker drop the copies now that wait for its next command, if they take much memory.
+    /// Not while states are requested; the requester calls this afterwards.
     fn forget_many(&self) {
         while self.dropped.lock().take_much()
             && let Some(mut states) = self.states.try_lock()

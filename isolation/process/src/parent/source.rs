@@ -41,8 +41,8 @@ impl ProcessSource {
     /// control group for that; else it bounds the private memory of each.
     ///
     /// # Errors
-    /// The helper can't be started, isn't one, or loads another image; the first worker doesn't
-    /// start; or `is_strict`, and the system doesn't offer a layer of the wall.
+    /// The helper can't be started, isn't one, or loads another image. Or the first worker doesn't
+    /// start. Or `is_strict`, and the system lacks a layer of confinement.
     pub fn start(
         image: &Image,
         helper: &Helper,
