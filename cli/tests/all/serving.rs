@@ -13,7 +13,6 @@ use crate::{hatchery, text};
 
 pub(crate) use client::Client;
 
-#[path = "serving/client.rs"]
 mod client;
 
 /// A server over standard streams.

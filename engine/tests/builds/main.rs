@@ -14,7 +14,6 @@ use engine::{
 
 use test_support::found;
 
-#[path = "builds/network.rs"]
 mod network;
 
 /// The builds beside the default one that are here, with their names.

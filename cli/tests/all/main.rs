@@ -9,142 +9,107 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 
 /// Batches: order, resuming, stragglers, and files of lines.
-#[path = "all/batches.rs"]
 mod batches;
 
 /// Several Python builds in one pool, and what the command line says of each.
-#[path = "all/builds.rs"]
 mod builds;
 
 /// The benchmark: its facts and figures, and Ctrl-C.
-#[path = "all/bench.rs"]
 mod bench;
 
 /// Behaviour under memory pressure: in control groups with low limits.
-#[path = "all/containers.rs"]
 mod containers;
 
 /// Agents over HTTP: the conformance suite of MCP.
-#[path = "all/conformance.rs"]
 mod conformance;
 
 /// Many clients of `hatchery serve --http`: rewards, idle connections, and a killed server.
-#[path = "all/crowds.rs"]
 mod crowds;
 
 /// Notebooks: comparing outputs, reports, and time limits of cells.
-#[path = "all/checks.rs"]
 mod checks;
 
 /// Cells of notebooks: displays, and their stand-in for IPython.
-#[path = "all/cells.rs"]
 mod cells;
 
 /// The cache: listing it, entries in use, and pruning.
-#[path = "all/caches.rs"]
 mod caches;
 
 /// How programs end: by Ctrl-C, and by each limit.
-#[path = "all/ends.rs"]
 mod ends;
 
 /// Notebooks that read folders of the host.
-#[path = "all/folders.rs"]
 mod folders;
 /// Grading generated code.
-#[path = "all/grading.rs"]
 mod grading;
 
 /// Control groups of worker processes.
-#[path = "all/groups.rs"]
 mod groups;
 
 /// The README and the guide: what they say is what happens.
-#[path = "all/guide.rs"]
 mod guide;
 
 /// Images: building, finding, listing and removing them.
-#[path = "all/images.rs"]
 mod images;
 
 /// Workers in processes of their own.
-#[path = "all/isolation.rs"]
 mod isolation;
 
 /// The prompt's inputs: which lines they consist of.
-#[path = "all/inputs.rs"]
 mod inputs;
 
 /// Workers that end midway, retired or by a program, and what that costs others.
-#[path = "all/losses.rs"]
 mod losses;
 
 /// Agents over MCP: results, sessions, progress, cancellation, and the official client.
-#[path = "all/mcp.rs"]
 mod mcp;
 
 /// Notebooks compared with Jupyter: several kinds, with Jupyter's outputs.
-#[path = "all/jupyter.rs"]
 mod jupyter;
 
 /// Notebooks: parallel runs, copies with outputs, and resuming after a failure.
-#[path = "all/notebooks.rs"]
 mod notebooks;
 
 /// Parameters of notebooks: values, sets, and listing them.
-#[path = "all/parameters.rs"]
 mod parameters;
 
 /// Packages beyond the build's: adding, refusing and listing them.
-#[path = "all/packages.rs"]
 mod packages;
 
 /// Notebooks that begin like others: which cells run.
-#[path = "all/prefixes.rs"]
 mod prefixes;
 
 /// The prompt, without a terminal.
-#[path = "all/repl.rs"]
 mod repl;
 
 /// The prompt on a terminal: typing, pasting, completion and colours.
-#[path = "all/terminal.rs"]
 mod terminal;
 
 /// Programs from files and streams, and what a terminal gets of their output.
-#[path = "all/programs.rs"]
 mod programs;
 
 /// `hatchery serve`: frames over standard streams and a Unix socket.
-#[path = "all/serving.rs"]
 mod serving;
 
 /// `hatchery serve --http`: its start and its end.
-#[path = "all/web.rs"]
 mod web;
 
 /// Batches in shards: disjoint and complete, merged, resumed, and refused.
-#[path = "all/shards.rs"]
 mod shards;
 
 /// Mistakes in the usage, the configuration file, completions, man pages and the version.
-#[path = "all/shell.rs"]
 mod shell;
 
 /// `hatchery tool run`: JSON in and out, calls that can't be run, and sessions.
-#[path = "all/tools.rs"]
 mod tools;
 
 /// Values in options, lines and calls, and in results.
-#[path = "all/values.rs"]
 mod values;
 
 /// The environment of a command: its streams, its limits, and its verbosity.
-#[path = "all/surroundings.rs"]
 mod surroundings;
 
 /// A running batch: its metrics, its status, and `hatchery top`.
-#[path = "all/watching.rs"]
 mod watching;
 
 /// Settings with which another load on the machine changes no verdict.
