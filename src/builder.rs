@@ -15,7 +15,7 @@ use scheduler::{Scheduler, SchedulerConfig, SessionsConfig, TenantConfig, Worker
 use crate::failure::Error;
 use crate::functions::{ExposedFunctions, HostFunction};
 use crate::runtime::{Hatchery, JobDefaults};
-use loading::{PackageSource, Plan};
+use loading::PackageSource;
 
 pub use loading::{Isolation, be_helper};
 
@@ -427,7 +427,7 @@ impl Builder {
                 Some(CacheDir::open(self.engine.cache_dir.as_deref())?.root().to_owned());
         }
         let functions = ExposedFunctions::by_pool(self.functions.clone())?;
-        let pythons = self.plan().load().await?;
+        let pythons = self.load().await?;
         let scheduler = Scheduler::start(scheduler, pool, pythons.builds.clone()).await?;
         Ok(Hatchery { scheduler, jobs: Arc::new(jobs), network, functions, pythons })
     }
@@ -447,27 +447,11 @@ impl Builder {
     /// # Errors
     /// As [`Self::start`], or the host has no images.
     pub async fn load_image(self) -> Result<ImageInfo, Error> {
-        let isolation = Some(Isolation::Threads);
-        let plan = Plan { pythons: Vec::new(), isolation, connects: false, ..self.plan() };
-        let pythons = plan.load().await?;
+        let (isolation, network) = (Some(Isolation::Threads), Network::default());
+        let alone = Self { pythons: Vec::new(), isolation, network, ..self };
+        let pythons = alone.load().await?;
         let image = pythons.image(BuildId::default()).ok_or(ImageError::Host)?;
         Ok(image.info().clone())
-    }
-
-    fn plan(self) -> Plan {
-        let Self {
-            engine: config,
-            image,
-            packages,
-            pythons,
-            isolation,
-            network,
-            progress,
-            scheduler,
-            ..
-        } = self;
-        let (connects, memory_bytes) = (!network.is_empty(), scheduler.memory_bytes);
-        Plan { config, pythons, image, packages, isolation, memory_bytes, connects, progress }
     }
 
     /// Lets every job open TCP connections to exactly these destinations, on builds that have

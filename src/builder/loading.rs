@@ -8,10 +8,10 @@ use engine::{
     CacheDir, Cause, Engine, EngineConfig, Image, ImageError, ImageSpec, Package, Progress,
     ProgressSink, Silent,
 };
-
 use process::{Helper, ProcessError, ProcessSource};
 use serde::{Deserialize, Serialize};
 
+use super::Builder;
 use crate::failure::Error;
 use crate::network::NetworkError;
 use crate::pythons::{InvalidPython, Python, Pythons, check_name};
@@ -25,25 +25,7 @@ pub(super) enum PackageSource {
     Requirements(PathBuf),
 }
 
-/// What a pool's builds are loaded from.
-pub(super) struct Plan {
-    /// The default build.
-    pub(super) config: EngineConfig,
-    /// Builds beside it, by name.
-    pub(super) pythons: Vec<(String, PathBuf)>,
-    /// What goes into the image of each build, and the packages that do.
-    pub(super) image: ImageSpec,
-    pub(super) packages: Vec<PackageSource>,
-    /// By default what the environment says.
-    pub(super) isolation: Option<Isolation>,
-    /// What the pool may use of the memory.
-    pub(super) memory_bytes: u64,
-    /// Whether programs are to connect to something.
-    pub(super) connects: bool,
-    pub(super) progress: Arc<dyn ProgressSink>,
-}
-
-impl Plan {
+impl Builder {
     /// Loads every build with its image.
     pub(super) async fn load(self) -> Result<Pythons, Error> {
         let mut names = BTreeSet::new();
@@ -53,9 +35,9 @@ impl Plan {
                 return Err(InvalidPython::Twice { name: name.clone() }.into());
             }
         }
-        let Self { config, pythons, image, packages, isolation, memory_bytes, connects, progress } =
-            self;
-        let isolation = isolation.map_or_else(Isolation::from_env, Ok)?;
+        let Self { engine: config, pythons, image, packages, progress, scheduler, .. } = self;
+        let (connects, memory_bytes) = (!self.network.is_empty(), scheduler.memory_bytes);
+        let isolation = self.isolation.map_or_else(Isolation::from_env, Ok)?;
         if connects && isolation != Isolation::Threads {
             return Err(NetworkError::Isolation.into());
         }
