@@ -24,7 +24,7 @@ use ractor::ActorRef;
 use super::state::{GoneReason, Input, Phase, PhaseAction};
 use crate::builds::Builds;
 use crate::event::{Offer, PoolEvent, PoolOwner};
-use crate::ids::{BuildId, JobId, WorkerId};
+use crate::ids::{JobId, WorkerId};
 use crate::session::SessionCell;
 use crate::status::{BoardEntry, WorkerActivity};
 use crate::task::Task;
