@@ -59,6 +59,23 @@ impl Default for Builder {
     }
 }
 
+impl Hatchery {
+    /// Returns a builder that configures a pool.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), hatchery::Error> {
+    /// use hatchery::Hatchery;
+    ///
+    /// let pool = Hatchery::builder().workers(2).preload(["numpy"]).start().await?;
+    /// # drop(pool);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
 impl Builder {
     /// Sets how many jobs run at once, and how many interpreters are kept warm for them. With 0 the
     /// start fails. Default: the number of CPUs.

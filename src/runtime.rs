@@ -7,7 +7,6 @@ use engine::{ImageInfo, Interface, Limits, Network, Outcome, PackageInfo};
 use pool::{BuildId, JobId, SessionId, WorkerId};
 use scheduler::{Decisions, Explanation, JobRequest, Scheduler, SchedulerStatus, Ticket};
 
-use crate::builder::Builder;
 use crate::failure::Error;
 use crate::functions::ExposedFunctions;
 use crate::job::Job;
@@ -43,21 +42,6 @@ impl Hatchery {
     /// Returns the limits of jobs that have none of their own.
     pub fn limits(&self) -> &Limits {
         &self.jobs.limits
-    }
-
-    /// Returns a builder that configures a pool.
-    ///
-    /// ```no_run
-    /// # async fn example() -> Result<(), hatchery::Error> {
-    /// use hatchery::Hatchery;
-    ///
-    /// let pool = Hatchery::builder().workers(2).preload(["numpy"]).start().await?;
-    /// # drop(pool);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn builder() -> Builder {
-        Builder::default()
     }
 
     /// Runs a job in a fresh interpreter and waits for its outcome.
@@ -107,7 +91,7 @@ impl Hatchery {
     }
 
     /// Returns whether the pool has taken jobs before its Python was compiled
-    /// ([`Builder::starts_early`]).
+    /// ([`Builder::starts_early`](crate::Builder::starts_early)).
     ///
     /// ```no_run
     /// # fn example(pool: hatchery::Hatchery) {
@@ -120,9 +104,9 @@ impl Hatchery {
         self.pythons.default_engine().started_early()
     }
 
-    /// After an early start ([`Builder::starts_early`]), waits until Python is compiled and cached,
-    /// and reports progress as the start does. Otherwise returns at once. Compiling continues if
-    /// the caller stops waiting.
+    /// After an early start ([`Builder::starts_early`](crate::Builder::starts_early)), waits until
+    /// Python is compiled and cached, and reports progress as the start does. Otherwise returns at
+    /// once. Compiling continues if the caller stops waiting.
     ///
     /// ```no_run
     /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
@@ -159,7 +143,8 @@ impl Hatchery {
         self.pythons.image_info(BuildId::default())
     }
 
-    /// Returns whether jobs may connect to anything: see [`Builder::allow_connect`].
+    /// Returns whether jobs may connect to anything: see
+    /// [`Builder::allow_connect`](crate::Builder::allow_connect).
     ///
     /// ```no_run
     /// # fn example(pool: hatchery::Hatchery) {
