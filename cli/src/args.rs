@@ -2,9 +2,7 @@
 
 pub(crate) use batch::{BatchArguments, ProgressForm};
 pub(crate) use grade::GradeArguments;
-pub(crate) use image::{
-    BuildArguments, ImageArguments, ImageCommand, PackagesArguments, RemoveArguments,
-};
+pub(crate) use image::{BuildArguments, ImageCommand, PackagesArguments, RemoveArguments};
 pub(crate) use kernel::{
     InstallArguments, KernelArguments, KernelCommand, KernelOptions, kernel_options, typed_options,
 };

@@ -23,7 +23,12 @@ pub(crate) fn has_image(bundle: &MimeBundle) -> bool {
 /// Shows a bundle's picture where the terminal takes pictures, and returns whether it did.
 pub(crate) fn draw(bundle: &MimeBundle) -> io::Result<bool> {
     let png = bundle.iter().find(|(name, _)| *name == "image/png");
-    png.map_or(Ok(false), |(_, png)| draw_image(png.as_bytes()))
+    let drawn =
+        png.zip(protocol()).and_then(|((_, png), protocol)| drawn(png.as_bytes(), protocol));
+    let Some(drawn) = drawn else { return Ok(false) };
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(drawn.as_bytes()).and_then(|()| stdout.flush())?;
+    Ok(true)
 }
 
 /// Returns how many displays are images.
@@ -103,20 +108,6 @@ const PIECE: usize = 4096;
 enum Protocol {
     Kitty,
     Iterm,
-}
-
-/// Shows a PNG on standard output, with a line end behind it. Returns whether it did: these bytes are a
-/// PNG of at most 16 MiB, and standard output is a terminal that takes pictures, as far as is known.
-///
-/// # Errors
-/// Standard output can't be written.
-pub(crate) fn draw_image(png: &[u8]) -> io::Result<bool> {
-    let Some(drawn) = protocol().and_then(|protocol| drawn(png, protocol)) else {
-        return Ok(false);
-    };
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(drawn.as_bytes()).and_then(|()| stdout.flush())?;
-    Ok(true)
 }
 
 /// Returns how standard output takes images; `None` if it takes none, as far as is known.

@@ -16,9 +16,6 @@ use crate::scripts::NoJob;
 /// Digits of a digest: 128 bits, so that no two lines share one.
 const DIGEST_DIGITS: usize = 32;
 
-/// A line may have every field, and its limits replace those that every line gets.
-pub(crate) const INTAKE: Intake = Intake::BATCH;
-
 /// An invalid line.
 #[derive(Debug, PartialEq)]
 pub(crate) struct BadLine {
@@ -95,7 +92,7 @@ fn prepared<J>(
     fields: Map<String, Value>,
     prepare: impl FnOnce(Parsed) -> Result<Prepared<J>, NoJob>,
 ) -> Result<(String, Prepared<J>), NoJob> {
-    let mut job = INTAKE.job(value).map_err(hatchery::Error::from)?;
+    let mut job = Intake::BATCH.job(value).map_err(hatchery::Error::from)?;
     let file = job.file.take();
     let script = file.map(|path| scripts::job(Path::new(&path), is_ahead)).transpose()?;
     let digest = digest(bytes, script.as_ref().map(Job::source));

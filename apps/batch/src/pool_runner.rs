@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use hatchery::event::EventKind;
 use hatchery::files::OutputFolder;
+use hatchery::wire::Intake;
 use hatchery::{Error, Hatchery, Job, Outcome, Refusal, Ticket, Verdict};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::line::INTAKE;
 use crate::report::{OutputFolders, Report};
 use crate::runner::{Ahead, Line, Parsed, Prepared, Ran, RunError, Runner};
 use crate::scripts::NoJob;
@@ -187,7 +187,7 @@ impl Runner for PoolRunner {
 pub(crate) fn prepare(line: Parsed, give: impl Fn(Job) -> Job) -> Result<Prepared<LineJob>, NoJob> {
     let Parsed { job: mut line, script, .. } = line;
     let deadline = line.deadline.take();
-    let job = give(script.unwrap_or_default()).with_wire(line, &INTAKE)?;
+    let job = give(script.unwrap_or_default()).with_wire(line, &Intake::BATCH)?;
     let bytes = job.source().len() + job.input_bytes();
     Ok(Prepared { job: LineJob { job, deadline }, bytes })
 }

@@ -107,7 +107,43 @@ impl Report {
 
     /// Returns the report with its results as a page of HTML that needs no other file.
     pub fn html(&self, title: &str, results: &[Graded]) -> String {
-        page(self, title, results)
+        let mut page = String::new();
+        let title = escaped(title);
+        // Writing to a text can't fail.
+        let _ = write!(
+            page,
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+             <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\
+             <style>{STYLE}</style></head><body><h1>{title}</h1>\n<table>\n"
+        );
+        let mut row = |name: &str, value: &str| {
+            let (name, value) = (escaped(name), escaped(value));
+            let _ = writeln!(page, "<tr><th>{name}</th><td>{value}</td></tr>");
+        };
+        row("Tasks", &self.tasks.to_string());
+        row("Samples", &self.samples.to_string());
+        for (name, count) in &self.verdicts {
+            row(name, &count.to_string());
+        }
+        for (k, estimate) in &self.pass_at {
+            row(&format!("pass@{k}, 95 % interval"), &shown(estimate));
+        }
+        if let Some(credit) = &self.credit {
+            row("Tests passed, mean over tasks", &shown(credit));
+        }
+        if self.unguarded > 0 {
+            row("Unguarded samples", &self.unguarded.to_string());
+        }
+        row("CPU time of samples", &format!("{:.1} s", self.cpu_seconds));
+        row("CPU time of tests", &format!("{:.1} s", self.tests_cpu_seconds));
+        page.push_str(
+            "</table>\n<h2>Samples</h2>\n<table>\n<tr><th>Task</th><th class=\"number\">Sample\
+            </th><th>Verdict</th><th class=\"number\">Tests</th><th class=\"number\">CPU</th>\
+            <th>Failures</th></tr>\n",
+        );
+        results.iter().for_each(|graded| sample(&mut page, graded));
+        page.push_str("</table>\n</body></html>\n");
+        page
     }
 }
 
@@ -183,47 +219,6 @@ vertical-align:top}td.number,th.number{text-align:right;font-variant-numeric:tab
 pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:0;font-size:.85em}\
 @media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}th,td{border-color:#444}\
 .passed{color:#6fce87}.failed,.error,.task_error{color:#ff8f8f}.limit,.undecided{color:#e5b45e}.sandbox{color:#c79df2}}";
-
-/// Returns the page.
-fn page(report: &Report, title: &str, results: &[Graded]) -> String {
-    let mut page = String::new();
-    let title = escaped(title);
-    // Writing to a text can't fail.
-    let _ = write!(
-        page,
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\
-         <style>{STYLE}</style></head><body><h1>{title}</h1>\n<table>\n"
-    );
-    let mut row = |name: &str, value: &str| {
-        let (name, value) = (escaped(name), escaped(value));
-        let _ = writeln!(page, "<tr><th>{name}</th><td>{value}</td></tr>");
-    };
-    row("Tasks", &report.tasks.to_string());
-    row("Samples", &report.samples.to_string());
-    for (name, count) in &report.verdicts {
-        row(name, &count.to_string());
-    }
-    for (k, estimate) in &report.pass_at {
-        row(&format!("pass@{k}, 95 % interval"), &shown(estimate));
-    }
-    if let Some(credit) = &report.credit {
-        row("Tests passed, mean over tasks", &shown(credit));
-    }
-    if report.unguarded > 0 {
-        row("Unguarded samples", &report.unguarded.to_string());
-    }
-    row("CPU time of samples", &format!("{:.1} s", report.cpu_seconds));
-    row("CPU time of tests", &format!("{:.1} s", report.tests_cpu_seconds));
-    page.push_str(
-        "</table>\n<h2>Samples</h2>\n<table>\n<tr><th>Task</th><th class=\"number\">Sample\
-        </th><th>Verdict</th><th class=\"number\">Tests</th><th class=\"number\">CPU</th>\
-        <th>Failures</th></tr>\n",
-    );
-    results.iter().for_each(|graded| sample(&mut page, graded));
-    page.push_str("</table>\n</body></html>\n");
-    page
-}
 
 fn sample(page: &mut String, graded: &Graded) {
     let (name, verdict) = (graded.verdict.name(), verdict(graded));

@@ -1,7 +1,6 @@
 //! The connection file, by which a front end says where it expects the kernel.
 
 use std::ffi::OsString;
-use std::fmt::{Debug, Formatter};
 use std::fs::File;
 use std::io::Read;
 use std::net::IpAddr;
@@ -21,24 +20,24 @@ const MOST_BYTES: u64 = 64 << 10;
 const SCHEME: &str = "hmac-sha256";
 
 /// Where a kernel listens, and the key that signs its messages.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Connection {
-    file: ConnectionFile,
+    pub(crate) file: ConnectionFile,
     key: Key,
 }
 
 /// The fields of the file. There may be others.
-#[derive(Clone, Deserialize)]
-struct ConnectionFile {
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct ConnectionFile {
     #[serde(default)]
     transport: Transport,
     /// An address, or the beginning of paths.
     ip: String,
-    shell_port: u16,
-    control_port: u16,
-    iopub_port: u16,
-    stdin_port: u16,
-    hb_port: u16,
+    pub(crate) shell_port: u16,
+    pub(crate) control_port: u16,
+    pub(crate) iopub_port: u16,
+    pub(crate) stdin_port: u16,
+    pub(crate) hb_port: u16,
     #[serde(default)]
     key: String,
     #[serde(default = "scheme")]
@@ -47,34 +46,14 @@ struct ConnectionFile {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Transport {
+pub(crate) enum Transport {
     #[default]
     Tcp,
     Ipc,
 }
 
-/// The sockets of a kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Channel {
-    Shell,
-    Control,
-    IoPub,
-    Stdin,
-    Heartbeat,
-}
-
 fn scheme() -> String {
     SCHEME.to_owned()
-}
-
-impl Debug for Connection {
-    /// Leaves out the key.
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Connection")
-            .field("shell", &self.endpoint(Channel::Shell))
-            .finish_non_exhaustive()
-    }
 }
 
 impl Connection {
@@ -96,7 +75,8 @@ impl Connection {
     /// # Errors
     /// As [`Self::read`].
     pub fn parse(text: &[u8]) -> Result<Self, ConnectionError> {
-        let file: ConnectionFile = serde_json::from_slice(text).map_err(ConnectionError::Form)?;
+        let mut file: ConnectionFile =
+            serde_json::from_slice(text).map_err(ConnectionError::Form)?;
         if file.signature_scheme != SCHEME {
             return Err(ConnectionError::Scheme(file.signature_scheme));
         }
@@ -106,7 +86,8 @@ impl Connection {
         if file.key.is_empty() && !is_local {
             return Err(ConnectionError::NoKey(file.ip));
         }
-        let key = Key::new(file.key.as_bytes());
+        // Taken out of what `Debug` shows.
+        let key = Key::new(std::mem::take(&mut file.key).as_bytes());
         Ok(Self { file, key })
     }
 
@@ -115,16 +96,8 @@ impl Connection {
     }
 
     /// Returns the address of a socket, in the notation of ZeroMQ.
-    pub(crate) fn endpoint(&self, channel: Channel) -> String {
-        let file = &self.file;
-        let port = match channel {
-            Channel::Shell => file.shell_port,
-            Channel::Control => file.control_port,
-            Channel::IoPub => file.iopub_port,
-            Channel::Stdin => file.stdin_port,
-            Channel::Heartbeat => file.hb_port,
-        };
-        match (file.transport, file.ip.as_str()) {
+    pub(crate) fn endpoint(&self, port: u16) -> String {
+        match (self.file.transport, self.file.ip.as_str()) {
             (Transport::Ipc, path) => format!("ipc://{path}-{port}"),
             (Transport::Tcp, "localhost") => format!("tcp://127.0.0.1:{port}"),
             (Transport::Tcp, ip) if ip.contains(':') => format!("tcp://[{ip}]:{port}"),
@@ -241,12 +214,12 @@ mod tests {
     #[test]
     fn sockets_have_addresses_of_each_transport() {
         let tcp = file(json!({})).unwrap();
-        assert_eq!(tcp.endpoint(Channel::Shell), "tcp://127.0.0.1:1");
-        assert_eq!(tcp.endpoint(Channel::Heartbeat), "tcp://127.0.0.1:5");
+        assert_eq!(tcp.endpoint(tcp.file.shell_port), "tcp://127.0.0.1:1");
+        assert_eq!(tcp.endpoint(tcp.file.hb_port), "tcp://127.0.0.1:5");
         let ipc = file(json!({ "transport": "ipc", "ip": "/tmp/kernel-1" })).unwrap();
-        assert_eq!(ipc.endpoint(Channel::IoPub), "ipc:///tmp/kernel-1-3");
+        assert_eq!(ipc.endpoint(ipc.file.iopub_port), "ipc:///tmp/kernel-1-3");
         let six = file(json!({ "ip": "::1" })).unwrap();
-        assert_eq!(six.endpoint(Channel::Stdin), "tcp://[::1]:4");
+        assert_eq!(six.endpoint(six.file.stdin_port), "tcp://[::1]:4");
     }
 
     #[test]

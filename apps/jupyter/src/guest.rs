@@ -52,14 +52,10 @@ pub(crate) fn cell(source: &str, manner: Manner, limits: &Limits) -> Job {
 #[derive(Debug, Clone)]
 pub(crate) struct Info {
     /// The version of Python in the sandbox.
-    python: String,
+    pub(crate) python: String,
 }
 
 impl Info {
-    pub(crate) fn new(python: String) -> Self {
-        Self { python }
-    }
-
     pub(crate) fn reply(&self) -> Value {
         let version = env!("CARGO_PKG_VERSION");
         let python = &self.python;

@@ -29,17 +29,6 @@ pub struct Kernel {
     interrupts: watch::Sender<u64>,
 }
 
-/// Interrupts the cell that runs, as a front end does. Clones interrupt the same kernel.
-#[derive(Debug, Clone)]
-pub struct Interrupter(watch::Sender<u64>);
-
-impl Interrupter {
-    /// Raises `KeyboardInterrupt` in the running cell, if one runs.
-    pub fn interrupt(&self) {
-        self.0.send_modify(|count| *count += 1);
-    }
-}
-
 impl Kernel {
     /// Binds the sockets where a front end expects them.
     ///
@@ -52,9 +41,10 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Returns a handle that interrupts its cells.
-    pub fn interrupter(&self) -> Interrupter {
-        Interrupter(self.interrupts.clone())
+    /// Returns what raises `KeyboardInterrupt` in the running cell, if one runs, as a front end does.
+    pub fn interrupter(&self) -> impl Fn() + use<> {
+        let interrupts = self.interrupts.clone();
+        move || interrupts.send_modify(|count| *count += 1)
     }
 
     /// Runs the cells that front ends send in a session of the pool, within these limits, until a
@@ -76,7 +66,7 @@ impl Kernel {
         let sessions = Sessions::open(pool, limits, given, functions.into(), session).await?;
         let about: Option<Value> = sessions.ask(guest::ABOUT, []).await;
         let version = about.as_ref().and_then(|about| about["version"].as_str());
-        let info = Info::new(version.unwrap_or("3").to_owned());
+        let info = Info { python: version.unwrap_or("3").to_owned() };
         let executor = Executor::new(sessions, questions, interrupts.subscribe());
         let control =
             Control { channels: control, iopub: iopub.clone(), info: info.clone(), interrupts };

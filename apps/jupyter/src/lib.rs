@@ -26,7 +26,7 @@
 
 pub use connection::{Connection, InstallLocation, KernelSpec, install};
 pub use error::{ConnectionError, InstallError, KernelError};
-pub use kernel::{Interrupter, Kernel};
+pub use kernel::Kernel;
 
 pub mod assistance;
 mod commands;

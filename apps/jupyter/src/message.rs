@@ -5,7 +5,6 @@
 //! Values are plain JSON, read field by field. So a field of an unexpected type counts as missing
 //! and never ends the kernel.
 
-use std::fmt::{Debug, Formatter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -105,14 +104,8 @@ fn text<'a>(object: &'a Object, name: &str) -> &'a str {
 }
 
 /// A key of HMAC-SHA256. An empty key signs nothing and accepts everything.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Key(Option<Hmac<Sha256>>);
-
-impl Debug for Key {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Key")
-    }
-}
 
 impl Key {
     pub(crate) fn new(key: &[u8]) -> Self {

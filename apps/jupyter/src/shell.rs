@@ -117,25 +117,23 @@ impl Shell {
         }
         let line = before.rsplit('\n').next().unwrap_or_default();
         let trimmed = line.trim_start();
-        let sessions = &self.executor.sessions;
-        let ask = |function, arguments: Vec<Value>| sessions.ask(function, arguments);
         let is_first_line = before.len() == line.len();
-        let (found, begun): (Option<Vec<String>>, &str) = if let Some(begun) =
-            trimmed.strip_prefix("%%").filter(|begun| begun.chars().all(is_word) && is_first_line)
-        {
-            (ask(assistance::MAGICS, vec![begun.into(), true.into()]).await, begun)
-        } else if let Some(begun) =
-            trimmed.strip_prefix('%').filter(|begun| begun.chars().all(is_word))
-        {
-            (ask(assistance::MAGICS, vec![begun.into(), false.into()]).await, begun)
-        } else if let Some(begun) = imported(trimmed) {
-            (ask(assistance::MODULES, vec![begun.into()]).await, begun)
-        } else if let Some(dotted) = dotted_end(before) {
-            let begun = dotted.rsplit('.').next().unwrap_or_default();
-            (ask(assistance::COMPLETE, vec![dotted.into()]).await, begun)
-        } else {
-            return (Vec::new(), 0);
-        };
+        let magic =
+            |mark| trimmed.strip_prefix(mark).filter(|begun: &&str| begun.chars().all(is_word));
+        let (function, arguments, begun): (_, Vec<Value>, _) =
+            if let Some(begun) = magic("%%").filter(|_| is_first_line) {
+                (assistance::MAGICS, vec![begun.into(), true.into()], begun)
+            } else if let Some(begun) = magic("%") {
+                (assistance::MAGICS, vec![begun.into(), false.into()], begun)
+            } else if let Some(begun) = imported(trimmed) {
+                (assistance::MODULES, vec![begun.into()], begun)
+            } else if let Some(dotted) = dotted_end(before) {
+                let begun = dotted.rsplit('.').next().unwrap_or_default();
+                (assistance::COMPLETE, vec![dotted.into()], begun)
+            } else {
+                return (Vec::new(), 0);
+            };
+        let found: Option<Vec<String>> = self.executor.sessions.ask(function, arguments).await;
         let mut found = found.unwrap_or_default();
         // A program can make the session answer anything.
         found.retain(|name| name.chars().all(is_word));
@@ -151,15 +149,11 @@ impl Shell {
         let is_detailed = request.number("detail_level").is_some_and(|level| level > 0);
         for name in names_at(code, cursor(code, request)) {
             let arguments = [Value::from(name), Value::from(is_detailed)];
-            let found = self.executor.sessions.ask(assistance::DESCRIBE, arguments).await;
-            if let Some(Some(text)) = found {
-                let text: String = text;
-                return json!({
-                    "status": "ok",
-                    "found": true,
-                    "data": { "text/plain": text },
-                    "metadata": {},
-                });
+            let found: Option<Option<String>> =
+                self.executor.sessions.ask(assistance::DESCRIBE, arguments).await;
+            if let Some(text) = found.flatten() {
+                let data = json!({ "text/plain": text });
+                return json!({ "status": "ok", "found": true, "data": data, "metadata": {} });
             }
         }
         nothing

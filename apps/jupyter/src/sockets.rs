@@ -16,7 +16,7 @@ use zeromq::{
     RouterRecvHalf, RouterSendHalf, RouterSocket, Socket, SocketRecv, SocketSend, ZmqMessage,
 };
 
-use crate::connection::{Channel, Connection};
+use crate::connection::Connection;
 use crate::error::KernelError;
 use crate::message::{Key, Message, Writer};
 
@@ -67,13 +67,13 @@ impl Sockets {
     pub(crate) async fn bind(connection: &Connection) -> Result<Self, KernelError> {
         let key = connection.key();
         let writer = Writer::new(key.clone()).map_err(KernelError::Random)?;
-        let heartbeat = router(connection, Channel::Heartbeat).await?;
+        let heartbeat = router(connection, connection.file.hb_port).await?;
         let mut tasks = JoinSet::new();
-        let endpoint = connection.endpoint(Channel::IoPub);
+        let endpoint = connection.endpoint(connection.file.iopub_port);
         let iopub = IoPub::bind(endpoint, writer.clone(), &mut tasks).await?;
-        let shell = router(connection, Channel::Shell).await?;
-        let control = router(connection, Channel::Control).await?;
-        let stdin = router(connection, Channel::Stdin).await?;
+        let shell = router(connection, connection.file.shell_port).await?;
+        let control = router(connection, connection.file.control_port).await?;
+        let stdin = router(connection, connection.file.stdin_port).await?;
         tasks.spawn(beat(heartbeat));
         let [shell, control, stdin] =
             [shell, control, stdin].map(|socket| Channels::of(socket, key, &writer, &mut tasks));
@@ -82,8 +82,8 @@ impl Sockets {
     }
 }
 
-async fn router(connection: &Connection, channel: Channel) -> Result<RouterSocket, KernelError> {
-    let endpoint = connection.endpoint(channel);
+async fn router(connection: &Connection, port: u16) -> Result<RouterSocket, KernelError> {
+    let endpoint = connection.endpoint(port);
     let mut socket = RouterSocket::new();
     match socket.bind(&endpoint).await {
         Ok(_) => Ok(socket),

@@ -76,23 +76,15 @@ impl Part {
     /// that follow its name, such as how outputs differ.
     pub fn new(name: &str, report: &Report, remarks: &[String]) -> Self {
         let total = report.notebook.code().count();
-        let (state, summary) = match &report.end {
-            NotebookEnd::Completed if remarks.is_empty() => {
-                ("good", format!("{} completed", counted(total, "cell")))
-            }
-            NotebookEnd::Completed => {
-                ("bad", format!("{} completed, with remarks", counted(total, "cell")))
-            }
-            NotebookEnd::Exited { cell } => ("good", format!("exited at cell {cell} of {total}")),
-            NotebookEnd::Failed { cell, problem, .. } => {
-                ("bad", format!("cell {cell} of {total} failed: {problem}"))
-            }
-            NotebookEnd::Interrupted { cell } => {
-                ("bad", format!("interrupted at cell {cell} of {total}"))
-            }
-            NotebookEnd::Broken { cell } => ("bad", format!("ended at cell {cell} of {total}")),
-            _ => ("bad", "not started".to_owned()),
+        let is_good = match report.end {
+            NotebookEnd::Completed => remarks.is_empty(),
+            _ => report.end.is_success(),
         };
+        let state = if is_good { "good" } else { "bad" };
+        let mut summary = report.end.text(total);
+        if report.end == NotebookEnd::Completed && !is_good {
+            summary += ", with remarks";
+        }
         let remarks = remarks.iter().map(|remark| format!("<pre>{}</pre>\n", escaped(remark)));
         let mut body: String = remarks.collect();
         cells(&report.notebook, &mut body);

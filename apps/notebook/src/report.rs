@@ -1,5 +1,6 @@
 //! How a notebook ended.
 
+use hatchery::error::counted;
 use hatchery::files::ChangedFile;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -73,6 +74,20 @@ impl NotebookEnd {
     /// Returns whether the notebook ended as its author meant it to.
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Completed | Self::Exited { .. })
+    }
+
+    /// Says how a notebook of so many cells ended. It may contain what a program wrote.
+    pub fn text(&self, total: usize) -> String {
+        match self {
+            Self::Completed => format!("{} completed", counted(total, "cell")),
+            Self::Exited { cell } => format!("exited at cell {cell} of {total}"),
+            Self::Failed { cell, problem, .. } => {
+                format!("cell {cell} of {total} failed: {problem}")
+            }
+            Self::Interrupted { cell } => format!("interrupted at cell {cell} of {total}"),
+            Self::Broken { cell } => format!("ended at cell {cell} of {total}"),
+            Self::NotStarted | Self::NoSession => "not started".to_owned(),
+        }
     }
 }
 

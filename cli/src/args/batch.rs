@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use batch::Shard;
 use clap::{Args, ValueEnum};
 
-use super::limits::{ConductArguments, ProgramArguments};
+use super::limits::{ConductArguments, ProgramArguments, whole};
 
 /// Upper bound of `--workers`. More interpreters than this don't help.
 const MOST_WORKERS: u16 = 1024;

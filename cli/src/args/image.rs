@@ -136,14 +136,12 @@ pub(crate) struct ImageArguments {
 }
 
 fn isolation_parser() -> impl TypedValueParser<Value = Isolation> {
-    let helper = Helper::from_env;
-    PossibleValuesParser::new(["threads", "process", "process-strict"]).map(move |name| match name
-        .as_str()
-    {
-        "process" => Isolation::Process { helper: helper() },
-        "process-strict" => Isolation::ProcessStrict { helper: helper() },
+    let isolation = |name: String| match name.as_str() {
+        "process" => Isolation::Process { helper: Helper::from_env() },
+        "process-strict" => Isolation::ProcessStrict { helper: Helper::from_env() },
         _ => Isolation::Threads,
-    })
+    };
+    PossibleValuesParser::new(["threads", "process", "process-strict"]).map(isolation)
 }
 
 pub(super) fn host_parser() -> impl TypedValueParser<Value = HostKind> {

@@ -235,7 +235,7 @@ mod tests {
     fn the_defaults_are_the_librarys() {
         let arguments = Arguments::parse_from(["hatchery", "run", "-c", "1"]);
         let Command::Run(arguments) = arguments.command else { panic!("that was `run`") };
-        assert_eq!(arguments.limits.limits(), Limits::default());
+        assert_eq!(arguments.programs.limits(), Limits::default());
     }
 
     /// No default CPU limit cuts short a run whose wall-clock limit was raised.
@@ -246,7 +246,7 @@ mod tests {
             let Command::Run(arguments) = Arguments::parse_from(arguments).command else {
                 panic!("that was `run`")
             };
-            arguments.limits.limits()
+            arguments.programs.limits()
         };
         let raised = limits(&["--timeout", "2m"]);
         assert_eq!((raised.wall_time, raised.cpu_time), (Duration::from_secs(120), None));

@@ -21,30 +21,8 @@ use crate::{progress, signals, terminal};
 pub(super) mod shared;
 
 /// Modules that most samples and tests import, so that they are imported once for all.
-const PRELOAD: [&str; 22] = [
-    "ast",
-    "bisect",
-    "collections",
-    "contextlib",
-    "copy",
-    "datetime",
-    "decimal",
-    "fractions",
-    "functools",
-    "heapq",
-    "importlib",
-    "inspect",
-    "itertools",
-    "json",
-    "math",
-    "operator",
-    "random",
-    "re",
-    "statistics",
-    "string",
-    "typing",
-    "unittest",
-];
+const PRELOAD: &str = "ast bisect collections contextlib copy datetime decimal fractions functools heapq \
+     importlib inspect itertools json math operator random re statistics string typing unittest";
 
 pub(crate) async fn run(arguments: GradeArguments) -> anyhow::Result<Exit> {
     if let Some(files) = &arguments.compare {
@@ -89,7 +67,7 @@ pub(crate) async fn run(arguments: GradeArguments) -> anyhow::Result<Exit> {
             (None, None) => cpus(),
         },
     };
-    let builder = Hatchery::builder().preload(PRELOAD).progress(progress::sink());
+    let builder = Hatchery::builder().preload(PRELOAD.split(' ')).progress(progress::sink());
     let builder = arguments.image.apply(builder)?.interface(Interface::Grade);
     let grader = Arc::new(Grader::start(builder, settings).await?);
     let pool = grader.pool().clone();

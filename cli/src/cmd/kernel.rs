@@ -51,12 +51,12 @@ async fn serve(arguments: &KernelArguments) -> anyhow::Result<Exit> {
     let mut interrupts = signals::interrupts(u32::MAX)?;
     // Before the pool starts, so that a front end sees the kernel's heartbeat.
     let kernel = Kernel::bind(&connection).await.with_context(unusable)?;
-    let interrupter = kernel.interrupter();
+    let interrupt = kernel.interrupter();
     let interrupting = async {
         let mut heard = 0;
         loop {
             heard = interrupts.more_than(heard).await;
-            interrupter.interrupt();
+            interrupt();
         }
     };
     let serving = async {

@@ -1,6 +1,5 @@
 //! `hatchery mcp`: serves a pool to an agent over standard input and output.
 
-use hatchery::Hatchery;
 use serve::Service;
 use serve::mcp::Stdio;
 use tokio::sync::oneshot;

@@ -398,8 +398,14 @@ impl Repl {
                 }
             },
             ReplCommand::Load(file) => self.load(&file).await?,
-            ReplCommand::Put(file, path) => self.put(&file, path.as_deref()).await?,
-            ReplCommand::Get(path, file) => self.get(&path, file.as_deref()).await,
+            ReplCommand::Put(file, path) => {
+                let put = self.put(&file, path.as_deref()).await;
+                put.unwrap_or_else(|error| self.fail(&format!("put `{}`", file.display()), error));
+            }
+            ReplCommand::Get(path, file) => {
+                let got = self.get(&path, file.as_deref()).await;
+                got.unwrap_or_else(|error| self.fail(&format!("get `{path}`"), error));
+            }
             ReplCommand::Files => self.list_files().await?,
             ReplCommand::Displays(folder) => self.keep_displays(&folder),
             ReplCommand::Reset => match self.session().reset().await {

@@ -39,7 +39,10 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
         };
         terminal::print(to_line(&result))?;
     } else {
-        if let (Some(_), Some(repr)) = (&arguments.call, returned(&outcome)) {
+        // As Python's prompt shows it: nothing for `None`.
+        if let (Some(_), Verdict::Completed { repr: Some(repr), .. }) =
+            (&arguments.call, &outcome.verdict)
+        {
             terminal::print(repr)?;
         }
         report(&outcome);
@@ -75,15 +78,6 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     // No abort: that would wait for the replacement interpreter to start, and the process ends here
     // anyway.
     Ok(Exit::of_job(&outcome, interrupts, are_kept))
-}
-
-/// Returns what a called function returned, as Python's prompt shows it; `None` for Python's
-/// `None`.
-fn returned(outcome: &Outcome) -> Option<&str> {
-    match &outcome.verdict {
-        Verdict::Completed { repr, .. } => repr.as_deref(),
-        _ => None,
-    }
 }
 
 /// Writes the files that the program created, or notes that there are some. Returns whether every

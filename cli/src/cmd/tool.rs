@@ -4,7 +4,7 @@ use std::io::Read;
 
 use anyhow::Context;
 use hatchery::wire::{Problem, ProblemKind, to_line};
-use hatchery::{Hatchery, Interface, Job, Session};
+use hatchery::{Interface, Job};
 use serde_json::Value;
 
 use super::repl::workspace::SessionFile;
@@ -13,6 +13,9 @@ use crate::exit::{Exit, UsageError};
 use crate::follow::{Followed, follow};
 use crate::pool::start_pool;
 use crate::{inputs, output, signals, terminal};
+
+/// The name of the session of `--session`.
+const SESSION: &str = "tool";
 
 /// Prints the schema of calls, of results or of jobs.
 pub(crate) fn schema(is_result: bool, is_job: bool) -> anyhow::Result<Exit> {
@@ -59,14 +62,17 @@ async fn run_call(arguments: &ToolRunArguments) -> anyhow::Result<(Value, Exit)>
     let call = serde_json::from_str(&call)
         .with_context(|| UsageError("the call is not valid JSON".to_owned()))?;
     let job = Job::from_tool_call(&call)?;
-    let job = given(job, arguments)?;
+    let shared = inputs::add_named(Job::default(), &arguments.input)?;
+    let job = job.with_files_of(&inputs::add_mounts(shared, &arguments.mount)?);
     // Opened before the program runs: a failure afterwards would lose its files.
     let output = arguments.output_dir.as_deref().map(output::open).transpose()?;
     let mut kept = arguments.session.as_deref().map(SessionFile::open).transpose()?;
     let builder = arguments.programs.image.apply(arguments.programs.builder().workers(1))?;
     let hatchery = start_pool(builder.interface(Interface::Batch)).await?;
-    let session = match &kept {
-        Some(kept) => Some(session(&hatchery, kept).await?),
+    // The session that earlier calls left in the file, or a fresh one.
+    let session = match kept.as_ref().map(SessionFile::existing) {
+        Some(Some(file)) => Some(hatchery.revive(SESSION, file).await?),
+        Some(None) => Some(hatchery.session(SESSION).await?),
         None => None,
     };
     let mut interrupts = signals::interrupts(3)?;
@@ -94,19 +100,4 @@ async fn run_call(arguments: &ToolRunArguments) -> anyhow::Result<(Value, Exit)>
         false => outcome.to_tool_json(),
     };
     Ok((result, Exit::of_job(&outcome, interrupts, are_kept)))
-}
-
-/// Returns the session that earlier calls left in the file, or a fresh one.
-async fn session(hatchery: &Hatchery, kept: &SessionFile) -> anyhow::Result<Session> {
-    const NAME: &str = "tool";
-    match kept.existing() {
-        Some(file) => Ok(hatchery.revive(NAME, file).await?),
-        None => Ok(hatchery.session(NAME).await?),
-    }
-}
-
-/// Adds the files and folders of the options to a job.
-fn given(job: Job, arguments: &ToolRunArguments) -> anyhow::Result<Job> {
-    let shared = inputs::add_named(Job::default(), &arguments.input)?;
-    Ok(job.with_files_of(&inputs::add_mounts(shared, &arguments.mount)?))
 }

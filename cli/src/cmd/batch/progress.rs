@@ -37,8 +37,7 @@ enum Form {
 type Observe = Box<dyn FnMut(Event<'_>) + Send>;
 
 /// The number of lines that get a result; 0 until they have been counted.
-#[derive(Clone, Default)]
-struct Total(Arc<AtomicU64>);
+type Total = Arc<AtomicU64>;
 
 impl Progress {
     /// Starts showing the progress of a batch.
@@ -59,7 +58,7 @@ impl Progress {
         };
         let total = Total::default();
         if !matches!(form, Form::Nothing) {
-            total.count(jobs, shard);
+            count(&total, jobs, shard);
         }
         let mut interval = interval(every);
         interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -101,7 +100,7 @@ impl Progress {
 
     /// Shows how far the batch is, or how it has ended.
     fn show(&self, tally: Tally, is_over: bool) {
-        let total = Some(self.total.0.load(Ordering::Relaxed)).filter(|total| *total > 0);
+        let total = Some(self.total.load(Ordering::Relaxed)).filter(|total| *total > 0);
         let pace = Pace { tally, total, elapsed: self.began.elapsed(), is_over };
         match &self.form {
             // The summary at the end of every batch takes its place.
@@ -127,7 +126,7 @@ fn observer(latest: watch::Sender<Tally>, total: Total) -> Observe {
         Event::Done { tally, .. } => {
             latest.send_replace(*tally);
         }
-        Event::AllRead { lines } => total.0.store(lines, Ordering::Relaxed),
+        Event::AllRead { lines } => total.store(lines, Ordering::Relaxed),
         Event::NotKept { id, problem } => {
             terminal::error(format_args!("line with id {id}: {problem}"));
         }
@@ -142,20 +141,18 @@ fn suits_bar(has_out: bool) -> bool {
     std::io::stderr().is_terminal() && is_free && !terminal::is_quiet()
 }
 
-impl Total {
-    /// Counts the lines of a file on another thread. A stream can't be read twice.
-    fn count(&self, jobs: &Path, shard: Option<Shard>) {
-        if !jobs.metadata().is_ok_and(|metadata| metadata.is_file()) {
-            return;
-        }
-        let (total, jobs) = (self.clone(), jobs.to_owned());
-        tokio::task::spawn_blocking(move || {
-            if let Ok(count) = count_lines(&jobs, shard) {
-                // If the batch has read all lines meanwhile, its own count stands.
-                let _ = total.0.compare_exchange(0, count, Ordering::Relaxed, Ordering::Relaxed);
-            }
-        });
+/// Counts the lines of a file on another thread. A stream can't be read twice.
+fn count(total: &Total, jobs: &Path, shard: Option<Shard>) {
+    if !jobs.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return;
     }
+    let (total, jobs) = (Arc::clone(total), jobs.to_owned());
+    tokio::task::spawn_blocking(move || {
+        if let Ok(count) = count_lines(&jobs, shard) {
+            // If the batch has read all lines meanwhile, its own count stands.
+            let _ = total.compare_exchange(0, count, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    });
 }
 
 /// Formats a line for people.

@@ -26,7 +26,7 @@ pub(super) enum Figure {
 impl Figure {
     /// Every figure, in the order in which they are reported: its field, the words for its row,
     /// what it counts, and how many samples a round takes.
-    const TABLE: [(Self, &str, &str, Unit, usize); 13] = [
+    const TABLE: [(Self, &'static str, &'static str, Unit, usize); 13] = [
         (Self::FirstOutcome, "first_outcome", "process, to its first outcome", Unit::Millis, 1),
         (Self::Fresh, "fresh", "fresh job", Unit::Millis, 100),
         (

@@ -113,14 +113,18 @@ impl Subjects {
     pub(super) async fn round(&mut self, samples: &mut Samples) -> anyhow::Result<()> {
         self.rounds += 1;
         self.first_outcome(samples).await?;
-        one_at_a_time(Figure::Fresh, Target::Fresh(&self.all), PROGRAM, samples).await?;
-        one_at_a_time(Figure::Turn, Target::Turn(&self.session), TURN, samples).await?;
-        one_at_a_time(Figure::FreshScience, Target::Fresh(&self.science), PROGRAM, samples).await?;
+        let fresh = async |job: Job| self.all.run(job).await;
+        one_at_a_time(Figure::Fresh, fresh, PROGRAM, samples).await?;
+        let turn = async |job: Job| self.session.run(job).await;
+        one_at_a_time(Figure::Turn, turn, TURN, samples).await?;
+        let science = async |job: Job| self.science.run(job).await;
+        one_at_a_time(Figure::FreshScience, science, PROGRAM, samples).await?;
         for _ in 0..Figure::OneWorker.each_round() {
             many(Figure::OneWorker, &self.one, 1, samples).await?;
             many(Figure::AllCpus, &self.all, self.workers, samples).await?;
         }
-        one_at_a_time(Figure::TurnFrame, Target::Turn(&self.framed), FRAME_TURN, samples).await?;
+        let framed = async |job: Job| self.framed.run(job).await;
+        one_at_a_time(Figure::TurnFrame, framed, FRAME_TURN, samples).await?;
         self.fork(samples).await?;
         self.save_and_revive(samples).await?;
         self.compute(samples).await
@@ -174,36 +178,20 @@ impl Subjects {
     }
 }
 
-/// Where jobs run.
-enum Target<'a> {
-    Fresh(&'a Hatchery),
-    Turn(&'a Session),
-}
-
-impl Target<'_> {
-    async fn run(&self, source: &str) -> anyhow::Result<Outcome> {
-        let job = Job::code(source);
-        checked(match self {
-            Self::Fresh(pool) => pool.run(job).await?,
-            Self::Turn(session) => session.run(job).await?,
-        })
-    }
-}
-
 /// Runs jobs one after another, each from submission to outcome.
 async fn one_at_a_time(
     figure: Figure,
-    target: Target<'_>,
+    run: impl AsyncFn(Job) -> Result<Outcome, hatchery::Error>,
     source: &str,
     samples: &mut Samples,
 ) -> anyhow::Result<()> {
     for _ in 0..WARM_UP {
-        target.run(source).await?;
+        checked(run(Job::code(source)).await?)?;
     }
     let cpu_before = cpu();
     for _ in 0..figure.each_round() {
         let began = Instant::now();
-        target.run(source).await?;
+        checked(run(Job::code(source)).await?)?;
         samples.push(figure, millis(began.elapsed()));
     }
     samples.push_cpu(figure, millis(cpu() - cpu_before) / figure.each_round() as f64);

@@ -31,7 +31,7 @@ struct LazyGrader {
 impl Grading {
     /// Prepares a pool. Reads the setup file.
     pub(in crate::cmd) fn new(arguments: &ServeArguments) -> anyhow::Result<Self> {
-        let builder = Hatchery::builder().preload(PRELOAD).progress(progress::sink());
+        let builder = Hatchery::builder().preload(PRELOAD.split(' ')).progress(progress::sink());
         let builder = arguments.programs.image.apply_to_all(builder)?.interface(Interface::Grade);
         let at_once = arguments.workers.as_ref().map_or_else(cpus, |workers| *workers.end());
         Ok(Self(Arc::new(LazyGrader { builder, at_once, grader: OnceCell::new() })))

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ::notebook::{Difference, Error, NotebookEnd, Problem, Report, Resumption};
+use ::notebook::{Difference, Error, NotebookEnd, Report, Resumption};
 use hatchery::error::{chain, counted};
 use hatchery::files::OutputFolder;
 use hatchery::terminal::harmless;
@@ -37,32 +37,22 @@ impl Told {
             terminal::error(format_args!("{name}: {}", chain(error)));
         }
         let of_errors = report.errors.first().map(exit_of);
-        let (what, exit) = match &report.end {
+        let is_told = report.is_written || differences.is_some();
+        let exit = match &report.end {
             NotebookEnd::NotStarted => {
                 terminal::error(format_args!("{name}: not started"));
                 return Exit::Interrupted;
             }
             NotebookEnd::NoSession => return of_errors.unwrap_or(Exit::Sandbox),
-            end if end.is_success() => {
-                let is_told = report.is_written || differences.is_some();
-                let what = match end {
-                    NotebookEnd::Exited { cell } => format!("exited at cell {cell} of {total}"),
-                    _ if is_told => "completed".to_owned(),
-                    _ => "all cells ran".to_owned(),
-                };
-                (what, if is_told { Exit::Success } else { Exit::Sandbox })
-            }
-            NotebookEnd::Failed { cell, problem, is_of_sandbox } => {
-                let exit = if *is_of_sandbox { Exit::Sandbox } else { Exit::Failed };
-                (format!("cell {cell} of {total} failed: {}", shown(problem)), exit)
-            }
-            NotebookEnd::Interrupted { cell } => {
-                (format!("interrupted at cell {cell} of {total}"), Exit::Interrupted)
-            }
-            NotebookEnd::Broken { cell } => {
-                (format!("ended at cell {cell} of {total}"), Exit::Sandbox)
-            }
-            end => (format!("ended as {end:?}"), Exit::Sandbox),
+            end if end.is_success() && is_told => Exit::Success,
+            NotebookEnd::Failed { is_of_sandbox: false, .. } => Exit::Failed,
+            NotebookEnd::Interrupted { .. } => Exit::Interrupted,
+            _ => Exit::Sandbox,
+        };
+        let what = match &report.end {
+            NotebookEnd::Completed if is_told => "completed".to_owned(),
+            NotebookEnd::Completed => "all cells ran".to_owned(),
+            end => harmless(&end.text(total)),
         };
         let are_kept = self.keep_files(report);
         let outputs = match report.is_written {
@@ -148,11 +138,6 @@ pub(super) fn described(difference: &Difference) -> String {
     format!("cell {cell} differs in {field}; - is the file, + this run:\n{lines}")
 }
 
-/// Returns a problem in one line, harmless for a terminal also from a file.
-fn shown(problem: &Problem) -> String {
-    harmless(&problem.to_string())
-}
-
 /// Returns the exit that an error alone would cause.
 fn exit_of(error: &Error) -> Exit {
     match error {
@@ -236,6 +221,8 @@ impl std::fmt::Display for Tally {
 
 #[cfg(test)]
 mod tests {
+    use ::notebook::Problem;
+
     use super::*;
 
     #[test]
@@ -259,7 +246,8 @@ mod tests {
 
     #[test]
     fn problems_obey_no_program() {
-        let loud = Problem::new("E", "\x1b[2Jx".to_owned());
-        assert_eq!(shown(&loud), "E: \\x1b[2Jx");
+        let problem = Problem::new("E", "\x1b[2Jx".to_owned());
+        let end = NotebookEnd::Failed { cell: 1, problem, is_of_sandbox: false };
+        assert_eq!(harmless(&end.text(2)), "cell 1 of 2 failed: E: \\x1b[2Jx");
     }
 }

@@ -169,16 +169,12 @@ impl GivenParameters {
                 text: text.clone(),
             }),
         );
-        for pair in arguments.values.chunks(2) {
-            if let [name, text] = pair {
-                let (name, text) = (name.clone(), text.clone());
-                sources.push(parameters::Source::Value { name, text });
-            }
+        // clap sees to it that they come in pairs.
+        for [name, text] in arguments.values.as_chunks().0.iter().cloned() {
+            sources.push(parameters::Source::Value { name, text });
         }
-        for pair in arguments.raw.chunks(2) {
-            if let [name, text] = pair {
-                sources.push(parameters::Source::Raw { name: name.clone(), text: text.clone() });
-            }
+        for [name, text] in arguments.raw.as_chunks().0.iter().cloned() {
+            sources.push(parameters::Source::Raw { name, text });
         }
         let set_file = |file: &std::path::PathBuf| -> anyhow::Result<SetFile> {
             let ending = file.extension().unwrap_or_default().to_string_lossy();

@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use anyhow::Context;
 use hatchery::error::{chain, counted};
-use hatchery::files::{ChangeKind, Workspace};
+use hatchery::files::ChangeKind;
 use hatchery::{Job, Outcome, Verdict};
 
 use super::{Repl, workspace};
@@ -14,19 +15,12 @@ use crate::follow::follow;
 use crate::terminal::{note, print};
 
 impl Repl {
-    /// Runs a job of the prompt's own and hides its output. Reports a refusal and returns `None`.
-    async fn ask(&mut self, job: Job) -> anyhow::Result<Option<Outcome>> {
-        let mut ticket = match self.session().submit(job).await {
-            Ok(ticket) => ticket,
-            Err(error) => {
-                self.complain(Exit::Sandbox, error);
-                return Ok(None);
-            }
-        };
+    /// Runs a job of the prompt's own and hides its output.
+    async fn ask(&mut self, job: Job) -> anyhow::Result<Outcome> {
+        let mut ticket = self.session().submit(job).await?;
         let followed = follow(&mut ticket, false, &mut self.interrupts, &mut ()).await?;
-        let outcome = followed.outcome;
         self.interrupts.forget();
-        Ok(Some(outcome))
+        Ok(followed.outcome)
     }
 
     /// Gives the current session the files and mounts that the command line names.
@@ -37,7 +31,7 @@ impl Repl {
         }
         let there = self.session().workspace().await?;
         for (name, contents) in self.given.files.clone() {
-            self.give(&name, contents).await?.map_err(UsageError)?;
+            self.give(&name, contents).await?;
             if there.contains(&name) {
                 note(format_args!("replaced the session's `{name}` by the file of --input"));
             }
@@ -49,103 +43,74 @@ impl Repl {
     /// and session files have no mounts.
     pub(super) async fn begin(&mut self) -> anyhow::Result<()> {
         let begin = self.given.begin.clone();
-        match self.ask(begin).await? {
-            Some(outcome) if matches!(outcome.verdict, Verdict::SandboxFailed(_)) => {
-                return Err(UsageError(workspace::failure(&outcome)).into());
-            }
-            Some(outcome) if !matches!(outcome.verdict, Verdict::Completed { .. }) => {
+        match self.ask(begin).await {
+            Ok(outcome) => match outcome.verdict {
+                Verdict::Completed { .. } => {}
+                Verdict::SandboxFailed(_) => {
+                    return Err(UsageError(workspace::failure(&outcome)).into());
+                }
                 // For instance because no memory is left.
-                let failure = workspace::failure(&outcome);
-                note(format_args!("Tab and `%time` don't work in this session: {failure}"));
-            }
-            _ => {}
+                _ => {
+                    let failure = workspace::failure(&outcome);
+                    note(format_args!("Tab and `%time` don't work in this session: {failure}"));
+                }
+            },
+            Err(error) => self.complain(Exit::Sandbox, format_args!("{error:#}")),
         }
         Ok(())
     }
 
     /// Puts a file into the current session's workspace.
-    async fn give(&mut self, name: &str, contents: Vec<u8>) -> anyhow::Result<Result<(), String>> {
-        let job = match Job::code("").named("<put>").input(name, contents) {
-            Ok(job) => job,
-            Err(error) => return Ok(Err(chain(&error).to_string())),
-        };
-        Ok(match self.ask(job).await? {
-            Some(outcome) if !matches!(outcome.verdict, Verdict::Completed { .. }) => {
-                Err(workspace::failure(&outcome))
-            }
-            Some(_) => Ok(()),
-            None => Err("the session refused it".to_owned()),
-        })
-    }
-
-    /// Returns the current session's files. Reports a failure and returns `None`.
-    async fn workspace(&mut self) -> Option<Workspace> {
-        match self.session().workspace().await {
-            Ok(workspace) => Some(workspace),
-            Err(error) => {
-                self.complain(Exit::Sandbox, chain(&error));
-                None
-            }
+    async fn give(&mut self, name: &str, contents: Vec<u8>) -> anyhow::Result<()> {
+        let outcome = self.ask(Job::code("").named("<put>").input(name, contents)?).await?;
+        match outcome.verdict {
+            Verdict::Completed { .. } => Ok(()),
+            _ => Err(UsageError(workspace::failure(&outcome)).into()),
         }
     }
 
     /// `:put`.
     pub(super) async fn put(&mut self, file: &Path, path: Option<&str>) -> anyhow::Result<()> {
-        let read = fs::read(file).map_err(|error| error.to_string());
-        let put = match (workspace::name_for(file, path), read) {
-            (Ok(name), Ok(contents)) => {
-                let Some(there) = self.workspace().await else { return Ok(()) };
-                let is_there = there.contains(&name);
-                let (length, verb) = (contents.len(), if is_there { "replaced" } else { "put" });
-                let given = self.give(&name, contents).await?;
-                given.map(|()| note(format_args!("{verb} `{name}`, {}", counted(length, "byte"))))
-            }
-            (Err(problem), _) | (_, Err(problem)) => Err(problem),
-        };
-        if let Err(problem) = put {
-            self.complain(Exit::Usage, format_args!("can't put `{}`: {problem}", file.display()));
-        }
+        let name = workspace::name_for(file, path).map_err(UsageError)?;
+        let contents = fs::read(file).map_err(|error| UsageError(error.to_string()))?;
+        let is_there = self.session().workspace().await?.contains(&name);
+        let (length, verb) = (contents.len(), if is_there { "replaced" } else { "put" });
+        self.give(&name, contents).await?;
+        note(format_args!("{verb} `{name}`, {}", counted(length, "byte")));
         Ok(())
     }
 
     /// `:get`.
-    pub(super) async fn get(&mut self, path: &str, file: Option<&Path>) {
-        let got = match workspace::local_for(path, file) {
-            // Checked before reading the file in vain.
-            Ok(local) if local.symlink_metadata().is_ok() => Err(format!(
-                "`{}` exists already; name another file with `:get PATH FILE`",
-                local.display()
-            )),
-            Ok(local) => {
-                let Some(files) = self.workspace().await else { return };
-                match files.read(path) {
-                    Some(contents) => workspace::write_new(&local, &contents)
-                        .map(|()| (local.clone(), contents.len()))
-                        .map_err(|error| format!("can't write `{}`: {error}", local.display())),
-                    None => Err("it is not among the session's own files, which `:files` lists; \
-                                 mounted files are on your machine"
-                        .to_owned()),
-                }
-            }
-            Err(problem) => Err(problem),
-        };
-        match got {
-            Ok((local, length)) => {
-                note(format_args!(
-                    "copied `{path}` to `{}`, {}",
-                    local.display(),
-                    counted(length, "byte")
-                ));
-            }
-            Err(problem) => {
-                self.complain(Exit::Usage, format_args!("can't get `{path}`: {problem}"));
-            }
+    pub(super) async fn get(&mut self, path: &str, file: Option<&Path>) -> anyhow::Result<()> {
+        let local = workspace::local_for(path, file).map_err(UsageError)?;
+        let name = local.display();
+        // Checked before reading the file in vain.
+        if local.symlink_metadata().is_ok() {
+            let advice = "name another file with `:get PATH FILE`";
+            return Err(UsageError(format!("`{name}` exists already; {advice}")).into());
         }
+        let contents = self.session().workspace().await?.read(path).ok_or_else(|| {
+            UsageError(
+                "it is not among the session's own files, which `:files` lists; mounted files are \
+                 on your machine"
+                    .to_owned(),
+            )
+        })?;
+        workspace::write_new(&local, &contents)
+            .with_context(|| UsageError(format!("can't write `{name}`")))?;
+        note(format_args!("copied `{path}` to `{name}`, {}", counted(contents.len(), "byte")));
+        Ok(())
     }
 
     /// `:files`.
     pub(super) async fn list_files(&mut self) -> anyhow::Result<()> {
-        let Some(workspace) = self.workspace().await else { return Ok(()) };
+        let workspace = match self.session().workspace().await {
+            Ok(workspace) => workspace,
+            Err(error) => {
+                self.complain(Exit::Sandbox, chain(&error));
+                return Ok(());
+            }
+        };
         let files = workspace.files();
         if files.is_empty() {
             note("the session has no files in its workspace");
