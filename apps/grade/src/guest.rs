@@ -74,9 +74,10 @@ pub(crate) const SHARED_TEST: &str = concat!(
     "\njudge_beside(globals().pop('hatchery_task'), globals().pop('hatchery_token'))\n"
 );
 
-/// Looks for a limit of the sandbox in an exception. Its value says which, if there is one.
-pub(crate) const LIMIT: &str =
-    "from hatchery_judge import limit_told\nlimit_told(hatchery_kind, hatchery_text)\n";
+/// Runs a program with standard input again. Its value is the limit of the sandbox that the program meets,
+/// if there is one.
+pub(crate) const DOUBT: &str = "from hatchery_judge import limit_met\n\
+     limit_met(globals().pop('hatchery_code'), globals().pop('hatchery_texts'), globals())\n";
 
 /// Calls a checker's function. Its value is what that returns.
 pub(crate) const CHECKER: &str = concat!(include_str!("guest/checker.py"), "\nrun_checker()\n");

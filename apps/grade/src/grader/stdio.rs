@@ -33,15 +33,8 @@ pub(crate) async fn run(
     trial.total = cases.len() as u64;
     let mut left = limits.cpu_time.unwrap_or(Duration::MAX);
     for (place, case) in cases.iter().enumerate() {
-        let limits = Limits { cpu_time: Some(left), ..limits.clone() };
-        // A judge runs a file, too.
-        let job = Job::code(code)
-            .named(FILE)
-            .input(FILE, code)
-            .expect("the path is plain")
-            .stdin(case.stdin.as_bytes());
-        let job = job.limits(limits.clone()).idempotent(false);
-        let outcome = pool.run(job).await?;
+        let rest = Limits { cpu_time: Some(left), ..limits.clone() };
+        let outcome = pool.run(job(code, code, case, &rest)).await?;
         trial.cpu_ms += cpu_ms(&outcome);
         left = left.saturating_sub(outcome.usage.cpu);
         let problem = match outcome.is_success() && !outcome.output_truncated {
@@ -51,20 +44,21 @@ pub(crate) async fn run(
                 Checked::Not(ended) => return Ok(ended.with_counts_of(&trial)),
             },
             false => {
-                let ended = ended(&outcome, &limits);
+                let ended = ended(&outcome, &rest);
                 if matches!(ended.verdict, Verdict::Limit | Verdict::Sandbox) {
                     let spent = (trial.cpu_ms, trial.tests_cpu_ms);
                     let ended = ended.with_counts_of(&trial);
                     return Ok(Trial { cpu_ms: spent.0, tests_cpu_ms: spent.1, ..ended });
                 }
-                if let (Some(limit), true) =
-                    (limit(pool, &outcome).await?, trial.failures.is_empty())
-                {
-                    return Ok(Trial::of_sandbox(&limit).with_counts_of(&trial));
-                }
                 Some(ended.message)
             }
         };
+        if problem.is_some()
+            && trial.failures.is_empty()
+            && let Some(limit) = limit_met(pool, code, case, &outcome, &limits).await?
+        {
+            return Ok(Trial::of_sandbox(&limit).with_counts_of(&trial));
+        }
         match problem {
             None => trial.passed += 1,
             Some(message) => {
@@ -94,14 +88,30 @@ fn ended(outcome: &Outcome, limits: &Limits) -> Trial {
     Trial::ended(outcome).blaming(outcome)
 }
 
-/// Returns the limit of the sandbox that ended a program, if one did.
-async fn limit(pool: &Hatchery, outcome: &Outcome) -> Result<Option<String>, GradeError> {
-    let End::Raised(exception) = &outcome.verdict else { return Ok(None) };
-    let job = Job::code(guest::LIMIT)
-        .named("limit")
-        .variable("hatchery_kind", exception.type_name.as_str())
-        .variable("hatchery_text", exception.message.as_str())
-        .limits(limits_of_tests(TESTS_CPU));
+/// Returns the job that runs `source` as the program does for a case. A judge runs a file, too.
+fn job(source: &str, code: &str, case: &Case, limits: &Limits) -> Job {
+    Job::code(source)
+        .named(FILE)
+        .input(FILE, code)
+        .expect("the path is plain")
+        .stdin(case.stdin.as_bytes())
+        .limits(limits.clone())
+        .idempotent(false)
+}
+
+/// Runs a program that failed a case again, watched. Returns the first limit of the sandbox that it
+/// meets, whether it catches that or not.
+async fn limit_met(
+    pool: &Hatchery,
+    code: &str,
+    case: &Case,
+    failed: &Outcome,
+    limits: &Limits,
+) -> Result<Option<String>, GradeError> {
+    let texts = format!("{}\n{}", failed.stdout_text(), case.stdout);
+    let job = job(guest::DOUBT, code, case, limits)
+        .variable("hatchery_code", code)
+        .variable("hatchery_texts", texts);
     Ok(match pool.run(job).await?.verdict {
         End::Completed { value: Some(Value::String(limit)), .. } => Some(limit),
         _ => None,

@@ -6,6 +6,7 @@ Calls around expressions of a program note when it meets one of them.
 
 import ast
 import re
+import sys
 
 # Calls by which a program sees the order of what it passes.
 _ORDERED_BY = frozenset(
@@ -15,7 +16,10 @@ _ORDERED_BY = frozenset(
 # Calls that return no set.
 _UNORDERED_BY = frozenset("dict enumerate items len list map open range reversed sorted split tuple values zip".split())
 _NO_SETS = (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.ListComp, ast.DictComp, ast.GeneratorExp, ast.JoinedStr)
-ORDER = "it reached a limit of the sandbox: hashes have 32 bits there, on which the order of a set depends"
+# The file of a program with standard input.
+_PROGRAM = "main.py"
+_HASHES = "hashes have 32 bits there, on which the order of a set depends"
+ORDER = f"it reached a limit of the sandbox: {_HASHES}"
 # The bits of hashes that no width changes, and of integers that `int` of NumPy has in the sandbox.
 _LARGEST_INT32 = (1 << 31) - 1
 _WRAPPED = re.compile(r"(?<![\w.])-?\d{1,19}(?![\w.])")
@@ -129,3 +133,23 @@ def is_wrapped(text):
     """Returns whether two numbers of a text are the same but for bits above the 32nd."""
     numbers = {int(found) for found in _WRAPPED.findall(text)}
     return len({number & 0xFFFF_FFFF for number in numbers}) < len(numbers)
+
+
+def limit_met(source, texts, scope):
+    """Runs a program in `scope`. Returns the first limit of the sandbox that it meets; `None` without one.
+
+    `texts` are what it has written and what was expected.
+    """
+    met = []
+    watch_limits((_PROGRAM,), met.append)
+    scope["__hatchery_ordered__"] = ordered_noted(lambda: met.append(_HASHES))
+    scope["__hatchery_narrowed__"] = narrowed_noted(met.append)
+    try:
+        exec(watched(source.removeprefix("\ufeff"), _PROGRAM), scope)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        pass  # it ends as it did before
+    if not met and "numpy" in sys.modules and is_wrapped(texts):
+        met.append(NARROW)
+    return met[0] if met else None

@@ -88,13 +88,6 @@ def limit_of(error):
     return None
 
 
-def limit_told(kind, text):
-    """Returns the limit of which an exception tells that is known by the name of its class and its text."""
-    if kind != "ModuleNotFoundError":
-        return limit_of(MemoryError() if kind == "MemoryError" else OSError(text))
-    return limit_of(ModuleNotFoundError(text, name=text.partition("'")[2].partition("'")[0]))
-
-
 def _limit_in(error):
     kind, args = type(error), error.args
     if issubclass(kind, (ImportError, AttributeError)):

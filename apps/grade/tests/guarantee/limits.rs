@@ -106,6 +106,17 @@ async fn programs_with_standard_input_meet_limits_too() {
         ("import os\nos.system('echo 2')", Verdict::Undecided),
         ("import no_such_module\nprint(2)", Verdict::Failed),
         ("raise OSError('no')", Verdict::Failed),
+        ("try: import nltk\nexcept ImportError: print(1)", Verdict::Undecided),
+        (
+            "import sys, threading\ntry: threading.Thread(target=print, args=(2,)).start()\n\
+             except Exception: sys.exit(1)",
+            Verdict::Undecided,
+        ),
+        ("try: import no_such_module\nexcept ImportError: print(1)", Verdict::Failed),
+        ("try: int('x')\nexcept ValueError: print(int(input()))", Verdict::Failed),
+        ("import numpy as np\nprint(np.array([2.0**31 + 2]).astype(int)[0])", Verdict::Undecided),
+        ("for x in {2**61, 2**62, (1, 2)}: print(x)", Verdict::Undecided),
+        ("import os\nprint(1, flush=True)\nos._exit(0)", Verdict::Failed),
     ] {
         let graded = grade_one(&grader, json!({ "task_id": "t", "tests": case }), program).await;
         assert_eq!(graded.verdict, verdict, "{program}: {graded:?}");
