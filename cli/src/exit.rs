@@ -69,7 +69,7 @@ impl Exit {
     pub(crate) fn of_error(error: &anyhow::Error) -> Self {
         let of_batch = error.downcast_ref::<batch::Error>();
         let is_usage = of_batch.is_some_and(batch::Error::is_usage);
-        if is_usage || error.is::<UsageError>() || is_bad_input(error) {
+        if is_usage || error.is::<UsageError>() || error.downcast_ref().is_some_and(is_of_input) {
             return Self::Usage;
         }
         if of_batch.is_some_and(batch::Error::is_broken_pipe) {
@@ -84,10 +84,6 @@ impl Exit {
 
 /// Returns whether the user's input is at fault, whatever the machine: it can't be given to a
 /// program or go into an image, or the session file belongs to another image.
-fn is_bad_input(error: &anyhow::Error) -> bool {
-    error.downcast_ref().is_some_and(is_of_input)
-}
-
 fn is_of_input(error: &hatchery::Error) -> bool {
     use hatchery::error::ImageError::{ModuleName, NoSuchImage, Package, Prepare};
     use hatchery::error::SessionError::{NotASession, OtherBuild, OtherImage};

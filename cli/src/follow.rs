@@ -6,13 +6,15 @@ use ::notebook::end_by;
 use anyhow::Context;
 use hatchery::error::chain;
 use hatchery::event::{Event, EventKind, Stream};
-use hatchery::outcome::MimeBundle;
 use hatchery::terminal::Escapes;
 use hatchery::{Outcome, Ticket, Verdict};
 use tokio::task::JoinHandle;
 
 use crate::signals::Interrupts;
 use crate::{displays, terminal};
+
+/// By their numbers.
+const STREAMS: [Stream; 2] = [Stream::Stdout, Stream::Stderr];
 
 /// Provides the lines that a program reads while it runs; by default, it reads none.
 pub(crate) trait Lines {
@@ -53,7 +55,7 @@ pub(crate) async fn follow(
 ) -> anyhow::Result<Followed> {
     let (mut heard, mut drawn) = (0, 0);
     let mut events = ticket.events();
-    let mut screen = OutputEscapes::new();
+    let mut escapes = STREAMS.map(terminal::escapes);
     // On its own thread, since a reader may stall, and Ctrl-C must still work. Says whether it has drawn
     // a picture, which has a line end behind it.
     let mut writing: Option<JoinHandle<std::io::Result<bool>>> = None;
@@ -75,19 +77,28 @@ pub(crate) async fn follow(
             }
             event = events.next(), if writing.is_none() => {
                 let Some(Event { kind, .. }) = event else { break };
-                match ShownEvent::of(kind).filter(|_| passes_on) {
-                    Some(ShownEvent::Text(stream, bytes)) => {
-                        let bytes = screen.show(stream, bytes);
-                        lines.shown(&bytes);
-                        let write = move || pass_on(stream, &bytes).map(|()| false);
-                        writing = Some(tokio::task::spawn_blocking(write));
-                    }
-                    Some(ShownEvent::Picture(bundle)) => {
-                        let draw = move || displays::draw(&bundle);
+                let (stream, bytes) = match kind {
+                    _ if !passes_on => continue,
+                    EventKind::Output { stream, bytes } => (stream, bytes),
+                    // Drawn if the terminal can. Its text says little, and is omitted.
+                    EventKind::Display(display) if displays::has_image(&display) => {
+                        let draw = move || displays::draw(&display);
                         writing = Some(tokio::task::spawn_blocking(draw));
+                        continue;
                     }
-                    None => {}
-                }
+                    EventKind::Display(display) => match display.text("text/plain") {
+                        Some(text) => (Stream::Stdout, format!("{text}\n").into_bytes()),
+                        None => continue,
+                    },
+                    _ => continue,
+                };
+                let bytes = match &mut escapes[stream as usize] {
+                    Some(escapes) => escapes.pass(&bytes),
+                    None => bytes,
+                };
+                lines.shown(&bytes);
+                let write = move || pass_on(stream, &bytes).map(|()| false);
+                writing = Some(tokio::task::spawn_blocking(write));
             }
             // Last, so that all output is written before the program reads a line.
             () = lines.wanted(), if writing.is_none() => tokio::select! {
@@ -101,56 +112,10 @@ pub(crate) async fn follow(
             }
         }
     }
-    for (stream, bytes) in screen.finish() {
-        pass_on(stream, &bytes)?;
+    for (stream, escapes) in STREAMS.into_iter().zip(escapes) {
+        pass_on(stream, &escapes.map(Escapes::finish).unwrap_or_default())?;
     }
     Ok(Followed { outcome: ticket.outcome().await, interrupts: heard, drawn })
-}
-
-/// Makes the output of a program harmless, per stream.
-struct OutputEscapes([(Stream, Option<Escapes>); 2]);
-
-impl OutputEscapes {
-    fn new() -> Self {
-        Self([Stream::Stdout, Stream::Stderr].map(|stream| (stream, terminal::escapes(stream))))
-    }
-
-    fn show(&mut self, stream: Stream, bytes: Vec<u8>) -> Vec<u8> {
-        match self.0.iter_mut().find(|(of, _)| *of == stream) {
-            Some((_, Some(escapes))) => escapes.pass(&bytes),
-            _ => bytes,
-        }
-    }
-
-    /// Returns the final output once the program has ended.
-    fn finish(self) -> impl Iterator<Item = (Stream, Vec<u8>)> {
-        let ends =
-            self.0.into_iter().filter_map(|(stream, escapes)| Some((stream, escapes?.finish())));
-        ends.filter(|(_, bytes)| !bytes.is_empty())
-    }
-}
-
-/// What the user sees of an event.
-enum ShownEvent {
-    Text(Stream, Vec<u8>),
-    /// Drawn if the terminal can. Its text says little, and is omitted.
-    Picture(MimeBundle),
-}
-
-impl ShownEvent {
-    fn of(event: EventKind) -> Option<Self> {
-        match event {
-            EventKind::Output { stream, bytes } => Some(Self::Text(stream, bytes)),
-            EventKind::Display(display) if displays::has_image(&display) => {
-                Some(Self::Picture(display))
-            }
-            EventKind::Display(display) => {
-                let text = display.text("text/plain")?;
-                Some(Self::Text(Stream::Stdout, format!("{text}\n").into_bytes()))
-            }
-            _ => None,
-        }
-    }
 }
 
 fn pass_on(stream: Stream, bytes: &[u8]) -> std::io::Result<()> {

@@ -53,59 +53,59 @@ impl FileLimits {
 /// Limits on what a program may use.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
-pub(crate) struct LimitArguments {
+struct LimitArguments {
     /// Wall-clock time, such as `500ms`, `30s` or `2m`.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time,
         allow_hyphen_values = true)]
-    pub(crate) timeout: Duration,
+    timeout: Duration,
 
     /// CPU time, independent of the machine's load. By default, only the wall-clock time is
     /// limited.
     #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
-    pub(crate) cpu_time: Option<Duration>,
+    cpu_time: Option<Duration>,
 
     /// How long a program may continue after an interrupt, from a time limit or Ctrl-C.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration,
         allow_hyphen_values = true)]
-    pub(crate) grace: Duration,
+    grace: Duration,
 
     /// Memory of the guest, CPython's own included: 32MiB to 4GiB.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory,
         allow_hyphen_values = true)]
-    pub(crate) memory: ByteSize,
+    memory: ByteSize,
 
     /// Size of standard output, and of standard error; the rest is dropped.
     #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = parse_size,
         allow_hyphen_values = true)]
-    pub(crate) output: ByteSize,
+    output: ByteSize,
 
     /// Stop a program that reaches the output limit.
     #[arg(long)]
-    pub(crate) stop_at_output_limit: bool,
+    stop_at_output_limit: bool,
 
     #[command(flatten)]
-    pub(crate) files: FileLimits,
+    files: FileLimits,
 
     /// Size of the program's source.
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size,
         allow_hyphen_values = true)]
-    pub(crate) source: ByteSize,
+    source: ByteSize,
 
     /// Size of each form of the program's value (JSON, `repr` and others), and of each text of an
     /// exception.
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size,
         allow_hyphen_values = true)]
-    pub(crate) result: ByteSize,
+    result: ByteSize,
 
     /// Total size of a program's displays; the rest is dropped.
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_size,
         allow_hyphen_values = true)]
-    pub(crate) display_bytes: ByteSize,
+    display_bytes: ByteSize,
 
     /// Number of a program's displays; the rest is dropped.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = whole::<usize>(..),
         allow_hyphen_values = true)]
-    pub(crate) display_count: usize,
+    display_count: usize,
 }
 
 /// What every command takes that runs programs.
@@ -121,31 +121,26 @@ pub(crate) struct ProgramArguments {
 impl ProgramArguments {
     /// Returns the limits of each program.
     pub(crate) fn limits(&self) -> Limits {
-        self.limits.limits()
+        let bytes = |size: ByteSize| usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
+        let limits = &self.limits;
+        limits.files.set(Limits {
+            wall_time: limits.timeout,
+            cpu_time: limits.cpu_time,
+            grace: limits.grace,
+            memory_bytes: bytes(limits.memory),
+            output_bytes: bytes(limits.output),
+            stop_at_output_limit: limits.stop_at_output_limit,
+            source_bytes: bytes(limits.source),
+            result_bytes: bytes(limits.result),
+            display_bytes: bytes(limits.display_bytes),
+            display_count: limits.display_count,
+            ..Limits::default()
+        })
     }
 
     /// Begins a pool whose programs have these limits.
     pub(crate) fn builder(&self) -> Builder {
         Hatchery::builder().limits(self.limits()).progress(progress::sink())
-    }
-}
-
-impl LimitArguments {
-    fn limits(&self) -> Limits {
-        let bytes = |size: ByteSize| usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
-        self.files.set(Limits {
-            wall_time: self.timeout,
-            cpu_time: self.cpu_time,
-            grace: self.grace,
-            memory_bytes: bytes(self.memory),
-            output_bytes: bytes(self.output),
-            stop_at_output_limit: self.stop_at_output_limit,
-            source_bytes: bytes(self.source),
-            result_bytes: bytes(self.result),
-            display_bytes: bytes(self.display_bytes),
-            display_count: self.display_count,
-            ..Limits::default()
-        })
     }
 }
 

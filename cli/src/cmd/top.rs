@@ -18,7 +18,7 @@ use crate::args::TopArguments;
 use crate::exit::{Exit, UsageError};
 use crate::{signals, terminal};
 use screen::Screen;
-use source::{Answer, StatusSource};
+use source::{Answer, StatusSource, parsed};
 
 mod draw;
 mod screen;
@@ -32,14 +32,16 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<Exit> {
         return run_top(url, &arguments).await;
     }
     let source = Arc::new(StatusSource::new(&arguments.address)?);
-    if arguments.json {
-        return print_json(source).await;
-    }
     let asked = Arc::clone(&source);
-    let first = tokio::task::spawn_blocking(move || asked.ask()).await?;
-    let first = first.map_err(|error| advice(&source, &error))?;
+    let status = tokio::task::spawn_blocking(move || asked.ask_json()).await?;
+    let status = status.map_err(|error| advice(&source, &error))?;
+    if arguments.json {
+        let starting = || format!("the pool at `{}` is starting; ask again", source.address);
+        terminal::print(status.ok_or_else(|| UsageError(starting()))?)?;
+        return Ok(Exit::Success);
+    }
     let mut screen = Screen::new(&arguments.address);
-    screen.take(Ok(first));
+    screen.take(parsed(status));
     if arguments.once {
         let size = ratatui::crossterm::terminal::size().ok();
         let size = size.filter(|_| std::io::stdout().is_terminal());
@@ -52,16 +54,6 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<Exit> {
         return Err(UsageError(text.to_owned()).into());
     }
     watch_until_signal(source, screen, arguments.interval).await
-}
-
-/// Prints the status as it is sent.
-async fn print_json(source: Arc<StatusSource>) -> anyhow::Result<Exit> {
-    let asked = Arc::clone(&source);
-    let status = tokio::task::spawn_blocking(move || asked.ask_json()).await?;
-    let status = status.map_err(|error| advice(&source, &error))?;
-    let starting = || format!("the pool at `{}` is starting; ask again", source.address);
-    terminal::print(status.ok_or_else(|| UsageError(starting()))?)?;
-    Ok(Exit::Success)
 }
 
 /// How long the screen may take to restore the terminal.

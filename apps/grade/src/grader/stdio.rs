@@ -39,9 +39,8 @@ pub(crate) async fn run(
         left = left.saturating_sub(outcome.usage.cpu);
         let problem = match outcome.is_success() && !outcome.output_truncated {
             true => match wrong(pool, checker, case, &outcome, &mut trial).await? {
-                Checked::Right => None,
-                Checked::Wrong(message) => Some(message),
-                Checked::Not(ended) => return Ok(ended.with_counts_of(&trial)),
+                Ok(problem) => problem,
+                Err(ended) => return Ok(ended.with_counts_of(&trial)),
             },
             false => {
                 let ended = ended(&outcome, &rest);
@@ -118,28 +117,18 @@ async fn limit_met(
     })
 }
 
-/// What a checker says of an output.
-enum Checked {
-    Right,
-    Wrong(String),
-    /// Nothing, since it met a limit of its own.
-    Not(Trial),
-}
-
 /// Compares the output for a case, in an interpreter with limits of its own if a program does it.
+/// Returns what is wrong with it, if anything is; or the trial of a program that met one of its limits.
 async fn wrong(
     pool: &Hatchery,
     checker: &Checker,
     case: &Case,
     outcome: &Outcome,
     trial: &mut Trial,
-) -> Result<Checked, GradeError> {
+) -> Result<Result<Option<String>, Trial>, GradeError> {
     let output = outcome.stdout_text();
     let Checker::Program(source) = checker else {
-        return Ok(match checker::wrong(checker, &output, &case.stdout) {
-            None => Checked::Right,
-            Some(message) => Checked::Wrong(message),
-        });
+        return Ok(Ok(checker::wrong(checker, &output, &case.stdout)));
     };
     let job = Job::code(guest::CHECKER)
         .named("checker")
@@ -150,10 +139,10 @@ async fn wrong(
     trial.tests_cpu_ms += cpu_ms(&checked);
     let ended = || Trial::ended(&checked);
     Ok(match &checked.verdict {
-        End::Completed { value: Some(value), .. } if *value == json!([true]) => Checked::Right,
-        End::Completed { .. } => Checked::Wrong("the checker refuses its output".to_owned()),
-        End::Limit(hit) => Checked::Not(Trial::of_tests(hit)),
-        End::SandboxFailed(_) => Checked::Not(ended()),
-        _ => Checked::Wrong(format!("the checker failed: {}", ended().message)),
+        End::Completed { value: Some(value), .. } if *value == json!([true]) => Ok(None),
+        End::Completed { .. } => Ok(Some("the checker refuses its output".to_owned())),
+        End::Limit(hit) => Err(Trial::of_tests(hit)),
+        End::SandboxFailed(_) => Err(ended()),
+        _ => Ok(Some(format!("the checker failed: {}", ended().message))),
     })
 }

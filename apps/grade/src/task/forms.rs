@@ -15,9 +15,9 @@ pub(crate) fn task(object: &Object, id: String, options: TaskOptions) -> Result<
     } else if has("test_list") {
         mbpp(object, id, options)
     } else if has("complete_prompt") {
-        bigcodebench(object, id)
+        tested(object, id, "complete_prompt", None)
     } else if has("test") && has("prompt") {
-        human_eval(object, id)
+        tested(object, id, "prompt", Some("check"))
     } else if has("tests") || has("test") {
         plain(object, id)
     } else if has("public_test_cases") || has("public_tests") || has("input_output") {
@@ -69,21 +69,16 @@ fn all_texts(items: &[Value]) -> Option<Vec<String>> {
     items.iter().map(|item| item.as_str().map(str::to_owned)).collect()
 }
 
-fn human_eval(object: &Object, id: String) -> Result<Task, InvalidLine> {
-    let prompt = text(object, "prompt")?;
-    let suite = Suite::Code {
-        tests: vec![text(object, "test")?],
-        setup: String::new(),
-        check: Some("check".to_owned()),
-    };
-    completed(object, id, prompt, suite)
-}
-
-fn bigcodebench(object: &Object, id: String) -> Result<Task, InvalidLine> {
-    let prompt = text(object, "complete_prompt")?;
-    let suite =
-        Suite::Code { tests: vec![text(object, "test")?], setup: String::new(), check: None };
-    completed(object, id, prompt, suite)
+/// Returns a task with one module of tests, of which a function is given the candidate's, or none.
+fn tested(
+    object: &Object,
+    id: String,
+    prompt: &'static str,
+    check: Option<&str>,
+) -> Result<Task, InvalidLine> {
+    let prompt = text(object, prompt)?;
+    let (tests, check) = (vec![text(object, "test")?], check.map(str::to_owned));
+    completed(object, id, prompt, Suite::Code { tests, setup: String::new(), check })
 }
 
 fn evalplus(object: &Object, id: String) -> Result<Task, InvalidLine> {

@@ -51,8 +51,7 @@ impl StatusSource {
     /// Fetches the status. Blocks, for 5 s at most. Fails if nothing answers, or if it isn't Hatchery
     /// of this version.
     pub(super) fn ask(&self) -> anyhow::Result<Answer> {
-        let text = self.ask_json()?;
-        Ok(text.map(|text| serde_json::from_str(&text)).transpose()?)
+        parsed(self.ask_json()?)
     }
 
     /// Fetches the status as it is sent, on one line; `None` if the pool has not started.
@@ -73,6 +72,10 @@ impl StatusSource {
         ensure!(status["phase"].is_string(), INCOMPATIBLE);
         Ok(Some(text))
     }
+}
+
+pub(super) fn parsed(status: Option<String>) -> anyhow::Result<Answer> {
+    Ok(status.map(|text| serde_json::from_str(&text)).transpose()?)
 }
 
 fn plain(error: ureq::Error) -> anyhow::Error {
