@@ -27,45 +27,33 @@ const ATTEMPT: Duration = Duration::from_secs(5);
 const PING: Duration = Duration::from_secs(10);
 
 /// Something that users should know of, beside results and errors.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, derive_more::Display, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
     /// The server is gone; what needs it waits.
+    #[display("lost the NATS server; waiting until it is back")]
     Away,
     /// The server is there again.
+    #[display("the NATS server is back")]
     Back,
     /// The server refuses this client, which tries again.
+    #[display("the NATS server now refuses these credentials; trying again until it takes them")]
     Refused,
     /// The queue of the pool is full; jobs wait until there is room.
+    #[display("the queue on the NATS server is full ({answer}); waiting until there is room")]
     Full {
         /// The server's words.
         answer: String,
     },
     /// There is room in the queue again.
+    #[display("the queue on the NATS server has room again")]
     HasRoom,
     /// The server can't do something now, which is tried again.
+    #[display("{text}; trying again")]
     Trouble {
         /// What, and its answer.
         text: String,
     },
-}
-
-impl fmt::Display for Notice {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Away => formatter.write_str("lost the NATS server; waiting until it is back"),
-            Self::Back => formatter.write_str("the NATS server is back"),
-            Self::Refused => formatter.write_str(
-                "the NATS server now refuses these credentials; trying again until it takes them",
-            ),
-            Self::Full { answer } => write!(
-                formatter,
-                "the queue on the NATS server is full ({answer}); waiting until there is room"
-            ),
-            Self::HasRoom => formatter.write_str("the queue on the NATS server has room again"),
-            Self::Trouble { text } => write!(formatter, "{text}; trying again"),
-        }
-    }
 }
 
 /// Receives notices.
@@ -247,20 +235,15 @@ impl Connection {
 }
 
 /// The state of a connection, and who learns of its changes.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
 pub(crate) struct Link {
     client: Option<Client>,
+    #[debug(skip)]
     listener: Listener,
     is_away: Arc<AtomicBool>,
     is_refused: Arc<AtomicBool>,
     /// Goes up when the connection is there again. What was asked before gets no answer.
     epoch: Arc<watch::Sender<u64>>,
-}
-
-impl fmt::Debug for Link {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Link").field("is_away", &self.is_away).finish_non_exhaustive()
-    }
 }
 
 impl Link {

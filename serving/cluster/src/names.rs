@@ -3,8 +3,6 @@
 //! A subject is a sequence of tokens. A name from outside, such as a tenant's, is encoded as
 //! exactly one token. Input from the network is checked first.
 
-use std::fmt;
-
 use wire::Priority;
 
 use crate::error::Error;
@@ -24,7 +22,7 @@ const NO_TENANT: &str = "=";
 const EMPTY_TENANT: &str = "==";
 
 /// The name of a pool: workers of one name share its jobs.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, derive_more::Display, Clone, PartialEq, Eq, Hash)]
 pub struct PoolName(String);
 
 impl PoolName {
@@ -51,12 +49,6 @@ impl PoolName {
     /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-}
-
-impl fmt::Display for PoolName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
     }
 }
 
@@ -98,7 +90,8 @@ pub(crate) fn is_digest(text: &str, digits: usize) -> bool {
 ///
 /// Everything that a key is made of is in the message, so that workers recompute it: nobody can
 /// submit another job, or the same one in another lane, under the key of a job that he knows of.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, derive_more::Display, Clone, PartialEq, Eq, Hash)]
+#[display("{}.{digest}", batch.0)]
 pub struct JobKey {
     pub(crate) batch: BatchName,
     digest: String,
@@ -115,7 +108,7 @@ impl JobKey {
         Self { batch: batch.clone(), digest }
     }
 
-    /// Reads what [`Display`](fmt::Display) writes; `None` if it is anything else.
+    /// Reads what [`Display`](std::fmt::Display) writes, `BATCH.DIGEST` as in subjects; `None` if it is anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let (batch, digest) = text.split_once('.')?;
         let batch = BatchName::parse(batch)?;
@@ -123,15 +116,9 @@ impl JobKey {
     }
 }
 
-/// `BATCH.DIGEST`, as in subjects.
-impl fmt::Display for JobKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}.{}", self.batch.0, self.digest)
-    }
-}
-
 /// The jobs of one tenant and priority, in their order.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, derive_more::Display, Clone, PartialEq, Eq, Hash)]
+#[display("{tenant}.{}", priority_token(*priority))]
 pub(crate) struct Lane {
     /// An encoded name.
     tenant: String,
@@ -184,13 +171,6 @@ impl Lane {
 /// Returns the token of a priority.
 pub(crate) fn priority_token(priority: Priority) -> &'static str {
     Priority::NAMED[priority as usize].0
-}
-
-/// `TENANT.PRIORITY`, as in subjects.
-impl fmt::Display for Lane {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}.{}", self.tenant, priority_token(self.priority))
-    }
 }
 
 /// Returns the name of the consumer of a tenant's permits.

@@ -31,7 +31,6 @@
 //! The first turn of a pool creates all of these. The server drops a record without writes for as
 //! long as results are kept, and its state later.
 
-use std::fmt;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, PriorityPolicy, PullConsumer, pull};
@@ -61,11 +60,12 @@ const TURN: &str = "hatchery-cluster turn of a session";
 const DIGITS: usize = 32;
 
 /// A session, told apart from those of other tenants.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, derive_more::Display, Clone, PartialEq, Eq, Hash)]
+#[display("{digest}")]
 pub(crate) struct SessionKey {
     /// The tenant's token.
     tenant: String,
-    /// Of the tenant and the name.
+    /// Of the tenant and the name: the name of the session's record.
     digest: String,
 }
 
@@ -99,13 +99,6 @@ impl SessionKey {
     pub(crate) fn partition(&self) -> u8 {
         // Digests have no other digits, and more than two.
         u8::from_str_radix(&self.digest[..2], 16).unwrap_or(0) % PARTITIONS
-    }
-}
-
-/// The digest, which is the name of the session's record.
-impl fmt::Display for SessionKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.digest)
     }
 }
 

@@ -1,7 +1,6 @@
 //! What the server keeps, as the pool uses it: streams, buckets and object stores. They are opened
 //! with patience, and created if they are missing.
 
-use std::fmt;
 use std::time::Duration;
 
 use async_nats::jetstream::object_store::{self, GetErrorKind, ObjectMetadata, ObjectStore};
@@ -87,14 +86,8 @@ pub(crate) async fn keys(bucket: &kv::Store) -> Result<Vec<String>, Cause> {
 }
 
 /// An object store: bytes by name.
-#[derive(Clone)]
-pub(crate) struct Objects(pub(crate) ObjectStore);
-
-impl fmt::Debug for Objects {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("ObjectStore")
-    }
-}
+#[derive(Clone, derive_more::Debug)]
+pub(crate) struct Objects(#[debug(skip)] pub(crate) ObjectStore);
 
 impl Objects {
     /// Opens the store of this name, whose objects are kept for this time; zero is for good.

@@ -20,7 +20,7 @@ use crate::caller::Caller;
 /// let mut config = HttpConfig::new();
 /// config.body_bytes = 1 << 20;
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
 #[non_exhaustive]
 pub struct HttpConfig {
     /// The tokens that callers send. Without any, everybody who can connect is served, which is allowed
@@ -51,8 +51,10 @@ pub struct HttpConfig {
     pub origins: Vec<String>,
     /// Renders the process's metrics for `/metrics`, in Prometheus's text format. Default: none, and
     /// there is no such page.
+    #[debug(skip)]
     pub metrics: Option<Metrics>,
     /// What pools on many machines are doing, for `/v1/cluster` and the page. Default: none is known.
+    #[debug(skip)]
     pub cluster: Option<Cluster>,
     /// Whether the pool is ready for jobs. While it isn't, `/healthz` says `starting`. Default:
     /// `None`; it is ready.
@@ -103,19 +105,6 @@ impl Default for HttpConfig {
             routes: Router::new(),
             open_routes: Router::new(),
         }
-    }
-}
-
-impl fmt::Debug for HttpConfig {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("HttpConfig")
-            .field("tokens", &self.tokens)
-            .field("body_bytes", &self.body_bytes)
-            .field("connections", &self.connections)
-            .field("hosts", &self.hosts)
-            .field("origins", &self.origins)
-            .finish_non_exhaustive()
     }
 }
 

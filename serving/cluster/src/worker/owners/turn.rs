@@ -33,17 +33,12 @@ const SHORTLY: Duration = Duration::from_millis(200);
 type TurnEnd = (Value, Option<StoredState>);
 
 /// Why a turn has no result of its own.
+#[derive(derive_more::From)]
 enum NotRun {
     /// It hasn't ended.
     Stop(Stop),
     /// It never runs.
     Refused(Problem),
-}
-
-impl From<Stop> for NotRun {
-    fn from(stop: Stop) -> Self {
-        Self::Stop(stop)
-    }
 }
 
 impl From<NoJob> for NotRun {
@@ -181,13 +176,11 @@ impl SessionOwner {
     ) -> Result<TurnEnd, NotRun> {
         if SessionKey::of(&claim.lane, name).ok().as_ref() != Some(&self.key) {
             let text = "the name of the session isn't that of its subject";
-            let problem = Problem::new(ProblemKind::Usage, text).with_reason("session");
-            return Err(NotRun::Refused(problem));
+            return Err(Problem::new(ProblemKind::Usage, text).with_reason("session").into());
         }
         if found.is_new() && !self.sessions.has_room().await.map_err(later)? {
             let text = "the pool has as many sessions as it can have; wait until some expire";
-            let problem = Problem::new(ProblemKind::Refused, text).with_reason("sessions");
-            return Err(NotRun::Refused(problem));
+            return Err(Problem::new(ProblemKind::Refused, text).with_reason("sessions").into());
         }
         if let Decision::GiveUp(history) = self.own(found).await? {
             claim.bury(&history).await;
