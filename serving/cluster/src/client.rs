@@ -415,7 +415,8 @@ async fn read(inner: &Arc<ClientShared>, next: &mut u64) -> Result<(), Cause> {
 }
 
 async fn take(inner: &Arc<ClientShared>, message: Message) {
-    let Some(key) = inner.streams.subjects.parse_result(&message.subject) else { return };
+    let key = inner.streams.subjects.rest(&message.subject, "results").and_then(JobKey::parse);
+    let Some(key) = key else { return };
     let read = || inner.streams.result(&message.payload, message.headers.as_ref());
     let result = inner.streams.link.insist("read a result", QUICKLY, read).await;
     inner.deliver(&key, result);

@@ -140,11 +140,11 @@ impl Streams {
 
     async fn dead_letters(&self) -> Result<Vec<JobKey>, Error> {
         let failed = |answer: &dyn fmt::Display| Error::server("list dead letters", answer);
-        let listed = self.dead.info_with_subjects(self.subjects.all_dead()).await;
+        let listed = self.dead.info_with_subjects(self.subjects.of("dead", ">")).await;
         let mut listed = listed.map_err(|error| failed(&error))?;
         let mut keys = Vec::new();
         while let Some((subject, _)) = listed.try_next().await.map_err(|error| failed(&error))? {
-            keys.extend(self.subjects.parse_dead(&subject));
+            keys.extend(self.subjects.rest(&subject, "dead").and_then(JobKey::parse));
             if keys.len() >= MOST_LISTED {
                 break;
             }

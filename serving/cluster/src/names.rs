@@ -3,6 +3,8 @@
 //! A subject is a sequence of tokens. A name from outside, such as a tenant's, is encoded as
 //! exactly one token. Input from the network is checked first.
 
+use std::fmt::Display;
+
 use wire::Priority;
 
 use crate::error::Error;
@@ -108,7 +110,7 @@ impl JobKey {
         Self { batch: batch.clone(), digest }
     }
 
-    /// Reads what [`Display`](std::fmt::Display) writes, `BATCH.DIGEST` as in subjects; `None` if it is anything else.
+    /// Reads what [`Display`] writes, `BATCH.DIGEST` as in subjects; `None` if it is anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let (batch, digest) = text.split_once('.')?;
         let batch = BatchName::parse(batch)?;
@@ -209,16 +211,17 @@ fn decoded(token: &str) -> String {
 pub(crate) struct Subjects(pub(crate) PoolName);
 
 impl Subjects {
-    pub(crate) fn job(&self, lane: &Lane, key: &JobKey) -> String {
-        format!("hatchery.jobs.{}.{lane}.{key}", self.0)
+    /// Returns the subject of this kind: `hatchery.KIND.POOL.REST`.
+    pub(crate) fn of(&self, kind: &str, rest: impl Display) -> String {
+        format!("hatchery.{kind}.{}.{rest}", self.0)
     }
 
-    pub(crate) fn jobs(&self) -> String {
-        format!("hatchery.jobs.{}.>", self.0)
+    pub(crate) fn job(&self, lane: &Lane, key: &JobKey) -> String {
+        self.of("jobs", format_args!("{lane}.{key}"))
     }
 
     pub(crate) fn lane(&self, lane: &Lane) -> String {
-        format!("hatchery.jobs.{}.{lane}.>", self.0)
+        self.of("jobs", format_args!("{lane}.>"))
     }
 
     /// Reads the subject of a job.
@@ -235,37 +238,11 @@ impl Subjects {
     }
 
     pub(crate) fn result(&self, key: &JobKey) -> String {
-        format!("hatchery.results.{}.{key}", self.0)
-    }
-
-    pub(crate) fn results(&self) -> String {
-        format!("hatchery.results.{}.>", self.0)
+        self.of("results", key)
     }
 
     pub(crate) fn results_of(&self, batch: &BatchName) -> String {
-        format!("hatchery.results.{}.{}.*", self.0, batch.0)
-    }
-
-    /// Reads the subject of a result.
-    pub(crate) fn parse_result(&self, subject: &str) -> Option<JobKey> {
-        JobKey::parse(self.rest(subject, "results")?)
-    }
-
-    pub(crate) fn dead(&self, key: &JobKey) -> String {
-        format!("hatchery.dead.{}.{key}", self.0)
-    }
-
-    /// Reads the subject of a dead letter.
-    pub(crate) fn parse_dead(&self, subject: &str) -> Option<JobKey> {
-        JobKey::parse(self.rest(subject, "dead")?)
-    }
-
-    pub(crate) fn all_dead(&self) -> String {
-        format!("hatchery.dead.{}.>", self.0)
-    }
-
-    pub(crate) fn events(&self, key: &JobKey) -> String {
-        format!("hatchery.events.{}.{key}", self.0)
+        self.of("results", format_args!("{}.*", batch.0))
     }
 
     /// Where clients say that there are jobs in a lane.
@@ -273,31 +250,10 @@ impl Subjects {
         format!("hatchery.wake.{}", self.0)
     }
 
-    /// Where clients say that a job of this lane is to end.
-    pub(crate) fn control(&self, lane: &Lane) -> String {
-        format!("hatchery.control.{}.{lane}", self.0)
-    }
-
-    pub(crate) fn controls(&self) -> String {
-        format!("hatchery.control.{}.>", self.0)
-    }
-
-    /// Reads the subject of a message to a job's worker.
-    pub(crate) fn parse_control(&self, subject: &str) -> Option<Lane> {
-        Lane::parse(self.rest(subject, "control")?)
-    }
-
-    /// Returns the subject of one of the jobs that a tenant may have at once.
-    pub(crate) fn permit(&self, tenant: &str, number: u32) -> String {
-        format!("hatchery.permits.{}.{}.{number}", self.0, encoded(tenant))
-    }
-
-    pub(crate) fn permits(&self) -> String {
-        format!("hatchery.permits.{}.>", self.0)
-    }
-
-    pub(crate) fn permits_of(&self, tenant: &str) -> String {
-        format!("hatchery.permits.{}.{}.*", self.0, encoded(tenant))
+    /// Returns the subject of the jobs that a tenant may have at once: of one by its number, or of all
+    /// by `*`.
+    pub(crate) fn permits_of(&self, tenant: &str, which: impl Display) -> String {
+        self.of("permits", format_args!("{}.{which}", encoded(tenant)))
     }
 
     /// Returns the name of a stream or a bucket of the pool.
@@ -351,9 +307,9 @@ pub(crate) mod tests {
             subjects.parse_job(&subjects.job(&lane, &key)),
             Some((lane.clone(), key.clone()))
         );
-        assert_eq!(subjects.parse_lane(&subjects.lane(&lane)), Some(lane.clone()));
-        assert_eq!(subjects.parse_control(&subjects.control(&lane)), Some(lane));
-        assert_eq!(subjects.parse_result(&subjects.result(&key)), Some(key));
+        assert_eq!(subjects.parse_lane(&subjects.lane(&lane)), Some(lane));
+        let read = |kind, subject: &str| subjects.rest(subject, kind).and_then(JobKey::parse);
+        assert_eq!(read("results", &subjects.result(&key)), Some(key.clone()));
     }
 
     #[test]
@@ -371,7 +327,7 @@ pub(crate) mod tests {
         ] {
             assert_eq!(subjects.parse_job(&wrong), None, "{wrong}");
         }
-        assert_eq!(subjects.parse_result(&format!("hatchery.results.a.{key}0")), None);
+        assert_eq!(read("results", &format!("hatchery.results.a.{key}0")), None);
     }
 
     #[test]

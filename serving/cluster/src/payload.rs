@@ -164,7 +164,7 @@ impl Control {
     /// about a job of another one is ignored.
     pub(crate) async fn send(&self, streams: &Streams, lane: &Lane) {
         let Ok(text) = serde_json::to_vec(self) else { return };
-        let subject = streams.subjects.control(lane);
+        let subject = streams.subjects.of("control", lane);
         let _ = streams.link.client().publish(subject, text.into()).await;
     }
 

@@ -113,21 +113,13 @@ pub(crate) struct Turn {
 impl Subjects {
     /// `hatchery.turns.POOL.PARTITION.TENANT.PRIORITY.SESSION.BATCH.DIGEST`
     pub(crate) fn turn(&self, session: &SessionKey, lane: &Lane, key: &JobKey) -> String {
-        format!("hatchery.turns.{}.{}.{lane}.{session}.{key}", self.0, session.partition())
-    }
-
-    pub(crate) fn turns(&self) -> String {
-        format!("hatchery.turns.{}.>", self.0)
-    }
-
-    pub(crate) fn turns_in(&self, partition: u8) -> String {
-        format!("hatchery.turns.{}.{partition}.>", self.0)
+        self.of("turns", format_args!("{}.{lane}.{session}.{key}", session.partition()))
     }
 
     /// Returns the subjects of the turns of one session, whatever their priorities.
     pub(crate) fn turns_of(&self, session: &SessionKey) -> String {
         let (partition, tenant) = (session.partition(), &session.tenant);
-        format!("hatchery.turns.{}.{partition}.{tenant}.*.{session}.>", self.0)
+        self.of("turns", format_args!("{partition}.{tenant}.*.{session}.>"))
     }
 
     /// Reads the subject of a turn. `None` as well if it is in a partition that isn't its own.
@@ -295,7 +287,7 @@ impl Sessions {
             retention: RetentionPolicy::WorkQueue,
             max_messages: jobs.max_messages,
             max_bytes: jobs.max_bytes,
-            ..one_of_each(subjects.store("turns"), subjects.turns(), replicas)
+            ..one_of_each(subjects, "turns", replicas)
         };
         let turns = stream(context, turns).await?;
         let records = subjects.store("sessions");
@@ -319,7 +311,7 @@ impl Sessions {
         let name = format!("partition_{partition}");
         let config = pull::Config {
             durable_name: Some(name.clone()),
-            filter_subject: self.subjects.turns_in(partition),
+            filter_subject: self.subjects.of("turns", format_args!("{partition}.>")),
             ack_policy: AckPolicy::Explicit,
             ack_wait: self.hand_over,
             max_deliver: -1,
@@ -340,7 +332,10 @@ impl Sessions {
 
     /// Returns the sessions of a partition that have turns.
     pub(crate) async fn waiting(&self, partition: u8) -> Result<Vec<SessionKey>, Cause> {
-        let mut listed = self.turns.info_with_subjects(self.subjects.turns_in(partition)).await?;
+        let mut listed = self
+            .turns
+            .info_with_subjects(self.subjects.of("turns", format_args!("{partition}.>")))
+            .await?;
         let mut found: Vec<SessionKey> = Vec::new();
         while let Some(subject) = listed.next().await {
             let (subject, _) = subject?;

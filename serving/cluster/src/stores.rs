@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use crate::clock::{now, sleep};
 use crate::error::{Cause, Error};
+use crate::names::Subjects;
 
 /// How long setting up is tried for. A server that has just started isn't ready at once.
 const SETUP: Duration = Duration::from_secs(30);
@@ -23,11 +24,11 @@ const PART: usize = 128 << 10;
 /// How long reading an object may take. Parts that are missing are waited for without end.
 const READ: Duration = Duration::from_secs(300);
 
-/// Returns the settings of a stream that takes one message of each subject, and refuses more.
-pub(crate) fn one_of_each(name: String, subject: String, num_replicas: usize) -> Config {
+/// Returns the settings of the pool's stream of this kind, which takes one message of each subject.
+pub(crate) fn one_of_each(subjects: &Subjects, kind: &str, num_replicas: usize) -> Config {
     Config {
-        name,
-        subjects: vec![subject],
+        name: subjects.store(kind),
+        subjects: vec![subjects.of(kind, ">")],
         num_replicas,
         discard: DiscardPolicy::New,
         max_messages_per_subject: 1,

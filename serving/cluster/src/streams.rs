@@ -121,13 +121,13 @@ impl Streams {
         let subjects = Subjects(pool);
         let claim_time = settings.claim_time.clamp(*CLAIM_TIMES.start(), *CLAIM_TIMES.end());
         let named = |what: &str| subjects.store(what);
-        let of_keys = |what: &str, subject| one_of_each(named(what), subject, settings.replicas);
+        let of_keys = |kind| one_of_each(&subjects, kind, settings.replicas);
         let jobs = Config {
             retention: RetentionPolicy::WorkQueue,
             max_messages: i64::try_from(settings.queue).unwrap_or(i64::MAX),
             max_bytes: settings.queue_bytes.map_or(-1, |most| most.try_into().unwrap_or(i64::MAX)),
             metadata: HashMap::from([(CLAIM_TIME.to_owned(), claim_time.as_millis().to_string())]),
-            ..of_keys("jobs", subjects.jobs())
+            ..of_keys("jobs")
         };
         let jobs = stream(&context, jobs).await?;
         // The creator of the stream decided.
@@ -136,8 +136,8 @@ impl Streams {
         let claim_time =
             decided.unwrap_or(claim_time).clamp(*CLAIM_TIMES.start(), *CLAIM_TIMES.end());
         let (keep, replicas) = (settings.keep, settings.replicas);
-        let results = Config { max_age: keep, ..of_keys("results", subjects.results()) };
-        let dead = Config { max_age: keep, ..of_keys("dead", subjects.all_dead()) };
+        let results = Config { max_age: keep, ..of_keys("results") };
+        let dead = Config { max_age: keep, ..of_keys("dead") };
         let (results, dead) = (stream(&context, results).await?, stream(&context, dead).await?);
         let entries = |what, age| bucket(&context, named(what), age, MOST_ENTRY_BYTES, replicas);
         let starts = entries("starts", keep).await?;

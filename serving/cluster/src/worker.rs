@@ -187,9 +187,10 @@ impl WorkerShared {
 async fn listen(shared: Arc<WorkerShared>, lanes: Arc<Lanes>) {
     let client = shared.streams.link.client();
     let subjects = &shared.streams.subjects;
-    let (Ok(mut wakes), Ok(mut controls)) =
-        (client.subscribe(subjects.wake()).await, client.subscribe(subjects.controls()).await)
-    else {
+    let (Ok(mut wakes), Ok(mut controls)) = (
+        client.subscribe(subjects.wake()).await,
+        client.subscribe(subjects.of("control", ">")).await,
+    ) else {
         return;
     };
     loop {
@@ -200,7 +201,8 @@ async fn listen(shared: Arc<WorkerShared>, lanes: Arc<Lanes>) {
                 }
             }
             Some(message) = controls.next() => {
-                let Some(lane) = subjects.parse_control(&message.subject) else { continue };
+                let lane = subjects.rest(&message.subject, "control").and_then(Lane::parse);
+                let Some(lane) = lane else { continue };
                 let Some(control) = Control::read(&message.payload) else { continue };
                 let Some(key) = JobKey::parse(&control.key) else { continue };
                 if let Some((own, job)) = shared.running.lock().get(&key)

@@ -421,7 +421,7 @@ impl Claim<'_> {
         headers.insert(async_nats::header::NATS_MESSAGE_ID, format!("dead.{}", self.key).as_str());
         let message =
             PublishMessage::build().headers(headers).payload(self.message.payload.clone());
-        if let Err(error) = streams.store(&streams.subjects.dead(&self.key), &message).await {
+        if let Err(error) = streams.store(&streams.subjects.of("dead", &self.key), &message).await {
             tracing::warn!("can't keep the dead letter `{}`: {error}", self.key);
         }
     }

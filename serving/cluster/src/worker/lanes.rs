@@ -149,8 +149,8 @@ impl Lanes {
                 wanted = permits.len();
                 if permits.is_empty() {
                     // All its lanes wait: a permit that comes now is for the most urgent.
-                    asked.extend(self.put_off(tenant.name()));
-                    tenant.ask();
+                    asked.extend(self.put_off(&tenant.name));
+                    tenant.is_wanted.notify_one();
                     continue;
                 }
             }
@@ -442,14 +442,14 @@ impl Permits {
 }
 
 impl Tenant {
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Takes up to this many permits, as many as nobody holds.
     pub(super) async fn take(&self, count: usize) -> Vec<Permit> {
-        let spare = self.take_spare(count);
-        if !spare.is_empty() {
+        let spare = self
+            .spare
+            .lock()
+            .as_mut()
+            .map(|spare| spare.split_off(spare.len().saturating_sub(count)));
+        if let Some(spare) = spare.filter(|spare| !spare.is_empty()) {
             return spare;
         }
         match timeout(PERMIT_ANSWER, self.fetch(count)).await {
@@ -462,22 +462,11 @@ impl Tenant {
         }
     }
 
-    fn take_spare(&self, count: usize) -> Vec<Permit> {
-        let mut spare = self.spare.lock();
-        let Some(spare) = spare.as_mut() else { return Vec::new() };
-        spare.split_off(spare.len().saturating_sub(count))
-    }
-
     /// Takes permits back for other lanes of the tenant.
     pub(super) fn put(&self, permits: impl Iterator<Item = Permit>) {
         if let Some(spare) = self.spare.lock().as_mut() {
             spare.extend(permits);
         }
-    }
-
-    /// Asks to be woken when somebody gives a permit back.
-    pub(super) fn ask(&self) {
-        self.is_wanted.notify_one();
     }
 
     /// Waits for a permit whenever one is asked for, until it is dropped. `wake` is called when there is one.
@@ -541,15 +530,15 @@ impl Tenant {
             name: name.clone(),
             source: answer.to_string().into(),
         };
-        let config = one_of_each(name.clone(), subjects.permits(), self.replicas);
+        let config = one_of_each(subjects, "permits", self.replicas);
         let stream = stream(&self.streams.context, config).await?;
-        let listed = stream.info_with_subjects(subjects.permits_of(&self.name)).await;
+        let listed = stream.info_with_subjects(subjects.permits_of(&self.name, "*")).await;
         let listed = listed.map_err(|error| failed(&error))?.map_ok(|(subject, _)| subject);
         let listed = listed.try_collect().await;
         let mut there: HashSet<String> = listed.map_err(|error| failed(&error))?;
         if is_start || there.is_empty() {
             for number in 0..self.limit {
-                let subject = subjects.permit(&self.name, number);
+                let subject = subjects.permits_of(&self.name, number);
                 if !there.remove(&subject) {
                     self.streams.store(&subject, &PublishMessage::build()).await?;
                 }
@@ -561,7 +550,7 @@ impl Tenant {
             }
         }
         let consumer = permits_consumer(&self.name);
-        let filter_subject = subjects.permits_of(&self.name);
+        let filter_subject = subjects.permits_of(&self.name, "*");
         let config = pull::Config { filter_subject, ..self.streams.claims(consumer.clone()) };
         let made = stream.get_or_create_consumer(&consumer, config).await;
         let consumer = made.map_err(|error| failed(&error))?;

@@ -175,7 +175,7 @@ impl Streams {
 /// Sends a job's events until its end.
 pub(super) async fn forward(shared: &WorkerShared, key: &JobKey, mut events: Events) {
     let client = shared.streams.link.client();
-    let subject = shared.streams.subjects.events(key);
+    let subject = shared.streams.subjects.of("events", key);
     while let Some(event) = events.next().await {
         let Some(kind) = kind_of(event.kind) else { continue };
         let event = Event { worker: shared.config.name.clone(), sequence: event.sequence, kind };
@@ -203,20 +203,16 @@ fn kind_of(kind: event::EventKind) -> Option<EventKind> {
 
 /// The server's clock, as it was seen last.
 #[derive(Debug, Default)]
-pub(super) struct ServerClock(Mutex<Option<Seen>>);
-
-#[derive(Debug, Clone, Copy)]
-struct Seen {
-    at: Instant,
-    /// Nanoseconds since 1970 by the server's clock.
-    time: i128,
-}
+pub(super) struct ServerClock(
+    /// When, and its nanoseconds since 1970.
+    Mutex<Option<(Instant, i128)>>,
+);
 
 impl ServerClock {
     /// Notes that the server's clock showed this time, in nanoseconds since 1970, between the two
     /// instants.
     pub(super) fn saw(&self, time: i128, from: Instant, to: Instant) {
-        *self.0.lock() = Some(Seen { at: from + (to - from) / 2, time });
+        *self.0.lock() = Some((from + (to - from) / 2, time));
     }
 
     /// Returns how long ago the server's clock showed this time, in nanoseconds since 1970; zero if
@@ -228,9 +224,9 @@ impl ServerClock {
 
     /// Returns what the server's clock shows, in nanoseconds since 1970; `None` if it was never seen.
     pub(super) fn time(&self, now: Instant) -> Option<i128> {
-        let seen = (*self.0.lock())?;
-        let passed = (now - seen.at).as_nanos().try_into().unwrap_or(i128::MAX);
-        Some(seen.time.saturating_add(passed))
+        let (at, time) = (*self.0.lock())?;
+        let passed = (now - at).as_nanos().try_into().unwrap_or(i128::MAX);
+        Some(time.saturating_add(passed))
     }
 }
 
