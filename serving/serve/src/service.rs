@@ -31,8 +31,8 @@ use crate::caller::Caller;
 #[derive(Debug, Clone)]
 pub struct Service {
     pool: Hatchery,
-    kernels: Option<Arc<dyn Kernels>>,
-    grading: Option<Arc<dyn Grading>>,
+    pub(crate) kernels: Option<Arc<dyn Kernels>>,
+    pub(crate) grading: Option<Arc<dyn Grading>>,
     /// A job whose folders all others get.
     folders: Arc<Job>,
     /// From where sessions for cells continue.
@@ -83,6 +83,28 @@ struct OpenSessions {
     checkpoints: HashMap<(String, String), Checkpoint>,
 }
 
+/// How a job is to end early.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum EarlyEnd {
+    /// By `KeyboardInterrupt`.
+    Interrupt,
+    /// By being cancelled.
+    Cancel,
+    /// At once, and without effect on its session.
+    Stop,
+}
+
+impl EarlyEnd {
+    /// Requests this end.
+    pub(crate) fn request(self, ticket: &Ticket) {
+        match self {
+            Self::Interrupt => ticket.interrupt(),
+            Self::Cancel => ticket.cancel(),
+            Self::Stop => ticket.stop(),
+        }
+    }
+}
+
 /// The most checkpoints of one service: they are never spilled.
 const MOST_CHECKPOINTS: usize = 1024;
 
@@ -107,16 +129,6 @@ impl Service {
     /// Gives every job the input files and folders of this one.
     pub fn with_files_of(self, job: Job) -> Self {
         Self { folders: Arc::new(job), ..self }
-    }
-
-    /// Returns what runs Jupyter kernels, if anything does.
-    pub(crate) fn kernels(&self) -> Option<Arc<dyn Kernels>> {
-        self.kernels.clone()
-    }
-
-    /// Returns what grades samples, if anything does.
-    pub(crate) fn grading(&self) -> Option<Arc<dyn Grading>> {
-        self.grading.clone()
     }
 
     /// Returns the pool.

@@ -15,7 +15,7 @@ use wire::{Problem, ProblemKind};
 
 use super::outbox::Outbox;
 use crate::caller::Caller;
-use crate::service::Service;
+use crate::service::{EarlyEnd, Service};
 
 /// A client and what it waits for. Dropped, it cancels its jobs.
 pub(super) struct FramesClient {
@@ -32,15 +32,7 @@ pub(super) struct FramesClient {
 #[derive(Debug)]
 pub(super) struct FramesRun {
     pub(super) job_id: JobId,
-    pub(super) commands: mpsc::Sender<RunCommand>,
-}
-
-/// What a client can do to its running job.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum RunCommand {
-    Interrupt,
-    Cancel,
-    Stop,
+    pub(super) commands: mpsc::Sender<EarlyEnd>,
 }
 
 impl FramesClient {
@@ -50,7 +42,7 @@ impl FramesClient {
     }
 
     /// Gives a command to a running job. One that has ended needs none.
-    pub(super) fn command(&self, id: &RequestId, command: RunCommand) {
+    pub(super) fn command(&self, id: &RequestId, command: EarlyEnd) {
         if let Some(running) = self.running.lock().get(id) {
             let _ = running.commands.try_send(command);
         }

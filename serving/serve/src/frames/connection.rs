@@ -11,12 +11,12 @@ use tokio::time::timeout;
 use wire::message::{ClientKind, ClientMessage, Event, RequestId, ServerMessage};
 use wire::{Problem, ProblemKind, VERSION};
 
-use super::client::{FramesClient, RunCommand};
+use super::client::FramesClient;
 use super::data::Attached;
 use super::outbox::{Frame, FrameError, Outbox, read_frame};
 use super::{ConnectionError, run, session};
 use crate::caller::Caller;
-use crate::service::Service;
+use crate::service::{EarlyEnd, Service};
 
 /// How long a client that has ended its side may take to read what is left.
 const LAST_WRITES: Duration = Duration::from_secs(5);
@@ -115,9 +115,9 @@ impl FramesClient {
         match message {
             ClientMessage::Hello { .. } => {}
             ClientMessage::Run(run) => run::submit(self, *run, &mut attached).await?,
-            ClientMessage::Interrupt { id } => self.command(&id, RunCommand::Interrupt),
-            ClientMessage::Cancel { id } => self.command(&id, RunCommand::Cancel),
-            ClientMessage::Stop { id } => self.command(&id, RunCommand::Stop),
+            ClientMessage::Interrupt { id } => self.command(&id, EarlyEnd::Interrupt),
+            ClientMessage::Cancel { id } => self.command(&id, EarlyEnd::Cancel),
+            ClientMessage::Stop { id } => self.command(&id, EarlyEnd::Stop),
             ClientMessage::Answer { call, value, error } => self.calls.answer(call, value, error),
             ClientMessage::Session { id, session, action } => {
                 session::act(self, id, session, action, attached).await;
@@ -149,7 +149,7 @@ impl FramesClient {
             ClientMessage::Grade(grade) => {
                 self.check_owner()?;
                 let none = || usage("this server doesn't grade samples".to_owned());
-                let grading = self.service.grading().ok_or_else(none)?;
+                let grading = self.service.grading.clone().ok_or_else(none)?;
                 self.answer(grade.id.clone(), grading.grade(*grade));
             }
             ClientMessage::Drain { id, seconds } => {
@@ -226,7 +226,7 @@ impl FramesClient {
         connection: Value,
         options: Vec<String>,
     ) -> Result<(), Problem> {
-        let kernels = self.service.kernels().ok_or_else(|| {
+        let kernels = self.service.kernels.clone().ok_or_else(|| {
             Problem::new(ProblemKind::Usage, "this server runs no Jupyter kernels".to_owned())
         })?;
         let service = self.service.clone();

@@ -10,9 +10,10 @@ use tokio::sync::mpsc;
 use wire::message::{Event, RequestId, Run, ServerMessage};
 use wire::{Problem, ProblemKind};
 
-use super::client::{FramesClient, FramesRun, RunCommand, lent};
+use super::client::{FramesClient, FramesRun, lent};
 use super::data::{Attached, attach, data_of};
 use super::outbox::{Gone, Outbox};
+use crate::service::EarlyEnd;
 
 /// Commands to one job that may wait. Further ones would change nothing.
 const MOST_COMMANDS: usize = 8;
@@ -61,17 +62,13 @@ async fn until_end(
     mut ticket: Ticket,
     wants_events: bool,
     outbox: &Outbox,
-    commands: &mut mpsc::Receiver<RunCommand>,
+    commands: &mut mpsc::Receiver<EarlyEnd>,
 ) -> Result<Outcome, Gone> {
     let mut events = wants_events.then(|| ticket.events());
     loop {
         tokio::select! {
             biased;
-            Some(command) = commands.recv() => match command {
-                RunCommand::Interrupt => ticket.interrupt(),
-                RunCommand::Cancel => ticket.cancel(),
-                RunCommand::Stop => ticket.stop(),
-            },
+            Some(command) = commands.recv() => command.request(&ticket),
             event = next(&mut events), if events.is_some() => match event {
                 Some(event) => send_event(id, event, outbox).await?,
                 None => events = None,

@@ -22,10 +22,11 @@ use tokio::time::timeout;
 
 use super::body;
 use super::failure::Failure;
-use super::running::{EarlyEnd, Ended, RunningJob};
+use super::running::{Ended, RunningJob};
 use super::state::{AppState, Client};
 use crate::answer;
 use crate::http::query::{Named, only};
+use crate::service::EarlyEnd;
 
 type Answered = Result<Response, Failure>;
 type SharedState = State<Arc<AppState>>;

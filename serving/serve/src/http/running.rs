@@ -14,16 +14,7 @@ use tokio::task::AbortHandle;
 use super::failure::Failure;
 use super::state;
 use crate::caller::Caller;
-use crate::service::{Share, Shares};
-
-/// How a job is to end early.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum EarlyEnd {
-    /// By `KeyboardInterrupt`.
-    Interrupt,
-    /// By being cancelled.
-    Cancel,
-}
+use crate::service::{EarlyEnd, Share, Shares};
 
 /// The running jobs. Clones are the same.
 #[derive(Debug, Clone)]
@@ -75,10 +66,7 @@ impl Jobs {
             let outcome = loop {
                 tokio::select! {
                     outcome = ticket.outcome() => break outcome,
-                    Some(ending) = endings.recv() => match ending {
-                        EarlyEnd::Interrupt => ticket.interrupt(),
-                        EarlyEnd::Cancel => ticket.cancel(),
-                    },
+                    Some(ending) = endings.recv() => ending.request(&ticket),
                 }
             };
             // What nobody has room for is gone at once, however long its reader takes.
