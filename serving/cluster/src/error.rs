@@ -181,4 +181,9 @@ impl Error {
     pub(crate) fn server(what: &'static str, answer: impl fmt::Display) -> Self {
         Self::Server { what, source: answer.to_string().into() }
     }
+
+    /// Returns that a stream or a bucket can't be used, in the same way.
+    pub(crate) fn setup(name: String, answer: impl fmt::Display) -> Self {
+        Self::Setup { name, source: answer.to_string().into() }
+    }
 }

@@ -297,8 +297,7 @@ impl Sessions {
         let states = Objects::open(context, name.clone(), keep * 2, replicas).await?;
         let name = format!("OBJ_{name}");
         let objects = context.get_stream(&name).await;
-        let objects =
-            objects.map_err(|error| Error::Setup { name, source: error.to_string().into() })?;
+        let objects = objects.map_err(|error| Error::setup(name, error))?;
         let keep = records.stream.cached_info().config.max_age;
         let hand_over = (claim_time / 3).clamp(*HAND_OVER.start(), *HAND_OVER.end());
         let (subjects, results) = (subjects.clone(), results.clone());

@@ -105,7 +105,7 @@ impl Streams {
                 GetStreamErrorKind::JetStream(answer) if answer.code() == 404 => {
                     Err(Error::NoPool { pool: pool.to_string() })
                 }
-                _ => Err(Error::Setup { name, source: error.to_string().into() }),
+                _ => Err(Error::setup(name, error)),
             },
         }
     }

@@ -11,7 +11,7 @@ use super::{Decision, JobHistory, Start};
 pub const RECORD_VERSION: u32 = 1;
 
 /// What the server keeps of a session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRecord {
     /// The version of the record.
     pub version: u32,
@@ -77,16 +77,7 @@ pub struct RecordOwner {
 impl SessionRecord {
     /// Returns the record of a session without turns.
     pub fn fresh(name: &str) -> Self {
-        Self {
-            version: RECORD_VERSION,
-            name: name.to_owned(),
-            turn: 0,
-            last: None,
-            state: None,
-            old: None,
-            owner: None,
-            starts: Vec::new(),
-        }
+        Self { version: RECORD_VERSION, name: name.to_owned(), ..Self::default() }
     }
 
     /// Returns whether the turn with this key has ended already. Turns that are older than the

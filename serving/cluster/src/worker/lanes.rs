@@ -526,10 +526,7 @@ impl Tenant {
     async fn open(&self, is_start: bool) -> Result<PullConsumer, Error> {
         let subjects = &self.streams.subjects;
         let name = subjects.store("permits");
-        let failed = |answer: &dyn Display| Error::Setup {
-            name: name.clone(),
-            source: answer.to_string().into(),
-        };
+        let failed = |answer: &dyn Display| Error::setup(name.clone(), answer);
         let config = one_of_each(subjects, "permits", self.replicas);
         let stream = stream(&self.streams.context, config).await?;
         let listed = stream.info_with_subjects(subjects.permits_of(&self.name, "*")).await;

@@ -1,6 +1,6 @@
 //! The configuration of a server.
 
-use std::fmt;
+use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,8 +66,6 @@ pub struct HttpConfig {
     /// Further routes behind the same checks. Their handlers find the [`Caller`](crate::Caller)
     /// among the extensions of the request. Default: none.
     pub routes: Router,
-    /// Further routes that need no token. Default: none.
-    pub open_routes: Router,
 }
 
 /// Renders metrics as text.
@@ -103,7 +101,6 @@ impl Default for HttpConfig {
             ready: None,
             watching_only: false,
             routes: Router::new(),
-            open_routes: Router::new(),
         }
     }
 }
@@ -121,9 +118,9 @@ const LENGTHS: std::ops::RangeInclusive<usize> = 16..=512;
 /// assert!(tokens[1].is_administrator());
 /// # Ok::<(), serve::http::HttpError>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Token {{ tenant: {:?}, .. }}", caller.tenant())]
 pub struct Token {
-    digest: blake3::Hash,
     /// Has no tenant if it is an administrator.
     caller: Caller,
 }
@@ -136,8 +133,7 @@ impl Token {
     /// The token doesn't have 16 to 512 characters of those that bearer tokens have, or the name
     /// can't be a [tenant's](Caller::of_tenant).
     pub fn of_tenant(secret: &str, tenant: &str) -> Result<Self, HttpError> {
-        let digest = digest(secret)?;
-        Ok(Self { digest, caller: Caller::of_tenant(tenant)?.with_token(digest) })
+        Ok(Self { caller: Caller::of_tenant(tenant)?.with_token(digest(secret)?) })
     }
 
     /// Creates a token of an administrator, who sees everything, sets tenants and limits of jobs,
@@ -146,8 +142,7 @@ impl Token {
     /// # Errors
     /// The token doesn't have 16 to 512 characters of those that bearer tokens have.
     pub fn of_administrator(secret: &str) -> Result<Self, HttpError> {
-        let digest = digest(secret)?;
-        Ok(Self { digest, caller: Caller::owner().with_token(digest) })
+        Ok(Self { caller: Caller::owner().with_token(digest(secret)?) })
     }
 
     /// Reads tokens, one in each line: the token, a blank and its tenant, or the token of an
@@ -187,22 +182,17 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Token").field("tenant", &self.tenant()).finish_non_exhaustive()
-    }
-}
-
 /// Returns the token that was sent. Takes the same time for every token, also for none.
 pub(super) fn find<'a>(tokens: &'a [Token], sent: &[u8]) -> Option<&'a Token> {
     let sent = blake3::hash(sent);
     // Digests are compared in constant time.
-    tokens.iter().fold(None, |found, token| if token.digest == sent { Some(token) } else { found })
+    let is_sent = |token: &Token| token.caller.identity() == sent;
+    tokens.iter().fold(None, |found, token| if is_sent(token) { Some(token) } else { found })
 }
 
 /// Checks that no two tokens are the same.
 pub(super) fn check(tokens: &[Token]) -> Result<(), HttpError> {
-    let digests: std::collections::HashSet<_> = tokens.iter().map(|token| token.digest).collect();
+    let digests: HashSet<_> = tokens.iter().map(|token| token.caller.identity()).collect();
     if digests.len() < tokens.len() { Err(HttpError::TokenTwice) } else { Ok(()) }
 }
 

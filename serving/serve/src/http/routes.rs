@@ -48,10 +48,7 @@ pub(super) fn router(state: Arc<AppState>) -> Router {
             Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method", message)
         })
         .layer(from_fn_with_state(Arc::clone(&state), guard::check_token));
-    let open = Router::new()
-        .route("/healthz", get(pool::health))
-        .merge(page::routes())
-        .merge(state.config.open_routes.clone().with_state(()));
+    let open = Router::new().route("/healthz", get(pool::health)).merge(page::routes());
     guarded
         .merge(open)
         .layer(from_fn_with_state(Arc::clone(&state), guard::check_host))

@@ -54,7 +54,7 @@ pub(crate) fn host(pool: &Hatchery) -> String {
     let answer =
         || async { ([(CONTENT_SECURITY_POLICY, "default-src * 'unsafe-inline'")], Html(PAGE)) };
     let mut config = HttpConfig::new();
-    config.open_routes = Router::new().route("/host", get(answer));
+    config.routes = Router::new().route("/host", get(answer));
     serve(pool, config)
 }
 
