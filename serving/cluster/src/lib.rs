@@ -56,7 +56,6 @@ mod names;
 mod payload;
 #[doc(hidden)]
 pub mod policy;
-mod publish;
 mod result;
 mod session;
 mod sessions;

@@ -4,7 +4,6 @@
 //! have. `job.rs` is the way of one job, `owners.rs` has the sessions whose turns run here. `shared.rs`
 //! checks messages, counts starts and says that this worker lives.
 
-use crate::worker::gate::ReplyBatcher;
 pub use shared::{Presence, Tally, WorkerConfig};
 
 use std::sync::Arc;
@@ -25,10 +24,10 @@ use crate::names::{BatchName, JobKey, Lane, PoolName};
 use crate::payload::Control;
 use crate::policy::MOST_AHEAD;
 use crate::streams::Streams;
+use job::ReplyBatcher;
 use lanes::{ClaimBudget, Permits};
 use shared::ServerClock;
 
-mod gate;
 mod job;
 mod lanes;
 mod owners;

@@ -28,7 +28,6 @@ mod connection;
 mod data;
 mod outbox;
 mod run;
-mod session;
 
 /// Serves the process that started this one, over standard input and output, until it closes the
 /// input.

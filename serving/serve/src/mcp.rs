@@ -32,7 +32,6 @@ use crate::service::Service;
 mod calls;
 mod content;
 mod handler;
-mod resources;
 mod tools;
 
 /// The longest message of a client over standard input, 64 MiB. Longer ones are dropped without an

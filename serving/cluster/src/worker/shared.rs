@@ -14,6 +14,7 @@ use serde_json::json;
 use tokio::sync::{RwLock, Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
+use super::job::ReplyBatcher;
 use super::lanes::ClaimBudget;
 use crate::clock::{now, sleep};
 use crate::error::{Cause, Error};
@@ -24,7 +25,6 @@ use crate::result::{Event, EventKind, MOST_BYTES};
 use crate::sessions::SessionKey;
 use crate::stores::keys;
 use crate::streams::{Settings, Streams};
-use crate::worker::gate::ReplyBatcher;
 
 /// How a worker takes jobs.
 #[derive(Debug, Clone)]

@@ -14,7 +14,7 @@ use wire::{Problem, ProblemKind, VERSION};
 use super::client::FramesClient;
 use super::data::Attached;
 use super::outbox::{Frame, FrameError, Outbox, read_frame};
-use super::{ConnectionError, run, session};
+use super::{ConnectionError, run};
 use crate::caller::Caller;
 use crate::service::{EarlyEnd, Service};
 
@@ -120,7 +120,7 @@ impl FramesClient {
             ClientMessage::Stop { id } => self.command(&id, EarlyEnd::Stop),
             ClientMessage::Answer { call, value, error } => self.calls.answer(call, value, error),
             ClientMessage::Session { id, session, action } => {
-                session::act(self, id, session, action, attached).await;
+                run::act(self, id, session, action, attached).await;
             }
             ClientMessage::Sessions { id } => {
                 let names = self.service.sessions(&self.caller);

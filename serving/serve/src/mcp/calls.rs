@@ -13,10 +13,9 @@ use rmcp::{Peer, RoleServer};
 use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use super::content::{self, InSession, image, image_type, resource};
+use super::content::{self, InSession, image, image_type, read, resource};
 use super::tools::{NEW, Naming};
 use crate::caller::{Caller, unguessable};
-use crate::mcp::resources::read;
 use crate::service::Service;
 
 /// The longest text of a file that `read_file` returns.

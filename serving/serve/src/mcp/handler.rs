@@ -14,9 +14,9 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::Starting;
 use super::calls::{Progress, ToolCall};
+use super::content::{list, read_address, template};
 use super::tools::{self, Naming};
 use crate::caller::Caller;
-use crate::mcp::resources::{list, read_address, template};
 use crate::service::Service;
 
 /// Answers the requests of one client.
