@@ -232,7 +232,7 @@ impl Streams {
                     }
                     return Ok(stored);
                 }
-                Some(Err(error)) => failure(error),
+                Some(Err(error)) => failure(&error),
                 // Asked again at once: the server is back.
                 None => continue,
             };
@@ -268,26 +268,20 @@ impl Streams {
     }
 }
 
-fn failure(error: PublishError) -> Failure {
+fn failure(error: &PublishError) -> Failure {
     match error.kind() {
         PublishErrorKind::WrongLastSequence => Failure::Already,
         PublishErrorKind::MaxPayloadExceeded => Failure::TooLarge,
         _ => {
-            let source = std::error::Error::source(&error);
+            let source = std::error::Error::source(error);
             let answer = source.and_then(|source| source.downcast_ref::<jetstream::Error>());
-            match answer {
-                Some(answer) if answer.error_code() == STORE_FAILED => full(&answer.to_string()),
-                Some(answer) => Failure::Trouble(answer.to_string()),
+            let failed = answer.filter(|answer| answer.error_code() == STORE_FAILED);
+            // The server has one code for several reasons.
+            match failed.map(ToString::to_string) {
+                Some(answer) if answer.contains("per subject") => Failure::Already,
+                Some(answer) => Failure::Full(answer),
                 None => Failure::Trouble(error.to_string()),
             }
         }
     }
-}
-
-/// Tells the reasons apart, for which the server has one code.
-fn full(answer: &str) -> Failure {
-    if answer.contains("per subject") {
-        return Failure::Already;
-    }
-    Failure::Full(answer.to_owned())
 }
