@@ -24,7 +24,9 @@ use crate::clock::sleep;
 use crate::connect::Connection;
 use crate::error::{Cause, Error};
 use crate::names::{BatchName, JobKey, Lane, PoolName};
-use crate::payload::{Command, Control, NTH, SESSION, Stored, WANTS, WANTS_EVENTS, WANTS_FILES};
+use crate::payload::{
+    Command, Control, LARGEST_INLINE, NTH, SESSION, Stored, WANTS, WANTS_EVENTS, WANTS_FILES,
+};
 use crate::result::{self, EventStream, JobResult};
 use crate::sessions::SessionKey;
 use crate::streams::{Settings, Streams};
@@ -210,7 +212,7 @@ impl Client {
             }
         };
         let (sender, receiver) = oneshot::channel();
-        let payload = inner.streams.payload(text).await?;
+        let payload = inner.streams.payload(text, LARGEST_INLINE).await?;
         let mut headers = HeaderMap::new();
         payload.add_to(&mut headers);
         headers.insert(NTH, nth.to_string());

@@ -123,7 +123,7 @@ impl JobKey {
 #[display("{tenant}.{}", priority_token(*priority))]
 pub(crate) struct Lane {
     /// An encoded name.
-    tenant: String,
+    pub(crate) tenant: String,
     pub(crate) priority: Priority,
 }
 
@@ -159,11 +159,6 @@ impl Lane {
         }
     }
 
-    /// Returns the tenant as subjects have it.
-    pub(crate) fn tenant_token(&self) -> &str {
-        &self.tenant
-    }
-
     /// Returns the name of its consumer.
     pub(crate) fn consumer(&self) -> String {
         format!("{}_{}", self.tenant, priority_token(self.priority))
@@ -175,14 +170,9 @@ pub(crate) fn priority_token(priority: Priority) -> &'static str {
     Priority::NAMED[priority as usize].0
 }
 
-/// Returns the name of the consumer of a tenant's permits.
-pub(crate) fn permits_consumer(tenant: &str) -> String {
-    encoded(tenant)
-}
-
 /// Encodes a name as one token, and different names differently: other bytes than letters, digits,
 /// `-` and `_` become `=` and two digits.
-fn encoded(name: &str) -> String {
+pub(crate) fn encoded(name: &str) -> String {
     let mut token = String::with_capacity(name.len());
     for byte in name.bytes() {
         match byte {

@@ -18,7 +18,7 @@ use crate::names::Lane;
 use crate::streams::Streams;
 
 /// The largest text in a message. Servers take messages of 1 MiB by default, headers included.
-const LARGEST_INLINE: usize = 512 << 10;
+pub(crate) const LARGEST_INLINE: usize = 512 << 10;
 /// The largest text of all: a line of a batch has at most 64 MiB, and its script comes on top.
 pub(crate) const LARGEST: usize = 256 << 20;
 /// Between two attempts to find an object.
@@ -46,23 +46,12 @@ impl Payload {
 }
 
 impl Streams {
-    /// Stores a text, unless it fits into a message. Tries until it is stored, and says why it waits.
+    /// Stores a text, unless it has at most `most` bytes. Tries until it is stored, and says why it
+    /// waits.
     ///
     /// # Errors
     /// The text is too large.
-    pub(crate) async fn payload(&self, text: Vec<u8>) -> Result<Payload, Error> {
-        self.payload_within(text, LARGEST_INLINE).await
-    }
-
-    /// Stores a text, unless it has at most this many bytes, as [`Self::payload`] does.
-    ///
-    /// # Errors
-    /// As for [`Self::payload`].
-    pub(crate) async fn payload_within(
-        &self,
-        text: Vec<u8>,
-        most: usize,
-    ) -> Result<Payload, Error> {
+    pub(crate) async fn payload(&self, text: Vec<u8>, most: usize) -> Result<Payload, Error> {
         if text.len() <= most {
             return Ok(Payload { inline: text.into(), object: None });
         }

@@ -79,7 +79,7 @@ impl SessionKey {
             let name = name.chars().filter(|character| !character.is_control()).take(32).collect();
             return Err(Error::SessionName { name, most: MOST_NAME_BYTES });
         }
-        let tenant = lane.tenant_token().to_owned();
+        let tenant = lane.tenant.clone();
         let mut hasher = blake3::Hasher::new();
         // No token has this byte.
         hasher.update(tenant.as_bytes()).update(b".").update(name.as_bytes());
@@ -221,7 +221,7 @@ const MOST_FOUND: usize = 10_000;
 /// The sessions of a pool on the server.
 #[derive(Debug, Clone)]
 pub(crate) struct Sessions {
-    subjects: Subjects,
+    pub(crate) subjects: Subjects,
     pub(crate) turns: Stream,
     results: Stream,
     records: kv::Store,
@@ -322,11 +322,6 @@ impl Sessions {
             ..pull::Config::default()
         };
         Ok(self.turns.get_or_create_consumer(&name, config).await?)
-    }
-
-    /// Returns whose turn the message on this subject is.
-    pub(crate) fn session_of(&self, subject: &str) -> Option<SessionKey> {
-        self.subjects.parse_turn(subject).map(|turn| turn.session)
     }
 
     /// Returns the sessions of a partition that have turns.

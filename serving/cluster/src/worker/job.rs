@@ -22,7 +22,8 @@ use super::shared::{Tally, WorkerShared, forward, is_of_key};
 use crate::clock::{now, sleep};
 use crate::names::{JobKey, Lane};
 use crate::payload::{
-    Command, HISTORY, NTH, OBJECT, SESSION, Stored, WANTS, WANTS_EVENTS, WANTS_FILES, WORKER,
+    Command, HISTORY, LARGEST_INLINE, NTH, OBJECT, SESSION, Stored, WANTS, WANTS_EVENTS,
+    WANTS_FILES, WORKER,
 };
 use crate::policy::{Decision, JobHistory, SIGNS, Start};
 use crate::result;
@@ -384,7 +385,7 @@ impl Claim<'_> {
         let streams = &self.shared.streams;
         let mut text = result.to_string();
         loop {
-            let payload = match streams.payload(text.clone().into_bytes()).await {
+            let payload = match streams.payload(text.clone().into_bytes(), LARGEST_INLINE).await {
                 Ok(payload) => payload,
                 Err(error) => {
                     text = too_large(&error);

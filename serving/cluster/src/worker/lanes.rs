@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 use super::shared::WorkerConfig;
 use crate::clock::{now, sleep};
 use crate::error::{Cause, Error};
-use crate::names::{Lane, permits_consumer};
+use crate::names::{Lane, encoded};
 use crate::policy;
 use crate::policy::{EMPTY, Shares};
 use crate::stores::{one_of_each, stream};
@@ -546,7 +546,7 @@ impl Tenant {
                 purged.map_err(|error| failed(&error))?;
             }
         }
-        let consumer = permits_consumer(&self.name);
+        let consumer = encoded(&self.name);
         let filter_subject = subjects.permits_of(&self.name, "*");
         let config = pull::Config { filter_subject, ..self.streams.claims(consumer.clone()) };
         let made = stream.get_or_create_consumer(&consumer, config).await;

@@ -430,8 +430,8 @@ async fn listen(
     let mut looked: Option<Instant> = None;
     while let Some(message) = messages.next().await {
         let message = message?;
-        if let Some(session) = sessions.session_of(&message.subject) {
-            told.send(session).await?;
+        if let Some(turn) = sessions.subjects.parse_turn(&message.subject) {
+            told.send(turn.session).await?;
         }
         // The server may have told an earlier owner of other turns, and tells only of so many.
         if looked.is_none_or(|at| now() - at >= sessions.hand_over) {

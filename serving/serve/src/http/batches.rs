@@ -85,7 +85,7 @@ impl Batch {
                         }
                         Ok(Err(failure)) => {
                             has_more = false;
-                            refusal(failure.into_problem(), (number + 1).into())
+                            refusal(failure.problem, (number + 1).into())
                         }
                         // The jobs of the batch may take longer than this.
                         Err(_) if !running.is_empty() => continue,
@@ -133,14 +133,13 @@ impl Batch {
         if let Some(given) = id_of(&line) {
             *id = given;
         }
-        let job = state::job(&self.caller, line).await.map_err(Failure::into_problem)?;
+        let job = state::job(&self.caller, line).await?;
         let submitted = self.state.service.submit_patiently(&self.caller, &job, None, is_load);
         let ticket = submitted.await?;
         drop((job, held));
         let mut running = self.state.jobs.start(&self.caller, ticket, self.has_files);
-        let job = running.job();
-        let Ended { mut result, held, .. } =
-            running.ended().await.map_err(Failure::into_problem)?;
+        let job = running.job;
+        let Ended { mut result, held, .. } = running.ended().await?;
         result["job"] = job.0.into();
         Ok((result, held))
     }
@@ -274,7 +273,7 @@ mod tests {
     #[tokio::test]
     async fn a_line_without_end_is_refused() {
         let parts = (0..).map(|_| Ok::<_, Infallible>(Bytes::from_static(b"xxxxxxxxxx")));
-        let refused = lines(parts).next().await.unwrap_err().into_problem();
+        let refused = lines(parts).next().await.unwrap_err().problem;
         assert_eq!(refused.reason.as_deref(), Some("too_large"));
     }
 }

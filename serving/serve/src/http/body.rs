@@ -84,7 +84,7 @@ pub(super) async fn count(
             let held = held.take().map_or_else(|| state.transit.hold(&caller, bytes.len()), Ok);
             // The connection ends, and so the client sees that the answer isn't complete.
             let held =
-                held.map_err(|full| axum::Error::new(Failure::from(full).into_problem().message))?;
+                held.map_err(|full| axum::Error::new(Failure::from(full).problem.message))?;
             Ok::<_, axum::Error>(held.until_sent(bytes))
         }))
     });

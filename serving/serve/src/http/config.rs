@@ -122,7 +122,7 @@ const LENGTHS: std::ops::RangeInclusive<usize> = 16..=512;
 #[debug("Token {{ tenant: {:?}, .. }}", caller.tenant())]
 pub struct Token {
     /// Has no tenant if it is an administrator.
-    caller: Caller,
+    pub(super) caller: Caller,
 }
 
 impl Token {
@@ -174,11 +174,6 @@ impl Token {
     /// Returns whether it is an administrator's.
     pub fn is_administrator(&self) -> bool {
         self.tenant().is_none()
-    }
-
-    /// Returns the caller that it stands for.
-    pub(super) fn caller(&self) -> Caller {
-        self.caller.clone()
     }
 }
 

@@ -14,8 +14,8 @@ use crate::caller::InvalidTenant;
 /// A failed request.
 #[derive(Debug, Clone)]
 pub(super) struct Failure {
-    status: StatusCode,
-    problem: Problem,
+    pub(super) status: StatusCode,
+    pub(super) problem: Problem,
 }
 
 impl Failure {
@@ -42,16 +42,11 @@ impl Failure {
     pub(super) fn is_load(&self) -> bool {
         self.status == StatusCode::TOO_MANY_REQUESTS
     }
+}
 
-    /// Returns what is wrong.
-    pub(super) fn into_problem(self) -> Problem {
-        self.problem
-    }
-
-    /// Returns the status.
-    #[cfg(test)]
-    pub(super) fn status(&self) -> StatusCode {
-        self.status
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Self {
+        failure.problem
     }
 }
 

@@ -191,7 +191,7 @@ fn client(state: &Arc<AppState>, headers: &HeaderMap) -> Result<Client, Failure>
         _ => return Err(refused("send a token as `Authorization: Bearer TOKEN`")),
     };
     let token = find(tokens, sent).ok_or_else(|| refused("there is no such token"))?;
-    let (caller, is_administrator) = (token.caller(), token.is_administrator());
+    let (caller, is_administrator) = (token.caller.clone(), token.is_administrator());
     Ok(Client { state: Arc::clone(state), caller, is_administrator })
 }
 

@@ -220,11 +220,11 @@ pub(super) fn of_job(running: RunningJob) -> Body {
     Body::from_stream(stream::unfold(At::Begin(running), |at| async move {
         let (text, next) = match at {
             At::Begin(running) => {
-                let text = message("admitted", None, &json!({ "job": running.job() }));
+                let text = message("admitted", None, &json!({ "job": running.job }));
                 (text, At::Events(running))
             }
             At::Events(mut running) => loop {
-                match timeout(QUIET, running.events().next()).await {
+                match timeout(QUIET, running.events.next()).await {
                     Err(_) => break (comment(), At::Events(running)),
                     Ok(Some(event)) => {
                         let Some((name, data)) = named(&event.kind) else { continue };
@@ -237,7 +237,7 @@ pub(super) fn of_job(running: RunningJob) -> Body {
                                 held.until_sent(message("outcome", None, &result))
                             }
                             Err(failure) => {
-                                let problem = failure.into_problem();
+                                let problem = failure.problem;
                                 message("outcome", None, &tool::refusal(&problem))
                             }
                         };

@@ -82,7 +82,7 @@ mod tests {
         let expected = Options { session: Some("a b/ä".to_owned()), has_files: true };
         assert_eq!(read("session=a+b%2F%C3%A4&files=true").unwrap(), expected);
         for query in ["sesion=a", "files=1", "files=true&files=false", "session"] {
-            let status = read(query).map_err(|failure| failure.status());
+            let status = read(query).map_err(|failure| failure.status);
             // A name without a value is an empty name, which no session has.
             let empty = Options { session: Some(String::new()), ..Options::default() };
             let expected =

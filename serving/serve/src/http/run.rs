@@ -56,7 +56,7 @@ async fn answered(client: Client, options: Options, request: Request) -> Result<
     }
     let running = submit(&client, &options, received).await?;
     if is_streamed {
-        let job = running.job();
+        let job = running.job;
         let body = of_job(running);
         return Ok(marked(answer::stream(StatusCode::OK, TYPE, body), job));
     }
@@ -126,7 +126,7 @@ async fn submit(
 }
 
 async fn ended(mut running: RunningJob) -> Result<(Answer, Share), Failure> {
-    let job = running.job();
+    let job = running.job;
     let Ended { result, has_failed, is_final, held } = running.ended().await?;
     let status = match has_failed {
         true => StatusCode::INTERNAL_SERVER_ERROR,

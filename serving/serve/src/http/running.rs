@@ -104,23 +104,13 @@ impl Drop for Listed {
 /// A running job. Dropping it cancels the job.
 #[derive(Debug)]
 pub(super) struct RunningJob {
-    job: JobId,
-    events: Events,
+    pub(super) job: JobId,
+    pub(super) events: Events,
     ended: oneshot::Receiver<Result<Ended, Failure>>,
     task: AbortHandle,
 }
 
 impl RunningJob {
-    /// Returns the job.
-    pub(super) fn job(&self) -> JobId {
-        self.job
-    }
-
-    /// Returns the job's events.
-    pub(super) fn events(&mut self) -> &mut Events {
-        &mut self.events
-    }
-
     /// Waits for the end, once.
     ///
     /// # Errors

@@ -227,7 +227,7 @@ async fn follow(
     progress: &mut Progress,
 ) -> Outcome {
     let mut events = ticket.events();
-    let mut has_events = progress.is_wanted();
+    let mut has_events = progress.to.is_some();
     let mut is_wanted = true;
     loop {
         tokio::select! {
@@ -336,11 +336,6 @@ impl Progress {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let to = token.map(|token| (context.peer.clone(), token));
         Self { to, ticks, began: None, silent: 0, tail: Vec::new(), has_news: false }
-    }
-
-    /// Whether the client asked for it.
-    pub(super) fn is_wanted(&self) -> bool {
-        self.to.is_some()
     }
 
     /// Notes what has happened in the job.

@@ -160,7 +160,7 @@ impl Told {
 
     /// Adds the image of an object, if it has one. Returns whether it has one.
     fn bundle(&mut self, bundle: &MimeBundle) -> bool {
-        let found = image_types().find_map(|name| match bundle.get(name) {
+        let found = IMAGES.iter().find_map(|(name, _)| match bundle.get(name) {
             Some(MimeData::Bytes(bytes)) => Some(bytes),
             _ => None,
         });
@@ -313,11 +313,6 @@ const TYPES: [(&str, &str); 18] = [
     ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
     ("zip", "application/zip"),
 ];
-
-/// Returns the types of images that can be sent.
-pub(super) fn image_types() -> impl Iterator<Item = &'static str> {
-    IMAGES.iter().map(|(name, _)| *name)
-}
 
 /// Returns the type of an image that a client can show. A program says what its bytes are, and a
 /// client that believes it may fail at them. So they must begin as such an image does.

@@ -342,8 +342,7 @@ impl SessionOwner {
     async fn kept(&self, value: &Value) -> PendingResult {
         let mut text = value.to_string();
         loop {
-            let payload =
-                self.shared.streams.payload_within(text.clone().into_bytes(), MOST_KEPT).await;
+            let payload = self.shared.streams.payload(text.clone().into_bytes(), MOST_KEPT).await;
             match payload {
                 Ok(payload) => {
                     return payload.object.map_or(PendingResult::Text(text), PendingResult::Object);
