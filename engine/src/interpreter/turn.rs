@@ -113,12 +113,12 @@ impl<'a> OpenTurn<'a> {
             watch = watch.with(Arc::clone(threads.clocks()));
         }
         let (gate, run) = begin_gate(guest.gate);
-        let interrupt = Arc::clone(guest.gate);
-        let watch_guard = watch.guard(limits, run, interrupt.clone(), stop.overdue_hook());
+        let held = Arc::clone(guest.gate);
+        let watch_guard = watch.guard(limits, run, held.clone(), stop.overdue_hook());
         // Never taken down: the requester of a watch that has ended does nothing.
         control.attach(watch_guard.stop_requester());
         let here = RunsHere::begin(guest.gate, watch_guard.stop_requester());
-        let stop = attach_stop(stop, interrupt, run, watch_guard.stop_requester());
+        let stop = attach_stop(stop, held, run, watch_guard.stop_requester());
         Ok(Self {
             stop,
             here,
@@ -232,11 +232,11 @@ fn open_channel(
 /// Lets requests of the handle reach the run. Dropped, they reach nothing.
 fn attach_stop(
     stop: &StopHandle,
-    interrupt: Arc<Gate>,
+    gate: Arc<Gate>,
     run: GateRun,
     requester: StopRequester,
 ) -> Guarded<&StopHandle> {
-    stop.attach(interrupt, run, requester);
+    stop.attach(gate, run, requester);
     let detach: fn(&StopHandle) = StopHandle::detach;
     guard(stop, detach)
 }
@@ -297,9 +297,9 @@ mod tests {
             let Ok(host) = begin_host(host, setup) else { return };
             let channel = open_channel(&channel, |channel| channel.open(b"request".to_vec(), 1));
             let (gate_run, run) = begin_gate(gate);
-            let interrupt = Arc::clone(gate);
-            let watch_guard = Stopwatch::start().guard(&limits, run, interrupt.clone(), None);
-            let stop = attach_stop(stop, interrupt, run, watch_guard.stop_requester());
+            let held = Arc::clone(gate);
+            let watch_guard = Stopwatch::start().guard(&limits, run, held.clone(), None);
+            let stop = attach_stop(stop, held, run, watch_guard.stop_requester());
             work();
             drop((stop, watch_guard));
             ScopeGuard::into_inner(gate_run).end();

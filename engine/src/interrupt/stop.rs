@@ -47,7 +47,7 @@ pub trait StopTarget: Debug + Send + Sync {
 /// A run of an interpreter in this process.
 #[derive(Debug)]
 struct LocalRun {
-    interrupt: Arc<Gate>,
+    gate: Arc<Gate>,
     run: GateRun,
     requester: StopRequester,
 }
@@ -100,8 +100,8 @@ impl StopHandle {
     }
 
     /// Begins the run: earlier requests take effect, later ones go to the run at once.
-    pub(crate) fn attach(&self, interrupt: Arc<Gate>, run: GateRun, requester: StopRequester) {
-        self.begin(Arc::new(LocalRun { interrupt, run, requester }));
+    pub(crate) fn attach(&self, gate: Arc<Gate>, run: GateRun, requester: StopRequester) {
+        self.begin(Arc::new(LocalRun { gate, run, requester }));
     }
 
     /// Begins a run that `ending` ends, as [`Interpreter::run`](crate::Interpreter::run) does for
@@ -135,7 +135,7 @@ impl StopTarget for LocalRun {
     }
 
     fn stop(&self, reason: StopReason) {
-        self.interrupt.stop(self.run, reason);
+        self.gate.stop(self.run, reason);
         self.requester.expect_end();
     }
 }
@@ -149,10 +149,10 @@ mod tests {
     use crate::limits::Limits;
 
     fn begin(stop: &StopHandle, gate: &Arc<Gate>) -> WatchGuard {
-        let (run, interrupt) = (gate.begin(), Arc::clone(gate));
+        let (run, held) = (gate.begin(), Arc::clone(gate));
         let limits = Limits::default();
-        let guard = Stopwatch::start().guard(&limits, run, interrupt.clone(), None);
-        stop.attach(interrupt, run, guard.stop_requester());
+        let guard = Stopwatch::start().guard(&limits, run, held.clone(), None);
+        stop.attach(held, run, guard.stop_requester());
         guard
     }
 

@@ -74,13 +74,13 @@ impl Stopwatch {
         &self,
         limits: &Limits,
         run: GateRun,
-        interrupt: Arc<Gate>,
+        gate: Arc<Gate>,
         overdue: Option<OverdueHook>,
     ) -> WatchGuard {
         let cpu_time = limits.cpu_time.unwrap_or(Duration::MAX);
         let watched = WatchedRun {
             run,
-            interrupt,
+            gate,
             overdue,
             watch: self.clone(),
             cpu_time,
@@ -200,7 +200,7 @@ enum Due {
 #[derive(Debug)]
 struct WatchedRun {
     run: GateRun,
-    interrupt: Arc<Gate>,
+    gate: Arc<Gate>,
     overdue: Option<OverdueHook>,
     watch: Stopwatch,
     cpu_time: Duration,
@@ -326,7 +326,7 @@ impl WatchdogState {
         if grace.is_zero() {
             return self.stop(id, reason, now);
         }
-        watched.interrupt.interrupt(watched.run, reason);
+        watched.gate.interrupt(watched.run, reason);
         self.schedule(now + FIRST_REMINDER, id, Due::Remind(FIRST_REMINDER));
         if let Some(at) = now.checked_add(grace) {
             self.schedule(at, id, Due::Stop(reason));
@@ -337,7 +337,7 @@ impl WatchdogState {
         let Some(watched) = self.watched.get(&id) else { return };
         // Locks one gate and changes page protections: microseconds, or milliseconds for a memory
         // of a gigabyte.
-        watched.interrupt.stop(watched.run, reason);
+        watched.gate.stop(watched.run, reason);
         self.expect_end(id, now);
     }
 
@@ -366,7 +366,7 @@ impl WatchdogState {
                 }
             }
             Due::Remind(after) => {
-                if watched.interrupt.remind(watched.run) {
+                if watched.gate.remind(watched.run) {
                     let next = (after * 2).min(LONGEST_REMINDER);
                     self.schedule(now + next, id, Due::Remind(next));
                 }
