@@ -13,8 +13,8 @@ use std::sync::atomic::AtomicU32;
 
 use parking_lot::Mutex;
 
+pub(crate) use address_space::{FIRST_GUEST_BYTES, PAGE_BYTES, WASM_PAGE_BYTES, is_length};
 use address_space::{GUARD_BEFORE_BYTES, MOST_BYTES, RESERVED_BYTES};
-pub(crate) use address_space::{PAGE_BYTES, WASM_PAGE_BYTES, check_address_space, is_length};
 use cow::Tracker;
 use idle::PageAge;
 use image::MemoryImage;

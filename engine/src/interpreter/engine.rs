@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use replace::{Access, replace};
+use rustix::process::{Resource, getrlimit};
 
 use crate::cache::CacheDir;
 use crate::config::{EngineConfig, HostKind, Progress, ProgressSink};
@@ -20,7 +21,7 @@ use crate::host::wasi::{HostState, Wasi};
 use crate::host::wasix::WasixHost;
 use crate::interpreter::survey::Surveyed;
 use crate::interrupt::raise::Offsets;
-use crate::memory::{self, GuestMemory};
+use crate::memory::{FIRST_GUEST_BYTES, GuestMemory};
 use crate::python::distribution::local::LocalBuild;
 use crate::python::distribution::{Build, PythonBuild};
 use crate::python::library::Library;
@@ -67,10 +68,13 @@ impl Engine {
         config: &EngineConfig,
         progress: &Arc<dyn ProgressSink>,
     ) -> Result<Self, EngineError> {
-        memory::check_address_space().map_err(|shortage| EngineError::AddressSpace {
-            limit_bytes: shortage.limit_bytes,
-            needed_bytes: shortage.needed_bytes,
-        })?;
+        // The allocation that fails first may be one of the process itself, which then aborts.
+        let needed_bytes = FIRST_GUEST_BYTES as u64;
+        if let Some(limit_bytes) = getrlimit(Resource::As).current
+            && limit_bytes < needed_bytes
+        {
+            return Err(EngineError::AddressSpace { limit_bytes, needed_bytes });
+        }
         let cache = CacheDir::open(config.cache_dir.as_deref())?;
         let build = match &config.python {
             None => {

@@ -14,8 +14,6 @@
 //! `memory.rs`). The guard before the base costs nothing and catches a miscomputed negative
 //! address.
 
-use rustix::process::{Resource, getrlimit};
-
 /// Bytes of a WebAssembly page.
 pub(crate) const WASM_PAGE_BYTES: usize = 1 << 16;
 /// Bytes of a page of the host, as patches and segments count them.
@@ -35,34 +33,13 @@ const _: () = assert!(
 
 /// Inaccessible bytes before the base.
 pub(super) const GUARD_BEFORE_BYTES: usize = 2 << 30;
-/// Address space that a process needs beyond its first guest: for the compiled module, its image,
-/// the library, and stacks.
-const OTHER_BYTES: usize = 2 << 30;
+/// Address space that a process needs for its first guest, the compiled module, its image, the
+/// library, and stacks.
+pub(crate) const FIRST_GUEST_BYTES: usize = GUARD_BEFORE_BYTES + RESERVED_BYTES + (2 << 30);
 
 /// Returns whether a memory can have this many bytes: E-1.
 pub(crate) fn is_length(bytes: usize) -> bool {
     bytes.is_multiple_of(WASM_PAGE_BYTES) && bytes <= MOST_BYTES
-}
-
-/// A limit on this process's address space leaves no room for one guest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct AddressSpaceShortage {
-    pub(crate) limit_bytes: u64,
-    pub(crate) needed_bytes: u64,
-}
-
-/// Checks that this process may reserve the address space of one guest.
-///
-/// Without this check, the allocation that fails first may be one of the process itself, which
-/// then aborts.
-pub(crate) fn check_address_space() -> Result<(), AddressSpaceShortage> {
-    let needed_bytes = (GUARD_BEFORE_BYTES + RESERVED_BYTES + OTHER_BYTES) as u64;
-    match getrlimit(Resource::As).current {
-        Some(limit_bytes) if limit_bytes < needed_bytes => {
-            Err(AddressSpaceShortage { limit_bytes, needed_bytes })
-        }
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

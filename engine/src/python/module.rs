@@ -134,27 +134,20 @@ pub(crate) fn load_or_compile(
     let sealer = Sealer::new(cache)?;
 
     progress.report(Progress::Loading);
-    let find = || {
-        let module = load(engine, &sealer, &path, &key);
-        module.as_ref().map(|module| imports::check(module.module())).transpose()?;
-        Ok(module)
-    };
-    cache.find_or_make("modules", find, |lock| {
+    let find = || Ok(load(engine, &sealer, &path, &key));
+    let module = cache.find_or_make("modules", find, |lock| {
         remove_unfinished(&folder);
         if let Some(pinned) = source.pinned
             && unpack(pinned, &sealer, &path, &key, progress)?
         {
             let module = load(engine, &sealer, &path, &key);
             let useless = || io::Error::other("it can't be loaded");
-            let module = module.ok_or_else(|| unreadable(pinned, useless()))?;
-            imports::check(module.module())?;
-            return Ok(module);
+            return module.ok_or_else(|| unreadable(pinned, useless()).into());
         }
         let wasm = (source.read)()?;
         if let Some(first) = first_functions(source.hash).filter(|_| source.starts_early) {
             match start_early(engine, &wasm, first, progress) {
                 Ok((mut module, rest)) => {
-                    imports::check(module.module())?;
                     let (engine, sealer) = (engine.clone(), Sealer::new(cache)?);
                     let (path, key) = (path.clone(), key.clone());
                     let compile = move |progress: &Arc<dyn ProgressSink>| {
@@ -174,10 +167,10 @@ pub(crate) fn load_or_compile(
                 Err(error) => tracing::warn!(error = %chain(&error), "no early start"),
             }
         }
-        let module = compile_and_store(engine, &wasm, &sealer, &path, &key, progress)?;
-        imports::check(module.module())?;
-        Ok(module)
-    })
+        Ok(compile_and_store(engine, &wasm, &sealer, &path, &key, progress)?)
+    })?;
+    imports::check(module.module())?;
+    Ok(module)
 }
 
 /// Compiles the first functions of a module, and loads them; the rest has yet to be set.
