@@ -46,13 +46,15 @@ pub struct SessionState {
     pub(super) inner: Arc<SessionInner>,
 }
 
+#[derive(Clone)]
 pub(super) struct SessionInner {
     pub(super) image: Image,
-    memory: SessionMemory,
+    pub(super) memory: SessionMemory,
     pub(super) globals: Arc<[u128]>,
     pub(super) host: HostState,
     pub(super) life: Life,
-    /// Whether the pages of its memory were marked when it was copied.
+    /// Whether the pages of its memory were marked when it was copied, as they are once many turns
+    /// have followed each other in one interpreter.
     pub(super) was_marked: bool,
 }
 
@@ -95,7 +97,7 @@ pub(crate) struct Life {
 pub(crate) type Generators = Vec<[u8; GeneratorState::BYTES as usize]>;
 
 impl SessionState {
-    pub(crate) fn new(
+    fn new(
         image: &Image,
         memory: SessionMemory,
         globals: impl Into<Arc<[u128]>>,
@@ -105,15 +107,6 @@ impl SessionState {
         let image = image.clone();
         let (globals, was_marked) = (globals.into(), false);
         Self { inner: Arc::new(SessionInner { image, memory, globals, host, life, was_marked }) }
-    }
-
-    /// Notes whether the pages of its memory were marked when it was copied, as they are once many
-    /// turns have followed each other in one interpreter.
-    pub(crate) fn with_marks(mut self, was_marked: bool) -> Self {
-        if let Some(inner) = Arc::get_mut(&mut self.inner) {
-            inner.was_marked = was_marked;
-        }
-        self
     }
 
     /// Returns the state of an interpreter on `image` before its first run.
@@ -151,11 +144,10 @@ impl SessionState {
     /// Returns the same state in less memory, if its pages are copied whole; `None` if they aren't.
     /// Comparing them with the image takes 0.1 ms and more.
     pub fn compact(&self) -> Option<Self> {
-        let SessionInner { image, memory, globals, host, life, was_marked } = &*self.inner;
-        let SessionMemory::Snapshot(snapshot) = memory else { return None };
+        let SessionMemory::Snapshot(snapshot) = &self.inner.memory else { return None };
         let memory = SessionMemory::Patch(Arc::clone(snapshot.patch()));
-        let compact = Self::new(image, memory, Arc::clone(globals), host.clone(), *life);
-        Some(compact.with_marks(*was_marked))
+        let inner = SessionInner { memory, ..SessionInner::clone(&self.inner) };
+        Some(Self { inner: Arc::new(inner) })
     }
 
     /// Writes the session to a file in one step: the old file stays until the new one is on the

@@ -9,7 +9,7 @@ use crate::cause::Cause;
 use crate::error::{SessionError, StartError};
 use crate::host::wasi::HostState;
 use crate::interpreter::image::{GeneratorState, Image};
-use crate::interpreter::session::{Generators, Life, SessionMemory, SessionState};
+use crate::interpreter::session::{Generators, Life, SessionInner, SessionMemory, SessionState};
 use crate::memory::GuestMemory;
 use crate::memory::patch::MemoryPatch;
 use crate::python::module::throws::THROWN_BYTES;
@@ -200,11 +200,11 @@ impl Interpreter {
         memory: SessionMemory,
         was_marked: bool,
     ) -> Result<SessionState, SessionError> {
-        let image = self.image.as_ref().ok_or(SessionError::NotParkable)?;
+        let image = self.image.clone().ok_or(SessionError::NotParkable)?;
         let host = self.host.state().ok_or(SessionError::NotParkable)?;
-        let globals = crate::memory::tunables::globals(&mut self.store);
-        let state = SessionState::new(image, memory, globals, host, self.life);
-        Ok(state.with_marks(was_marked))
+        let globals = crate::memory::tunables::globals(&mut self.store).into();
+        let inner = SessionInner { image, memory, globals, host, life: self.life, was_marked };
+        Ok(SessionState { inner: Arc::new(inner) })
     }
 
     /// Replaces the state of the interpreter with `state`.
