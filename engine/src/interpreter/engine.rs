@@ -30,7 +30,6 @@ use crate::python::module::imports;
 use crate::python::module::native::NativeEngine;
 use crate::python::module::shape::Shape;
 use crate::python::packages::Package;
-use crate::python::packages::info::{self, Inventory};
 use crate::python::{module, prune};
 
 /// A Python build, compiled and loaded. Cheap to clone; clones share everything.
@@ -42,7 +41,7 @@ pub struct Engine {
 
 pub(crate) struct EngineInner {
     pub(super) module: CompiledModule,
-    library: Arc<Library>,
+    pub(super) library: Arc<Library>,
     /// The files that guests without packages begin with.
     pub(super) layout: Layout,
     /// What Python is started with.
@@ -194,11 +193,6 @@ impl Engine {
     /// Returns the files that guests with these packages begin with.
     pub(crate) fn layout(&self, packages: &[Package]) -> Layout {
         self.inner.layout.with_packages(packages)
-    }
-
-    /// Returns what can be imported from the library's archives.
-    pub(super) fn archived(&self) -> Result<Inventory, PythonError> {
-        info::inventory(self.inner.library.archives())
     }
 
     /// Returns the memory of the compiled build that the system can't reclaim, in bytes: about the

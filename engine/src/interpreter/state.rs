@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 
 use super::Interpreter;
-use super::entry::Reentry;
 use crate::cause::Cause;
 use crate::error::{SessionError, StartError};
 use crate::host::wasi::HostState;
@@ -283,18 +282,6 @@ impl Interpreter {
 
     pub(crate) fn globals(&mut self) -> Vec<u128> {
         crate::memory::tunables::globals(&mut self.store)
-    }
-
-    pub(crate) fn exception(&self) -> Option<u32> {
-        self.exception
-    }
-
-    pub(crate) fn reentry(&self) -> Option<Reentry> {
-        self.entry.reentry()
-    }
-
-    pub(crate) fn host_state(&self) -> Option<HostState> {
-        self.host.state()
     }
 }
 

@@ -16,7 +16,7 @@ use crate::interrupt::stop::StopHandle;
 use crate::limits::Limits;
 use crate::python::module::shape::{Shape, shared_memory};
 use crate::python::module::writes;
-use crate::python::packages::info::{Inventory, PackageInfo, PackageOrigin, PythonTarget};
+use crate::python::packages::info::{self, Inventory, PackageInfo, PackageOrigin, PythonTarget};
 use crate::run::outcome::Verdict;
 use crate::run::program::Program;
 
@@ -74,7 +74,7 @@ impl Engine {
         use_: impl FnOnce(&Inventory) -> T,
     ) -> Result<T, EngineError> {
         match self.inner.build.is_default() {
-            true => Ok(use_(&self.archived()?)),
+            true => Ok(use_(&info::inventory(self.inner.library.archives())?)),
             false => Ok(use_(&self.surveyed()?.inventory)),
         }
     }

@@ -43,11 +43,11 @@ pub(super) fn capture(
     let facts = Facts {
         globals: template.globals(),
         offsets: engine.offsets(&memory),
-        exception: template.exception(),
-        reentry: template.reentry(),
+        exception: template.exception,
+        reentry: template.entry.reentry(),
         generators: generators.collect::<Option<_>>().ok_or(ImageError::Generators)?,
     };
-    let host = template.host_state().ok_or(ImageError::Host)?;
+    let host = template.host.state().ok_or(ImageError::Host)?;
     Ok(Captured { memory, host, facts })
 }
 
