@@ -31,19 +31,22 @@ const MOST_ENTRIES: usize = 100_000;
 static FOLDERS_OF_SCRIPTS: Mutex<BTreeMap<PathBuf, Weak<OwnedFd>>> = Mutex::new(BTreeMap::new());
 
 /// A folder of the host that a guest may read.
-#[derive(Debug)]
+#[derive(derive_more::Debug)]
+#[debug("Mount({place:?})")]
 pub struct Mount {
     place: MountSource,
 }
 
-#[derive(Debug, Clone)]
+#[derive(derive_more::Debug, Clone)]
 enum MountSource {
+    #[debug("{:?}", _0.path)]
     Here(Folder),
     /// Another process has opened the folder.
+    #[debug("{_0:?}")]
     Proxied(ProxiedFolder),
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct Folder {
     folder: Arc<OwnedFd>,
     path: PathBuf,

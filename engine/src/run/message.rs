@@ -17,7 +17,6 @@ pub use program::{ProgramMessage, Proxies};
 pub(in crate::run) mod encoding;
 mod outcome;
 mod program;
-mod value;
 
 /// What a run has added to its transcript, on its way from a worker process while the program runs.
 #[derive(Debug, Serialize, Deserialize)]

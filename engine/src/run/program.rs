@@ -276,7 +276,7 @@ pub struct InvalidMountPath {
 }
 
 /// Which part of a program runs.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ProgramEntry {
     /// Its source, statement by statement; if the last one is an expression, its value is the
@@ -290,7 +290,7 @@ pub enum ProgramEntry {
 }
 
 /// A call of a function.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Call {
     /// The module, such as `json` or `__main__`.

@@ -6,6 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+use crate::run::message::encoding::text;
 pub use dtype::Element;
 
 pub(crate) mod dtype;
@@ -17,18 +21,19 @@ pub(crate) mod request;
 /// The variables of a program, by name.
 pub type Variables = BTreeMap<String, Value>;
 
-/// A value that passes between the host and a program.
-#[derive(Debug, Clone, PartialEq, derive_more::From)]
+/// A value that passes between the host and a program. Any serde format can store it; JSON in it is
+/// then text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, derive_more::From)]
 #[non_exhaustive]
 pub enum Value {
     /// A JSON value: in Python `None`, `bool`, `int`, `float`, `str`, `list` and `dict`. Whole
     /// numbers are exact up to 4,300 digits, but `serde_json` only keeps those beyond 64 bits with
     /// its feature `arbitrary_precision`.
     #[from(serde_json::Value, &str, String, bool, i32, i64, u32, u64, f64)]
-    Json(serde_json::Value),
+    Json(#[serde(with = "text")] serde_json::Value),
     /// `bytes`.
     #[from]
-    Bytes(Vec<u8>),
+    Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
     /// A `numpy.ndarray`.
     #[from]
     Array(Array),
@@ -41,16 +46,17 @@ pub enum Value {
 
 /// A value that JSON can't hold, as JSON with tags: `{"$set": [1, 2]}`. `_tagged.py` in the folder
 /// `engine/src/guest/agent/hatchery` describes the tags.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tagged {
     tree: Box<str>,
-    attachments: Vec<Vec<u8>>,
+    attachments: Vec<ByteBuf>,
 }
 
 impl Tagged {
     /// Creates a value from a JSON text and the bytes that it refers to by number. Whether it is
     /// valid shows where it becomes an object.
     pub fn new(tree: impl Into<String>, attachments: Vec<Vec<u8>>) -> Self {
+        let attachments = attachments.into_iter().map(ByteBuf::from).collect();
         Self { tree: tree.into().into(), attachments }
     }
 
@@ -60,8 +66,8 @@ impl Tagged {
     }
 
     /// Returns the bytes to which the text refers.
-    pub fn attachments(&self) -> &[Vec<u8>] {
-        &self.attachments
+    pub fn attachments(&self) -> impl Iterator<Item = &[u8]> {
+        self.attachments.iter().map(|bytes| bytes.as_slice())
     }
 }
 
@@ -73,24 +79,64 @@ impl Tagged {
 /// assert_eq!((array.dtype(), array.shape()), ("<f8", &[2][..]));
 /// assert_eq!(array.to_vec::<f64>(), Some(vec![1.0, 2.5]));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "ArrayParts")]
 pub struct Array {
     // Boxed, since every verdict holds these.
     dtype: Box<str>,
     shape: Box<[usize]>,
+    #[serde(with = "serde_bytes")]
     data: Vec<u8>,
 }
 
+/// An array that has to be checked.
+#[derive(Deserialize)]
+struct ArrayParts {
+    dtype: String,
+    shape: Vec<usize>,
+    #[serde(with = "serde_bytes")]
+    data: Vec<u8>,
+}
+
+impl TryFrom<ArrayParts> for Array {
+    type Error = InvalidValue;
+
+    fn try_from(parts: ArrayParts) -> Result<Self, InvalidValue> {
+        Self::new(parts.dtype, parts.shape, parts.data)
+    }
+}
+
 /// A pandas frame: columns of equal length with unique names.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "FrameParts")]
 pub struct Frame {
     index: Option<Box<Column>>,
     index_name: Option<String>,
     columns: Vec<(String, Column)>,
 }
 
+/// A frame that has to be checked.
+#[derive(Deserialize)]
+struct FrameParts {
+    index: Option<Column>,
+    index_name: Option<String>,
+    columns: Vec<(String, Column)>,
+}
+
+impl TryFrom<FrameParts> for Frame {
+    type Error = InvalidValue;
+
+    fn try_from(parts: FrameParts) -> Result<Self, InvalidValue> {
+        let frame = Self::new(parts.columns)?;
+        match parts.index {
+            Some(index) => frame.with_index(parts.index_name, index),
+            None => Ok(frame),
+        }
+    }
+}
+
 /// A column of a frame.
-#[derive(Debug, Clone, PartialEq, Eq, derive_more::From)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, derive_more::From)]
 #[non_exhaustive]
 pub enum Column {
     /// Items of one type, in an array of one dimension.
@@ -334,7 +380,7 @@ impl Value {
                 columns.sum::<usize>() + index.as_ref().map_or(0, |index| index.bytes())
             }
             Self::Tagged(Tagged { tree, attachments }) => {
-                tree.len() + attachments.iter().map(Vec::len).sum::<usize>()
+                tree.len() + attachments.iter().map(|bytes| bytes.len()).sum::<usize>()
             }
         }
     }

@@ -27,7 +27,7 @@ impl InvalidMessage {
 /// JSON as text, since postcard's format doesn't describe itself. The text keeps whole numbers of
 /// any size.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Text<T>(pub(super) T);
+struct Text<T>(T);
 
 impl<T: Serialize> Serialize for Text<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -43,17 +43,17 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Text<T> {
 }
 
 /// A value as [`Text`], for `serde(with)`.
-pub(super) mod text {
+pub(in crate::run) mod text {
     use super::*;
 
-    pub(in crate::run::message) fn serialize<T: Serialize, S: Serializer>(
+    pub(in crate::run) fn serialize<T: Serialize, S: Serializer>(
         value: &T,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         Text(value).serialize(serializer)
     }
 
-    pub(in crate::run::message) fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(
+    pub(in crate::run) fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<T, D::Error> {
         Text::deserialize(deserializer).map(|Text(value)| value)

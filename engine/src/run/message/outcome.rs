@@ -7,7 +7,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value as Json;
 
 use super::encoding::{InvalidMessage, optional_text, text};
-use super::value::WireValue;
 
 use crate::files::changes::{ChangedFile, LeftOutFiles};
 use crate::files::check_path;
@@ -78,7 +77,6 @@ enum VerdictFields {
         repr: Option<String>,
         #[serde(with = "forms")]
         bundle: MimeBundle,
-        #[serde(with = "optional_value")]
         data: Option<Value>,
         missing: Option<String>,
     },
@@ -115,35 +113,21 @@ impl WireForm {
     }
 }
 
-/// Declares how a type crosses as another one, for `serde(with)`.
-macro_rules! crosses {
-    ($name:ident: $type:ty as $wire:ty, $sent:expr, $received:expr) => {
-        mod $name {
-            use super::*;
+/// A bundle as its forms, for `serde(with)`.
+mod forms {
+    use super::*;
 
-            pub(super) fn serialize<S: Serializer>(
-                value: &$type,
-                serializer: S,
-            ) -> Result<S::Ok, S::Error> {
-                let sent: fn(&$type) -> $wire = $sent;
-                sent(value).serialize(serializer)
-            }
+    pub(super) fn serialize<S: Serializer>(
+        bundle: &MimeBundle,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        WireForm::all_of(bundle).serialize(serializer)
+    }
 
-            pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-                deserializer: D,
-            ) -> Result<$type, D::Error> {
-                let received: fn($wire) -> Result<$type, InvalidMessage> = $received;
-                received(<$wire>::deserialize(deserializer)?).map_err(D::Error::custom)
-            }
-        }
-    };
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<MimeBundle, D::Error> {
+        let forms = Vec::deserialize(deserializer)?;
+        WireForm::bundle(forms).ok_or_else(|| D::Error::custom("forms with invalid MIME types"))
+    }
 }
-
-crosses!(forms: MimeBundle as Vec<WireForm>, WireForm::all_of, |forms| {
-    WireForm::bundle(forms).ok_or_else(|| InvalidMessage::new("forms with invalid MIME types"))
-});
-crosses!(
-    optional_value: Option<Value> as Option<WireValue>,
-    |value| value.as_ref().map(WireValue::from),
-    |value| value.map(Value::try_from).transpose()
-);

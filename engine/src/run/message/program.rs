@@ -6,21 +6,18 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::encoding::{InvalidMessage, optional_text};
-use super::value::WireValue;
 
 use crate::files::mount::{FolderIdentity, FolderServer, Mount, ProxiedFolder};
 use crate::run::functions::{Callee, HostFunctions, Recording, Signature};
 use crate::run::network::Network;
-use crate::run::program::{
-    Call, Deterministic, InputFile, MountedFolder, Program, ProgramEntry, Script,
-};
-use crate::run::value::{Value, Variables};
+use crate::run::program::{Deterministic, InputFile, MountedFolder, Program, ProgramEntry, Script};
+use crate::run::value::Variables;
 
 /// A program as plain data.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ProgramMessage {
     source: String,
-    entry: WireEntry,
+    entry: ProgramEntry,
     filename: Option<String>,
     /// `None` if none of it is set: most programs are source alone, and a frame of few fields is
     /// written and read faster.
@@ -29,7 +26,7 @@ pub struct ProgramMessage {
 
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 struct RareFields {
-    variables: Vec<(String, WireValue)>,
+    variables: Variables,
     args: Vec<String>,
     env: BTreeMap<String, String>,
     #[serde(with = "serde_bytes")]
@@ -55,18 +52,6 @@ struct RareFields {
 struct WireFolder {
     number: u64,
     identity: Option<FolderIdentity>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-enum WireEntry {
-    Statements,
-    Expression,
-    Call {
-        module: String,
-        function: String,
-        args: Vec<WireValue>,
-        keywords: Vec<(String, WireValue)>,
-    },
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -119,7 +104,7 @@ impl ProgramMessage {
             replays,
         } = program;
         let rest = RareFields {
-            variables: sent(variables),
+            variables: variables.clone(),
             args: args.clone(),
             env: env.clone(),
             stdin: stdin.clone(),
@@ -142,7 +127,7 @@ impl ProgramMessage {
         };
         Self {
             source: source.clone(),
-            entry: entry.into(),
+            entry: entry.clone(),
             filename: filename.clone(),
             rest: (rest != RareFields::default()).then(|| Box::new(rest)),
         }
@@ -179,8 +164,8 @@ impl ProgramMessage {
             rest.files.into_iter().map(|file| InputFile::new(file.path, file.contents)).collect();
         let program = Program {
             source: self.source,
-            entry: self.entry.try_into()?,
-            variables: received(rest.variables)?,
+            entry: self.entry,
+            variables: rest.variables,
             filename: self.filename,
             args: rest.args,
             env: rest.env,
@@ -203,44 +188,6 @@ impl ProgramMessage {
         };
         program.check().map_err(|error| InvalidMessage::because("a program", &error))?;
         Ok(program)
-    }
-}
-
-fn sent(values: &Variables) -> Vec<(String, WireValue)> {
-    values.iter().map(|(name, value)| (name.clone(), value.into())).collect()
-}
-
-fn received(values: Vec<(String, WireValue)>) -> Result<Variables, InvalidMessage> {
-    values.into_iter().map(|(name, value)| Ok((name, value.try_into()?))).collect()
-}
-
-impl From<&ProgramEntry> for WireEntry {
-    fn from(entry: &ProgramEntry) -> Self {
-        match entry {
-            ProgramEntry::Statements => Self::Statements,
-            ProgramEntry::Expression => Self::Expression,
-            ProgramEntry::Call(Call { module, function, args, keywords }) => Self::Call {
-                module: module.clone(),
-                function: function.clone(),
-                args: args.iter().map(WireValue::from).collect(),
-                keywords: sent(keywords),
-            },
-        }
-    }
-}
-
-impl TryFrom<WireEntry> for ProgramEntry {
-    type Error = InvalidMessage;
-
-    fn try_from(entry: WireEntry) -> Result<Self, InvalidMessage> {
-        Ok(match entry {
-            WireEntry::Statements => Self::Statements,
-            WireEntry::Expression => Self::Expression,
-            WireEntry::Call { module, function, args, keywords } => {
-                let args: Result<Vec<Value>, _> = args.into_iter().map(Value::try_from).collect();
-                Self::Call(Call { module, function, args: args?, keywords: received(keywords)? })
-            }
-        })
     }
 }
 

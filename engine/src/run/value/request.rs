@@ -31,7 +31,7 @@ fn encoded_array(array: &Array) -> Marshal<'_> {
 }
 
 fn encoded_tagged(tagged: &Tagged) -> Marshal<'_> {
-    let attachments = tagged.attachments().iter().map(|bytes| raw(bytes)).collect();
+    let attachments = tagged.attachments().map(raw).collect();
     Marshal::List(vec!["tagged".into(), tagged.tree().into(), Marshal::List(attachments)])
 }
 

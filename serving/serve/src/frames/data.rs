@@ -88,7 +88,7 @@ pub(super) fn data_of<'a>(value: &'a Value, attachments: &mut Vec<&'a [u8]>) -> 
         }
         Value::Tagged(tagged) => {
             let tree = attach(tagged.tree().as_bytes(), attachments);
-            let its = tagged.attachments().iter().map(|bytes| attach(bytes, attachments));
+            let its = tagged.attachments().map(|bytes| attach(bytes, attachments));
             Data::Tagged { tree, attachments: its.collect() }
         }
         _ => return None,
