@@ -31,17 +31,20 @@ pub(crate) mod store;
 mod template;
 
 /// Describes an image.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ImageInfo {
     /// The hash of everything that it was built from: 32 hexadecimal digits. In a list of the
     /// cache, one that was added ([`add_image`](crate::add_image)) has the hash of its file.
     pub key: String,
     /// Its file in the cache; `None` if it could not be written there.
+    #[serde(skip)]
     pub path: Option<PathBuf>,
     /// The size of the file on disk, in bytes.
+    #[serde(skip)]
     pub file_bytes: u64,
     /// The guest memory of an interpreter that begins from it, in bytes.
+    #[serde(skip)]
     pub memory_bytes: u64,
     /// Packages beyond those of the build.
     pub packages: Vec<PackageInfo>,

@@ -1,7 +1,7 @@
 //! The file of an image. `docs/image-format.md` has the same table.
 //!
 //! ```text
-//!  0  8  magic `HTCHIMG4`
+//!  0  8  magic `HTCHIMG5`
 //!  8  8  bytes of the header, little-endian
 //! 16  8  where the memory begins: a multiple of 64 KiB
 //! 24  8  bytes of the memory: a multiple of 64 KiB
@@ -16,7 +16,7 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,6 @@ use crate::memory::image::MemoryImage;
 use crate::memory::sys::FileView;
 use crate::memory::{GuestMemory, PAGE_BYTES};
 use crate::python::packages::Package;
-use crate::python::packages::info::PackageInfo;
 use crate::python::spec::ImageSpec;
 
 /// What was captured from a template. Holds the template's memory until it is written.
@@ -44,7 +43,7 @@ pub(super) struct Captured {
 }
 
 /// Magic and version; also a part of every image's key.
-pub(crate) const MAGIC: [u8; 8] = *b"HTCHIMG4";
+pub(crate) const MAGIC: [u8; 8] = *b"HTCHIMG5";
 const PREFIX_BYTES: usize = 32;
 /// The alignment of the memory in the file: no system has larger pages.
 const ALIGNMENT: usize = 64 << 10;
@@ -57,13 +56,7 @@ pub(super) struct ImageContents {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ImageHeader {
-    pub(super) key: String,
-    packages: Vec<PackageInfo>,
-    warnings: Vec<String>,
-    spec_preload: Vec<String>,
-    setup_name: Option<String>,
-    build: String,
-    created_seconds: u64,
+    info: ImageInfo,
     facts: Facts,
     host: SavedHost,
 }
@@ -73,37 +66,19 @@ impl ImageHeader {
         key: &str,
         spec: &ImageSpec,
         build: &str,
-        warnings: &[String],
+        warnings: Vec<String>,
         captured: &Captured,
     ) -> Self {
-        let created = SystemTime::now();
-        Self {
-            key: key.to_owned(),
+        let info = ImageInfo {
             packages: spec.packages.iter().flat_map(Package::infos).cloned().collect(),
-            warnings: warnings.to_owned(),
-            spec_preload: spec.preload.clone(),
-            setup_name: spec.setup.as_ref().map(|setup| setup.filename.clone()),
+            warnings,
+            preload: spec.preload.clone(),
+            setup: spec.setup.as_ref().map(|setup| setup.filename.clone()),
             build: build.to_owned(),
-            created_seconds: created.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
-            facts: captured.facts.clone(),
-            host: SavedHost::of(&captured.host),
-        }
-    }
-
-    /// Returns the description of the image; the caller fills in what it knows about the file.
-    pub(super) fn info(&self, memory_bytes: u64) -> ImageInfo {
-        ImageInfo {
-            key: self.key.clone(),
-            path: None,
-            file_bytes: 0,
-            memory_bytes,
-            packages: self.packages.clone(),
-            warnings: self.warnings.clone(),
-            preload: self.spec_preload.clone(),
-            setup: self.setup_name.clone(),
-            build: self.build.clone(),
-            created: UNIX_EPOCH + Duration::from_secs(self.created_seconds),
-        }
+            created: SystemTime::now(),
+            ..ImageInfo::new(key)
+        };
+        Self { info, facts: captured.facts.clone(), host: SavedHost::of(&captured.host) }
     }
 }
 
@@ -143,7 +118,7 @@ fn write_at(file: &mut File, at: usize, bytes: &[u8]) -> io::Result<()> {
 pub(super) fn read(view: FileView, layout: &Layout) -> Option<(ImageInfo, ImageContents)> {
     let (header, memory) = parse(view.bytes())?;
     let memory = MemoryImage::new(view, memory)?;
-    let info = header.info(memory.bytes().len() as u64);
+    let info = ImageInfo { memory_bytes: memory.bytes().len() as u64, ..header.info };
     let host = header.host.revive(layout)?;
     Some((info, ImageContents { memory, host, facts: header.facts }))
 }
@@ -151,7 +126,7 @@ pub(super) fn read(view: FileView, layout: &Layout) -> Option<(ImageInfo, ImageC
 /// Reads the description of the image in a file; `None` if it is no image of this version.
 pub(super) fn read_info(bytes: &[u8]) -> Option<ImageInfo> {
     let (header, memory) = parse(bytes)?;
-    Some(header.info(memory.len() as u64))
+    Some(ImageInfo { memory_bytes: memory.len() as u64, ..header.info })
 }
 
 fn parse(bytes: &[u8]) -> Option<(ImageHeader, std::ops::Range<usize>)> {

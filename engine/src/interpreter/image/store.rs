@@ -85,7 +85,7 @@ fn load_or_build(
     progress.report(Progress::BuildingImage { what: "writing the image" });
     let build = engine.inner.build.name();
     let warnings = warnings(engine, spec)?;
-    let header = ImageHeader::new(&key, spec, build, &warnings, &captured);
+    let header = ImageHeader::new(&key, spec, build, warnings, &captured);
     let write = |file: &mut File| {
         captured
             .memory
