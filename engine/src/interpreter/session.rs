@@ -268,8 +268,7 @@ impl SessionState {
         let saved: Saved =
             postcard::from_bytes(body).map_err(|_| Unread::Bad("its fields can't be read"))?;
         if saved.image != image.info().key {
-            let Saved { image, preload, build, .. } = saved;
-            return Err(Unread::OtherImage(Foreign { image, preload, build }));
+            return Err(Unread::OtherImage(Box::new(saved)));
         }
         let memory = saved.memory(image).ok_or(Unread::Bad("its memory is invalid"))?;
         let Saved { globals, host, life, .. } = saved;
@@ -305,7 +304,7 @@ pub struct PackedRest {
 /// Why bytes aren't a session.
 enum Unread {
     Bad(&'static str),
-    OtherImage(Foreign),
+    OtherImage(Box<Saved>),
 }
 
 impl Unread {
@@ -315,27 +314,6 @@ impl Unread {
             Self::Bad(detail) => SessionError::Damaged { detail },
             Self::OtherImage(_) => SessionError::NotParkable,
         }
-    }
-}
-
-/// The image of a session that was saved elsewhere.
-struct Foreign {
-    image: String,
-    preload: Vec<String>,
-    build: String,
-}
-
-impl Foreign {
-    /// Says why none of these images is the session's.
-    fn refusal(self, path: &Path, images: &[Image]) -> SessionError {
-        let Self { image: saved, preload, build } = self;
-        let path = path.to_owned();
-        let here = images.iter().map(Image::info);
-        if let Some(same) = here.clone().find(|image| image.build == build) {
-            return SessionError::OtherImage { path, saved, here: same.key.clone(), preload };
-        }
-        let builds: Vec<&str> = here.map(|image| image.build.as_str()).collect();
-        SessionError::OtherBuild { path, build, here: builds.join(" and ") }
     }
 }
 
@@ -356,6 +334,18 @@ struct Saved {
 }
 
 impl Saved {
+    /// Says why none of these images is the session's.
+    fn refusal(self, path: &Path, images: &[Image]) -> SessionError {
+        let Self { image: saved, preload, build, .. } = self;
+        let path = path.to_owned();
+        let here = images.iter().map(Image::info);
+        if let Some(same) = here.clone().find(|image| image.build == build) {
+            return SessionError::OtherImage { path, saved, here: same.key.clone(), preload };
+        }
+        let builds: Vec<&str> = here.map(|image| image.build.as_str()).collect();
+        SessionError::OtherBuild { path, build, here: builds.join(" and ") }
+    }
+
     /// Returns the memory; `None` if it is invalid on this image.
     fn memory(&self, image: &Image) -> Option<MemoryPatch> {
         let len = usize::try_from(self.len).ok()?;
