@@ -1,14 +1,11 @@
 //! Looks up names with the system's resolver, on a separate thread: the resolver blocks and can't
 //! be interrupted.
 
-use std::fmt::Debug;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
-
-use parking_lot::Mutex;
 
 use crate::errno::{Errno, Result};
 
@@ -33,41 +30,35 @@ pub(crate) fn of_system(name: &str) -> io::Result<Vec<IpAddr>> {
 pub(crate) struct Lookup {
     name: String,
     resolver: Resolver,
-    state: Mutex<LookupState>,
-}
-
-#[derive(Debug)]
-enum LookupState {
-    New,
-    Pending,
+    is_begun: AtomicBool,
     /// The addresses, unless nothing was found.
-    Done(Option<Vec<IpAddr>>),
+    found: OnceLock<Option<Vec<IpAddr>>>,
 }
 
 impl Lookup {
     pub(crate) fn new(name: String, resolver: Resolver) -> Self {
-        Self { name, resolver, state: Mutex::new(LookupState::New) }
+        Self { name, resolver, is_begun: AtomicBool::new(false), found: OnceLock::new() }
     }
 
     /// Returns what was found; `None` as long as the lookup goes on.
     pub(crate) fn found(&self) -> Option<Option<Vec<IpAddr>>> {
-        match &*self.state.lock() {
-            LookupState::Done(found) => Some(found.clone()),
-            LookupState::New | LookupState::Pending => None,
-        }
+        self.found.get().cloned()
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        matches!(*self.state.lock(), LookupState::Done(_))
+        self.found.get().is_some()
     }
 
     /// Begins the lookup, if nobody has, and calls `wake` when it is done.
     pub(crate) fn begin(self: &Arc<Self>, wake: impl FnOnce() + Send + 'static) -> Result {
-        let mut state = self.state.lock();
-        if !matches!(*state, LookupState::New) {
+        if self.is_begun.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        let permit = Permit::take().ok_or(Errno::Again)?;
+        let refused = || {
+            self.is_begun.store(false, Ordering::Relaxed);
+            Errno::Again
+        };
+        let permit = Permit::take().ok_or_else(refused)?;
         let lookup = Arc::clone(self);
         let spawned = thread::Builder::new()
             .name("hatchery-lookup".to_owned())
@@ -80,15 +71,13 @@ impl Lookup {
                 if let Err(error) = &found {
                     tracing::debug!(name = lookup.name, %error, "a name of a program wasn't found");
                 }
-                *lookup.state.lock() = LookupState::Done(found.ok());
+                lookup.found.get_or_init(|| found.ok());
                 wake();
             });
-        if let Err(error) = spawned {
+        spawned.map(drop).map_err(|error| {
             tracing::warn!(%error, "the system refused a thread for a lookup");
-            return Err(Errno::Again);
-        }
-        *state = LookupState::Pending;
-        Ok(())
+            refused()
+        })
     }
 }
 
