@@ -19,7 +19,7 @@ use crate::cause::chain;
 use crate::config::{Progress, ProgressSink};
 use crate::error::{CacheError, EngineError, PythonError};
 use crate::places::WHEEL_REQUIREMENT;
-use crate::python::library::Library;
+use crate::python::library::{Library, read_entry};
 use local::LocalBuild;
 
 pub(crate) mod local;
@@ -284,16 +284,6 @@ fn extract_notices(archive: &mut zip::ZipArchive<File>, target: &Path) -> Result
 fn is_licence(name: &str) -> bool {
     name.strip_prefix("LICENSES/")
         .is_some_and(|file| !file.is_empty() && !file.contains(['/', '\\']) && file != "..")
-}
-
-fn read_entry<R: Read + Seek>(
-    archive: &mut zip::ZipArchive<R>,
-    name: &str,
-) -> Result<Vec<u8>, PythonError> {
-    let mut entry = archive.by_name(name).map_err(|error| PythonError::layout(name, error))?;
-    let mut contents = Vec::with_capacity(usize::try_from(entry.size()).unwrap_or(0));
-    entry.read_to_end(&mut contents).map_err(|error| PythonError::layout(name, error))?;
-    Ok(contents)
 }
 
 fn sha256_of(file: &mut File) -> io::Result<String> {

@@ -2,9 +2,10 @@
 //!
 //! Mapped or unpacked once per process and shared by reference; nothing here is mutable.
 
-use std::io::{Cursor, Read};
+use std::io::{Cursor, Read, Seek};
 
 use bytes::Bytes;
+use zip::ZipArchive;
 
 use crate::error::PythonError;
 use crate::places::ARCHIVE_PATH;
@@ -29,7 +30,7 @@ pub(crate) struct LibraryFile {
 
 impl Library {
     pub(crate) fn of_default(archive: Bytes) -> Result<Self, PythonError> {
-        let data = read_entry(&archive, MATPLOTLIB_DATA)?;
+        let data = read_entry(&mut opened(&archive)?, MATPLOTLIB_DATA)?;
         let matplotlib_data = unpack(&data)?;
         let files = vec![LibraryFile { path: ARCHIVE_PATH.to_owned(), contents: archive }];
         Ok(Self { files, matplotlib_data })
@@ -40,18 +41,23 @@ impl Library {
     }
 }
 
-fn read_entry(archive: &[u8], name: &str) -> Result<Vec<u8>, PythonError> {
-    let mut zip =
-        zip::ZipArchive::new(Cursor::new(archive)).map_err(|e| PythonError::layout(name, e))?;
-    let mut entry = zip.by_name(name).map_err(|e| PythonError::layout(name, e))?;
-    let mut contents = Vec::new();
+fn opened(archive: &[u8]) -> Result<ZipArchive<Cursor<&[u8]>>, PythonError> {
+    ZipArchive::new(Cursor::new(archive)).map_err(|e| PythonError::layout(MATPLOTLIB_DATA, e))
+}
+
+/// Reads one file of an archive.
+pub(super) fn read_entry<R: Read + Seek>(
+    archive: &mut ZipArchive<R>,
+    name: &str,
+) -> Result<Vec<u8>, PythonError> {
+    let mut entry = archive.by_name(name).map_err(|e| PythonError::layout(name, e))?;
+    let mut contents = Vec::with_capacity(usize::try_from(entry.size()).unwrap_or(0));
     entry.read_to_end(&mut contents).map_err(|e| PythonError::layout(name, e))?;
     Ok(contents)
 }
 
 fn unpack(archive: &[u8]) -> Result<Vec<LibraryFile>, PythonError> {
-    let mut zip = zip::ZipArchive::new(Cursor::new(archive))
-        .map_err(|e| PythonError::layout(MATPLOTLIB_DATA, e))?;
+    let mut zip = opened(archive)?;
     let mut files = Vec::with_capacity(zip.len());
     for index in 0..zip.len() {
         let mut entry = zip.by_index(index).map_err(|e| PythonError::layout(MATPLOTLIB_DATA, e))?;

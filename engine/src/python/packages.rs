@@ -261,6 +261,11 @@ impl<'a> Collector<'a> {
         metadata: &[Metadata],
         target: &PythonTarget,
     ) -> Result<Package, PackageError> {
+        if let Some(one) = metadata.iter().find(|one| !one.runs_on(target)) {
+            let (path, has) = (self.source.to_owned(), target.series());
+            let wants = one.requires_python.clone().unwrap_or_default();
+            return Err(PackageError::Python { path, wants, has });
+        }
         let is_file = |folder: &str| self.files.contains_key(folder);
         if let Some(folder) =
             self.files.keys().flat_map(|path| folders_above(path)).find(|f| is_file(f))

@@ -4,7 +4,6 @@
 //! at the guest's gate and calls it again. If an interrupt ends that wait, the function reports
 //! success, since a C library would retry after an error; then the guest's interpreter sees the
 //! interrupt. Unsent data is lost with its connection.
-#![expect(clippy::too_many_arguments, reason = "the signatures are WASIX's")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

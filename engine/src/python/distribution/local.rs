@@ -56,34 +56,30 @@ const MOST_FILES: usize = 100_000;
 pub(crate) struct LocalBuild {
     /// The name of the file and the beginning of its hash.
     pub(super) name: String,
-    module: ModuleFile,
-    /// Of the file that has the module.
+    /// The file that has the module, and what it is.
+    module: (PathBuf, ModuleFile),
+    /// Of that file.
     pub(super) sha256: String,
     pub(super) library: Vec<LibraryFile>,
     pub(super) library_sha256: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a module comes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ModuleFile {
-    Wasm(PathBuf),
-    Wheel(PathBuf),
-    Webc(PathBuf),
+    Wasm,
+    Wheel,
+    Webc,
 }
 
 impl ModuleFile {
-    fn of(path: PathBuf, contents: &[u8]) -> Self {
+    fn of(contents: &[u8]) -> Self {
         if contents.starts_with(b"\0webc") {
-            Self::Webc(path)
+            Self::Webc
         } else if contents.starts_with(b"PK\x03\x04") {
-            Self::Wheel(path)
+            Self::Wheel
         } else {
-            Self::Wasm(path)
-        }
-    }
-
-    fn path(&self) -> &Path {
-        match self {
-            Self::Wasm(path) | Self::Wheel(path) | Self::Webc(path) => path,
+            Self::Wasm
         }
     }
 }
@@ -99,11 +95,11 @@ impl LocalBuild {
         };
         let contents = read_bounded(&file).map_err(failed)?;
         let sha256 = hexadecimal(&Sha256::digest(&contents));
-        let module = ModuleFile::of(file, &contents);
-        let library = match &module {
-            ModuleFile::Wasm(path) => library_beside(path).map_err(failed)?,
-            ModuleFile::Wheel(_) => Vec::new(),
-            ModuleFile::Webc(_) => in_guest(webc::library(contents).map_err(unusable)?),
+        let kind = ModuleFile::of(&contents);
+        let library = match kind {
+            ModuleFile::Wasm => library_beside(&file).map_err(failed)?,
+            ModuleFile::Wheel => Vec::new(),
+            ModuleFile::Webc => in_guest(webc::library(contents).map_err(unusable)?),
         };
         let mut hasher = Sha256::new();
         for file in &library {
@@ -113,9 +109,9 @@ impl LocalBuild {
             }
         }
         let library_sha256 = hexadecimal(&hasher.finalize());
-        let name = module.path().file_name().unwrap_or_default().to_string_lossy();
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
         let name = format!("{name} ({})", &sha256[..12]);
-        Ok(Self { name, module, sha256, library, library_sha256 })
+        Ok(Self { name, module: (file, kind), sha256, library, library_sha256 })
     }
 
     /// Reads the WebAssembly module.
@@ -123,17 +119,17 @@ impl LocalBuild {
     /// # Errors
     /// The file can't be read, has changed since the build was opened, or carries no module.
     pub(crate) fn wasm(&self) -> Result<Bytes, EngineError> {
-        let path = self.module.path();
+        let (path, kind) = &self.module;
         let unusable = |cause: Cause| PythonError::Unusable { path: path.to_owned(), cause };
         let failed = |error: io::Error| unusable(Cause::new(error));
         let contents = read_bounded(path).map_err(failed)?;
         if hexadecimal(&Sha256::digest(&contents)) != self.sha256 {
             return Err(unusable("it has changed since it was opened".into()).into());
         }
-        let wasm = match &self.module {
-            ModuleFile::Wasm(_) => contents,
-            ModuleFile::Wheel(_) => module_of_wheel(&contents).map_err(failed)?,
-            ModuleFile::Webc(_) => webc::module(contents).map_err(unusable)?,
+        let wasm = match kind {
+            ModuleFile::Wasm => contents,
+            ModuleFile::Wheel => module_of_wheel(&contents).map_err(failed)?,
+            ModuleFile::Webc => webc::module(contents).map_err(unusable)?,
         };
         if !wasm.starts_with(b"\0asm") {
             return Err(unusable(

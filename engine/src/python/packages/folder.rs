@@ -57,12 +57,6 @@ pub(super) fn read(path: &Path, target: &PythonTarget) -> Result<Package, Packag
         }
     }
     let metadata = distributions(&collector);
-    if let Some(wants) =
-        metadata.iter().find(|one| !one.runs_on(target)).and_then(|one| one.requires_python.clone())
-    {
-        let has = target.series();
-        return Err(PackageError::Python { path: path.to_owned(), wants, has });
-    }
     let origin = PackageOrigin::Folder(name.clone());
     let info = |name: &str, version: Option<&String>| PackageInfo {
         name: name.to_owned(),

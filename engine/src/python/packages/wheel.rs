@@ -54,11 +54,6 @@ pub(super) fn read(
     if normalized(own) != normalized(name.name) {
         return Err(bad(path, &format!("its `METADATA` is that of `{own}`")));
     }
-    if !metadata.runs_on(target) {
-        let wants = metadata.requires_python.clone().unwrap_or_default();
-        let has = target.series();
-        return Err(PackageError::Python { path: path.to_owned(), wants, has });
-    }
     let info = PackageInfo { name: own.clone(), version: Some(version.clone()), origin };
     let mut collector = Collector::new(path);
     for index in 0..archive.len() {
