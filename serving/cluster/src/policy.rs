@@ -3,7 +3,7 @@
 //!
 //! Nothing here waits, reads a clock or sends; a time is the duration since a moment that the
 //! caller chooses. The worker carries the decisions out, and so does the simulation
-//! `examples/simulation.rs`. They are public only for the simulation, and may change at any time.
+//! in `examples/simulation/`. They are public only for the simulation, and may change at any time.
 
 use std::time::Duration;
 

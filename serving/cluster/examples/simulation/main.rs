@@ -14,12 +14,11 @@ use std::time::Instant;
 use crate::cluster::Cluster;
 use crate::scenario::{Scenario, Tenant};
 
-#[path = "simulation/cluster.rs"]
 mod cluster;
-#[path = "simulation/queue.rs"]
 mod queue;
-#[path = "simulation/scenario.rs"]
 mod scenario;
+#[cfg(test)]
+mod tests;
 
 fn main() {
     let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u32>());

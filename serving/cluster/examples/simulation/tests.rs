@@ -1,15 +1,8 @@
 //! A small run of the simulated cluster: what holds for a hundred workers in any order of events.
-//! `examples/simulation.rs` runs the large one.
+//! The example runs the large one.
 
 use crate::cluster::Cluster;
 use crate::scenario::{Report, Scenario, Tenant};
-
-#[path = "../examples/simulation/cluster.rs"]
-mod cluster;
-#[path = "../examples/simulation/queue.rs"]
-mod queue;
-#[path = "../examples/simulation/scenario.rs"]
-mod scenario;
 
 const WEIGHTS: [u32; 4] = [1, 2, 4, 8];
 const LIMIT: u32 = 20;
