@@ -23,7 +23,7 @@ use super::run::{is_gone, submit};
 use crate::answer::json as json_answer;
 use crate::caller::Caller;
 use crate::service::Service;
-use contexts::{Context, Contexts, Interpreter};
+use contexts::{Context, Contexts};
 use lines::{RunningCell, follow, restarted};
 use sandboxes::Visit;
 
@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The names of the one language.
 const NAMES: [&str; 3] = ["python", "python3", "py"];
 
-/// Serves a pool as E2B's code interpreter.
+/// Serves a pool as E2B's code contexts.
 pub fn router(service: Service) -> Router {
     Router::new()
         .route("/health", get(async |_: Visit| json_answer(StatusCode::OK, &json!("OK"))))
@@ -50,7 +50,7 @@ pub fn router(service: Service) -> Router {
         .merge(sandboxes::routes())
         .layer(body_limit())
         .layer(Extension(Interface::E2b))
-        .with_state(Interpreter { contexts: Arc::new(Contexts::new(service)) })
+        .with_state(Arc::new(Contexts::new(service)))
 }
 
 #[derive(Deserialize)]
@@ -81,53 +81,53 @@ impl Form for CellForm {
 type Answered = Result<Response, RefusedAs<CellForm>>;
 
 async fn execute(
-    State(interpreter): State<Interpreter>,
+    State(contexts): State<Arc<Contexts>>,
     visit: Visit,
     sent: ReceivedRequest,
 ) -> Answered {
     let (_, request) = sent.read::<ExecuteRequest>()?;
-    interpreter.execute(&visit, request).await
+    contexts.execute(&visit, request).await
 }
 
-async fn list(State(interpreter): State<Interpreter>, visit: Visit) -> Response {
-    let contexts = interpreter.contexts.list(&visit.owner);
+async fn list(State(contexts): State<Arc<Contexts>>, visit: Visit) -> Response {
+    let contexts = contexts.list(&visit.owner);
     let contexts: Vec<Value> = contexts.iter().map(|context| description(context)).collect();
     json_answer(StatusCode::OK, &contexts)
 }
 
 async fn create(
-    State(interpreter): State<Interpreter>,
+    State(contexts): State<Arc<Contexts>>,
     visit: Visit,
     sent: ReceivedRequest,
 ) -> Answered {
     let (_, request) = sent.read::<CreateContext>()?;
     check_language(request.language.as_deref())?;
-    let context = interpreter.contexts.open(&visit, request.cwd).await?;
+    let context = contexts.open(&visit, request.cwd).await?;
     Ok(json_answer(StatusCode::OK, &description(&context)))
 }
 
 async fn remove(
-    State(interpreter): State<Interpreter>,
+    State(contexts): State<Arc<Contexts>>,
     Path(id): Path<String>,
     visit: Visit,
 ) -> Answered {
-    interpreter.contexts.remove(&visit.caller, &interpreter.find(&visit, &id)?);
+    contexts.remove(&visit.caller, &contexts.known(&visit, &id)?);
     Ok(json_answer(StatusCode::OK, &Value::Null))
 }
 
 async fn restart(
-    State(interpreter): State<Interpreter>,
+    State(contexts): State<Arc<Contexts>>,
     Path(id): Path<String>,
     visit: Visit,
 ) -> Answered {
-    let context = interpreter.find(&visit, &id)?;
-    interpreter.contexts.restart(&visit.caller, &context).await?;
+    let context = contexts.known(&visit, &id)?;
+    contexts.restart(&visit.caller, &context).await?;
     Ok(json_answer(StatusCode::OK, &Value::Null))
 }
 
-impl Interpreter {
-    fn find(&self, visit: &Visit, id: &str) -> Result<Arc<Context>, Refused> {
-        self.contexts.find(&visit.owner, id).ok_or_else(|| missing(id))
+impl Contexts {
+    fn known(&self, visit: &Visit, id: &str) -> Result<Arc<Context>, Refused> {
+        self.find(&visit.owner, id).ok_or_else(|| missing(id))
     }
 
     async fn execute(&self, visit: &Visit, request: ExecuteRequest) -> Answered {
@@ -140,10 +140,10 @@ impl Interpreter {
         let entered = match &request.context_id {
             None => self.enter_default(visit, job).await?,
             Some(id) => {
-                let context = self.find(visit, id)?;
+                let context = self.known(visit, id)?;
                 self.enter(&visit.caller, job, &context).await.map_err(|problem| {
                     if is_gone(&problem) {
-                        self.contexts.remove(&visit.caller, &context);
+                        self.remove(&visit.caller, &context);
                         return missing(id);
                     }
                     problem.into()
@@ -157,11 +157,11 @@ impl Interpreter {
     /// Submits a job to the default context, as [`Self::enter`] does. The pool closes idle sessions;
     /// then the default context is a new one.
     async fn enter_default(&self, visit: &Visit, job: Job) -> Result<Option<RunningCell>, Problem> {
-        let context = self.contexts.default(visit).await?;
+        let context = self.default(visit).await?;
         match self.enter(&visit.caller, job.clone(), &context).await {
             Err(problem) if is_gone(&problem) => {
-                self.contexts.remove(&visit.caller, &context);
-                let context = self.contexts.default(visit).await?;
+                self.remove(&visit.caller, &context);
+                let context = self.default(visit).await?;
                 self.enter(&visit.caller, job, &context).await
             }
             entered => entered,
@@ -186,7 +186,7 @@ impl Interpreter {
             return Ok(None);
         }
         let session = context.session();
-        let service = &self.contexts.service;
+        let service = &self.service;
         if turn.is_fresh {
             let begin = service.notebook_job(caller, &session).await?.workdir(&context.cwd);
             let begin = begin.map_err(|error| error.problem())?;

@@ -91,12 +91,6 @@ impl Context {
     }
 }
 
-/// What the routes share.
-#[derive(Clone)]
-pub(super) struct Interpreter {
-    pub(super) contexts: Arc<Contexts>,
-}
-
 /// The contexts and sandboxes of all tenants.
 #[derive(Debug)]
 pub(super) struct Contexts {

@@ -4,6 +4,8 @@
 //! A job of the context does the work. So paths mean what they mean to a cell, and the limits of
 //! the context hold.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -18,7 +20,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::request::{Form, ReceivedRequest, Refused, RefusedAs};
-use super::contexts::Interpreter;
+use super::contexts::Contexts;
 use super::sandboxes::{CodeForm, Visit};
 use crate::answer::json as json_answer;
 use crate::caller::Caller;
@@ -30,7 +32,7 @@ const PROGRAM: &str = include_str!("files.py");
 /// The deepest list.
 const MOST_DEPTH: u32 = 64;
 
-pub(super) fn routes() -> Router<Interpreter> {
+pub(super) fn routes() -> Router<Arc<Contexts>> {
     Router::new()
         .route("/files", get(download).post(upload))
         .route("/filesystem.Filesystem/{method}", post(call))
@@ -76,20 +78,20 @@ impl Form for CallForm {
 }
 
 async fn download(
-    State(interpreter): State<Interpreter>,
+    State(contexts): State<Arc<Contexts>>,
     visit: Visit,
     request: Request,
 ) -> Result<Response, RefusedAs<CodeForm>> {
-    let contents = interpreter.read(&visit, path_of(&request)).await?;
+    let contents = contexts.read(&visit, path_of(&request)).await?;
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], contents).into_response())
 }
 
 async fn upload(
-    State(interpreter): State<Interpreter>,
+    State(contexts): State<Arc<Contexts>>,
     visit: Visit,
     request: Request,
 ) -> Result<Response, RefusedAs<CodeForm>> {
-    Ok(json_answer(StatusCode::OK, &interpreter.write(&visit, request).await?))
+    Ok(json_answer(StatusCode::OK, &contexts.write(&visit, request).await?))
 }
 
 #[derive(Deserialize)]
@@ -109,7 +111,7 @@ impl Default for FileCall {
 }
 
 async fn call(
-    State(interpreter): State<Interpreter>,
+    State(contexts): State<Arc<Contexts>>,
     Path(method): Path<String>,
     visit: Visit,
     sent: ReceivedRequest,
@@ -126,7 +128,7 @@ async fn call(
         "Remove" => (json!({ "do": "remove", "path": path }), None),
         _ => return Err(unsupported(format!("this server has no `Filesystem/{method}`"))),
     };
-    let done = interpreter.ask(&visit, &asked, Bytes::new()).await?;
+    let done = contexts.ask(&visit, &asked, Bytes::new()).await?;
     let answer = member.map_or_else(|| json!({}), |member| json!({ member: done }));
     Ok(json_answer(StatusCode::OK, &answer))
 }
@@ -140,7 +142,7 @@ fn unsupported(message: String) -> RefusedAs<CallForm> {
     Refused::new(StatusCode::NOT_IMPLEMENTED, message).into()
 }
 
-impl Interpreter {
+impl Contexts {
     async fn read(&self, visit: &Visit, path: Option<String>) -> Result<Vec<u8>, Refused> {
         let path = path.ok_or_else(no_path)?;
         // The program finds out why there is no file, and holds the turn.
@@ -148,7 +150,7 @@ impl Interpreter {
         let cell = self.enter_default(visit, job(&visit.caller, &asked, Bytes::new())?).await?;
         let mut cell = cell.ok_or_else(restarted)?;
         let found = done(&cell.ticket.outcome().await)?;
-        let workspace = self.contexts.service.workspace(&visit.caller, &cell.session).await?;
+        let workspace = self.service.workspace(&visit.caller, &cell.session).await?;
         let contents = found.as_str().and_then(|path| workspace.read(path));
         contents.ok_or_else(|| Refused::bad(format!("{path}: not a file that can be sent")))
     }

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::request::{Form, ReceivedRequest, Refused, RefusedAs, Sender};
-use super::contexts::{Contexts, Interpreter, Owner};
+use super::contexts::{Contexts, Owner};
 use crate::answer::json as json_answer;
 use crate::caller::{Caller, unguessable};
 use crate::service::Shares;
@@ -66,14 +66,14 @@ pub(super) struct Visit {
     pub(super) transit: Option<Shares>,
 }
 
-impl FromRequestParts<Interpreter> for Visit {
+impl FromRequestParts<Arc<Contexts>> for Visit {
     type Rejection = Response;
 
     async fn from_request_parts(
         parts: &mut Parts,
-        interpreter: &Interpreter,
+        contexts: &Arc<Contexts>,
     ) -> Result<Self, Response> {
-        let Ok(Sender(caller)) = Sender::from_request_parts(parts, interpreter).await;
+        let Ok(Sender(caller)) = Sender::from_request_parts(parts, contexts).await;
         let transit = parts.extensions.get::<Shares>().cloned();
         let id = parts.headers.get(SANDBOX).map(|id| id.to_str().unwrap_or_default());
         match id {
@@ -84,14 +84,14 @@ impl FromRequestParts<Interpreter> for Visit {
             ))
             .into_response()),
             Some(id) => {
-                let sandbox = interpreter.contexts.sandbox(&caller, id).ok_or_else(|| gone(id))?;
+                let sandbox = contexts.sandbox(&caller, id).ok_or_else(|| gone(id))?;
                 Ok(Self { owner: sandbox.owner.clone(), sandbox: Some(sandbox), caller, transit })
             }
         }
     }
 }
 
-pub(super) fn routes() -> Router<Interpreter> {
+pub(super) fn routes() -> Router<Arc<Contexts>> {
     Router::new()
         .route("/sandboxes", get(list).post(create))
         .route("/v2/sandboxes", get(list).post(create))
@@ -162,7 +162,7 @@ impl Form for CodeForm {
 
 type Answered = Result<Response, RefusedAs<CodeForm>>;
 
-async fn create(State(interpreter): State<Interpreter>, sent: ReceivedRequest) -> Answered {
+async fn create(State(contexts): State<Arc<Contexts>>, sent: ReceivedRequest) -> Answered {
     let (caller, request) = sent.read::<CreateSandbox>()?;
     request.unsupported().map_or(Ok(()), |reason| Err(Refused::bad(reason)))?;
     let ends = end(request.timeout)?;
@@ -177,27 +177,27 @@ async fn create(State(interpreter): State<Interpreter>, sent: ReceivedRequest) -
         started: now(),
         ends: watch::Sender::new(ends),
     });
-    interpreter.contexts.add(Arc::clone(&sandbox))?;
-    let contexts = Arc::downgrade(&interpreter.contexts);
+    contexts.add(Arc::clone(&sandbox))?;
+    let contexts = Arc::downgrade(&contexts);
     tokio::spawn(expire(contexts, caller, sandbox.ends.subscribe(), Arc::clone(&sandbox)));
-    Ok(json_answer(StatusCode::CREATED, &interpreter.described(&sandbox)))
+    Ok(json_answer(StatusCode::CREATED, &contexts.described(&sandbox)))
 }
 
 async fn describe(
-    State(interpreter): State<Interpreter>,
+    State(contexts): State<Arc<Contexts>>,
     Path(id): Path<String>,
     Sender(caller): Sender,
 ) -> Answered {
-    let sandbox = interpreter.sandbox(&caller, &id)?;
-    Ok(json_answer(StatusCode::OK, &interpreter.described(&sandbox)))
+    let sandbox = contexts.known_sandbox(&caller, &id)?;
+    Ok(json_answer(StatusCode::OK, &contexts.described(&sandbox)))
 }
 
 async fn list(
-    State(interpreter): State<Interpreter>,
+    State(contexts): State<Arc<Contexts>>,
     RawQuery(query): RawQuery,
     Sender(caller): Sender,
 ) -> Answered {
-    let mut sandboxes = interpreter.contexts.sandboxes(&caller);
+    let mut sandboxes = contexts.sandboxes(&caller);
     sandboxes.sort_by_key(|sandbox| std::cmp::Reverse(sandbox.started.0));
     let (mut most, mut first) = (PAGE, 0);
     for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
@@ -223,7 +223,7 @@ async fn list(
         .iter()
         .skip(first)
         .take(most)
-        .map(|sandbox| interpreter.described(sandbox))
+        .map(|sandbox| contexts.described(sandbox))
         .collect();
     let after = first.saturating_add(page.len());
     let mut answer = json_answer(StatusCode::OK, &page);
@@ -234,36 +234,36 @@ async fn list(
 }
 
 async fn kill(
-    State(interpreter): State<Interpreter>,
+    State(contexts): State<Arc<Contexts>>,
     Path(id): Path<String>,
     Sender(caller): Sender,
 ) -> Answered {
-    let sandbox = interpreter.sandbox(&caller, &id)?;
-    interpreter.contexts.end(&caller, &sandbox.owner);
+    let sandbox = contexts.known_sandbox(&caller, &id)?;
+    contexts.end(&caller, &sandbox.owner);
     // So that nothing waits for its end.
     sandbox.ends.send_replace(now().0);
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 async fn set_timeout(
-    State(interpreter): State<Interpreter>,
+    State(contexts): State<Arc<Contexts>>,
     Path(id): Path<String>,
     sent: ReceivedRequest,
 ) -> Answered {
-    let (sandbox, ends) = interpreter.timed(&id, sent)?;
+    let (sandbox, ends) = contexts.timed(&id, sent)?;
     sandbox.ends.send_replace(ends);
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// Only ever gives a sandbox more time.
 async fn connect(
-    State(interpreter): State<Interpreter>,
+    State(contexts): State<Arc<Contexts>>,
     Path(id): Path<String>,
     sent: ReceivedRequest,
 ) -> Answered {
-    let (sandbox, ends) = interpreter.timed(&id, sent)?;
+    let (sandbox, ends) = contexts.timed(&id, sent)?;
     sandbox.ends.send_modify(|end| *end = ends.max(*end));
-    Ok(json_answer(StatusCode::OK, &interpreter.described(&sandbox)))
+    Ok(json_answer(StatusCode::OK, &contexts.described(&sandbox)))
 }
 
 async fn unsupported(Path((_, action)): Path<(String, String)>) -> RefusedAs<CodeForm> {
@@ -271,20 +271,20 @@ async fn unsupported(Path((_, action)): Path<(String, String)>) -> RefusedAs<Cod
     Refused::new(StatusCode::NOT_IMPLEMENTED, message).into()
 }
 
-impl Interpreter {
+impl Contexts {
     /// Returns a sandbox, and the end that a request gives it.
     fn timed(&self, id: &str, sent: ReceivedRequest) -> Result<(Arc<Sandbox>, Instant), Refused> {
         let (caller, time) = sent.read::<Time>()?;
-        Ok((self.sandbox(&caller, id)?, end(time.timeout)?))
+        Ok((self.known_sandbox(&caller, id)?, end(time.timeout)?))
     }
 
-    fn sandbox(&self, caller: &Caller, id: &str) -> Result<Arc<Sandbox>, Refused> {
+    fn known_sandbox(&self, caller: &Caller, id: &str) -> Result<Arc<Sandbox>, Refused> {
         let missing = || Refused::new(StatusCode::NOT_FOUND, format!("there is no sandbox `{id}`"));
-        self.contexts.sandbox(caller, id).ok_or_else(missing)
+        self.sandbox(caller, id).ok_or_else(missing)
     }
 
     fn described(&self, sandbox: &Sandbox) -> Value {
-        sandbox.described(self.contexts.service.pool().limits())
+        sandbox.described(self.service.pool().limits())
     }
 }
 
