@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 use wasmer::{RuntimeError, TypedFunction};
 
 use super::call_channel::{CallChannel, DeviceAnswer};
+use super::wasi::Wasi;
 use super::wasi::bytes::GuestBytes;
 use super::wasi::path::Sought;
-use super::wasi::{ExceededLimit, Wasi};
 use crate::errno::Result;
 use crate::files::changes::{ChangedFile, LeftOutFiles};
-use crate::interrupt::gate::ThreadGate;
+use crate::interrupt::gate::{Gate, ThreadGate};
 use crate::interrupt::reason::StopReason;
 use crate::interrupt::watchdog::{Pause, StopRequester};
 use crate::limits::{LimitHit, Limits};
@@ -79,14 +79,19 @@ pub(crate) trait Siblings: Send + Sync {
     fn note_change(&self) -> u64;
 }
 
+/// What the threads of a guest share in the host.
+#[derive(Clone)]
+pub(crate) struct Parts {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) wasi: Arc<Mutex<Wasi>>,
+    pub(crate) channel: Arc<Mutex<CallChannel>>,
+    pub(crate) control: Arc<RunControl>,
+}
+
 impl GuestEnv {
     /// Returns the environment of a thread that has no instance yet.
-    pub(crate) fn new(
-        gate: Arc<ThreadGate>,
-        wasi: Arc<Mutex<Wasi>>,
-        channel: Arc<Mutex<CallChannel>>,
-        control: Arc<RunControl>,
-    ) -> Self {
+    pub(crate) fn new(gate: Arc<ThreadGate>, parts: &Parts) -> Self {
+        let Parts { wasi, channel, control, .. } = parts.clone();
         Self {
             gate,
             wasi,
@@ -148,14 +153,10 @@ impl RunControl {
     }
 
     /// Asks the current run to stop, because it exceeded a limit.
-    pub(crate) fn request_stop(&self, exceeded: ExceededLimit) {
-        let reason = match exceeded {
-            ExceededLimit::Output => StopReason::Output,
-            ExceededLimit::HostCalls => StopReason::HostCalls,
-        };
+    pub(crate) fn request_stop(&self, exceeded: StopReason) {
         let requester = *self.requester.lock();
         if let Some(requester) = requester {
-            requester.request(reason);
+            requester.request(exceeded);
         }
     }
 }

@@ -18,12 +18,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use wasmer::{FunctionEnv, Instance, Module, RuntimeError};
 
-use super::call_channel::CallChannel;
-use super::env::{GuestEnv, RunControl, Siblings, ThreadExit, unwind};
+use super::env::{GuestEnv, Parts, Siblings, ThreadExit, unwind};
 use super::reactor;
-use super::wasi::{Wasi, process};
+use super::wasi::process;
 use crate::errno::{Errno, Result};
-use crate::interrupt::gate::{Gate, Stopped, ThreadGate};
+use crate::interrupt::gate::{Stopped, ThreadGate};
 use crate::interrupt::watchdog::CpuClocks;
 use crate::memory::tunables::{SharedMemory, Waits};
 use crate::python::module::native::NativeEngine;
@@ -50,14 +49,6 @@ pub(crate) struct Threads {
     /// Threads have run since the last `take_used`.
     is_used: AtomicBool,
     run: Mutex<Run>,
-}
-
-/// What the threads of a guest share in the host.
-pub(crate) struct Parts {
-    pub(crate) gate: Arc<Gate>,
-    pub(crate) wasi: Arc<Mutex<Wasi>>,
-    pub(crate) channel: Arc<Mutex<CallChannel>>,
-    pub(crate) control: Arc<RunControl>,
 }
 
 #[derive(Default)]
@@ -161,9 +152,7 @@ impl Threads {
         argument: u32,
     ) -> Result<(), RuntimeError> {
         let mut store = self.engine.store();
-        let Parts { wasi, channel, control, .. } = &self.parts;
-        let (wasi, channel, control) = (Arc::clone(wasi), Arc::clone(channel), Arc::clone(control));
-        let env = GuestEnv::new(Arc::clone(passage), wasi, channel, control);
+        let env = GuestEnv::new(Arc::clone(passage), &self.parts);
         let env = FunctionEnv::new(&mut store, env);
         let waits: Arc<dyn Waits> = Arc::<ThreadGate>::clone(passage);
         let memory = self.memory.in_store(&mut store, waits).map_err(unwind)?;

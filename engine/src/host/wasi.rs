@@ -15,6 +15,7 @@ use crate::files::tree::{NodeId, Tree};
 use crate::host::layout::Layout;
 use crate::host::network::RunNetwork;
 use crate::host::network::watch::Want;
+use crate::interrupt::reason::StopReason;
 use crate::places::MATPLOTLIB_DATA_PATH;
 use crate::run::program::Deterministic;
 use crate::run::transcript::Transcript;
@@ -84,15 +85,6 @@ impl StdinNumbers {
     }
 }
 
-/// A limit that a host function found exceeded, so that the run must stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ExceededLimit {
-    /// The output limit, if the run stops at it.
-    Output,
-    /// The limit on host calls.
-    HostCalls,
-}
-
 /// The state that the functions of one guest work on.
 #[derive(Debug)]
 pub(crate) struct Wasi {
@@ -117,7 +109,8 @@ pub(crate) struct Wasi {
     stops_at_output_limit: bool,
     calls: u64,
     most_calls: u64,
-    exceeded: Option<ExceededLimit>,
+    /// The limit that a function found exceeded, so that the run must stop.
+    exceeded: Option<StopReason>,
     pub(crate) sought: Sought,
     pub(crate) network: RunNetwork,
     /// What the function that was called last has to wait for.
@@ -289,11 +282,11 @@ impl Wasi {
     pub(crate) fn count_call(&mut self) {
         self.calls += 1;
         if self.calls > self.most_calls {
-            self.exceeded = Some(ExceededLimit::HostCalls);
+            self.exceeded = Some(StopReason::HostCalls);
         }
     }
 
-    pub(crate) fn take_exceeded(&mut self) -> Option<ExceededLimit> {
+    pub(crate) fn take_exceeded(&mut self) -> Option<StopReason> {
         self.exceeded.take()
     }
 

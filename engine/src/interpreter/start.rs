@@ -16,9 +16,9 @@ use crate::error::StartError;
 use crate::guest::agent::{self, boot};
 use crate::guest::recursion;
 use crate::host::GuestHost;
-use crate::host::env::{GuestEnv, RunControl, RunSetup, Siblings};
+use crate::host::env::{GuestEnv, Parts, RunSetup, Siblings};
 use crate::host::layout::Layout;
-use crate::host::threads::{Parts, Threads};
+use crate::host::threads::Threads;
 use crate::host::wasi::{HostState, Wasi};
 use crate::interpreter::engine::Engine;
 use crate::interpreter::image::Image;
@@ -135,15 +135,10 @@ impl Interpreter {
         faults::put_back();
         // The imports need the gate before there is an instance, and the gate needs the memory that
         // the instance brings, so the gate receives the memory later.
-        let (channel, gate, control) =
-            (Arc::default(), Arc::new(Gate::new()), Arc::new(RunControl::default()));
-        let passage = Arc::new(ThreadGate::of_main(Arc::clone(&gate)));
-        let env = GuestEnv::new(
-            Arc::clone(&passage),
-            Arc::clone(&wasi),
-            Arc::clone(&channel),
-            Arc::clone(&control),
-        );
+        let (gate, channel, control) = (Arc::new(Gate::new()), Arc::default(), Arc::default());
+        let parts = Parts { gate, wasi, channel, control };
+        let passage = Arc::new(ThreadGate::of_main(Arc::clone(&parts.gate)));
+        let env = GuestEnv::new(Arc::clone(&passage), &parts);
         let env = FunctionEnv::new(&mut store, env);
         let module = engine.inner.module.module();
         let has_image = image.is_some();
@@ -167,21 +162,15 @@ impl Interpreter {
             let too_small = || StartError::Instantiate("its data don't fit its memory".into());
             engine.inner.module.initialize(memory.shared()).ok_or_else(too_small)?;
         }
-        gate.guard(Arc::clone(memory.shared()));
+        parts.gate.guard(Arc::clone(memory.shared()));
         let entry = Entrance::of(Shape::of(module), &instance, &store)?;
         env.as_mut(&mut store).attach_memory(memory.shared());
         env.as_mut(&mut store).alloc = entry.alloc().cloned();
         host.attach(&mut store, &instance)?;
         let throws = ThrowsLeft::of(&instance).map_err(export_error)?;
-        let threads = shared.map(|shared| {
-            let parts = Parts {
-                gate: Arc::clone(&gate),
-                wasi,
-                channel: Arc::clone(&channel),
-                control: Arc::clone(&control),
-            };
-            Threads::new(&engine.inner.engine, module, &shared, parts)
-        });
+        let threads =
+            shared.map(|shared| Threads::new(&engine.inner.engine, module, &shared, parts.clone()));
+        let Parts { gate, channel, control, .. } = parts;
         env.as_mut(&mut store).threads =
             threads.clone().map(|threads| Arc::new(threads) as Arc<dyn Siblings>);
         let interpreter = Self {

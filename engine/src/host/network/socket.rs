@@ -37,9 +37,13 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SocketReadiness {
+/// What a poll for a descriptor finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Readiness {
     pub(crate) is_ready: bool,
+    /// The bytes that can be read or written.
+    pub(crate) bytes: u64,
+    /// Whether the other end is closed.
     pub(crate) is_hung_up: bool,
 }
 
@@ -143,18 +147,21 @@ impl Connection {
     }
 
     /// Looks whether a call would not have to wait now.
-    pub(crate) fn look(&self, interest: Interest) -> io::Result<SocketReadiness> {
-        let mut poll = Poll::new()?;
-        let fd = self.stream.as_raw_fd();
-        poll.registry().register(&mut SourceFd(&fd), Token(0), interest)?;
+    pub(crate) fn look(&self, interest: Interest) -> Result<Readiness> {
         let mut events = Events::with_capacity(1);
-        poll.poll(&mut events, Some(Duration::ZERO))?;
+        let polled = Poll::new().and_then(|mut poll| {
+            let fd = self.stream.as_raw_fd();
+            poll.registry().register(&mut SourceFd(&fd), Token(0), interest)?;
+            poll.poll(&mut events, Some(Duration::ZERO))
+        });
+        polled.map_err(|error| errno_of(&error))?;
         let event = events.iter().next();
         let is_closed = |event: &mio::event::Event| match interest.is_writable() {
             true => event.is_write_closed(),
             false => event.is_read_closed(),
         };
-        Ok(SocketReadiness { is_ready: event.is_some(), is_hung_up: event.is_some_and(is_closed) })
+        let (is_ready, is_hung_up) = (event.is_some(), event.is_some_and(is_closed));
+        Ok(Readiness { is_ready, bytes: u64::from(is_ready && !is_hung_up), is_hung_up })
     }
 }
 

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
+use super::Wasi;
 use super::bytes::{Buffer, GuestBytes};
 use super::descriptors::{CLOSES_ON_EXEC, FolderEntry, Open, OpenAccess};
 use super::stat::{self, Filestat};
-use super::{ExceededLimit, Wasi};
 use crate::errno::{Errno, Result};
 use crate::files::mount;
 use crate::files::resolve::Base;
 use crate::files::tree::Device;
 use crate::files::tree::{NodeId, NodeKind};
+use crate::interrupt::reason::StopReason;
 use crate::run::transcript::Stream;
 
 /// The most bytes that one call reads from a file of the host, so that no call takes long.
@@ -352,7 +353,7 @@ impl Wasi {
             total = end;
         }
         if self.stops_at_output_limit && self.transcript.is_truncated() {
-            self.exceeded = Some(ExceededLimit::Output);
+            self.exceeded = Some(StopReason::Output);
         }
         Ok(total)
     }

@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Wasi;
-use super::channel::Readiness;
 use super::clock::Clock;
 use crate::errno::{Errno, Result};
+use crate::host::network::socket::Readiness;
 use crate::host::network::watch::Want;
 
 const SUBSCRIPTION_BYTES: u32 = 48;

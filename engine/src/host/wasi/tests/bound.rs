@@ -7,7 +7,7 @@ use wasmer::{FunctionEnv, FunctionType, Instance, Module, RuntimeError, Store};
 
 use super::*;
 use crate::host::GuestHost;
-use crate::host::env::{GuestEnv, GuestExit, unwind};
+use crate::host::env::{GuestEnv, GuestExit, Parts, unwind};
 use crate::host::reactor::ReactorHost;
 use crate::host::wasi::binding;
 use crate::interrupt::gate::{Gate, Stopped, ThreadGate};
@@ -56,7 +56,13 @@ impl Bound {
         let mut store = engine.store();
         let gate = Arc::new(Gate::new());
         let passage = Arc::new(ThreadGate::of_main(Arc::clone(&gate)));
-        let env = GuestEnv::new(passage, Arc::clone(&wasi), Arc::default(), Arc::default());
+        let parts = Parts {
+            gate: Arc::clone(&gate),
+            wasi: Arc::clone(&wasi),
+            channel: Arc::default(),
+            control: Arc::default(),
+        };
+        let env = GuestEnv::new(passage, &parts);
         let env = FunctionEnv::new(&mut store, env);
         let host = ReactorHost::new(Arc::clone(&wasi));
         Self { store, env, gate, wasi, host, memory: None, engine }

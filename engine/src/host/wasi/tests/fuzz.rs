@@ -12,7 +12,7 @@ use crate::files::mount::Mount;
 use crate::files::quota::FileQuota;
 use crate::host::GuestHost;
 use crate::host::call_channel::CallChannel;
-use crate::host::env::GuestEnv;
+use crate::host::env::{GuestEnv, Parts};
 use crate::host::layout::Layout;
 use crate::host::layout::put_mount;
 use crate::host::network::RunNetwork;
@@ -290,7 +290,8 @@ fn calls_from_a_guest_neither_panic_nor_hang() {
     let (gate, channel) = (Arc::new(Gate::new()), Arc::<Mutex<CallChannel>>::default());
     channel.lock().open(b"request".to_vec(), 1 << 10);
     let passage = Arc::new(ThreadGate::of_main(Arc::clone(&gate)));
-    let env = GuestEnv::new(passage, Arc::clone(&wasi), channel, Arc::default());
+    let parts = Parts { gate, wasi: Arc::clone(&wasi), channel, control: Arc::default() };
+    let env = GuestEnv::new(passage, &parts);
     let env = FunctionEnv::new(&mut store, env);
     let imports = ReactorHost::new(wasi).imports(&mut store, &module, &env, None).unwrap();
     let (instance, memory) = crate::memory::tunables::with_memory(None, || {
