@@ -53,9 +53,6 @@ impl Tree {
         now: Timestamp,
     ) -> Result<NodeId> {
         self.check_new_name(folder, name)?;
-        if self.depth(folder)? >= MOST_DEPTH {
-            return Err(Errno::NameTooLong);
-        }
         let node = Node::new(kind, now);
         self.charge_name(node.len())?;
         Ok(self.insert(folder, name, node, now))
@@ -115,9 +112,6 @@ impl Tree {
         }
         // Guests may not link to the library's files.
         self.changeable(file)?;
-        if self.depth(folder)? >= MOST_DEPTH {
-            return Err(Errno::NameTooLong);
-        }
         // A name is charged like a file.
         let len = self.node(file)?.len();
         self.charge_name(len)?;
@@ -252,7 +246,8 @@ impl Tree {
         if self.lookup(folder, name)?.is_some() {
             return Err(Errno::Exists);
         }
-        self.changeable(folder)
+        self.changeable(folder)?;
+        if self.depth(folder)? >= MOST_DEPTH { Err(Errno::NameTooLong) } else { Ok(()) }
     }
 
     /// Returns the number of folders above; the root has none.
