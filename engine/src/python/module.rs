@@ -134,7 +134,7 @@ pub(crate) fn load_or_compile(
     let sealer = Sealer::new(cache)?;
 
     progress.report(Progress::Loading);
-    let find = || Ok(load(engine, &sealer, &path, &key));
+    let find = || Ok::<_, EngineError>(load(engine, &sealer, &path, &key));
     let module = cache.find_or_make("modules", find, |lock| {
         remove_unfinished(&folder);
         if let Some(pinned) = source.pinned
