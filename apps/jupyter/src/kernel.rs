@@ -1,6 +1,5 @@
 //! A kernel: binds its sockets, and serves them by a session of a pool until a front end ends it.
 
-use std::future::Future;
 use std::time::Duration;
 
 use hatchery::{Hatchery, Job, Limits};
@@ -48,8 +47,8 @@ impl Kernel {
     }
 
     /// Runs the cells that front ends send in a session of the pool, within these limits, until a
-    /// front end shuts the kernel down or `ended` completes. A cell that runs then is cancelled. The
-    /// session's first job is given the files and folders of `given`.
+    /// front end shuts the kernel down. A cell that runs then, or when the future is dropped, is
+    /// cancelled. The session's first job gets the files and folders of `given`.
     ///
     /// # Errors
     /// The session can't begin, or is lost and can't be replaced.
@@ -58,7 +57,6 @@ impl Kernel {
         pool: Hatchery,
         limits: Limits,
         given: Job,
-        ended: impl Future<Output = ()>,
     ) -> Result<(), KernelError> {
         let Self { sockets, interrupts } = self;
         let Sockets { shell, control, stdin, iopub, session, tasks } = sockets;
@@ -74,7 +72,6 @@ impl Kernel {
         let served = tokio::select! {
             served = control.serve() => served,
             served = kernel.serve(shell) => served,
-            () = ended => Ok(()),
         };
         drop(kernel);
         // The sockets' own tasks send what is queued.

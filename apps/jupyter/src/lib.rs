@@ -6,7 +6,6 @@
 //! for the kernel and for `hatchery repl`.
 //!
 //! ```no_run
-//! use std::future::pending;
 //! use std::path::Path;
 //!
 //! use hatchery::{Hatchery, Job, Limits};
@@ -17,7 +16,7 @@
 //! // Front ends connect while the pool starts.
 //! let kernel = Kernel::bind(&connection).await?;
 //! let pool = Hatchery::builder().workers(1).start().await?;
-//! kernel.serve(pool.clone(), Limits::default(), Job::default(), pending()).await?;
+//! kernel.serve(pool.clone(), Limits::default(), Job::default()).await?;
 //! pool.drain().await;
 //! # Ok(())
 //! # }

@@ -61,7 +61,7 @@ async fn serve(arguments: &KernelArguments) -> anyhow::Result<Exit> {
     };
     let serving = async {
         let pool = start_pool(builder).await?;
-        let served = kernel.serve(pool.clone(), limits, given, std::future::pending()).await;
+        let served = kernel.serve(pool.clone(), limits, given).await;
         pool.abort().await;
         Ok(served?)
     };
@@ -213,7 +213,7 @@ impl serve::Kernels for Kernels {
             let failed = |error: jupyter::KernelError| usage(chain(&error).to_string());
             let kernel = Kernel::bind(&connection).await.map_err(failed)?;
             let limits = options.programs.limits();
-            kernel.serve(pool, limits, given, std::future::pending()).await.map_err(failed)?;
+            kernel.serve(pool, limits, given).await.map_err(failed)?;
             Ok(Value::Null)
         })
     }
