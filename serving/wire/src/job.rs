@@ -113,11 +113,6 @@ pub struct Call {
     pub tagged: bool,
 }
 
-impl Call {
-    /// The fields, by name.
-    pub(crate) const NAMES: [&str; 4] = ["function", "args", "keywords", "tagged"];
-}
-
 /// What makes a run reproducible. The order of sets comes from the image, whatever the seed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -128,11 +123,6 @@ pub struct Deterministic {
     /// Where the clock starts, in seconds since 1970; noon on 1 January 2026 without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<u64>,
-}
-
-impl Deterministic {
-    /// The fields, by name.
-    pub(crate) const NAMES: [&str; 2] = ["seed", "start"];
 }
 
 /// How urgent a job is among the jobs of its tenant.
@@ -294,32 +284,6 @@ pub struct Limits {
     /// Number of displays; the rest is dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub display_count: Option<u64>,
-}
-
-impl Limits {
-    /// The fields, by name.
-    pub(crate) const NAMES: [&str; 20] = [
-        "cpu_time",
-        "grace",
-        "memory",
-        "output",
-        "stop_at_output_limit",
-        "file_bytes",
-        "file_count",
-        "open_files",
-        "threads",
-        "network_bytes",
-        "host_calls",
-        "function_calls",
-        "functions_in_flight",
-        "function_argument_bytes",
-        "function_result_bytes",
-        "source",
-        "result",
-        "result_data",
-        "display_bytes",
-        "display_count",
-    ];
 }
 
 /// Writes a time as a number of seconds.

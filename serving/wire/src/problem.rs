@@ -97,7 +97,7 @@ pub enum InvalidJob {
         /// The field, cut if it is long.
         field: String,
         /// The fields that can be used there.
-        known: Vec<&'static str>,
+        known: Vec<String>,
     },
     /// The field exists, but this caller may not use it.
     #[error("`{field}` can't be used here: {}", field.reason())]

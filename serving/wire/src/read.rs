@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use schemars::{JsonSchema, SchemaGenerator};
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -80,7 +81,7 @@ impl Intake {
         let Value::Object(fields) = value else { return Err(InvalidJob::NotAnObject) };
         let is_known = |name: &&String| Field::named(name).is_some();
         if let Some(name) = fields.keys().find(|name| !is_known(name)) {
-            let known = self.fields().map(Field::name).collect();
+            let known = self.fields().map(|field| field.name().to_owned()).collect();
             return Err(InvalidJob::Unknown { field: cut(name), known });
         }
         let mut job = Job::default();
@@ -207,21 +208,22 @@ fn call(value: Value) -> Result<Call, InvalidJob> {
     let expected = "an object with `function`, such as \"math:sqrt\"";
     let function = "a string, such as \"math:sqrt\"";
     let mut fields = object("call", expected, value)?;
-    check_names("call", &Call::NAMES, &fields)?;
-    let mut take = |name: &str| fields.remove(name).filter(|value| !value.is_null());
+    let take = |name: &str| fields.remove(name).filter(|value| !value.is_null());
+    let [name, args, keywords, tagged] = ["function", "args", "keywords", "tagged"].map(take);
+    check_rest::<Call>("call", &fields)?;
     Ok(Call {
-        function: match take("function") {
+        function: match name {
             Some(Value::String(name)) => name,
             other => return Err(wrong("call.function", function, &other.unwrap_or_default())),
         },
-        args: match take("args") {
+        args: match args {
             None => Vec::new(),
             Some(Value::Array(args)) => args,
             Some(other) => return Err(wrong("call.args", "an array", &other)),
         },
-        keywords: take("keywords")
+        keywords: keywords
             .map_or_else(|| Ok(BTreeMap::new()), |value| by_name("call.keywords", value))?,
-        tagged: match take("tagged") {
+        tagged: match tagged {
             None => false,
             Some(Value::Bool(is_tagged)) => is_tagged,
             Some(other) => return Err(wrong("call.tagged", "true or false", &other)),
@@ -230,25 +232,30 @@ fn call(value: Value) -> Result<Call, InvalidJob> {
 }
 
 fn limits(value: Value) -> Result<Limits, InvalidJob> {
-    let fields = object("limits", "an object, such as {\"memory\": 268435456}", value)?;
-    check_names("limits", &Limits::NAMES, &fields)?;
-    let given = |name: &str| fields.get(name).filter(|value| !value.is_null());
-    let count = |name: &'static str, expected| {
+    let mut fields = object("limits", "an object, such as {\"memory\": 268435456}", value)?;
+    let mut given = |name: &str| fields.remove(name).filter(|value| !value.is_null());
+    let stop = |value: Value| {
+        let stop = value.as_bool();
+        stop.ok_or_else(|| wrong("limits.stop_at_output_limit", "true or false", &value))
+    };
+    let grace = |value: Value| from_zero("limits.grace", number("limits.grace", &value)?);
+    let cpu_time = |value: Value| time("limits.cpu_time", &value, MOST_SECONDS);
+    let (cpu_time, grace, stop) = (
+        given("cpu_time").map(cpu_time).transpose()?,
+        given("grace").map(grace).transpose()?,
+        given("stop_at_output_limit").map(stop).transpose()?,
+    );
+    let mut count = |name: &'static str, expected| {
         let (_, key) = name.split_once('.').unwrap_or_default();
-        let read = |value| whole(value).ok_or_else(|| wrong(name, expected, value));
+        let read = |value: Value| whole(&value).ok_or_else(|| wrong(name, expected, &value));
         given(key).map(read).transpose()
     };
-    let stop = |value: &Value| {
-        value.as_bool().ok_or_else(|| wrong("limits.stop_at_output_limit", "true or false", value))
-    };
-    let grace = |value| from_zero("limits.grace", number("limits.grace", value)?);
-    let cpu_time = |value| time("limits.cpu_time", value, MOST_SECONDS);
-    Ok(Limits {
-        cpu_time: given("cpu_time").map(cpu_time).transpose()?,
-        grace: given("grace").map(grace).transpose()?,
+    let limits = Limits {
+        cpu_time,
+        grace,
         memory: count("limits.memory", BYTES)?.map(memory).transpose()?,
         output: count("limits.output", BYTES)?,
-        stop_at_output_limit: given("stop_at_output_limit").map(stop).transpose()?,
+        stop_at_output_limit: stop,
         file_bytes: count("limits.file_bytes", BYTES)?,
         file_count: count("limits.file_count", COUNT)?,
         open_files: count("limits.open_files", COUNT)?,
@@ -264,25 +271,28 @@ fn limits(value: Value) -> Result<Limits, InvalidJob> {
         result_data: count("limits.result_data", BYTES)?,
         display_bytes: count("limits.display_bytes", BYTES)?,
         display_count: count("limits.display_count", COUNT)?,
-    })
+    };
+    check_rest::<Limits>("limits", &fields)?;
+    Ok(limits)
 }
 
 fn deterministic(value: Value) -> Result<Deterministic, InvalidJob> {
-    let fields = object("deterministic", "an object, such as {\"seed\": 7}", value)?;
-    check_names("deterministic", &Deterministic::NAMES, &fields)?;
-    let seed = fields.get("seed").unwrap_or(&Value::Null);
-    let start = fields.get("start").filter(|value| !value.is_null());
+    let mut fields = object("deterministic", "an object, such as {\"seed\": 7}", value)?;
+    let seed = fields.remove("seed").unwrap_or_default();
+    let start = fields.remove("start").filter(|value| !value.is_null());
+    check_rest::<Deterministic>("deterministic", &fields)?;
     // A seed is exact, and so is never cut to the largest number.
     let is_exact =
         |_: &u64| seed.is_u64() || seed.as_f64().is_some_and(|seed| seed < 2f64.powi(64));
     let expected = "a whole number from 0 to 18446744073709551615";
     let seconds = "a whole number of seconds since 1970";
-    let wrong_start = |start| wrong("deterministic.start", seconds, start);
+    let since =
+        |start: Value| whole(&start).ok_or_else(|| wrong("deterministic.start", seconds, &start));
     Ok(Deterministic {
-        seed: whole(seed)
+        seed: whole(&seed)
             .filter(is_exact)
-            .ok_or_else(|| wrong("deterministic.seed", expected, seed))?,
-        start: start.map(|start| whole(start).ok_or_else(|| wrong_start(start))).transpose()?,
+            .ok_or_else(|| wrong("deterministic.seed", expected, &seed))?,
+        start: start.map(since).transpose()?,
     })
 }
 
@@ -337,18 +347,15 @@ fn object(
     }
 }
 
-fn check_names(
-    parent: &str,
-    known: &[&'static str],
-    fields: &Map<String, Value>,
-) -> Result<(), InvalidJob> {
-    match fields.keys().find(|name| !known.contains(&name.as_str())) {
-        None => Ok(()),
-        Some(name) => Err(InvalidJob::Unknown {
-            field: format!("{parent}.{}", cut(name)),
-            known: known.to_vec(),
-        }),
-    }
+/// Checks that no field of an object is left, of which its type's fields were taken.
+fn check_rest<T: JsonSchema>(parent: &str, rest: &Map<String, Value>) -> Result<(), InvalidJob> {
+    let Some(name) = rest.keys().next() else { return Ok(()) };
+    let schema = SchemaGenerator::default().into_root_schema_for::<T>();
+    let known = schema.get("properties").and_then(Value::as_object);
+    Err(InvalidJob::Unknown {
+        field: format!("{parent}.{}", cut(name)),
+        known: known.into_iter().flat_map(Map::keys).cloned().collect(),
+    })
 }
 
 /// Reads a number of seconds above 0.

@@ -87,8 +87,8 @@ impl ToolCall<'_> {
         let arguments = Value::Object(std::mem::take(&mut self.arguments));
         let sent = Intake::TOOL.job(arguments).map_err(|error| match error {
             InvalidJob::Unknown { field, mut known } => {
-                known.push("session");
-                known.extend(self.has_pythons().then_some("python"));
+                known.push("session".to_owned());
+                known.extend(self.has_pythons().then(|| "python".to_owned()));
                 InvalidJob::Unknown { field, known }
             }
             error => error,
