@@ -326,10 +326,8 @@ impl Sessions {
 
     /// Returns the sessions of a partition that have turns.
     pub(crate) async fn waiting(&self, partition: u8) -> Result<Vec<SessionKey>, Cause> {
-        let mut listed = self
-            .turns
-            .info_with_subjects(self.subjects.of("turns", format_args!("{partition}.>")))
-            .await?;
+        let subjects = self.subjects.of("turns", format_args!("{partition}.>"));
+        let mut listed = self.turns.info_with_subjects(subjects).await?;
         let mut found: Vec<SessionKey> = Vec::new();
         while let Some(subject) = listed.next().await {
             let (subject, _) = subject?;
