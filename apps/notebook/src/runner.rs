@@ -291,11 +291,13 @@ impl<'a> Run<'a> {
                 return Ok(Some(NotebookEnd::Failed { cell: number, problem, is_of_sandbox }));
             }
             self.traces.allowed_errors += 1;
-        } else if (number < self.total || is_kept) && !self.is_alive().await && number < self.total
-        {
-            let problem = Problem::new("SessionLost", "the cell lost its session".to_owned());
-            let is_of_sandbox = false;
-            return Ok(Some(NotebookEnd::Failed { cell: number, problem, is_of_sandbox }));
+        } else if number < self.total || is_kept {
+            let is_lost = !self.is_alive().await;
+            if is_lost && number < self.total {
+                let problem = Problem::new("SessionLost", "the cell lost its session".to_owned());
+                let is_of_sandbox = false;
+                return Ok(Some(NotebookEnd::Failed { cell: number, problem, is_of_sandbox }));
+            }
         }
         let took = outcome.usage.wall;
         self.traces.add(outcome.files, outcome.left_out_files.links);
