@@ -111,7 +111,8 @@ async fn remove(
     Path(id): Path<String>,
     visit: Visit,
 ) -> Answered {
-    contexts.remove(&visit.caller, &contexts.known(&visit, &id)?);
+    let context = contexts.known(&visit, &id)?;
+    contexts.remove(&visit.caller, &context);
     Ok(json_answer(StatusCode::OK, &Value::Null))
 }
 

@@ -178,8 +178,8 @@ async fn create(State(contexts): State<Arc<Contexts>>, sent: ReceivedRequest) ->
         ends: watch::Sender::new(ends),
     });
     contexts.add(Arc::clone(&sandbox))?;
-    let contexts = Arc::downgrade(&contexts);
-    tokio::spawn(expire(contexts, caller, sandbox.ends.subscribe(), Arc::clone(&sandbox)));
+    let (weak, ends) = (Arc::downgrade(&contexts), sandbox.ends.subscribe());
+    tokio::spawn(expire(weak, caller, ends, Arc::clone(&sandbox)));
     Ok(json_answer(StatusCode::CREATED, &contexts.described(&sandbox)))
 }
 
