@@ -40,7 +40,7 @@ pub struct Engine {
 }
 
 pub(crate) struct EngineInner {
-    pub(super) module: CompiledModule,
+    pub(crate) module: CompiledModule,
     pub(super) library: Arc<Library>,
     /// The files that guests without packages begin with.
     pub(super) layout: Layout,

@@ -167,7 +167,7 @@ fn the_current_folder_is_the_one_that_was_chosen() {
     assert_eq!(guest.getcwd(100).as_deref(), Ok("/"));
     guest.chdir("workspace").unwrap();
     let len = guest.put(PATH, b"workspace/inner");
-    guest.call(|wasi, host| wasi.path_create_directory(host, 3, PATH, len)).unwrap();
+    guest.call(|wasi| wasi.path_create_directory(3, PATH, len)).unwrap();
     guest.chdir("./inner/../inner/").unwrap();
     assert_eq!(guest.getcwd(17).as_deref(), Ok("/workspace/inner"));
     assert_eq!(guest.getcwd(16), Err(Errno::Range));
@@ -179,7 +179,7 @@ fn the_current_folder_is_the_one_that_was_chosen() {
     guest.chdir("..").unwrap();
     guest.chdir("inner").unwrap();
     let len = guest.put(PATH, b"workspace/inner");
-    guest.call(|wasi, host| wasi.path_remove_directory(host, 3, PATH, len)).unwrap();
+    guest.call(|wasi| wasi.path_remove_directory(3, PATH, len)).unwrap();
     assert_eq!(guest.getcwd(100), Err(Errno::NoEntry));
     assert_eq!(guest.chdir(".."), Err(Errno::NoEntry));
     guest.chdir("/tmp").unwrap();
@@ -193,11 +193,11 @@ fn duplicates_share_their_position() {
     guest.write(file, b"one two").unwrap();
     let copy = guest.dup(file, 0).unwrap();
     assert_eq!(copy, file + 1);
-    guest.call(|wasi, host| wasi.fd_seek(host, file, 4, 0, OUT)).unwrap();
+    guest.call(|wasi| wasi.fd_seek(file, 4, 0, OUT)).unwrap();
     assert_eq!(guest.read(copy, 10).as_deref(), Ok(&b"two"[..]));
     assert_eq!(guest.read(file, 10).as_deref(), Ok(&b""[..]));
     guest.close(file).unwrap();
-    guest.call(|wasi, host| wasi.fd_seek(host, copy, 0, 0, OUT)).unwrap();
+    guest.call(|wasi| wasi.fd_seek(copy, 0, 0, OUT)).unwrap();
     assert_eq!(guest.read(copy, 3).as_deref(), Ok(&b"one"[..]));
     assert_eq!(guest.dup(file, 0), Err(Errno::BadDescriptor));
     assert_eq!(guest.dup(copy, 12), Ok(12));
@@ -211,10 +211,10 @@ fn a_replaced_stream_is_back_in_the_next_run() {
     guest.dup2(file, 1).unwrap();
     guest.close(file).unwrap();
     assert_eq!(guest.write(1, b"to the file"), Ok(11));
-    guest.call(|wasi, host| wasi.fd_seek(host, 1, 0, 0, OUT)).unwrap();
+    guest.call(|wasi| wasi.fd_seek(1, 0, 0, OUT)).unwrap();
     assert_eq!(guest.read(1, 20).as_deref(), Ok(&b"to the file"[..]));
     let len = guest.put(PATH, b"tmp/out");
-    guest.call(|wasi, host| wasi.path_unlink_file(host, 3, PATH, len)).unwrap();
+    guest.call(|wasi| wasi.path_unlink_file(3, PATH, len)).unwrap();
     assert_eq!(guest.wasi.tree.nameless().len(), 1);
     guest.begin_run();
     assert!(matches!(guest.wasi.open.get(1), Ok(Open::Stdout)));
@@ -234,11 +234,11 @@ fn dup2_closes_what_was_there_and_spares_preopened_folders() {
     guest.dup2(file, 14).unwrap();
     guest.dup2(file, file).unwrap();
     guest.write(14, b"same").unwrap();
-    guest.call(|wasi, host| wasi.fd_seek(host, file, 0, 0, OUT)).unwrap();
+    guest.call(|wasi| wasi.fd_seek(file, 0, 0, OUT)).unwrap();
     assert_eq!(guest.read(file, 5).as_deref(), Ok(&b"same"[..]));
     // A copy of a preopened folder isn't one, and can be closed.
     let folder = guest.dup(3, 0).unwrap();
-    let prestat = guest.call(|wasi, host| wasi.fd_prestat_get(host, folder, OUT));
+    let prestat = guest.call(|wasi| wasi.fd_prestat_get(folder, OUT));
     assert_eq!(prestat, Err(Errno::BadDescriptor));
     guest.close(folder).unwrap();
     assert_eq!(guest.close(3), Err(Errno::NotPermitted));
@@ -249,10 +249,10 @@ fn preview_1_moves_a_descriptor() {
     let mut guest = Guest::new();
     let file = guest.open("/tmp/file").unwrap();
     let other = guest.open("/tmp/other").unwrap();
-    guest.call(|wasi, host| wasi.fd_move(host, file, other)).unwrap();
+    guest.call(|wasi| wasi.fd_move(file, other)).unwrap();
     assert_eq!(guest.close(file), Err(Errno::BadDescriptor));
     guest.write(other, b"moved").unwrap();
-    assert_eq!(guest.call(|wasi, host| wasi.fd_move(host, other, 12)), Err(Errno::BadDescriptor));
+    assert_eq!(guest.call(|wasi| wasi.fd_move(other, 12)), Err(Errno::BadDescriptor));
 }
 
 #[test]
@@ -260,14 +260,14 @@ fn the_flag_for_exec_reads_back_and_copies_lose_it() {
     let mut guest = Guest::new();
     let flags = |guest: &mut Guest, fd| {
         guest.put(OUT, &[0; 4]);
-        guest.number(|wasi, host| wasi.fd_fdflags_get(host, fd, OUT))
+        guest.number(|wasi| wasi.fd_fdflags_get(fd, OUT))
     };
     let file = guest.open("/tmp/file").unwrap();
     assert_eq!(flags(&mut guest, file), Ok(1));
     let copy = guest.dup(file, 0).unwrap();
     guest.dup2(file, 12).unwrap();
     assert_eq!((flags(&mut guest, copy), flags(&mut guest, 12)), (Ok(0), Ok(0)));
-    guest.call(|wasi, host| wasi.fd_fdflags_set(host, 12, 1)).unwrap();
+    guest.call(|wasi| wasi.fd_fdflags_set(12, 1)).unwrap();
     assert_eq!((flags(&mut guest, copy), flags(&mut guest, 12)), (Ok(0), Ok(1)));
     assert_eq!(flags(&mut guest, 99), Err(Errno::BadDescriptor));
 }
@@ -307,7 +307,7 @@ fn a_copied_guest_has_its_own_pipes_and_folder() {
     assert_eq!(guest.read(reader, 10).as_deref(), Ok(&b"before"[..]));
     guest.close(writer).unwrap();
     guest.close(14).unwrap();
-    guest.call(|wasi, host| wasi.sock_shutdown(host, one, 3)).unwrap();
+    guest.call(|wasi| wasi.sock_shutdown(one, 3)).unwrap();
     guest.chdir("/home").unwrap();
     assert_eq!(guest.read(reader, 10).as_deref(), Ok(&b""[..]));
 
@@ -360,14 +360,14 @@ fn saved_descriptors_that_contradict_themselves_are_refused() {
 #[test]
 fn a_process_has_a_number_and_no_relatives() {
     let mut guest = Guest::new();
-    assert_eq!(guest.number(|wasi, host| wasi.proc_id(host, OUT)), Ok(1));
-    assert_eq!(guest.number(|wasi, host| wasi.proc_parent(host, 1, OUT)), Ok(0));
-    let stranger = guest.number(|wasi, host| wasi.proc_parent(host, 7, OUT));
+    assert_eq!(guest.number(|wasi| wasi.proc_id(OUT)), Ok(1));
+    assert_eq!(guest.number(|wasi| wasi.proc_parent(1, OUT)), Ok(0));
+    let stranger = guest.number(|wasi| wasi.proc_parent(7, OUT));
     assert_eq!(stranger, Err(Errno::NoProcess));
-    assert_eq!(guest.number(|wasi, host| wasi.thread_parallelism(host, OUT)), Ok(1));
-    assert_eq!(guest.number(|wasi, host| wasi.proc_signals_sizes_get(host, OUT)), Ok(0));
-    assert_eq!(guest.call(|wasi, host| wasi.proc_raise_interval(host, 14, 0, 0)), Ok(()));
-    let timer = guest.call(|wasi, host| wasi.proc_raise_interval(host, 14, 1000, 0));
+    assert_eq!(guest.number(|wasi| wasi.thread_parallelism(OUT)), Ok(1));
+    assert_eq!(guest.number(|wasi| wasi.proc_signals_sizes_get(OUT)), Ok(0));
+    assert_eq!(guest.call(|wasi| wasi.proc_raise_interval(14, 0, 0)), Ok(()));
+    let timer = guest.call(|wasi| wasi.proc_raise_interval(14, 1000, 0));
     assert_eq!(timer, Err(Errno::NotSupported));
-    assert_eq!(guest.pair(|wasi, host| wasi.tty_get(host, OUT)), Ok((80, 25)));
+    assert_eq!(guest.pair(|wasi| wasi.tty_get(OUT)), Ok((80, 25)));
 }

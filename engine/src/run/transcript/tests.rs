@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::run::outcome::MimeData;
-use std::sync::Arc;
 
 fn transcript(cap: usize) -> Transcript {
     let transcript = Transcript::default();

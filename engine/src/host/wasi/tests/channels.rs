@@ -64,7 +64,7 @@ fn a_full_pipe_says_so() {
     // A short write isn't split, a long one is.
     assert_eq!(guest.write(writer, &[7; 101]), Err(Errno::Again));
     assert_eq!(guest.write(writer, &[7; 5000]), Ok(100));
-    guest.call(|wasi, host| wasi.fd_fdstat_set_flags(host, writer, 0)).unwrap();
+    guest.call(|wasi| wasi.fd_fdstat_set_flags(writer, 0)).unwrap();
     assert_eq!(guest.write(writer, b"x"), Err(Errno::Deadlock));
     guest.close(reader).unwrap();
     assert_eq!(guest.write(writer, b"x"), Err(Errno::BrokenPipe));
@@ -75,11 +75,11 @@ fn a_pipe_has_no_position() {
     let mut guest = Guest::new();
     let (reader, writer) = guest.pipe().unwrap();
     for fd in [reader, writer] {
-        let seek = guest.call(|wasi, host| wasi.fd_seek(host, fd, 0, 1, OUT));
+        let seek = guest.call(|wasi| wasi.fd_seek(fd, 0, 1, OUT));
         assert_eq!(seek, Err(Errno::NotSeekable));
-        let read = guest.call(|wasi, host| wasi.fd_pread(host, fd, TABLE, 1, 0, OUT));
+        let read = guest.call(|wasi| wasi.fd_pread(fd, TABLE, 1, 0, OUT));
         assert_eq!(read, Err(Errno::NotSeekable));
-        guest.call(|wasi, host| wasi.fd_filestat_get(host, fd, DATA)).unwrap();
+        guest.call(|wasi| wasi.fd_filestat_get(fd, DATA)).unwrap();
         assert_eq!(guest.data(24)[16], 0);
     }
 }
@@ -123,14 +123,14 @@ fn sockets_carry_bytes_in_both_directions() {
     for (from, to) in [(one, other), (other, one)] {
         let len = guest.put(DATA, b"datagram");
         guest.put_table(len);
-        let sent = guest.number(|wasi, host| wasi.sock_send(host, from, TABLE, 1, 0, OUT));
+        let sent = guest.number(|wasi| wasi.sock_send(from, TABLE, 1, 0, OUT));
         assert_eq!(sent, Ok(8));
         assert_eq!(guest.poll(to, READ, None), Ok(Some((0, 8, false))));
         guest.put_table(4);
-        let peek = guest.number(|wasi, host| wasi.sock_recv(host, to, TABLE, 1, 1, OUT, OUT + 8));
+        let peek = guest.number(|wasi| wasi.sock_recv(to, TABLE, 1, 1, OUT, OUT + 8));
         assert_eq!((peek, guest.data(4)), (Ok(4), b"data".to_vec()));
-        let received = guest
-            .number(|wasi, host| wasi.sock_recv_from(host, to, TABLE, 1, 0, OUT, OUT + 8, PATH));
+        let received =
+            guest.number(|wasi| wasi.sock_recv_from(to, TABLE, 1, 0, OUT, OUT + 8, PATH));
         assert_eq!((received, guest.data(4)), (Ok(4), b"data".to_vec()));
         assert_eq!(guest.read(to, 9).as_deref(), Ok(&b"gram"[..]));
     }
@@ -147,34 +147,34 @@ fn a_socket_is_shut_down_in_one_direction() {
     let mut guest = Guest::new();
     let (one, other) = guest.sockets().unwrap();
     guest.write(one, b"last").unwrap();
-    guest.call(|wasi, host| wasi.sock_shutdown(host, one, 2)).unwrap();
+    guest.call(|wasi| wasi.sock_shutdown(one, 2)).unwrap();
     assert_eq!(guest.write(one, b"x"), Err(Errno::BrokenPipe));
     assert_eq!(guest.read(other, 9).as_deref(), Ok(&b"last"[..]));
     assert_eq!(guest.read(other, 9).as_deref(), Ok(&b""[..]));
     guest.write(other, b"still").unwrap();
     assert_eq!(guest.read(one, 9).as_deref(), Ok(&b"still"[..]));
-    guest.call(|wasi, host| wasi.sock_shutdown(host, one, 1)).unwrap();
+    guest.call(|wasi| wasi.sock_shutdown(one, 1)).unwrap();
     assert_eq!(guest.read(one, 9).as_deref(), Ok(&b""[..]));
     assert_eq!(guest.write(other, b"x"), Err(Errno::BrokenPipe));
-    assert_eq!(guest.call(|wasi, host| wasi.sock_shutdown(host, one, 4)), Err(Errno::Invalid));
+    assert_eq!(guest.call(|wasi| wasi.sock_shutdown(one, 4)), Err(Errno::Invalid));
 }
 
 #[test]
 fn sockets_have_a_type_options_and_no_name() {
     let mut guest = Guest::new();
     let (socket, _) = guest.sockets().unwrap();
-    guest.call(|wasi, host| wasi.fd_fdstat_get(host, socket, DATA)).unwrap();
+    guest.call(|wasi| wasi.fd_fdstat_get(socket, DATA)).unwrap();
     assert_eq!(guest.data(1), [6]);
     guest.put(DATA, &[9; 20]);
-    guest.call(|wasi, host| wasi.sock_addr_local(host, socket, DATA)).unwrap();
+    guest.call(|wasi| wasi.sock_addr_local(socket, DATA)).unwrap();
     assert_eq!(guest.data(20), [&[3][..], &[0; 19]].concat());
     for (option, expected) in [(11, Ok(0)), (16, Ok(64 << 10)), (23, Err(Errno::NoProtocolOption))]
     {
-        let size = guest.number(|wasi, host| wasi.sock_get_opt_size(host, socket, option, OUT));
+        let size = guest.number(|wasi| wasi.sock_get_opt_size(socket, option, OUT));
         assert_eq!(size, expected);
     }
-    guest.call(|wasi, host| wasi.sock_set_opt_flag(host, socket, 2, 1)).unwrap();
-    let kind = guest.pair(|wasi, host| wasi.sock_pair(host, 3, 2, 17, OUT, OUT + 4));
+    guest.call(|wasi| wasi.sock_set_opt_flag(socket, 2, 1)).unwrap();
+    let kind = guest.pair(|wasi| wasi.sock_pair(3, 2, 17, OUT, OUT + 4));
     assert_eq!(kind, Err(Errno::NotSupported));
 }
 
@@ -189,11 +189,11 @@ fn nothing_else_is_a_socket() {
         (99, Errno::BadDescriptor),
     ] {
         let calls = [
-            guest.call(|wasi, host| wasi.sock_recv(host, fd, TABLE, 0, 0, OUT, OUT)),
-            guest.call(|wasi, host| wasi.sock_send(host, fd, TABLE, 0, 0, OUT)),
-            guest.call(|wasi, host| wasi.sock_shutdown(host, fd, 1)),
-            guest.call(|wasi, host| wasi.sock_accept(host, fd, 0, OUT)),
-            guest.call(|wasi, host| wasi.sock_get_opt_flag(host, fd, 2, OUT)),
+            guest.call(|wasi| wasi.sock_recv(fd, TABLE, 0, 0, OUT, OUT)),
+            guest.call(|wasi| wasi.sock_send(fd, TABLE, 0, 0, OUT)),
+            guest.call(|wasi| wasi.sock_shutdown(fd, 1)),
+            guest.call(|wasi| wasi.sock_accept(fd, 0, OUT)),
+            guest.call(|wasi| wasi.sock_get_opt_flag(fd, 2, OUT)),
         ];
         assert_eq!(calls, [Err(expected); 5]);
     }

@@ -290,7 +290,12 @@ fn calls_from_a_guest_neither_panic_nor_hang() {
     let (gate, channel) = (Arc::new(Gate::new()), Arc::<Mutex<CallChannel>>::default());
     channel.lock().open(b"request".to_vec(), 1 << 10);
     let passage = Arc::new(ThreadGate::of_main(Arc::clone(&gate)));
-    let parts = Parts { gate, wasi: Arc::clone(&wasi), channel, control: Arc::default() };
+    let parts = Parts {
+        gate: Arc::clone(&gate),
+        wasi: Arc::clone(&wasi),
+        channel,
+        control: Arc::default(),
+    };
     let env = GuestEnv::new(passage, &parts);
     let env = FunctionEnv::new(&mut store, env);
     let imports = ReactorHost::new(wasi).imports(&mut store, &module, &env, None).unwrap();

@@ -321,7 +321,7 @@ fn the_first_functions() {
         let is_whole = matches!(outcome.verdict, Verdict::Completed { .. });
         assert!(is_whole, "{:?} {}", outcome.verdict, outcome.stdout_text());
     }
-    let called = engine.module().compilation.as_ref().unwrap().rest.called();
+    let called = engine.inner.module.compilation.as_ref().unwrap().rest.called();
     let called = (0..).zip(called).filter(|(_, called)| *called).map(|(function, _)| function);
     let callees = callees(&engine.inner.build.wasm().unwrap());
     let mut first = vec![false; callees.len()];
