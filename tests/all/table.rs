@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use hatchery::{Hatchery, Job};
 
 use crate::needs::Build;
-use crate::support::{other_builds, run, run_job, value, with_pool, with_preloaded_pool};
+use crate::support::{other_builds, run, run_job, value, with_preloaded_pool};
 use dsl::Row;
 
 mod builtins;

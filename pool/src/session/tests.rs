@@ -175,7 +175,9 @@ impl InterpreterSource for Numbers {
 
     fn pack(&self, parked: &Parked) -> Result<PackedBytes, StartError> {
         self.packed.fetch_add(1, Ordering::Relaxed);
-        self.gate.iter().flatten().for_each(|barrier| drop(barrier.wait()));
+        for barrier in self.gate.iter().flatten() {
+            barrier.wait();
+        }
         if self.fails.load(Ordering::Relaxed) {
             return Err(StartError::Boot("scripted to fail".into()));
         }
