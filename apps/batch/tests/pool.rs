@@ -75,7 +75,7 @@ async fn a_batch_runs_in_order_keeps_files_and_resumes() {
     let torn = &kept[3][..kept[3].len() / 2];
     fs::write(&out, format!("{}\n{torn}", kept[..3].join("\n"))).unwrap();
     let output = Output::resume(&out, None).unwrap();
-    let resumed = output.resumed().unwrap();
+    let resumed = output.resumed.unwrap();
     assert_eq!((resumed.results, resumed.removed, resumed.was_cut_off), (2, 1, true));
     let (Summary { tally, .. }, told) = bench.run(output).await;
     assert_eq!((tally.earlier(), tally.done(), told), (2, 5, 5));

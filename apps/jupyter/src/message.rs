@@ -116,7 +116,7 @@ impl Key {
     /// Returns the signature of the parts of a message.
     pub(crate) fn sign<'a>(&self, parts: impl IntoIterator<Item = &'a [u8]>) -> String {
         let Some(mac) = self.mac_of(parts) else { return String::new() };
-        format!("{:x}", mac.finalize().into_bytes())
+        mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Returns whether a signature is that of the parts, in a time that doesn't depend on how much
