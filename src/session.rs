@@ -65,8 +65,8 @@ impl Session {
         &self.name
     }
 
-    /// Returns the name of the Python build on which it runs for life. So do its forks and its
-    /// saved states.
+    /// Returns the name of the Python build on which it always runs. So do its forks and its saved
+    /// states.
     pub fn python(&self) -> &str {
         self.hatchery.pythons.name(self.build)
     }

@@ -480,7 +480,7 @@ def test_a_mistake_of_the_caller_is_no_failure_of_the_sandbox(pool):
     for path in ("x" * 256, "/".join("d" * 400), "../x", "/abs", ""):
         with pytest.raises(InvalidJobError):
             pool.run("1", files={path: "x"})
-    with pytest.raises(InvalidJobError, match="the state is no saved session") as raised:
+    with pytest.raises(InvalidJobError, match="the state isn't a saved session") as raised:
         pool.revive(None, b"garbage")
     assert "/tmp" not in str(raised.value)
     with pytest.raises(InvalidJobError, match="doesn't begin with"):

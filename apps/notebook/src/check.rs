@@ -234,7 +234,7 @@ mod tests {
         let (field, lines) = of("a\nb\nc\nd\n", "a\nB\nd\n").unwrap();
         assert_eq!((field.as_str(), lines.join("|").as_str()), ("stdout", "  a|- b|- c|+ B"));
         let (_, lines) = of("a\n", "a").unwrap();
-        assert!(lines.last().unwrap().contains("ends of their lines"));
+        assert!(lines.last().unwrap().contains("line endings"));
         let (_, lines) = of("", &"x\n".repeat(100)).unwrap();
         assert!(lines.len() == 21 && lines[20].contains("80 lines more"), "{lines:?}");
         let missing = difference(&fields(&[stream("stderr", "w\n")]), &Fields::new()).unwrap();

@@ -70,7 +70,10 @@ fn jobs_and_sessions_over_http_name_their_build() {
         assert_eq!(server.post(&path, &json!({ "code": VERSION })).1["value"], *minor);
         let (status, refused) = server.post(&path, &json!({ "code": "1", "python": "default" }));
         let message = refused["error"]["message"].as_str().unwrap();
-        assert!(status == 400 && message.contains("for life"), "{status}: {message}");
+        assert!(
+            status == 400 && message.contains("always runs on the Python build"),
+            "{status}: {message}"
+        );
         let (_, listed) = server.get(&format!("/v1/packages?python={name}"));
         assert_eq!(listed, json!({ "packages": [] }));
         let (_, shown) = server.get("/v1/status");
@@ -126,7 +129,7 @@ fn commands_that_run_one_build_take_no_names() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(text(&output.stderr).contains("--python NAME=b.wasm"), "{output:?}");
     let output = run(&["batch", "-", "--python", "a b=b.wasm"]);
-    assert!(text(&output.stderr).contains("`a b` is no name for a Python build"), "{output:?}");
+    assert!(text(&output.stderr).contains("`a b` can't name a Python build"), "{output:?}");
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn outputs_are_compared_with_the_file_as_nbval_does() {
     fs::write(&path, notebook.to_string()).unwrap();
     let output = run_notebook(&path, &["--check"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(text(&output.stderr).contains("outputs, but no number of a run"), "{output:?}");
+    assert!(text(&output.stderr).contains("outputs, but no execution count"), "{output:?}");
 
     for (contents, expected) in
         [("regex: (\nreplace: x\n", "`(` can't be used"), ("x", "has no `regex: …`")]
@@ -139,7 +139,7 @@ fn a_tag_limits_the_time_of_its_cell() {
     let path = recorded(folder.path(), &[("1", "timeout=soon", "")]);
     let output = run_notebook(&path, &[]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(text(&output.stderr).contains("`timeout=soon` names no time"), "{output:?}");
+    assert!(text(&output.stderr).contains("`timeout=soon` has no valid time"), "{output:?}");
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn lines_that_are_no_tasks_and_no_samples_are_named() {
         assert!(text(&output.stderr).contains(message), "{message}: {output:?}");
     }
     for (task, message) in [
-        (json!({ "task_id": "t" }), "it has the fields of no form of tasks"),
+        (json!({ "task_id": "t" }), "its fields match no known form of tasks"),
         (json!({ "tests": [], "task_id": "t" }), "`tests` is missing or isn't"),
         (json!({ "tests": [{ "stdin": "", "stdout": "" }], "checker": "no" }), "`checker` must be"),
         (json!([1]), "isn't a JSON object"),

@@ -194,7 +194,7 @@ fn a_missing_layer_is_noted() {
     assert_eq!(output.status.code(), Some(0), "{}", error(&output));
     assert_eq!(output.stdout, b"1\n");
     let said = error(&output);
-    assert!(said.contains("without a layer") && said.contains("network namespace: "), "{said}");
+    assert!(said.contains("lack a layer") && said.contains("network namespace: "), "{said}");
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_strict_pool_refuses_to_start_without_a_layer() {
 fn a_strict_pool_starts_where_every_layer_stands() {
     let lax = run(&[], &["--isolation", "process", "-c", "print(1)"]);
     let strict = run(&[("HATCHERY_ISOLATION", "process-strict")], &["-c", "print(1)"]);
-    let is_whole = !error(&lax).contains("without a layer");
+    let is_whole = !error(&lax).contains("lack a layer");
     assert_eq!(strict.status.success(), is_whole, "{}{}", error(&lax), error(&strict));
     assert_eq!(strict.stdout, if is_whole { &b"1\n"[..] } else { b"" });
 }

@@ -308,7 +308,7 @@ fn an_agent_chooses_among_several_builds() {
     assert_eq!(text(&agent.run(on("default"))), "value: 15");
     assert_eq!(text(&agent.run(json!({ "code": version, "session": "3.12" }))), "value: 12");
     let moved = json!({ "code": version, "python": "default", "session": "3.12" });
-    assert!(is_refused(&agent.run(moved), "for life"));
+    assert!(is_refused(&agent.run(moved), "always runs on the Python build"));
     assert!(is_refused(&agent.run(on("2.7")), "it has `default`, `3.12`"));
     let packages = agent.call("list_packages", json!({ "python": "3.12" }));
     assert_eq!(packages["structuredContent"], json!({ "packages": [] }));

@@ -136,7 +136,7 @@ fn what_can_not_go_into_an_image_is_refused_with_the_reason() {
         ("thing-1.0-cp315-cp315-linux_x86_64.whl", "made for the platform `linux_x86_64`"),
         ("impure/thing-1.0-py3-none-any.whl", "Root-Is-Purelib: true"),
         ("native/thing-1.0-py3-none-any.whl", "`thing_speed.so` in it is machine code"),
-        ("old/thing-1.0-py3-none-any.whl", "wants Python <3.10"),
+        ("old/thing-1.0-py3-none-any.whl", "requires Python <3.10"),
         ("up/thing-1.0-py3-none-any.whl", "`../up.py` in it isn't a plain path"),
         ("requirements.txt", "ends in `.whl`"),
         ("missing.whl", "missing.whl"),

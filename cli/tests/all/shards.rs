@@ -161,8 +161,8 @@ fn parts_that_do_not_belong_together_are_refused() {
         assert!(said.contains(expected), "{parts:?}: {said}");
         assert!(!batch.path("all").exists(), "{parts:?}");
     };
-    refused(&["part-1", "of-three"], "one number of shards");
-    refused(&["part-1", "part-2", "again"], "of lines that have another one");
+    refused(&["part-1", "of-three"], "the same number of shards");
+    refused(&["part-1", "part-2", "again"], "for lines that have one already");
     refused(&["part-1", "part-1"], "are the same file");
     refused(&["whole"], "no `shard`");
     refused(&["part-1", "jobs"], "line 1 is not a result");

@@ -43,8 +43,8 @@ fn a_job_under_the_key_of_another_one_is_dropped() {
             let result = timeout(PATIENCE, ticket).await.unwrap().unwrap();
             assert_eq!(result.json()["value"], "own", "{result:?}");
         }
-        worker.says("is no job (`key`)");
-        worker.says("is no job (`subject`)");
+        worker.says("isn't a job (`key`)");
+        worker.says("isn't a job (`subject`)");
         worker.terminate();
         worker.says("3 done, 0 given back, 0 dead letters, 3 refused");
     });

@@ -70,7 +70,7 @@ fn a_worker_with_another_image_takes_nothing() {
     let options = ["--package", folder.path().to_str().unwrap(), "--publish-image"];
     let (status, said) = Running::worker(&server, "folder", &options).end();
     assert_eq!(status.code(), Some(2), "{said}");
-    assert!(said.contains("it is no wheel"), "{said}");
+    assert!(said.contains("it isn't a wheel"), "{said}");
     let options = ["--requirements", "requirements.txt", "--publish-image"];
     let (status, said) = Running::worker(&server, "requirements", &options).end();
     assert_eq!(status.code(), Some(2), "{said}");

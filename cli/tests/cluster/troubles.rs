@@ -187,5 +187,5 @@ fn a_server_that_is_not_there_is_waited_for() {
     assert!(said.contains("no address of a NATS server"), "{said}");
     // Nobody is there; the wait is reported.
     let mut missing = Running::submit_to(&url, &files.jobs(), &files.out("out"), &[]);
-    missing.says("the NATS server is gone; waiting");
+    missing.says("lost the NATS server; waiting");
 }

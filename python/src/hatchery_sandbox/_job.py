@@ -101,7 +101,7 @@ class JobOptions(TypedDict, total=False):
     """Seconds from now until its result is due, time in the queue included."""
     python: str
     """The name of the Python build that runs it, of those that the pool has. Default: the session's,
-    or else the default one. A session has its build for life."""
+    or else the default one. A session never changes its build."""
     functions: Functions
     """Functions of this process that the program can call, beside those of its pool."""
     contents: bool

@@ -326,7 +326,7 @@ class Pool:
             name: Its name, which no open session has. Default: a random one, and the session is
                 closed when nobody refers to it any more.
             functions: Functions that its programs can call, beside those of the pool.
-            python: The name of the Python build on which it runs for life. Default: the default one.
+            python: The name of its Python build, which never changes. Default: the default one.
 
         Raises:
             RefusedError: There is such a session, or there are too many.

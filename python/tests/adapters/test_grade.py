@@ -57,7 +57,7 @@ def test_a_bad_line_costs_that_line_and_warns():
 
 
 def test_what_is_no_task_is_told():
-    with pytest.raises(ValueError, match="no form of tasks"):
+    with pytest.raises(ValueError, match="no known form of tasks"):
         grade([{"task_id": "t"}])
     with pytest.raises(ValueError, match="no task `u`"):
         grade([TASK], [{"task_id": "u", "solution": json.dumps(1)}])

@@ -9,7 +9,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-#[expect(clippy::disallowed_methods, reason = "until the next attempt, sign of life or check")]
+#[expect(clippy::disallowed_methods, reason = "until the next attempt, heartbeat or check")]
 pub(crate) async fn sleep(time: Duration) {
     tokio::time::sleep(time).await;
 }

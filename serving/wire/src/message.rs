@@ -211,7 +211,7 @@ impl Default for RequestId {
 pub enum SessionAction {
     /// Opens it, under a new name, on the default Python build.
     Open,
-    /// Opens it, under a new name, on another Python build, for life.
+    /// Opens it, under a new name, on another Python build.
     OpenOn {
         /// The name of the build.
         python: String,

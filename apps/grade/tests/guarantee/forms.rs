@@ -93,7 +93,7 @@ async fn verdicts_say_what_happened() {
             Some("memory"),
             "1.5 GiB of memory",
         ),
-        ("import os\ndef f(x): os._exit(0)", Verdict::Failed, None, "left its interpreter"),
+        ("import os\ndef f(x): os._exit(0)", Verdict::Failed, None, "exited with the code"),
     ] {
         let graded = grade_one(&grader, task.clone(), program).await;
         let found = (graded.verdict, graded.limit.as_deref());

@@ -33,8 +33,8 @@ async fn tests_that_need_the_candidates_interpreter_run_there_only_if_allowed() 
     // What is cheap to notice is noticed.
     for (program, message) in [
         ("class Base:\n    def now(self): return self.clock()", "test_now"),
-        ("raise SystemExit(0)", "it left its interpreter"),
-        ("import os\nclass Base:\n    def now(self): os._exit(0)", "it left its interpreter"),
+        ("raise SystemExit(0)", "it exited with the code"),
+        ("import os\nclass Base:\n    def now(self): os._exit(0)", "it exited with the code"),
         (
             "import unittest\nunittest.TestCase.assertEqual = print\nclass Base: now = print",
             "changed `unittest.TestCase.assertEqual`",

@@ -158,7 +158,7 @@ fn paths_that_lead_elsewhere_are_refused() {
     {
         let error = opened(NAME, &wheel(&[("a.py", b""), (path, b"")])).unwrap_err();
         assert!(matches!(error, PackageError::NotAPackage { .. }), "{path}: {error}");
-        assert!(error.to_string().contains("no plain path"), "{path}: {error}");
+        assert!(error.to_string().contains("isn't a plain path"), "{path}: {error}");
     }
     let mut writer = begun_wheel();
     writer.add_symlink("link.py", "/etc/passwd", SimpleFileOptions::default()).unwrap();
@@ -171,7 +171,7 @@ fn an_invalid_wheel_is_refused_with_the_reason() {
     for (name, bytes, expected) in [
         ("thing.whl", wheel(&[("a.py", b"")]), "NAME-VERSION-PYTHON-ABI-PLATFORM"),
         ("thing.zip", wheel(&[("a.py", b"")]), "ends in `.whl`"),
-        (NAME, b"not an archive".to_vec(), "no ZIP archive"),
+        (NAME, b"not an archive".to_vec(), "isn't a ZIP archive"),
         (NAME, archive(&[("a.py", b"")]), ".dist-info"),
         (NAME, wheel(&[("other-1.dist-info/METADATA", b""), ("a.py", b"")]), "more than one"),
         (NAME, wheel(&[("readme.txt", b"")]), "nothing in it that can be imported"),
