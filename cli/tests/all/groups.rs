@@ -52,7 +52,7 @@ fn the_status_says_why_there_are_no_groups() {
     let wrong = [("HATCHERY_CGROUP", folder.path().to_str().unwrap())];
     let isolation = status(&Server::start_with(&wrong, &OPTIONS))["isolation"].clone();
     assert!(
-        isolation["no_cgroup"].as_str().unwrap().contains("is no control group"),
+        isolation["no_cgroup"].as_str().unwrap().contains("isn't a control group"),
         "{isolation}"
     );
 }

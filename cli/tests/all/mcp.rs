@@ -207,7 +207,7 @@ fn figures_and_images_are_images() {
     let code = "display({'image/png': b'no image', 'text/plain': 'x'}, raw=True)";
     let fake = agent.run(json!({ "code": code }));
     assert_eq!(fake["content"].as_array().unwrap().len(), 1, "{fake}");
-    assert!(text(&fake).contains("isn't what it says"), "{fake}");
+    assert!(text(&fake).contains("not of its stated type"), "{fake}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn a_call_that_can_not_be_run_has_a_result_that_says_why() {
         (&[], "{\"cod\": \"1\"}", "no field `cod`"),
         (&[], "{\"code\": 1}", "`code` must be a string"),
         (&["--input", "missing.csv"], "{\"code\": \"1\"}", "missing.csv"),
-        (&["--session", "Cargo.toml"], "{\"code\": \"1\"}", "no saved session"),
+        (&["--session", "Cargo.toml"], "{\"code\": \"1\"}", "isn't a saved session"),
     ] {
         let output = run_with_stdin(&[&["tool", "run"], arguments].concat(), call);
         assert_eq!(output.status.code(), Some(2), "{output:?}");

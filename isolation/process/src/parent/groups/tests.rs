@@ -258,7 +258,7 @@ fn the_operator_names_a_group_or_wants_none() {
 
     let wrong = Fake { wanted: Some("/nowhere".into()), ..Fake::with_process_in("/") };
     let why = groups(&Arc::new(wrong)).unwrap_err();
-    assert!(why.contains("`/nowhere`") && why.contains("is no control group"), "{why}");
+    assert!(why.contains("`/nowhere`") && why.contains("isn't a control group"), "{why}");
 }
 
 #[test]
