@@ -329,7 +329,7 @@ fn samples_are_graded_as_the_command_grades_them() {
     for (others, problem) in [
         (
             json!({ "task": { "task_id": "t" } }),
-            "the task can't be used: it has the fields of no form",
+            "the task can't be used: its fields match no known form",
         ),
         (json!({ "sample": {} }), "the sample can't be used: it has no program"),
         (json!({ "cpu_time": -1 }), "`cpu_time` must be a number of seconds above 0"),
