@@ -82,7 +82,28 @@ impl Watcher {
     /// # Errors
     /// The server doesn't answer, or refuses.
     pub async fn cluster(&self) -> Result<Cluster, Error> {
-        self.streams.cluster().await
+        let streams = &self.streams;
+        let mut lanes = Vec::new();
+        let mut consumers = streams.jobs.consumers();
+        while let Some(info) = consumers.next().await {
+            let info = info.map_err(unknown)?;
+            let Some(lane) = streams.subjects.parse_lane(&info.config.filter_subject) else {
+                continue;
+            };
+            lanes.push(LaneState {
+                tenant: lane.tenant(),
+                priority: lane.priority,
+                waiting: info.num_pending,
+                claimed: info.num_ack_pending as u64,
+            });
+        }
+        Ok(Cluster {
+            jobs: count(&streams.jobs).await?,
+            lanes,
+            results: count(&streams.results).await?,
+            dead_letters: count(&streams.dead).await?,
+            workers: streams.presences().await?,
+        })
     }
 
     /// Returns the keys of the pool's dead letters, at most 10,000 of them.
@@ -90,7 +111,18 @@ impl Watcher {
     /// # Errors
     /// The server doesn't answer, or refuses.
     pub async fn dead_letters(&self) -> Result<Vec<JobKey>, Error> {
-        self.streams.dead_letters().await
+        let streams = &self.streams;
+        let failed = |answer: &dyn fmt::Display| Error::server("list dead letters", answer);
+        let listed = streams.dead.info_with_subjects(streams.subjects.of("dead", ">")).await;
+        let mut listed = listed.map_err(|error| failed(&error))?;
+        let mut keys = Vec::new();
+        while let Some((subject, _)) = listed.try_next().await.map_err(|error| failed(&error))? {
+            keys.extend(streams.subjects.rest(&subject, "dead").and_then(JobKey::parse));
+            if keys.len() >= MOST_LISTED {
+                break;
+            }
+        }
+        Ok(keys)
     }
 
     /// Returns the sessions of the pool; none if nobody has had any.
@@ -110,46 +142,6 @@ impl Client {
     /// Returns a watcher of the same pool, over the same connection.
     pub fn watcher(&self) -> Watcher {
         Watcher { streams: self.streams().clone() }
-    }
-}
-
-impl Streams {
-    async fn cluster(&self) -> Result<Cluster, Error> {
-        let mut lanes = Vec::new();
-        let mut consumers = self.jobs.consumers();
-        while let Some(info) = consumers.next().await {
-            let info = info.map_err(unknown)?;
-            let Some(lane) = self.subjects.parse_lane(&info.config.filter_subject) else {
-                continue;
-            };
-            lanes.push(LaneState {
-                tenant: lane.tenant(),
-                priority: lane.priority,
-                waiting: info.num_pending,
-                claimed: info.num_ack_pending as u64,
-            });
-        }
-        Ok(Cluster {
-            jobs: count(&self.jobs).await?,
-            lanes,
-            results: count(&self.results).await?,
-            dead_letters: count(&self.dead).await?,
-            workers: self.presences().await?,
-        })
-    }
-
-    async fn dead_letters(&self) -> Result<Vec<JobKey>, Error> {
-        let failed = |answer: &dyn fmt::Display| Error::server("list dead letters", answer);
-        let listed = self.dead.info_with_subjects(self.subjects.of("dead", ">")).await;
-        let mut listed = listed.map_err(|error| failed(&error))?;
-        let mut keys = Vec::new();
-        while let Some((subject, _)) = listed.try_next().await.map_err(|error| failed(&error))? {
-            keys.extend(self.subjects.rest(&subject, "dead").and_then(JobKey::parse));
-            if keys.len() >= MOST_LISTED {
-                break;
-            }
-        }
-        Ok(keys)
     }
 }
 

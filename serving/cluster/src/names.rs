@@ -5,6 +5,7 @@
 
 use std::fmt::Display;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use wire::Priority;
 
 use crate::error::Error;
@@ -155,7 +156,10 @@ impl Lane {
         match self.tenant.as_str() {
             NO_TENANT => None,
             EMPTY_TENANT => Some(String::new()),
-            token => Some(decoded(token)),
+            token => {
+                let token = token.replace('=', "%");
+                Some(percent_decode_str(&token).decode_utf8_lossy().into_owned())
+            }
         }
     }
 
@@ -170,30 +174,14 @@ pub(crate) fn priority_token(priority: Priority) -> &'static str {
     Priority::NAMED[priority as usize].0
 }
 
+/// What is escaped in a token.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
+
 /// Encodes a name as one token, and different names differently: other bytes than letters, digits,
 /// `-` and `_` become `=` and two digits.
 pub(crate) fn encoded(name: &str) -> String {
-    let mut token = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        match byte {
-            b'-' | b'_' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => token.push(char::from(byte)),
-            other => token += &format!("={other:02x}"),
-        }
-    }
+    let token = utf8_percent_encode(name, ESCAPED).to_string().replace('%', "=");
     if token.is_empty() { EMPTY_TENANT.to_owned() } else { token }
-}
-
-fn decoded(token: &str) -> String {
-    let mut bytes = Vec::with_capacity(token.len());
-    let mut rest = token;
-    while let Some((before, after)) = rest.split_once('=') {
-        bytes.extend_from_slice(before.as_bytes());
-        let byte = after.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.unwrap_or(b'?'));
-        rest = after.get(2..).unwrap_or_default();
-    }
-    bytes.extend_from_slice(rest.as_bytes());
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The subjects and names of one pool.
@@ -275,7 +263,7 @@ pub(crate) mod tests {
     fn every_tenant_has_a_token_of_its_own() {
         let names = [None, Some(""), Some("="), Some("a"), Some("a.b"), Some("a=2eb"), Some("ä>*")];
         let mut tokens: Vec<String> = names.map(|name| lane(name).to_string()).into();
-        assert_eq!(tokens[4], "a=2eb.normal");
+        assert_eq!(tokens[4], "a=2Eb.normal");
         for (token, name) in tokens.iter().zip(names) {
             let read = Lane::parse(token).unwrap();
             assert_eq!(read, lane(name), "{token}");
