@@ -110,8 +110,7 @@ impl Client {
         settings: &Settings,
         batch: Batch,
     ) -> Result<Self, Error> {
-        let link = connection.connect().await?;
-        let streams = Streams::open(link, pool, settings).await?;
+        let streams = Streams::open(connection.connect().await?, pool, settings).await?;
         let next = streams.results.cached_info().state.last_sequence + 1;
         let inner = Arc::new(ClientShared {
             streams,
@@ -290,7 +289,7 @@ async fn announce(inner: Arc<ClientShared>) {
         let lanes = std::mem::take(&mut inner.state.lock().unannounced);
         for lane in lanes {
             let subject = inner.streams.subjects.wake();
-            let _ = inner.streams.link.client().publish(subject, lane.to_string().into()).await;
+            let _ = inner.streams.client.publish(subject, lane.to_string().into()).await;
         }
         if inner.state.lock().pending.len() > FEW {
             sleep(WAKE_EVERY).await;

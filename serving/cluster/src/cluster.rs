@@ -73,8 +73,7 @@ impl Watcher {
     /// # Errors
     /// There is no server, it refuses the credentials, or it has no pool of this name.
     pub async fn connect(connection: &Connection, pool: PoolName) -> Result<Self, Error> {
-        let link = connection.connect().await?;
-        Ok(Self { streams: Streams::find(link, pool).await? })
+        Ok(Self { streams: Streams::find(connection.connect().await?, pool).await? })
     }
 
     /// Returns what the pool is doing.

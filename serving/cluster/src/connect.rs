@@ -169,19 +169,24 @@ impl Connection {
         }
     }
 
-    pub(crate) async fn connect(&self) -> Result<Link, Error> {
+    pub(crate) async fn connect(&self) -> Result<(Client, Arc<Link>), Error> {
         let mut addresses = Vec::new();
         for url in self.url.split(',') {
             let address: Result<ServerAddr, _> = url.trim().parse();
             let wrong = |source| Error::Url { url: self.shown(), source: Box::new(source) };
             addresses.push(address.map_err(wrong)?);
         }
-        let link = Link::new(Arc::clone(&self.listener));
+        let (is_away, is_refused, epoch) = Default::default();
+        let listener = Arc::clone(&self.listener);
+        let link = Arc::new(Link { listener, is_away, is_refused, epoch });
         let until = now() + self.wait;
         loop {
             let options = self.options(&link).await?;
             let error = match options.connect(addresses.clone()).await {
-                Ok(client) => return Ok(link.with(client)),
+                Ok(client) => {
+                    link.set_back();
+                    return Ok((client, link));
+                }
                 Err(error) => error,
             };
             let (url, kind) = (self.shown(), error.kind());
@@ -199,8 +204,8 @@ impl Connection {
         }
     }
 
-    async fn options(&self, link: &Link) -> Result<ConnectOptions, Error> {
-        let state = link.clone();
+    async fn options(&self, link: &Arc<Link>) -> Result<ConnectOptions, Error> {
+        let link = Arc::clone(link);
         let mut options = ConnectOptions::new()
             .name(&self.name)
             .connection_timeout(ATTEMPT)
@@ -211,8 +216,8 @@ impl Connection {
                 PAUSE.saturating_mul(attempts).min(LONGEST_PAUSE)
             })
             .event_callback(move |event| {
-                let state = state.clone();
-                async move { state.hear(&event) }
+                let link = Arc::clone(&link);
+                async move { link.hear(&event) }
             });
         if let Some(path) = &self.credentials {
             let read = options.credentials_file(path).await;
@@ -235,32 +240,17 @@ impl Connection {
 }
 
 /// The state of a connection, and who learns of its changes.
-#[derive(Clone, derive_more::Debug)]
+#[derive(derive_more::Debug)]
 pub(crate) struct Link {
-    client: Option<Client>,
     #[debug(skip)]
     listener: Listener,
-    is_away: Arc<AtomicBool>,
-    is_refused: Arc<AtomicBool>,
+    is_away: AtomicBool,
+    is_refused: AtomicBool,
     /// Goes up when the connection is there again. What was asked before gets no answer.
-    epoch: Arc<watch::Sender<u64>>,
+    epoch: watch::Sender<u64>,
 }
 
 impl Link {
-    fn new(listener: Listener) -> Self {
-        let (is_away, is_refused, epoch) = Default::default();
-        Self { client: None, listener, is_away, is_refused, epoch }
-    }
-
-    fn with(self, client: Client) -> Self {
-        self.set_back();
-        Self { client: Some(client), ..self }
-    }
-
-    pub(crate) fn client(&self) -> Client {
-        self.client.clone().expect("only `connect` makes a link, and returns it with its client")
-    }
-
     pub(crate) fn tell(&self, notice: Notice) {
         (self.listener)(notice);
     }

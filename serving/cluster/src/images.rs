@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
 use crate::clock::sleep;
-use crate::connect::{Connection, Link};
+use crate::connect::Connection;
 use crate::error::{Cause, Error};
 use crate::names::{PoolName, Subjects};
 use crate::stores::Objects;
@@ -230,8 +230,6 @@ const LEVEL: i32 = 3;
 pub struct Images {
     context: Context,
     subjects: Subjects,
-    /// Keeps the connection.
-    _link: Link,
 }
 
 impl Images {
@@ -240,9 +238,8 @@ impl Images {
     /// # Errors
     /// There is no server, or it refuses the credentials.
     pub async fn connect(connection: &Connection, pool: PoolName) -> Result<Self, Error> {
-        let link = connection.connect().await?;
-        let context = jetstream::new(link.client());
-        Ok(Self { context, subjects: Subjects(pool), _link: link })
+        let (client, _) = connection.connect().await?;
+        Ok(Self { context: jetstream::new(client), subjects: Subjects(pool) })
     }
 
     /// Makes the image of this source that of the pool. `image` is what a pool has made of it.

@@ -159,7 +159,7 @@ impl Control {
     pub(crate) async fn send(&self, streams: &Streams, lane: &Lane) {
         let Ok(text) = serde_json::to_vec(self) else { return };
         let subject = streams.subjects.of("control", lane);
-        let _ = streams.link.client().publish(subject, text.into()).await;
+        let _ = streams.client.publish(subject, text.into()).await;
     }
 
     /// Reads a message; `None` if it isn't one.

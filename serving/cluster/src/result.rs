@@ -151,7 +151,7 @@ pub struct EventStream(Subscriber);
 
 impl EventStream {
     pub(crate) async fn open(streams: &Streams, key: &JobKey) -> Result<Self, Error> {
-        let subscribed = streams.link.client().subscribe(streams.subjects.of("events", key)).await;
+        let subscribed = streams.client.subscribe(streams.subjects.of("events", key)).await;
         subscribed.map(Self).map_err(|error| Error::server("send events", error))
     }
 

@@ -20,6 +20,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::Client;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::stream::{Config, RetentionPolicy, Stream};
@@ -79,7 +80,8 @@ impl Default for Settings {
 /// The streams and buckets of one pool.
 #[derive(Debug, Clone)]
 pub(crate) struct Streams {
-    pub(crate) link: Link,
+    pub(crate) client: Client,
+    pub(crate) link: Arc<Link>,
     pub(crate) context: Context,
     pub(crate) subjects: Subjects,
     pub(crate) jobs: Stream,
@@ -96,11 +98,14 @@ pub(crate) struct Streams {
 
 impl Streams {
     /// Opens what the pool has on the server, which isn't created.
-    pub(crate) async fn find(link: Link, pool: PoolName) -> Result<Self, Error> {
-        let context = jetstream::new(link.client());
+    pub(crate) async fn find(
+        connection: (Client, Arc<Link>),
+        pool: PoolName,
+    ) -> Result<Self, Error> {
+        let context = jetstream::new(connection.0.clone());
         let name = Subjects(pool.clone()).store("jobs");
         match context.get_stream(name.as_str()).await {
-            Ok(_) => Self::open(link, pool, &Settings::default()).await,
+            Ok(_) => Self::open(connection, pool, &Settings::default()).await,
             Err(error) => match error.kind() {
                 GetStreamErrorKind::JetStream(answer) if answer.code() == 404 => {
                     Err(Error::NoPool { pool: pool.to_string() })
@@ -112,11 +117,11 @@ impl Streams {
 
     /// Opens what the pool has on the server, and creates what is missing.
     pub(crate) async fn open(
-        link: Link,
+        (client, link): (Client, Arc<Link>),
         pool: PoolName,
         settings: &Settings,
     ) -> Result<Self, Error> {
-        let mut context = jetstream::new(link.client());
+        let mut context = jetstream::new(client.clone());
         context.set_timeout(ANSWER);
         let subjects = Subjects(pool);
         let claim_time = settings.claim_time.clamp(*CLAIM_TIMES.start(), *CLAIM_TIMES.end());
@@ -144,6 +149,7 @@ impl Streams {
         let workers = entries("workers", life(claim_time)).await?;
         let payloads = Objects::open(&context, named("payloads"), keep * 2, replicas).await?;
         Ok(Self {
+            client,
             link,
             context,
             subjects,

@@ -59,8 +59,7 @@ impl Worker {
         pool: Hatchery,
         config: WorkerConfig,
     ) -> Result<Self, Error> {
-        let link = connection.connect().await?;
-        let streams = Streams::open(link, name, &config.settings).await?;
+        let streams = Streams::open(connection.connect().await?, name, &config.settings).await?;
         let slots = config.slots.max(1);
         // It goes into headers.
         let name = config.name.chars().filter(|character| !character.is_control());
@@ -178,13 +177,13 @@ impl WorkerShared {
     async fn leave(&self) {
         let left = self.streams.workers.purge(&self.instance);
         let _ = tokio::time::timeout(GIVING_BACK, left).await;
-        let _ = tokio::time::timeout(GIVING_BACK, self.streams.link.client().flush()).await;
+        let _ = tokio::time::timeout(GIVING_BACK, self.streams.client.flush()).await;
     }
 }
 
 /// Hears of new jobs, and of jobs that are to end.
 async fn listen(shared: Arc<WorkerShared>, lanes: Arc<Lanes>) {
-    let client = shared.streams.link.client();
+    let client = &shared.streams.client;
     let subjects = &shared.streams.subjects;
     let (Ok(mut wakes), Ok(mut controls)) = (
         client.subscribe(subjects.wake()).await,

@@ -161,7 +161,7 @@ impl PartitionOwner {
             match self.partitions.get_mut(&partition) {
                 None if is_own => {
                     let (sessions, told) = (Arc::clone(&self.sessions), self.told.clone());
-                    let link = self.shared.streams.link.clone();
+                    let link = Arc::clone(&self.shared.streams.link);
                     let task = tokio::spawn(ask(sessions, link, partition, told));
                     self.partitions.insert(partition, Partition { task, is_leaving: false });
                 }
@@ -405,7 +405,12 @@ const MOST_TOLD: usize = 64;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Asks until it is dropped, and passes sessions on that have turns.
-async fn ask(sessions: Arc<Sessions>, link: Link, partition: u8, told: mpsc::Sender<SessionKey>) {
+async fn ask(
+    sessions: Arc<Sessions>,
+    link: Arc<Link>,
+    partition: u8,
+    told: mpsc::Sender<SessionKey>,
+) {
     loop {
         // What was asked over an earlier connection gets no answer.
         let listening = listen(&sessions, partition, &told);

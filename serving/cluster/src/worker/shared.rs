@@ -174,7 +174,7 @@ impl Streams {
 
 /// Sends a job's events until its end.
 pub(super) async fn forward(shared: &WorkerShared, key: &JobKey, mut events: Events) {
-    let client = shared.streams.link.client();
+    let client = &shared.streams.client;
     let subject = shared.streams.subjects.of("events", key);
     while let Some(event) = events.next().await {
         let Some(kind) = kind_of(event.kind) else { continue };
@@ -346,7 +346,7 @@ impl Streams {
         tracing::warn!("a message in the queue isn't a job (`{reason}`): `{}`", message.subject);
         let Some(reply) = message.reply.clone() else { return };
         // If it gets lost, the message comes again.
-        let _ = self.link.client().publish(reply, format!("+TERM {reason}").into()).await;
+        let _ = self.client.publish(reply, format!("+TERM {reason}").into()).await;
     }
 }
 
