@@ -17,7 +17,7 @@ use crate::names::Subjects;
 /// How long setting up is tried for. A server that has just started isn't ready at once.
 const SETUP: Duration = Duration::from_secs(30);
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
-/// How long the server remembers the ids of messages. Later repeats are told by their subjects.
+/// How long the server remembers the ids of messages. Later repeats are found by their subjects.
 const REPEATS: Duration = Duration::from_secs(600);
 /// Bytes of a part of an object.
 const PART: usize = 128 << 10;

@@ -508,7 +508,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3600);
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_is_alone_or_long_passes_at_once() {
+    async fn a_result_that_is_alone_or_long_passes_at_once() {
         let (batcher, begin): (ReplyBatcher, Instant) = (ReplyBatcher::default(), now());
         batcher.pass(LONG, true).await;
         batcher.pass(Duration::ZERO, false).await;
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_has_waited_long_enough_opens_for_all() {
+    async fn a_result_that_has_waited_long_enough_opens_for_all() {
         let (batcher, begin) = (ReplyBatcher::default(), now());
         tokio::join!(batcher.pass(LONG, false), batcher.pass(LONG / 2, false));
         assert_eq!(now() - begin, LONG / 2);

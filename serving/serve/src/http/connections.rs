@@ -173,7 +173,7 @@ async fn track(
 #[derive(Debug, Default)]
 pub(super) struct IdleList {
     idle: Mutex<Idle>,
-    /// Told whenever a connection becomes idle.
+    /// Notified whenever a connection becomes idle.
     turned_idle: Notify,
 }
 
@@ -190,9 +190,9 @@ pub(super) struct IdleSlot {
     idle_list: Arc<IdleList>,
     /// Its number among the idle ones.
     number: Mutex<Option<u64>>,
-    /// Told when it is to give way.
+    /// Notified when it must give way.
     close: Arc<Notify>,
-    /// Told of its first request.
+    /// Notified of its first request.
     first: Notify,
     /// Whether the server works on a request, so that only part of a body keeps it waiting.
     has_request: AtomicBool,

@@ -380,7 +380,7 @@ impl SessionOwner {
     /// session may have been taken over since, from that very state. No commit of this owner can
     /// succeed any more, so the record tells for good.
     async fn drop_state(&self, state: &StoredState) {
-        // What can't be told now is dropped by its age.
+        // What remains is dropped by its age.
         let Ok(found) = self.sessions.record(&self.key, "").await else { return };
         if found.record.state.is_none_or(|kept| kept.object != state.object) {
             self.sessions.delete(&state.object, &state.parts).await;
