@@ -24,8 +24,7 @@ use crate::names::{BatchName, JobKey, Lane, PoolName};
 use crate::payload::Control;
 use crate::policy::MOST_AHEAD;
 use crate::streams::Streams;
-use job::ReplyBatcher;
-use lanes::{ClaimBudget, Permits};
+use lanes::{ClaimBudget, Permits, ReplyBatcher};
 use shared::ServerClock;
 
 mod job;

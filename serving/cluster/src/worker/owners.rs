@@ -224,10 +224,10 @@ static NUMBER: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug, thiserror::Error)]
 enum NotOpen {
     /// The pool refuses, or the state is of another image.
-    #[error("{}", hatchery::error::chain(.0))]
+    #[error(transparent)]
     Pool(#[from] Error),
     /// The file can't be written.
-    #[error("can't use the folder for temporary files: {0}")]
+    #[error("can't use the folder for temporary files")]
     File(#[from] std::io::Error),
 }
 

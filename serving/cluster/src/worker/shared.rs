@@ -14,8 +14,7 @@ use serde_json::json;
 use tokio::sync::{RwLock, Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
-use super::job::ReplyBatcher;
-use super::lanes::ClaimBudget;
+use super::lanes::{ClaimBudget, ReplyBatcher};
 use crate::clock::{now, sleep};
 use crate::error::{Cause, Error};
 use crate::names::{JobKey, Lane};

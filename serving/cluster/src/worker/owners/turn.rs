@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_nats::jetstream::Message;
 use async_nats::jetstream::message::StreamMessage;
 use bytes::Bytes;
+use hatchery::error::chain;
 use hatchery::{Error, Outcome, Refusal, SandboxFailure, Verdict};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -291,7 +292,7 @@ impl SessionOwner {
         let opened = open(&self.shared.pool, self.folder.path(), bytes, python).await;
         held.copy = Some(opened.map_err(|error| match error {
             NotOpen::Pool(error) => NotRun::from(error),
-            NotOpen::File(_) => later(error).into(),
+            NotOpen::File(_) => later(chain(&error)).into(),
         })?);
         Ok(())
     }
@@ -320,8 +321,8 @@ impl SessionOwner {
                 return Ok(undone(&text, "state_too_large"));
             }
             Err(error) => {
-                let text =
-                    format!("the session's state can't be saved, so the turn was undone: {error}");
+                let text = "the session's state can't be saved, so the turn was undone";
+                let text = format!("{text}: {}", chain(&error));
                 self.drop_copy();
                 return Ok(undone(&text, "state_not_saved"));
             }
