@@ -112,8 +112,8 @@ pub(crate) async fn follow(
             }
         }
     }
-    for (stream, escapes) in STREAMS.into_iter().zip(escapes) {
-        pass_on(stream, &escapes.map(Escapes::finish).unwrap_or_default())?;
+    for (stream, escapes) in STREAMS.into_iter().zip(&mut escapes) {
+        pass_on(stream, &escapes.as_mut().map(Escapes::finish).unwrap_or_default())?;
     }
     Ok(Followed { outcome: ticket.outcome().await, interrupts: heard, drawn })
 }

@@ -210,7 +210,8 @@ mod tests {
     #[test]
     fn keys_end_pause_and_scroll() {
         let mut screen = Screen::new("here");
-        screen.view["workers"] = (0..3).map(samples::worker).collect();
+        screen.view["workers"] =
+            (0..3).map(|worker| serde_json::json!({ "worker": worker })).collect();
         let mut press = |code, modifiers| handle_key(KeyEvent::new(code, modifiers), &mut screen);
         assert!(!press(KeyCode::Char('q'), KeyModifiers::NONE));
         assert!(!press(KeyCode::Esc, KeyModifiers::NONE));

@@ -268,7 +268,7 @@ async fn run(program: &Path, arguments: &[&str]) -> anyhow::Result<(String, Dura
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).process_group(0);
     let running = tokio::task::spawn_blocking(move || {
-        let began = Instant::Instant::now();
+        let began = Instant::now();
         command.output().map(|output| (output, began.elapsed()))
     });
     let program = program.display();
