@@ -186,7 +186,7 @@ impl<R: Runner, O: FnMut(Event<'_>)> Running<R, O> {
         self.jobs.spawn(async move {
             let ran = match running.await {
                 Ok(ran) => ran,
-                Err(source) => return Err(Error::Run { id, source }),
+                Err(source) => return Err(Error::Run(id, source)),
             };
             let Ran { mut result, ending, not_kept } = ran;
             if ending != Ending::Refused {
@@ -309,7 +309,7 @@ impl<T: Send + 'static> Requests<T> {
                 Err(NoRequest::NoDescriptor(problem)) => {
                     tries += 1;
                     if others == 0 && tries >= TRIES_ALONE {
-                        return Err(Error::NoDescriptor { line: self.number(), problem });
+                        return Err(Error::NoDescriptor(self.number(), problem));
                     }
                     // The worker of a job that has ended may still hold some.
                     sleep(PAUSE).await;

@@ -43,23 +43,13 @@ pub enum Error {
     Write(#[source] io::Error),
     /// A line's program can't be read, since no file descriptor is left for it.
     #[error(
-        "line {line}: {problem}; no running job could free descriptors: raise the limit on open \
-         files (`ulimit -n`), or use fewer workers (`--workers`)"
+        "line {0}: {1}; no running job could free descriptors: raise the limit on open files \
+         (`ulimit -n`), or use fewer workers (`--workers`)"
     )]
-    NoDescriptor {
-        /// The line's number, from 1.
-        line: usize,
-        /// What the system says of which file.
-        problem: String,
-    },
+    NoDescriptor(usize, String),
     /// What runs the jobs has failed, as by losing its connection.
-    #[error("can't run the line with id {id}")]
-    Run {
-        /// The line's id.
-        id: Value,
-        /// What the [`Runner`](crate::Runner) says.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
+    #[error("can't run the line with id {0}")]
+    Run(Value, #[source] Box<dyn std::error::Error + Send + Sync>),
     /// A task or a thread of the batch has panicked.
     #[error("a task of the batch failed")]
     Task(#[source] JoinError),
@@ -123,7 +113,7 @@ impl Error {
             Self::Open(..) | Self::Create(..) | Self::InUse(_) => true,
             Self::Resume(..) | Self::Part(..) | Self::SamePart(..) => true,
             Self::Read(_) | Self::Remove(_) | Self::Write(_) => false,
-            Self::NoDescriptor { .. } | Self::Run { .. } | Self::Task(_) => false,
+            Self::NoDescriptor(..) | Self::Run(..) | Self::Task(_) => false,
         }
     }
 

@@ -148,7 +148,7 @@ fn find(parts: &mut Parts, line: &[u8], number: usize) -> Result<Option<usize>, 
         Ok(None) => (Value::from(number), None),
         Err(NoRequest::Bad(bad)) => (bad.id, None),
         Err(NoRequest::NoDescriptor(problem)) => {
-            return Err(Error::NoDescriptor { line: number, problem });
+            return Err(Error::NoDescriptor(number, problem));
         }
     };
     let of_job = digest.and_then(|digest| parts.take(&id, Some(&digest)));

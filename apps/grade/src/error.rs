@@ -29,27 +29,11 @@ pub enum GradeError {
     #[error("the tasks have no solutions: give SAMPLES, a file with programs")]
     NoSamples,
     /// A line of a file isn't a JSON object.
-    #[error("line {line} of `{path}` isn't a JSON object")]
-    NotJson {
-        /// The file.
-        path: PathBuf,
-        /// The line's number, from 1.
-        line: usize,
-        /// Where it stops being JSON.
-        #[source]
-        source: serde_json::Error,
-    },
+    #[error("line {0} of `{1}` isn't a JSON object")]
+    NotJson(usize, PathBuf, #[source] serde_json::Error),
     /// A line of a file is no task, sample or result.
-    #[error("line {line} of `{path}` can't be used")]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// The line's number, from 1.
-        line: usize,
-        /// What is missing.
-        #[source]
-        problem: InvalidLine,
-    },
+    #[error("line {0} of `{1}` can't be used")]
+    Line(usize, PathBuf, #[source] InvalidLine),
     /// The pool refuses a job.
     #[error("the pool refused a job")]
     Pool(#[from] hatchery::Error),

@@ -274,9 +274,9 @@ pub(crate) fn read<T>(
         let path = path.to_owned();
         let parsed = match serde_json::from_slice(bytes) {
             Ok(object) => {
-                parse(line, object).map_err(|problem| GradeError::Line { path, line, problem })
+                parse(line, object).map_err(|problem| GradeError::Line(line, path, problem))
             }
-            Err(source) => Err(GradeError::NotJson { path, line, source }),
+            Err(source) => Err(GradeError::NotJson(line, path, source)),
         };
         match parsed {
             Ok(parsed) => lines.read.push(parsed),

@@ -165,21 +165,12 @@ pub fn joined(data: Value) -> Value {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// It runs from its start although a saved session was wanted.
-    NotResumed {
-        /// Why.
-        why: String,
-    },
-    /// It begins.
-    Started {
-        /// The number of its code cells.
-        total: usize,
-    },
+    /// It runs from its start although a saved session was wanted, for this reason.
+    NotResumed(String),
+    /// It begins, with so many code cells.
+    Started(usize),
     /// It continues from its saved session, in which so many cells have run.
-    Resumed {
-        /// The cells.
-        done: usize,
-    },
+    Resumed(usize),
     /// It takes over the outputs and the state of further cells, which don't run.
     TakenOver {
         /// The first of them, counted from 1.
@@ -189,11 +180,8 @@ pub enum Progress {
         /// Where another notebook of this command ran them; otherwise an earlier command did.
         of_this_command: bool,
     },
-    /// A cell starts.
-    Cell {
-        /// Its number, counted from 1.
-        number: usize,
-    },
+    /// The cell of this number, counted from 1, starts.
+    Cell(usize),
     /// A cell has ended, and the copy is about to have its outputs.
     CellEnded {
         /// Its number, counted from 1.

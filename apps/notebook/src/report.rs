@@ -40,11 +40,9 @@ pub struct Report {
 pub enum NotebookEnd {
     /// All cells ran.
     Completed,
-    /// A cell ended the notebook as `sys.exit(0)` does; the cells after it didn't run.
-    Exited {
-        /// The cell, counted from 1.
-        cell: usize,
-    },
+    /// The cell of this number, from 1, ended the notebook as `sys.exit(0)` does; the cells after it
+    /// didn't run.
+    Exited(usize),
     /// A cell failed.
     Failed {
         /// The cell, counted from 1.
@@ -54,16 +52,10 @@ pub enum NotebookEnd {
         /// Whether the sandbox is at fault, not the cell.
         is_of_sandbox: bool,
     },
-    /// The user interrupted.
-    Interrupted {
-        /// The cell that ran or came next, counted from 1.
-        cell: usize,
-    },
-    /// An error that the report has came during this cell, or after it.
-    Broken {
-        /// The cell, counted from 1.
-        cell: usize,
-    },
+    /// The user interrupted, while the cell of this number, from 1, ran or came next.
+    Interrupted(usize),
+    /// An error that the report has came during the cell of this number, from 1, or after it.
+    Broken(usize),
     /// The user interrupted before the notebook started.
     NotStarted,
     /// The session couldn't start; the report has the error.
@@ -73,19 +65,19 @@ pub enum NotebookEnd {
 impl NotebookEnd {
     /// Returns whether the notebook ended as its author meant it to.
     pub fn is_success(&self) -> bool {
-        matches!(self, Self::Completed | Self::Exited { .. })
+        matches!(self, Self::Completed | Self::Exited(_))
     }
 
     /// Says how a notebook of so many cells ended. It may contain what a program wrote.
     pub fn text(&self, total: usize) -> String {
         match self {
             Self::Completed => format!("{} completed", counted(total, "cell")),
-            Self::Exited { cell } => format!("exited at cell {cell} of {total}"),
+            Self::Exited(cell) => format!("exited at cell {cell} of {total}"),
             Self::Failed { cell, problem, .. } => {
                 format!("cell {cell} of {total} failed: {problem}")
             }
-            Self::Interrupted { cell } => format!("interrupted at cell {cell} of {total}"),
-            Self::Broken { cell } => format!("ended at cell {cell} of {total}"),
+            Self::Interrupted(cell) => format!("interrupted at cell {cell} of {total}"),
+            Self::Broken(cell) => format!("ended at cell {cell} of {total}"),
             Self::NotStarted | Self::NoSession => "not started".to_owned(),
         }
     }

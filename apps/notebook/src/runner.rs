@@ -111,7 +111,7 @@ impl<'a> Run<'a> {
                     let notebook = self.task.notebook.clone();
                     return Report::not_begun(NotebookEnd::NoSession, notebook, errors);
                 }
-                NotebookEnd::Broken { cell: self.done + 1 }
+                NotebookEnd::Broken(self.done + 1)
             }
         };
         let writes = self.settings.writes;
@@ -168,11 +168,11 @@ impl<'a> Run<'a> {
             false => None,
         };
         if let Some(Err(why)) = &resumed {
-            self.tell(Progress::NotResumed { why: why.clone() });
+            self.tell(Progress::NotResumed(why.clone()));
         }
-        self.tell(Progress::Started { total: self.total });
+        self.tell(Progress::Started(self.total));
         if let Some(Ok(())) = resumed {
-            self.tell(Progress::Resumed { done: self.done });
+            self.tell(Progress::Resumed(self.done));
             return self.start_session(false).await;
         }
         self.take_from_cache().await
@@ -220,7 +220,7 @@ impl<'a> Run<'a> {
         while self.done < self.total {
             let number = self.done + 1;
             if self.interrupts.count() > 0 {
-                return Ok(NotebookEnd::Interrupted { cell: number });
+                return Ok(NotebookEnd::Interrupted(number));
             }
             let next = prefixes.map(|prefixes| prefixes.shared.next(self.keys_from(self.done)));
             let claim = match next {
@@ -260,7 +260,7 @@ impl<'a> Run<'a> {
         number: usize,
         claim: Option<Claim<'_>>,
     ) -> Result<Option<NotebookEnd>, Error> {
-        self.tell(Progress::Cell { number });
+        self.tell(Progress::Cell(number));
         let (outcome, problem) = self.cell(number).await?;
         // A cell that was cut short would do more the next time, even if it caught the interrupt. And
         // one whose folders have changed meanwhile may have read either.
@@ -277,14 +277,14 @@ impl<'a> Run<'a> {
         let is_kept = number <= self.keys.len();
         if let Some(problem) = problem {
             if self.interrupts.count() > 0 {
-                return Ok(Some(NotebookEnd::Interrupted { cell: number }));
+                return Ok(Some(NotebookEnd::Interrupted(number)));
             }
             let may_raise = self.may_raise(number - 1);
             // It left as `sys.exit(0)` does. `os._exit(0)` loses the session or what the cell did to
             // it, which nobody means.
             if outcome.is_success() && !may_raise && self.is_alive().await {
                 self.traces.add(outcome.files, outcome.left_out_files.links);
-                return Ok(Some(NotebookEnd::Exited { cell: number }));
+                return Ok(Some(NotebookEnd::Exited(number)));
             }
             let is_of_sandbox = matches!(outcome.verdict, Verdict::SandboxFailed(_));
             if !may_raise || is_of_sandbox || !self.is_alive().await {

@@ -56,10 +56,10 @@ impl Board {
     pub(super) fn ended(&self, notebook: usize, report: &Report) {
         let (end, cell) = match &report.end {
             NotebookEnd::Completed => ("completed", None),
-            NotebookEnd::Exited { cell } => ("exited", Some(*cell)),
+            NotebookEnd::Exited(cell) => ("exited", Some(*cell)),
             NotebookEnd::Failed { cell, .. } => ("failed", Some(*cell)),
-            NotebookEnd::Interrupted { cell } => ("interrupted", Some(*cell)),
-            NotebookEnd::Broken { cell } => ("broken", Some(*cell)),
+            NotebookEnd::Interrupted(cell) => ("interrupted", Some(*cell)),
+            NotebookEnd::Broken(cell) => ("broken", Some(*cell)),
             NotebookEnd::NotStarted => ("not_started", None),
             _ => ("no_session", None),
         };
@@ -99,13 +99,13 @@ impl Board {
             }
         };
         match step {
-            Progress::NotResumed { why } => {
+            Progress::NotResumed(why) => {
                 terminal::note(format_args!("{name}: running from its start, since {why}"));
             }
-            Progress::Started { total } => {
+            Progress::Started(total) => {
                 running.insert(notebook, self.begin(name, *total));
             }
-            Progress::Resumed { done } => {
+            Progress::Resumed(done) => {
                 reach(*done);
                 let next = done + 1;
                 terminal::note(format_args!("{name}: resuming at cell {next} of {total}"));
@@ -127,7 +127,7 @@ impl Board {
                     )),
                 }
             }
-            Progress::Cell { number } => {
+            Progress::Cell(number) => {
                 reach(number - 1);
                 if self.tells_cells {
                     terminal::note(format_args!("{name}: cell {number} of {total}"));
@@ -143,13 +143,13 @@ impl Observer for Board {
     fn progress(&self, notebook: usize, step: &Progress) {
         self.tell(notebook, step);
         let mut event = match step {
-            Progress::Started { total } => json!({ "event": "started", "cells": total }),
-            Progress::Resumed { done } => json!({ "event": "resumed", "done": done }),
+            Progress::Started(total) => json!({ "event": "started", "cells": total }),
+            Progress::Resumed(done) => json!({ "event": "resumed", "done": done }),
             Progress::TakenOver { first, last, of_this_command } => json!({
                 "event": "taken_over", "first": first, "last": last,
                 "of_this_command": of_this_command,
             }),
-            Progress::Cell { number } => json!({ "event": "cell_started", "cell": number }),
+            Progress::Cell(number) => json!({ "event": "cell_started", "cell": number }),
             Progress::CellEnded { number, took, failed } => json!({
                 "event": "cell_ended", "cell": number, "seconds": took.as_secs_f64(),
                 "failed": failed,

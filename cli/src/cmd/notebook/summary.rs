@@ -46,7 +46,7 @@ impl Told {
             NotebookEnd::NoSession => return of_errors.unwrap_or(Exit::Sandbox),
             end if end.is_success() && is_told => Exit::Success,
             NotebookEnd::Failed { is_of_sandbox: false, .. } => Exit::Failed,
-            NotebookEnd::Interrupted { .. } => Exit::Interrupted,
+            NotebookEnd::Interrupted(_) => Exit::Interrupted,
             _ => Exit::Sandbox,
         };
         let what = match &report.end {
