@@ -19,31 +19,17 @@ const MOST_SETS: usize = 10_000;
 /// The longest name of a set, in bytes: it becomes part of a file's name.
 const LONGEST_NAME: usize = 64;
 
-/// Where parameters come from. `place` names the option or the file in messages.
+/// Where parameters come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
-    /// A value as papermill's `-p` reads it: `None`, `True`, `False`, an int, a float, or text.
-    Value {
-        /// The parameter.
-        name: String,
-        /// The value.
-        text: String,
-    },
-    /// A text, whatever it looks like.
-    Raw {
-        /// The parameter.
-        name: String,
-        /// The value.
-        text: String,
-    },
-    /// A mapping in YAML, of which JSON is a subset.
-    Yaml {
-        /// The option or the file.
-        place: String,
-        /// The YAML.
-        text: String,
-    },
+    /// The value of the parameter of this name, as papermill's `-p` reads it: `None`, `True`, `False`,
+    /// an int, a float, or text.
+    Value(String, String),
+    /// The value of the parameter of this name: a text, whatever it looks like.
+    Raw(String, String),
+    /// The option or the file, and its mapping in YAML, of which JSON is a subset.
+    Yaml(String, String),
 }
 
 /// A file of parameter sets: CSV with a row for each, JSON lines, or a list or a mapping of sets in
@@ -168,9 +154,9 @@ fn check_name(name: &str) -> Result<(), Error> {
 impl Source {
     fn request(&self) -> Value {
         match self {
-            Self::Value { name, text } => json!(["value", name, text]),
-            Self::Raw { name, text } => json!(["raw", name, text]),
-            Self::Yaml { place, text } => json!(["yaml", place, text]),
+            Self::Value(name, text) => json!(["value", name, text]),
+            Self::Raw(name, text) => json!(["raw", name, text]),
+            Self::Yaml(place, text) => json!(["yaml", place, text]),
         }
     }
 }

@@ -160,21 +160,16 @@ impl GivenParameters {
         let mut sources = Vec::new();
         for file in &arguments.files {
             let place = format!("`{}`", file.display());
-            sources.push(parameters::Source::Yaml { place, text: text_of(file)? });
+            sources.push(parameters::Source::Yaml(place, text_of(file)?));
         }
-        let place = "`-y`";
-        sources.extend(
-            arguments.yaml.iter().map(|text| parameters::Source::Yaml {
-                place: place.to_owned(),
-                text: text.clone(),
-            }),
-        );
+        let yaml = |text: &String| parameters::Source::Yaml("`-y`".to_owned(), text.clone());
+        sources.extend(arguments.yaml.iter().map(yaml));
         // clap sees to it that they come in pairs.
         for [name, text] in arguments.values.as_chunks().0.iter().cloned() {
-            sources.push(parameters::Source::Value { name, text });
+            sources.push(parameters::Source::Value(name, text));
         }
         for [name, text] in arguments.raw.as_chunks().0.iter().cloned() {
-            sources.push(parameters::Source::Raw { name, text });
+            sources.push(parameters::Source::Raw(name, text));
         }
         let set_file = |file: &std::path::PathBuf| -> anyhow::Result<SetFile> {
             let ending = file.extension().unwrap_or_default().to_string_lossy();

@@ -327,17 +327,15 @@ impl Reader {
 
     /// Restores the terminal, even if something still reads from it.
     pub(super) fn give_up(&self) {
-        match self {
-            Self::Terminal(terminal) => terminal.give_up(),
-            Self::Pipe(_) => {}
+        if let Self::Terminal(terminal) = self {
+            terminal.give_up();
         }
     }
 
     /// Adds an input to the history.
     pub(super) fn remember(&mut self, input: &str) {
-        match self {
-            Self::Terminal(terminal) => terminal.remember(input),
-            Self::Pipe(_) => {}
+        if let Self::Terminal(terminal) = self {
+            terminal.remember(input);
         }
     }
 }
