@@ -302,6 +302,8 @@ fn comment() -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use hatchery::event::Stream;
+
     use super::*;
 
     #[test]
