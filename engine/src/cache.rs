@@ -155,6 +155,19 @@ pub(crate) fn write_atomically(
     replace(path, Access::Private, write).map_err(|source| CacheError::io("write", path, source))
 }
 
+/// Writes a hash after `magic`, as seals and stamps have it.
+fn write_hash(path: &Path, magic: &[u8; 8], hash: &blake3::Hash) -> Result<(), CacheError> {
+    write_atomically(path, |file| {
+        file.write_all(magic)?;
+        file.write_all(hash.as_bytes())
+    })
+}
+
+/// Reads such a hash, which compares in constant time; `None` if there is none.
+fn read_hash(path: &Path, magic: &[u8; 8]) -> Option<blake3::Hash> {
+    blake3::Hash::from_slice(fs::read(path).ok()?.strip_prefix(magic)?).ok()
+}
+
 /// A folder that is being filled and gets its name only when it is complete.
 #[derive(Debug)]
 pub(crate) struct UnfinishedFolder {

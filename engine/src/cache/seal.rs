@@ -13,7 +13,6 @@
 //! label and the contents (32).
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -21,7 +20,7 @@ use std::time::SystemTime;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utimensat};
 
 use crate::cache::stamp::{Stamp, stamp_path};
-use crate::cache::{CacheDir, hash_into, write_atomically};
+use crate::cache::{CacheDir, hash_into, read_hash, write_atomically, write_hash};
 use crate::error::CacheError;
 use crate::memory::sys::FileView;
 
@@ -41,11 +40,7 @@ impl Sealer {
 
     /// Seals a file that is already in place and whose contents the caller has verified.
     pub(crate) fn seal(&self, path: &Path, label: &str, contents: &[u8]) -> Result<(), CacheError> {
-        let hash = self.hash(label, contents);
-        write_atomically(&seal_path(path), |file| {
-            file.write_all(&MAGIC)?;
-            file.write_all(hash.as_bytes())
-        })
+        write_hash(&seal_path(path), &MAGIC, &self.hash(label, contents))
     }
 
     /// Lets `write` fill `path` and seals it under `label`.
@@ -82,7 +77,7 @@ impl Sealer {
     }
 
     fn look_at_time(&self, path: &Path, label: &str, now: SystemTime) -> Option<FileView> {
-        let sealed = self.sealed_hash(path)?;
+        let sealed = read_hash(&seal_path(path), &MAGIC)?;
         let view = open_regular_file(path)
             .inspect(hold)
             .and_then(FileView::new)
@@ -107,14 +102,7 @@ impl Sealer {
         fs::remove_file(path).map_err(|source| CacheError::io("remove", path, source))
     }
 
-    fn sealed_hash(&self, path: &Path) -> Option<blake3::Hash> {
-        let seal = fs::read(seal_path(path)).ok()?;
-        let hash: [u8; blake3::OUT_LEN] = seal.strip_prefix(&MAGIC)?.try_into().ok()?;
-        Some(blake3::Hash::from_bytes(hash))
-    }
-
     fn matches(&self, path: &Path, label: &str, contents: &[u8], sealed: blake3::Hash) -> bool {
-        // `blake3::Hash` compares in constant time.
         let is_same = self.hash(label, contents) == sealed;
         if !is_same {
             tracing::warn!(path = %path.display(), "the seal doesn't match; the file is built again");
@@ -156,9 +144,7 @@ fn note_use(path: &Path) {
 }
 
 pub(crate) fn seal_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".seal");
-    PathBuf::from(name)
+    path.with_added_extension("seal")
 }
 
 /// Opens a regular file and refuses anything else, links included.
@@ -174,6 +160,8 @@ fn open_regular_file(path: &Path) -> std::io::Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     fn sealed_file() -> (tempfile::TempDir, Sealer, PathBuf) {

@@ -11,12 +11,11 @@
 //! elsewhere are invalid.
 
 use std::fs::{self, File, Metadata};
-use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::cache::{SECRET_BYTES, write_atomically};
+use crate::cache::{SECRET_BYTES, read_hash, write_hash};
 
 const MAGIC: [u8; 8] = *b"HTCHCK01";
 /// A file that changed this recently gets no stamp: a write right after the check could leave all
@@ -56,10 +55,7 @@ impl Stamp {
 
     /// Returns whether the file was checked in this state since the system started.
     pub(super) fn is_there(&self) -> bool {
-        let found = fs::read(&self.path).ok();
-        let found = found.as_deref().and_then(|stamp| stamp.strip_prefix(&MAGIC));
-        // `blake3::Hash` compares in constant time.
-        found.and_then(|hash| blake3::Hash::from_slice(hash).ok()) == Some(self.hash)
+        read_hash(&self.path, &MAGIC) == Some(self.hash)
     }
 
     /// Records that the file in this state was found whole.
@@ -67,11 +63,7 @@ impl Stamp {
         if !self.is_settled {
             return;
         }
-        let write = |file: &mut File| -> io::Result<()> {
-            file.write_all(&MAGIC)?;
-            file.write_all(self.hash.as_bytes())
-        };
-        if let Err(error) = write_atomically(&self.path, write) {
+        if let Err(error) = write_hash(&self.path, &MAGIC, &self.hash) {
             // The cache is read-only, so each start checks the file.
             tracing::debug!(path = %self.path.display(), %error, "can't record a check");
         }
@@ -79,9 +71,7 @@ impl Stamp {
 }
 
 pub(crate) fn stamp_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".checked");
-    PathBuf::from(name)
+    path.with_added_extension("checked")
 }
 
 fn identity(metadata: &Metadata) -> [u64; 7] {
