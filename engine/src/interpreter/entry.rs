@@ -24,7 +24,7 @@ use crate::guest::agent::{Word, boot};
 use crate::host::call_channel::{CallChannel, Entered};
 use crate::host::env::{GuestExit, unwind};
 use crate::host::wasi::bytes::Buffer;
-use crate::interrupt::gate::Gate;
+use crate::interrupt::gate::{Gate, Stopped};
 use crate::memory::{GuestMemory, faults};
 use crate::python::module::shape::{ALLOC, INITIALIZE, START, Shape, TABLE, TURN};
 
@@ -208,7 +208,7 @@ impl Guest<'_> {
         let address =
             self.gate.guest(|| alloc.call(self.store, length))?.map_err(TurnFailure::Trap)?;
         if self.gate.stop_requested().is_some() {
-            return Err(TurnFailure::Stopped);
+            return Err(Stopped.into());
         }
         if address == 0 { Err(TurnFailure::NoRoom) } else { Ok(address) }
     }

@@ -168,20 +168,14 @@ fn judge_trap(error: RuntimeError) -> Verdict {
 /// Why a turn didn't return by itself.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TurnFailure {
-    #[error("stopped")]
-    Stopped,
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
     #[error("the guest has no room for the turn")]
     NoRoom,
     #[error("{}", .0.message())]
     Trap(RuntimeError),
     #[error("code in C++ threw too many exceptions")]
     OutOfThrows,
-}
-
-impl From<Stopped> for TurnFailure {
-    fn from(_: Stopped) -> Self {
-        Self::Stopped
-    }
 }
 
 pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
