@@ -91,7 +91,8 @@ impl Mount {
     /// The path doesn't exist, isn't a folder, or can't be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, InvalidMount> {
         let path = path.as_ref();
-        Ok(Folder { folder: open(path)?, path: path.to_owned(), script: None }.into())
+        let folder = Folder { folder: open(path)?, path: path.to_owned(), script: None };
+        Ok(Self { place: MountSource::Here(folder) })
     }
 
     /// Opens the folder of a script. A guest sees only what the script can import as Python source:
@@ -103,7 +104,7 @@ impl Mount {
     pub fn open_modules(path: impl AsRef<Path>, script: &str) -> Result<Self, InvalidMount> {
         let path = path.as_ref();
         let (folder, script) = (open_shared(path)?, Some(script.to_owned()));
-        Ok(Folder { folder, path: path.to_owned(), script }.into())
+        Ok(Self { place: MountSource::Here(Folder { folder, path: path.to_owned(), script }) })
     }
 
     /// Returns a folder that another process has opened and serves.
@@ -160,12 +161,6 @@ impl Mount {
             MountSource::Here(folder) => folder.list(path),
             MountSource::Proxied(folder) => folder.list(path),
         }
-    }
-}
-
-impl From<Folder> for Mount {
-    fn from(folder: Folder) -> Self {
-        Self { place: MountSource::Here(folder) }
     }
 }
 

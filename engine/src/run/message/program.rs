@@ -109,7 +109,13 @@ impl ProgramMessage {
             env: env.clone(),
             stdin: stdin.clone(),
             stdin_function: stdin_function.clone(),
-            files: files.iter().map(WireFile::from).collect(),
+            files: files
+                .iter()
+                .map(|InputFile { path, contents }| WireFile {
+                    path: path.clone(),
+                    contents: contents.to_vec(),
+                })
+                .collect(),
             mounts: mounts
                 .iter()
                 .map(|mount| (mount.path.clone(), folder(&mount.folder)))
@@ -188,11 +194,5 @@ impl ProgramMessage {
         };
         program.check().map_err(|error| InvalidMessage::because("a program", &error))?;
         Ok(program)
-    }
-}
-
-impl From<&InputFile> for WireFile {
-    fn from(file: &InputFile) -> Self {
-        Self { path: file.path.clone(), contents: file.contents.to_vec() }
     }
 }
