@@ -49,22 +49,16 @@ pub type HttpService = MethodRouter;
 ///
 /// It answers before the pool has started, since clients don't wait for long. Calls of tools wait
 /// until [`provide`](Self::provide) is called.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Stdio {
     starting: Starting,
     pythons: Arc<[String]>,
 }
 
-impl Default for Stdio {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Stdio {
     /// Makes a server whose pool is still to come.
     pub fn new() -> Self {
-        Self { starting: Starting::default(), pythons: Arc::default() }
+        Self::default()
     }
 
     /// Returns the same server for a pool with these Python builds. With several, tools have an

@@ -37,17 +37,14 @@ pub(super) fn front(config: &HttpConfig) -> (watch::Sender<Option<Router>>, Rout
 }
 
 async fn pass_on(State(mut front): State<Front>, request: Request) -> Response {
-    let present = front.routes.borrow().clone();
-    let routes = match present {
-        Some(routes) => routes,
-        None => match front.answer_meanwhile(request.uri().path()) {
-            Some(answer) => return answer,
-            None => match front.started().await {
-                Some(routes) => routes,
-                None => return state::ended().into_response(),
-            },
-        },
-    };
+    if front.routes.borrow().is_none()
+        && let Some(answer) = front.answer_meanwhile(request.uri().path())
+    {
+        return answer;
+    }
+    // It ends without them if the server ends before.
+    let routes = front.routes.wait_for(Option::is_some).await.ok().and_then(|found| found.clone());
+    let Some(routes) = routes else { return state::ended().into_response() };
     match routes.oneshot(request).await {
         Ok(response) => response,
         Err(never) => match never {},
@@ -68,11 +65,6 @@ impl Front {
                 Failure::new(starting, "starting", message).into_response()
             }),
         }
-    }
-
-    /// Waits for the routes of the pool; `None` if the server ends before.
-    async fn started(&mut self) -> Option<Router> {
-        self.routes.wait_for(Option::is_some).await.ok()?.clone()
     }
 }
 

@@ -94,20 +94,13 @@ async fn upload(
     Ok(json_answer(StatusCode::OK, &contexts.write(&visit, request).await?))
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct FileCall {
     path: String,
-    depth: u32,
+    depth: Option<u32>,
     source: String,
     destination: String,
-}
-
-impl Default for FileCall {
-    fn default() -> Self {
-        let [path, source, destination] = [const { String::new() }; 3];
-        Self { path, depth: 1, source, destination }
-    }
 }
 
 async fn call(
@@ -120,7 +113,7 @@ async fn call(
     let (asked, member) = match method.as_str() {
         "Stat" => (json!({ "do": "stat", "path": path }), Some("entry")),
         "ListDir" => {
-            let depth = depth.clamp(1, MOST_DEPTH);
+            let depth = depth.unwrap_or(1).clamp(1, MOST_DEPTH);
             (json!({ "do": "list", "path": path, "depth": depth }), Some("entries"))
         }
         "MakeDir" => (json!({ "do": "make", "path": path }), Some("entry")),
