@@ -159,7 +159,7 @@ mod tests {
         };
         assert!(column("<f4").is_ok());
         assert!(column("<f8").unwrap_err().contains("bytes"));
-        assert!(column("object").unwrap_err().contains("no type of items"));
+        assert!(column("object").unwrap_err().contains("supported type of items"));
         let twice = Data::Array { dtype: "<f8".to_owned(), shape: vec![1], attachment: 0 };
         let mut attached = Attached::new(vec![vec![0; 8]]);
         attached.value(twice.clone()).unwrap();

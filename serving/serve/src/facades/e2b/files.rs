@@ -370,7 +370,7 @@ mod tests {
         for (content_type, path, body, expected) in [
             ("application/octet-stream", None, "", "names no path"),
             (form, None, nameless.as_str(), "names no path"),
-            ("text/plain", Some("a"), "", "come as multipart"),
+            ("text/plain", Some("a"), "", "as multipart"),
             (form, None, &one, "isn't complete"),
         ] {
             let refused: String = sent(content_type, path, body).unwrap_err();
