@@ -15,6 +15,7 @@ end() {
     kill "${workers[@]}" 2>/dev/null || true
     wait "${workers[@]}" 2>/dev/null || true
     kill "$server" 2>/dev/null || true
+    wait "$server" 2>/dev/null || true
     rm -rf "$folder"
 }
 
