@@ -34,7 +34,7 @@ class Missing(Exception):
 
 
 def default_folder():
-    """Where the environment is kept from run to run: some 600 MB in the user's cache."""
+    """Where the environment is kept from run to run: about 600 MB in the user's cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     return pathlib.Path(cache) / "hatchery-peers"
 

@@ -40,7 +40,7 @@ const WORDS: usize = 8192;
 
 /// Which pages a scan finds.
 #[derive(Debug, Clone, Copy)]
-struct Wanted {
+struct PageFilter {
     flags: u32,
     inverted: u32,
     all_of: u32,
@@ -48,7 +48,7 @@ struct Wanted {
 }
 
 /// Pages that were copied: they exist, and are not the file's.
-const COPIED: Wanted = Wanted {
+const COPIED: PageFilter = PageFilter {
     flags: 0,
     inverted: PAGE_IS_FILE,
     all_of: PAGE_IS_FILE,
@@ -56,14 +56,14 @@ const COPIED: Wanted = Wanted {
 };
 /// Pages that are not marked, or were written to since they were. The scan marks them, and refuses
 /// ranges that are not watched.
-const WRITTEN: Wanted = Wanted {
+const WRITTEN: PageFilter = PageFilter {
     flags: PM_SCAN_WP_MATCHING | PM_SCAN_CHECK_WPASYNC,
     inverted: 0,
     all_of: PAGE_IS_WRITTEN,
     any_of: PAGE_IS_WRITTEN,
 };
 /// Pages that are not marked, which stay so.
-const UNMARKED: Wanted = Wanted { flags: PM_SCAN_CHECK_WPASYNC, ..WRITTEN };
+const UNMARKED: PageFilter = PageFilter { flags: PM_SCAN_CHECK_WPASYNC, ..WRITTEN };
 
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: Opcode = opcode::read_write::<pm_scan_arg>(b'f', 16);
@@ -265,7 +265,7 @@ impl Tracker {
         &mut self,
         reservation: &Reservation,
         range: Range<usize>,
-        wanted: Wanted,
+        wanted: PageFilter,
     ) -> Option<Vec<Range<usize>>> {
         let base = reservation.base().addr().get();
         let mut unmarked = Vec::with_capacity(256);
@@ -369,7 +369,7 @@ impl Tracker {
         &mut self,
         start: u64,
         end: u64,
-        wanted: Wanted,
+        wanted: PageFilter,
         mut found: impl FnMut(Range<u64>),
     ) -> io::Result<()> {
         let mut argument = pm_scan_arg {

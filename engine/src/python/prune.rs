@@ -2,9 +2,8 @@
 //!
 //! The last use of an entry is the time of its newest seal, which each use sets (`seal.rs`). A
 //! process that uses a build, a module or an image holds a shared lock on it. So nothing in use is
-//! removed, whichever process uses it. Packages are in use only while an image is loaded, because
-//! they are then read completely. The next start that needs a removed entry builds or fetches it
-//! again.
+//! removed in any process. Packages are in use only while an image is loaded, because they are then
+//! read completely. The next start that needs a removed entry builds or fetches it again.
 
 use std::fs::{self, File};
 use std::io;

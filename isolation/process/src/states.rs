@@ -88,7 +88,7 @@ fn read(file: OwnedFd) -> io::Result<Vec<u8>> {
     if length > LONGEST {
         return Err(invalid("the state is too long"));
     }
-    // A hole costs its maker nothing, and whoever reads it all of its length.
+    // A hole costs its maker nothing, and its reader all of its length.
     if u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(BLOCK) < length {
         return Err(invalid("the state has holes"));
     }

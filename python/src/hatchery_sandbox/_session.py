@@ -38,7 +38,7 @@ class Session:
         print(session.run("x * 2").value)
     ```
 
-    It stays open until `close` or the end of its pool, wherever its state is: there can
+    It stays open until `close` or the end of its pool: there can
     be thousands. One that was opened without a name is closed when it has no more references.
     """
 

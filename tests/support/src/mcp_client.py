@@ -64,7 +64,7 @@ async def main():
         assert 2 <= len(heard) <= 6 and heard == sorted(heard), heard
         assert any(message for _, message in heard), heard
 
-        # Whoever gives up interrupts the program, and the session lives on.
+        # Giving up interrupts the program, and the session lives on.
         with anyio.move_on_after(1) as scope:
             await run("kept.append(2)\nwhile True: pass", session=session)
         assert scope.cancelled_caught

@@ -153,7 +153,7 @@ pub(crate) struct WorkerGroup {
 
 /// Takes this process through the entrance of a group, which is closed behind it.
 pub(crate) fn enter(entrance: OwnedFd) -> io::Result<()> {
-    // 0 is whoever writes it.
+    // 0 is the writing process.
     File::from(entrance).write_all(b"0")
 }
 

@@ -26,7 +26,7 @@ const MOST_REQUESTS: usize = 16_384;
 /// Serves one connection until the client ends it.
 ///
 /// # Errors
-/// The client sent what is no frame, or the connection failed. The client was told, if that was
+/// The client sent an invalid frame, or the connection failed. The client was notified, if that was
 /// possible.
 pub async fn serve(
     service: Service,

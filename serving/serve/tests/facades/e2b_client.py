@@ -26,7 +26,7 @@ with Sandbox.create() as sandbox:
     assert sandbox.run_code("x").text == "20"
     assert sandbox.run_code("'text'").text == "text"
 
-    # Whoever hears output while the program runs may hear a line in parts.
+    # A reader that follows a running program may get a line in parts.
     heard = []
 
     def hear(stream, part):
