@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::Interpreter;
 use super::engine::Engine;
 use crate::cause::{Cause, chain};
 use crate::config::HostKind;
@@ -89,20 +88,21 @@ impl Engine {
         }
     }
 
-    /// Runs a program in an interpreter that starts for it.
-    fn run_alone(&self, source: &str) -> Result<(Interpreter, Verdict), EngineError> {
+    /// Runs a program in an interpreter that starts for it. Returns how it ended, and whether it
+    /// could have been interrupted.
+    fn run_alone(&self, source: &str) -> Result<(Verdict, bool), EngineError> {
         let mut interpreter = self.start()?;
         let program = Program { source: source.to_owned(), ..Program::default() };
         let (limits, stop) = (Limits::default(), StopHandle::default());
         let (outcome, _) = interpreter.run(&program, &limits, &Arc::default(), &stop, true);
-        Ok((interpreter, outcome.verdict))
+        Ok((outcome.verdict, self.offsets(&interpreter.memory()).is_some()))
     }
 
     fn ask(&self) -> Result<Surveyed, EngineError> {
         let unanswered = |why: Cause| {
             StartError::Boot(Cause::because("it doesn't say which packages it has", why))
         };
-        let value = match self.run_alone(QUESTIONS)?.1 {
+        let value = match self.run_alone(QUESTIONS)?.0 {
             Verdict::Completed { value: Some(value), .. } => value,
             Verdict::Raised(exception) => {
                 return Err(unanswered(exception.traceback.trim_end().into()).into());
@@ -153,7 +153,7 @@ impl Engine {
     /// # Errors
     /// The build doesn't start, or its module can't be read.
     pub fn describe_build(&self) -> Result<BuildInfo, EngineError> {
-        let (interpreter, verdict) = self.run_alone(VERSION)?;
+        let (verdict, is_interruptible) = self.run_alone(VERSION)?;
         let version = match verdict {
             Verdict::Completed { value: Some(serde_json::Value::String(version)), .. } => version,
             _ => "unknown".to_owned(),
@@ -165,7 +165,7 @@ impl Engine {
                 .map(|error| chain(&error).to_string()),
             false => Some("the host `wasix` has none".to_owned()),
         };
-        let interrupts = self.offsets(&interpreter.memory()).is_none().then(|| {
+        let interrupts = (!is_interruptible).then(|| {
             "this CPython has no table of offsets that Hatchery knows (3.13 and 3.15 have): a run \
              is stopped by force, and a session goes back to before its turn"
                 .to_owned()
