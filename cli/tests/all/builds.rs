@@ -122,7 +122,7 @@ fn commands_that_run_one_build_take_no_names() {
             let output = hatchery().args(command).arg(&argument).output().unwrap();
             assert_eq!(output.status.code(), Some(2), "{command:?}: {output:?}");
             let said = text(&output.stderr);
-            assert!(said.contains(&format!("`--python {name}=…` is for commands")), "{said}");
+            assert!(said.contains(&format!("`--python {name}=…` is only for")), "{said}");
         }
     }
     let output = run(&["batch", "-", "--python", "a.wasm", "--python", "b.wasm"]);

@@ -61,7 +61,7 @@ fn refuse_surplus(merge: &Merge, arguments: &MergeArguments) -> anyhow::Result<(
         None => Ok(()),
         Some(Surplus { count, .. }) if arguments.drop_others => {
             terminal::note(format_args!(
-                "left out {} that belong to no line of this batch",
+                "left out {} of no line of this batch",
                 counted(*count, "result")
             ));
             Ok(())
