@@ -91,7 +91,7 @@ fn a_file_that_is_missed_comes_with_the_option_that_gives_it() {
         let output = run(&["run", "-c", &format!("open({path:?})")]);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         let said = text(&output.stderr);
-        assert!(said.contains("given") && said.contains(expected), "{said}");
+        assert!(said.contains("sees only the files") && said.contains(expected), "{said}");
     }
     let loads = "import numpy as np\nnp.loadtxt('rates.csv')";
     let said = text(&run(&["run", "-c", loads]).stderr);
