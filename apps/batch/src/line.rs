@@ -307,7 +307,7 @@ mod tests {
             (r#"{"code": "", "priorit": "high"}"#, "there is no field `priorit`; use id, code"),
             (
                 r#"{"call": {"function": "a:b", "arg": 1}}"#,
-                "there is no field `call.arg`; use function, args, keywords",
+                "there is no field `call.arg`; use args, function, keywords, tagged",
             ),
             (r#"{"code": "", "deadline": 1e300}"#, "`deadline` is 1e300; give"),
             (r#"{"code": "", "limits": {"memory": 1}}"#, "`limits.memory` is 1; give bytes from"),
