@@ -124,7 +124,7 @@ fn advice_is_given_on_what_happened_only() {
         let output = run(&["run", "-c", source]);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         let said = text(&output.stderr);
-        assert!(!said.contains("given") && !said.contains("gives"), "{source}: {said}");
+        assert!(!said.contains("sees only") && !said.contains("gives"), "{source}: {said}");
     }
     let said = text(&run(&["run", "-c", "input()"]).stderr);
     assert!(said.contains("has no standard input: `--stdin FILE` gives it some."), "{said}");
