@@ -92,13 +92,13 @@ impl Report {
         let undecided: u64 = self.by_task.iter().map(|task| task.undecided).sum();
         if undecided > 0 {
             lines.push(format!(
-                "{}  undecided or of a task that can't be graded; no estimate includes them",
+                "{} undecided or of a task that can't be graded; no estimate includes them",
                 counted(undecided as usize, "sample")
             ));
         }
         if self.unguarded > 0 {
             lines.push(format!(
-                "{}  unguarded: their tests ran in their own interpreters",
+                "{} unguarded: their tests ran in their own interpreters",
                 counted(self.unguarded, "sample")
             ));
         }
