@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use engine::{Afterwards, Outcome, StartError};
-use pool::{Interpreter, InterpreterSource, PackedBytes, Parked, PoolConfig, Task};
+use pool::{Interpreter, InterpreterSource, PackedBytes, PoolConfig, Suspended, Task};
 use scheduler::{JobRequest, Priority, Scheduler, SchedulerConfig, Ticket, WorkersConfig};
 use test_support::fake::FakeSource;
 use test_support::percentiles::{at, is_wanted, print};
@@ -69,11 +69,11 @@ impl InterpreterSource for Watched {
         Ok(Box::new(WatchedInterpreter { fake, begun: self.begun.clone() }))
     }
 
-    fn pack(&self, parked: &Parked) -> Result<PackedBytes, StartError> {
-        self.fake.pack(parked)
+    fn pack(&self, suspended: &Suspended) -> Result<PackedBytes, StartError> {
+        self.fake.pack(suspended)
     }
 
-    fn unpack(&self, packed: &PackedBytes) -> Result<Parked, StartError> {
+    fn unpack(&self, packed: &PackedBytes) -> Result<Suspended, StartError> {
         self.fake.unpack(packed)
     }
 }
@@ -89,12 +89,12 @@ impl Interpreter for WatchedInterpreter {
         self.fake.reset()
     }
 
-    fn park(&mut self) -> Result<Parked, StartError> {
-        self.fake.park()
+    fn suspend(&mut self) -> Result<Suspended, StartError> {
+        self.fake.suspend()
     }
 
-    fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {
-        self.fake.attach(parked)
+    fn resume(&mut self, suspended: &Suspended) -> Result<(), StartError> {
+        self.fake.resume(suspended)
     }
 
     fn memory_bytes(&self) -> u64 {

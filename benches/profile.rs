@@ -42,7 +42,7 @@ const REST: Duration = Duration::from_millis(3);
 const PHASES: [(&str, Edge); 8] = [
     ("submission, until the scheduler decides", Edge::begin("decide")),
     ("decision, hand-over to the worker's thread", Edge::begin("job")),
-    ("attach", Edge::end("attach")),
+    ("resume", Edge::end("resume")),
     ("request, opening the turn", Edge::begin("guest")),
     ("guest: fetch, compile, run, reply", Edge::end("guest")),
     ("closing the turn, outcome", Edge::end("run")),
@@ -50,7 +50,7 @@ const PHASES: [(&str, Edge); 8] = [
     ("decision, waking the caller", Edge::CALLER),
 ];
 /// What a worker does after a job, when its caller has the outcome or is about to have it.
-const AFTERWARDS: [&str; 3] = ["reset", "snapshot_session", "park_session"];
+const AFTERWARDS: [&str; 3] = ["reset", "snapshot_session", "suspend_session"];
 
 /// The beginning or the end of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

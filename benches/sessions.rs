@@ -1,5 +1,5 @@
-//! What does a session cost? Measures forking, parking and attaching one that holds a data frame of
-//! 100,000 rows, the memory of a thousand parked sessions, turns with and without the copy to which a
+//! What does a session cost? Measures forking, suspending and resuming one that holds a data frame of
+//! 100,000 rows, the memory of a thousand suspended sessions, turns with and without the copy to which a
 //! session rolls back when a turn is stopped by force, and what a large state costs turns that don't
 //! touch it.
 //!
@@ -41,17 +41,17 @@ fn large_session(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("session_with_100000_rows");
     group.sample_size(50).measurement_time(Duration::from_secs(8));
     let mut slot = with_frame(&image);
-    let parked = slot.park().expect("it began from an image");
-    println!("{} pages differ from the image, {} bytes", parked.pages(), parked.bytes());
-    group.bench_function("fork_when_parked", |bencher| bencher.iter(|| parked.fork()));
+    let suspended = slot.suspend().expect("it began from an image");
+    println!("{} pages differ from the image, {} bytes", suspended.pages(), suspended.bytes());
+    group.bench_function("fork_when_suspended", |bencher| bencher.iter(|| suspended.fork()));
     timed(&mut group, "fork_after_a_turn", &mut slot, |slot| {
-        drop(slot.park().expect("it began from an image").fork());
+        drop(slot.suspend().expect("it began from an image").fork());
     });
-    // Attach on another slot, over its previous state.
+    // Resume on another slot, over its previous state.
     let mut other = image.start().expect("there is memory");
-    timed(&mut group, "park_and_attach", &mut slot, |slot| {
-        let parked = slot.park().expect("it began from an image");
-        other.attach(&parked).expect("it is of this image");
+    timed(&mut group, "suspend_and_resume", &mut slot, |slot| {
+        let suspended = slot.suspend().expect("it began from an image");
+        other.resume(&suspended).expect("it is of this image");
     });
     group.finish();
 }

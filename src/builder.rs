@@ -163,8 +163,8 @@ impl Builder {
         self
     }
 
-    /// Sets the memory for everything: the image, interpreters, parked sessions, waiting jobs, and
-    /// what running jobs hold and may take. Near the limit sessions are compressed and spilled to
+    /// Sets the memory for everything: the image, interpreters, suspended sessions, waiting jobs, and
+    /// what running jobs hold and may take. Near the limit sessions are compressed and offloaded to
     /// disk; at the limit nothing that needs more memory is admitted. Default: four fifths of the
     /// memory of the control group or the machine.
     ///
@@ -185,7 +185,7 @@ impl Builder {
         self
     }
 
-    /// Configures when idle sessions are parked, spilled and closed, and how many there may be.
+    /// Configures when idle sessions are suspended, offloaded and closed, and how many there may be.
     /// Default: that of [`SessionsConfig`].
     ///
     /// ```
@@ -202,11 +202,11 @@ impl Builder {
         self
     }
 
-    /// Sets the directory to which sessions are spilled when memory is short or they are idle for
-    /// long. It should be on a disk; one in memory gains nothing. The spill file has no name, so
+    /// Sets the directory to which sessions are offloaded when memory is short or they are idle for
+    /// long. It should be on a disk; one in memory gains nothing. The offload file has no name, so
     /// nothing is left, however the process ends. Default: the cache directory.
-    pub fn spill_dir(mut self, path: impl Into<PathBuf>) -> Self {
-        self.pool.spill_dir = Some(path.into());
+    pub fn offload_dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.pool.offload_dir = Some(path.into());
         self
     }
 
@@ -390,7 +390,7 @@ impl Builder {
     }
 
     /// Sets the directory for the Python build, compiled modules, images of about 50 MiB each, and
-    /// fetched packages. It also gets spilled sessions, unless [`Self::spill_dir`] is set. Default:
+    /// fetched packages. It also gets offloaded sessions, unless [`Self::offload_dir`] is set. Default:
     /// `$HATCHERY_CACHE_DIR`, else `hatchery` in the user's cache directory.
     ///
     /// ```
@@ -439,8 +439,8 @@ impl Builder {
     pub async fn start(self) -> Result<Hatchery, Error> {
         self.scheduler.validate().map_err(scheduler::SchedulerStartError::from)?;
         let Self { mut pool, scheduler, jobs, network, .. } = self.clone();
-        if pool.spill_dir.is_none() {
-            pool.spill_dir =
+        if pool.offload_dir.is_none() {
+            pool.offload_dir =
                 Some(CacheDir::open(self.engine.cache_dir.as_deref())?.root().to_owned());
         }
         let functions = ExposedFunctions::by_pool(self.functions.clone())?;

@@ -48,7 +48,7 @@ pub enum Error {
     /// A package can't be added to an image.
     #[error(transparent)]
     Package(#[from] PackageError),
-    /// A session can't be parked, saved or revived.
+    /// A session can't be suspended, saved or revived.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// Worker processes can't be had.

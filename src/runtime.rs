@@ -265,7 +265,7 @@ impl Hatchery {
     }
 
     /// Ends a worker after its present job, or after the short ones that it got together, for
-    /// example if its memory has grown. Its session is parked first and continues elsewhere, and
+    /// example if its memory has grown. Its session is suspended first and continues elsewhere, and
     /// another worker replaces it if needed. Returns before the worker has ended; a
     /// [decision](Self::decisions) reports the end.
     ///

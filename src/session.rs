@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use engine::{Cause, Outcome, SessionError, SessionState, Workspace};
-use pool::{BuildId, Parked, SessionId};
+use pool::{BuildId, SessionId, Suspended};
 use scheduler::Ticket;
 
 use crate::failure::Error;
@@ -15,11 +15,11 @@ use crate::runtime::Hatchery;
 /// A session: jobs run one after another on one state, and each sees what earlier ones left.
 ///
 /// It has no fixed interpreter. Its state stays with its last worker until another job needs that
-/// worker or the session has been idle for a while. Then the state is parked in memory. When memory
-/// is short, or the session stays idle for longer, the state is compressed or spilled to disk.
+/// worker or the session has been idle for a while. Then the state is suspended in memory. When memory
+/// is short, or the session stays idle for longer, the state is compressed or offloaded to disk.
 /// [`SessionsConfig`](crate::SessionsConfig) has the times and bounds. So there can be many more
 /// sessions than workers. The next job always finds everything as the last one left it, and pays
-/// for attaching it. [`Status::sessions`](crate::status::Status::sessions) shows where it is and
+/// for resuming it. [`Status::sessions`](crate::status::Status::sessions) shows where it is and
 /// why it was last evicted, and [`Hatchery::decisions`] reports evictions as they happen.
 ///
 /// Its jobs run in order of submission, one at a time, whatever their priorities.
@@ -184,7 +184,7 @@ impl Session {
     /// open, too many are, or memory is full.
     pub async fn fork(&self, name: &str) -> Result<Self, Error> {
         let state = self.hatchery.scheduler.capture(self.session).await?;
-        let state = state.as_ref().map(Parked::fork);
+        let state = state.as_ref().map(Suspended::fork);
         let session = self.hatchery.scheduler.adopt(name, self.build, state).await?;
         Ok(Self { name: name.to_owned(), session, ..self.clone() })
     }
@@ -223,7 +223,7 @@ impl Session {
                 InvalidPython::OfCheckpoint { name, session: self.python().to_owned() }.into()
             );
         }
-        let state = checkpoint.state.as_ref().map(Parked::fork);
+        let state = checkpoint.state.as_ref().map(Suspended::fork);
         Ok(self.hatchery.scheduler.replace(self.session, state).await?)
     }
 
@@ -300,10 +300,10 @@ impl Session {
 
     async fn state(&self) -> Result<SessionState, Error> {
         match self.hatchery.scheduler.capture(self.session).await? {
-            Some(parked) => Ok(state_of(&parked)?.clone()),
+            Some(suspended) => Ok(state_of(&suspended)?.clone()),
             None => {
                 let image = self.hatchery.pythons.image(self.build);
-                Ok(SessionState::fresh(image.ok_or(SessionError::NotParkable)?))
+                Ok(SessionState::fresh(image.ok_or(SessionError::NotSuspendable)?))
             }
         }
     }
@@ -384,13 +384,13 @@ impl Hatchery {
             tokio::task::spawn_blocking(move || SessionState::revive_on_one(&images, &path));
         let (place, state) = reading.await.map_err(|error| Error::Load(Cause::new(error)))??;
         let build = builds[place];
-        let session = self.scheduler.adopt(name, build, Some(Parked::new(state))).await?;
+        let session = self.scheduler.adopt(name, build, Some(Suspended::new(state))).await?;
         Ok(Session::new(self.clone(), name, session, build))
     }
 }
 
-fn state_of(parked: &Parked) -> Result<&SessionState, SessionError> {
-    parked.downcast_ref().ok_or(SessionError::NotParkable)
+fn state_of(suspended: &Suspended) -> Result<&SessionState, SessionError> {
+    suspended.downcast_ref().ok_or(SessionError::NotSuspendable)
 }
 
 /// The state of a session at one moment. Cheap to clone; clones share it.
@@ -401,7 +401,7 @@ fn state_of(parked: &Parked) -> Result<&SessionState, SessionError> {
 #[derive(Debug, Clone)]
 pub struct Checkpoint {
     /// `None` is the state of a fresh interpreter.
-    state: Option<Parked>,
+    state: Option<Suspended>,
     /// The build of that interpreter.
     build: BuildId,
 }
@@ -409,9 +409,9 @@ pub struct Checkpoint {
 impl Checkpoint {
     /// Returns the memory that it takes, in bytes: what the session's jobs changed. It is freed
     /// when the last clone is dropped and no session continues from it unchanged. A checkpoint is
-    /// never spilled, and doesn't count towards
+    /// never offloaded, and doesn't count towards
     /// [`Builder::memory_limit_bytes`](crate::Builder::memory_limit_bytes).
     pub fn bytes(&self) -> u64 {
-        self.state.as_ref().map_or(0, Parked::bytes)
+        self.state.as_ref().map_or(0, Suspended::bytes)
     }
 }

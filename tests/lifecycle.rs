@@ -54,7 +54,7 @@ fn a_pool_starts_shows_its_status_drains_and_leaves_nothing() {
     let spans = Spans::default();
     tracing::subscriber::set_global_default(spans.clone()).unwrap();
     shows_its_status_and_leaves_no_thread();
-    for span in ["load_engine", "load_image", "start_interpreter", "job", "attach", "run_program"] {
+    for span in ["load_engine", "load_image", "start_interpreter", "job", "resume", "run_program"] {
         assert!(spans.0.lock().unwrap().contains(span), "{span} is missing: {spans:?}");
     }
     returns_its_memory();

@@ -22,7 +22,7 @@ use engine::{
     ProgressSink, SandboxFailure, Silent, StartError, Verdict,
 };
 use pool::{
-    Interpreter, InterpreterSource, JobId, PackedBytes, Parked, PoolConfig, SessionId, Task,
+    Interpreter, InterpreterSource, JobId, PackedBytes, PoolConfig, SessionId, Suspended, Task,
     WorkerActivity,
 };
 use process::ProcessSource;
@@ -69,11 +69,11 @@ impl InterpreterSource for Mortal {
         self.source.shared_bytes()
     }
 
-    fn pack(&self, parked: &Parked) -> Result<PackedBytes, StartError> {
-        self.source.pack(parked)
+    fn pack(&self, suspended: &Suspended) -> Result<PackedBytes, StartError> {
+        self.source.pack(suspended)
     }
 
-    fn unpack(&self, packed: &PackedBytes) -> Result<Parked, StartError> {
+    fn unpack(&self, packed: &PackedBytes) -> Result<Suspended, StartError> {
         self.source.unpack(packed)
     }
 }
@@ -94,12 +94,12 @@ impl Interpreter for MortalInterpreter {
         self.real.reset()
     }
 
-    fn park(&mut self) -> Result<Parked, StartError> {
-        self.real.park()
+    fn suspend(&mut self) -> Result<Suspended, StartError> {
+        self.real.suspend()
     }
 
-    fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {
-        self.real.attach(parked)
+    fn resume(&mut self, suspended: &Suspended) -> Result<(), StartError> {
+        self.real.resume(suspended)
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -278,8 +278,8 @@ async fn start(deaths: &Arc<AtomicU64>) -> Scheduler {
         sessions: SessionsConfig { in_memory: SESSIONS / 2, ..SessionsConfig::default() },
         ..SchedulerConfig::default()
     };
-    let spill_dir = Some(std::env::temp_dir());
-    let pool = PoolConfig { spill_dir, ..PoolConfig::default() };
+    let offload_dir = Some(std::env::temp_dir());
+    let pool = PoolConfig { offload_dir, ..PoolConfig::default() };
     Scheduler::start(config, pool, Arc::new(source)).await.unwrap()
 }
 
@@ -404,7 +404,7 @@ async fn soak(jobs: u64) {
             footprint.their_descriptors
         );
     }
-    println!("queue {:?}\nattach {:?}", status.latency.queue, status.latency.attach);
+    println!("queue {:?}\nattach {:?}", status.latency.queue, status.latency.resume);
     println!("run {:?}\nreset {:?}", status.latency.run, status.latency.reset);
 
     assert_eq!(ids.len() as u64, jobs);

@@ -122,9 +122,9 @@ mod tests {
     #[test]
     fn a_chain_says_each_cause_once() {
         let full = || io::Error::other("the disk is full");
-        let parked = Cause::because("the state can't be parked", full());
-        let lost = Cause::because("the session is lost", parked.clone());
-        let text = "the session is lost: the state can't be parked: the disk is full";
+        let suspended = Cause::because("the state can't be suspended", full());
+        let lost = Cause::because("the session is lost", suspended.clone());
+        let text = "the session is lost: the state can't be suspended: the disk is full";
         assert_eq!(chain(&lost).to_string(), text);
         assert_eq!(lost.to_string(), "the session is lost");
         let repeating = Cause::because("can't unpack", Repeating(full()));

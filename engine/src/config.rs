@@ -61,7 +61,7 @@ pub struct EngineConfig {
     pub host: HostKind,
     /// Whether interpreters map their image copy-on-write where the system can. Default: yes,
     /// unless `$HATCHERY_COPY_ON_WRITE` is `off`. Otherwise each interpreter holds a copy of its
-    /// image. A reset or a park then copies or compares all of it, in 20 to 60 ms.
+    /// image. A reset or a suspend then copies or compares all of it, in 20 to 60 ms.
     pub copy_on_write: bool,
     /// Runs after which an interpreter on an image gets a new instance, in 5 ms. So nothing that
     /// wasmer keeps from runs accumulates. An instance is also replaced after 1,024 C++ exceptions,

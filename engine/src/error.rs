@@ -423,7 +423,7 @@ pub enum StartError {
     /// CPython or the agent didn't start.
     #[error("the interpreter did not start")]
     Boot(#[source] Cause),
-    /// A session can't be parked or attached.
+    /// A session can't be suspended or resumed.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The process of the interpreter failed.
@@ -431,13 +431,13 @@ pub enum StartError {
     Process(#[source] Cause),
 }
 
-/// A session can't be parked, attached, saved or revived.
+/// A session can't be suspended, resumed, saved or revived.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
     /// The interpreter wasn't started from an image, or the state of its host can't be captured.
     #[error("this interpreter's session can't be suspended: it doesn't start from an image")]
-    NotParkable,
+    NotSuspendable,
     /// Threads that the session has left are still alive, and can't be copied.
     #[error("the session has {count} other threads, which can't be copied: end or `join` them")]
     Threads {

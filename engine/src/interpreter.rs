@@ -1,4 +1,4 @@
-//! One live interpreter: start it, run programs on it, reset it, park and attach its state.
+//! One live interpreter: start it, run programs on it, reset it, suspend and resume its state.
 //!
 //! Owns the wasmer store, which never leaves its thread. A run that is stopped, traps or leaves by
 //! `os._exit` leaves CPython and wasmer in an undefined state. So the interpreter is lost with it

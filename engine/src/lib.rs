@@ -4,7 +4,7 @@
 //! PythonBuild --compile once--> Engine --prepare once--> Image --start--> Interpreter --run--> Outcome
 //!    (PyPI wheel, pinned)      (shared)               (a file)  <--reset--  (one thread)
 //!                                                                              ^ |
-//!                                                                       attach | v park
+//!                                                                       resume | v suspend
 //!                                                                           SessionState
 //! ```
 //!

@@ -22,17 +22,17 @@ pub struct PoolConfig {
     /// Default: 8, about 6 s. With 1 a place is given up at its first failure; with a large number
     /// it never is.
     pub most_failures: u32,
-    /// The folder on whose disk sessions are spilled, in an unnamed file.
+    /// The folder on whose disk sessions are offloaded, in an unnamed file.
     ///
-    /// Default: none, and sessions are never spilled. If that disk fills up, sessions stay in
+    /// Default: none, and sessions are never offloaded. If that disk fills up, sessions stay in
     /// memory; nothing else happens. A folder in memory, as `/tmp` often is, gains nothing.
-    pub spill_dir: Option<PathBuf>,
+    pub offload_dir: Option<PathBuf>,
     /// The largest private memory of an interpreter, in bytes, at which its session's state is
     /// copied after each turn. If a turn is stopped by force or its worker dies, the session then
     /// continues from its state before that turn.
     ///
     /// Default: 128 MiB. A copy takes half a millisecond plus the time to copy what the turn
-    /// changed; only the session's next turn waits for it. It takes as much memory as a parked
+    /// changed; only the session's next turn waits for it. It takes as much memory as a suspended
     /// session. At zero sessions are lost.
     pub rollback_bytes: u64,
 }
@@ -43,7 +43,7 @@ impl Default for PoolConfig {
             first_back_off: Duration::from_millis(100),
             longest_back_off: Duration::from_secs(10),
             most_failures: 8,
-            spill_dir: None,
+            offload_dir: None,
             rollback_bytes: 128 << 20,
         }
     }

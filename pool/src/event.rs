@@ -50,11 +50,11 @@ pub struct Offer {
 ///
 /// ```text
 /// Ready, then for the command:
-///    assign        SessionParked?  Finished, perhaps with the next offer
-///    park          SessionParked?  Parked
-///    vacate        SessionParked?
-///    renew         SessionParked?
-/// then Ready again, unless there was an offer, or SessionParked? and Gone
+///    assign        SessionSuspended?  Finished, perhaps with the next offer
+///    suspend          SessionSuspended?  Suspended
+///    vacate        SessionSuspended?
+///    renew         SessionSuspended?
+/// then Ready again, unless there was an offer, or SessionSuspended? and Gone
 /// ```
 ///
 /// `Gone` is sent exactly once for each worker, as its last event: the thread has been joined by
@@ -73,9 +73,9 @@ pub enum PoolEvent {
         job: JobId,
         /// How it ended.
         outcome: Box<Outcome>,
-        /// The time from taking the task to the start of its run: the worker parks its previous
+        /// The time from taking the task to the start of its run: the worker suspends its previous
         /// session and brings the state that the task needs.
-        attach: Duration,
+        resume: Duration,
         /// The private memory of the worker's interpreter when the run ended, in bytes.
         memory_bytes: u64,
         /// The worker's next permit, if it will be ready so soon that it can be given its next command
@@ -83,7 +83,7 @@ pub enum PoolEvent {
         offer: Option<Offer>,
     },
     /// A worker has copied a session's state out: the state is in the session's cell, or lost.
-    Parked {
+    Suspended {
         /// The worker.
         worker: WorkerId,
         /// The job that this counted as.
@@ -91,9 +91,9 @@ pub enum PoolEvent {
         /// Why the state could not be copied; its session still has it.
         result: Result<(), Cause>,
     },
-    /// A worker has parked a session, so that any worker can attach it: to make room for another
+    /// A worker has suspended a session, so that any worker can resume it: to make room for another
     /// job, or because the worker is ending; or it has unpacked an offloaded state.
-    SessionParked {
+    SessionSuspended {
         /// The session.
         session: SessionId,
         /// The memory that its state takes now, in bytes; 0 if nothing has run in it.
@@ -135,7 +135,7 @@ pub enum PoolError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OffloadError {
     /// It can't be written to disk: it stays in memory, compressed.
-    #[error("it can't be spilled, and is compressed in memory")]
+    #[error("it can't be offloaded, and is compressed in memory")]
     NotWritten {
         /// What failed.
         #[source]

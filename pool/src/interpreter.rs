@@ -8,10 +8,10 @@ use engine::{Afterwards, Outcome, StartError};
 use crate::isolation::{IsolationStatus, WorkerProcess};
 use crate::task::Task;
 
-pub use parked::{PackedBytes, Parked, ParkedState};
+pub use suspended::{PackedBytes, Suspended, SuspendedState};
 
-pub(crate) mod parked;
 mod real;
+pub(crate) mod suspended;
 
 /// Starts interpreters on the threads that own them.
 pub trait InterpreterSource: Send + Sync + 'static {
@@ -31,17 +31,17 @@ pub trait InterpreterSource: Send + Sync + 'static {
         IsolationStatus::default()
     }
 
-    /// Converts a parked state to bytes. Blocks, and may temporarily take as much memory again.
+    /// Converts a suspended state to bytes. Blocks, and may temporarily take as much memory again.
     ///
     /// # Errors
     /// The state can't be packed, and is unchanged.
-    fn pack(&self, parked: &Parked) -> Result<PackedBytes, StartError>;
+    fn pack(&self, suspended: &Suspended) -> Result<PackedBytes, StartError>;
 
     /// Restores a state that `pack` converted to bytes. Blocks.
     ///
     /// # Errors
     /// The bytes are damaged, or aren't a state of this source.
-    fn unpack(&self, packed: &PackedBytes) -> Result<Parked, StartError>;
+    fn unpack(&self, packed: &PackedBytes) -> Result<Suspended, StartError>;
 }
 
 /// When an interpreter can take its next program after a run.
@@ -56,14 +56,14 @@ pub enum Readiness {
     /// It takes longer.
     Later,
     /// A program of sessions was run so often that compiling it pays, which a reset does: the session
-    /// that rests here is parked for that.
+    /// that rests here is suspended for that.
     NeedsReset,
 }
 
 /// Runs programs on one thread.
 ///
-/// After an error the interpreter is in an unknown state, and only `reset` and `attach` may be
-/// called; but a failed `park` or `snapshot` leaves it unchanged.
+/// After an error the interpreter is in an unknown state, and only `reset` and `resume` may be
+/// called; but a failed `suspend` or `snapshot` leaves it unchanged.
 pub trait Interpreter {
     /// Runs one program to its end. `last` says that no other program will run on this state.
     fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards);
@@ -85,26 +85,26 @@ pub trait Interpreter {
     ///
     /// # Errors
     /// The state can't be copied.
-    fn park(&mut self) -> Result<Parked, StartError>;
+    fn suspend(&mut self) -> Result<Suspended, StartError>;
 
     /// Copies its state out between two turns of a session that stays, at the least cost for these
-    /// turns. The copy may take more memory than one of `park`.
+    /// turns. The copy may take more memory than one of `suspend`.
     ///
     /// # Errors
-    /// As `park`.
-    fn snapshot(&mut self) -> Result<Parked, StartError> {
-        self.park()
+    /// As `suspend`.
+    fn snapshot(&mut self) -> Result<Suspended, StartError> {
+        self.suspend()
     }
 
-    /// Replaces its state by a parked one.
+    /// Replaces its state by a suspended one.
     ///
     /// # Errors
-    /// The state can't be attached.
-    fn attach(&mut self, parked: &Parked) -> Result<(), StartError>;
+    /// The state can't be resumed.
+    fn resume(&mut self, suspended: &Suspended) -> Result<(), StartError>;
 
     /// Returns its private memory, in bytes. For a real interpreter these are the pages by which
     /// its guest memory has grown beyond the image, and the pages of the image that it had copied
-    /// when it was last reset, parked or attached. Runs since then may have copied more, up to the
+    /// when it was last reset, suspended or resumed. Runs since then may have copied more, up to the
     /// size of the image. Cheap.
     fn memory_bytes(&self) -> u64;
 

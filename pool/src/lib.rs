@@ -15,12 +15,12 @@
 //! (`worker/state.rs`). A ready worker offers a `WorkerPermit`. A permit is for exactly one command
 //! and sends it straight to the thread (`worker/control.rs`). All workers are alike. After an
 //! isolated job, a worker resets its interpreter. After a job of a session, the state stays until
-//! the worker gets another command and parks it (`worker/slot.rs`). A job of another Python build
+//! the worker gets another command and suspends it (`worker/slot.rs`). A job of another Python build
 //! (`builds.rs`) replaces the interpreter. A `SessionCell` says where a session's state is
-//! (`session.rs`); the scheduler and the threads share it. A parked state can be compressed
-//! (`packed.rs`) and spilled to disk (`spill.rs`).
+//! (`session.rs`); the scheduler and the threads share it. A suspended state can be compressed
+//! (`packed.rs`) and offloaded to disk (`offload.rs`).
 //!
-//! The owner decides how many workers there are and which states are compressed or spilled.
+//! The owner decides how many workers there are and which states are compressed or offloaded.
 //! Supervision rule: when a worker ends unexpectedly, the owner gets `Gone` and settles the job
 //! that ran there. The supervisor replaces the worker, at once or after a backoff.
 
@@ -34,7 +34,7 @@ pub use config::PoolConfig;
 pub use event::{Offer, OffloadError, PoolError, PoolEvent, PoolOwner};
 pub use ids::{BuildId, JobId, SessionId, WorkerId};
 pub use interpreter::{
-    Interpreter, InterpreterSource, PackedBytes, Parked, ParkedState, Readiness,
+    Interpreter, InterpreterSource, PackedBytes, Readiness, Suspended, SuspendedState,
 };
 pub use isolation::{IsolationStatus, MissingLayer, WorkerProcess, WorkersIn};
 pub use pool::Pool;
@@ -51,10 +51,10 @@ mod ids;
 mod interpreter;
 mod isolation;
 pub mod metrics;
+mod offload;
 mod packed;
 mod pool;
 mod session;
-mod spill;
 mod status;
 mod supervisor;
 mod task;

@@ -18,7 +18,7 @@ pub fn describe() {
     describe_histogram!(
         OFFLOAD_DURATION,
         Unit::Seconds,
-        "Time to compress a parked session or spill it to disk."
+        "Time to compress a suspended session or offload it to disk."
     );
     describe_counter!(CODE_HITS, "Runs of programs that had been compiled ahead.");
 }

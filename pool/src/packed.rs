@@ -17,8 +17,8 @@ use std::any::Any;
 use std::io;
 use std::sync::Arc;
 
-use crate::interpreter::parked::PackedBytes;
-use crate::spill::{Extent, Spill};
+use crate::interpreter::suspended::PackedBytes;
+use crate::offload::{Extent, OffloadFile};
 
 const PIECE_BYTES: usize = 4 << 20;
 const LENGTH_BYTES: usize = size_of::<u32>();
@@ -50,9 +50,9 @@ impl Packed {
     ///
     /// # Errors
     /// It can't be written.
-    pub(crate) fn spilled(&self, spill: &Spill) -> io::Result<Option<Self>> {
+    pub(crate) fn offloaded(&self, disk: &OffloadFile) -> io::Result<Option<Self>> {
         let PackedStorage::InMemory(bytes) = &self.storage else { return Ok(None) };
-        let storage = PackedStorage::OnDisk(spill.put(bytes)?);
+        let storage = PackedStorage::OnDisk(disk.put(bytes)?);
         Ok(Some(Self { storage, plain_bytes: self.plain_bytes, rest: self.rest.clone() }))
     }
 

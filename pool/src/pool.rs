@@ -51,7 +51,7 @@ impl Pool {
         }
     }
 
-    /// Compresses a parked session's state or spills it to disk, on a thread for blocking work.
+    /// Compresses a suspended session's state or offloads it to disk, on a thread for blocking work.
     /// `PoolEvent::Offloaded` always follows. Jobs of the session don't wait for it.
     pub fn offload(&self, session: Arc<SessionCell>, tier: Tier) {
         let request = SupervisorMessage::Do(Chore::Offload(Arc::clone(&session), tier));

@@ -1,11 +1,11 @@
 //! Where a session's state is, shared by the scheduler and the worker threads.
 //!
 //! The scheduler decides on which worker a session's next job runs; the state follows through this
-//! cell. A thread that needs the state waits here until the thread that has it has parked it.
+//! cell. A thread that needs the state waits here until the thread that has it has suspended it.
 //!
 //! ```text
 //!          claim                        captured, leave
-//! Fresh --------> on a worker: same --------------------> Parked --offload--> Compressed --> OnDisk
+//! Fresh --------> on a worker: same --------------------> Suspended -compress-> Compressed --> OnDisk
 //!                    | begin_run    ^                       ^                  |            |
 //!                    v              | captured              +---- unpacked ----+------------+
 //!                 on a worker:      |                             (claim unpacks, too)
@@ -26,7 +26,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use serde::Serialize;
 
 use crate::ids::{BuildId, SessionId, WorkerId};
-use crate::interpreter::parked::Parked;
+use crate::interpreter::suspended::Suspended;
 use crate::packed::Packed;
 
 #[cfg(test)]
@@ -57,7 +57,7 @@ pub(crate) enum StoredState {
     /// That of a fresh interpreter.
     Fresh,
     /// As its interpreter left it.
-    Parked(Parked),
+    Suspended(Suspended),
     /// The same, packed.
     Packed(Arc<Packed>),
 }
@@ -92,17 +92,17 @@ pub enum Tier {
 pub enum SessionPlace {
     /// Nowhere yet: nothing has run.
     Fresh,
-    /// Parked in memory.
-    Parked {
+    /// Suspended in memory.
+    Suspended {
         /// The memory that it takes, in bytes.
         bytes: u64,
     },
-    /// Parked in memory, compressed.
+    /// Suspended in memory, compressed.
     Compressed {
         /// The memory that it takes, in bytes.
         bytes: u64,
     },
-    /// Spilled to disk, compressed.
+    /// Offloaded to disk, compressed.
     OnDisk {
         /// The disk space that it takes, in bytes.
         bytes: u64,
@@ -119,9 +119,9 @@ pub enum SessionPlace {
 /// Why a session's state is not available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Away {
-    /// This worker has to park it first.
+    /// This worker has to suspend it first.
     OnWorker(WorkerId),
-    /// It is offloaded; any worker can unpack it by [`WorkerPermit::park`](crate::WorkerPermit::park).
+    /// It is offloaded; any worker can unpack it by [`WorkerPermit::suspend`](crate::WorkerPermit::suspend).
     Packed,
     /// It is lost, for this reason.
     Lost(Cause),
@@ -147,21 +147,21 @@ pub struct Discarded(CellState);
 pub(crate) enum Claim {
     /// Its interpreter has the state.
     AlreadyHere,
-    /// Its interpreter has to attach this state.
-    Attach(StoredState),
+    /// Its interpreter has to resume this state.
+    Resume(StoredState),
     /// The state is lost, for this reason.
     Lost(Cause),
 }
 
 impl StoredState {
-    fn of(state: Option<Parked>) -> Self {
-        state.map_or(Self::Fresh, Self::Parked)
+    fn of(state: Option<Suspended>) -> Self {
+        state.map_or(Self::Fresh, Self::Suspended)
     }
 
     fn place(&self) -> SessionPlace {
         match self {
             Self::Fresh => SessionPlace::Fresh,
-            Self::Parked(parked) => SessionPlace::Parked { bytes: parked.bytes() },
+            Self::Suspended(suspended) => SessionPlace::Suspended { bytes: suspended.bytes() },
             Self::Packed(offloaded) if offloaded.is_on_disk() => {
                 SessionPlace::OnDisk { bytes: offloaded.bytes() }
             }
@@ -172,15 +172,15 @@ impl StoredState {
     /// Returns the memory that it takes, in bytes.
     fn bytes(&self) -> u64 {
         match self.place() {
-            SessionPlace::Parked { bytes } | SessionPlace::Compressed { bytes } => bytes,
+            SessionPlace::Suspended { bytes } | SessionPlace::Compressed { bytes } => bytes,
             _ => 0,
         }
     }
 
-    fn at_hand(&self) -> Result<Option<Parked>, Away> {
+    fn at_hand(&self) -> Result<Option<Suspended>, Away> {
         match self {
             Self::Fresh => Ok(None),
-            Self::Parked(parked) => Ok(Some(parked.clone())),
+            Self::Suspended(suspended) => Ok(Some(suspended.clone())),
             Self::Packed(_) => Err(Away::Packed),
         }
     }
@@ -189,7 +189,7 @@ impl StoredState {
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Fresh, Self::Fresh) => true,
-            (Self::Parked(one), Self::Parked(other)) => one.is_same(other),
+            (Self::Suspended(one), Self::Suspended(other)) => one.is_same(other),
             (Self::Packed(one), Self::Packed(other)) => Arc::ptr_eq(one, other),
             _ => false,
         }
@@ -214,7 +214,7 @@ impl Discarded {
 
 impl SessionCell {
     /// Returns the cell of a session with this state; `None` is the state of a fresh interpreter.
-    pub fn new(session: SessionId, state: Option<Parked>) -> Self {
+    pub fn new(session: SessionId, state: Option<Suspended>) -> Self {
         let place = Mutex::new(CellState::Stored(StoredState::of(state)));
         Self { session, build: BuildId::default(), place, moved: Condvar::new() }
     }
@@ -250,7 +250,7 @@ impl SessionCell {
     ///
     /// # Errors
     /// An interpreter has changed the state since the last copy, or it is offloaded or lost.
-    pub fn at_hand(&self) -> Result<Option<Parked>, Away> {
+    pub fn at_hand(&self) -> Result<Option<Suspended>, Away> {
         match &*self.place.lock() {
             CellState::Stored(rest) | CellState::On { held: HeldState::Same(rest), .. } => {
                 rest.at_hand()
@@ -264,11 +264,11 @@ impl SessionCell {
 
     /// Gives the session another state; `None` is the state of a fresh interpreter. An interpreter
     /// that has the present one drops it. Must be called only while no job of the session runs.
-    pub fn replace(&self, state: Option<Parked>) -> Discarded {
+    pub fn replace(&self, state: Option<Suspended>) -> Discarded {
         Discarded(self.put(self.place.lock(), CellState::Stored(StoredState::of(state))))
     }
 
-    /// Gives up the state, so that no worker parks it needlessly.
+    /// Gives up the state, so that no worker suspends it needlessly.
     pub fn lose(&self, reason: impl Into<Cause>) -> Discarded {
         Discarded(self.put(self.place.lock(), CellState::Lost(reason.into())))
     }
@@ -276,7 +276,7 @@ impl SessionCell {
     /// Makes `worker` the holder of the state. Blocks while another worker has it.
     ///
     /// That worker has been given another job; otherwise the scheduler would have sent this job
-    /// there. It parks the state before it waits for anything, so no two workers wait for each
+    /// there. It suspends the state before it waits for anything, so no two workers wait for each
     /// other.
     pub(crate) fn claim(&self, worker: WorkerId) -> Claim {
         let mut place = self.lock_settled(worker);
@@ -286,7 +286,7 @@ impl SessionCell {
             CellState::Stored(state) => {
                 let state = state.clone();
                 *place = CellState::On { worker, held: HeldState::Same(state.clone()) };
-                Claim::Attach(state)
+                Claim::Resume(state)
             }
         }
     }
@@ -310,13 +310,12 @@ impl SessionCell {
     }
 
     /// Returns the copy of the state that is on `worker`, if there is one in memory.
-    pub(crate) fn copy_on(&self, worker: WorkerId) -> Option<Parked> {
+    pub(crate) fn copy_on(&self, worker: WorkerId) -> Option<Suspended> {
         match &*self.place.lock() {
-            CellState::On { worker: on, held: HeldState::Same(StoredState::Parked(parked)) }
-                if *on == worker =>
-            {
-                Some(parked.clone())
-            }
+            CellState::On {
+                worker: on,
+                held: HeldState::Same(StoredState::Suspended(suspended)),
+            } if *on == worker => Some(suspended.clone()),
             CellState::Stored(_) | CellState::On { .. } | CellState::Lost(_) => None,
         }
     }
@@ -390,12 +389,12 @@ impl SessionCell {
         let before = match &*self.place.lock() {
             CellState::On {
                 worker: on,
-                held: HeldState::Changing(Some(StoredState::Parked(parked))),
-            } if *on == worker => parked.clone(),
+                held: HeldState::Changing(Some(StoredState::Suspended(suspended))),
+            } if *on == worker => suspended.clone(),
             CellState::Stored(_) | CellState::On { .. } | CellState::Lost(_) => return,
         };
         // Not under the lock: a copy that another process keeps is fetched from there.
-        let forked = HeldState::Same(StoredState::Parked(before.fork()));
+        let forked = HeldState::Same(StoredState::Suspended(before.fork()));
         self.update_held(worker, |held| match held {
             HeldState::Changing(Some(_)) => std::mem::replace(held, forked),
             HeldState::Changing(None) | HeldState::Same(_) | HeldState::Changed => forked,
@@ -408,8 +407,8 @@ impl SessionCell {
     }
 
     /// Notes that `worker` has copied the state and still has it.
-    pub(crate) fn captured(&self, worker: WorkerId, parked: Parked) {
-        let copy = HeldState::Same(StoredState::Parked(parked));
+    pub(crate) fn captured(&self, worker: WorkerId, suspended: Suspended) {
+        let copy = HeldState::Same(StoredState::Suspended(suspended));
         self.update_held(worker, |held| std::mem::replace(held, copy));
     }
 
@@ -425,7 +424,7 @@ impl SessionCell {
                 worker: on,
                 held: HeldState::Same(rest) | HeldState::Changing(Some(rest)),
             } if *on == worker => match rest {
-                StoredState::Parked(parked) if parked.is_gone() => {
+                StoredState::Suspended(suspended) if suspended.is_gone() => {
                     let went = "the process that kept this state has ended";
                     (CellState::Lost(Cause::because(went, reason)), None)
                 }

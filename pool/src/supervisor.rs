@@ -1,4 +1,4 @@
-//! The supervisor starts workers on request and replaces those that end unexpectedly. It has parked
+//! The supervisor starts workers on request and replaces those that end unexpectedly. It has suspended
 //! states offloaded and old ones dropped.
 
 use std::collections::{HashMap, VecDeque};
@@ -15,7 +15,7 @@ use crate::config::PoolConfig;
 use crate::event::{OffloadError, PoolEvent, PoolOwner};
 use crate::ids::{BuildId, WorkerId};
 use crate::metrics;
-use crate::spill::Spill;
+use crate::offload::OffloadFile;
 use crate::status::{Board, WorkerActivity};
 use crate::worker::control::{WorkerControl, WorkerMessage};
 use crate::worker::state::GoneReason;
@@ -152,9 +152,9 @@ impl SupervisorState {
         owner: Arc<dyn PoolOwner>,
         board: Board,
     ) -> Self {
-        let spill = Spill::new(config.spill_dir.clone());
+        let disk = OffloadFile::new(config.offload_dir.clone());
         Self {
-            chores: Chores::new(builds.clone(), owner.clone(), spill),
+            chores: Chores::new(builds.clone(), owner.clone(), disk),
             config,
             builds,
             owner,

@@ -18,7 +18,7 @@ pub struct Task {
     /// What it may use.
     pub limits: Limits,
     /// When its outcome is due, measured from when a worker takes it. The run gets the time that is
-    /// left once its state is attached. A run that this stops has reached `LimitKind::Deadline`.
+    /// left once its state is resumed. A run that this stops has reached `LimitKind::Deadline`.
     pub due_in: Option<Duration>,
     /// Where its output appears.
     pub transcript: Arc<Transcript>,

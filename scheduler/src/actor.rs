@@ -108,7 +108,7 @@ struct Capture {
 /// A worker's report of one try of a job.
 struct Finished {
     outcome: Box<Outcome>,
-    attach: Duration,
+    resume: Duration,
     memory_bytes: u64,
 }
 
@@ -336,19 +336,19 @@ impl SchedulerState {
     fn pool_event(&mut self, event: PoolEvent) {
         match event {
             PoolEvent::Ready(offer) => self.offered(offer),
-            PoolEvent::Finished { worker, job, outcome, attach, memory_bytes, offer } => {
-                self.finished(worker, job, Finished { outcome, attach, memory_bytes });
+            PoolEvent::Finished { worker, job, outcome, resume, memory_bytes, offer } => {
+                self.finished(worker, job, Finished { outcome, resume, memory_bytes });
                 offer.into_iter().for_each(|offer| self.offered(offer));
             }
-            PoolEvent::Parked { worker, job, result } => {
+            PoolEvent::Suspended { worker, job, result } => {
                 self.touch(job);
                 let session = self.session_of(job);
                 self.answer_capture(job, result);
                 self.note_loss(session);
                 self.decide(Event::Captured { worker, job });
             }
-            PoolEvent::SessionParked { session, bytes } => {
-                self.decide(Event::SessionParked { session, bytes });
+            PoolEvent::SessionSuspended { session, bytes } => {
+                self.decide(Event::SessionSuspended { session, bytes });
                 self.changes.session(session);
             }
             PoolEvent::Offloaded { session, tier, result } => {

@@ -52,9 +52,9 @@ pub struct SchedulerConfig {
     pub retries: u32,
     /// What happens to idle sessions.
     pub sessions: SessionsConfig,
-    /// Memory for everything, in bytes: image, compiled build, slots, parked sessions, queued jobs,
+    /// Memory for everything, in bytes: image, compiled build, slots, suspended sessions, queued jobs,
     /// and input, output and growth of running ones. Near the limit, idle sessions are compressed,
-    /// then spilled to disk. At the limit, requests for more are refused.
+    /// then offloaded to disk. At the limit, requests for more are refused.
     ///
     /// A job starts when all the growth that its limits allow (`Limits::memory_bytes` and
     /// `Limits::file_bytes`) is free, and reserves it until it ends. So jobs never take memory from
@@ -127,26 +127,26 @@ pub struct SessionsConfig {
     ///
     /// Default: 10,000. Zero allows only jobs without sessions.
     pub open: usize,
-    /// How many sessions may be in memory, on workers or parked. Beyond that, the longest idle ones
-    /// are spilled to disk.
+    /// How many sessions may be in memory, on workers or suspended. Beyond that, the longest idle ones
+    /// are offloaded to disk.
     ///
     /// Default: 2,000. It must cover the jobs that run at once; otherwise running sessions would
-    /// have to be spilled.
+    /// have to be offloaded.
     pub in_memory: usize,
-    /// Bytes that spilled sessions may take on disk, compressed.
+    /// Bytes that offloaded sessions may take on disk, compressed.
     ///
-    /// Default: 8 GiB. Zero spills nothing: sessions that don't fit in memory are refused. If the
+    /// Default: 8 GiB. Zero offloads nothing: sessions that don't fit in memory are refused. If the
     /// disk fills up before that, sessions stay in memory.
     pub disk_bytes: u64,
-    /// How long a session idles on its worker before it is parked. The worker's next job then
+    /// How long a session idles on its worker before it is suspended. The worker's next job then
     /// needn't wait for that.
     ///
-    /// Default: 10 s. At zero, every turn pays for attaching its state again, 1 to 3 ms.
-    pub park_after: Duration,
-    /// How long a session idles before it is spilled to disk.
+    /// Default: 10 s. At zero, every turn pays for resuming its state again, 1 to 3 ms.
+    pub suspend_after: Duration,
+    /// How long a session idles before it is offloaded to disk.
     ///
     /// Default: 10 min. A short time makes the disk work for sessions that are about to be used.
-    pub spill_after: Duration,
+    pub offload_after: Duration,
     /// How long a session idles before it is closed and its state dropped; `None` is never.
     ///
     /// Default: never.
@@ -203,8 +203,8 @@ impl Default for SessionsConfig {
             open: 10_000,
             in_memory: 2_000,
             disk_bytes: 8 << 30,
-            park_after: Duration::from_secs(10),
-            spill_after: Duration::from_secs(600),
+            suspend_after: Duration::from_secs(10),
+            offload_after: Duration::from_secs(600),
             close_after: None,
         }
     }

@@ -78,7 +78,7 @@ pub enum DecisionKind {
         /// Why.
         reason: EvictionReason,
     },
-    /// A session could not be compressed or spilled. It stays in memory.
+    /// A session could not be compressed or offloaded. It stays in memory.
     NotEvicted {
         /// The session.
         session: SessionId,

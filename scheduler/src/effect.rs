@@ -21,7 +21,7 @@ pub(crate) enum Effect {
         /// What it may grow by, if less memory is free than its limits allow.
         cut: Option<Growth>,
     },
-    /// The session is displaced by the worker's next job, whose start parks it.
+    /// The session is displaced by the worker's next job, whose start suspends it.
     Displace(SessionId, EvictionReason),
     /// The job's worker died: the job is queued for another try, and the failed one is forgotten.
     Retry {
@@ -45,9 +45,9 @@ pub(crate) enum Effect {
     Retire(WorkerId),
     /// The idle worker gets a new interpreter, and then reports `Ready`.
     Renew(WorkerId, RetireReason),
-    /// The idle worker parks the session that it holds, and then reports `Ready`.
+    /// The idle worker suspends the session that it holds, and then reports `Ready`.
     Vacate(WorkerId, SessionId, EvictionReason),
-    /// The session's parked state is compressed or spilled. `Offloaded` follows.
+    /// The session's suspended state is compressed or offloaded. `Offloaded` follows.
     Offload(SessionId, Tier, EvictionReason),
     /// The pool's health has changed.
     Health(Change),

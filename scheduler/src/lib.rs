@@ -12,7 +12,7 @@
 //! to tenants, which share CPU time by weight. Within a tenant, jobs are ordered by age, shifted by
 //! priority. The jobs of a session run one at a time, in order, at best on the worker that holds
 //! its state. A job is refused if it would miss its deadline by the measured times. One ledger with
-//! one limit counts all memory. Near the limit, idle sessions are compressed and spilled to disk,
+//! one limit counts all memory. Near the limit, idle sessions are compressed and offloaded to disk,
 //! longest idle first. The pool grows while jobs could run, and shrinks when workers idle.
 //!
 //! Start at `model.rs`, which makes the decisions: pure functions from a model, an event and the

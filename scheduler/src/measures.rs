@@ -33,7 +33,7 @@ pub(crate) struct Measures {
     /// From a job's submission to its dispatch.
     pub(crate) queue: DurationHistogram,
     /// Bringing up the state for a job.
-    pub(crate) attach: DurationHistogram,
+    pub(crate) resume: DurationHistogram,
     pub(crate) run: DurationHistogram,
     /// Resetting an interpreter.
     pub(crate) reset: DurationHistogram,
@@ -62,7 +62,7 @@ impl Default for Measures {
     fn default() -> Self {
         Self {
             queue: DurationHistogram::new(),
-            attach: DurationHistogram::new(),
+            resume: DurationHistogram::new(),
             run: DurationHistogram::new(),
             reset: DurationHistogram::new(),
             last_ended: None,
@@ -89,7 +89,7 @@ impl Measures {
     pub(crate) fn latencies(&self) -> Latencies {
         Latencies {
             queue: self.queue.percentiles(),
-            attach: self.attach.percentiles(),
+            resume: self.resume.percentiles(),
             run: self.run.percentiles(),
             reset: self.reset.percentiles(),
         }
@@ -281,11 +281,11 @@ mod tests {
     fn each_step_has_its_own_times() {
         let mut measures = Measures::default();
         measures.queue.record(seconds(1.0));
-        measures.attach.record(seconds(2.0));
+        measures.resume.record(seconds(2.0));
         measures.run.record(seconds(3.0));
         measures.reset.record(seconds(4.0));
-        let Latencies { queue, attach, run, reset } = measures.latencies();
-        for (step, expected) in [queue, attach, run, reset].into_iter().zip(1..) {
+        let Latencies { queue, resume, run, reset } = measures.latencies();
+        for (step, expected) in [queue, resume, run, reset].into_iter().zip(1..) {
             assert_eq!(step.count, 1);
             assert_close(step.p50, Duration::from_secs(expected));
         }

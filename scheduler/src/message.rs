@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use engine::{Cause, Outcome, OwnerProcess, Transcript};
-use pool::{BuildId, JobId, Parked, PoolEvent, PoolOwner, SessionId, WorkerId};
+use pool::{BuildId, JobId, PoolEvent, PoolOwner, SessionId, Suspended, WorkerId};
 use tokio::sync::oneshot;
 
 use crate::combiner::{Combiner, Ended};
@@ -17,7 +17,7 @@ use crate::model::StopKind;
 pub(crate) type AdmissionReply = oneshot::Sender<Result<JobId, Refusal>>;
 
 /// Where to send a copy of a session's state.
-pub(crate) type CaptureReply = oneshot::Sender<Result<Option<Parked>, Refusal>>;
+pub(crate) type CaptureReply = oneshot::Sender<Result<Option<Suspended>, Refusal>>;
 
 pub(crate) enum SchedulerMessage {
     /// From a caller, at any time. `admitted` is answered at once; if the job is admitted, `reply`
@@ -49,14 +49,14 @@ pub(crate) enum SchedulerMessage {
     Adopt {
         name: Arc<str>,
         build: BuildId,
-        state: Option<Parked>,
+        state: Option<Suspended>,
         reply: oneshot::Sender<Result<SessionId, Refusal>>,
     },
     /// From a caller, between the session's jobs. Replaces the session's state (`None`: that of a
     /// fresh interpreter). Answered at once.
     Replace {
         session: SessionId,
-        state: Option<Parked>,
+        state: Option<Suspended>,
         reply: oneshot::Sender<Result<(), Refusal>>,
     },
     /// From a caller, at any time. Answered at once with why a job waits; `None` if it has ended.

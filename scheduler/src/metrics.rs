@@ -29,7 +29,7 @@ const OUTCOMES: [&str; 5] = ["succeeded", "failed", "limited", "cancelled", "san
 pub(crate) struct Metrics {
     jobs: [Counter; 5],
     pub(crate) queue_time: Histogram,
-    pub(crate) attach_time: Histogram,
+    pub(crate) resume_time: Histogram,
     run_time: Histogram,
     pub(crate) reset_time: Histogram,
     guest_memory: Histogram,
@@ -55,7 +55,7 @@ pub(crate) struct Metrics {
 /// The handles of the installed recorder.
 impl Default for Metrics {
     fn default() -> Self {
-        let places = ["fresh", "worker", "parked", "compressed", "disk", "lost"];
+        let places = ["fresh", "worker", "suspended", "compressed", "disk", "lost"];
         let uses = ["shared", "slots", "sessions", "queued", "in_flight"];
         let slot = |state: &&'static str| (*state, gauge!("hatchery_slots", "state" => *state));
         let phase = |phase| histogram!("hatchery_job_duration_seconds", "phase" => phase);
@@ -63,7 +63,7 @@ impl Default for Metrics {
         Self {
             jobs: OUTCOMES.map(|outcome| counter!("hatchery_jobs_total", "outcome" => outcome)),
             queue_time: phase("queue"),
-            attach_time: phase("attach"),
+            resume_time: phase("resume"),
             run_time: phase("run"),
             reset_time: phase("reset"),
             guest_memory: histogram!("hatchery_guest_memory_bytes"),
@@ -162,7 +162,7 @@ impl Metrics {
         let counts = [
             places.fresh,
             places.on_workers,
-            places.parked,
+            places.suspended,
             places.compressed,
             places.on_disk,
             places.lost,
@@ -234,7 +234,11 @@ pub fn describe() {
     describe_gauge!("hatchery_sessions", "Open sessions, by where their state is.");
     describe_gauge!("hatchery_memory_bytes", Unit::Bytes, "Memory, by what it is used for.");
     describe_gauge!("hatchery_memory_limit_bytes", Unit::Bytes, "The limit of the memory in use.");
-    describe_gauge!("hatchery_session_disk_bytes", Unit::Bytes, "Disk space of spilled sessions.");
+    describe_gauge!(
+        "hatchery_session_disk_bytes",
+        Unit::Bytes,
+        "Disk space of offloaded sessions."
+    );
 }
 
 #[cfg(test)]

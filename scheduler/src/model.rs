@@ -51,19 +51,19 @@ pub(crate) enum StopKind {
 pub(crate) enum Event {
     /// A caller wants its job to end.
     StopRequested(JobId, StopKind),
-    /// A session was opened, with a parked state of `bytes` bytes; 0 means a fresh interpreter. Its
+    /// A session was opened, with a suspended state of `bytes` bytes; 0 means a fresh interpreter. Its
     /// id is new.
     SessionOpened { session: SessionId, bytes: u64 },
     /// A session is no longer wanted.
     SessionClosed(SessionId),
     /// A session's state is lost, so its queued jobs can't run.
     SessionLost { session: SessionId, reason: Cause },
-    /// A session's state was replaced between its jobs. The new state is parked and takes `bytes`
+    /// A session's state was replaced between its jobs. The new state is suspended and takes `bytes`
     /// bytes; no worker holds it.
     SessionMoved { session: SessionId, bytes: u64 },
-    /// A worker has parked a session's state, which takes `bytes` bytes. By now the session may be
+    /// A worker has suspended a session's state, which takes `bytes` bytes. By now the session may be
     /// on another worker, or closed.
-    SessionParked { session: SessionId, bytes: u64 },
+    SessionSuspended { session: SessionId, bytes: u64 },
     /// Offloading a session's state has succeeded, with its new size in bytes, or failed. If the
     /// session has moved on meanwhile, its state stayed where it was.
     Offloaded { session: SessionId, tier: Tier, result: Result<u64, OffloadError> },
@@ -304,8 +304,8 @@ impl Model {
                 self.lose_session(session, &reason, effects);
             }
             Event::SessionMoved { session, bytes } => self.moved(session, bytes),
-            Event::SessionParked { session, bytes } => {
-                self.sessions.change(session, |session| session.note_parked(Some(bytes)));
+            Event::SessionSuspended { session, bytes } => {
+                self.sessions.change(session, |session| session.note_suspended(Some(bytes)));
             }
             Event::Offloaded { session, tier, result } => {
                 self.sessions.offloaded(session, tier, result, self.now);
@@ -365,13 +365,13 @@ impl Model {
         self.reoffer(id);
     }
 
-    /// Concludes from a worker's later message that it has parked the session that it was to
+    /// Concludes from a worker's later message that it has suspended the session that it was to
     /// vacate, or lost it, or never had it.
     fn note_vacated(&mut self, worker: WorkerId, session: Option<SessionId>) {
         let Some(id) = session else { return };
         self.sessions.change(id, |session| {
             if session.leaving_worker == Some(worker) {
-                session.note_parked(None);
+                session.note_suspended(None);
             }
         });
     }
@@ -455,7 +455,7 @@ impl Model {
         Waiting { key: self.key(id, job), priority, bytes }
     }
 
-    /// Has an idle worker park its session.
+    /// Has an idle worker suspend its session.
     fn vacate(
         &mut self,
         worker: WorkerId,
@@ -489,7 +489,7 @@ impl Model {
         self.step(now, |model, effects| model.retire_wanted(worker, effects))
     }
 
-    /// Retires a worker that is ready, or has it park its session first.
+    /// Retires a worker that is ready, or has it suspend its session first.
     fn retire_ready(&mut self, worker: WorkerId, reason: RetireReason, effects: &mut Vec<Effect>) {
         match self.resident(worker) {
             _ if reason == RetireReason::Requested => self.retire_idle(worker, effects),
@@ -523,7 +523,7 @@ impl Model {
         Ok(())
     }
 
-    /// Ends an idle worker on request. A session that it holds is parked first, whatever waits for
+    /// Ends an idle worker on request. A session that it holds is suspended first, whatever waits for
     /// it: then its next job runs elsewhere.
     fn retire_idle(&mut self, worker: WorkerId, effects: &mut Vec<Effect>) {
         match self.resident(worker) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Cause, Transcript};
-use pool::{BuildId, Builds, JobId, Parked, PoolConfig, SessionId, WorkerId};
+use pool::{BuildId, Builds, JobId, PoolConfig, SessionId, Suspended, WorkerId};
 use ractor::{Actor, SpawnErr};
 use tokio::sync::oneshot;
 
@@ -118,9 +118,9 @@ impl Scheduler {
     /// # Errors
     /// A job of the session is queued or running, the session is gone, or its state can't be
     /// copied.
-    pub async fn capture(&self, session: SessionId) -> Result<Option<Parked>, Refusal> {
+    pub async fn capture(&self, session: SessionId) -> Result<Option<Suspended>, Refusal> {
         let state = self.ask(|reply| SchedulerMessage::Capture { session, reply }).await?;
-        Ok(state.map(Parked::compact))
+        Ok(state.map(Suspended::compact))
     }
 
     /// Opens a session with this state of an interpreter of `build`; `None` is that of a fresh one.
@@ -131,7 +131,7 @@ impl Scheduler {
         &self,
         name: &str,
         build: BuildId,
-        state: Option<Parked>,
+        state: Option<Suspended>,
     ) -> Result<SessionId, Refusal> {
         let name = Arc::from(name);
         self.ask(|reply| SchedulerMessage::Adopt { name, build, state, reply }).await
@@ -141,7 +141,11 @@ impl Scheduler {
     ///
     /// # Errors
     /// A job of the session is queued or running, or the session is gone.
-    pub async fn replace(&self, session: SessionId, state: Option<Parked>) -> Result<(), Refusal> {
+    pub async fn replace(
+        &self,
+        session: SessionId,
+        state: Option<Suspended>,
+    ) -> Result<(), Refusal> {
         self.ask(|reply| SchedulerMessage::Replace { session, state, reply }).await
     }
 
@@ -163,7 +167,7 @@ impl Scheduler {
     }
 
     /// Ends a worker after its present job, or after the short ones that it got at once. A session
-    /// that it holds is parked first, and another worker takes its place if it is needed.
+    /// that it holds is suspended first, and another worker takes its place if it is needed.
     ///
     /// # Errors
     /// There is no such worker, or it has not started.

@@ -128,11 +128,11 @@ pub struct SessionPlaces {
     pub fresh: usize,
     /// On a worker, running or idle.
     pub on_workers: usize,
-    /// Parked in memory.
-    pub parked: usize,
-    /// Parked in memory, compressed.
+    /// Suspended in memory.
+    pub suspended: usize,
+    /// Suspended in memory, compressed.
     pub compressed: usize,
-    /// Spilled to disk.
+    /// Offloaded to disk.
     pub on_disk: usize,
     /// Lost; nobody has used them since.
     pub lost: usize,
@@ -149,14 +149,14 @@ pub struct MemoryStatus {
     pub shared_bytes: u64,
     /// What the workers' interpreters have of their own.
     pub slot_bytes: u64,
-    /// Sessions that are parked in memory, including compressed ones.
+    /// Sessions that are suspended in memory, including compressed ones.
     pub session_bytes: u64,
     /// Queued jobs.
     pub queued_bytes: u64,
     /// What running jobs hold and may still take: their input, their output, and the growth that
     /// their limits allow.
     pub in_flight_bytes: u64,
-    /// Spilled sessions. They take space on disk, not memory.
+    /// Offloaded sessions. They take space on disk, not memory.
     pub disk_bytes: u64,
 }
 
@@ -199,7 +199,7 @@ pub struct Latencies {
     /// From submission to dispatch, for jobs that were dispatched.
     pub queue: Percentiles,
     /// Bringing the state of a session to the worker, or resetting it for a job.
-    pub attach: Percentiles,
+    pub resume: Percentiles,
     /// The run itself.
     pub run: Percentiles,
     /// Resetting the worker's interpreter afterwards.

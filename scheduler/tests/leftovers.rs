@@ -59,15 +59,16 @@ async fn until(scheduler: &Scheduler, condition: impl Fn(&SchedulerStatus) -> bo
     .await;
 }
 
-/// Starts sessions on workers, parked and on disk, and jobs that run, wait and have died; then ends
+/// Starts sessions on workers, suspended and on disk, and jobs that run, wait and have died; then ends
 /// everything.
 async fn live_and_end(end: End) {
-    let spill_dir = tempfile::tempdir().unwrap();
+    let offload_dir = tempfile::tempdir().unwrap();
     let source = FakeSource::default();
     let sessions = SessionsConfig { in_memory: 3, ..SessionsConfig::default() };
     let workers = WorkersConfig { min: 1, max: 3, ..WorkersConfig::default() };
     let config = SchedulerConfig { concurrent: 3, workers, sessions, ..SchedulerConfig::default() };
-    let pool = PoolConfig { spill_dir: Some(spill_dir.path().to_owned()), ..PoolConfig::default() };
+    let pool =
+        PoolConfig { offload_dir: Some(offload_dir.path().to_owned()), ..PoolConfig::default() };
     let scheduler = Scheduler::start(config, pool, Arc::new(source.clone())).await.unwrap();
     for number in 0..8 {
         let session = scheduler.open_session(&number.to_string()).await.unwrap();
@@ -76,7 +77,7 @@ async fn live_and_end(end: End) {
         assert!(within(ticket.into_future()).await.is_success());
     }
     until(&scheduler, |status| status.places.on_disk >= 5).await;
-    assert!(open_files(spill_dir.path()) > 0 && threads::workers().unwrap() > 0);
+    assert!(open_files(offload_dir.path()) > 0 && threads::workers().unwrap() > 0);
     drop(within(scheduler.submit(script("panic")).await.unwrap().into_future()).await);
     let mut tickets = Vec::new();
     for _ in 0..6 {
@@ -98,16 +99,16 @@ async fn live_and_end(end: End) {
     if !matches!(end, End::LastHandleDropped) {
         assert!(threads::no_worker_is_left().unwrap(), "after {end:?}");
     }
-    // The handle keeps the unnamed spill file open.
+    // The handle keeps the unnamed offload file open.
     drop(scheduler);
     within(async {
-        while open_files(spill_dir.path()) > 0 {
+        while open_files(offload_dir.path()) > 0 {
             tokio::task::yield_now().await;
         }
     })
     .await;
     assert!(threads::no_worker_is_left().unwrap(), "after {end:?}");
-    assert!(is_empty(spill_dir.path()), "after {end:?}");
+    assert!(is_empty(offload_dir.path()), "after {end:?}");
 }
 
 #[test]

@@ -34,7 +34,7 @@ const FEATURES: &[Feature] = &[
     ("sessions that go back before a turn that was stopped by force", sessions),
     ("interrupts", interrupts),
     ("forks and checkpoints", forks),
-    ("parking", parking),
+    ("suspending", suspending),
     ("saved sessions", saving),
 ];
 
@@ -387,13 +387,13 @@ fn forks(shared: &'static Shared) {
     });
 }
 
-/// Four sessions on two workers take turns, so each is parked again and again.
-fn parking(shared: &'static Shared) {
+/// Four sessions on two workers take turns, so each is suspended again and again.
+fn suspending(shared: &'static Shared) {
     shared.with(|pool| async {
         let mut sessions = Vec::new();
         for number in 0..4 {
             let session =
-                pool.session(&format!("parked {number}")).await.expect("the name is free");
+                pool.session(&format!("suspended {number}")).await.expect("the name is free");
             let begin = format!(
                 "state = [{number}] * 10_000; f = open('f', 'w+'); f.write('{number}'); f.seek(0)\n\
                  def g():\n    while True: yield f.read(1)\nrest = g(); None"

@@ -27,7 +27,7 @@ fn refusal<T: Debug>(result: Result<T, Error>) -> Refusal {
     }
 }
 
-/// Makes every worker run something else, so that their sessions are parked.
+/// Makes every worker run something else, so that their sessions are suspended.
 async fn occupy_workers(pool: &Hatchery) {
     let mut tickets = Vec::new();
     for _ in 0..8 {
@@ -220,7 +220,7 @@ fn a_name_in_use_is_refused() {
 }
 
 #[test]
-fn a_session_can_be_closed_while_it_is_being_parked() {
+fn a_session_can_be_closed_while_it_is_being_suspended() {
     with_pool(|pool| async {
         let session = pool.session("aside").await.unwrap();
         ask(&session, "x = 1").await;

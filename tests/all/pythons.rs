@@ -218,10 +218,10 @@ fn a_saved_session_is_revived_on_its_build_and_nowhere_else() {
 
 /// A session of the idle build costs the busy one nothing but its worker.
 #[test]
-fn states_of_all_builds_are_spilled_and_come_back() {
+fn states_of_all_builds_are_offloaded_and_come_back() {
     let builder = builder().sessions(SessionsConfig {
-        park_after: Duration::ZERO,
-        spill_after: Duration::ZERO,
+        suspend_after: Duration::ZERO,
+        offload_after: Duration::ZERO,
         ..SessionsConfig::default()
     });
     let shared = Box::leak(Box::new(Shared::start(with_all(builder))));

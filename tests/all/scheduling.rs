@@ -183,17 +183,17 @@ fn every_decision_about_a_job_is_reported() {
 /// The state of a session that must survive a round trip to disk: variables, an open file with its
 /// position, a module's state, random number generators, and a mounted folder.
 #[test]
-fn a_spilled_session_continues_where_it_was() {
+fn a_offloaded_session_continues_where_it_was() {
     let sessions = SessionsConfig {
-        park_after: Duration::from_millis(1),
-        spill_after: Duration::from_millis(50),
+        suspend_after: Duration::from_millis(1),
+        offload_after: Duration::from_millis(50),
         ..SessionsConfig::default()
     };
     with_own_pool(builder().sessions(sessions), |pool| async move {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("given.txt"), "given").unwrap();
         let mut decisions = pool.decisions();
-        let session = pool.session("spilled").await.unwrap();
+        let session = pool.session("offloaded").await.unwrap();
         let begin = "import collections, random\n\
                      kept = collections.Counter('abracadabra')\n\
                      numbers = random.Random(5)\n\
@@ -244,7 +244,7 @@ fn bytes_at_rest() -> u64 {
 }
 
 #[test]
-fn sessions_beyond_the_memory_limit_are_spilled_or_refused() {
+fn sessions_beyond_the_memory_limit_are_offloaded_or_refused() {
     const SESSIONS: usize = 12;
     // They are random, so compressing them gains nothing.
     const FILL: &str = "import os\nkept = os.urandom(16 << 20)\nkept[0]";
@@ -283,7 +283,7 @@ fn sessions_beyond_the_memory_limit_are_spilled_or_refused() {
         let blocker = || endless().tenant("blockers").limits(little.clone());
         let mut blockers = Vec::new();
         while blockers.len() < 2 {
-            // Until the sessions that were attached have made room again.
+            // Until the sessions that were resumed have made room again.
             match pool.submit(blocker()).await {
                 Ok(blocker) => blockers.push(blocker),
                 Err(refused) => assert!(refused.is_overloaded(), "{refused}"),

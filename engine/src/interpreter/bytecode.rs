@@ -22,7 +22,7 @@ const RUNS_BEFORE: u8 = 3;
 const COUNTED: usize = 2048;
 /// How many programs may wait to be compiled ahead. Further ones are counted again.
 const MOST_WANTED: usize = 8;
-/// How often a program is wanted until a session is parked so that it can be compiled: attaching the
+/// How often a program is wanted until a session is suspended so that it can be compiled: resuming the
 /// session again costs about as much as this many compilations.
 const PRESSING: u8 = 3;
 /// The memory that a program takes apart from its code.
@@ -103,7 +103,7 @@ impl BytecodeCache {
         self.wants_any.load(Ordering::Acquire)
     }
 
-    /// Returns whether a program is wanted so often that a session should be parked for it.
+    /// Returns whether a program is wanted so often that a session should be suspended for it.
     pub(crate) fn is_pressing(&self) -> bool {
         self.wants_any() && self.state.lock().wanted.iter().any(|wanted| wanted.times >= PRESSING)
     }

@@ -1,5 +1,5 @@
-//! Sessions outside of slots: an interpreter's state beyond its image, parked, copied, saved to a
-//! file and attached again.
+//! Sessions outside of slots: an interpreter's state beyond its image, suspended, copied, saved to a
+//! file and resumed again.
 //!
 //! Layout of a saved session, numbers little-endian; `docs/image-format.md` has the same table:
 //!
@@ -194,7 +194,7 @@ impl SessionState {
                 Err(Unread::OtherImage(saved)) => foreign = Some(saved),
             }
         }
-        let foreign = foreign.ok_or(SessionError::NotParkable)?;
+        let foreign = foreign.ok_or(SessionError::NotSuspendable)?;
         Err(foreign.refusal(path, images))
     }
 
@@ -312,7 +312,7 @@ impl Unread {
     fn for_process(self) -> SessionError {
         match self {
             Self::Bad(detail) => SessionError::Damaged { detail },
-            Self::OtherImage(_) => SessionError::NotParkable,
+            Self::OtherImage(_) => SessionError::NotSuspendable,
         }
     }
 }

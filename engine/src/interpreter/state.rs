@@ -1,4 +1,4 @@
-//! The state of an interpreter: reset to the image, park, attach another state.
+//! The state of an interpreter: reset to the image, suspend, resume another state.
 
 use std::io;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Interpreter {
         if self.image.is_none() || !self.life.has_run || !self.is_worn() {
             return Ok(());
         }
-        let moved = self.park().and_then(|state| self.attach(&state));
+        let moved = self.suspend().and_then(|state| self.resume(&state));
         moved.map_err(|error| SandboxFailure::Start(Cause::new(error)))
     }
 
@@ -57,7 +57,7 @@ impl Interpreter {
         let generators = match self.individuality.take() {
             Some(drawn) if wanted.is_none() => drawn,
             _ => {
-                let mut host = self.host.state().ok_or(SessionError::NotParkable)?;
+                let mut host = self.host.state().ok_or(SessionError::NotSuspendable)?;
                 // Nothing has read the clock that a reset has given it.
                 host.clock = image.inner.host.clock.clone();
                 host.diverge(wanted.as_ref());
@@ -154,41 +154,41 @@ impl Interpreter {
     ///
     /// # Panics
     /// If the interpreter is lost.
-    #[tracing::instrument(level = "debug", name = "park_session", skip_all)]
-    pub fn park(&mut self) -> Result<SessionState, SessionError> {
-        self.check_parkable()?;
+    #[tracing::instrument(level = "debug", name = "suspend_session", skip_all)]
+    pub fn suspend(&mut self) -> Result<SessionState, SessionError> {
+        self.check_suspendable()?;
         let was_marked = self.memory.shared().is_marked();
         let memory = self.memory.shared().patch().map_err(SessionError::Memory)?;
         self.with_rest(SessionMemory::Patch(memory), was_marked)
     }
 
     /// Returns a copy of the state for the case that the next turn of its session has to be undone.
-    /// As `park`, but cheaper if the session's turns follow each other here: a third of the time,
+    /// As `suspend`, but cheaper if the session's turns follow each other here: a third of the time,
     /// and the next turn needn't fault on every page that it writes to. The copy takes more memory
     /// ([`SessionState::compact`]).
     ///
     /// # Errors
-    /// As `park`.
+    /// As `suspend`.
     ///
     /// # Panics
     /// If the interpreter is lost.
     #[tracing::instrument(level = "debug", name = "snapshot_session", skip_all)]
     pub fn snapshot(&mut self) -> Result<SessionState, SessionError> {
-        self.check_parkable()?;
+        self.check_suspendable()?;
         match self.memory.shared().snapshot().map_err(SessionError::Memory)? {
             Some(snapshot) => {
                 let was_marked = self.memory.shared().is_marked();
                 self.with_rest(SessionMemory::Snapshot(snapshot), was_marked)
             }
-            None => self.park(),
+            None => self.suspend(),
         }
     }
 
-    fn check_parkable(&self) -> Result<(), SessionError> {
+    fn check_suspendable(&self) -> Result<(), SessionError> {
         assert!(!self.is_lost, "a lost interpreter holds nothing");
         match self.threads() {
             0 if self.image.is_some() => Ok(()),
-            0 => Err(SessionError::NotParkable),
+            0 => Err(SessionError::NotSuspendable),
             count => Err(SessionError::Threads { count }),
         }
     }
@@ -199,8 +199,8 @@ impl Interpreter {
         memory: SessionMemory,
         was_marked: bool,
     ) -> Result<SessionState, SessionError> {
-        let image = self.image.clone().ok_or(SessionError::NotParkable)?;
-        let host = self.host.state().ok_or(SessionError::NotParkable)?;
+        let image = self.image.clone().ok_or(SessionError::NotSuspendable)?;
+        let host = self.host.state().ok_or(SessionError::NotSuspendable)?;
         let globals = crate::memory::tunables::globals(&mut self.store).into();
         let inner = SessionInner { image, memory, globals, host, life: self.life, was_marked };
         Ok(SessionState { inner: Arc::new(inner) })
@@ -211,11 +211,11 @@ impl Interpreter {
     /// # Errors
     /// The state belongs to another image, or the system refuses memory. The interpreter is then
     /// lost, and can be reset.
-    #[tracing::instrument(level = "debug", name = "attach_session", skip_all, fields(bytes = state.bytes()))]
-    pub fn attach(&mut self, state: &SessionState) -> Result<(), SessionError> {
-        let image = self.image.clone().ok_or(SessionError::NotParkable)?;
+    #[tracing::instrument(level = "debug", name = "resume_session", skip_all, fields(bytes = state.bytes()))]
+    pub fn resume(&mut self, state: &SessionState) -> Result<(), SessionError> {
+        let image = self.image.clone().ok_or(SessionError::NotSuspendable)?;
         if image.info().key != state.inner.image.info().key {
-            return Err(SessionError::NotParkable);
+            return Err(SessionError::NotSuspendable);
         }
         self.end_threads();
         if self.is_lost || self.is_worn() {
@@ -232,7 +232,7 @@ impl Interpreter {
     }
 
     /// Returns the bytes of guest memory that only this interpreter uses: memory beyond the length
-    /// of its image, and pages of the image that it had copied at the last reset, park or attach.
+    /// of its image, and pages of the image that it had copied at the last reset, suspend or resume.
     /// Asks the system nothing. If images aren't mapped copy-on-write, and without an image, that
     /// is all its memory. Includes what wasmer keeps for exceptions, and what threads take.
     pub fn private_bytes(&self) -> u64 {

@@ -3,7 +3,7 @@
 //!
 //! Most pages that a program touches differ in a few reference counts. So a block is a cache line
 //! and not a page. Patches are immutable and shared. A fork is a reference, and a session that is
-//! parked again keeps the patches of unchanged pages.
+//! suspended again keeps the patches of unchanged pages.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Segments: long ranges of pages that a session has filled, such as the columns of a data frame.
 //!
 //! The store keeps them in one file in memory, from which interpreters map them as they map the
-//! image. So parking, attaching or forking a session copies none of these pages. Later writes to
+//! image. So suspending, resuming or forking a session copies none of these pages. Later writes to
 //! them are found like writes to the image. `patch.rs` holds the scattered rest.
 
 use std::fs::File;

@@ -1,6 +1,6 @@
 //! Lets the kernel note which pages of a memory are written to.
 //!
-//! A session that is parked after each turn holds a thousand pages, of which a turn writes to a
+//! A session that is suspended after each turn holds a thousand pages, of which a turn writes to a
 //! hundred. userfaultfd's write protection in asynchronous mode (Linux 6.7,
 //! `Documentation/admin-guide/mm/userfaultfd.rst`) finds these: the kernel itself serves the fault
 //! of the first write to a marked page. Without it, `patch` compares every copied page.

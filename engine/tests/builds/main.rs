@@ -104,9 +104,9 @@ fn has_images_and_resets(engine: &Engine) {
         assert!(interpreter.is_as_image());
     }
     assert!(run(&mut interpreter, "state = list(range(1000))").0.is_success());
-    let state = interpreter.park().expect("it works here");
+    let state = interpreter.suspend().expect("it works here");
     let mut other = image.start().expect("it works here");
-    other.attach(&state).expect("it works here");
+    other.resume(&state).expect("it works here");
     assert_eq!(value(&run(&mut other, "sum(state)").0), 499_500);
 }
 
@@ -285,15 +285,15 @@ fn threads_of_a_session_are_held_between_turns_and_go_on() {
                   thread.start()";
     assert!(run(&mut interpreter, source).0.is_success());
     assert_eq!(interpreter.threads(), 1);
-    let error = interpreter.park().unwrap_err().to_string();
+    let error = interpreter.suspend().unwrap_err().to_string();
     assert!(error.contains("1 other threads"), "{error}");
     let first = value(&run(&mut interpreter, "count").0).as_i64();
     let source = "import time\nbefore = count\ntime.sleep(0.05)\ncount > before";
     assert_eq!(value(&run(&mut interpreter, source).0), true, "it goes on from {first:?}");
     assert!(run(&mut interpreter, "go = False; thread.join()").0.is_success());
-    let state = interpreter.park().expect("it has no other thread now");
+    let state = interpreter.suspend().expect("it has no other thread now");
     interpreter.reset().expect("it works here");
-    interpreter.attach(&state).expect("it works here");
+    interpreter.resume(&state).expect("it works here");
     assert_eq!(value(&run(&mut interpreter, "count > 0").0), true);
 }
 

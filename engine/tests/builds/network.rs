@@ -335,9 +335,9 @@ fn a_connection_ends_with_its_run_and_its_number_names_nothing_else() {
         let (outcome, _) = run_granted(&mut interpreter, &opened, &[address]);
         let number = value(&outcome);
         assert_eq!([told.recv(), told.recv()], [Ok("begun"), Ok("ended")]);
-        let state = interpreter.park().expect("a lost connection can be parked");
+        let state = interpreter.suspend().expect("a lost connection can be suspended");
         interpreter.reset().expect("it works here");
-        interpreter.attach(&state).expect("it works here");
+        interpreter.resume(&state).expect("it works here");
         let look = "import os
 names = []
 for call in (lambda: s.recv(1), lambda: s.send(b'x'), lambda: s.connect(('127.0.0.1', 1))):

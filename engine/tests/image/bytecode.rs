@@ -144,16 +144,16 @@ fn only_an_interpreter_as_in_its_image_compiles_ahead() {
     for _ in 0..RUNS {
         turn(&mut slot, &program("x = 1"));
     }
-    let state = slot.park().expect("there is memory");
+    let state = slot.suspend().expect("there is memory");
     let compiles_none = |slot: &mut Interpreter| {
         slot.compile_ahead().expect("there is memory");
         image.code_cache_size() == (0, 0)
     };
     assert!(compiles_none(&mut slot));
-    slot.attach(&state).expect("there is memory");
+    slot.resume(&state).expect("there is memory");
     assert!(compiles_none(&mut slot));
     assert_eq!(value(&mut slot, "x"), json!(1), "it keeps its state");
-    slot.attach(&SessionState::fresh(&image)).expect("there is memory");
+    slot.resume(&SessionState::fresh(&image)).expect("there is memory");
     assert!(!compiles_none(&mut slot));
     assert!(slot.is_as_image());
     assert_eq!(image.code_cache_size().0, 1);

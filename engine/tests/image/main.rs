@@ -5,10 +5,8 @@
 mod bytecode;
 /// Packages beyond those of the build, and imports of modules that don't exist.
 mod packages;
-/// Packed sessions continue as if they had only been parked.
+/// Packed sessions continue as if they had only been suspended.
 mod packing;
-/// The state of a session moves from one interpreter to another.
-mod parking;
 /// Programs that leave as many traces as possible, each in its own place.
 mod programs;
 /// Copies of one image share no random number.
@@ -21,5 +19,7 @@ mod saving;
 mod setup;
 /// Each turn of a session has its own standard input.
 mod stdin;
+/// The state of a session moves from one interpreter to another.
+mod suspending;
 
 mod support;

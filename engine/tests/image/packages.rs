@@ -111,8 +111,8 @@ fn packages_can_be_imported_in_the_image_in_jobs_and_in_sessions_that_come_back(
 
     let path = folder.path().join("saved.session");
     value(&mut slot, "kept = 7; open('kept.txt', 'w').write('kept')");
-    slot.park().unwrap().save(&path).unwrap();
-    slot.attach(&SessionState::revive(&again, &path).unwrap()).unwrap();
+    slot.suspend().unwrap().save(&path).unwrap();
+    slot.resume(&SessionState::revive(&again, &path).unwrap()).unwrap();
     assert_eq!(value(&mut slot, LOOK), seen);
     assert_eq!(value(&mut slot, "[kept, open('kept.txt').read()]"), json!([7, "kept"]));
 }

@@ -1,4 +1,4 @@
-//! A packed session continues in the same process as if it had only been parked.
+//! A packed session continues in the same process as if it had only been suspended.
 
 use std::fs;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::support::{mapped, plain, program, value, value_of};
 
 /// Packs the state of the interpreter and unpacks it in another interpreter.
 fn moved(slot: &mut Interpreter) -> Interpreter {
-    let PackedSession { bytes, rest } = slot.park().expect("it can be parked").pack();
+    let PackedSession { bytes, rest } = slot.suspend().expect("it can be suspended").pack();
     let unpacked = SessionState::unpack(mapped(), &bytes, &rest).expect("it is whole");
     let mut other = mapped().start().expect("there is memory");
-    other.attach(&unpacked).expect("there is memory");
+    other.resume(&unpacked).expect("there is memory");
     other
 }
 
@@ -53,9 +53,9 @@ fn an_unpacked_session_has_its_mounted_folders_and_what_is_open_there() {
 fn damage_and_other_images_are_errors() {
     let mut slot = mapped().start().unwrap();
     value(&mut slot, "x = 1");
-    let PackedSession { mut bytes, rest } = slot.park().unwrap().pack();
+    let PackedSession { mut bytes, rest } = slot.suspend().unwrap().pack();
     let refused = SessionState::unpack(plain(), &bytes, &rest).unwrap_err();
-    assert!(matches!(refused, SessionError::NotParkable), "{refused}");
+    assert!(matches!(refused, SessionError::NotSuspendable), "{refused}");
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     let refused = SessionState::unpack(mapped(), &bytes, &rest).unwrap_err();

@@ -80,8 +80,8 @@ fn a_determined_clock_begins_at_the_same_time_whatever_came_before() {
     slot.reset().unwrap();
     value(&mut slot, "1");
     slot.reset().unwrap();
-    let before_its_first_run = slot.park().unwrap();
-    slot.attach(&before_its_first_run).unwrap();
+    let before_its_first_run = slot.suspend().unwrap();
+    slot.resume(&before_its_first_run).unwrap();
     assert_eq!(value_of(&mut slot, &wanted), first);
 }
 
@@ -90,20 +90,20 @@ fn forks_of_a_session_draw_apart_from_it_and_from_one_another() {
     for (kind, image) in both() {
         let mut slot = image.start().unwrap();
         value(&mut slot, "import random, numpy\nrandom.seed(1); numpy.random.seed(1)");
-        let parked = slot.park().unwrap();
+        let suspended = slot.suspend().unwrap();
         let own = value(&mut slot, SHARED);
-        slot.attach(&parked).unwrap();
+        slot.resume(&suspended).unwrap();
         assert_eq!(value(&mut slot, SHARED), own, "{kind}: the state itself goes on as it was");
         let mut drawn = vec![own];
-        for state in [parked.fork(), parked.fork(), parked.fork().fork()] {
-            slot.attach(&state).unwrap();
+        for state in [suspended.fork(), suspended.fork(), suspended.fork().fork()] {
+            slot.resume(&state).unwrap();
             drawn.push(value(&mut slot, SHARED));
         }
         assert_all_differ(&drawn);
         // A fork keeps the seed that it got, like any session.
-        let fork = slot.park().unwrap();
+        let fork = slot.suspend().unwrap();
         let next = value(&mut slot, SHARED);
-        slot.attach(&fork).unwrap();
+        slot.resume(&fork).unwrap();
         assert_eq!(value(&mut slot, SHARED), next, "{kind}");
     }
 }
@@ -114,12 +114,12 @@ fn forks_of_a_deterministic_session_draw_the_same() {
     let deterministic = Some(Deterministic::new(3));
     let begin = Program { deterministic, ..program("import random, time, numpy") };
     value_of(&mut slot, &begin);
-    let parked = slot.park().unwrap();
+    let suspended = slot.suspend().unwrap();
     let mut go_on = |state: &SessionState| {
-        slot.attach(state).unwrap();
+        slot.resume(state).unwrap();
         value(&mut slot, &format!("[time.time(), *{SHARED}]"))
     };
-    let expected = go_on(&parked);
-    assert_eq!(go_on(&parked.fork()), expected);
-    assert_eq!(go_on(&parked.fork().fork()), expected);
+    let expected = go_on(&suspended);
+    assert_eq!(go_on(&suspended.fork()), expected);
+    assert_eq!(go_on(&suspended.fork().fork()), expected);
 }

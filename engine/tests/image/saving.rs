@@ -88,7 +88,7 @@ fn saved_sessions_go_on_in_another_process() {
     let folder = Folder::new();
     let mut slot = mapped().start().unwrap();
     value(&mut slot, SESSION);
-    let plain = slot.park().unwrap();
+    let plain = slot.suspend().unwrap();
     let written = plain.save(&folder.path("plain")).unwrap();
     assert_eq!(fs::metadata(folder.path("plain")).unwrap().len(), written);
     let drawn = value(&mut slot, CHANCE);
@@ -97,7 +97,7 @@ fn saved_sessions_go_on_in_another_process() {
     slot.reset().unwrap();
     let deterministic = Some(Deterministic::new(11));
     value_of(&mut slot, &Program { deterministic, ..program(SESSION) });
-    let fixed = slot.park().unwrap();
+    let fixed = slot.suspend().unwrap();
     fixed.save(&folder.path("fixed")).unwrap();
     let wanted = value(&mut slot, CHANCE);
     fs::write(folder.path("wanted.json"), wanted.to_string()).unwrap();
@@ -116,11 +116,11 @@ fn revive() {
     for (kind, image) in both() {
         let mut slot = image.start().unwrap();
         let fixed = SessionState::revive(image, &folder.join("fixed")).unwrap();
-        slot.attach(&fixed).unwrap();
+        slot.resume(&fixed).unwrap();
         assert_eq!(value(&mut slot, CHANCE), read("wanted.json"), "{kind}");
         assert_eq!(value(&mut slot, GO_ON), expected(), "{kind}, deterministic");
         let plain = SessionState::revive(image, &folder.join("plain")).unwrap();
-        slot.attach(&plain).unwrap();
+        slot.resume(&plain).unwrap();
         let drawn = value(&mut slot, CHANCE);
         for place in 0..7 {
             assert_ne!(drawn[place], read("drawn.json")[place], "{kind}: {drawn}");
@@ -134,13 +134,13 @@ fn a_revived_session_is_saved_and_revived_like_any_other() {
     let folder = Folder::new();
     let mut slot = copied().start().unwrap();
     value(&mut slot, SESSION);
-    slot.park().unwrap().save(&folder.path("first")).unwrap();
+    slot.suspend().unwrap().save(&folder.path("first")).unwrap();
     let first = SessionState::revive(copied(), &folder.path("first")).unwrap();
     first.save(&folder.path("second")).unwrap();
     let second = SessionState::revive(mapped(), &folder.path("second")).unwrap();
     assert_eq!((first.pages(), first.bytes()), (second.pages(), second.bytes()));
     let mut slot = mapped().start().unwrap();
-    slot.attach(&second).unwrap();
+    slot.resume(&second).unwrap();
     assert_eq!(value(&mut slot, GO_ON), expected());
 }
 
@@ -150,7 +150,7 @@ fn a_fresh_session_can_be_saved_and_a_file_replaced() {
     let path = folder.path("session");
     fs::write(&path, "something else").unwrap();
     SessionState::fresh(mapped()).save(&path).unwrap();
-    slot.attach(&SessionState::revive(mapped(), &path).unwrap()).unwrap();
+    slot.resume(&SessionState::revive(mapped(), &path).unwrap()).unwrap();
     assert_eq!(value(&mut slot, "x = 1; x"), json!(1));
     assert_eq!(fs::read_dir(folder.folder.path()).unwrap().count(), 1, "nothing is left beside it");
     let refused = SessionState::fresh(mapped()).save(&folder.path("no/such/folder")).unwrap_err();
@@ -175,7 +175,7 @@ fn what_is_no_whole_session_is_an_error() {
     let mut slot = mapped().start().unwrap();
     value(&mut slot, SESSION);
     let path = folder.path("session");
-    slot.park().unwrap().save(&path).unwrap();
+    slot.suspend().unwrap().save(&path).unwrap();
     let whole = fs::read(&path).unwrap();
     SessionState::revive(mapped(), &path).unwrap();
     // Forty at the beginning, the rest all over the file.
@@ -217,7 +217,7 @@ fn a_right_checksum_over_nonsense_is_an_error() {
         fs::write(&path, sealed(&other)).unwrap();
         if let Ok(state) = SessionState::revive(mapped(), &path) {
             // Whether or not the system has enough memory.
-            drop(slot.attach(&state));
+            drop(slot.resume(&state));
             slot.reset().unwrap();
             assert!(slot.is_as_image(), "byte {at}");
         }

@@ -70,15 +70,15 @@ fn an_input_that_nobody_read_is_not_opened_anew() {
 #[test]
 fn a_turn_that_is_undone_leaves_the_input_before_it_behind() {
     let mut slot = mapped().start().unwrap();
-    let (empty, reads) = (slot.park().unwrap(), "import sys; x = sys.stdin.read(); x");
+    let (empty, reads) = (slot.suspend().unwrap(), "import sys; x = sys.stdin.read(); x");
     // The state has a stream that was read to its end; the turn after it would open another.
     assert_eq!(value_of(&mut slot, &with_input(reads, "first")), json!("first"));
     let read = slot.snapshot().unwrap();
     turn(&mut slot, &program("y = 1"));
     for state in [&read, &read, &empty, &read] {
-        slot.attach(state).unwrap();
+        slot.resume(state).unwrap();
         assert_eq!(value_of(&mut slot, &with_input(reads, "next")), json!("next"));
-        slot.attach(state).unwrap();
+        slot.resume(state).unwrap();
         turn(&mut slot, &program("y = 1"));
         assert_eq!(value_of(&mut slot, &with_input(reads, "last")), json!("last"));
     }

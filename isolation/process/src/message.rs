@@ -92,13 +92,13 @@ pub(crate) enum Command {
     },
     Reset,
     /// Sends its state.
-    Park,
+    Suspend,
     /// Keeps a copy of its state under this number.
     Keep(u64),
     /// Takes the state that comes beside this.
-    Attach,
+    Resume,
     /// Takes the state that it keeps under this number.
-    AttachKept(u64),
+    ResumeKept(u64),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -144,7 +144,7 @@ pub(crate) struct WorkerStats {
     pub(crate) reset_bytes: u64,
     /// Whether its next reset compiles a program.
     pub(crate) has_to_compile: bool,
-    /// Whether a session should be parked for that.
+    /// Whether a session should be suspended for that.
     pub(crate) is_compiling_pressing: bool,
     pub(crate) had_code: bool,
 }

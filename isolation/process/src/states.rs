@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use channel::{Descriptors, Error, MOST_DESCRIPTORS};
 use engine::{Cause, FolderIdentity, Image, Mount, SessionError, SessionMessage, SessionState};
-use pool::{Parked, ParkedState};
+use pool::{Suspended, SuspendedState};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 /// The longest state that is taken: the guest's largest memory, twice, for its files.
@@ -102,13 +102,13 @@ fn read(file: OwnedFd) -> io::Result<Vec<u8>> {
 /// A state that was lost with the worker that kept it.
 pub(crate) struct GoneState(pub(crate) Cause);
 
-impl ParkedState for GoneState {
+impl SuspendedState for GoneState {
     fn bytes(&self) -> u64 {
         0
     }
 
-    fn fork(&self) -> Parked {
-        Parked::new(Self(self.0.clone()))
+    fn fork(&self) -> Suspended {
+        Suspended::new(Self(self.0.clone()))
     }
 
     fn is_gone(&self) -> bool {

@@ -8,21 +8,21 @@ use engine::{
     StartError,
 };
 
-use super::{Interpreter, InterpreterSource, PackedBytes, Parked, ParkedState, Readiness};
+use super::{Interpreter, InterpreterSource, PackedBytes, Readiness, Suspended, SuspendedState};
 use crate::metrics;
 use crate::task::Task;
 
-impl ParkedState for SessionState {
+impl SuspendedState for SessionState {
     fn bytes(&self) -> u64 {
         SessionState::bytes(self)
     }
 
-    fn fork(&self) -> Parked {
-        Parked::new(SessionState::fork(self))
+    fn fork(&self) -> Suspended {
+        Suspended::new(SessionState::fork(self))
     }
 
-    fn compact(&self) -> Option<Parked> {
-        SessionState::compact(self).map(Parked::new)
+    fn compact(&self) -> Option<Suspended> {
+        SessionState::compact(self).map(Suspended::new)
     }
 }
 
@@ -35,16 +35,16 @@ impl InterpreterSource for Image {
         Image::shared_bytes(self)
     }
 
-    fn pack(&self, parked: &Parked) -> Result<PackedBytes, StartError> {
-        let state = parked.downcast_ref::<SessionState>().ok_or(SessionError::NotParkable)?;
+    fn pack(&self, suspended: &Suspended) -> Result<PackedBytes, StartError> {
+        let state = suspended.downcast_ref::<SessionState>().ok_or(SessionError::NotSuspendable)?;
         let PackedSession { bytes, rest } = state.pack();
         Ok(PackedBytes { bytes, rest: Some(Arc::new(rest)) })
     }
 
-    fn unpack(&self, packed: &PackedBytes) -> Result<Parked, StartError> {
+    fn unpack(&self, packed: &PackedBytes) -> Result<Suspended, StartError> {
         let rest = packed.rest.as_ref().and_then(|rest| rest.downcast_ref::<PackedRest>());
-        let rest = rest.ok_or(SessionError::NotParkable)?;
-        Ok(Parked::new(SessionState::unpack(self, &packed.bytes, rest)?))
+        let rest = rest.ok_or(SessionError::NotSuspendable)?;
+        Ok(Suspended::new(SessionState::unpack(self, &packed.bytes, rest)?))
     }
 }
 
@@ -75,17 +75,17 @@ impl Interpreter for engine::Interpreter {
         }
     }
 
-    fn park(&mut self) -> Result<Parked, StartError> {
-        Ok(Parked::new(engine::Interpreter::park(self)?))
+    fn suspend(&mut self) -> Result<Suspended, StartError> {
+        Ok(Suspended::new(engine::Interpreter::suspend(self)?))
     }
 
-    fn snapshot(&mut self) -> Result<Parked, StartError> {
-        Ok(Parked::new(engine::Interpreter::snapshot(self)?))
+    fn snapshot(&mut self) -> Result<Suspended, StartError> {
+        Ok(Suspended::new(engine::Interpreter::snapshot(self)?))
     }
 
-    fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {
-        let state = parked.downcast_ref::<SessionState>().ok_or(SessionError::NotParkable)?;
-        Ok(engine::Interpreter::attach(self, state)?)
+    fn resume(&mut self, suspended: &Suspended) -> Result<(), StartError> {
+        let state = suspended.downcast_ref::<SessionState>().ok_or(SessionError::NotSuspendable)?;
+        Ok(engine::Interpreter::resume(self, state)?)
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -103,12 +103,12 @@ impl InterpreterSource for Engine {
         self.module_bytes()
     }
 
-    fn pack(&self, _parked: &Parked) -> Result<PackedBytes, StartError> {
-        Err(SessionError::NotParkable.into())
+    fn pack(&self, _suspended: &Suspended) -> Result<PackedBytes, StartError> {
+        Err(SessionError::NotSuspendable.into())
     }
 
-    fn unpack(&self, _packed: &PackedBytes) -> Result<Parked, StartError> {
-        Err(SessionError::NotParkable.into())
+    fn unpack(&self, _packed: &PackedBytes) -> Result<Suspended, StartError> {
+        Err(SessionError::NotSuspendable.into())
     }
 }
 
@@ -132,12 +132,12 @@ impl Interpreter for Restarted {
         Ok(())
     }
 
-    fn park(&mut self) -> Result<Parked, StartError> {
-        Err(SessionError::NotParkable.into())
+    fn suspend(&mut self) -> Result<Suspended, StartError> {
+        Err(SessionError::NotSuspendable.into())
     }
 
-    fn attach(&mut self, _parked: &Parked) -> Result<(), StartError> {
-        Err(SessionError::NotParkable.into())
+    fn resume(&mut self, _suspended: &Suspended) -> Result<(), StartError> {
+        Err(SessionError::NotSuspendable.into())
     }
 
     fn memory_bytes(&self) -> u64 {

@@ -7,8 +7,8 @@ use engine::StartError;
 
 use super::*;
 use crate::event::OffloadError;
-use crate::interpreter::{Interpreter, InterpreterSource, PackedBytes, ParkedState};
-use crate::spill::Spill;
+use crate::interpreter::{Interpreter, InterpreterSource, PackedBytes, SuspendedState};
+use crate::offload::OffloadFile;
 use crate::supervisor::offloading::offload;
 
 const FIRST: WorkerId = WorkerId(1);
@@ -20,22 +20,22 @@ fn cell() -> SessionCell {
 
 struct Number(u64);
 
-impl ParkedState for Number {
+impl SuspendedState for Number {
     fn bytes(&self) -> u64 {
         8
     }
 
-    fn fork(&self) -> Parked {
-        parked(self.0)
+    fn fork(&self) -> Suspended {
+        suspended(self.0)
     }
 }
 
-fn parked(state: u64) -> Parked {
-    Parked::new(Number(state))
+fn suspended(state: u64) -> Suspended {
+    Suspended::new(Number(state))
 }
 
-/// Returns the number in a parked state.
-fn number(state: Option<&Parked>) -> Option<u64> {
+/// Returns the number in a suspended state.
+fn number(state: Option<&Suspended>) -> Option<u64> {
     Some(state?.downcast_ref::<Number>()?.0)
 }
 
@@ -47,16 +47,18 @@ fn lost(reason: &str) -> Option<Away> {
 fn a_state_goes_from_worker_to_worker() {
     let cell = cell();
     assert_eq!(cell.place(), SessionPlace::Fresh);
-    assert!(matches!(cell.claim(FIRST), Claim::Attach(StoredState::Fresh)));
+    assert!(matches!(cell.claim(FIRST), Claim::Resume(StoredState::Fresh)));
     cell.begin_run(FIRST, 100);
     assert_eq!(cell.at_hand().err(), Some(Away::OnWorker(FIRST)));
     assert!(matches!(cell.claim(FIRST), Claim::AlreadyHere));
-    cell.captured(FIRST, parked(7));
+    cell.captured(FIRST, suspended(7));
     assert_eq!(cell.place(), SessionPlace::OnWorker { worker: FIRST });
     assert_eq!(number(cell.at_hand().unwrap().as_ref()), Some(7));
     assert_eq!(cell.leave(FIRST, "unused"), Some(8));
-    assert_eq!(cell.place(), SessionPlace::Parked { bytes: 8 });
-    let Claim::Attach(StoredState::Parked(state)) = cell.claim(SECOND) else { panic!("{cell:?}") };
+    assert_eq!(cell.place(), SessionPlace::Suspended { bytes: 8 });
+    let Claim::Resume(StoredState::Suspended(state)) = cell.claim(SECOND) else {
+        panic!("{cell:?}")
+    };
     assert_eq!(number(Some(&state)), Some(7));
     assert!(cell.is_on(SECOND) && !cell.is_on(FIRST));
 }
@@ -85,7 +87,7 @@ fn a_run_that_is_cut_short_rolls_back_to_the_copy_before_it() {
     assert_eq!(cell.leave(FIRST, "it died"), Some(0));
     assert_eq!(cell.place(), SessionPlace::Fresh);
     let _ = cell.claim(FIRST);
-    cell.captured(FIRST, parked(5));
+    cell.captured(FIRST, suspended(5));
     assert_eq!(cell.kept_bytes(), 8);
     cell.begin_run(FIRST, 100);
     assert_eq!((cell.kept_bytes(), cell.at_hand().err()), (0, Some(Away::OnWorker(FIRST))));
@@ -96,15 +98,15 @@ fn a_run_that_is_cut_short_rolls_back_to_the_copy_before_it() {
 /// A state of this cell, which nobody may keep locked while it is forked.
 struct Watching(Weak<SessionCell>);
 
-impl ParkedState for Watching {
+impl SuspendedState for Watching {
     fn bytes(&self) -> u64 {
         8
     }
 
-    fn fork(&self) -> Parked {
+    fn fork(&self) -> Suspended {
         let cell = self.0.upgrade().expect("the test has it");
         assert!(cell.place.try_lock().is_some(), "others ask where it is");
-        parked(6)
+        suspended(6)
     }
 }
 
@@ -112,7 +114,7 @@ impl ParkedState for Watching {
 fn rolling_back_forks_the_copy_while_others_ask_where_the_state_is() {
     let cell = Arc::new(cell());
     let _ = cell.claim(FIRST);
-    cell.captured(FIRST, Parked::new(Watching(Arc::downgrade(&cell))));
+    cell.captured(FIRST, Suspended::new(Watching(Arc::downgrade(&cell))));
     cell.begin_run(FIRST, 100);
     cell.roll_back(FIRST);
     assert_eq!(cell.leave(FIRST, "unused"), Some(8));
@@ -121,7 +123,7 @@ fn rolling_back_forks_the_copy_while_others_ask_where_the_state_is() {
 
 #[test]
 fn an_unchanged_state_outlives_its_worker() {
-    let cell = SessionCell::new(SessionId(1), Some(parked(3)));
+    let cell = SessionCell::new(SessionId(1), Some(suspended(3)));
     let _ = cell.claim(FIRST);
     cell.leave(FIRST, "unused");
     assert_eq!(number(cell.at_hand().unwrap().as_ref()), Some(3));
@@ -132,13 +134,13 @@ fn replacing_or_closing_a_session_overrides_its_worker() {
     let cell = cell();
     let _ = cell.claim(FIRST);
     cell.begin_run(FIRST, 100);
-    drop(cell.replace(Some(parked(5))));
-    cell.captured(FIRST, parked(9));
+    drop(cell.replace(Some(suspended(5))));
+    cell.captured(FIRST, suspended(9));
     cell.leave(FIRST, "unused");
     assert_eq!(number(cell.at_hand().unwrap().as_ref()), Some(5));
     let _ = cell.claim(FIRST);
     drop(cell.lose("closed"));
-    cell.captured(FIRST, parked(9));
+    cell.captured(FIRST, suspended(9));
     assert_eq!(cell.at_hand().err(), lost("closed"));
 }
 
@@ -151,9 +153,9 @@ fn a_claim_waits_for_the_worker_that_has_the_state() {
         let cell = Arc::clone(&cell);
         move || cell.claim(SECOND)
     });
-    cell.captured(FIRST, parked(4));
+    cell.captured(FIRST, suspended(4));
     cell.leave(FIRST, "unused");
-    let Claim::Attach(StoredState::Parked(state)) = claiming.join().unwrap() else {
+    let Claim::Resume(StoredState::Suspended(state)) = claiming.join().unwrap() else {
         panic!("{cell:?}")
     };
     assert_eq!(number(Some(&state)), Some(4));
@@ -173,7 +175,7 @@ impl InterpreterSource for Numbers {
         Err(StartError::Boot("there are no interpreters".into()))
     }
 
-    fn pack(&self, parked: &Parked) -> Result<PackedBytes, StartError> {
+    fn pack(&self, suspended: &Suspended) -> Result<PackedBytes, StartError> {
         self.packed.fetch_add(1, Ordering::Relaxed);
         for barrier in self.gate.iter().flatten() {
             barrier.wait();
@@ -181,27 +183,27 @@ impl InterpreterSource for Numbers {
         if self.fails.load(Ordering::Relaxed) {
             return Err(StartError::Boot("scripted to fail".into()));
         }
-        let bytes = number(Some(parked)).unwrap().to_le_bytes().to_vec();
+        let bytes = number(Some(suspended)).unwrap().to_le_bytes().to_vec();
         Ok(PackedBytes { bytes, rest: None })
     }
 
-    fn unpack(&self, packed: &PackedBytes) -> Result<Parked, StartError> {
-        Ok(parked(u64::from_le_bytes(*packed.bytes.as_array().unwrap())))
+    fn unpack(&self, packed: &PackedBytes) -> Result<Suspended, StartError> {
+        Ok(suspended(u64::from_le_bytes(*packed.bytes.as_array().unwrap())))
     }
 }
 
-fn rig() -> (SessionCell, Numbers, Spill, tempfile::TempDir) {
+fn rig() -> (SessionCell, Numbers, OffloadFile, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let spill = Spill::new(Some(folder.path().to_owned()));
-    let cell = SessionCell::new(SessionId(1), Some(parked(3)));
-    (cell, Numbers::default(), spill, folder)
+    let disk = OffloadFile::new(Some(folder.path().to_owned()));
+    let cell = SessionCell::new(SessionId(1), Some(suspended(3)));
+    (cell, Numbers::default(), disk, folder)
 }
 
 /// Returns the number of a claimed state.
 fn claimed(cell: &SessionCell) -> Option<u64> {
     match cell.claim(FIRST) {
-        Claim::Attach(StoredState::Parked(parked)) => number(Some(&parked)),
-        Claim::Attach(StoredState::Packed(offloaded)) => {
+        Claim::Resume(StoredState::Suspended(suspended)) => number(Some(&suspended)),
+        Claim::Resume(StoredState::Packed(offloaded)) => {
             number(Some(&Numbers::default().unpack(&offloaded.packed().unwrap()).unwrap()))
         }
         other => panic!("{other:?}"),
@@ -209,24 +211,24 @@ fn claimed(cell: &SessionCell) -> Option<u64> {
 }
 
 #[test]
-fn a_state_is_compressed_then_spilled_and_comes_back() {
-    let (cell, source, spill, _folder) = rig();
-    let bytes = offload(&cell, Tier::Compressed, &source, &spill).unwrap();
+fn a_state_is_compressed_then_offloaded_and_comes_back() {
+    let (cell, source, disk, _folder) = rig();
+    let bytes = offload(&cell, Tier::Compressed, &source, &disk).unwrap();
     assert_eq!(cell.place(), SessionPlace::Compressed { bytes });
     assert_eq!(cell.at_hand().err(), Some(Away::Packed));
-    assert_eq!(offload(&cell, Tier::Compressed, &source, &spill), Ok(bytes));
-    assert_eq!(offload(&cell, Tier::Disk, &source, &spill), Ok(bytes));
+    assert_eq!(offload(&cell, Tier::Compressed, &source, &disk), Ok(bytes));
+    assert_eq!(offload(&cell, Tier::Disk, &source, &disk), Ok(bytes));
     assert_eq!(cell.place(), SessionPlace::OnDisk { bytes });
-    assert_eq!(offload(&cell, Tier::Disk, &source, &spill), Ok(bytes));
-    assert!(offload(&cell, Tier::Compressed, &source, &spill).is_err());
+    assert_eq!(offload(&cell, Tier::Disk, &source, &disk), Ok(bytes));
+    assert!(offload(&cell, Tier::Compressed, &source, &disk).is_err());
     assert_eq!(claimed(&cell), Some(3));
     assert_eq!(cell.place(), SessionPlace::OnWorker { worker: FIRST });
 }
 
 #[test]
-fn a_state_that_is_spilled_directly_is_compressed_too() {
-    let (cell, source, spill, _folder) = rig();
-    let bytes = offload(&cell, Tier::Disk, &source, &spill).unwrap();
+fn a_state_that_is_offloaded_directly_is_compressed_too() {
+    let (cell, source, disk, _folder) = rig();
+    let bytes = offload(&cell, Tier::Disk, &source, &disk).unwrap();
     assert_eq!(cell.place(), SessionPlace::OnDisk { bytes });
     cell.leave(FIRST, "it has nothing to leave");
     assert_eq!(claimed(&cell), Some(3));
@@ -234,9 +236,9 @@ fn a_state_that_is_spilled_directly_is_compressed_too() {
 
 #[test]
 fn only_a_state_at_rest_is_offloaded() {
-    let (cell, source, spill, _folder) = rig();
+    let (cell, source, disk, _folder) = rig();
     let offloaded = |cell: &SessionCell| {
-        let error = offload(cell, Tier::Disk, &source, &spill).unwrap_err();
+        let error = offload(cell, Tier::Disk, &source, &disk).unwrap_err();
         engine::chain(&error).to_string()
     };
     assert!(offloaded(&SessionCell::new(SessionId(2), None)).contains("nothing has run"));
@@ -247,37 +249,37 @@ fn only_a_state_at_rest_is_offloaded() {
 }
 
 #[test]
-fn a_state_that_cannot_be_packed_or_spilled_is_unchanged() {
-    let (cell, source, spill, _folder) = rig();
+fn a_state_that_cannot_be_packed_or_offloaded_is_unchanged() {
+    let (cell, source, disk, _folder) = rig();
     source.fails.store(true, Ordering::Relaxed);
-    let error = offload(&cell, Tier::Compressed, &source, &spill).unwrap_err();
+    let error = offload(&cell, Tier::Compressed, &source, &disk).unwrap_err();
     assert!(matches!(error, OffloadError::Unchanged(_)), "{error}");
-    assert!(matches!(cell.place(), SessionPlace::Parked { .. }));
+    assert!(matches!(cell.place(), SessionPlace::Suspended { .. }));
 }
 
 #[test]
-fn a_state_that_cannot_be_written_is_compressed_and_can_be_spilled_later() {
-    let (cell, source, spill, _folder) = rig();
+fn a_state_that_cannot_be_written_is_compressed_and_can_be_offloaded_later() {
+    let (cell, source, disk, _folder) = rig();
     for _ in 0..2 {
-        let error = offload(&cell, Tier::Disk, &source, &Spill::default()).unwrap_err();
+        let error = offload(&cell, Tier::Disk, &source, &OffloadFile::default()).unwrap_err();
         let text = engine::chain(&error).to_string();
-        assert!(text.contains("has no folder to spill"), "{text}");
+        assert!(text.contains("has no folder to offload"), "{text}");
         let OffloadError::NotWritten { bytes, .. } = error else { panic!("{error}") };
         assert_eq!(cell.place(), SessionPlace::Compressed { bytes });
     }
     assert_eq!(source.packed.load(Ordering::Relaxed), 1);
-    let bytes = offload(&cell, Tier::Disk, &source, &spill).unwrap();
+    let bytes = offload(&cell, Tier::Disk, &source, &disk).unwrap();
     assert_eq!(cell.place(), SessionPlace::OnDisk { bytes });
     assert_eq!(claimed(&cell), Some(3));
 }
 
-/// Spills the cell's state and runs `meanwhile` while it is being packed. Returns the cell and the
+/// Offloads the cell's state and runs `meanwhile` while it is being packed. Returns the cell and the
 /// result.
 fn offload_and(meanwhile: impl FnOnce(&SessionCell)) -> (SessionCell, Result<u64, OffloadError>) {
-    let (cell, source, spill, _folder) = rig();
+    let (cell, source, disk, _folder) = rig();
     let source = Numbers { gate: Some([Barrier::new(2), Barrier::new(2)]), ..source };
     let offloaded = std::thread::scope(|scope| {
-        let offloading = scope.spawn(|| offload(&cell, Tier::Disk, &source, &spill));
+        let offloading = scope.spawn(|| offload(&cell, Tier::Disk, &source, &disk));
         let [began, goes_on] = source.gate.as_ref().unwrap();
         began.wait();
         meanwhile(&cell);
@@ -290,7 +292,7 @@ fn offload_and(meanwhile: impl FnOnce(&SessionCell)) -> (SessionCell, Result<u64
 #[test]
 fn a_claim_while_a_state_is_being_offloaded_gets_the_original_state() {
     let (cell, offloaded) = offload_and(|cell| {
-        assert!(matches!(cell.claim(FIRST), Claim::Attach(StoredState::Parked(_))));
+        assert!(matches!(cell.claim(FIRST), Claim::Resume(StoredState::Suspended(_))));
         cell.begin_run(FIRST, 100);
     });
     assert!(offloaded.unwrap_err().to_string().contains("moved on"));
@@ -299,7 +301,7 @@ fn a_claim_while_a_state_is_being_offloaded_gets_the_original_state() {
 
 #[test]
 fn a_state_that_changed_meanwhile_is_not_replaced_by_the_offloaded_one() {
-    let now = parked(4);
+    let now = suspended(4);
     let (cell, offloaded) = offload_and(|cell| {
         let _ = cell.claim(FIRST);
         cell.begin_run(FIRST, 100);
@@ -322,7 +324,7 @@ fn a_state_that_came_back_unchanged_is_offloaded() {
 
 #[test]
 fn replacing_or_closing_a_session_overrides_offloading() {
-    let now = parked(9);
+    let now = suspended(9);
     let (cell, offloaded) = offload_and(|cell| drop(cell.replace(Some(now))));
     assert!(offloaded.is_err());
     assert_eq!(claimed(&cell), Some(9));
@@ -333,9 +335,9 @@ fn replacing_or_closing_a_session_overrides_offloading() {
 
 #[test]
 fn a_state_that_cannot_be_unpacked_is_lost_unless_it_was_replaced_meanwhile() {
-    let (cell, source, spill, _folder) = rig();
-    offload(&cell, Tier::Compressed, &source, &spill).unwrap();
-    let Claim::Attach(before) = cell.claim(FIRST) else { panic!("{cell:?}") };
+    let (cell, source, disk, _folder) = rig();
+    offload(&cell, Tier::Compressed, &source, &disk).unwrap();
+    let Claim::Resume(before) = cell.claim(FIRST) else { panic!("{cell:?}") };
     cell.mark_damaged(SECOND, &before, "it isn't here");
     assert_eq!(cell.at_hand().err(), Some(Away::Packed));
     cell.mark_damaged(FIRST, &before, "damaged");
@@ -347,20 +349,20 @@ fn a_state_that_cannot_be_unpacked_is_lost_unless_it_was_replaced_meanwhile() {
 
 #[test]
 fn an_unpacked_state_replaces_the_offloaded_one() {
-    let (cell, source, spill, _folder) = rig();
-    offload(&cell, Tier::Disk, &source, &spill).unwrap();
+    let (cell, source, disk, _folder) = rig();
+    offload(&cell, Tier::Disk, &source, &disk).unwrap();
     let before = cell.stored().unwrap();
-    assert!(cell.exchange(&before, StoredState::Parked(parked(3))));
-    assert_eq!(cell.place(), SessionPlace::Parked { bytes: 8 });
+    assert!(cell.exchange(&before, StoredState::Suspended(suspended(3))));
+    assert_eq!(cell.place(), SessionPlace::Suspended { bytes: 8 });
     assert!(!cell.exchange(&before, StoredState::Fresh));
 }
 
 #[test]
 fn places_serialize_by_name() {
-    let (cell, source, spill, _folder) = rig();
+    let (cell, source, disk, _folder) = rig();
     let told = |cell: &SessionCell| serde_json::to_value(cell.place()).unwrap();
-    assert_eq!(told(&cell), serde_json::json!({ "place": "parked", "bytes": 8 }));
-    let bytes = offload(&cell, Tier::Disk, &source, &spill).unwrap();
+    assert_eq!(told(&cell), serde_json::json!({ "place": "suspended", "bytes": 8 }));
+    let bytes = offload(&cell, Tier::Disk, &source, &disk).unwrap();
     assert_eq!(told(&cell), serde_json::json!({ "place": "on_disk", "bytes": bytes }));
     let _ = cell.claim(FIRST);
     assert_eq!(told(&cell), serde_json::json!({ "place": "on_worker", "worker": 1 }));

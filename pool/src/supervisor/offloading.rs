@@ -12,9 +12,9 @@ use crate::builds::Builds;
 use crate::event::{OffloadError, PoolEvent, PoolOwner};
 use crate::interpreter::InterpreterSource;
 use crate::metrics;
+use crate::offload::OffloadFile;
 use crate::packed::Packed;
 use crate::session::{Discarded, SessionCell, StoredState, Tier};
-use crate::spill::Spill;
 
 /// Work on states that nobody waits for.
 #[derive(Debug)]
@@ -29,14 +29,14 @@ pub(crate) enum Chore {
 pub(super) struct Chores {
     builds: Builds,
     owner: Arc<dyn PoolOwner>,
-    spill: Arc<Spill>,
+    disk: Arc<OffloadFile>,
     waiting: Vec<Chore>,
     is_running: bool,
 }
 
 impl Chores {
-    pub(super) fn new(builds: Builds, owner: Arc<dyn PoolOwner>, spill: Spill) -> Self {
-        Self { builds, owner, spill: Arc::new(spill), waiting: Vec::new(), is_running: false }
+    pub(super) fn new(builds: Builds, owner: Arc<dyn PoolOwner>, disk: OffloadFile) -> Self {
+        Self { builds, owner, disk: Arc::new(disk), waiting: Vec::new(), is_running: false }
     }
 
     /// Returns whether nothing is being done.
@@ -73,15 +73,15 @@ impl Chores {
     fn start(&mut self, myself: &ActorRef<SupervisorMessage>) {
         self.is_running = true;
         let (chores, myself) = (std::mem::take(&mut self.waiting), myself.clone());
-        let (builds, owner, spill) =
-            (self.builds.clone(), Arc::clone(&self.owner), Arc::clone(&self.spill));
+        let (builds, owner, disk) =
+            (self.builds.clone(), Arc::clone(&self.owner), Arc::clone(&self.disk));
         // Completion is reported by `ChoresDone`.
         drop(tokio::task::spawn_blocking(move || {
             for chore in chores {
                 match chore {
                     Chore::Offload(cell, tier) => {
                         let source = builds.source(cell.build());
-                        let result = offload_guarded(&cell, tier, source, &spill);
+                        let result = offload_guarded(&cell, tier, source, &disk);
                         tell(&*owner, &cell, tier, result);
                     }
                     Chore::Drop(state) => {
@@ -100,11 +100,11 @@ fn offload_guarded(
     cell: &SessionCell,
     tier: Tier,
     source: &dyn InterpreterSource,
-    spill: &Spill,
+    disk: &OffloadFile,
 ) -> Result<u64, OffloadError> {
     let began = Instant::now();
-    let offloaded = catch_unwind(AssertUnwindSafe(|| offload(cell, tier, source, spill)));
-    let panicked = |_| Err(OffloadError::unchanged("compressing or spilling it panicked"));
+    let offloaded = catch_unwind(AssertUnwindSafe(|| offload(cell, tier, source, disk)));
+    let panicked = |_| Err(OffloadError::unchanged("compressing or offloading it panicked"));
     let result = offloaded.unwrap_or_else(panicked);
     if result.is_ok() {
         metrics::offloaded(tier, began.elapsed());
@@ -112,7 +112,7 @@ fn offload_guarded(
     result
 }
 
-/// Compresses the state of a parked session or spills it to disk, unless the session moves on
+/// Compresses the state of a suspended session or offloads it to disk, unless the session moves on
 /// meanwhile. Nobody waits for this. Returns the bytes that it takes there.
 ///
 /// # Errors
@@ -121,13 +121,13 @@ pub(crate) fn offload(
     cell: &SessionCell,
     tier: Tier,
     source: &dyn InterpreterSource,
-    spill: &Spill,
+    disk: &OffloadFile,
 ) -> Result<u64, OffloadError> {
     let before = cell.stored().map_err(|away| OffloadError::Unchanged(Cause::new(away)))?;
     let compressed = match &before {
         StoredState::Fresh => return Err(OffloadError::unchanged("nothing has run in it")),
-        StoredState::Parked(parked) => {
-            let packed = source.pack(parked);
+        StoredState::Suspended(suspended) => {
+            let packed = source.pack(suspended);
             Arc::new(Packed::of(
                 packed.map_err(|error| OffloadError::Unchanged(Cause::new(error)))?,
             ))
@@ -139,8 +139,8 @@ pub(crate) fn offload(
             return Err(OffloadError::unchanged("it is on disk already"));
         }
         Tier::Compressed => (compressed, None),
-        Tier::Disk => match compressed.spilled(spill) {
-            Ok(spilled) => (spilled.map_or(compressed, Arc::new), None),
+        Tier::Disk => match compressed.offloaded(disk) {
+            Ok(offloaded) => (offloaded.map_or(compressed, Arc::new), None),
             // Keep the compressed state: the work is done, and the caller is short of memory.
             Err(error) => (compressed, Some(Cause::new(error))),
         },

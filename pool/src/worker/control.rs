@@ -55,24 +55,24 @@ impl WorkerPermit {
     }
 
     /// Makes the worker copy a session's state out, or unpack an offloaded one, to the session's cell,
-    /// where it stays until it is offloaded again. It counts as a job. `Parked` or `Gone` follows.
-    pub fn park(self, job: JobId, session: Arc<SessionCell>) {
-        self.control.send(Command::Park { job, session });
+    /// where it stays until it is offloaded again. It counts as a job. `Suspended` or `Gone` follows.
+    pub fn suspend(self, job: JobId, session: Arc<SessionCell>) {
+        self.control.send(Command::Suspend { job, session });
     }
 
-    /// Makes the worker park the session that it holds. `Ready` or `Gone` follows, after
-    /// `SessionParked` if there was one.
+    /// Makes the worker suspend the session that it holds. `Ready` or `Gone` follows, after
+    /// `SessionSuspended` if there was one.
     pub fn vacate(self) {
         self.control.send(Command::Vacate);
     }
 
-    /// Makes the worker park its session and start a new interpreter. If none can be started the
+    /// Makes the worker suspend its session and start a new interpreter. If none can be started the
     /// worker ends.
     pub fn renew(self) {
         self.control.send(Command::Renew);
     }
 
-    /// Makes the worker park its session and end. `Gone` follows; the worker isn't replaced.
+    /// Makes the worker suspend its session and end. `Gone` follows; the worker isn't replaced.
     pub fn dismiss(self) {
         self.control.send(Command::Dismiss);
     }
@@ -97,18 +97,18 @@ pub(crate) enum WorkerMessage {
 pub(super) enum Command {
     /// Run a task. `PoolEvent::Finished` follows.
     Run(Task),
-    /// Copy a session's state out to its cell. `PoolEvent::Parked` follows.
-    Park {
+    /// Copy a session's state out to its cell. `PoolEvent::Suspended` follows.
+    Suspend {
         /// The job that this counts as.
         job: JobId,
         /// The session.
         session: Arc<SessionCell>,
     },
-    /// Park the session that the worker holds.
+    /// Suspend the session that the worker holds.
     Vacate,
-    /// Park it and start a new interpreter.
+    /// Suspend it and start a new interpreter.
     Renew,
-    /// Park it and end.
+    /// Suspend it and end.
     Dismiss,
 }
 
@@ -116,7 +116,7 @@ impl Command {
     /// Returns the input that it is to the worker's state machine.
     pub(super) fn input(&self) -> Input {
         match self {
-            Self::Run(Task { job, .. }) | Self::Park { job, .. } => Input::Assigned(*job),
+            Self::Run(Task { job, .. }) | Self::Suspend { job, .. } => Input::Assigned(*job),
             Self::Vacate | Self::Renew => Input::Cleared,
             Self::Dismiss => Input::Dismissed,
         }
@@ -126,7 +126,7 @@ impl Command {
     pub(super) fn session(&self) -> Option<&Arc<SessionCell>> {
         match self {
             Self::Run(task) => task.session.as_ref(),
-            Self::Park { session, .. } => Some(session),
+            Self::Suspend { session, .. } => Some(session),
             Self::Vacate | Self::Renew | Self::Dismiss => None,
         }
     }
@@ -247,7 +247,7 @@ impl WorkerControl {
                 task.stop.when_overdue(observer, task.job.0);
                 Some(task.stop.clone())
             }
-            Command::Park { .. } | Command::Vacate | Command::Renew | Command::Dismiss => None,
+            Command::Suspend { .. } | Command::Vacate | Command::Renew | Command::Dismiss => None,
         };
         if let Input::Assigned(_) = input {
             controls.session = command.session().cloned();
@@ -286,7 +286,7 @@ impl WorkerControl {
         &self,
         task: &Task,
         outcome: Outcome,
-        attach: Duration,
+        resume: Duration,
         memory_bytes: u64,
         soon: Option<Offer>,
     ) {
@@ -302,18 +302,18 @@ impl WorkerControl {
         let outcome = Box::new(outcome);
         let (worker, job) = (self.worker, task.job);
         let offer = soon.and_then(|offer| self.usable(offer));
-        self.tell(PoolEvent::Finished { worker, job, outcome, attach, memory_bytes, offer });
+        self.tell(PoolEvent::Finished { worker, job, outcome, resume, memory_bytes, offer });
     }
 
     /// Called by the thread when it has copied a state out, or failed to.
-    pub(super) fn parked(&self, job: JobId, result: Result<(), Cause>) {
+    pub(super) fn suspended(&self, job: JobId, result: Result<(), Cause>) {
         self.job_ended();
-        self.tell(PoolEvent::Parked { worker: self.worker, job, result });
+        self.tell(PoolEvent::Suspended { worker: self.worker, job, result });
     }
 
-    /// Called by the thread when it has parked a session.
-    pub(super) fn session_parked(&self, session: &SessionCell, bytes: u64) {
-        self.tell(PoolEvent::SessionParked { session: session.session(), bytes });
+    /// Called by the thread when it has suspended a session.
+    pub(super) fn session_suspended(&self, session: &SessionCell, bytes: u64) {
+        self.tell(PoolEvent::SessionSuspended { session: session.session(), bytes });
     }
 
     /// Called by the thread as the last thing that it does.
@@ -340,7 +340,7 @@ impl WorkerControl {
         self.controls.lock().commands = None;
     }
 
-    /// Stops the run and waits until the thread has ended, which includes parking its session. A
+    /// Stops the run and waits until the thread has ended, which includes suspending its session. A
     /// concurrent caller waits too.
     pub(crate) fn end(&self) {
         if !self.process.is_current() {
@@ -390,7 +390,7 @@ impl WorkerControl {
             let bytes = self.give_up_session(&session, "its worker's thread is stuck");
             if let Some(bytes) = bytes {
                 // The watchdog, which this may be, is needed elsewhere.
-                self.owner.leave(PoolEvent::SessionParked { session: session.session(), bytes });
+                self.owner.leave(PoolEvent::SessionSuspended { session: session.session(), bytes });
             }
         }
         self.thread_gone.notify_all();

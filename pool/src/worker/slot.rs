@@ -2,7 +2,7 @@
 //! holds, and replaces one state by another.
 //!
 //! The wasmer store never leaves this thread. However the thread ends, even by a panic, it reports
-//! its end last, after it has dropped the interpreter and parked or lost its session.
+//! its end last, after it has dropped the interpreter and suspended or lost its session.
 //!
 //! After a job without a session the interpreter is reset, when the caller already has the outcome.
 //! A session stays until the worker gets another command. Its state is copied meanwhile, and if its
@@ -24,7 +24,7 @@ use super::control::{Command, CommandQueue, WorkerControl, WorkerPermit};
 use super::state::GoneReason;
 use crate::event::Offer;
 use crate::ids::{BuildId, WorkerId};
-use crate::interpreter::{Interpreter, Parked, Readiness};
+use crate::interpreter::{Interpreter, Readiness, Suspended};
 use crate::metrics;
 use crate::packed::Packed;
 use crate::session::{Claim, SessionCell, StoredState};
@@ -134,9 +134,9 @@ impl<'a> Slot<'a> {
     fn execute(&mut self, command: Command) -> Result<Next, StartError> {
         match command {
             Command::Run(task) => self.run(task)?,
-            Command::Park { job, session } => {
+            Command::Suspend { job, session } => {
                 let result = self.make_available(&session).map_err(Cause::new);
-                self.control.parked(job, result);
+                self.control.suspended(job, result);
             }
             Command::Vacate => self.vacate(),
             Command::Renew => {
@@ -195,13 +195,13 @@ impl<'a> Slot<'a> {
         Some(self.offer_of(memory_bytes, kept_bytes.unwrap_or(0)))
     }
 
-    /// Parks the session that is here, if any, so that other workers can have it.
+    /// Suspends the session that is here, if any, so that other workers can have it.
     fn vacate(&mut self) {
         let Some(session) = self.session.clone() else { return };
-        let not_parked = "its state could not be parked";
-        let reason = match self.copy_out(&session, |interpreter| interpreter.park()) {
-            Ok(()) => Cause::from(not_parked),
-            Err(error) => Cause::because(not_parked, error),
+        let not_suspended = "its state could not be suspended";
+        let reason = match self.copy_out(&session, |interpreter| interpreter.suspend()) {
+            Ok(()) => Cause::from(not_suspended),
+            Err(error) => Cause::because(not_suspended, error),
         };
         // A copy from between two turns takes more memory than one that may rest for long.
         if let Some(copy) = session.copy_on(self.worker()) {
@@ -230,21 +230,21 @@ impl<'a> Slot<'a> {
         let taken = Instant::now();
         let span = task.span.clone();
         let in_task = span.enter();
-        let attached = tracing::info_span!("attach").in_scope(|| self.attach(&task))?;
-        let attach = taken.elapsed();
-        let not_run = match attached {
+        let resumed = tracing::info_span!("resume").in_scope(|| self.resume(&task))?;
+        let resume = taken.elapsed();
+        let not_run = match resumed {
             Err(failure) => Some(Verdict::SandboxFailed(failure)),
             Ok(()) => task
                 .due_in
-                .filter(|due_in| *due_in <= attach)
-                .map(|due_in| Verdict::Limit(LimitHit::deadline(due_in, attach))),
+                .filter(|due_in| *due_in <= resume)
+                .map(|due_in| Verdict::Limit(LimitHit::deadline(due_in, resume))),
         };
         if let Some(verdict) = not_run {
             drop(in_task);
-            self.control.finished(&task, Outcome::not_run(verdict), attach, 0, None);
+            self.control.finished(&task, Outcome::not_run(verdict), resume, 0, None);
             return Ok(());
         }
-        let due_in = task.due_in.map(|due_in| due_in.saturating_sub(attach));
+        let due_in = task.due_in.map(|due_in| due_in.saturating_sub(resume));
         let due_in = due_in.filter(|due_in| *due_in < task.limits.wall_time);
         task.limits.wall_time = due_in.unwrap_or(task.limits.wall_time);
         let kept_bytes = task.session.as_ref().map(|session| {
@@ -255,7 +255,7 @@ impl<'a> Slot<'a> {
         self.is_pristine = false;
         let is_last = task.session.is_none();
         let interpreter =
-            self.interpreter.as_mut().expect("a state is attached, so there is an interpreter");
+            self.interpreter.as_mut().expect("a state is resumed, so there is an interpreter");
         let (mut outcome, afterwards) =
             tracing::info_span!("run").in_scope(|| interpreter.run(&task, is_last));
         if let (Verdict::Limit(hit), Some(_)) = (&mut outcome.verdict, due_in)
@@ -283,7 +283,7 @@ impl<'a> Slot<'a> {
         // What the owner decides now isn't about this task only.
         drop(in_task);
         let soon = if is_lost { None } else { self.offer_soon(kept_bytes) };
-        self.control.finished(&task, outcome, attach, memory_bytes, soon);
+        self.control.finished(&task, outcome, resume, memory_bytes, soon);
         if is_lost {
             self.interpreter = None;
         }
@@ -303,11 +303,11 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Attaches the state that the task runs on. The inner error is the task's; the outer one ends
+    /// Resumes the state that the task runs on. The inner error is the task's; the outer one ends
     /// the thread.
-    fn attach(&mut self, task: &Task) -> Result<Result<(), SandboxFailure>, StartError> {
+    fn resume(&mut self, task: &Task) -> Result<Result<(), SandboxFailure>, StartError> {
         match &task.session {
-            Some(session) => Ok(self.attach_session(session)),
+            Some(session) => Ok(self.resume_session(session)),
             None => {
                 self.vacate();
                 self.change_to(task.build);
@@ -350,7 +350,7 @@ impl<'a> Slot<'a> {
         process.is_some_and(|process| process.has_ended())
     }
 
-    /// Returns whether the session that is here should be parked, which its copy makes cheap, since
+    /// Returns whether the session that is here should be suspended, which its copy makes cheap, since
     /// the interpreter needs a reset.
     fn should_reset(&self, session: &SessionCell) -> bool {
         let interpreter = self.interpreter.as_ref();
@@ -397,9 +397,9 @@ fn failed_start(error: StartError) -> SandboxFailure {
 }
 
 impl Slot<'_> {
-    /// Attaches a session's state. If that fails, the session still has its state, unless it was
+    /// Resumes a session's state. If that fails, the session still has its state, unless it was
     /// lost before or can't be unpacked.
-    fn attach_session(&mut self, session: &Arc<SessionCell>) -> Result<(), SandboxFailure> {
+    fn resume_session(&mut self, session: &Arc<SessionCell>) -> Result<(), SandboxFailure> {
         self.vacate_for(session);
         let mut claim = session.claim(self.worker());
         if matches!(claim, Claim::AlreadyHere) && self.has_ended() {
@@ -414,15 +414,15 @@ impl Slot<'_> {
         self.change_to(session.build());
         let moved = match claim {
             Claim::AlreadyHere => Ok(()),
-            Claim::Attach(StoredState::Fresh) => self.make_pristine().map_err(failed_start),
-            Claim::Attach(StoredState::Parked(parked)) => self.attach_parked(&parked),
-            Claim::Attach(StoredState::Packed(offloaded)) => {
+            Claim::Resume(StoredState::Fresh) => self.make_pristine().map_err(failed_start),
+            Claim::Resume(StoredState::Suspended(suspended)) => self.resume_suspended(&suspended),
+            Claim::Resume(StoredState::Packed(offloaded)) => {
                 let unpacked =
                     self.unpack(session, &offloaded).map_err(SandboxFailure::SessionLost);
-                unpacked.and_then(|parked| {
+                unpacked.and_then(|suspended| {
                     // This drops the offloaded form, which takes memory or disk space.
-                    session.captured(self.worker(), parked.clone());
-                    self.attach_parked(&parked)
+                    session.captured(self.worker(), suspended.clone());
+                    self.resume_suspended(&suspended)
                 })
             }
             Claim::Lost(reason) => Err(SandboxFailure::SessionLost(reason)),
@@ -434,15 +434,15 @@ impl Slot<'_> {
         moved
     }
 
-    fn attach_parked(&mut self, parked: &Parked) -> Result<(), SandboxFailure> {
+    fn resume_suspended(&mut self, suspended: &Suspended) -> Result<(), SandboxFailure> {
         self.drop_ended();
         self.is_pristine = false;
-        let attached = self.interpreter().and_then(|interpreter| interpreter.attach(parked));
-        attached.map_err(failed_start)
+        let resumed = self.interpreter().and_then(|interpreter| interpreter.resume(suspended));
+        resumed.map_err(failed_start)
     }
 
     /// Unpacks an offloaded state. If that fails, the session has lost it.
-    fn unpack(&self, session: &SessionCell, offloaded: &Arc<Packed>) -> Result<Parked, Cause> {
+    fn unpack(&self, session: &SessionCell, offloaded: &Arc<Packed>) -> Result<Suspended, Cause> {
         let packed = offloaded.packed().map_err(Cause::new);
         let unpacked = packed.and_then(|packed| {
             self.control.builds.source(session.build()).unpack(&packed).map_err(Cause::new)
@@ -463,20 +463,20 @@ impl Slot<'_> {
     fn make_available(&mut self, session: &Arc<SessionCell>) -> Result<(), StartError> {
         self.vacate_for(session);
         session.wait_until_settled(self.worker());
-        // Another thread may spill it meanwhile; then it has to be unpacked from disk.
+        // Another thread may offload it meanwhile; then it has to be unpacked from disk.
         while let Ok(before @ StoredState::Packed(_)) = session.stored()
             && let StoredState::Packed(offloaded) = &before
         {
-            let Ok(parked) = self.unpack(session, offloaded) else { continue };
-            let bytes = parked.bytes();
-            if session.exchange(&before, StoredState::Parked(parked)) {
-                self.control.session_parked(session, bytes);
+            let Ok(suspended) = self.unpack(session, offloaded) else { continue };
+            let bytes = suspended.bytes();
+            if session.exchange(&before, StoredState::Suspended(suspended)) {
+                self.control.session_suspended(session, bytes);
             }
         }
-        self.copy_out(session, |interpreter| interpreter.park())
+        self.copy_out(session, |interpreter| interpreter.suspend())
     }
 
-    /// Parks the session that is here, unless it is `session`.
+    /// Suspends the session that is here, unless it is `session`.
     ///
     /// P-2: this comes before any wait for another worker, so that no two workers wait for each
     /// other.
@@ -490,11 +490,11 @@ impl Slot<'_> {
     fn copy_out(
         &mut self,
         session: &SessionCell,
-        copy: impl FnOnce(&mut dyn Interpreter) -> Result<Parked, StartError>,
+        copy: impl FnOnce(&mut dyn Interpreter) -> Result<Suspended, StartError>,
     ) -> Result<(), StartError> {
         if session.is_changed_on(self.worker()) {
-            let parked = copy(&mut **self.interpreter()?)?;
-            session.captured(self.worker(), parked);
+            let suspended = copy(&mut **self.interpreter()?)?;
+            session.captured(self.worker(), suspended);
         }
         Ok(())
     }
@@ -504,7 +504,7 @@ impl Slot<'_> {
     fn leave(&self, session: &SessionCell, reason: impl Into<Cause>) -> bool {
         let rests = self.control.give_up_session(session, reason);
         if let Some(bytes) = rests {
-            self.control.session_parked(session, bytes);
+            self.control.session_suspended(session, bytes);
         }
         rests.is_some()
     }

@@ -28,7 +28,7 @@ pub(crate) enum Input {
     Idle,
     /// Its permit was used for this job.
     Assigned(JobId),
-    /// Its permit was used to park its session or to get another interpreter.
+    /// Its permit was used to suspend its session or to get another interpreter.
     Cleared,
     /// Its permit was used to end it.
     Dismissed,

@@ -20,7 +20,7 @@ async fn ran(rig: &mut Rig, permit: WorkerPermit, task: Task) -> (Outcome, Worke
                 PoolEvent::Ready(Offer { permit, build, .. }) => return (*outcome, permit, build),
                 other => panic!("{other:?}"),
             },
-            PoolEvent::SessionParked { .. } => {}
+            PoolEvent::SessionSuspended { .. } => {}
             other => panic!("{other:?}"),
         }
     }
@@ -59,7 +59,7 @@ async fn sessions_of_both_builds_share_a_worker() {
             permit = next;
         }
     }
-    // The first one was parked by the last turn of the second.
+    // The first one was suspended by the last turn of the second.
     rig.pool.offload(Arc::clone(&cells[0]), Tier::Disk);
     assert!(rig.offloaded().await.is_ok());
     assert_eq!((rig.source.reached(Step::Pack), other.reached(Step::Pack)), (1, 0));
@@ -88,7 +88,7 @@ async fn a_build_that_can_not_start_ends_the_worker_and_not_the_pool() {
     let failed = loop {
         match rig.next().await {
             PoolEvent::Finished { outcome, .. } => break *outcome,
-            PoolEvent::SessionParked { .. } => {}
+            PoolEvent::SessionSuspended { .. } => {}
             other => panic!("{other:?}"),
         }
     };

@@ -29,15 +29,15 @@ async fn a_session_goes_on_from_its_copy_if_its_process_ends_between_two_turns()
     permit.assign(task(2, "count", Some(&cell)));
     let outcome = rig.finished().await;
     assert_eq!((count(&outcome), outcome.session_restored), (2, false));
-    // So does one that was attached and hasn't run.
+    // So does one that was resumed and hasn't run.
     let permit = rig.permit().await;
     rig.source.end_processes();
     permit.vacate();
-    assert!(rig.session_parked().await > 0);
+    assert!(rig.session_suspended().await > 0);
     rig.permit().await.assign(task(3, "count", Some(&cell)));
     assert_eq!(count(&rig.finished().await), 3);
     rig.permit().await.dismiss();
-    assert!(rig.session_parked().await > 0);
+    assert!(rig.session_suspended().await > 0);
     assert_eq!(rig.gone().await.1, GoneReason::Dismissed);
     rig.close().await;
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::*;
 
 const STEPS: [Step; 7] =
-    [Step::Start, Step::Run, Step::Reset, Step::Park, Step::Attach, Step::Pack, Step::Unpack];
+    [Step::Start, Step::Run, Step::Reset, Step::Suspend, Step::Resume, Step::Pack, Step::Unpack];
 const GATES: [Gate; 4] = [Gate::Ok, Gate::Err, Gate::Slow, Gate::Never];
 const JOBS: u64 = 24;
 
@@ -96,7 +96,7 @@ async fn settles(step: Step, gate: Gate, is_ready_soon: bool) {
                     }
                     3 => {
                         ledger.take(worker, job);
-                        permit.park(job, Arc::clone(cell));
+                        permit.suspend(job, Arc::clone(cell));
                     }
                     shape => {
                         let isolated = shape == 6;
@@ -111,7 +111,7 @@ async fn settles(step: Step, gate: Gate, is_ready_soon: bool) {
                 }
                 rig.pool.offload(Arc::clone(cell), Tier::Disk);
             }
-            PoolEvent::Finished { worker, job, .. } | PoolEvent::Parked { worker, job, .. } => {
+            PoolEvent::Finished { worker, job, .. } | PoolEvent::Suspended { worker, job, .. } => {
                 ledger.settle(worker, job);
                 for cell in &cells {
                     if cell.place() == SessionPlace::Lost {
@@ -125,7 +125,7 @@ async fn settles(step: Step, gate: Gate, is_ready_soon: bool) {
                     rig.pool.add_worker();
                 }
             }
-            PoolEvent::SessionParked { .. } | PoolEvent::Offloaded { .. } => {}
+            PoolEvent::SessionSuspended { .. } | PoolEvent::Offloaded { .. } => {}
         }
     }
     assert!(ledger.settled.values().all(|times| *times == 1), "{step:?} {gate:?}");

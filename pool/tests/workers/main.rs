@@ -86,7 +86,7 @@ async fn rig_with(rollback_bytes: u64, builds: impl FnOnce(Builds) -> Builds) ->
     let config = PoolConfig {
         first_back_off: Duration::ZERO,
         most_failures: 2,
-        spill_dir: Some(folder.path().to_owned()),
+        offload_dir: Some(folder.path().to_owned()),
         rollback_bytes,
         ..PoolConfig::default()
     };
@@ -129,9 +129,9 @@ impl Rig {
         }
     }
 
-    async fn session_parked(&mut self) -> u64 {
+    async fn session_suspended(&mut self) -> u64 {
         match self.next().await {
-            PoolEvent::SessionParked { bytes, .. } => bytes,
+            PoolEvent::SessionSuspended { bytes, .. } => bytes,
             other => panic!("{other:?}"),
         }
     }
@@ -226,12 +226,12 @@ async fn an_isolated_job_leaves_a_fresh_interpreter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_is_parked_where_the_interpreter_needs_a_reset() {
+async fn a_session_is_suspended_where_the_interpreter_needs_a_reset() {
     let (mut rig, cell) = (rig_that_keeps(u64::MAX).await, session());
     rig.source.need_reset();
     rig.worker().await.assign(task(1, "count", Some(&cell)));
     assert_eq!(count(&rig.finished().await), 1);
-    rig.session_parked().await;
+    rig.session_suspended().await;
     let (permit, reset) = rig.ready().await;
     assert!(reset.is_some());
     // It has had its reset, so the session stays after its next turn.
@@ -242,13 +242,13 @@ async fn a_session_is_parked_where_the_interpreter_needs_a_reset() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn attaching_a_state_counts_towards_the_deadline_of_a_task() {
+async fn resuming_a_state_counts_towards_the_deadline_of_a_task() {
     let (mut rig, cell) = (rig().await, session());
     rig.worker().await.assign(task(1, "count", Some(&cell)));
     rig.finished().await;
     rig.permit().await.vacate();
-    rig.session_parked().await;
-    rig.source.gate(Step::Attach, [Gate::Slow]);
+    rig.session_suspended().await;
+    rig.source.gate(Step::Resume, [Gate::Slow]);
     let due_in = Some(Duration::from_millis(2));
     rig.permit().await.assign(Task { due_in, ..task(2, "count", Some(&cell)) });
     match rig.finished().await.verdict {
@@ -270,8 +270,8 @@ async fn a_session_stays_until_its_worker_is_vacated() {
     assert_eq!((reset, rig.pool.workers()[0].session), (None, Some(SessionId(1))));
     assert_eq!(rig.pool.workers()[0].memory_bytes, 92);
     permit.vacate();
-    assert_eq!(rig.session_parked().await, 100);
-    assert_eq!(cell.place(), SessionPlace::Parked { bytes: 100 });
+    assert_eq!(rig.session_suspended().await, 100);
+    assert_eq!(cell.place(), SessionPlace::Suspended { bytes: 100 });
     let (permit, reset) = rig.ready().await;
     assert!(reset.is_some() && rig.pool.workers()[0].session.is_none());
     permit.vacate();
@@ -281,18 +281,18 @@ async fn a_session_stays_until_its_worker_is_vacated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_job_parks_the_session_and_the_event_precedes_its_end() {
+async fn another_job_suspends_the_session_and_the_event_precedes_its_end() {
     let (mut rig, cell) = (rig().await, session());
     rig.worker().await.assign(task(1, "ok", Some(&cell)));
     rig.finished().await;
     rig.permit().await.assign(task(2, "ok", None));
-    rig.session_parked().await;
+    rig.session_suspended().await;
     rig.finished().await;
     rig.permit().await.assign(task(3, "count", Some(&cell)));
     assert_eq!(count(&rig.finished().await), 2);
     let events = rig.close().await;
-    let is_parked = |event: &PoolEvent| matches!(event, PoolEvent::SessionParked { .. });
-    assert_eq!(events.iter().filter(|event| is_parked(event)).count(), 1, "{events:?}");
+    let is_suspended = |event: &PoolEvent| matches!(event, PoolEvent::SessionSuspended { .. });
+    assert_eq!(events.iter().filter(|event| is_suspended(event)).count(), 1, "{events:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -301,7 +301,7 @@ async fn a_renewed_worker_has_a_new_interpreter_and_no_session() {
     rig.worker().await.assign(task(1, "ok", Some(&cell)));
     rig.finished().await;
     rig.permit().await.renew();
-    rig.session_parked().await;
+    rig.session_suspended().await;
     let permit = rig.permit().await;
     assert_eq!((rig.source.starts(), rig.pool.workers()[0].renewals), (2, 1));
     rig.source.fail_starts(1);
@@ -313,12 +313,12 @@ async fn a_renewed_worker_has_a_new_interpreter_and_no_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dismissed_worker_parks_its_session_and_is_not_replaced() {
+async fn a_dismissed_worker_suspends_its_session_and_is_not_replaced() {
     let (mut rig, cell) = (rig().await, session());
     rig.worker().await.assign(task(1, "ok", Some(&cell)));
     rig.finished().await;
     rig.permit().await.dismiss();
-    rig.session_parked().await;
+    rig.session_suspended().await;
     assert_eq!(rig.gone().await, (WorkerId(1), GoneReason::Dismissed, false));
     assert_eq!(rig.pool.workers(), []);
     assert_eq!(rig.close().await.len(), 0);
@@ -416,7 +416,7 @@ async fn a_stowed_session_continues_on_any_worker() {
     rig.pool.offload(Arc::clone(&cell), Tier::Disk);
     assert!(rig.offloaded().await.unwrap_err().to_string().contains("worker-1"));
     permit.vacate();
-    rig.session_parked().await;
+    rig.session_suspended().await;
     let permit = rig.permit().await;
     for tier in [Tier::Compressed, Tier::Disk] {
         rig.pool.offload(Arc::clone(&cell), tier);
@@ -424,9 +424,9 @@ async fn a_stowed_session_continues_on_any_worker() {
     }
     assert!(matches!(cell.place(), SessionPlace::OnDisk { .. }));
     assert_eq!(cell.at_hand().err(), Some(Away::Packed));
-    permit.park(JobId(2), Arc::clone(&cell));
-    assert_eq!(rig.session_parked().await, 8);
-    assert!(matches!(rig.next().await, PoolEvent::Parked { result: Ok(()), .. }));
+    permit.suspend(JobId(2), Arc::clone(&cell));
+    assert_eq!(rig.session_suspended().await, 8);
+    assert!(matches!(rig.next().await, PoolEvent::Suspended { result: Ok(()), .. }));
     assert!(cell.at_hand().unwrap().is_some());
     let permit = rig.permit().await;
     rig.pool.offload(Arc::clone(&cell), Tier::Compressed);
@@ -435,22 +435,22 @@ async fn a_stowed_session_continues_on_any_worker() {
     assert_eq!(count(&rig.finished().await), 2);
     let permit = rig.permit().await;
     permit.vacate();
-    rig.session_parked().await;
+    rig.session_suspended().await;
     let _seat = rig.permit().await;
     rig.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_can_not_be_unpacked_is_lost_with_the_reason() {
-    for parks in [false, true] {
+    for suspends in [false, true] {
         let (mut rig, cell) = (rig().await, session());
-        drop(cell.replace(Some(rig.source.parked(3))));
+        drop(cell.replace(Some(rig.source.suspended(3))));
         rig.pool.offload(Arc::clone(&cell), Tier::Disk);
         rig.offloaded().await.unwrap();
         rig.source.gate(Step::Unpack, [Gate::Err]);
-        if parks {
-            rig.worker().await.park(JobId(1), Arc::clone(&cell));
-            assert!(matches!(rig.next().await, PoolEvent::Parked { result: Ok(()), .. }));
+        if suspends {
+            rig.worker().await.suspend(JobId(1), Arc::clone(&cell));
+            assert!(matches!(rig.next().await, PoolEvent::Suspended { result: Ok(()), .. }));
         } else {
             rig.worker().await.assign(task(1, "ok", Some(&cell)));
             let verdict = rig.finished().await.verdict;

@@ -38,7 +38,7 @@ async fn a_worker_takes_its_next_order_before_a_short_reset() {
 async fn a_worker_takes_its_next_order_before_a_short_copy() {
     let mut rig = rig_that_keeps(u64::MAX).await;
     rig.source.be_ready_soon();
-    rig.source.gate(Step::Park, [Gate::Never]);
+    rig.source.gate(Step::Suspend, [Gate::Never]);
     let cell = session();
     rig.worker().await.assign(task(1, "count", Some(&cell)));
     let (outcome, offer) = finished_and_offered(&mut rig).await;
@@ -47,15 +47,15 @@ async fn a_worker_takes_its_next_order_before_a_short_copy() {
     offer.permit.assign(task(2, "lose", Some(&cell)));
     rig.source.release();
     // The copy came before the turn, which therefore undoes itself alone.
-    assert!(rig.session_parked().await > 0);
+    assert!(rig.session_suspended().await > 0);
     assert!(rig.finished().await.session_restored);
     rig.permit().await.assign(task(3, "count", Some(&cell)));
     let (outcome, offer) = finished_and_offered(&mut rig).await;
     assert_eq!(count(&outcome), 2);
     assert!(offer.kept_bytes > 0, "as much as the copy that it began with");
-    // Another job finds the worker as new, once the session is parked.
+    // Another job finds the worker as new, once the session is suspended.
     offer.permit.assign(task(4, "count", None));
-    assert!(rig.session_parked().await > 0);
+    assert!(rig.session_suspended().await > 0);
     let (outcome, offer) = finished_and_offered(&mut rig).await;
     assert_eq!(count(&outcome), 1);
     offer.permit.dismiss();

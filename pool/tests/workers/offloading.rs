@@ -7,7 +7,7 @@ async fn closing_waits_for_the_present_offload_and_refuses_the_rest() {
     let mut rig = rig().await;
     rig.source.gate(Step::Pack, [Gate::Never]);
     for _ in 0..2 {
-        let cell = Arc::new(SessionCell::new(SessionId(1), Some(rig.source.parked(1))));
+        let cell = Arc::new(SessionCell::new(SessionId(1), Some(rig.source.suspended(1))));
         rig.pool.offload(cell, Tier::Compressed);
         while rig.source.reached(Step::Pack) < 1 {
             tokio::task::yield_now().await;

@@ -54,14 +54,14 @@ async fn the_session_of_a_stuck_thread_is_lost_or_rolls_back() {
         let worker = permit.worker();
         let cell = match has_copy {
             false => session(),
-            true => Arc::new(SessionCell::new(SessionId(1), Some(rig.source.parked(7)))),
+            true => Arc::new(SessionCell::new(SessionId(1), Some(rig.source.suspended(7)))),
         };
         let task = task(1, "stick", Some(&cell));
         let stop = task.stop.clone();
         permit.assign(task);
         stop.stop(StopReason::Cancelled);
         if has_copy {
-            assert!(rig.session_parked().await > 0);
+            assert!(rig.session_suspended().await > 0);
         }
         assert_eq!(rig.gone().await, (worker, GoneReason::Stuck, true));
         let _replacement = rig.permit().await;

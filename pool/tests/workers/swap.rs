@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Each worker waits for the session that the other one has, and parks its own first.
+/// Each worker waits for the session that the other one has, and suspends its own first.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_workers_swap_their_sessions() {
     let mut rig = rig().await;

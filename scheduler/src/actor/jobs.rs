@@ -115,7 +115,7 @@ impl SchedulerState {
         self.touch(job);
         let permit = self.permit(worker);
         if let Some(capture) = self.captures.get(&job) {
-            permit.park(job, Arc::clone(&capture.cell));
+            permit.suspend(job, Arc::clone(&capture.cell));
             return;
         }
         let live = self.jobs.get_mut(&job).expect("S-7: the model dispatches only live jobs");
@@ -138,7 +138,7 @@ impl SchedulerState {
         let report = Report {
             wall: usage.wall,
             cpu: usage.cpu,
-            overhead: finished.attach,
+            overhead: finished.resume,
             peak_memory_bytes: usage.peak_memory_bytes,
             own_memory_bytes: finished.memory_bytes.saturating_add(usage.file_growth_bytes),
             fault: match verdict {
@@ -192,16 +192,16 @@ impl SchedulerState {
     }
 
     /// Ends a job with the outcome that its worker reported.
-    fn conclude(&mut self, job: JobId, Finished { outcome, attach, .. }: Finished) {
+    fn conclude(&mut self, job: JobId, Finished { outcome, resume, .. }: Finished) {
         self.touch(job);
         if self.jobs.get(&job).is_some_and(|live| !live.task.is_self_test) {
             let mut measures = self.published.measures.lock();
-            measures.attach.record(attach);
+            measures.resume.record(resume);
             if !never_ran(&outcome) {
                 measures.run.record(outcome.usage.wall);
             }
             drop(measures);
-            self.published.metrics.attach_time.record(attach);
+            self.published.metrics.resume_time.record(resume);
         }
         self.end(job, outcome);
     }

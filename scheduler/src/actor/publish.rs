@@ -207,7 +207,7 @@ impl SessionPlaces {
             let count = match session.place {
                 SessionPlace::Fresh => &mut places.fresh,
                 SessionPlace::OnWorker { .. } => &mut places.on_workers,
-                SessionPlace::Parked { .. } => &mut places.parked,
+                SessionPlace::Suspended { .. } => &mut places.suspended,
                 SessionPlace::Compressed { .. } => &mut places.compressed,
                 SessionPlace::OnDisk { .. } => &mut places.on_disk,
                 SessionPlace::Lost => &mut places.lost,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Cause, chain};
-use pool::{Away, BuildId, JobId, Parked, SessionCell, SessionId, Tier, WorkerId};
+use pool::{Away, BuildId, JobId, SessionCell, SessionId, Suspended, Tier, WorkerId};
 
 use super::{Capture, OpenSession, SchedulerState};
 use crate::decision::{DecisionKind, EvictionReason};
@@ -20,7 +20,7 @@ const REMEMBERED_COUNT: usize = 1_000;
 
 /// Where the copy of a state comes from.
 enum Copy {
-    AtHand(Option<Parked>),
+    AtHand(Option<Suspended>),
     /// From the capture that already counts as this job.
     UnderWay(JobId),
     ToMake(Arc<SessionCell>),
@@ -91,7 +91,7 @@ impl SchedulerState {
         &mut self,
         name: Arc<str>,
         build: BuildId,
-        state: Option<Parked>,
+        state: Option<Suspended>,
     ) -> Result<SessionId, Refusal> {
         if self.named(&name).is_some() {
             return Err(Refusal::SessionExists { name: name.to_string() });
@@ -102,7 +102,7 @@ impl SchedulerState {
     pub(super) fn replace(
         &mut self,
         session: SessionId,
-        state: Option<Parked>,
+        state: Option<Suspended>,
     ) -> Result<(), Refusal> {
         let cell = self.open_cell(session)?;
         if self.model.load(session) > 0 {
@@ -186,7 +186,7 @@ impl SchedulerState {
     }
 
     /// Answers everyone who asked for a copy.
-    pub(super) fn answer(&self, capture: Capture, answer: &Result<Option<Parked>, Refusal>) {
+    pub(super) fn answer(&self, capture: Capture, answer: &Result<Option<Suspended>, Refusal>) {
         for reply in capture.replies {
             // Fails if the caller has left.
             let _ = reply.send(self.count_refusal(answer.clone()));
@@ -253,7 +253,7 @@ impl SchedulerState {
         &mut self,
         name: Arc<str>,
         build: BuildId,
-        state: Option<Parked>,
+        state: Option<Suspended>,
     ) -> Result<SessionId, Refusal> {
         let bytes = bytes_of(state.as_ref());
         if let Some(refusal) = self.model.refuses_session(bytes) {
@@ -280,6 +280,6 @@ impl SchedulerState {
 }
 
 /// Bytes that a state takes in memory beyond the image.
-fn bytes_of(state: Option<&Parked>) -> u64 {
-    state.map_or(0, Parked::bytes)
+fn bytes_of(state: Option<&Suspended>) -> u64 {
+    state.map_or(0, Suspended::bytes)
 }

@@ -117,7 +117,7 @@ fn a_sandbox_failure_counts_whether_it_is_reported_or_retried() {
 fn steps_refusals_and_evictions_have_their_names() {
     let heard = heard(|metrics| {
         metrics.queue_time.record(Duration::from_millis(1));
-        metrics.attach_time.record(Duration::from_millis(2));
+        metrics.resume_time.record(Duration::from_millis(2));
         metrics.reset_time.record(Duration::from_millis(4));
         metrics.turn(true);
         metrics.turn(false);
@@ -127,7 +127,7 @@ fn steps_refusals_and_evictions_have_their_names() {
         metrics.evicted(EvictedTo::Disk, &why);
         metrics.retired(&RetireReason::HighWater { bytes: 2, limit: 1 });
     });
-    for (phase, time) in [("queue", 0.001), ("attach", 0.002), ("reset", 0.004)] {
+    for (phase, time) in [("queue", 0.001), ("resume", 0.002), ("reset", 0.004)] {
         let name = format!("hatchery_job_duration_seconds phase={phase}");
         assert_eq!(recorded(&heard, &name), [time]);
     }
@@ -168,7 +168,7 @@ fn gauges_follow_the_status() {
             worker(2, WorkerActivity::Resetting),
             worker(3, WorkerActivity::Stuck),
         ],
-        places: SessionPlaces { parked: 7, on_disk: 8, ..SessionPlaces::default() },
+        places: SessionPlaces { suspended: 7, on_disk: 8, ..SessionPlaces::default() },
         memory: MemoryStatus { limit_bytes: 100, slot_bytes: 40, disk_bytes: 9, ..empty.memory },
         ..empty.clone()
     };
@@ -183,7 +183,7 @@ fn gauges_follow_the_status() {
         ("hatchery_slots state=running", 0.0),
         ("hatchery_slots state=stuck", 1.0),
         ("hatchery_warm_instances", 1.0),
-        ("hatchery_sessions place=parked", 7.0),
+        ("hatchery_sessions place=suspended", 7.0),
         ("hatchery_sessions place=disk", 8.0),
         ("hatchery_memory_bytes use=slots", 40.0),
         ("hatchery_memory_limit_bytes", 100.0),

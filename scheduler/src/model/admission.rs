@@ -160,17 +160,17 @@ impl Model {
         (used_then.saturating_add(needed) > limit).then_some(refusal)
     }
 
-    /// Bytes of the session that is being spilled or is next to be; 0 if that is `but`.
+    /// Bytes of the session that is being offloaded or is next to be; 0 if that is `but`.
     fn soon_freed(&self, but: Option<SessionId>) -> u64 {
         if self.sessions.offloading.is_some() {
             return self.sessions.freeing_bytes();
         }
-        let spill = self.sessions.to_spill(self.config.sessions.disk_bytes);
-        let spill = spill.map(|(_, id)| id).filter(|id| Some(*id) != but);
-        spill.and_then(|id| self.sessions.get(id)).map_or(0, Session::stored_bytes)
+        let offload = self.sessions.to_offload(self.config.sessions.disk_bytes);
+        let offload = offload.map(|(_, id)| id).filter(|id| Some(*id) != but);
+        offload.and_then(|id| self.sessions.get(id)).map_or(0, Session::stored_bytes)
     }
 
-    /// Refuses a session that would begin with a parked state of `bytes` bytes, or returns `None`.
+    /// Refuses a session that would begin with a suspended state of `bytes` bytes, or returns `None`.
     pub(crate) fn refuses_session(&self, bytes: u64) -> Option<Refusal> {
         if self.phase != Phase::Open {
             return Some(Refusal::ShuttingDown);

@@ -13,7 +13,7 @@ pub(super) const MOST_FLIGHT_BYTES: u64 = 1 << 48;
 /// What a job that runs alone may grow by, even where less is free. Where less than this is left
 /// beside the image and the compiled build, jobs are refused.
 pub(super) const LEAST_GROWTH_BYTES: u64 = 128 << 20;
-/// With this much to grow by, a job that runs alone doesn't wait for sessions to be spilled.
+/// With this much to grow by, a job that runs alone doesn't wait for sessions to be offloaded.
 const AMPLE_GROWTH_BYTES: u64 = 256 << 20;
 
 /// The memory that a job would take.
@@ -85,7 +85,7 @@ impl Model {
         }
         let waits_for_disk = || {
             self.sessions.offloading.is_some()
-                || self.sessions.to_spill(self.config.sessions.disk_bytes).is_some()
+                || self.sessions.to_offload(self.config.sessions.disk_bytes).is_some()
         };
         if self.running > 0
             || self.workers.gives_memory_back()

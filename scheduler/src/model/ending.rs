@@ -110,7 +110,7 @@ impl Model {
             self.sessions.change(session, |session| {
                 session.set_turn(Turn::Ended);
                 session.rests_since = now;
-                session.previous_place = Residence::Parked(Motion::Possible);
+                session.previous_place = Residence::Suspended(Motion::Possible);
             });
         }
         Some((job, run))
@@ -152,7 +152,7 @@ impl Model {
             if takes_session {
                 self.lose_session(id, reason, effects);
             } else {
-                let place = previous.unwrap_or(Residence::Parked(Motion::Possible));
+                let place = previous.unwrap_or(Residence::Suspended(Motion::Possible));
                 self.sessions.change(id, |session| session.place = place);
                 self.reoffer(id);
                 self.end_session_if_done(id, effects);

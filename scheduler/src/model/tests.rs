@@ -181,8 +181,8 @@ impl Harness {
         let _ = self.ready(1);
     }
 
-    fn park(&mut self, session: u64, bytes: u64) -> Vec<Effect> {
-        self.send(Event::SessionParked { session: SessionId(session), bytes })
+    fn suspend(&mut self, session: u64, bytes: u64) -> Vec<Effect> {
+        self.send(Event::SessionSuspended { session: SessionId(session), bytes })
     }
 
     fn gone(&mut self, worker: u64, is_replaced: bool, takes_session: bool) -> Vec<Effect> {

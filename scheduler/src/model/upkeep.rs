@@ -10,10 +10,10 @@ use crate::status::{MemoryStatus, Phase};
 use crate::timer::Time;
 
 impl Model {
-    /// Parks sessions that have been idle for long, and stows one where it takes less memory.
+    /// Suspends sessions that have been idle for long, and compresses or offloads one.
     pub(super) fn evict_idle(&mut self, effects: &mut Vec<Effect>) {
         while let Some((since, id)) = self.sessions.oldest_idle_held()
-            && self.has_passed(since, self.config.sessions.park_after)
+            && self.has_passed(since, self.config.sessions.suspend_after)
             && let Some(worker) = self.sessions.get(id).and_then(|session| session.worker())
         {
             let rested = self.now.saturating_sub(since);
@@ -39,20 +39,20 @@ impl Model {
         }
     }
 
-    /// Picks the session to compress or spill next, and why.
+    /// Picks the session to compress or offload next, and why.
     fn next_offload(&self) -> Option<(SessionId, Tier, EvictionReason)> {
         let config = &self.config.sessions;
         let memory = self.memory();
         let pressure = Pressure::of(&memory, self.shortage_bytes);
         let used = memory.used_bytes().saturating_add(self.shortage_bytes);
         let short = EvictionReason::MemoryPressure { used, limit: memory.limit_bytes };
-        let spill = self.sessions.to_spill(config.disk_bytes);
-        if let Some((_, id)) = spill
-            && pressure >= Pressure::Spill
+        let offload = self.sessions.to_offload(config.disk_bytes);
+        if let Some((_, id)) = offload
+            && pressure >= Pressure::Offload
         {
             return Some((id, Tier::Disk, short));
         }
-        if let Some((_, id)) = spill
+        if let Some((_, id)) = offload
             && self.sessions.in_memory > config.in_memory
         {
             let reason = EvictionReason::TooManyInMemory { limit: config.in_memory };
@@ -63,7 +63,8 @@ impl Model {
         {
             return Some((id, Tier::Compressed, short));
         }
-        let (since, id) = spill.filter(|(since, _)| self.has_passed(*since, config.spill_after))?;
+        let (since, id) =
+            offload.filter(|(since, _)| self.has_passed(*since, config.offload_after))?;
         let rested = self.now.saturating_sub(since);
         Some((id, Tier::Disk, EvictionReason::Idle { rested }))
     }
@@ -78,7 +79,7 @@ impl Model {
     }
 
     /// Ends one surplus worker that has been idle for long enough. A session that it holds is
-    /// parked first, which makes the worker the next to end.
+    /// suspended first, which makes the worker the next to end.
     pub(super) fn shrink(&mut self, effects: &mut Vec<Effect>) {
         let Some((since, worker)) = self.surplus() else { return };
         if !self.has_passed(since, self.config.workers.shrink_after) {
@@ -140,23 +141,24 @@ impl Model {
         let sessions = &self.config.sessions;
         let deadline = self.due.first().map(|(due, _)| *due);
         let drained = self.drain_until.filter(|_| !self.is_aborted);
-        let parks = self.sessions.oldest_idle_held();
-        let parks = parks.map(|(since, _)| since.saturating_add(sessions.park_after));
-        let spills = match self.sessions.offloading {
+        let suspends = self.sessions.oldest_idle_held();
+        let suspends = suspends.map(|(since, _)| since.saturating_add(sessions.suspend_after));
+        let offloads = match self.sessions.offloading {
             Some(_) => None,
-            None => self.sessions.to_spill(sessions.disk_bytes),
+            None => self.sessions.to_offload(sessions.disk_bytes),
         };
-        let spills = spills.map(|(since, _)| since.saturating_add(sessions.spill_after));
+        let offloads = offloads.map(|(since, _)| since.saturating_add(sessions.offload_after));
         let closes = sessions.close_after.and_then(|close_after| {
             Some(self.sessions.oldest_idle()?.0.saturating_add(close_after))
         });
         let shrink_after = self.config.workers.shrink_after;
         let shrinks = self.surplus().map(|(since, _)| since.saturating_add(shrink_after));
         let taken_back = self.next_taken_back();
-        let spills_again = self.sessions.disk_wakes_at();
+        let offloads_again = self.sessions.disk_wakes_at();
         let recovers = self.health.wakes_at().filter(|_| self.phase == Phase::Open);
         let retries = self.next_retry();
-        let all = [deadline, drained, parks, spills, spills_again, closes, shrinks, taken_back];
+        let all =
+            [deadline, drained, suspends, offloads, offloads_again, closes, shrinks, taken_back];
         all.into_iter().chain([recovers, retries]).flatten().min()
     }
 
@@ -176,20 +178,20 @@ impl Model {
     }
 }
 
-/// Parked sessions are compressed from this percentage of the limit on.
+/// Suspended sessions are compressed from this percentage of the limit on.
 const COMPRESS_PERCENT: u128 = 80;
-/// Parked sessions are spilled to disk from this percentage of the limit on.
-const SPILL_PERCENT: u128 = 90;
+/// Suspended sessions are offloaded to disk from this percentage of the limit on.
+const OFFLOAD_PERCENT: u128 = 90;
 
 /// How short memory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pressure {
     /// There is enough.
     None,
-    /// Compress parked sessions.
+    /// Compress suspended sessions.
     Compress,
-    /// Spill parked sessions.
-    Spill,
+    /// Offload suspended sessions.
+    Offload,
 }
 
 impl Pressure {
@@ -197,8 +199,8 @@ impl Pressure {
     pub(crate) fn of(memory: &MemoryStatus, more: u64) -> Self {
         let used = u128::from(memory.used_bytes().saturating_add(more)) * 100;
         let percent = |percent| u128::from(memory.limit_bytes) * percent;
-        if used >= percent(SPILL_PERCENT) {
-            Self::Spill
+        if used >= percent(OFFLOAD_PERCENT) {
+            Self::Offload
         } else if used >= percent(COMPRESS_PERCENT) {
             Self::Compress
         } else {

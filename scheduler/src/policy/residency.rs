@@ -1,9 +1,9 @@
 //! Where the states of sessions are, and which session is evicted next.
 //!
 //! ```text
-//!   Fresh --run--> OnWorker <--run-- Parked, Compressed, OnDisk, Leaving
-//!   OnWorker --evicted, displaced--> Leaving --parked by its worker--> Parked
-//!   Parked --offload--> Compressed --offload--> OnDisk           Parked --offload--> OnDisk
+//!   Fresh --run--> OnWorker <--run-- Suspended, Compressed, OnDisk, Leaving
+//!   OnWorker --evicted, displaced--> Leaving --suspended by its worker--> Suspended
+//!   Suspended --compress--> Compressed --offload--> OnDisk          Suspended --offload--> OnDisk
 //! ```
 //!
 //! Only an idle session is evicted: one without queued or running jobs, whose worker isn't busy
@@ -25,7 +25,7 @@ mod tests;
 
 /// How many of the longest idle sessions are searched for one that fits on the disk.
 const SEARCHED_COUNT: usize = 16;
-/// How long nothing is spilled after the disk refused a session. It may stay full for a while.
+/// How long nothing is offloaded after the disk refused a session. It may stay full for a while.
 const DISK_REST: Duration = Duration::from_secs(10);
 /// How long a session that the disk refused isn't offered again.
 const DISK_RETRY: Duration = Duration::from_secs(60);
@@ -37,20 +37,20 @@ pub(crate) enum Residence {
     Fresh,
     /// On this worker, or it will be once the worker begins its job.
     OnWorker(WorkerId, Turn),
-    /// A worker is about to park it.
+    /// A worker is about to suspend it.
     Leaving,
-    /// Parked in memory.
-    Parked(Motion),
-    /// Parked in memory, compressed to this many bytes.
+    /// Suspended in memory.
+    Suspended(Motion),
+    /// Suspended in memory, compressed to this many bytes.
     Compressed(u64, Motion),
     /// On disk, where it takes this many bytes.
     OnDisk(u64),
 }
 
 impl Residence {
-    /// Returns that of a state which takes this memory when it is parked; 0 for a fresh one.
+    /// Returns that of a state which takes this memory when it is suspended; 0 for a fresh one.
     pub(crate) fn stored(bytes: u64) -> Self {
-        if bytes == 0 { Self::Fresh } else { Self::Parked(Motion::Possible) }
+        if bytes == 0 { Self::Fresh } else { Self::Suspended(Motion::Possible) }
     }
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum Turn {
     Idle,
 }
 
-/// Whether a parked state can move to another tier.
+/// Whether a suspended state can move to another tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Motion {
     Possible,
@@ -77,11 +77,11 @@ pub(crate) enum Motion {
 /// What can be done with an idle session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum List {
-    /// It is on an idle worker, and can be parked.
+    /// It is on an idle worker, and can be suspended.
     Held,
-    /// It can be compressed or spilled.
-    Parked,
-    /// It can be spilled.
+    /// It can be compressed or offloaded.
+    Suspended,
+    /// It can be offloaded.
     Compressed,
     /// It can only be closed.
     Settled,
@@ -94,9 +94,9 @@ pub(crate) struct Session {
     pub(crate) place: Residence,
     /// Where its state was before it moved to its present worker.
     pub(crate) previous_place: Residence,
-    /// The worker that was last told to park it.
+    /// The worker that was last told to suspend it.
     pub(crate) leaving_worker: Option<WorkerId>,
-    /// What its state takes when parked, as last reported.
+    /// What its state takes when suspended, as last reported.
     pub(crate) bytes: u64,
     pub(crate) rests_since: Time,
     /// It ends with its last job.
@@ -121,7 +121,7 @@ impl IndexEntry {
     /// Bytes in memory that may be offloaded.
     fn movable_bytes(&self) -> u64 {
         match self.list {
-            Some((List::Parked | List::Compressed, _)) => self.memory_bytes,
+            Some((List::Suspended | List::Compressed, _)) => self.memory_bytes,
             Some((List::Held | List::Settled, _)) | None => 0,
         }
     }
@@ -170,7 +170,7 @@ impl Session {
     pub(crate) fn begin(&mut self, worker: WorkerId) {
         self.previous_place = match self.place {
             Residence::OnWorker(..) => self.previous_place,
-            Residence::Parked(_) => Residence::Parked(Motion::Possible),
+            Residence::Suspended(_) => Residence::Suspended(Motion::Possible),
             Residence::Compressed(bytes, _) => Residence::Compressed(bytes, Motion::Possible),
             place @ (Residence::Fresh | Residence::Leaving | Residence::OnDisk(_)) => place,
         };
@@ -186,15 +186,15 @@ impl Session {
 
     fn motion(&mut self) -> Option<&mut Motion> {
         match &mut self.place {
-            Residence::Parked(motion) | Residence::Compressed(_, motion) => Some(motion),
+            Residence::Suspended(motion) | Residence::Compressed(_, motion) => Some(motion),
             _ => None,
         }
     }
 
-    /// Records that a worker has parked it, and its size; `None` if that is unknown.
-    pub(crate) fn note_parked(&mut self, bytes: Option<u64>) {
+    /// Records that a worker has suspended it, and its size; `None` if that is unknown.
+    pub(crate) fn note_suspended(&mut self, bytes: Option<u64>) {
         if self.place == Residence::Leaving {
-            self.place = Residence::Parked(Motion::Possible);
+            self.place = Residence::Suspended(Motion::Possible);
         } else if self.worker().is_none() {
             return;
         } else {
@@ -202,7 +202,7 @@ impl Session {
             // died.
             self.previous_place = match bytes {
                 Some(0) => Residence::Fresh,
-                _ => Residence::Parked(Motion::Possible),
+                _ => Residence::Suspended(Motion::Possible),
             };
         }
         self.bytes = bytes.unwrap_or(self.bytes);
@@ -212,10 +212,10 @@ impl Session {
         let (list, memory_bytes, disk_bytes) = match self.place {
             Residence::OnWorker(_, Turn::Idle) => (List::Held, 0, 0),
             Residence::Fresh | Residence::OnWorker(..) => (List::Settled, 0, 0),
-            Residence::Parked(Motion::Possible) if !self.is_closing => {
-                (List::Parked, self.bytes, 0)
+            Residence::Suspended(Motion::Possible) if !self.is_closing => {
+                (List::Suspended, self.bytes, 0)
             }
-            Residence::Leaving | Residence::Parked(_) => (List::Settled, self.bytes, 0),
+            Residence::Leaving | Residence::Suspended(_) => (List::Settled, self.bytes, 0),
             Residence::Compressed(bytes, Motion::Possible) if !self.is_closing => {
                 (List::Compressed, bytes, 0)
             }
@@ -232,13 +232,13 @@ impl Session {
 
     /// Whether its state is being offloaded.
     fn is_moving(&self) -> bool {
-        let (Residence::Parked(motion) | Residence::Compressed(_, motion)) = self.place else {
+        let (Residence::Suspended(motion) | Residence::Compressed(_, motion)) = self.place else {
             return false;
         };
         motion == Motion::UnderWay
     }
 
-    /// Bytes that its parked state takes in memory.
+    /// Bytes that its suspended state takes in memory.
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.index_entry().memory_bytes
     }
@@ -260,16 +260,16 @@ pub(crate) struct Residency {
     sessions: FxHashMap<SessionId, Session>,
     /// Sessions without jobs, longest idle first, by what can be done with them.
     lists: [BTreeSet<(Time, SessionId)>; 4],
-    /// Sessions whose state is on workers or parked in memory.
+    /// Sessions whose state is on workers or suspended in memory.
     pub(crate) in_memory: usize,
-    /// Bytes of memory that parked sessions take.
+    /// Bytes of memory that suspended sessions take.
     pub(crate) memory_bytes: u64,
     pub(crate) disk_bytes: u64,
-    /// Bytes of those that are parked or compressed and may be offloaded.
+    /// Bytes of those that are suspended or compressed and may be offloaded.
     pub(crate) movable_bytes: u64,
     /// Only one at a time, because it takes a CPU.
     pub(crate) offloading: Option<Offloading>,
-    /// Until when nothing is spilled, after the disk refused a session.
+    /// Until when nothing is offloaded, after the disk refused a session.
     disk_rests_until: Option<Time>,
     /// The sessions that the disk refused, and until when they aren't offered again.
     not_taken: Vec<SessionId>,
@@ -293,7 +293,7 @@ impl Residency {
         self.sessions.len()
     }
 
-    /// Bytes of memory that will be free once the present spill has ended.
+    /// Bytes of memory that will be free once the present offload has ended.
     pub(crate) fn freeing_bytes(&self) -> u64 {
         let to_disk = |offloading: &&Offloading| match offloading.tier {
             Tier::Disk => self.get(offloading.session).is_some_and(Session::is_moving),
@@ -312,22 +312,22 @@ impl Residency {
         self.lists.iter().filter_map(BTreeSet::first).min().copied()
     }
 
-    /// The longest idle parked session that is not compressed.
+    /// The longest idle suspended session that is not compressed.
     pub(crate) fn to_compress(&self) -> Option<SessionId> {
-        self.list(List::Parked).first().map(|(_, id)| *id)
+        self.list(List::Suspended).first().map(|(_, id)| *id)
     }
 
     /// The longest idle session in memory that fits on the disk, and since when it is idle.
-    pub(crate) fn to_spill(&self, disk_limit_bytes: u64) -> Option<(Time, SessionId)> {
+    pub(crate) fn to_offload(&self, disk_limit_bytes: u64) -> Option<(Time, SessionId)> {
         let room = self.disk_room(disk_limit_bytes)?;
         let fits = |(_, id): &&(Time, SessionId)| {
             self.get(*id).is_some_and(|session| session.stored_bytes() <= room)
         };
         let of = |list| self.list(list).iter().take(SEARCHED_COUNT).find(fits).copied();
-        of(List::Parked).into_iter().chain(of(List::Compressed)).min()
+        of(List::Suspended).into_iter().chain(of(List::Compressed)).min()
     }
 
-    /// Bytes that more sessions may take on the disk; `None` while nothing is spilled.
+    /// Bytes that more sessions may take on the disk; `None` while nothing is offloaded.
     pub(crate) fn disk_room(&self, disk_limit_bytes: u64) -> Option<u64> {
         let room = disk_limit_bytes.saturating_sub(self.disk_bytes);
         self.disk_rests_until.is_none().then_some(room)
@@ -338,7 +338,7 @@ impl Residency {
         self.disk_rests_until.into_iter().chain(self.not_offered_until).min()
     }
 
-    /// Allows spilling again once the disk has rested.
+    /// Allows offloading again once the disk has rested.
     pub(crate) fn wake_disk(&mut self, now: Time) {
         self.disk_rests_until.take_if(|until| *until <= now);
         if self.not_offered_until.take_if(|until| *until <= now).is_some() {

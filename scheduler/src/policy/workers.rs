@@ -32,7 +32,7 @@ pub(crate) struct Worker {
     build: BuildId,
     /// The session whose state it holds, or will hold once it begins its job.
     pub(crate) resident: Option<SessionId>,
-    /// The session that it parks before it reports anything else.
+    /// The session that it suspends before it reports anything else.
     pub(crate) leaving: Option<SessionId>,
     /// When its last job ended, or when it first became ready.
     used_at: Time,
@@ -242,12 +242,12 @@ impl Workers {
         self.change(id, |worker| worker.resident = resident);
     }
 
-    /// Records that a worker is to park its session.
+    /// Records that a worker is to suspend its session.
     pub(crate) fn vacate(&mut self, id: WorkerId) {
         self.change(id, |worker| worker.leaving = worker.resident.take());
     }
 
-    /// Records that a worker has parked the session that it was to, and returns that session.
+    /// Records that a worker has suspended the session that it was to, and returns that session.
     pub(crate) fn take_leaving(&mut self, id: WorkerId) -> Option<SessionId> {
         self.workers.get_mut(&id)?.leaving.take()
     }

@@ -102,7 +102,7 @@ async fn spares_are_kept_beyond_those_that_run() {
 async fn a_session_outlives_the_worker_that_it_rested_on() {
     standing_still(async {
         let mut config = elastic(0, 2, 0);
-        config.sessions.park_after = Duration::from_secs(3_600);
+        config.sessions.suspend_after = Duration::from_secs(3_600);
         let rig = rig_with(config).await;
         let session = rig.scheduler.open_session("a").await.unwrap();
         for round in 1..=3_u64 {

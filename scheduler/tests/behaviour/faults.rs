@@ -54,7 +54,7 @@ impl Case {
     fn is_of_session(self) -> bool {
         match self.step {
             Step::Start | Step::Run | Step::Reset => false,
-            Step::Park | Step::Attach | Step::Pack | Step::Unpack => true,
+            Step::Suspend | Step::Resume | Step::Pack | Step::Unpack => true,
         }
     }
 
@@ -64,9 +64,9 @@ impl Case {
         let base = SessionsConfig::default();
         match self.step {
             Step::Start | Step::Run | Step::Reset => base,
-            Step::Park | Step::Attach => SessionsConfig { park_after: soon, ..base },
+            Step::Suspend | Step::Resume => SessionsConfig { suspend_after: soon, ..base },
             Step::Pack | Step::Unpack => {
-                SessionsConfig { park_after: soon, spill_after: soon * 2, ..base }
+                SessionsConfig { suspend_after: soon, offload_after: soon * 2, ..base }
             }
         }
     }
@@ -75,7 +75,7 @@ impl Case {
     /// a lost state either, and a job that its caller wants to end isn't retried.
     fn may_fail(self) -> bool {
         let is_tried_again = match self.step {
-            Step::Park | Step::Attach | Step::Unpack => false,
+            Step::Suspend | Step::Resume | Step::Unpack => false,
             Step::Run => self.caller == Caller::Waits,
             Step::Start | Step::Reset | Step::Pack => true,
         };
@@ -114,13 +114,13 @@ impl Scene {
             Step::Start => {}
             Step::Run => scene.close_gate(),
             // These steps come after a job, when its caller has the outcome.
-            Step::Reset | Step::Park | Step::Pack => {
+            Step::Reset | Step::Suspend | Step::Pack => {
                 scene.close_gate();
                 scene.succeeds_as_subject().await;
             }
-            Step::Attach => {
+            Step::Resume => {
                 scene.succeeds_as_subject().await;
-                until(&scene.rig.scheduler, |status| status.places.parked == 1).await;
+                until(&scene.rig.scheduler, |status| status.places.suspended == 1).await;
                 scene.close_gate();
             }
             Step::Unpack => {
@@ -182,7 +182,7 @@ impl Scene {
 
     /// Waits until the job is as far under way as it can be.
     async fn is_under_way(&self) {
-        let is_blocked = !matches!(self.case.step, Step::Run | Step::Attach | Step::Unpack);
+        let is_blocked = !matches!(self.case.step, Step::Run | Step::Resume | Step::Unpack);
         let submitted = self.submitted;
         until(&self.rig.scheduler, |status| {
             status.running > 0 || ended(status) == submitted || is_blocked
@@ -201,8 +201,8 @@ impl Scene {
 
     async fn wait(&mut self) {
         let mut tickets: Vec<Ticket> = self.submit_subject().await.into_iter().collect();
-        // If its session was already being parked, another worker waits with the subject for that.
-        let is_one_free = (self.case.step, self.case.gate) != (Step::Park, Gate::Never);
+        // If its session was already being suspended, another worker waits with the subject for that.
+        let is_one_free = (self.case.step, self.case.gate) != (Step::Suspend, Gate::Never);
         if self.case.workers > 1 && is_one_free {
             tickets.extend(self.others_go_on().await);
         }
@@ -309,13 +309,13 @@ async fn a_reset_may_go_in_any_way() {
 }
 
 #[tokio::test]
-async fn parking_may_go_in_any_way() {
-    hold(Step::Park).await;
+async fn suspending_may_go_in_any_way() {
+    hold(Step::Suspend).await;
 }
 
 #[tokio::test]
-async fn attaching_may_go_in_any_way() {
-    hold(Step::Attach).await;
+async fn resuming_may_go_in_any_way() {
+    hold(Step::Resume).await;
 }
 
 #[tokio::test]

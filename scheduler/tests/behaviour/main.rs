@@ -23,7 +23,7 @@ mod elastic;
 mod faults;
 /// The life of the pool: starting, ready, degraded, ended.
 mod health;
-/// Idle sessions: parked, spilled, brought back, closed.
+/// Idle sessions: suspended, offloaded, brought back, closed.
 mod residency;
 /// Workers that are retired on request.
 mod retiring;
@@ -40,8 +40,8 @@ mod tenants;
 struct Rig {
     scheduler: Scheduler,
     source: FakeSource,
-    /// Where sessions are spilled; removed when the rig is dropped.
-    _spill_dir: tempfile::TempDir,
+    /// Where sessions are offloaded; removed when the rig is dropped.
+    _offload_dir: tempfile::TempDir,
 }
 
 impl Drop for Rig {
@@ -75,17 +75,17 @@ async fn rig_with(config: SchedulerConfig) -> Rig {
 }
 
 async fn start(config: SchedulerConfig, source: FakeSource) -> Rig {
-    // Tests count what is parked, and lose sessions on purpose.
+    // Tests count what is suspended, and lose sessions on purpose.
     let first_back_off = Duration::from_millis(1);
     let pool = PoolConfig { first_back_off, rollback_bytes: 0, ..PoolConfig::default() };
     start_with(config, pool, source).await
 }
 
 async fn start_with(config: SchedulerConfig, pool: PoolConfig, source: FakeSource) -> Rig {
-    let spill_dir = tempfile::tempdir().unwrap();
-    let pool = PoolConfig { spill_dir: Some(spill_dir.path().to_owned()), ..pool };
+    let offload_dir = tempfile::tempdir().unwrap();
+    let pool = PoolConfig { offload_dir: Some(offload_dir.path().to_owned()), ..pool };
     let scheduler = Scheduler::start(config, pool, Arc::new(source.clone())).await.unwrap();
-    Rig { scheduler, source, _spill_dir: spill_dir }
+    Rig { scheduler, source, _offload_dir: offload_dir }
 }
 
 fn script(source: &str) -> JobRequest {

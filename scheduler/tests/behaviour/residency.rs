@@ -15,7 +15,7 @@ use crate::{Rig, config, find, next, rig_with, script, script_in, standing_still
 /// Sessions stay where they are, except for what a test sets.
 fn patient() -> SessionsConfig {
     let long = Duration::from_secs(100_000);
-    SessionsConfig { park_after: long, spill_after: long, ..SessionsConfig::default() }
+    SessionsConfig { suspend_after: long, offload_after: long, ..SessionsConfig::default() }
 }
 
 async fn rig_of(sessions: SessionsConfig) -> Rig {
@@ -43,8 +43,8 @@ async fn evicted(decisions: &mut Decisions) -> (SessionId, EvictedTo, EvictionRe
     .await
 }
 
-/// Receives the next session that is spilled to disk.
-async fn spilled(decisions: &mut Decisions) -> (SessionId, EvictionReason) {
+/// Receives the next session that is offloaded to disk.
+async fn offloaded(decisions: &mut Decisions) -> (SessionId, EvictionReason) {
     loop {
         if let (session, EvictedTo::Disk, reason) = evicted(decisions).await {
             return (session, reason);
@@ -53,11 +53,11 @@ async fn spilled(decisions: &mut Decisions) -> (SessionId, EvictionReason) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_session_is_parked_then_spilled_and_comes_back() {
+async fn an_idle_session_is_suspended_then_offloaded_and_comes_back() {
     standing_still(async {
         let sessions = SessionsConfig {
-            park_after: Duration::from_secs(10),
-            spill_after: Duration::from_secs(60),
+            suspend_after: Duration::from_secs(10),
+            offload_after: Duration::from_secs(60),
             ..patient()
         };
         let rig = rig_of(sessions).await;
@@ -67,7 +67,7 @@ async fn an_idle_session_is_parked_then_spilled_and_comes_back() {
             assert_eq!(count(&rig, session).await, round);
             assert_eq!(rig.status().places.on_workers, 1);
             advance(Duration::from_secs(11)).await;
-            until(&rig.scheduler, |status| status.places.parked == 1).await;
+            until(&rig.scheduler, |status| status.places.suspended == 1).await;
             let (who, to, why) = evicted(&mut decisions).await;
             assert_eq!((who, to), (session, EvictedTo::Memory));
             let EvictionReason::Idle { rested } = why else { panic!("{why:?}") };
@@ -78,7 +78,7 @@ async fn an_idle_session_is_parked_then_spilled_and_comes_back() {
                 status.places.on_disk == 1 && status.memory.disk_bytes > 0
             })
             .await;
-            let (who, why) = spilled(&mut decisions).await;
+            let (who, why) = offloaded(&mut decisions).await;
             assert_eq!(who, session);
             let EvictionReason::Idle { rested } = why else { panic!("{why:?}") };
             assert!(rested >= Duration::from_secs(60), "{rested:?}");
@@ -93,21 +93,21 @@ async fn an_idle_session_is_parked_then_spilled_and_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_was_copied_while_it_was_spilled_is_spilled_again() {
+async fn a_session_that_was_copied_while_it_was_offloaded_is_offloaded_again() {
     standing_still(async {
-        let (park_after, spill_after) = (Duration::from_secs(10), Duration::from_secs(60));
-        let rig = rig_of(SessionsConfig { park_after, spill_after, ..patient() }).await;
+        let (suspend_after, offload_after) = (Duration::from_secs(10), Duration::from_secs(60));
+        let rig = rig_of(SessionsConfig { suspend_after, offload_after, ..patient() }).await;
         let session = open(&rig, "a").await;
         assert_eq!(count(&rig, session).await, 1);
         for _ in 0..3 {
-            // Each copy is made by a worker, which has nothing to park afterwards.
-            advance(park_after + Duration::from_secs(1)).await;
-            until(&rig.scheduler, |status| status.places.parked == 1).await;
-            advance(spill_after).await;
+            // Each copy is made by a worker, which has nothing to suspend afterwards.
+            advance(suspend_after + Duration::from_secs(1)).await;
+            until(&rig.scheduler, |status| status.places.suspended == 1).await;
+            advance(offload_after).await;
             until(&rig.scheduler, |status| status.memory.disk_bytes > 0).await;
             assert!(within(rig.scheduler.capture(session)).await.unwrap().is_some());
             until(&rig.scheduler, |status| status.memory.disk_bytes == 0).await;
-            assert_eq!(rig.status().places.parked, 1);
+            assert_eq!(rig.status().places.suspended, 1);
             assert_eq!(rig.status().tenants, [], "a finished copy runs no more");
         }
         assert_eq!(count(&rig, session).await, 2);
@@ -116,7 +116,7 @@ async fn a_session_that_was_copied_while_it_was_spilled_is_spilled_again() {
 }
 
 #[tokio::test]
-async fn beyond_in_memory_the_longest_idle_sessions_are_spilled_first() {
+async fn beyond_in_memory_the_longest_idle_sessions_are_offloaded_first() {
     let rig = rig_of(SessionsConfig { in_memory: 2, ..patient() }).await;
     let mut decisions = rig.scheduler.decisions();
     let [a, b, c] = [open(&rig, "a").await, open(&rig, "b").await, open(&rig, "c").await];
@@ -124,16 +124,16 @@ async fn beyond_in_memory_the_longest_idle_sessions_are_spilled_first() {
         assert_eq!(count(&rig, session).await, 1);
     }
     let limit = EvictionReason::TooManyInMemory { limit: 2 };
-    assert_eq!(spilled(&mut decisions).await, (a, limit.clone()));
-    // It comes back, and the one that is longest idle by now is spilled.
+    assert_eq!(offloaded(&mut decisions).await, (a, limit.clone()));
+    // It comes back, and the one that is longest idle by now is offloaded.
     assert_eq!(count(&rig, a).await, 2);
-    assert_eq!(spilled(&mut decisions).await, (b, limit.clone()));
+    assert_eq!(offloaded(&mut decisions).await, (b, limit.clone()));
     assert_eq!(count(&rig, c).await, 2);
     assert_eq!(count(&rig, b).await, 2);
-    assert_eq!(spilled(&mut decisions).await, (a, limit));
+    assert_eq!(offloaded(&mut decisions).await, (a, limit));
     until(&rig.scheduler, |status| {
         let places = status.places;
-        places.on_workers + places.parked + places.compressed <= 2 && places.on_disk == 1
+        places.on_workers + places.suspended + places.compressed <= 2 && places.on_disk == 1
     })
     .await;
 }
@@ -171,8 +171,11 @@ async fn many_sessions_move_between_memory_and_disk_and_lose_nothing() {
 
 #[tokio::test]
 async fn a_session_with_jobs_is_never_evicted() {
-    let sessions =
-        SessionsConfig { park_after: Duration::ZERO, spill_after: Duration::ZERO, ..patient() };
+    let sessions = SessionsConfig {
+        suspend_after: Duration::ZERO,
+        offload_after: Duration::ZERO,
+        ..patient()
+    };
     let rig = rig_of(sessions).await;
     let mut decisions = rig.scheduler.decisions();
     let session = open(&rig, "a").await;
@@ -220,7 +223,7 @@ async fn a_session_that_idles_too_long_is_closed() {
 }
 
 #[tokio::test]
-async fn a_session_that_can_not_be_spilled_stays_and_that_is_reported() {
+async fn a_session_that_can_not_be_offloaded_stays_and_that_is_reported() {
     use test_support::fake::{Gate, Step};
 
     let rig = rig_of(SessionsConfig { in_memory: 1, ..patient() }).await;
@@ -292,8 +295,8 @@ async fn evicted_under_pressure(
 async fn times_beyond_the_clock_do_no_harm() {
     let never = Duration::MAX;
     let sessions = SessionsConfig {
-        park_after: never,
-        spill_after: never,
+        suspend_after: never,
+        offload_after: never,
         close_after: Some(never),
         ..SessionsConfig::default()
     };

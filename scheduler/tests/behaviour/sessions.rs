@@ -75,7 +75,7 @@ async fn the_status_says_where_a_state_is() {
     assert_eq!(worker.session, Some(session));
     assert_eq!(place(&rig, session), SessionPlace::OnWorker { worker: worker.worker });
     assert!(run(&rig, "ok", None).await.is_success());
-    assert!(matches!(place(&rig, session), SessionPlace::Parked { .. }));
+    assert!(matches!(place(&rig, session), SessionPlace::Suspended { .. }));
     assert_eq!(rig.scheduler.status().workers[0].session, None);
 }
 
@@ -199,12 +199,12 @@ async fn an_isolated_job_that_kills_its_worker_takes_no_session() {
 }
 
 #[tokio::test]
-async fn a_state_that_can_not_be_parked_is_lost_and_its_session_says_so() {
+async fn a_state_that_can_not_be_suspended_is_lost_and_its_session_says_so() {
     let rig = rig(1).await;
     let (lost, other) = (open(&rig, "a").await, open(&rig, "b").await);
     assert_eq!(count(&rig, other).await, 1);
     assert_eq!(count(&rig, lost).await, 1);
-    rig.source.fail_parks(1);
+    rig.source.fail_suspends(1);
     assert!(run(&rig, "ok", None).await.is_success());
     let outcome = run(&rig, "count", Some(lost)).await;
     let Verdict::SandboxFailed(failure @ SandboxFailure::SessionLost(_)) = &outcome.verdict else {
@@ -212,7 +212,7 @@ async fn a_state_that_can_not_be_parked_is_lost_and_its_session_says_so() {
     };
     assert_eq!(
         engine::chain(failure).to_string(),
-        "the session was lost while the job waited for it: its state could not be parked: the \
+        "the session was lost while the job waited for it: its state could not be suspended: the \
          interpreter did not start: scripted to fail"
     );
     let refused = rig.scheduler.submit(script_in("ok", lost)).await.unwrap_err();
@@ -225,11 +225,11 @@ async fn a_copy_of_a_lost_state_says_why_and_the_name_is_free() {
     let rig = rig(1).await;
     let (first, second) = (open(&rig, "a").await, open(&rig, "b").await);
     assert_eq!(count(&rig, first).await, 1);
-    rig.source.fail_parks(1);
+    rig.source.fail_suspends(1);
     assert_eq!(count(&rig, second).await, 1);
     let refused = within(rig.scheduler.capture(first)).await.unwrap_err();
     assert!(matches!(refused, Refusal::SessionGone { .. }), "{refused}");
-    rig.source.fail_parks(1);
+    rig.source.fail_suspends(1);
     assert!(run(&rig, "ok", None).await.is_success());
     assert_eq!(place(&rig, second), SessionPlace::Lost);
     assert_ne!(open(&rig, "b").await, second);
@@ -240,19 +240,19 @@ async fn a_copy_that_fails_leaves_the_session_as_it_was() {
     let rig = rig(1).await;
     let session = open(&rig, "a").await;
     assert_eq!(count(&rig, session).await, 1);
-    rig.source.fail_parks(1);
+    rig.source.fail_suspends(1);
     let refused = within(rig.scheduler.capture(session)).await.unwrap_err();
     assert!(matches!(refused, Refusal::NotCaptured { .. }), "{refused}");
     assert_eq!(count(&rig, session).await, 2);
 }
 
 #[tokio::test]
-async fn a_state_that_can_not_be_attached_is_kept() {
+async fn a_state_that_can_not_be_resumed_is_kept() {
     let rig = rig(1).await;
     let session = open(&rig, "a").await;
     assert_eq!(count(&rig, session).await, 1);
     assert!(run(&rig, "ok", None).await.is_success());
-    rig.source.fail_attaches(1);
+    rig.source.fail_resumes(1);
     let failed = run(&rig, "count", Some(session)).await;
     assert!(
         matches!(failed.verdict, Verdict::SandboxFailed(SandboxFailure::Start(_))),
@@ -271,14 +271,14 @@ async fn an_interpreter_that_can_not_be_reset_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_closed_session_drops_its_state_and_is_not_parked() {
+async fn a_closed_session_drops_its_state_and_is_not_suspended() {
     let rig = rig(1).await;
     let session = open(&rig, "a").await;
     assert_eq!(count(&rig, session).await, 1);
     rig.scheduler.close_session(session);
     until(&rig.scheduler, |status| status.sessions.is_empty()).await;
-    // An attempt to park would use this up.
-    rig.source.fail_parks(1);
+    // An attempt to suspend would use this up.
+    rig.source.fail_suspends(1);
     let other = open(&rig, "a").await;
     assert_eq!(count(&rig, other).await, 1);
     let refused = within(rig.scheduler.capture(other)).await.unwrap_err();

@@ -219,7 +219,7 @@ async fn the_status_measures_every_step() {
     assert_eq!(latency.run.count, JOBS + 1);
     assert!(latency.reset.count >= JOBS, "{:?}", latency.reset);
     assert!(latency.run.p50 >= Duration::from_micros(190), "{:?}", latency.run);
-    for step in [latency.queue, latency.attach, latency.run, latency.reset] {
+    for step in [latency.queue, latency.resume, latency.run, latency.reset] {
         assert!(step.p50 <= step.p95 && step.p95 <= step.p99 && step.p99 <= step.max, "{step:?}");
         assert!(step.max < Duration::from_secs(20), "{step:?}");
     }

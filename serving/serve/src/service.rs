@@ -105,7 +105,7 @@ impl EarlyEnd {
     }
 }
 
-/// The most checkpoints of one service: they are never spilled.
+/// The most checkpoints of one service: they are never offloaded.
 const MOST_CHECKPOINTS: usize = 1024;
 
 impl Service {

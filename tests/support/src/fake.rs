@@ -19,7 +19,7 @@ use engine::{
 };
 use parking_lot::{Condvar, Mutex};
 use pool::{
-    Interpreter, InterpreterSource, JobId, PackedBytes, Parked, ParkedState, Readiness, Task,
+    Interpreter, InterpreterSource, JobId, PackedBytes, Readiness, Suspended, SuspendedState, Task,
     WorkerProcess,
 };
 
@@ -30,7 +30,7 @@ mod tests;
 const POLL_EVERY: Duration = Duration::from_millis(1);
 /// How often a slow gate checks.
 const SLOW_POLLS: u32 = 5;
-/// The size of a parked state without memory of its own.
+/// The size of a suspended state without memory of its own.
 const LEAST_BYTES: u64 = 8;
 
 /// A step of an interpreter or its source.
@@ -42,10 +42,10 @@ pub enum Step {
     Run,
     /// An interpreter is reset.
     Reset,
-    /// A state is parked.
-    Park,
-    /// A state is attached.
-    Attach,
+    /// A state is suspended.
+    Suspend,
+    /// A state is resumed.
+    Resume,
     /// A state is packed.
     Pack,
     /// A state is unpacked.
@@ -146,14 +146,14 @@ impl FakeSource {
         self.fail(Step::Reset, count);
     }
 
-    /// Makes the next `count` attempts to park a state fail.
-    pub fn fail_parks(&self, count: u32) {
-        self.fail(Step::Park, count);
+    /// Makes the next `count` attempts to suspend a state fail.
+    pub fn fail_suspends(&self, count: u32) {
+        self.fail(Step::Suspend, count);
     }
 
-    /// Makes the next `count` attempts to attach a state fail.
-    pub fn fail_attaches(&self, count: u32) {
-        self.fail(Step::Attach, count);
+    /// Makes the next `count` attempts to resume a state fail.
+    pub fn fail_resumes(&self, count: u32) {
+        self.fail(Step::Resume, count);
     }
 
     /// Holds starts, or lets them continue.
@@ -199,13 +199,13 @@ impl FakeSource {
     }
 
     /// Returns a state in which this many programs ran.
-    pub fn parked(&self, runs: u64) -> Parked {
-        Parked::new(FakeState { runs, memory_bytes: 0 })
+    pub fn suspended(&self, runs: u64) -> Suspended {
+        Suspended::new(FakeState { runs, memory_bytes: 0 })
     }
 
     /// Returns how many programs ran in a state.
-    pub fn runs_in(&self, parked: &Parked) -> u64 {
-        state_of(parked).runs
+    pub fn runs_in(&self, suspended: &Suspended) -> u64 {
+        state_of(suspended).runs
     }
 }
 
@@ -263,40 +263,40 @@ impl InterpreterSource for FakeSource {
         Ok(Box::new(FakeInterpreter { shared, process, state }))
     }
 
-    fn pack(&self, parked: &Parked) -> Result<PackedBytes, StartError> {
+    fn pack(&self, suspended: &Suspended) -> Result<PackedBytes, StartError> {
         self.shared.pass(Step::Pack, None)?;
-        let FakeState { runs, memory_bytes } = state_of(parked);
+        let FakeState { runs, memory_bytes } = state_of(suspended);
         // The last number is a checksum.
         let numbers = [runs, memory_bytes, runs ^ memory_bytes];
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         Ok(PackedBytes { bytes, rest: None })
     }
 
-    fn unpack(&self, packed: &PackedBytes) -> Result<Parked, StartError> {
+    fn unpack(&self, packed: &PackedBytes) -> Result<Suspended, StartError> {
         self.shared.pass(Step::Unpack, None)?;
         let (numbers, rest) = packed.bytes.as_chunks();
         let numbers: Vec<u64> = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
         match (numbers.as_slice(), rest) {
             ([runs, memory_bytes, both], []) if *both == runs ^ memory_bytes => {
-                Ok(Parked::new(FakeState { runs: *runs, memory_bytes: *memory_bytes }))
+                Ok(Suspended::new(FakeState { runs: *runs, memory_bytes: *memory_bytes }))
             }
             _ => Err(StartError::Boot("the packed state is damaged".into())),
         }
     }
 }
 
-impl ParkedState for FakeState {
+impl SuspendedState for FakeState {
     fn bytes(&self) -> u64 {
         LEAST_BYTES + self.memory_bytes
     }
 
-    fn fork(&self) -> Parked {
-        Parked::new(*self)
+    fn fork(&self) -> Suspended {
+        Suspended::new(*self)
     }
 }
 
-fn state_of(parked: &Parked) -> FakeState {
-    *parked.downcast_ref().expect("only a fake interpreter parked it")
+fn state_of(suspended: &Suspended) -> FakeState {
+    *suspended.downcast_ref().expect("only a fake interpreter suspended it")
 }
 
 struct FakeInterpreter {
@@ -446,14 +446,14 @@ impl Interpreter for FakeInterpreter {
         }
     }
 
-    fn park(&mut self) -> Result<Parked, StartError> {
-        self.shared.pass(Step::Park, None)?;
-        Ok(Parked::new(self.state))
+    fn suspend(&mut self) -> Result<Suspended, StartError> {
+        self.shared.pass(Step::Suspend, None)?;
+        Ok(Suspended::new(self.state))
     }
 
-    fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {
-        self.shared.pass(Step::Attach, None)?;
-        self.state = state_of(parked);
+    fn resume(&mut self, suspended: &Suspended) -> Result<(), StartError> {
+        self.shared.pass(Step::Resume, None)?;
+        self.state = state_of(suspended);
         Ok(())
     }
 

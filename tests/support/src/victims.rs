@@ -1,6 +1,7 @@
 //! Kills the processes under a command whose workers are processes.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -23,6 +24,13 @@ impl Victim {
     /// Kills it under the process of a command, as soon as it is there. Returns when all workers that
     /// there were have ended, as they do whatever is killed.
     pub fn kill(self, command: u32) {
+        self.kill_within(command, Duration::MAX);
+    }
+
+    /// Does the same, unless it isn't there for so long. A command that is idle may start none until it
+    /// needs one. Returns whether it was killed.
+    pub fn kill_within(self, command: u32, patience: Duration) -> bool {
+        let begun = Instant::now();
         let is_killed = |process: &u32| {
             let process = Pid::from_raw(process.cast_signed());
             process.is_some_and(|process| kill_process(process, Signal::KILL).is_ok())
@@ -39,7 +47,10 @@ impl Victim {
                 while workers.iter().any(|worker| is_alive(*worker)) {
                     std::thread::yield_now();
                 }
-                return;
+                return true;
+            }
+            if Instant::now().saturating_duration_since(begun) >= patience {
+                return false;
             }
             std::thread::yield_now();
         }

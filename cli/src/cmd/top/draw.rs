@@ -234,7 +234,7 @@ fn draw_latencies(view: &Value, area: Rect, buffer: &mut Buffer) {
         ("max", 7, 4),
     ];
     let are_shown = fitting(&COLUMNS, inner.width);
-    let rows = ["queue", "attach", "run", "reset"].map(|step| {
+    let rows = ["queue", "resume", "run", "reset"].map(|step| {
         let times = &view["latency"][step];
         let jobs = whole(&times["count"]);
         let told = |name| if jobs == 0 { "-".to_owned() } else { time(real(&times[name])) };
@@ -283,7 +283,7 @@ fn draw_memory(memory: &Value, area: Rect, buffer: &mut Buffer) {
 
 fn draw_sessions(places: &Value, area: Rect, buffer: &mut Buffer) {
     let inner = framed(Line::styled(" Sessions ", BOLD), area, buffer);
-    let all = ["on_workers", "parked", "compressed", "on_disk", "fresh", "lost"]
+    let all = ["on_workers", "suspended", "compressed", "on_disk", "fresh", "lost"]
         .map(|place| (place.replace('_', " "), whole(&places[place])));
     let open = all.iter().fold(0, |open: u64, (_, sessions)| open.saturating_add(*sessions));
     let mut lines = vec![columns([("open", count(open))].into_iter(), inner.width)];

@@ -385,9 +385,9 @@ fn much_that_was_written_to_is_no_snapshot() {
 enum Step {
     Write { memory: usize, page: usize, pages: usize, byte: u8 },
     Grow { memory: usize },
-    Park { memory: usize },
+    Suspend { memory: usize },
     Copy { memory: usize },
-    Attach { memory: usize, state: usize },
+    Resume { memory: usize, state: usize },
     Reset { memory: usize },
 }
 
@@ -398,10 +398,10 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => write.prop_map(|(memory, page, pages, byte)| Step::Write { memory, page, pages, byte }),
         1 => memory.clone().prop_map(|memory| Step::Grow { memory }),
-        3 => memory.clone().prop_map(|memory| Step::Park { memory }),
+        3 => memory.clone().prop_map(|memory| Step::Suspend { memory }),
         3 => memory.clone().prop_map(|memory| Step::Copy { memory }),
         3 => (memory.clone(), any::<usize>())
-            .prop_map(|(memory, state)| Step::Attach { memory, state }),
+            .prop_map(|(memory, state)| Step::Resume { memory, state }),
         2 => memory.prop_map(|memory| Step::Reset { memory }),
     ]
 }
@@ -420,7 +420,7 @@ proptest! {
         }
         let pristine = pristine(&image);
         let mut models = [(); 3].map(|()| image.bytes().to_vec());
-        let mut parked: Vec<(Arc<MemoryPatch>, Vec<u8>)> = Vec::new();
+        let mut suspended: Vec<(Arc<MemoryPatch>, Vec<u8>)> = Vec::new();
         let mut copied: Vec<(Arc<Snapshot>, Vec<u8>)> = Vec::new();
         for step in steps {
             match step {
@@ -437,24 +437,24 @@ proptest! {
                         models[memory].resize(grown, 0);
                     }
                 }
-                Step::Park { memory } => {
+                Step::Suspend { memory } => {
                     let patch = memories[memory].patch().unwrap();
-                    parked.push((patch, models[memory].clone()));
+                    suspended.push((patch, models[memory].clone()));
                 }
                 Step::Copy { memory } => {
                     if let Some(snapshot) = memories[memory].snapshot().unwrap() {
                         copied.push((snapshot, models[memory].clone()));
                     }
                 }
-                Step::Attach { memory, state } if !parked.is_empty() => {
-                    let (patch, model) = &parked[state % parked.len()];
+                Step::Resume { memory, state } if !suspended.is_empty() => {
+                    let (patch, model) = &suspended[state % suspended.len()];
                     memories[memory].restore(patch).unwrap();
                     if state % 2 == 1 {
                         memories[memory].mark_soon();
                     }
                     models[memory].clone_from(model);
                 }
-                Step::Attach { memory, .. } | Step::Reset { memory } => {
+                Step::Resume { memory, .. } | Step::Reset { memory } => {
                     memories[memory].restore(&pristine).unwrap();
                     models[memory] = image.bytes().to_vec();
                 }

@@ -346,12 +346,12 @@ const KINDS: [Kind; 11] = [
     ("full", |_| GuestMemory::new(MOST_BYTES).unwrap()),
     ("image, mapped", |image| GuestMemory::over(Arc::clone(image), true).unwrap()),
     ("image, copied", |image| GuestMemory::over(Arc::clone(image), false).unwrap()),
-    ("state attached, mapped", |image| {
+    ("state resumed, mapped", |image| {
         let memory = GuestMemory::over(Arc::clone(image), true).unwrap();
         memory.restore(&state(image)).unwrap();
         memory
     }),
-    ("state attached, copied", |image| {
+    ("state resumed, copied", |image| {
         let memory = GuestMemory::over(Arc::clone(image), false).unwrap();
         memory.restore(&state(image)).unwrap();
         memory

@@ -185,15 +185,15 @@ impl WorkerShared {
                 interpreter.reset()?;
                 interpreter.compile_ahead()?;
             }
-            Command::Park => {
+            Command::Suspend => {
                 let sent =
-                    states::send(&self.files, &interpreter.park()?, |mount| mount.lent_number());
+                    states::send(&self.files, &interpreter.suspend()?, |mount| mount.lent_number());
                 if sent.is_err() {
                     end(4);
                 }
             }
             Command::Keep(number) => return self.keep(interpreter, number),
-            Command::Attach => {
+            Command::Resume => {
                 let state = self.state();
                 let image = interpreter.image().expect("it was started on one").clone();
                 let server: Arc<dyn FolderServer> = ParentProxies(Arc::clone(self)).folders();
@@ -201,12 +201,12 @@ impl WorkerShared {
                     let folder = ProxiedFolder::new(number, identity, Arc::clone(&server));
                     Some(Arc::new(Mount::proxied(folder)))
                 })?;
-                interpreter.attach(&state)?;
+                interpreter.resume(&state)?;
             }
-            Command::AttachKept(number) => {
+            Command::ResumeKept(number) => {
                 let state = self.kept.lock().get(&number).cloned();
-                let state = state.ok_or(engine::SessionError::NotParkable)?;
-                interpreter.attach(&state)?;
+                let state = state.ok_or(engine::SessionError::NotSuspendable)?;
+                interpreter.resume(&state)?;
             }
         }
         Ok(Reply::Ok)

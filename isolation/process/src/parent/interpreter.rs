@@ -11,7 +11,7 @@ use engine::{
     ServedCalls, SessionError, SessionState, StartError, Verdict,
 };
 use parking_lot::Mutex;
-use pool::{Interpreter, Parked, Readiness, Task, WorkerProcess};
+use pool::{Interpreter, Readiness, Suspended, Task, WorkerProcess};
 
 use crate::memory::Memory;
 use crate::message::{Command, ControlMessage, Reply, WorkerMessage, WorkerStats};
@@ -366,14 +366,14 @@ impl Interpreter for ProcessInterpreter {
         }
     }
 
-    fn park(&mut self) -> Result<Parked, StartError> {
-        self.execute(Command::Park)?;
+    fn suspend(&mut self) -> Result<Suspended, StartError> {
+        self.execute(Command::Suspend)?;
         let state = states::receive(|| self.worker.files.receive(MOST_DESCRIPTORS))
             .map_err(|error| self.failed(Err(self.worker.failed(&error))))?;
-        Ok(Parked::new(state.state(&self.image, |number, _| lent(&self.folders, number))?))
+        Ok(Suspended::new(state.state(&self.image, |number, _| lent(&self.folders, number))?))
     }
 
-    fn snapshot(&mut self) -> Result<Parked, StartError> {
+    fn snapshot(&mut self) -> Result<Suspended, StartError> {
         self.wants_copies = true;
         let (number, done) = match self.is_keeping.take() {
             Some(number) => match self.finish(|| None, |_| Err(NO_RUN)) {
@@ -396,30 +396,30 @@ impl Interpreter for ProcessInterpreter {
                 self.worker.helper.copies().add(self.worker.number, copy, bytes);
                 self.copies.retain(|copy| copy.strong_count() > 0);
                 self.copies.push(Arc::downgrade(&kept));
-                Ok(Parked::new(RemoteState(kept)))
+                Ok(Suspended::new(RemoteState(kept)))
             }
             other => Err(self.failed(Ok(other))),
         }
     }
 
-    fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {
+    fn resume(&mut self, suspended: &Suspended) -> Result<(), StartError> {
         self.folders.clear();
-        if let Some(kept) = parked.downcast_ref::<RemoteState>()
+        if let Some(kept) = suspended.downcast_ref::<RemoteState>()
             && Arc::ptr_eq(&kept.0.worker, &self.worker)
         {
             // Nobody fetches it meanwhile.
             let fetched = kept.0.fetched.lock();
             if fetched.is_none() {
                 self.folders.clone_from(&kept.0.folders);
-                return self.execute(Command::AttachKept(kept.0.number));
+                return self.execute(Command::ResumeKept(kept.0.number));
             }
         }
-        let settled = settled(parked)?;
-        let state: &SessionState = settled.downcast_ref().ok_or(SessionError::NotParkable)?;
+        let settled = settled(suspended)?;
+        let state: &SessionState = settled.downcast_ref().ok_or(SessionError::NotSuspendable)?;
         let folders = &mut self.folders;
         let sent = states::send(&self.worker.files, state, |mount| Some(number_of(folders, mount)));
         sent.map_err(|error| self.failed(Err(self.worker.failed(&error))))?;
-        self.execute(Command::Attach)
+        self.execute(Command::Resume)
     }
 
     fn memory_bytes(&self) -> u64 {

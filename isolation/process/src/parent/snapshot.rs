@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::{Cause, Image, Mount, SessionState, StartError};
 use parking_lot::Mutex;
-use pool::{Parked, ParkedState};
+use pool::{Suspended, SuspendedState};
 
 use crate::parent::offloader::Movable;
 use crate::parent::remote::Worker;
@@ -87,20 +87,20 @@ impl PendingFrees {
 
 pub(crate) struct RemoteState(pub(crate) Arc<RemoteSnapshot>);
 
-impl ParkedState for RemoteState {
+impl SuspendedState for RemoteState {
     fn bytes(&self) -> u64 {
         self.0.bytes
     }
 
-    fn fork(&self) -> Parked {
+    fn fork(&self) -> Suspended {
         match self.0.fetch() {
-            Ok(state) => Parked::new(state.fork()),
-            Err(error) => Parked::new(GoneState(Cause::new(error))),
+            Ok(state) => Suspended::new(state.fork()),
+            Err(error) => Suspended::new(GoneState(Cause::new(error))),
         }
     }
 
-    fn compact(&self) -> Option<Parked> {
-        self.0.fetch().ok().map(Parked::new)
+    fn compact(&self) -> Option<Suspended> {
+        self.0.fetch().ok().map(Suspended::new)
     }
 
     fn is_gone(&self) -> bool {
@@ -109,13 +109,13 @@ impl ParkedState for RemoteState {
 }
 
 /// Returns a state that depends on no process.
-pub(crate) fn settled(parked: &Parked) -> Result<Parked, StartError> {
-    if let Some(kept) = parked.downcast_ref::<RemoteState>() {
-        return kept.0.fetch().map(Parked::new);
+pub(crate) fn settled(suspended: &Suspended) -> Result<Suspended, StartError> {
+    if let Some(kept) = suspended.downcast_ref::<RemoteState>() {
+        return kept.0.fetch().map(Suspended::new);
     }
-    match parked.downcast_ref::<GoneState>() {
+    match suspended.downcast_ref::<GoneState>() {
         Some(GoneState(cause)) => Err(StartError::Process(cause.clone())),
-        None => Ok(parked.clone()),
+        None => Ok(suspended.clone()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::{Cause, Image, StartError};
 use parking_lot::Mutex;
-use pool::{Interpreter, InterpreterSource, IsolationStatus, MissingLayer, PackedBytes, Parked};
+use pool::{Interpreter, InterpreterSource, IsolationStatus, MissingLayer, PackedBytes, Suspended};
 
 use crate::child::helper::Helper;
 use crate::child::worker;
@@ -133,11 +133,11 @@ impl InterpreterSource for ProcessSource {
         self.image.shared_bytes()
     }
 
-    fn pack(&self, parked: &Parked) -> Result<PackedBytes, StartError> {
-        InterpreterSource::pack(&self.image, &settled(parked)?)
+    fn pack(&self, suspended: &Suspended) -> Result<PackedBytes, StartError> {
+        InterpreterSource::pack(&self.image, &settled(suspended)?)
     }
 
-    fn unpack(&self, packed: &PackedBytes) -> Result<Parked, StartError> {
+    fn unpack(&self, packed: &PackedBytes) -> Result<Suspended, StartError> {
         InterpreterSource::unpack(&self.image, packed)
     }
 }

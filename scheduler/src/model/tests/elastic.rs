@@ -103,9 +103,9 @@ fn workers_that_were_idle_for_long_end_one_by_one() {
 }
 
 #[test]
-fn a_worker_that_holds_a_session_parks_it_before_it_ends() {
+fn a_worker_that_holds_a_session_suspends_it_before_it_ends() {
     let mut config = elastic(0, 1, 0);
-    config.sessions.park_after = seconds(1_000);
+    config.sessions.suspend_after = seconds(1_000);
     let mut harness = Harness::new(config);
     harness.open(1);
     let _ = harness.submit_to(1, 1);

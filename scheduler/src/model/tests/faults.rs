@@ -99,7 +99,7 @@ fn a_session_whose_run_took_its_interpreter_can_move_to_any_worker() {
     let _ = harness.open_with(1, 400);
     let _ = harness.ready(1);
     assert_eq!(harness.submit_to(1, 1), admitted([dispatch(1, 1)]));
-    let _ = harness.park(1, 400);
+    let _ = harness.suspend(1, 400);
     let _ = harness.finish_as(1, 1, Report { session_left: true, ..Report::default() });
     assert_eq!(harness.model.memory().session_bytes, 400);
     let _ = harness.ready(2);
@@ -285,7 +285,7 @@ fn a_slot_is_renewed_after_a_job_with_much_memory() {
 }
 
 #[test]
-fn a_session_is_parked_before_its_slot_is_renewed() {
+fn a_session_is_suspended_before_its_slot_is_renewed() {
     let mut harness = Harness::new(roomy());
     harness.open(1);
     let _ = harness.ready(1);

@@ -9,8 +9,8 @@ fn config() -> SchedulerConfig {
         open: 100,
         in_memory: 100,
         disk_bytes: 10_000,
-        park_after: seconds(10),
-        spill_after: seconds(100),
+        suspend_after: seconds(10),
+        offload_after: seconds(100),
         close_after: None,
     };
     SchedulerConfig { sessions, ..roomy() }
@@ -42,7 +42,7 @@ fn unchanged() -> Result<u64, OffloadError> {
 }
 
 #[test]
-fn an_idle_session_is_parked_then_spilled_then_closed() {
+fn an_idle_session_is_suspended_then_offloaded_then_closed() {
     let mut config = config();
     config.sessions.close_after = Some(seconds(1_000));
     let mut harness = Harness::new(config);
@@ -52,7 +52,7 @@ fn an_idle_session_is_parked_then_spilled_then_closed() {
     assert_eq!(harness.model.next_wake(), Some(seconds(10)));
     let vacate = Effect::Vacate(WorkerId(1), SessionId(1), idle(10));
     assert_eq!(harness.pass(seconds(10)), [vacate]);
-    assert_eq!(harness.park(1, 600), []);
+    assert_eq!(harness.suspend(1, 600), []);
     assert_eq!(harness.ready(1), []);
     assert_eq!(harness.model.memory().session_bytes, 600);
     assert_eq!(harness.model.next_wake(), Some(seconds(100)));
@@ -71,10 +71,10 @@ fn a_session_that_never_reached_its_worker_is_evicted_all_the_same() {
     let mut harness = Harness::new(config());
     harness.open(1);
     let _ = harness.ready(1);
-    // The worker could not bring up its state, so it is parked while the model still counts it as
+    // The worker could not bring up its state, so it is suspended while the model still counts it as
     // there.
     let _ = harness.submit_to(1, 1);
-    let _ = harness.park(1, 600);
+    let _ = harness.suspend(1, 600);
     let _ = harness.finish(1, 1);
     let _ = harness.ready(1);
     let _ = harness.pass(seconds(10));
@@ -84,7 +84,7 @@ fn a_session_that_never_reached_its_worker_is_evicted_all_the_same() {
 }
 
 #[test]
-fn only_the_worker_that_holds_a_session_parks_it() {
+fn only_the_worker_that_holds_a_session_suspends_it() {
     let mut harness = Harness::new(config());
     harness.open(1);
     let (_, _) = (harness.ready(1), harness.submit_to(1, 1));
@@ -100,7 +100,7 @@ fn only_the_worker_that_holds_a_session_parks_it() {
 }
 
 #[test]
-fn memory_that_is_short_compresses_then_spills_then_refuses() {
+fn memory_that_is_short_compresses_then_offloads_then_refuses() {
     let mut harness = Harness::new(SchedulerConfig { memory_bytes: 1_000, ..config() });
     let _ = harness.open_with(1, 390);
     harness.now = seconds(1);
@@ -109,12 +109,12 @@ fn memory_that_is_short_compresses_then_spills_then_refuses() {
     harness.now = seconds(2);
     assert_eq!(harness.open_with(3, 20), [offload(1, Tier::Compressed, pressure(810, 1_000))]);
     let _ = harness.submit_as(1, Queued { bytes: 190, ..queued() });
-    // From nine tenths on, the longest idle session is spilled, compressed or not.
+    // From nine tenths on, the longest idle session is offloaded, compressed or not.
     let effects = offloaded(&mut harness, 1, Tier::Compressed, Ok(300));
     assert_eq!(effects, [offload(1, Tier::Disk, pressure(910, 1_000))]);
     let effects = offloaded(&mut harness, 1, Tier::Disk, unchanged());
     assert_eq!(effects, [offload(2, Tier::Disk, pressure(910, 1_000))]);
-    // The bytes of the present spill count as free, but no others.
+    // The bytes of the present offload count as free, but no others.
     let refused = harness.submit_as(2, Queued { bytes: 500, ..queued() });
     assert!(matches!(refusal_of(&refused), Refusal::NoMemory { .. }));
     assert_eq!(harness.submit_as(3, Queued { bytes: 490, ..queued() }), admitted([]));
@@ -130,9 +130,9 @@ fn a_full_disk_is_tried_again_later_and_what_it_did_not_take_is_compressed() {
     let mut harness = Harness::new(SchedulerConfig { memory_bytes: 1_000, ..config() });
     let _ = harness.open_with(1, 500);
     harness.now = seconds(1);
-    let spilled = harness.open_with(2, 420);
-    assert_eq!(spilled, [offload(1, Tier::Disk, pressure(920, 1_000))]);
-    // It takes less memory now; nothing else is spilled meanwhile.
+    let to_disk = harness.open_with(2, 420);
+    assert_eq!(to_disk, [offload(1, Tier::Disk, pressure(920, 1_000))]);
+    // It takes less memory now; nothing else is offloaded meanwhile.
     let full = || Err(OffloadError::NotWritten { cause: "full".into(), bytes: 450 });
     let next = offload(2, Tier::Compressed, pressure(870, 1_000));
     assert_eq!(offloaded(&mut harness, 1, Tier::Disk, full()), [next]);
@@ -144,21 +144,21 @@ fn a_full_disk_is_tried_again_later_and_what_it_did_not_take_is_compressed() {
     assert_eq!(harness.submit_as(2, Queued { bytes: 100, ..queued() }).0, Ok(()));
     assert_eq!(harness.model.next_wake(), Some(seconds(11)));
     // Smaller sessions may fit, and go first.
-    let spilled = offload(2, Tier::Disk, pressure(960, 1_000));
-    assert_eq!(harness.pass(seconds(10)), [spilled]);
+    let to_disk = offload(2, Tier::Disk, pressure(960, 1_000));
+    assert_eq!(harness.pass(seconds(10)), [to_disk]);
     assert_eq!(offloaded(&mut harness, 2, Tier::Disk, full()), []);
     assert_eq!(harness.model.next_wake(), Some(seconds(21)));
     assert_eq!(harness.pass(seconds(10)), []);
     assert_eq!(harness.model.next_wake(), Some(seconds(61)));
     let used = harness.model.memory().used_bytes();
-    let spilled = offload(1, Tier::Disk, pressure(used, 1_000));
-    assert_eq!(harness.pass(seconds(40)), [spilled]);
+    let to_disk = offload(1, Tier::Disk, pressure(used, 1_000));
+    assert_eq!(harness.pass(seconds(40)), [to_disk]);
     assert_eq!(offloaded(&mut harness, 1, Tier::Disk, Ok(450)), []);
     assert_eq!(harness.model.memory().disk_bytes, 450);
 }
 
 #[test]
-fn beyond_in_memory_the_least_recently_used_session_is_spilled() {
+fn beyond_in_memory_the_least_recently_used_session_is_offloaded() {
     let mut config = config();
     config.sessions.in_memory = 2;
     let mut harness = Harness::new(config);
@@ -177,13 +177,13 @@ fn beyond_in_memory_the_least_recently_used_session_is_spilled() {
 #[test]
 fn sessions_with_jobs_are_not_evicted() {
     let mut config = config();
-    config.sessions.spill_after = Duration::ZERO;
+    config.sessions.offload_after = Duration::ZERO;
     config.concurrent = 1;
     let mut harness = Harness::new(config);
     let _ = harness.ready(1);
     let _ = harness.submit(1);
-    let spilled = harness.open_with(1, 100);
-    assert_eq!(spilled, [offload(1, Tier::Disk, idle(0))]);
+    let to_disk = harness.open_with(1, 100);
+    assert_eq!(to_disk, [offload(1, Tier::Disk, idle(0))]);
     // It is wanted before it is on disk, and is taken up from wherever it is.
     let _ = harness.submit_to(2, 1);
     assert_eq!(harness.finish(1, 1), concluded([]));
@@ -198,7 +198,7 @@ fn sessions_with_jobs_are_not_evicted() {
 #[test]
 fn a_session_that_a_worker_unpacked_before_it_died_is_in_memory() {
     let mut config = config();
-    config.sessions.spill_after = Duration::ZERO;
+    config.sessions.offload_after = Duration::ZERO;
     let mut harness = Harness::new(config);
     assert_eq!(harness.open_with(1, 100), [offload(1, Tier::Disk, idle(0))]);
     assert_eq!(offloaded(&mut harness, 1, Tier::Disk, Ok(90)), []);
@@ -214,7 +214,7 @@ fn a_session_that_a_worker_unpacked_before_it_died_is_in_memory() {
     assert_eq!(places(&harness), (0, 90));
     let _ = harness.ready(2);
     assert_eq!(harness.submit_to(2, 1), admitted([dispatch(2, 2)]));
-    let _ = harness.park(1, 100);
+    let _ = harness.suspend(1, 100);
     assert!(harness.gone(2, true, false).contains(&offload(1, Tier::Disk, idle(0))));
     assert_eq!(places(&harness), (100, 0));
 }
@@ -223,7 +223,7 @@ fn a_session_that_a_worker_unpacked_before_it_died_is_in_memory() {
 fn what_does_not_fit_on_the_disk_stays() {
     let mut config = config();
     config.sessions.disk_bytes = 150;
-    config.sessions.spill_after = seconds(1);
+    config.sessions.offload_after = seconds(1);
     let mut harness = Harness::new(config);
     let _ = harness.open_with(1, 200);
     let _ = harness.open_with(2, 100);
@@ -259,6 +259,6 @@ fn a_job_displaces_the_longest_idle_session() {
         let _ = harness.ready(worker);
     }
     assert_eq!(harness.submit(3), admitted([displace(2, 2), dispatch(3, 2)]));
-    assert_eq!(harness.park(2, 50), []);
+    assert_eq!(harness.suspend(2, 50), []);
     assert_eq!(harness.model.memory().session_bytes, 50);
 }

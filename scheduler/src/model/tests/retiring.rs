@@ -50,7 +50,7 @@ fn a_worker_without_a_need_for_it_is_not_replaced() {
 }
 
 #[test]
-fn a_session_is_parked_first_whatever_waits_for_it() {
+fn a_session_is_suspended_first_whatever_waits_for_it() {
     let mut harness = Harness::small(2, 10);
     harness.open(1);
     let _ = harness.ready(1);
@@ -60,7 +60,7 @@ fn a_session_is_parked_first_whatever_waits_for_it() {
     assert_eq!(harness.finish(1, 1), concluded([]));
     assert_eq!(harness.ready(1), [vacated(1, 1)]);
     // Its next turn runs on the first worker that is ready, which isn't the one that ends.
-    let _ = harness.park(1, 5);
+    let _ = harness.suspend(1, 5);
     assert_eq!(harness.ready(1), replaced(1));
     assert_eq!(harness.ready(2), [dispatch(2, 2)]);
 }

@@ -51,7 +51,7 @@ fn a_session_whose_worker_is_busy_with_something_else_moves() {
     let _ = harness.ready(2);
     assert_eq!(harness.submit_to(3, 1), admitted([dispatch(3, 2)]));
     // Worker 1's late report is outdated.
-    assert_eq!(harness.park(1, 500), []);
+    assert_eq!(harness.suspend(1, 500), []);
     assert_eq!(harness.model.resident(WorkerId(2)), Some(SessionId(1)));
     assert_eq!(harness.model.memory().session_bytes, 0);
 }

@@ -39,7 +39,7 @@ pub(super) struct World {
     session_of: BTreeMap<JobId, SessionId>,
     /// The worker that holds each session's state, for sessions on workers.
     states: BTreeMap<SessionId, WorkerId>,
-    /// States that workers are about to park.
+    /// States that workers are about to suspend.
     leaving: VecDeque<SessionId>,
     offloading: Option<(SessionId, Tier)>,
     captures: BTreeSet<JobId>,
@@ -130,7 +130,7 @@ impl World {
                     assert_ne!(due_in, Some(Duration::ZERO), "nothing runs beyond its deadline");
                     self.dispatch(job, worker);
                 }
-                // The following dispatch parks the session.
+                // The following dispatch suspends the session.
                 Effect::Displace(..) => {}
                 Effect::Settle(job, _) => self.end(job),
                 Effect::Retry { job, attempt } => self.retry(job, attempt),
@@ -192,7 +192,7 @@ impl World {
         assert!(!self.retiring.contains(&worker), "a retired worker runs nothing more");
         assert!(self.running.insert(worker, job).is_none());
         assert!(self.admitted.contains(&job) && !self.ended.contains(&job));
-        // The thread parks what it holds, and then takes up what it needs.
+        // The thread suspends what it holds, and then takes up what it needs.
         let session = self.session_of.get(&job).copied();
         let displaced: Vec<_> =
             self.states.extract_if(.., |id, on| *on == worker && Some(*id) != session).collect();
@@ -235,7 +235,7 @@ impl World {
             }
             32 => self.restore(),
             33 => self.capture(),
-            34..36 => self.park(),
+            34..36 => self.suspend(),
             36..38 => self.offloaded(),
             38 => self.wake(),
             39 => self.retire(),

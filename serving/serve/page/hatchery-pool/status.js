@@ -1,7 +1,7 @@
 // What a status means.
 
 const PRIORITIES = ['high', 'normal', 'low'];
-const STEPS = ['queue', 'attach', 'run', 'reset'];
+const STEPS = ['queue', 'resume', 'run', 'reset'];
 const MOST_ERRORS = 10;
 /** What to say of a last job that ended so. */
 const FAILURES = {
@@ -74,8 +74,8 @@ function errorsOf(status) {
 }
 
 /** Says where sessions are. */
-function placesOf({ on_workers: onWorkers, parked, compressed, on_disk: onDisk }) {
-    const places = { 'on workers': onWorkers, 'in memory': parked + compressed, 'on disk': onDisk };
+function placesOf({ on_workers: onWorkers, suspended, compressed, on_disk: onDisk }) {
+    const places = { 'on workers': onWorkers, 'in memory': suspended + compressed, 'on disk': onDisk };
     const taken = Object.entries(places).filter(([, sessions]) => sessions > 0);
     return taken.map(([place, sessions]) => `${count(sessions)} ${place}`).join(', ') || 'none';
 }
@@ -87,7 +87,7 @@ function placeOf(place) {
             return 'nowhere yet';
         case 'on_worker':
             return `on worker ${place.worker}`;
-        case 'parked':
+        case 'suspended':
             return `in memory, ${bytes(place.bytes)}`;
         case 'compressed':
             return `compressed, ${bytes(place.bytes)}`;

@@ -61,7 +61,7 @@ impl Server {
     /// One whose pool closes sessions that have been idle for this long.
     pub(crate) fn forgetful(idle: Duration) -> (Self, Hatchery) {
         let sessions = SessionsConfig {
-            park_after: Duration::ZERO,
+            suspend_after: Duration::ZERO,
             close_after: Some(idle),
             ..SessionsConfig::default()
         };

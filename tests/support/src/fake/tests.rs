@@ -17,18 +17,18 @@ fn a_release_applies_only_to_gates_scripted_before_it() {
     source.gate(Step::Pack, [Gate::Never, Gate::Never]);
     let packing = std::thread::spawn({
         let source = source.clone();
-        move || source.pack(&Parked::new(FakeState::default())).is_ok()
+        move || source.pack(&Suspended::new(FakeState::default())).is_ok()
     });
     source.release();
     assert!(packing.join().unwrap());
-    assert!(source.pack(&Parked::new(FakeState::default())).is_ok());
+    assert!(source.pack(&Suspended::new(FakeState::default())).is_ok());
 }
 
 #[test]
 fn a_packed_state_is_restored_unless_it_is_damaged() {
     let source = FakeSource::default();
     let state = FakeState { runs: 3, memory_bytes: 5 };
-    let mut packed = source.pack(&Parked::new(state)).unwrap();
+    let mut packed = source.pack(&Suspended::new(state)).unwrap();
     let unpacked = source.unpack(&packed).unwrap();
     assert_eq!((state_of(&unpacked), unpacked.bytes()), (state, 13));
     packed.bytes[0] ^= 1;

@@ -153,7 +153,7 @@ impl Evictable {
     }
 }
 
-/// Resets, parks, copies, forks and attaches memories whose pages are evicted again and again.
+/// Resets, suspends, copies, forks and resumes memories whose pages are evicted again and again.
 /// Returns how many were.
 fn go_back_after_evictions(has_scan: bool) -> Option<Evicted> {
     let mut dice = Dice(20);
@@ -188,7 +188,7 @@ fn go_back_after_evictions(has_scan: bool) -> Option<Evicted> {
             }
             one.check("a turn", round);
         }
-        // Its state goes to another worker, parked or as a fork, whatever that one held.
+        // Its state goes to another worker, suspended or as a fork, whatever that one held.
         one.evict(&mut evicted);
         if dice.below(2) == 0 {
             one.write(&mut dice);
@@ -206,7 +206,7 @@ fn go_back_after_evictions(has_scan: bool) -> Option<Evicted> {
         other.evict(&mut evicted);
         other.memory.restore(&patch).unwrap();
         other.model.clone_from(&one.model);
-        other.check("an attach", round);
+        other.check("a resume", round);
         // Both go back to the image, or go on.
         for memory in &mut memories {
             memory.write(&mut dice);

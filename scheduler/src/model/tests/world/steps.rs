@@ -76,10 +76,10 @@ impl World {
         self.send_job(job, queued);
     }
 
-    pub(super) fn park(&mut self) {
+    pub(super) fn suspend(&mut self) {
         if let Some(session) = self.leaving.pop_front() {
             let bytes = self.random.below(400);
-            self.send(Event::SessionParked { session, bytes });
+            self.send(Event::SessionSuspended { session, bytes });
         }
     }
 

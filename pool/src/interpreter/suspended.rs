@@ -1,4 +1,4 @@
-//! Parked states: the state of a session without an interpreter, as it is or as bytes.
+//! Suspended states: the state of a session without an interpreter, as it is or as bytes.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -6,17 +6,17 @@ use std::sync::Arc;
 use derive_more::Debug;
 
 /// The state of a session as its interpreter left it. It is immutable.
-pub trait ParkedState: Any + Send + Sync {
+pub trait SuspendedState: Any + Send + Sync {
     /// Returns the memory that it takes, in bytes.
     fn bytes(&self) -> u64;
 
     /// Returns a state for a session that continues from this one. Random numbers drawn there
     /// differ, unless the session is deterministic.
-    fn fork(&self) -> Parked;
+    fn fork(&self) -> Suspended;
 
     /// Returns the same state in less memory; `None` if there is no such form. May take as long as
-    /// [`Interpreter::park`](super::Interpreter::park).
-    fn compact(&self) -> Option<Parked> {
+    /// [`Interpreter::suspend`](super::Interpreter::suspend).
+    fn compact(&self) -> Option<Suspended> {
         None
     }
 
@@ -26,18 +26,18 @@ pub trait ParkedState: Any + Send + Sync {
     }
 }
 
-/// A parked state. Clones share it.
+/// A suspended state. Clones share it.
 #[derive(Clone, Debug)]
-#[debug("Parked({bytes} bytes)")]
-pub struct Parked {
-    state: Arc<dyn ParkedState>,
+#[debug("Suspended({bytes} bytes)")]
+pub struct Suspended {
+    state: Arc<dyn SuspendedState>,
     /// Cached, since adding it up takes a while.
     bytes: u64,
 }
 
-impl Parked {
+impl Suspended {
     /// Wraps a state that an interpreter copied out.
-    pub fn new(state: impl ParkedState) -> Self {
+    pub fn new(state: impl SuspendedState) -> Self {
         let bytes = state.bytes();
         Self { state: Arc::new(state), bytes }
     }
@@ -65,7 +65,7 @@ impl Parked {
     }
 
     /// Returns the wrapped state if it is a `T`.
-    pub fn downcast_ref<T: ParkedState>(&self) -> Option<&T> {
+    pub fn downcast_ref<T: SuspendedState>(&self) -> Option<&T> {
         let state: &dyn Any = &*self.state;
         state.downcast_ref()
     }
@@ -76,11 +76,11 @@ impl Parked {
     }
 }
 
-/// A parked state as bytes, with the part that can't be bytes.
+/// A suspended state as bytes, with the part that can't be bytes.
 #[derive(Clone, Debug)]
 #[debug("PackedBytes({} bytes)", bytes.len())]
 pub struct PackedBytes {
-    /// The bytes, which may be compressed and spilled to disk.
+    /// The bytes, which may be compressed and offloaded to disk.
     pub bytes: Vec<u8>,
     /// The rest, which stays in memory.
     pub rest: Option<Arc<dyn Any + Send + Sync>>,

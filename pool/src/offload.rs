@@ -1,4 +1,4 @@
-//! The spill file: one unnamed file for all spilled sessions, which disappears with the process,
+//! The offload file: one unnamed file for all offloaded sessions, which disappears with the process,
 //! however that ends.
 //!
 //! ```text
@@ -30,9 +30,9 @@ const BLOCK_BYTES: u64 = 4096;
 /// File offsets are signed.
 const MOST_BLOCKS: u64 = i64::MAX as u64 / BLOCK_BYTES;
 
-/// The spill file, opened when it is first needed.
+/// The offload file, opened when it is first needed.
 #[derive(Debug, Default)]
-pub(crate) struct Spill {
+pub(crate) struct OffloadFile {
     folder: Option<PathBuf>,
     heap: Mutex<Option<Arc<Heap>>>,
 }
@@ -54,8 +54,8 @@ pub(crate) struct Extent {
     len: u64,
 }
 
-impl Spill {
-    /// Spills into this folder; without one, nothing can be spilled.
+impl OffloadFile {
+    /// Offloads into this folder; without one, nothing can be offloaded.
     pub(crate) fn new(folder: Option<PathBuf>) -> Self {
         Self { folder, heap: Mutex::new(None) }
     }
@@ -63,7 +63,7 @@ impl Spill {
     /// Writes `bytes` to disk.
     ///
     /// # Errors
-    /// No spill folder is configured, or its disk has no space left.
+    /// No offload folder is configured, or its disk has no space left.
     pub(crate) fn put(&self, bytes: &[u8]) -> io::Result<Extent> {
         let heap = self.heap()?;
         let len = bytes.len() as u64;
@@ -80,7 +80,7 @@ impl Spill {
         if let Some(heap) = &*heap {
             return Ok(Arc::clone(heap));
         }
-        let no_folder = || io::Error::other("the pool has no folder to spill sessions to");
+        let no_folder = || io::Error::other("the pool has no folder to offload sessions to");
         let file = tempfile::tempfile_in(self.folder.as_ref().ok_or_else(no_folder)?)?;
         let blocks = Mutex::new(RangeAllocator::new(0..MOST_BLOCKS));
         let opened = Heap {
@@ -133,14 +133,14 @@ impl Drop for Extent {
         if let Err(error) = punch(&heap.file, self.at(), len)
             && !heap.has_failed_to_punch.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!(%error, "the disk only gets space back once no session is spilled");
+            tracing::warn!(%error, "the disk only gets space back once no session is offloaded");
         }
         let mut blocks = heap.blocks.lock();
         blocks.free_range(self.blocks.clone());
         if blocks.is_empty()
             && let Err(error) = heap.file.set_len(0)
         {
-            tracing::warn!(%error, "the file of spilled sessions can't be truncated");
+            tracing::warn!(%error, "the file of offloaded sessions can't be truncated");
         }
     }
 }
@@ -151,21 +151,21 @@ mod tests {
 
     use super::*;
 
-    fn spill() -> (tempfile::TempDir, Spill) {
+    fn disk() -> (tempfile::TempDir, OffloadFile) {
         let folder = tempfile::tempdir().unwrap();
-        let spill = Spill::new(Some(folder.path().to_owned()));
-        (folder, spill)
+        let disk = OffloadFile::new(Some(folder.path().to_owned()));
+        (folder, disk)
     }
 
-    fn metadata(spill: &Spill) -> std::fs::Metadata {
-        spill.heap().unwrap().file.metadata().unwrap()
+    fn metadata(disk: &OffloadFile) -> std::fs::Metadata {
+        disk.heap().unwrap().file.metadata().unwrap()
     }
 
     #[test]
     fn extents_hold_what_was_put_and_do_not_overlap() {
-        let (folder, spill) = spill();
+        let (folder, disk) = disk();
         let texts: [&[u8]; 4] = [b"one", b"", &[2; 10_000], b"three"];
-        let extents = texts.map(|text| spill.put(text).unwrap());
+        let extents = texts.map(|text| disk.put(text).unwrap());
         for (extent, text) in extents.iter().zip(texts) {
             assert_eq!(extent.read().unwrap(), text);
         }
@@ -174,65 +174,65 @@ mod tests {
 
     #[test]
     fn dropped_extents_free_their_space_and_the_last_one_empties_the_file() {
-        let (_folder, spill) = spill();
-        let first = spill.put(&[1; 1 << 20]).unwrap();
-        let second = spill.put(&[2; 1 << 20]).unwrap();
-        let before = metadata(&spill);
+        let (_folder, disk) = disk();
+        let first = disk.put(&[1; 1 << 20]).unwrap();
+        let second = disk.put(&[2; 1 << 20]).unwrap();
+        let before = metadata(&disk);
         drop(first);
-        let after = metadata(&spill);
+        let after = metadata(&disk);
         assert_eq!(after.len(), before.len(), "holes leave the size as it is");
         assert!(
-            spill.heap().unwrap().has_failed_to_punch.load(Ordering::Relaxed)
+            disk.heap().unwrap().has_failed_to_punch.load(Ordering::Relaxed)
                 || after.blocks() < before.blocks(),
             "{} blocks",
             after.blocks()
         );
         assert_eq!(second.read().unwrap(), [2; 1 << 20]);
         drop(second);
-        assert_eq!(metadata(&spill).len(), 0);
-        let third = spill.put(b"3").unwrap();
+        assert_eq!(metadata(&disk).len(), 0);
+        let third = disk.put(b"3").unwrap();
         assert_eq!((third.at(), third.read().unwrap()), (0, b"3".to_vec()));
     }
 
     #[test]
     fn freed_space_is_reused() {
-        let (_folder, spill) = spill();
-        let lives = spill.put(&[1; 10]).unwrap();
-        let mut last = spill.put(&[0; 9_000]).unwrap();
+        let (_folder, disk) = disk();
+        let lives = disk.put(&[1; 10]).unwrap();
+        let mut last = disk.put(&[0; 9_000]).unwrap();
         for round in 1..100_u8 {
-            let next = spill.put(&[round; 9_000]).unwrap();
+            let next = disk.put(&[round; 9_000]).unwrap();
             last = next;
             assert_eq!(last.read().unwrap(), [round; 9_000]);
         }
-        assert_eq!(metadata(&spill).len(), (1 + 3) * BLOCK_BYTES + 9_000);
+        assert_eq!(metadata(&disk).len(), (1 + 3) * BLOCK_BYTES + 9_000);
         // The two adjacent holes are merged.
         drop(last);
-        let large = spill.put(&[2; 7 * BLOCK_BYTES as usize]).unwrap();
+        let large = disk.put(&[2; 7 * BLOCK_BYTES as usize]).unwrap();
         assert_eq!((large.at(), lives.read().unwrap()), (BLOCK_BYTES, vec![1; 10]));
     }
 
     #[test]
-    fn without_a_folder_nothing_is_spilled() {
-        let error = Spill::default().put(b"1").unwrap_err();
+    fn without_a_folder_nothing_is_offloaded() {
+        let error = OffloadFile::default().put(b"1").unwrap_err();
         assert!(error.to_string().contains("no folder"), "{error}");
-        assert!(Spill::new(Some("/nonexistent/folder".into())).put(b"1").is_err());
+        assert!(OffloadFile::new(Some("/nonexistent/folder".into())).put(b"1").is_err());
     }
 
     #[test]
     fn extents_are_put_and_dropped_from_many_threads() {
-        let (_folder, spill) = spill();
+        let (_folder, disk) = disk();
         std::thread::scope(|scope| {
             for thread in 0..4_u8 {
-                let spill = &spill;
+                let disk = &disk;
                 scope.spawn(move || {
                     for round in 0..50 {
                         let text = vec![thread; 1 + round * 97];
-                        let extent = spill.put(&text).unwrap();
+                        let extent = disk.put(&text).unwrap();
                         assert_eq!(extent.read().unwrap(), text);
                     }
                 });
             }
         });
-        assert_eq!(metadata(&spill).len(), 0);
+        assert_eq!(metadata(&disk).len(), 0);
     }
 }

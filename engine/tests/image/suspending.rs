@@ -87,26 +87,26 @@ fn a_session_goes_on_anywhere_with_all_that_it_holds() {
     for (kind, here, there) in pairs {
         let (mut here, mut there) = (here.start().unwrap(), there.start().unwrap());
         value(&mut here, &session());
-        let parked = here.park().unwrap();
-        assert!(parked.bytes() > 10 << 20, "{kind}: {parked:?}");
+        let suspended = here.suspend().unwrap();
+        assert!(suspended.bytes() > 10 << 20, "{kind}: {suspended:?}");
         here.reset().unwrap();
         assert!(here.is_as_image(), "{kind}");
         let nothing = json!([false, false, "/workspace", false, 28]);
         assert_eq!(value(&mut here, NOTHING), nothing, "{kind}");
         value(&mut there, "numbers = 'its own'");
-        there.attach(&parked).unwrap();
+        there.resume(&suspended).unwrap();
         assert_eq!(value(&mut there, GO_ON), expected(), "{kind}");
-        // The state is immutable, so it can be attached again, here too.
-        here.attach(&parked).unwrap();
+        // The state is immutable, so it can be resumed again, here too.
+        here.resume(&suspended).unwrap();
         assert_eq!(value(&mut here, GO_ON), expected(), "{kind}, where it came from");
     }
 }
 
 #[test]
-fn a_parked_session_can_go_on_where_it_is() {
+fn a_suspended_session_can_go_on_where_it_is() {
     let mut slot = mapped().start().unwrap();
     value(&mut slot, &session());
-    slot.park().unwrap();
+    slot.suspend().unwrap();
     assert_eq!(value(&mut slot, GO_ON), expected());
 }
 
@@ -115,14 +115,14 @@ fn a_session_that_grew_gives_the_memory_back_and_grows_again() {
     for (kind, image) in both() {
         let mut slot = image.start().unwrap();
         value(&mut slot, "big = bytearray(b'x' * (32 << 20))");
-        let big = slot.park().unwrap();
+        let big = slot.suspend().unwrap();
         slot.reset().unwrap();
         value(&mut slot, "small = 1");
-        let small = slot.park().unwrap();
+        let small = slot.suspend().unwrap();
         for _ in 0..3 {
-            slot.attach(&big).unwrap();
+            slot.resume(&big).unwrap();
             assert_eq!(value(&mut slot, "big.count(b'x')"), json!(32 << 20), "{kind}");
-            slot.attach(&small).unwrap();
+            slot.resume(&small).unwrap();
             assert_eq!(value(&mut slot, "[small, 'big' in globals()]"), json!([1, false]));
             let outcome = turn(&mut slot, &program("small"));
             let peak = outcome.usage.peak_memory_bytes;
@@ -138,16 +138,24 @@ fn a_small_session_holds_a_few_pages() {
     for (kind, image) in both() {
         assert_eq!(SessionState::fresh(image).pages(), 0);
         let mut slot = image.start().unwrap();
-        assert_eq!(slot.park().unwrap().pages(), 0, "{kind}");
+        assert_eq!(slot.suspend().unwrap().pages(), 0, "{kind}");
         value(&mut slot, "x = 1");
-        let parked = slot.park().unwrap();
-        assert!((1..300).contains(&parked.pages()), "{kind}: {parked:?}");
-        assert!(parked.bytes() < 300 * 4096, "{kind}: {parked:?}");
-        let again = slot.park().unwrap();
-        assert_eq!((again.pages(), again.bytes()), (parked.pages(), parked.bytes()), "{kind}");
-        slot.attach(&parked).unwrap();
-        let again = slot.park().unwrap();
-        assert_eq!((again.pages(), again.bytes()), (parked.pages(), parked.bytes()), "{kind}");
+        let suspended = slot.suspend().unwrap();
+        assert!((1..300).contains(&suspended.pages()), "{kind}: {suspended:?}");
+        assert!(suspended.bytes() < 300 * 4096, "{kind}: {suspended:?}");
+        let again = slot.suspend().unwrap();
+        assert_eq!(
+            (again.pages(), again.bytes()),
+            (suspended.pages(), suspended.bytes()),
+            "{kind}"
+        );
+        slot.resume(&suspended).unwrap();
+        let again = slot.suspend().unwrap();
+        assert_eq!(
+            (again.pages(), again.bytes()),
+            (suspended.pages(), suspended.bytes()),
+            "{kind}"
+        );
     }
 }
 
@@ -156,7 +164,7 @@ fn a_fresh_state_is_that_of_a_fresh_interpreter() {
     for (kind, image) in both() {
         let mut slot = image.start().unwrap();
         value(&mut slot, "x = 1");
-        slot.attach(&SessionState::fresh(image)).unwrap();
+        slot.resume(&SessionState::fresh(image)).unwrap();
         assert!(slot.is_as_image(), "{kind}");
         assert_eq!(value(&mut slot, "'x' in globals()"), json!(false), "{kind}");
     }
@@ -167,7 +175,7 @@ const ALONE_VARIABLE: &str = "HATCHERY_TEST_A_HUNDRED_FORKS";
 
 #[test]
 fn a_hundred_forks_take_no_memory() {
-    in_another_process("parking::a_hundred_forks", ALONE_VARIABLE, "yes");
+    in_another_process("suspending::a_hundred_forks", ALONE_VARIABLE, "yes");
 }
 
 /// The other half of that test, in its own process, so that only its memory is measured.
@@ -178,18 +186,18 @@ fn a_hundred_forks() {
     }
     let mut slot = mapped().start().unwrap();
     value(&mut slot, &session());
-    let parked = slot.park().unwrap();
-    assert!(parked.bytes() > 10 << 20);
+    let suspended = slot.suspend().unwrap();
+    assert!(suspended.bytes() > 10 << 20);
     let before = resident_bytes();
-    let forks: Vec<SessionState> = (0..100).map(|_| parked.fork()).collect();
+    let forks: Vec<SessionState> = (0..100).map(|_| suspended.fork()).collect();
     let grown = resident_bytes().saturating_sub(before);
-    assert!(grown < 2 * parked.bytes(), "{grown} bytes for {} forks", forks.len());
-    // Parking again shares what didn't change.
-    let again: Vec<SessionState> = (0..100).map(|_| slot.park().unwrap()).collect();
+    assert!(grown < 2 * suspended.bytes(), "{grown} bytes for {} forks", forks.len());
+    // Suspending again shares what didn't change.
+    let again: Vec<SessionState> = (0..100).map(|_| slot.suspend().unwrap()).collect();
     let grown = resident_bytes().saturating_sub(before);
-    assert!(grown < 4 * parked.bytes(), "{grown} bytes for {} more", again.len());
+    assert!(grown < 4 * suspended.bytes(), "{grown} bytes for {} more", again.len());
     for fork in forks.iter().step_by(33) {
-        slot.attach(fork).unwrap();
+        slot.resume(fork).unwrap();
         assert_eq!(value(&mut slot, GO_ON), expected());
     }
 }
@@ -198,19 +206,19 @@ fn a_hundred_forks() {
 fn states_of_another_image_are_refused_and_the_interpreter_can_be_reset() {
     let mut other = plain().start().unwrap();
     value(&mut other, "x = 1");
-    let foreign = other.park().unwrap();
+    let foreign = other.suspend().unwrap();
     for (kind, image) in both() {
         let mut slot = image.start().unwrap();
         value(&mut slot, "x = 2");
-        let refused = slot.attach(&foreign).unwrap_err();
-        assert!(matches!(refused, SessionError::NotParkable), "{kind}: {refused}");
+        let refused = slot.resume(&foreign).unwrap_err();
+        assert!(matches!(refused, SessionError::NotSuspendable), "{kind}: {refused}");
         slot.reset().unwrap();
         assert_eq!(value(&mut slot, "'x' in globals()"), json!(false), "{kind}");
     }
 }
 
 #[test]
-fn snapshots_between_turns_are_the_states_that_parking_gives() {
+fn snapshots_between_turns_are_the_states_that_suspending_gives() {
     for (kind, image) in both() {
         let (mut slot, mut other) = (image.start().unwrap(), image.start().unwrap());
         let mut snapshots = Vec::new();
@@ -224,11 +232,11 @@ fn snapshots_between_turns_are_the_states_that_parking_gives() {
             }
             snapshots.push(snapshot);
         }
-        let parked = slot.park().unwrap();
-        assert_eq!(snapshots[7].pages(), parked.pages(), "{kind}");
+        let suspended = slot.suspend().unwrap();
+        assert_eq!(snapshots[7].pages(), suspended.pages(), "{kind}");
         // Later turns and snapshots change none of the earlier ones.
         for (number, snapshot) in snapshots.iter().enumerate() {
-            other.attach(snapshot).unwrap();
+            other.resume(snapshot).unwrap();
             assert_eq!(
                 value(&mut other, "x, open('f').read()"),
                 json!([number, number.to_string()])
@@ -307,11 +315,11 @@ fn a_session_of_many_turns_needs_fewer_until_its_copies_are_small_elsewhere() {
     let (mut slot, mut other) = (image.start().unwrap(), image.start().unwrap());
     let first = turns(&mut slot, 4);
     let last = turns(&mut slot, 116);
-    let parked = slot.park().unwrap();
+    let suspended = slot.suspend().unwrap();
     // A fork says nothing of how long it lives.
-    other.attach(&parked.fork()).unwrap();
+    other.resume(&suspended.fork()).unwrap();
     let of_fork = turns(&mut other, 20);
-    other.attach(&parked).unwrap();
+    other.resume(&suspended).unwrap();
     let of_session = turns(&mut other, 20);
     assert_eq!(value(&mut other, "x"), json!(140));
     if last < first {
@@ -320,14 +328,14 @@ fn a_session_of_many_turns_needs_fewer_until_its_copies_are_small_elsewhere() {
 }
 
 #[test]
-fn an_interpreter_without_an_image_is_not_parked() {
+fn an_interpreter_without_an_image_is_not_suspended() {
     let mut slot = engine().start().unwrap();
-    for refused in [slot.park(), slot.snapshot()] {
+    for refused in [slot.suspend(), slot.snapshot()] {
         let refused = refused.unwrap_err();
-        assert!(matches!(refused, SessionError::NotParkable), "{refused}");
+        assert!(matches!(refused, SessionError::NotSuspendable), "{refused}");
     }
-    let refused = slot.attach(&SessionState::fresh(mapped())).unwrap_err();
-    assert!(matches!(refused, SessionError::NotParkable), "{refused}");
+    let refused = slot.resume(&SessionState::fresh(mapped())).unwrap_err();
+    assert!(matches!(refused, SessionError::NotSuspendable), "{refused}");
     assert!(!slot.is_as_image());
 }
 
@@ -336,11 +344,11 @@ fn a_lost_interpreter_takes_up_a_session() {
     for (kind, image) in both() {
         let mut slot = image.start().unwrap();
         value(&mut slot, &session());
-        let parked = slot.park().unwrap();
+        let suspended = slot.suspend().unwrap();
         let (_, afterwards) =
             job(&mut slot, &program("import os; os._exit(1)"), &Limits::default());
         assert_eq!(afterwards, Afterwards::Lost, "{kind}");
-        slot.attach(&parked).unwrap();
+        slot.resume(&suspended).unwrap();
         assert_eq!(value(&mut slot, GO_ON), expected(), "{kind}");
     }
 }
