@@ -90,11 +90,11 @@ pub fn find(cache_dir: Option<&Path>, prefix: &str) -> Result<ImageInfo, Error> 
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let cache_dir = Some(folder.path());
 /// let error = hatchery::image::add(cache_dir, b"GIF89a").unwrap_err();
-/// assert!(error.to_string().contains("no image"));
+/// assert!(hatchery::error::chain(&error).to_string().contains("isn't an image"));
 /// ```
 ///
 /// # Errors
-/// The bytes are no image of this version of Hatchery, or the cache can't be written to.
+/// The bytes aren't an image of this version of Hatchery, or the cache can't be written to.
 pub fn add(cache_dir: Option<&Path>, bytes: &[u8]) -> Result<ImageInfo, Error> {
     Ok(engine::add_image(&CacheDir::open(cache_dir)?, bytes)?)
 }
