@@ -1,7 +1,7 @@
 //! What programs of the tables need of a Python build, and what a build has, by its own answer.
 //!
-//! A program needs the modules that it imports. What else it needs it says by a [`Need`]; what
-//! needs nothing holds on every build.
+//! A program needs the modules that it imports. Its `Need`s name what else it needs. A program
+//! without any runs on every build.
 
 use std::collections::BTreeSet;
 
