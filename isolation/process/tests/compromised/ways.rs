@@ -79,9 +79,17 @@ fn descriptors() -> usize {
 }
 
 pub(crate) fn nothing_is_left() {
+    // A pool that was dropped closes some when its processes have ended.
+    let fewest = || {
+        let counts = (0..10_000).map(|_| {
+            std::thread::yield_now();
+            descriptors()
+        });
+        counts.min().unwrap()
+    };
     // What the first pool leaves open belongs to the process.
     drop(Pool::start());
-    let before = descriptors();
+    let before = fewest();
     let pool = Pool::start();
     let (helper, _) = pool.processes();
     let of_helper = || fs::read_dir(format!("/proc/{helper}/fd")).unwrap().count();
@@ -113,5 +121,5 @@ pub(crate) fn nothing_is_left() {
     );
     drop(pool);
     assert!(children(std::process::id()).is_empty());
-    assert_eq!(descriptors(), before);
+    assert_eq!(fewest(), before);
 }
