@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -203,6 +204,20 @@ fn outcomes_arrive_as_they_were() {
         // Frames with NaN aren't equal to themselves.
         assert_eq!(format!("{arrived:?}"), format!("{outcome:?}"));
     }
+}
+
+#[test]
+fn usage_that_a_worker_can_not_know_is_dropped() {
+    let known = Usage { host_calls: 5, file_growth_bytes: 6, ..Usage::default() };
+    let claimed = Usage {
+        queue_wait: Duration::from_secs(7),
+        output_bytes: 8,
+        network_bytes: 9,
+        ..known.clone()
+    };
+    let outcome = Outcome { usage: claimed, ..Outcome::not_run(Verdict::Cancelled) };
+    let sent: OutcomeMessage = crossed(&OutcomeMessage::new(outcome));
+    assert_eq!(format!("{:?}", sent.outcome().unwrap().usage), format!("{known:?}"));
 }
 
 #[test]
