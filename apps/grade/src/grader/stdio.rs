@@ -54,9 +54,9 @@ pub(crate) async fn run(
         };
         if problem.is_some()
             && trial.failures.is_empty()
-            && let Some(limit) = limit_met(pool, code, case, &outcome, &limits).await?
+            && let Some(ended) = limit_met(pool, code, case, &outcome, &limits).await?
         {
-            return Ok(Trial::of_sandbox(&limit).with_counts_of(&trial));
+            return Ok(ended.with_counts_of(&trial));
         }
         match problem {
             None => trial.passed += 1,
@@ -98,21 +98,23 @@ fn job(source: &str, code: &str, case: &Case, limits: &Limits) -> Job {
         .idempotent(false)
 }
 
-/// Runs a program that failed a case again, watched. Returns the first limit of the sandbox that it
-/// meets, whether it catches that or not.
+/// Runs a program that failed a case again, watched. Returns what the sandbox did: the first limit that
+/// the program meets, whether it catches that or not, or its own failure.
 async fn limit_met(
     pool: &Hatchery,
     code: &str,
     case: &Case,
     failed: &Outcome,
     limits: &Limits,
-) -> Result<Option<String>, GradeError> {
+) -> Result<Option<Trial>, GradeError> {
     let texts = format!("{}\n{}", failed.stdout_text(), case.stdout);
     let job = job(guest::DOUBT, code, case, limits)
         .variable("hatchery_code", code)
         .variable("hatchery_texts", texts);
-    Ok(match pool.run(job).await?.verdict {
-        End::Completed { value: Some(Value::String(limit)), .. } => Some(limit),
+    let watched = pool.run(job).await?;
+    Ok(match &watched.verdict {
+        End::Completed { value: Some(Value::String(limit)), .. } => Some(Trial::of_sandbox(limit)),
+        End::SandboxFailed(_) => Some(Trial::ended(&watched)),
         _ => None,
     })
 }
