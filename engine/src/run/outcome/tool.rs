@@ -90,6 +90,8 @@ enum ToolError<'a> {
     #[serde(untagged)]
     Other {
         kind: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<&'static str>,
         message: String,
     },
 }
@@ -107,7 +109,7 @@ fn error_schema(_: &mut SchemaGenerator) -> Schema {
             "message": { "type": "string" },
             "reason": {
                 "type": ["string", "null"],
-                "description": "Why the pool refused it, as one word.",
+                "description": "Why it did not run, as one word.",
             },
             "retry_after": {
                 "type": "number",
@@ -264,7 +266,9 @@ fn tool_error(verdict: &Verdict) -> Option<ToolError<'_>> {
             (if is_usage { "usage" } else { "sandbox" }, chain(failure).to_string())
         }
     };
-    Some(ToolError::Other { kind, message })
+    // As further jobs of the session are refused.
+    let is_lost = matches!(verdict, Verdict::SandboxFailed(SandboxFailure::SessionLost(_)));
+    Some(ToolError::Other { kind, reason: is_lost.then_some("session_gone"), message })
 }
 
 impl<'a> ToolFile<'a> {
@@ -352,6 +356,17 @@ mod tests {
             let outcome = Outcome::not_run(Verdict::Limit(hit));
             assert_eq!(outcome.is_timeout(), limit != LimitKind::HostCalls, "{}", limit.name());
         }
+    }
+
+    /// One reason tells it, whether the job found the loss or was refused after it.
+    #[test]
+    fn a_lost_session_has_the_reason_of_a_refusal() {
+        let error = |failure| {
+            let outcome = Outcome::not_run(Verdict::SandboxFailed(failure));
+            outcome.to_tool_json()["error"]["reason"].clone()
+        };
+        assert_eq!(error(SandboxFailure::SessionLost("no copy".into())), "session_gone");
+        assert_eq!(error(SandboxFailure::NotDeterministic), json!(null));
     }
 
     #[test]
