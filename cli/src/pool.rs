@@ -96,7 +96,7 @@ fn refused(count: usize) -> Option<(usize, io::Error)> {
 /// Serves at `address` from now on, and records the metrics of pools that start later: of one pool, or
 /// with the name of many.
 pub(crate) async fn start_metrics(address: &str, pool: Option<&str>) -> anyhow::Result<Monitor> {
-    Monitor::start_in(address, pool).await.map_err(|error| match &error {
+    Monitor::start(address, pool).await.map_err(|error| match &error {
         MonitorError::Address { source, .. } => {
             anyhow::Error::msg(source.to_string()).context(UsageError(error.to_string()))
         }

@@ -198,23 +198,20 @@ async fn receive(stream: &mut UnixStream) -> anyhow::Result<Value> {
     Ok(serde_json::from_slice(&header)?)
 }
 
-/// Serves kernels in the pool of `hatchery serve`.
-#[derive(Debug)]
-pub(in crate::cmd) struct Kernels;
-
-impl serve::Kernels for Kernels {
-    fn serve(&self, pool: Hatchery, connection: Value, options: Vec<String>) -> serve::Answering {
-        Box::pin(async move {
-            let usage = |text: String| Problem::new(ProblemKind::Usage, text);
-            let connection = Connection::parse(connection.to_string().as_bytes())
-                .map_err(|error| usage(chain(&error).to_string()))?;
-            let options = kernel_options(&options).map_err(usage)?;
-            let given = given(&options).map_err(|error| usage(format!("{error:#}")))?;
-            let failed = |error: jupyter::KernelError| usage(chain(&error).to_string());
-            let kernel = Kernel::bind(&connection).await.map_err(failed)?;
-            let limits = options.programs.limits();
-            kernel.serve(pool, limits, given).await.map_err(failed)?;
-            Ok(Value::Null)
-        })
-    }
+/// Serves a kernel in the pool of `hatchery serve`.
+pub(in crate::cmd) async fn serve_in(
+    pool: Hatchery,
+    connection: Value,
+    options: Vec<String>,
+) -> Result<Value, Problem> {
+    let usage = |text: String| Problem::new(ProblemKind::Usage, text);
+    let connection = Connection::parse(connection.to_string().as_bytes())
+        .map_err(|error| usage(chain(&error).to_string()))?;
+    let options = kernel_options(&options).map_err(usage)?;
+    let given = given(&options).map_err(|error| usage(format!("{error:#}")))?;
+    let failed = |error: jupyter::KernelError| usage(chain(&error).to_string());
+    let kernel = Kernel::bind(&connection).await.map_err(failed)?;
+    let limits = options.programs.limits();
+    kernel.serve(pool, limits, given).await.map_err(failed)?;
+    Ok(Value::Null)
 }

@@ -10,16 +10,16 @@ use anyhow::Context;
 use hatchery::status::Phase;
 use hatchery::{Builder, Job};
 use serve::frames::{UnixServer, serve_stdio};
-use serve::http::{self, HttpConfig, HttpError, Started, Token};
+use serve::http::{self, HttpConfig, HttpError, Token};
 use serve::monitor::metrics_page;
-use serve::{Service, facades, mcp};
+use serve::{Answering, Grading, Service, facades, mcp};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::grade;
 use super::nats::watched;
+use super::{grade, kernel};
 use crate::args::ServeArguments;
 use crate::exit::{Exit, UsageError};
 use crate::pool::{room_for, sized, start_pool};
@@ -49,7 +49,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
     };
     let folders = inputs::add_mounts(Job::default(), &arguments.mount)?;
     let service = {
-        let grading = grade::shared::Grading::new(&arguments)?;
+        let grading = grade::shared::grading(&arguments)?;
         let starting = start(builder(&arguments)?, grading);
         tokio::select! {
             started = starting => started?,
@@ -111,9 +111,12 @@ fn builder(arguments: &ServeArguments) -> anyhow::Result<Builder> {
     Ok(sized(builder, arguments.workers.as_ref(), arguments.queue))
 }
 
-async fn start(builder: Builder, grading: grade::shared::Grading) -> anyhow::Result<Service> {
+async fn start(builder: Builder, grading: Grading) -> anyhow::Result<Service> {
     let service = Service::new(start_pool(builder).await?);
-    Ok(service.with_kernels(Arc::new(super::kernel::Kernels)).with_grading(Arc::new(grading)))
+    let kernels = Arc::new(|pool, connection, options| -> Answering {
+        Box::pin(kernel::serve_in(pool, connection, options))
+    });
+    Ok(service.with_kernels(kernels).with_grading(grading))
 }
 
 /// A server of HTTP, which begins before its pool.
@@ -140,7 +143,7 @@ impl Web {
         }
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
         let (ready, is_ready) = watch::channel(false);
-        let mut config = HttpConfig::new();
+        let mut config = HttpConfig::default();
         config.tokens = tokens;
         config.hosts.clone_from(&arguments.host_name);
         config.origins.clone_from(&arguments.origin);
@@ -170,12 +173,12 @@ impl Web {
             };
             let agents = mcp::http(service.clone(), hosts, body_bytes);
             let routes = facades::router(&service).route_service("/mcp", agents);
-            Started { service, routes }
+            (service, routes)
         };
         let stop_wanted = async move {
             let _ = stopped.wait_for(|stopped| *stopped).await;
         };
-        let server = http::serve_from_start(listeners, config, started, stop_wanted);
+        let server = http::serve(listeners, config, started, stop_wanted);
         let server = tokio::spawn(server);
         Ok(Self { addresses, begin: Some(begin), ready, stop, server })
     }

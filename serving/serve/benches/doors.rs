@@ -29,8 +29,8 @@ async fn main() {
     let address = listener.local_addr().expect("it is bound");
     let web = serve::http::serve(
         [listener],
-        service.clone(),
-        HttpConfig::new(),
+        HttpConfig::default(),
+        std::future::ready((service.clone(), axum::Router::new())),
         std::future::pending::<()>(),
     );
     tokio::spawn(web);

@@ -42,13 +42,19 @@ mod state;
 /// accepted from then on, and this returns once the present requests are answered. Drain the pool
 /// to bring that about, or stop waiting to drop them.
 ///
+/// The pool is there once `started` is ready; until then `/healthz` says `starting`, and other
+/// requests wait. Further routes come with it, behind the same checks: their handlers find the
+/// [`Caller`](crate::Caller) among the extensions of the request.
+///
 /// ```no_run
 /// # async fn example(service: serve::Service) -> Result<(), Box<dyn std::error::Error>> {
-/// use serve::http::{self, HttpConfig};
+/// use serve::{facades, http};
 ///
 /// let listener = tokio::net::TcpListener::bind("127.0.0.1:8000").await?;
+/// let routes = facades::router(&service);
+/// let started = std::future::ready((service, routes));
 /// let interrupted = async { drop(tokio::signal::ctrl_c().await) };
-/// http::serve([listener], service, HttpConfig::new(), interrupted).await?;
+/// http::serve([listener], http::HttpConfig::default(), started, interrupted).await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -57,32 +63,8 @@ mod state;
 /// A listener can be reached from other machines and there are no tokens, or two tokens are the same.
 pub async fn serve(
     listeners: impl IntoIterator<Item = TcpListener>,
-    service: Service,
     config: HttpConfig,
-    shutdown: impl Future<Output = ()>,
-) -> Result<(), HttpError> {
-    let started = async { Started { service, routes: Router::new() } };
-    serve_from_start(listeners, config, started, shutdown).await
-}
-
-/// What is there once a pool has started.
-#[derive(Debug)]
-pub struct Started {
-    /// The pool.
-    pub service: Service,
-    /// Further routes, beside those of [`HttpConfig::routes`] and like them.
-    pub routes: Router,
-}
-
-/// Serves a pool that may still be starting, and is there once `started` is ready. Until then
-/// `/healthz` says `starting`, and other requests wait. Everything else is as with [`serve`].
-///
-/// # Errors
-/// As with [`serve`], before anything is accepted.
-pub async fn serve_from_start(
-    listeners: impl IntoIterator<Item = TcpListener>,
-    mut config: HttpConfig,
-    started: impl Future<Output = Started>,
+    started: impl Future<Output = (Service, Router)>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), HttpError> {
     let listeners: Vec<_> = listeners.into_iter().collect();
@@ -103,13 +85,13 @@ pub async fn serve_from_start(
     };
     let (begin, front) = starting::front(&config);
     let beginning = async {
-        let Started { service, routes } = started.await;
-        let routes_of = match config.watching_only {
-            true => routes::watching_router,
-            false => routes::router,
-        };
-        config.routes = config.routes.merge(routes);
-        begin.send_replace(Some(routes_of(Arc::new(AppState::new(service, config, addresses)))));
+        let (service, further) = started.await;
+        let is_for_watching = config.watching_only;
+        let state = Arc::new(AppState::new(service, config, addresses));
+        begin.send_replace(Some(match is_for_watching {
+            true => routes::watching_router(state),
+            false => routes::router(state, further),
+        }));
         pending::<()>().await;
     };
     tokio::select! {

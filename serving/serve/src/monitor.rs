@@ -9,7 +9,7 @@
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! // Before the pool, so that no metric is missed.
-//! let mut monitor = Monitor::start("127.0.0.1:9184").await?;
+//! let mut monitor = Monitor::start("127.0.0.1:9184", None).await?;
 //! let pool = Hatchery::builder().workers(2).start().await?;
 //! monitor.show(&pool);
 //! pool.run(Job::code("6 * 7")).await?;
@@ -23,6 +23,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use hatchery::Hatchery;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
@@ -30,7 +31,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::Service;
-use crate::http::{self, HttpConfig, HttpError, Metrics, Started};
+use crate::http::{self, HttpConfig, HttpError, Metrics};
 
 /// Bucket bounds of times: three per factor of ten, from 10 µs to a minute.
 const SECONDS: [f64; 21] = [
@@ -83,24 +84,16 @@ pub struct Monitor {
 
 impl Monitor {
     /// Serves at `address` from now on, and installs the recorder for pools that start later. Port 0
-    /// is any free one.
+    /// is any free one. If the pool is one of many of a name, all metrics have it as the label `pool`.
     ///
     /// # Errors
     /// The address is invalid, not of this machine, or in use; or the process has a recorder of
     /// metrics already.
-    pub async fn start(address: &str) -> Result<Self, MonitorError> {
-        Self::start_in(address, None).await
-    }
-
-    /// The same for a pool that is one of many of this name: all metrics have it as the label `pool`.
-    ///
-    /// # Errors
-    /// As for [`Self::start`].
-    pub async fn start_in(address: &str, pool: Option<&str>) -> Result<Self, MonitorError> {
+    pub async fn start(address: &str, pool: Option<&str>) -> Result<Self, MonitorError> {
         let unusable = |source| MonitorError::Address { address: address.to_owned(), source };
         let listener = TcpListener::bind(address).await.map_err(unusable)?;
         let bound = listener.local_addr().map_err(unusable)?;
-        let mut config = HttpConfig::new();
+        let mut config = HttpConfig::default();
         config.watching_only = true;
         config.connections = MOST_CONNECTIONS;
         config.idle_time = IDLE_TIME;
@@ -108,12 +101,12 @@ impl Monitor {
         let (started, starts) = oneshot::channel();
         let pool = async {
             match starts.await {
-                Ok(pool) => Started { service: Service::new(pool), routes: Default::default() },
+                Ok(pool) => (Service::new(pool), Router::new()),
                 // The batch ends before its pool has started.
                 Err(_) => pending().await,
             }
         };
-        let server = tokio::spawn(http::serve_from_start([listener], config, pool, pending()));
+        let server = tokio::spawn(http::serve([listener], config, pool, pending()));
         Ok(Self { address: bound, started: Some(started), server })
     }
 

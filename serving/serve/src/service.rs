@@ -1,7 +1,6 @@
 //! A pool and the sessions that its callers have opened.
 
 use std::collections::HashMap;
-use std::fmt::Debug;
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
@@ -28,11 +27,13 @@ use crate::caller::Caller;
 ///
 /// Sessions and checkpoints belong to the tenant of the caller who opened them; to other tenants
 /// they don't exist.
-#[derive(Debug, Clone)]
+#[derive(Clone, derive_more::Debug)]
 pub struct Service {
     pool: Hatchery,
-    pub(crate) kernels: Option<Arc<dyn Kernels>>,
-    pub(crate) grading: Option<Arc<dyn Grading>>,
+    #[debug(skip)]
+    pub(crate) kernels: Option<Kernels>,
+    #[debug(skip)]
+    pub(crate) grading: Option<Grading>,
     /// A job whose folders all others get.
     folders: Arc<Job>,
     /// From where sessions for cells continue.
@@ -40,40 +41,21 @@ pub struct Service {
     kept: Arc<Mutex<OpenSessions>>,
     /// Whether `drain` or `abort` has ended the pool.
     is_ended: Arc<watch::Sender<bool>>,
-    /// The number of connections that are open.
-    connections: Arc<watch::Sender<usize>>,
+    /// Has a receiver for each open connection.
+    connections: Arc<watch::Sender<()>>,
 }
 
-/// Runs Jupyter kernels in a pool.
-pub trait Kernels: Debug + Send + Sync {
-    /// Serves a kernel until a front end ends it. Dropping the future ends it as well.
-    ///
-    /// # Errors
-    /// The connection file's contents or the options are invalid, or the kernel failed.
-    fn serve(&self, pool: Hatchery, connection: Value, options: Vec<String>) -> Answering;
-}
+/// Serves a Jupyter kernel in a pool until a front end ends it. Dropping the future ends it as well.
+/// The arguments are the contents of the connection file and the options. It fails if one of them
+/// is invalid, or if the kernel fails.
+pub type Kernels = Arc<dyn Fn(Hatchery, Value, Vec<String>) -> Answering + Send + Sync>;
 
-/// Grades samples of generated code.
-pub trait Grading: Debug + Send + Sync {
-    /// Grades a sample; the answer is its line of results.
-    ///
-    /// # Errors
-    /// The task, the sample or a limit is invalid, or the sample can't be graded.
-    fn grade(&self, grade: Grade) -> Answering;
-}
+/// Grades a sample of generated code; the answer is its line of results. It fails if the task, the
+/// sample or a limit is invalid, or if the sample can't be graded.
+pub type Grading = Arc<dyn Fn(Grade) -> Answering + Send + Sync>;
 
 /// A request that will be answered.
 pub type Answering = Pin<Box<dyn Future<Output = Result<Value, Problem>> + Send>>;
-
-/// A connection that is open, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Connected(Arc<watch::Sender<usize>>);
-
-impl Drop for Connected {
-    fn drop(&mut self) {
-        self.0.send_modify(|count| *count -= 1);
-    }
-}
 
 #[derive(Debug, Default)]
 struct OpenSessions {
@@ -83,27 +65,8 @@ struct OpenSessions {
     checkpoints: HashMap<(String, String), Checkpoint>,
 }
 
-/// How a job is to end early.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum EarlyEnd {
-    /// By `KeyboardInterrupt`.
-    Interrupt,
-    /// By being cancelled.
-    Cancel,
-    /// At once, and without effect on its session.
-    Stop,
-}
-
-impl EarlyEnd {
-    /// Requests this end.
-    pub(crate) fn request(self, ticket: &Ticket) {
-        match self {
-            Self::Interrupt => ticket.interrupt(),
-            Self::Cancel => ticket.cancel(),
-            Self::Stop => ticket.stop(),
-        }
-    }
-}
+/// Ends a job early, such as [`Ticket::interrupt`].
+pub(crate) type EarlyEnd = fn(&Ticket);
 
 /// The most checkpoints of one service: they are never offloaded.
 const MOST_CHECKPOINTS: usize = 1024;
@@ -117,12 +80,12 @@ impl Service {
     }
 
     /// Lets clients of frames have Jupyter kernels.
-    pub fn with_kernels(self, kernels: Arc<dyn Kernels>) -> Self {
+    pub fn with_kernels(self, kernels: Kernels) -> Self {
         Self { kernels: Some(kernels), ..self }
     }
 
     /// Lets clients of frames have samples graded.
-    pub fn with_grading(self, grading: Arc<dyn Grading>) -> Self {
+    pub fn with_grading(self, grading: Grading) -> Self {
         Self { grading: Some(grading), ..self }
     }
 
@@ -152,17 +115,15 @@ impl Service {
         self.is_ended.send_replace(true);
     }
 
-    /// Waits until every connection has been told what it still asked for, which they are given
-    /// some seconds for after the pool has ended.
+    /// Waits until every connection has its answers. After the pool has ended, each has 5 s to read
+    /// them.
     pub async fn closed(&self) {
-        let mut connections = self.connections.subscribe();
-        connections.wait_for(|count| *count == 0).await.expect("the sender is in `self`");
+        self.connections.closed().await;
     }
 
-    /// Counts a connection.
-    pub(crate) fn connect(&self) -> Connected {
-        self.connections.send_modify(|count| *count += 1);
-        Connected(Arc::clone(&self.connections))
+    /// Counts a connection, until the receiver is dropped.
+    pub(crate) fn connect(&self) -> watch::Receiver<()> {
+        self.connections.subscribe()
     }
 
     /// Waits until [`Self::drain`] or [`Self::abort`] has ended the pool.

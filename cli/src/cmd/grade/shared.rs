@@ -1,7 +1,6 @@
 //! Grading for clients of `hatchery serve`, by the engine of `hatchery grade`, in a separate pool
 //! that starts with the first sample.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use hatchery::error::chain;
 use hatchery::wire::{Problem, ProblemKind};
 use hatchery::{Builder, Hatchery, Interface};
 use serde_json::{Value, json};
-use serve::Grade;
+use serve::{Grade, Grading};
 use tokio::sync::OnceCell;
 
 use super::PRELOAD;
@@ -18,37 +17,24 @@ use crate::args::ServeArguments;
 use crate::pool::cpus;
 use crate::progress;
 
-/// Grades samples with the Python build and the packages of `hatchery serve`. It grades as many at once
-/// as that has workers.
-pub(in crate::cmd) struct Grading(Arc<LazyGrader>);
-
+/// Grades samples with the Python build and the packages of `hatchery serve`, as many at once as that
+/// has workers.
 struct LazyGrader {
     builder: Builder,
     at_once: usize,
     grader: OnceCell<Grader>,
 }
 
-impl Grading {
-    /// Prepares a pool. Reads the setup file.
-    pub(in crate::cmd) fn new(arguments: &ServeArguments) -> anyhow::Result<Self> {
-        let builder = Hatchery::builder().preload(PRELOAD.split(' ')).progress(progress::sink());
-        let builder = arguments.programs.image.apply_to_all(builder)?.interface(Interface::Grade);
-        let at_once = arguments.workers.as_ref().map_or_else(cpus, |workers| *workers.end());
-        Ok(Self(Arc::new(LazyGrader { builder, at_once, grader: OnceCell::new() })))
-    }
-}
-
-impl fmt::Debug for Grading {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Grading").field("at_once", &self.0.at_once).finish_non_exhaustive()
-    }
-}
-
-impl serve::Grading for Grading {
-    fn grade(&self, grade: Grade) -> serve::Answering {
-        let grader = Arc::clone(&self.0);
+/// Prepares a pool. Reads the setup file.
+pub(in crate::cmd) fn grading(arguments: &ServeArguments) -> anyhow::Result<Grading> {
+    let builder = Hatchery::builder().preload(PRELOAD.split(' ')).progress(progress::sink());
+    let builder = arguments.programs.image.apply_to_all(builder)?.interface(Interface::Grade);
+    let at_once = arguments.workers.as_ref().map_or_else(cpus, |workers| *workers.end());
+    let grader = Arc::new(LazyGrader { builder, at_once, grader: OnceCell::new() });
+    Ok(Arc::new(move |grade| {
+        let grader = Arc::clone(&grader);
         Box::pin(async move { grader.grade(grade).await })
-    }
+    }))
 }
 
 impl LazyGrader {

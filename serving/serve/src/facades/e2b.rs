@@ -18,7 +18,7 @@ use hatchery::{Interface, Job};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::request::{Form, ReceivedRequest, Refused, RefusedAs, body_limit};
+use super::request::{Refused, Sent, body_limit, in_form};
 use super::run::{is_gone, submit};
 use crate::answer::json as json_answer;
 use crate::caller::Caller;
@@ -40,12 +40,13 @@ const NAMES: [&str; 3] = ["python", "python3", "py"];
 
 /// Serves a pool as E2B's code contexts.
 pub fn router(service: Service) -> Router {
-    Router::new()
+    let cells = Router::new()
         .route("/health", get(async |_: Visit| json_answer(StatusCode::OK, &json!("OK"))))
         .route("/execute", post(execute))
         .route("/contexts", get(list).post(create))
         .route("/contexts/{id}", delete(remove))
-        .route("/contexts/{id}/restart", post(restart))
+        .route("/contexts/{id}/restart", post(restart));
+    in_form(cells, cell_form)
         .merge(files::routes())
         .merge(sandboxes::routes())
         .layer(body_limit())
@@ -67,25 +68,20 @@ struct CreateContext {
     language: Option<String>,
 }
 
-enum CellForm {}
-
-impl Form for CellForm {
-    fn answer(refused: &Refused) -> Response {
-        match refused.is_unreadable {
-            true => refused.detail(),
-            false => (refused.status, refused.message.clone()).into_response(),
-        }
+fn cell_form(refused: &Refused) -> Response {
+    match refused.is_unreadable {
+        true => refused.detail(),
+        false => (refused.status, refused.message.clone()).into_response(),
     }
 }
 
-type Answered = Result<Response, RefusedAs<CellForm>>;
+type Answered = Result<Response, Refused>;
 
 async fn execute(
     State(contexts): State<Arc<Contexts>>,
     visit: Visit,
-    sent: ReceivedRequest,
+    Sent(_, request): Sent<ExecuteRequest>,
 ) -> Answered {
-    let (_, request) = sent.read::<ExecuteRequest>()?;
     contexts.execute(&visit, request).await
 }
 
@@ -98,9 +94,8 @@ async fn list(State(contexts): State<Arc<Contexts>>, visit: Visit) -> Response {
 async fn create(
     State(contexts): State<Arc<Contexts>>,
     visit: Visit,
-    sent: ReceivedRequest,
+    Sent(_, request): Sent<CreateContext>,
 ) -> Answered {
-    let (_, request) = sent.read::<CreateContext>()?;
     check_language(request.language.as_deref())?;
     let context = contexts.open(&visit, request.cwd).await?;
     Ok(json_answer(StatusCode::OK, &description(&context)))
@@ -134,7 +129,7 @@ impl Contexts {
     async fn execute(&self, visit: &Visit, request: ExecuteRequest) -> Answered {
         if request.context_id.is_some() && request.language.is_some() {
             let message = "Only one of context_id or language can be provided";
-            return Err(Refused::bad(message).into());
+            return Err(Refused::bad(message));
         }
         check_language(request.language.as_deref())?;
         let job = cell(visit, &request)?;

@@ -18,7 +18,9 @@ use hatchery::{Interface, Job, LimitKind, Outcome, Verdict};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::request::{ReceivedRequest, body_limit, from_base64, memory, plain, seconds, to_base64};
+use super::request::{
+    Refused, Sent, body_limit, from_base64, in_form, memory, plain, seconds, to_base64,
+};
 use super::run::{is_ours, is_time, run, stderr};
 use crate::answer::json as json_answer;
 use crate::caller::Caller;
@@ -47,9 +49,10 @@ sys.exit(int(pytest.main(sys.argv[1:])))
 
 /// Serves a pool as SandboxFusion.
 pub fn router(service: Service) -> Router {
-    Router::new()
+    let routes = Router::new()
         .route("/run_code", post(run_code))
-        .route("/run_jupyter", post(jupyter::run_jupyter))
+        .route("/run_jupyter", post(jupyter::run_jupyter));
+    in_form(routes, Refused::detail)
         .layer(body_limit())
         .layer(Extension(Interface::SandboxFusion))
         .with_state(service)
@@ -160,11 +163,10 @@ fn inputs(files: &BTreeMap<String, Option<String>>) -> Result<BTreeMap<String, C
     .collect()
 }
 
-async fn run_code(State(service): State<Service>, sent: ReceivedRequest) -> Response {
-    let (caller, request) = match sent.read::<RunCode>() {
-        Ok(read) => read,
-        Err(unreadable) => return unreadable.detail(),
-    };
+async fn run_code(
+    State(service): State<Service>,
+    Sent(caller, request): Sent<RunCode>,
+) -> Response {
     match ended(&service, &caller, &request).await {
         Ok(outcome) => json_answer(StatusCode::OK, &answer(&request, &outcome)),
         Err(problem) => failed(&problem, json!({ "compile_result": null, "run_result": null })),

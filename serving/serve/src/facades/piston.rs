@@ -15,8 +15,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 
 use super::request::{
-    Form, ReceivedRequest, Refused, RefusedAs, Sender, body_limit, from_base64, memory, plain,
-    seconds,
+    Refused, Sender, Sent, body_limit, from_base64, in_form, memory, plain, seconds,
 };
 use super::run::{Ran, is_time, last_words, run, stderr};
 use crate::answer::json as json_answer;
@@ -34,9 +33,10 @@ const ALIASES: [&str; 3] = ["py", "py3", "python3"];
 
 /// Serves a pool as Piston.
 pub fn router(service: Service) -> Router {
-    Router::new()
+    let routes = Router::new()
         .route("/api/v2/execute", post(execute))
-        .route("/api/v2/runtimes", get(runtimes))
+        .route("/api/v2/runtimes", get(runtimes));
+    in_form(routes, |refused| json_answer(refused.status, &json!({ "message": refused.message })))
         .layer(body_limit())
         .layer(Extension(Interface::Piston))
         .with_state(Piston { service, version: Arc::default() })
@@ -60,15 +60,7 @@ impl Piston {
     }
 }
 
-enum PistonForm {}
-
-impl Form for PistonForm {
-    fn answer(refused: &Refused) -> Response {
-        json_answer(refused.status, &json!({ "message": refused.message }))
-    }
-}
-
-type Answered = Result<Response, RefusedAs<PistonForm>>;
+type Answered = Result<Response, Refused>;
 
 async fn runtimes(State(piston): State<Piston>, Sender(caller): Sender) -> Answered {
     let version = piston.version(&caller).await?;
@@ -76,8 +68,7 @@ async fn runtimes(State(piston): State<Piston>, Sender(caller): Sender) -> Answe
     Ok(json_answer(StatusCode::OK, &json!([python])))
 }
 
-async fn execute(State(piston): State<Piston>, sent: ReceivedRequest) -> Answered {
-    let (caller, body) = sent.read::<Value>()?;
+async fn execute(State(piston): State<Piston>, Sent(caller, body): Sent<Value>) -> Answered {
     let version = piston.version(&caller).await?;
     let request = PistonRequest::of(&body, version).map_err(Refused::bad)?;
     let run = request.run(&piston.service, &caller).await?;

@@ -1,13 +1,14 @@
-//! Reads requests: who sends them, and what they say.
+//! Reads requests: who sends them, and what they say. Refuses them in the forms of products.
 
 use std::convert::Infallible;
-use std::marker::PhantomData;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, StatusCode, header};
+use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hatchery::Interface;
@@ -43,13 +44,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Sender {
     }
 }
 
-/// A request with a body.
-pub(super) struct ReceivedRequest {
-    pub(super) caller: Caller,
-    body: Result<Bytes, Refused>,
-}
+/// Who sends a request with a body, and what it says.
+pub(super) struct Sent<T>(pub(super) Caller, pub(super) T);
 
-/// Why a request isn't answered as asked.
+/// Why a request isn't answered as asked. [`in_form`] answers it.
+#[derive(Clone)]
 pub(super) struct Refused {
     /// Of a request that can't be read: 400 for JSON of another form, 413 for a body that is too
     /// large, 415 for one of another type.
@@ -71,7 +70,7 @@ impl Refused {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    fn unreadable(status: StatusCode, message: String) -> Self {
+    fn unreadable(status: StatusCode, message: impl Into<String>) -> Self {
         Self { is_unreadable: true, ..Self::new(status, message) }
     }
 
@@ -97,66 +96,46 @@ impl From<Problem> for Refused {
     }
 }
 
-/// How a product says that a request is refused.
-pub(super) trait Form {
-    /// Returns the answer, without when to try again.
-    fn answer(refused: &Refused) -> Response;
-}
-
-/// A refused request, in the form of a product.
-pub(super) struct RefusedAs<F>(Refused, PhantomData<F>);
-
-impl<F> From<Refused> for RefusedAs<F> {
-    fn from(refused: Refused) -> Self {
-        Self(refused, PhantomData)
-    }
-}
-
-impl<F> From<Problem> for RefusedAs<F> {
-    fn from(problem: Problem) -> Self {
-        Refused::from(problem).into()
-    }
-}
-
-impl<F: Form> IntoResponse for RefusedAs<F> {
+impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        let again = self.0.retry_after.map(|seconds| [(header::RETRY_AFTER, seconds.to_string())]);
-        (again, F::answer(&self.0)).into_response()
+        let mut response = self.status.into_response();
+        response.extensions_mut().insert(self);
+        response
     }
 }
 
-impl<S: Send + Sync> FromRequest<S> for ReceivedRequest {
-    type Rejection = Infallible;
+/// Answers the refused requests of these routes as a product does.
+pub(super) fn in_form<S: Clone + Send + Sync + 'static>(
+    routes: Router<S>,
+    form: fn(&Refused) -> Response,
+) -> Router<S> {
+    routes.layer(map_response(move |mut response: Response| async move {
+        let Some(refused) = response.extensions_mut().remove::<Refused>() else { return response };
+        let again = refused.retry_after.map(|time| [(header::RETRY_AFTER, time.to_string())]);
+        (again, form(&refused)).into_response()
+    }))
+}
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Infallible> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Sent<T> {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refused> {
         let caller = caller(request.extensions());
-        let body = match is_json(request.headers()) {
-            true => Bytes::from_request(request, state).await.map_err(|rejection| {
-                Refused::unreadable(rejection.status(), rejection.body_text())
-            }),
-            // A page of another site can send texts without asking first, but not this type.
-            false => Err(Refused::unreadable(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "requests must be of type application/json".to_owned(),
-            )),
-        };
-        Ok(Self { caller, body })
+        // A page of another site can send texts without asking first, but not this type.
+        if !is_json(request.headers()) {
+            let message = "requests must be of type application/json";
+            return Err(Refused::unreadable(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+        }
+        let body = Bytes::from_request(request, state).await;
+        let body = body.map_err(|lost| Refused::unreadable(lost.status(), lost.body_text()))?;
+        let sent = serde_json::from_slice(&body);
+        sent.map(|sent| Self(caller, sent))
+            .map_err(|error| Refused::unreadable(StatusCode::BAD_REQUEST, error.to_string()))
     }
 }
 
-impl ReceivedRequest {
-    /// Reads the body.
-    pub(super) fn read<T: DeserializeOwned>(self) -> Result<(Caller, T), Refused> {
-        let sent = serde_json::from_slice(&self.body?);
-        let unreadable = |error: serde_json::Error| {
-            Refused::unreadable(StatusCode::BAD_REQUEST, error.to_string())
-        };
-        Ok((self.caller, sent.map_err(unreadable)?))
-    }
-}
-
-/// The foreign clients say limits that they don't mean as a request for more, such as 1 GiB of
-/// memory for every job. So even an owner only lowers them here.
+/// Returns who sends a request. Clients of these products state limits that they don't need, such as
+/// 1 GiB of memory for every job. So even an owner only lowers limits here.
 fn caller(extensions: &Extensions) -> Caller {
     let caller = extensions.get::<Caller>().cloned().unwrap_or_else(Caller::owner);
     let interface = extensions.get::<Interface>().copied().unwrap_or(Interface::Http);

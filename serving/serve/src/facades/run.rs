@@ -11,8 +11,8 @@ use tokio::time::timeout;
 use crate::caller::Caller;
 use crate::service::{Service, pause};
 
-/// How often a job is run whose runs fail by our fault. The pool tries again itself before that.
-pub(super) const MOST_RUNS: u32 = 3;
+/// How often a job is run whose runs the sandbox fails. The pool tries again itself before that.
+const MOST_RUNS: u32 = 3;
 
 /// Refusals that more time may change.
 const PASSING: [&str; 8] = [
@@ -52,32 +52,43 @@ impl Ran {
 ///
 /// # Errors
 /// It was refused or failed for as long as `patience`, or invalid.
-#[expect(clippy::disallowed_methods, reason = "the load that it waits out is measured in time")]
 pub(super) async fn run(
     service: &Service,
     caller: &Caller,
     job: &Job,
     patience: Duration,
 ) -> Result<Ran, Problem> {
+    let run = || async {
+        let mut ticket = service.submit_patiently(caller, job, None, is_passing).await?;
+        let outcome = ticket.outcome().await;
+        match fault(&outcome) {
+            Some(problem) => Err(problem),
+            None => Ok(Ran { outcome, events: ticket.events() }),
+        }
+    };
+    retried(patience, is_ours, run).await
+}
+
+/// Runs something up to three times, while it fails in a way that may pass.
+///
+/// # Errors
+/// It failed otherwise, three times, or for as long as `patience`.
+#[expect(clippy::disallowed_methods, reason = "the load that it waits out is measured in time")]
+pub(super) async fn retried<T, F: Future<Output = Result<T, Problem>>>(
+    patience: Duration,
+    may_pass: impl Fn(&Problem) -> bool,
+    run: impl Fn() -> F,
+) -> Result<T, Problem> {
     let tries = async {
         for _ in 1..MOST_RUNS {
-            match run_once(service, caller, job).await {
-                Err(problem) if is_ours(&problem) => tokio::time::sleep(pause(&problem)).await,
+            match run().await {
+                Err(problem) if may_pass(&problem) => tokio::time::sleep(pause(&problem)).await,
                 ended => return ended,
             }
         }
-        run_once(service, caller, job).await
+        run().await
     };
     timeout(patience, tries).await.unwrap_or_else(|_| Err(late(patience)))
-}
-
-async fn run_once(service: &Service, caller: &Caller, job: &Job) -> Result<Ran, Problem> {
-    let mut ticket = service.submit_patiently(caller, job, None, is_passing).await?;
-    let outcome = ticket.outcome().await;
-    match fault(&outcome) {
-        Some(problem) => Err(problem),
-        None => Ok(Ran { outcome, events: ticket.events() }),
-    }
 }
 
 /// Submits a job, again and again while the pool refuses it for its load.

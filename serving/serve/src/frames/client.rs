@@ -50,8 +50,40 @@ impl FramesClient {
 
     /// Says that a request has succeeded.
     pub(super) async fn done(&self, id: RequestId, value: Value) {
-        let _ = self.outbox.send(&ServerMessage::Done { id, value }, &[]).await;
+        reply(&self.outbox, id, Ok(value.into())).await;
     }
+
+    /// Answers a request once that is possible.
+    pub(super) fn answer<T: Into<Given>>(
+        &mut self,
+        id: RequestId,
+        answering: impl Future<Output = Result<T, Problem>> + Send + 'static,
+    ) {
+        let outbox = self.outbox.clone();
+        self.tasks.spawn(async move { reply(&outbox, id, answering.await.map(T::into)).await });
+    }
+}
+
+/// What a request gives.
+pub(super) struct Given {
+    pub(super) value: Value,
+    pub(super) attachments: Vec<Vec<u8>>,
+}
+
+impl From<Value> for Given {
+    fn from(value: Value) -> Self {
+        Self { value, attachments: Vec::new() }
+    }
+}
+
+/// Answers a request.
+pub(super) async fn reply(outbox: &Outbox, id: RequestId, answer: Result<Given, Problem>) {
+    let (message, attachments) = match answer {
+        Ok(Given { value, attachments }) => (ServerMessage::Done { id, value }, attachments),
+        Err(problem) => (ServerMessage::Refused { id: Some(id), problem }, Vec::new()),
+    };
+    let attachments: Vec<&[u8]> = attachments.iter().map(Vec::as_slice).collect();
+    let _ = outbox.send(&message, &attachments).await;
 }
 
 type Answer = Result<Value, HostError>;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hatchery::decision::NextDecision;
 use hatchery::error::chain;
-use hatchery::{Interface, WorkerId};
+use hatchery::{Interface, Ticket, WorkerId};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::time::timeout;
@@ -16,7 +16,7 @@ use super::data::Attached;
 use super::outbox::{Frame, FrameError, Outbox, read_frame};
 use super::{ConnectionError, run};
 use crate::caller::Caller;
-use crate::service::{EarlyEnd, Service};
+use crate::service::Service;
 
 /// How long a client that has ended its side may take to read what is left.
 const LAST_WRITES: Duration = Duration::from_secs(5);
@@ -115,9 +115,9 @@ impl FramesClient {
         match message {
             ClientMessage::Hello { .. } => {}
             ClientMessage::Run(run) => run::submit(self, *run, &mut attached).await?,
-            ClientMessage::Interrupt { id } => self.command(&id, EarlyEnd::Interrupt),
-            ClientMessage::Cancel { id } => self.command(&id, EarlyEnd::Cancel),
-            ClientMessage::Stop { id } => self.command(&id, EarlyEnd::Stop),
+            ClientMessage::Interrupt { id } => self.command(&id, Ticket::interrupt),
+            ClientMessage::Cancel { id } => self.command(&id, Ticket::cancel),
+            ClientMessage::Stop { id } => self.command(&id, Ticket::stop),
             ClientMessage::Answer { call, value, error } => self.calls.answer(call, value, error),
             ClientMessage::Session { id, session, action } => {
                 run::act(self, id, session, action, attached).await;
@@ -150,7 +150,7 @@ impl FramesClient {
                 self.check_owner()?;
                 let none = || usage("this server doesn't grade samples".to_owned());
                 let grading = self.service.grading.clone().ok_or_else(none)?;
-                self.answer(grade.id.clone(), grading.grade(*grade));
+                self.answer(grade.id.clone(), grading(*grade));
             }
             ClientMessage::Drain { id, seconds } => {
                 self.check_owner()?;
@@ -232,27 +232,11 @@ impl FramesClient {
         let service = self.service.clone();
         self.answer(id, async move {
             tokio::select! {
-                served = kernels.serve(service.pool().clone(), connection, options) => served,
+                served = kernels(service.pool().clone(), connection, options) => served,
                 () = service.ended() => Ok(Value::Null),
             }
         });
         Ok(())
-    }
-
-    /// Answers a request once that is possible.
-    fn answer(
-        &mut self,
-        id: RequestId,
-        answering: impl Future<Output = Result<Value, Problem>> + Send + 'static,
-    ) {
-        let outbox = self.outbox.clone();
-        self.tasks.spawn(async move {
-            let message = match answering.await {
-                Ok(value) => ServerMessage::Done { id, value },
-                Err(problem) => ServerMessage::Refused { id: Some(id), problem },
-            };
-            let _ = outbox.send(&message, &[]).await;
-        });
     }
 }
 

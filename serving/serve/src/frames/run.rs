@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use wire::message::{Event, RequestId, Run, ServerMessage, SessionAction};
 use wire::{Problem, ProblemKind};
 
-use super::client::{FramesClient, FramesRun, lent};
+use super::client::{FramesClient, FramesRun, Given, lent, reply};
 use super::data::{Attached, attach, data_of};
 use super::outbox::{Gone, Outbox};
 use crate::caller::Caller;
@@ -71,7 +71,7 @@ async fn until_end(
     loop {
         tokio::select! {
             biased;
-            Some(command) = commands.recv() => command.request(&ticket),
+            Some(command) = commands.recv() => command(&ticket),
             event = next(&mut events), if events.is_some() => match event {
                 Some(event) => send_event(id, event, outbox).await?,
                 None => events = None,
@@ -134,9 +134,6 @@ async fn send_outcome(
     outbox.send(&ServerMessage::Outcome { id, result, data, files }, &attachments).await
 }
 
-/// What an action gives: a value, and attachments.
-type Given = (Value, Vec<Vec<u8>>);
-
 /// Acts on a session, and answers. Opening and closing take effect before the next request is taken;
 /// all else may take longer than others should wait.
 pub(super) async fn act(
@@ -150,25 +147,9 @@ pub(super) async fn act(
     let is_quick =
         matches!(action, SessionAction::Open | SessionAction::OpenOn { .. } | SessionAction::Close);
     let acting = perform(service, caller, session, action, attached);
-    let outbox = client.outbox.clone();
-    if is_quick {
-        let done = acting.await;
-        let _ = outbox.send(&answer(id, &done), &[]).await;
-        return;
-    }
-    client.tasks.spawn(async move {
-        let done = acting.await;
-        let attachments = done.as_ref().map(|(_, attachments)| attachments.as_slice());
-        let attachments: Vec<&[u8]> =
-            attachments.unwrap_or_default().iter().map(Vec::as_slice).collect();
-        let _ = outbox.send(&answer(id, &done), &attachments).await;
-    });
-}
-
-fn answer(id: RequestId, done: &Result<Given, Problem>) -> ServerMessage {
-    match done {
-        Ok((value, _)) => ServerMessage::Done { id, value: value.clone() },
-        Err(problem) => ServerMessage::Refused { id: Some(id), problem: problem.clone() },
+    match is_quick {
+        true => reply(&client.outbox, id, acting.await).await,
+        false => client.answer(id, acting),
     }
 }
 
@@ -180,7 +161,6 @@ async fn perform(
     mut attached: Attached,
 ) -> Result<Given, Problem> {
     let (caller, session) = (&caller, session.as_str());
-    let nothing = (Value::Null, Vec::new());
     match action {
         SessionAction::Open => service.open(caller, session, None).await?,
         SessionAction::OpenOn { python } => service.open(caller, session, Some(&python)).await?,
@@ -199,7 +179,7 @@ async fn perform(
             let path = folder.path().join("session");
             service.save(caller, session, &path).await?;
             let state = tokio::fs::read(&path).await.map_err(|error| unkept(&error))?;
-            return Ok((json!(state.len()), vec![state]));
+            return Ok(Given { value: json!(state.len()), attachments: vec![state] });
         }
         SessionAction::Revive => {
             let folder = folder()?;
@@ -222,14 +202,14 @@ async fn perform(
                     attachments.push(contents);
                 }
             }
-            return Ok((json!(places), attachments));
+            return Ok(Given { value: json!(places), attachments });
         }
         _ => {
             let text = "this server doesn't know what to do with the session";
             return Err(Problem::new(ProblemKind::Usage, text));
         }
     }
-    Ok(nothing)
+    Ok(Value::Null.into())
 }
 
 async fn begin_notebook(service: &Service, caller: &Caller, session: &str) -> Result<(), Problem> {

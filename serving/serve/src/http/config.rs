@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -17,7 +16,7 @@ use crate::caller::Caller;
 /// ```
 /// use serve::http::HttpConfig;
 ///
-/// let mut config = HttpConfig::new();
+/// let mut config = HttpConfig::default();
 /// config.body_bytes = 1 << 20;
 /// ```
 #[derive(Clone, derive_more::Debug)]
@@ -63,9 +62,6 @@ pub struct HttpConfig {
     /// run or changed. Then other machines may connect without a token, under any host name.
     /// Default: false.
     pub watching_only: bool,
-    /// Further routes behind the same checks. Their handlers find the [`Caller`](crate::Caller)
-    /// among the extensions of the request. Default: none.
-    pub routes: Router,
 }
 
 /// Renders metrics as text.
@@ -77,13 +73,6 @@ pub type Cluster = Arc<dyn Fn() -> ClusterState + Send + Sync>;
 
 /// The state to come.
 pub type ClusterState = Pin<Box<dyn Future<Output = Result<Value, String>> + Send>>;
-
-impl HttpConfig {
-    /// Returns the defaults.
-    pub fn new() -> Self {
-        Self::default()
-    }
-}
 
 impl Default for HttpConfig {
     fn default() -> Self {
@@ -100,7 +89,6 @@ impl Default for HttpConfig {
             cluster: None,
             ready: None,
             watching_only: false,
-            routes: Router::new(),
         }
     }
 }

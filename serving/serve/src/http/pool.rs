@@ -7,18 +7,17 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use bytes::Bytes;
-use futures_util::stream;
+use futures_util::stream::{Stream, StreamExt, iter, unfold};
 use hatchery::decision::{Decisions, NextDecision};
 use hatchery::event::EventKind;
 use hatchery::python::PackageInfo;
 use hatchery::status::Phase;
-use hatchery::{JobId, WorkerId, tool};
+use hatchery::{JobId, Ticket, WorkerId, tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use super::body;
 use super::failure::Failure;
@@ -26,7 +25,7 @@ use super::running::{Ended, RunningJob};
 use super::state::{AppState, Client};
 use crate::answer;
 use crate::http::query::{Named, only};
-use crate::service::EarlyEnd;
+use crate::service::{EarlyEnd, Share};
 
 type Answered = Result<Response, Failure>;
 type SharedState = State<Arc<AppState>>;
@@ -165,12 +164,12 @@ pub(super) async fn explain(client: Client, Named(job): Named<u64>) -> Answered 
 
 /// Raises `KeyboardInterrupt` in a job.
 pub(super) async fn interrupt(client: Client, Named(job): Named<u64>) -> Answered {
-    end(&client, job, EarlyEnd::Interrupt)
+    end(&client, job, Ticket::interrupt)
 }
 
 /// Cancels a job.
 pub(super) async fn cancel(client: Client, Named(job): Named<u64>) -> Answered {
-    end(&client, job, EarlyEnd::Cancel)
+    end(&client, job, Ticket::cancel)
 }
 
 fn end(client: &Client, job: u64, ending: EarlyEnd) -> Answered {
@@ -206,66 +205,49 @@ fn for_all(client: &Client) -> Result<(), Failure> {
 /// The type of a stream of events.
 pub(super) const TYPE: &str = "text/event-stream";
 
-/// After this time without an event a comment is sent, so that nobody on the way takes the
-/// connection for dead, and that a client that has gone away is noticed.
-const QUIET: Duration = Duration::from_secs(15);
-
 /// Returns the events of a job, and its result at their end. Dropping the body cancels the job.
 pub(super) fn of_job(running: RunningJob) -> Body {
     enum At {
-        Begin(RunningJob),
         Events(RunningJob),
-        End,
+        End(Option<Share>),
     }
-    Body::from_stream(stream::unfold(At::Begin(running), |at| async move {
-        let (text, next) = match at {
-            At::Begin(running) => {
-                let text = message("admitted", None, &json!({ "job": running.job }));
-                (text, At::Events(running))
+    let admitted = event("admitted", None, &json!({ "job": running.job }));
+    let rest = unfold(At::Events(running), |at| async move {
+        let At::Events(mut running) = at else { return None };
+        while let Some(happened) = running.events.next().await {
+            if let Some((name, data)) = named(&happened.kind) {
+                let event = event(name, Some(happened.sequence), &data);
+                return Some((event, At::Events(running)));
             }
-            At::Events(mut running) => loop {
-                match timeout(QUIET, running.events.next()).await {
-                    Err(_) => break (comment(), At::Events(running)),
-                    Ok(Some(event)) => {
-                        let Some((name, data)) = named(&event.kind) else { continue };
-                        let text = message(name, Some(event.sequence), &data);
-                        break (text, At::Events(running));
-                    }
-                    Ok(None) => {
-                        let text = match running.ended().await {
-                            Ok(Ended { result, held, .. }) => {
-                                held.until_sent(message("outcome", None, &result))
-                            }
-                            Err(failure) => {
-                                let problem = failure.problem;
-                                message("outcome", None, &tool::refusal(&problem))
-                            }
-                        };
-                        break (text, At::End);
-                    }
-                }
-            },
-            At::End => return None,
+        }
+        let (result, held) = match running.ended().await {
+            Ok(Ended { result, held, .. }) => (result, Some(held)),
+            Err(failure) => (tool::refusal(&failure.problem), None),
         };
-        Some((Ok::<_, Infallible>(text), next))
-    }))
+        // The connection asks for more once it has sent nearly all of the result.
+        Some((event("outcome", None, &result), At::End(held)))
+    });
+    body_of(iter([admitted]).chain(rest))
 }
 
 /// Returns the decisions of the scheduler from now on.
 pub(super) fn of_decisions(decisions: Decisions) -> Body {
-    Body::from_stream(stream::unfold(decisions, |mut decisions| async move {
-        let text = match timeout(QUIET, decisions.next()).await {
-            Err(_) => comment(),
-            Ok(None) => return None,
-            Ok(Some(NextDecision::Decision(decision))) => {
-                message("decision", Some(decision.sequence), &decision)
+    body_of(unfold(decisions, |mut decisions| async move {
+        let event = match decisions.next().await? {
+            NextDecision::Decision(decision) => {
+                event("decision", Some(decision.sequence), &decision)
             }
-            Ok(Some(NextDecision::Missed(count))) => {
-                message("missed", None, &json!({ "count": count }))
-            }
+            NextDecision::Missed(count) => event("missed", None, &json!({ "count": count })),
         };
-        Some((Ok::<_, Infallible>(text), decisions))
+        Some((event, decisions))
     }))
+}
+
+/// Returns the body of these events. After 15 s without one a comment is sent: proxies see that the
+/// connection lives, and the server notices a client that has gone away.
+fn body_of(events: impl Stream<Item = Event> + Send + 'static) -> Body {
+    let events = Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::default());
+    events.into_response().into_body()
 }
 
 /// Returns the name of an event with its data; `None` for the end, which the outcome says.
@@ -289,15 +271,9 @@ fn named(kind: &EventKind) -> Option<(&'static str, Value)> {
     })
 }
 
-/// Returns an event. JSON has no line ends outside of strings, and escapes those within.
-fn message(name: &str, id: Option<u64>, data: &impl Serialize) -> Bytes {
-    let data = serde_json::to_string(data).unwrap_or_default();
-    let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
-    format!("event: {name}\n{id}data: {data}\n\n").into()
-}
-
-fn comment() -> Bytes {
-    Bytes::from_static(b":\n\n")
+fn event(name: &str, id: Option<u64>, data: &impl Serialize) -> Event {
+    let event = id.iter().fold(Event::default().event(name), |event, id| event.id(id.to_string()));
+    event.data(serde_json::to_string(data).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use super::{batches, body, guard, openapi, page, pool, run, sessions};
 use crate::answer;
 
 /// Returns all routes behind their checks.
-pub(super) fn router(state: Arc<AppState>) -> Router {
-    let further: Router<Arc<AppState>> = state.config.routes.clone().with_state(());
+pub(super) fn router(state: Arc<AppState>, further: Router) -> Router {
+    let further: Router<Arc<AppState>> = further.with_state(());
     let further = further.layer(from_fn_with_state(Arc::clone(&state), body::count));
     let guarded = Router::new()
         .route("/v1/run", post(run::run))

@@ -8,8 +8,8 @@ use hatchery::event::Events;
 use hatchery::{JobId, Outcome, Ticket, Verdict};
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::failure::Failure;
 use super::state;
@@ -56,25 +56,25 @@ impl Jobs {
         let job = ticket.job_id();
         let events = ticket.events();
         let (end, mut endings) = mpsc::channel(MOST_ENDINGS);
-        let (report, ended) = oneshot::channel();
         let tenant = caller.tenant().map(str::to_owned);
         self.running.lock().insert(job, JobEntry { tenant, end });
         let listed = Listed { jobs: self.clone(), job };
         let (transit, caller) = (self.transit.clone(), caller.clone());
-        let task = tokio::spawn(async move {
+        let mut task = JoinSet::new();
+        task.spawn(async move {
             let _listed = listed;
             let outcome = loop {
                 tokio::select! {
                     outcome = ticket.outcome() => break outcome,
-                    Some(ending) = endings.recv() => ending.request(&ticket),
+                    Some(ending) = endings.recv() => ending(&ticket),
                 }
             };
             // What nobody has room for is gone at once, however long its reader takes.
             let bytes = bytes(&outcome, has_files);
-            let held = transit.hold(&caller, bytes).map_err(|_| too_large(bytes));
-            let _ = report.send(held.map(|held| Ended::of(&outcome, has_files, held)));
+            let held = transit.hold(&caller, bytes).map_err(|_| too_large(bytes))?;
+            Ok(Ended::of(&outcome, has_files, held))
         });
-        RunningJob { job, events, ended, task: task.abort_handle() }
+        RunningJob { job, events, task }
     }
 
     /// Ends a job early; returns whether the caller has such a job. Callers without a tenant have
@@ -106,8 +106,8 @@ impl Drop for Listed {
 pub(super) struct RunningJob {
     pub(super) job: JobId,
     pub(super) events: Events,
-    ended: oneshot::Receiver<Result<Ended, Failure>>,
-    task: AbortHandle,
+    /// The one task that holds the ticket.
+    task: JoinSet<Result<Ended, Failure>>,
 }
 
 impl RunningJob {
@@ -116,14 +116,8 @@ impl RunningJob {
     /// # Errors
     /// The server ends, or has no room for the result.
     pub(super) async fn ended(&mut self) -> Result<Ended, Failure> {
-        (&mut self.ended).await.map_err(|_| state::ended())?
-    }
-}
-
-impl Drop for RunningJob {
-    fn drop(&mut self) {
-        // That drops the ticket, unless the job has ended.
-        self.task.abort();
+        let ended = self.task.join_next().await.and_then(Result::ok);
+        ended.unwrap_or_else(|| Err(state::ended()))
     }
 }
 

@@ -92,7 +92,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_pool_that_starts_says_so_and_lets_others_wait() {
-        let (begin, front) = front(&HttpConfig::new());
+        let (begin, front) = front(&HttpConfig::default());
         let starting = (503, "{\"status\":\"starting\"}".to_owned());
         assert_eq!(ask(&front, "/healthz").await, starting);
         let waiting = ask(&front, "/x");
@@ -109,7 +109,7 @@ mod tests {
 
     #[tokio::test]
     async fn watchers_are_told_at_once_and_have_the_metrics() {
-        let mut config = HttpConfig::new();
+        let mut config = HttpConfig::default();
         config.watching_only = true;
         config.metrics = Some(Arc::new(|| "jobs 1\n".to_owned()));
         let (begin, front) = front(&config);
@@ -122,7 +122,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_ends_before_its_pool_is_there_says_so() {
-        let (begin, front) = front(&HttpConfig::new());
+        let (begin, front) = front(&HttpConfig::default());
         drop(begin);
         assert_eq!(ask(&front, "/x").await.0, 503);
     }

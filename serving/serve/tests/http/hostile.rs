@@ -361,10 +361,11 @@ fn an_address_that_others_reach_needs_tokens() {
     let serve = |pool: Hatchery, config: HttpConfig| {
         wait(async {
             let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
-            serve::http::serve([listener], Service::new(pool), config, async {}).await
+            let started = std::future::ready((Service::new(pool), axum::Router::new()));
+            serve::http::serve([listener], config, started, async {}).await
         })
     };
-    let refused = serve(POOL.clone(), HttpConfig::new()).unwrap_err();
+    let refused = serve(POOL.clone(), HttpConfig::default()).unwrap_err();
     assert!(matches!(refused, HttpError::NoTokens { .. }));
     assert!(refused.to_string().contains("give `--token-file`"), "{refused}");
     assert!(serve(POOL.clone(), tokens()).is_ok());

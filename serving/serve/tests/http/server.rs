@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use axum::Router;
 use hatchery::decision::{DecisionKind, Decisions, NextDecision};
 use hatchery::{Builder, Hatchery};
 use serve::Service;
@@ -29,7 +30,7 @@ pub(crate) static POOL: LazyLock<Hatchery> = LazyLock::new(|| start(|builder| bu
 static SERVER: LazyLock<Client> = LazyLock::new(|| serve(&POOL, tokens()).client);
 
 /// A server without tokens.
-static OPEN: LazyLock<Client> = LazyLock::new(|| serve(&POOL, HttpConfig::new()).client);
+static OPEN: LazyLock<Client> = LazyLock::new(|| serve(&POOL, HttpConfig::default()).client);
 
 /// A server that ends on request.
 pub(crate) struct Server {
@@ -48,13 +49,17 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
 }
 
 pub(crate) fn tokens() -> HttpConfig {
-    let mut config = HttpConfig::new();
+    let mut config = HttpConfig::default();
     let tokens = format!("{ADA} ada\n{BOB} bob\n{CLEO} cleo\n{DORA} dora\n{EVE} eve\n{OPERATOR}");
     config.tokens = Token::read(&tokens).unwrap();
     config
 }
 
 pub(crate) fn serve(pool: &Hatchery, config: HttpConfig) -> Server {
+    serve_with(Service::new(pool.clone()), config, Router::new())
+}
+
+pub(crate) fn serve_with(service: Service, config: HttpConfig, routes: Router) -> Server {
     let _runtime = RUNTIME.enter();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -62,7 +67,6 @@ pub(crate) fn serve(pool: &Hatchery, config: HttpConfig) -> Server {
     let client = Client { address: listener.local_addr().unwrap(), token: None };
     let (end, ends) = oneshot::channel();
     let (report, ended) = oneshot::channel();
-    let service = Service::new(pool.clone());
     RUNTIME.spawn(async move {
         // A test that doesn't end its server drops the sender at once.
         let ends = async {
@@ -70,7 +74,8 @@ pub(crate) fn serve(pool: &Hatchery, config: HttpConfig) -> Server {
                 std::future::pending::<()>().await;
             }
         };
-        serve::http::serve([listener], service, config, ends).await.unwrap();
+        let started = std::future::ready((service, routes));
+        serve::http::serve([listener], config, started, ends).await.unwrap();
         let _ = report.send(());
     });
     Server { client, end, ended }

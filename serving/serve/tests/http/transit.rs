@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use serve::{Service, facades};
 
 use crate::client::{Client, Reply};
-use crate::server::{ADA, BOB, serve, start, tokens};
+use crate::server::{ADA, BOB, serve_with, start, tokens};
 
 const MEBIBYTE: usize = 1 << 20;
 
@@ -17,8 +17,9 @@ fn server(pool: &Hatchery, room: usize, body: usize) -> [Client; 2] {
     let mut config = tokens();
     config.bodies_bytes = room * MEBIBYTE;
     config.body_bytes = body * MEBIBYTE;
-    config.routes = facades::router(&Service::new(pool.clone()));
-    let client = serve(pool, config).client;
+    let service = Service::new(pool.clone());
+    let routes = facades::router(&service);
+    let client = serve_with(service, config, routes).client;
     [ADA, BOB].map(|token| Client { token: Some(token), ..client.clone() })
 }
 

@@ -35,12 +35,12 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
 
 /// Serves a pool to everybody here, and returns the address of the page.
 pub(crate) fn open(pool: &Hatchery) -> String {
-    serve(pool, HttpConfig::new())
+    serve(pool, HttpConfig::default())
 }
 
 /// Serves a pool to everybody here and to pages of this origin.
 pub(crate) fn open_to(pool: &Hatchery, origin: &str) -> String {
-    let mut config = HttpConfig::new();
+    let mut config = HttpConfig::default();
     config.origins = vec![origin.to_owned()];
     serve(pool, config)
 }
@@ -53,15 +53,14 @@ pub(crate) fn host(pool: &Hatchery) -> String {
     </script>";
     let answer =
         || async { ([(CONTENT_SECURITY_POLICY, "default-src * 'unsafe-inline'")], Html(PAGE)) };
-    let mut config = HttpConfig::new();
-    config.routes = Router::new().route("/host", get(answer));
-    serve(pool, config)
+    let routes = Router::new().route("/host", get(answer));
+    serve_with(pool, HttpConfig::default(), routes)
 }
 
 /// Serves a pool to everybody here, which knows of a cluster in this state; without one it isn't
 /// reached. Returns the address of the page.
 pub(crate) fn open_with_cluster(pool: &Hatchery, state: Option<Value>) -> String {
-    let mut config = HttpConfig::new();
+    let mut config = HttpConfig::default();
     config.cluster = Some(Arc::new(move || -> ClusterState {
         let state = state.clone().ok_or_else(|| "the NATS server is gone".to_owned());
         Box::pin(async move { state })
@@ -71,19 +70,23 @@ pub(crate) fn open_with_cluster(pool: &Hatchery, state: Option<Value>) -> String
 
 /// Serves a pool to those with a token, and returns the address of the page.
 pub(crate) fn guarded(pool: &Hatchery) -> String {
-    let mut config = HttpConfig::new();
+    let mut config = HttpConfig::default();
     config.tokens = Token::read(&format!("{ADA} ada\n{OPERATOR}")).unwrap();
     serve(pool, config)
 }
 
 fn serve(pool: &Hatchery, config: HttpConfig) -> String {
+    serve_with(pool, config, Router::new())
+}
+
+fn serve_with(pool: &Hatchery, config: HttpConfig, routes: Router) -> String {
     let _runtime = RUNTIME.enter();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let listener = TcpListener::from_std(listener).unwrap();
     let address = listener.local_addr().unwrap();
-    let service = Service::new(pool.clone());
-    RUNTIME.spawn(serve::http::serve([listener], service, config, std::future::pending()));
+    let started = std::future::ready((Service::new(pool.clone()), routes));
+    RUNTIME.spawn(serve::http::serve([listener], config, started, std::future::pending()));
     format!("http://{address}/")
 }
 

@@ -19,9 +19,9 @@ use memchr::memmem::{Finder, find};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::request::{Form, ReceivedRequest, Refused, RefusedAs};
+use super::super::request::{Refused, Sent, in_form};
 use super::contexts::Contexts;
-use super::sandboxes::{CodeForm, Visit};
+use super::sandboxes::{Visit, code_form};
 use crate::answer::json as json_answer;
 use crate::caller::Caller;
 use crate::facades::run::failure;
@@ -33,10 +33,11 @@ const PROGRAM: &str = include_str!("files.py");
 const MOST_DEPTH: u32 = 64;
 
 pub(super) fn routes() -> Router<Arc<Contexts>> {
-    Router::new()
-        .route("/files", get(download).post(upload))
+    let calls = Router::new()
         .route("/filesystem.Filesystem/{method}", post(call))
-        .route("/process.Process/{method}", any(no_processes))
+        .route("/process.Process/{method}", any(no_processes));
+    let contents = Router::new().route("/files", get(download).post(upload));
+    in_form(contents, code_form).merge(in_form(calls, call_form))
 }
 
 /// Returns why a request about files failed, as the program names it.
@@ -57,31 +58,25 @@ fn internal(message: impl Into<String>) -> Refused {
 }
 
 /// Connect, the protocol of the calls, names its errors.
-enum CallForm {}
-
-impl Form for CallForm {
-    fn answer(refused: &Refused) -> Response {
-        let (status, code) = match refused.status {
-            _ if refused.is_unreadable => (StatusCode::BAD_REQUEST, "invalid_argument"),
-            StatusCode::NOT_FOUND => (refused.status, "not_found"),
-            StatusCode::CONFLICT => (refused.status, "already_exists"),
-            StatusCode::FORBIDDEN => (refused.status, "permission_denied"),
-            StatusCode::INSUFFICIENT_STORAGE | StatusCode::TOO_MANY_REQUESTS => {
-                (refused.status, "resource_exhausted")
-            }
-            StatusCode::NOT_IMPLEMENTED => (refused.status, "unimplemented"),
-            StatusCode::INTERNAL_SERVER_ERROR => (refused.status, "internal"),
-            _ => (refused.status, "invalid_argument"),
-        };
-        json_answer(status, &json!({ "code": code, "message": refused.message }))
-    }
+fn call_form(refused: &Refused) -> Response {
+    let status = if refused.is_unreadable { StatusCode::BAD_REQUEST } else { refused.status };
+    let code = match status {
+        StatusCode::NOT_FOUND => "not_found",
+        StatusCode::CONFLICT => "already_exists",
+        StatusCode::FORBIDDEN => "permission_denied",
+        StatusCode::INSUFFICIENT_STORAGE | StatusCode::TOO_MANY_REQUESTS => "resource_exhausted",
+        StatusCode::NOT_IMPLEMENTED => "unimplemented",
+        StatusCode::INTERNAL_SERVER_ERROR => "internal",
+        _ => "invalid_argument",
+    };
+    json_answer(status, &json!({ "code": code, "message": refused.message }))
 }
 
 async fn download(
     State(contexts): State<Arc<Contexts>>,
     visit: Visit,
     request: Request,
-) -> Result<Response, RefusedAs<CodeForm>> {
+) -> Result<Response, Refused> {
     let contents = contexts.read(&visit, path_of(&request)).await?;
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], contents).into_response())
 }
@@ -90,7 +85,7 @@ async fn upload(
     State(contexts): State<Arc<Contexts>>,
     visit: Visit,
     request: Request,
-) -> Result<Response, RefusedAs<CodeForm>> {
+) -> Result<Response, Refused> {
     Ok(json_answer(StatusCode::OK, &contexts.write(&visit, request).await?))
 }
 
@@ -107,9 +102,8 @@ async fn call(
     State(contexts): State<Arc<Contexts>>,
     Path(method): Path<String>,
     visit: Visit,
-    sent: ReceivedRequest,
-) -> Result<Response, RefusedAs<CallForm>> {
-    let (_, FileCall { path, depth, source, destination }) = sent.read()?;
+    Sent(_, FileCall { path, depth, source, destination }): Sent<FileCall>,
+) -> Result<Response, Refused> {
     let (asked, member) = match method.as_str() {
         "Stat" => (json!({ "do": "stat", "path": path }), Some("entry")),
         "ListDir" => {
@@ -127,12 +121,12 @@ async fn call(
 }
 
 /// Reads the body nevertheless: the client would use a connection again that is about to close.
-async fn no_processes(_: Result<Bytes, BytesRejection>) -> RefusedAs<CallForm> {
+async fn no_processes(_: Result<Bytes, BytesRejection>) -> Refused {
     unsupported("there are no processes: this server only runs Python".to_owned())
 }
 
-fn unsupported(message: String) -> RefusedAs<CallForm> {
-    Refused::new(StatusCode::NOT_IMPLEMENTED, message).into()
+fn unsupported(message: String) -> Refused {
+    Refused::new(StatusCode::NOT_IMPLEMENTED, message)
 }
 
 impl Contexts {

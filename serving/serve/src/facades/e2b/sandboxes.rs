@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::super::request::{Form, ReceivedRequest, Refused, RefusedAs, Sender};
+use super::super::request::{Refused, Sender, Sent, in_form};
 use super::contexts::{Contexts, Owner};
 use crate::answer::json as json_answer;
 use crate::caller::{Caller, unguessable};
@@ -78,11 +78,10 @@ impl FromRequestParts<Arc<Contexts>> for Visit {
         let id = parts.headers.get(SANDBOX).map(|id| id.to_str().unwrap_or_default());
         match id {
             None => Ok(Self { owner: Owner::of(&caller), sandbox: None, caller, transit }),
-            Some(DEBUG) => Err(RefusedAs::<CodeForm>::from(Refused::bad(
+            Some(DEBUG) => Err(code_form(&Refused::bad(
                 "with `E2B_DEBUG` all sandboxes would be one: unset it, and set `E2B_API_URL` and \
                  `E2B_SANDBOX_URL` to the address of this server",
-            ))
-            .into_response()),
+            ))),
             Some(id) => {
                 let sandbox = contexts.sandbox(&caller, id).ok_or_else(|| gone(id))?;
                 Ok(Self { owner: sandbox.owner.clone(), sandbox: Some(sandbox), caller, transit })
@@ -92,14 +91,15 @@ impl FromRequestParts<Arc<Contexts>> for Visit {
 }
 
 pub(super) fn routes() -> Router<Arc<Contexts>> {
-    Router::new()
+    let routes = Router::new()
         .route("/sandboxes", get(list).post(create))
         .route("/v2/sandboxes", get(list).post(create))
         .route("/sandboxes/{id}", get(describe).delete(kill))
         .route("/sandboxes/{id}/timeout", post(set_timeout))
         .route("/sandboxes/{id}/connect", post(connect))
         .route("/v2/sandboxes/{id}/connect", post(connect))
-        .route("/sandboxes/{id}/{*action}", any(unsupported))
+        .route("/sandboxes/{id}/{*action}", any(unsupported));
+    in_form(routes, code_form)
 }
 
 #[derive(Deserialize)]
@@ -151,19 +151,17 @@ struct Time {
 }
 
 /// As E2B's control plane and its daemon say that a request is refused.
-pub(super) enum CodeForm {}
-
-impl Form for CodeForm {
-    fn answer(refused: &Refused) -> Response {
-        let code = refused.status.as_u16();
-        json_answer(refused.status, &json!({ "code": code, "message": refused.message }))
-    }
+pub(super) fn code_form(refused: &Refused) -> Response {
+    let code = refused.status.as_u16();
+    json_answer(refused.status, &json!({ "code": code, "message": refused.message }))
 }
 
-type Answered = Result<Response, RefusedAs<CodeForm>>;
+type Answered = Result<Response, Refused>;
 
-async fn create(State(contexts): State<Arc<Contexts>>, sent: ReceivedRequest) -> Answered {
-    let (caller, request) = sent.read::<CreateSandbox>()?;
+async fn create(
+    State(contexts): State<Arc<Contexts>>,
+    Sent(caller, request): Sent<CreateSandbox>,
+) -> Answered {
     request.unsupported().map_or(Ok(()), |reason| Err(Refused::bad(reason)))?;
     let ends = end(request.timeout)?;
     let envs = request.env_vars.unwrap_or_default();
@@ -215,7 +213,7 @@ async fn list(
             ("state" | "order", _) => {}
             (name, _) => {
                 let message = format!("this server can't list sandboxes by `{name}`");
-                return Err(Refused::bad(message).into());
+                return Err(Refused::bad(message));
             }
         }
     }
@@ -248,9 +246,9 @@ async fn kill(
 async fn set_timeout(
     State(contexts): State<Arc<Contexts>>,
     Path(id): Path<String>,
-    sent: ReceivedRequest,
+    Sent(caller, time): Sent<Time>,
 ) -> Answered {
-    let (sandbox, ends) = contexts.timed(&id, sent)?;
+    let (sandbox, ends) = (contexts.known_sandbox(&caller, &id)?, end(time.timeout)?);
     sandbox.ends.send_replace(ends);
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -259,25 +257,19 @@ async fn set_timeout(
 async fn connect(
     State(contexts): State<Arc<Contexts>>,
     Path(id): Path<String>,
-    sent: ReceivedRequest,
+    Sent(caller, time): Sent<Time>,
 ) -> Answered {
-    let (sandbox, ends) = contexts.timed(&id, sent)?;
+    let (sandbox, ends) = (contexts.known_sandbox(&caller, &id)?, end(time.timeout)?);
     sandbox.ends.send_modify(|end| *end = ends.max(*end));
     Ok(json_answer(StatusCode::OK, &contexts.described(&sandbox)))
 }
 
-async fn unsupported(Path((_, action)): Path<(String, String)>) -> RefusedAs<CodeForm> {
+async fn unsupported(Path((_, action)): Path<(String, String)>) -> Refused {
     let message = format!("this server has no `{action}` of sandboxes");
-    Refused::new(StatusCode::NOT_IMPLEMENTED, message).into()
+    Refused::new(StatusCode::NOT_IMPLEMENTED, message)
 }
 
 impl Contexts {
-    /// Returns a sandbox, and the end that a request gives it.
-    fn timed(&self, id: &str, sent: ReceivedRequest) -> Result<(Arc<Sandbox>, Instant), Refused> {
-        let (caller, time) = sent.read::<Time>()?;
-        Ok((self.known_sandbox(&caller, id)?, end(time.timeout)?))
-    }
-
     fn known_sandbox(&self, caller: &Caller, id: &str) -> Result<Arc<Sandbox>, Refused> {
         let missing = || Refused::new(StatusCode::NOT_FOUND, format!("there is no sandbox `{id}`"));
         self.sandbox(caller, id).ok_or_else(missing)

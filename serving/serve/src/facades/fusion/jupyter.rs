@@ -13,10 +13,9 @@ use notebook::guest::Cell;
 use notebook::{CellEvent, joined};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
-use super::super::request::{ReceivedRequest, plain, seconds, to_base64};
-use super::super::run::{MOST_RUNS, fault, is_gone, submit};
+use super::super::request::{Sent, plain, seconds, to_base64};
+use super::super::run::{fault, is_gone, retried, submit};
 use super::{SPARE, failed, inputs, sent};
 use crate::answer::json as json_answer;
 use crate::caller::{Caller, unguessable};
@@ -81,25 +80,16 @@ impl Drop for Opened<'_> {
     }
 }
 
-pub(super) async fn run_jupyter(State(service): State<Service>, sent: ReceivedRequest) -> Response {
-    let (caller, request) = match sent.read::<RunJupyter>() {
-        Ok(read) => read,
-        Err(unreadable) => return unreadable.detail(),
-    };
+pub(super) async fn run_jupyter(
+    State(service): State<Service>,
+    Sent(caller, request): Sent<RunJupyter>,
+) -> Response {
     let Kernel::Python3 = request.kernel;
     let total = seconds(request.total_timeout);
-    let tries = async {
-        // Each time they begin in a new session.
-        for _ in 1..MOST_RUNS {
-            match run_cells(&service, &caller, &request, total).await {
-                Err(problem) if problem.kind == ProblemKind::Sandbox => {}
-                ended => return ended,
-            }
-        }
-        run_cells(&service, &caller, &request, total).await
-    };
-    let late = || Problem::new(ProblemKind::Refused, "the cells didn't end in time");
-    match timeout(total + SPARE, tries).await.unwrap_or_else(|_| Err(late())) {
+    // Each time the cells begin in a new session.
+    let run = || run_cells(&service, &caller, &request, total).await;
+    let has_failed = |problem: &Problem| problem.kind == ProblemKind::Sandbox;
+    match retried(total + SPARE, has_failed, run).await {
         Ok(notebook) => json_answer(StatusCode::OK, &answer(notebook)),
         Err(problem) => failed(&problem, json!({ "driver": null, "cells": [] })),
     }
