@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A version of the server, as the package index has it.
@@ -184,6 +185,25 @@ impl Server {
             }
         }
         panic!("the server has closed the connection");
+    }
+
+    /// Returns the subjects of this form that a stream has messages of.
+    pub(crate) fn subjects(&self, stream: &str, form: &str) -> Vec<String> {
+        let mut connection = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let asked = json!({ "subjects_filter": form }).to_string();
+        let length = asked.len();
+        write!(
+            connection,
+            "CONNECT {{\"verbose\":false}}\r\nSUB answer 1\r\n\
+             PUB $JS.API.STREAM.INFO.{stream} answer {length}\r\n{asked}\r\n"
+        )
+        .unwrap();
+        let mut lines = BufReader::new(connection).lines().map(Result::unwrap);
+        lines.find(|line| line.starts_with("MSG ")).expect("an answer");
+        let answer: Value = serde_json::from_str(&lines.next().unwrap()).unwrap();
+        assert!(answer["error"].is_null(), "{answer}");
+        let subjects = answer["state"]["subjects"].as_object();
+        subjects.map(|subjects| subjects.keys().cloned().collect()).unwrap_or_default()
     }
 
     /// Returns the CPU time that it has used since it was started.

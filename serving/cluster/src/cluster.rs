@@ -3,20 +3,16 @@
 use std::fmt;
 
 use async_nats::jetstream::stream::Stream;
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::StreamExt;
 use hatchery::error::counted;
 use serde::Serialize;
 
 use crate::client::Client;
 use crate::connect::Connection;
 use crate::error::Error;
-use crate::names::{JobKey, PoolName, priority_token};
-use crate::sessions::SessionList;
+use crate::names::{PoolName, priority_token};
 use crate::streams::Streams;
 use crate::worker::Presence;
-
-/// The most dead letters in a list.
-const MOST_LISTED: usize = 10_000;
 
 /// The state of a pool on its server. As text, it is a table for people.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -103,37 +99,6 @@ impl Watcher {
             dead_letters: count(&streams.dead).await?,
             workers: streams.presences().await?,
         })
-    }
-
-    /// Returns the keys of the pool's dead letters, at most 10,000 of them.
-    ///
-    /// # Errors
-    /// The server doesn't answer, or refuses.
-    pub async fn dead_letters(&self) -> Result<Vec<JobKey>, Error> {
-        let streams = &self.streams;
-        let failed = |answer: &dyn fmt::Display| Error::server("list dead letters", answer);
-        let listed = streams.dead.info_with_subjects(streams.subjects.of("dead", ">")).await;
-        let mut listed = listed.map_err(|error| failed(&error))?;
-        let mut keys = Vec::new();
-        while let Some((subject, _)) = listed.try_next().await.map_err(|error| failed(&error))? {
-            keys.extend(streams.subjects.rest(&subject, "dead").and_then(JobKey::parse));
-            if keys.len() >= MOST_LISTED {
-                break;
-            }
-        }
-        Ok(keys)
-    }
-
-    /// Returns the sessions of the pool; none if nobody has had any.
-    ///
-    /// # Errors
-    /// The server doesn't answer, or refuses.
-    pub async fn sessions(&self) -> Result<SessionList, Error> {
-        if !self.streams.has_sessions().await {
-            return Ok(SessionList::default());
-        }
-        let listed = self.streams.sessions().await?.list().await;
-        listed.map_err(|error| Error::server("list the sessions", error))
     }
 }
 

@@ -42,7 +42,6 @@ pub use names::{BatchName, JobKey, PoolName};
 pub use policy::Start;
 pub use result::{Event, EventKind, EventStream, JobResult};
 pub use session::Session;
-pub use sessions::{SessionEntry, SessionList};
 pub use streams::Settings;
 pub use worker::{Presence, Tally, Worker, WorkerConfig};
 

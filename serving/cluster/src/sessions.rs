@@ -41,14 +41,13 @@ use async_nats::jetstream::stream::{
 use async_nats::jetstream::{Context, kv};
 use base64::prelude::{BASE64_URL_SAFE, Engine as _};
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt};
-use serde::Serialize;
+use futures_util::StreamExt;
 
 use crate::clock::sleep;
 use crate::error::{Cause, Error};
 use crate::names::{BatchName, JobKey, Lane, Subjects, is_digest};
 use crate::policy::session::{RECORD_VERSION, SessionRecord, StoredState};
-use crate::stores::{Objects, bucket, keys, one_of_each, stream};
+use crate::stores::{Objects, bucket, one_of_each, stream};
 
 /// Partitions of the sessions of a pool. Submitters and workers must agree on it.
 pub(crate) const PARTITIONS: u8 = 64;
@@ -133,68 +132,6 @@ impl Subjects {
         let key = JobKey::parse(tokens.next()?)?;
         let session = SessionKey { tenant: tenant.to_owned(), digest: digest.to_owned() };
         (is_digest && session.partition() == partition).then_some(Turn { session, lane, key })
-    }
-}
-
-/// The most sessions in a list.
-const MOST_LISTED: usize = 10_000;
-
-/// The sessions of a pool, and what the server keeps for them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct SessionList {
-    /// The sessions, at most 10,000, in the order of their names.
-    pub sessions: Vec<SessionEntry>,
-    /// Turns that wait or run.
-    pub turns: u64,
-    /// States that are kept. Those of no session are dropped by their age.
-    pub states: u64,
-    /// The bytes of all states, as the server keeps them.
-    pub state_bytes: u64,
-}
-
-/// A session of a pool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct SessionEntry {
-    /// Its name. Sessions of several tenants may have the same.
-    pub name: String,
-    /// How many turns are in its state.
-    pub turn: u64,
-    /// The size of its state in bytes; 0 for that of a fresh session.
-    pub state_bytes: u64,
-    /// The name of the worker that has it; `None` if it rests.
-    pub worker: Option<String>,
-}
-
-impl Sessions {
-    /// Lists the sessions.
-    pub(crate) async fn list(&self) -> Result<SessionList, Cause> {
-        let mut list = SessionList {
-            turns: self.turns.get_info().await?.state.messages,
-            ..SessionList::default()
-        };
-        for key in keys(&self.records).await? {
-            let text = self.entry(&key).await?.text;
-            let record = text.and_then(|text| serde_json::from_slice::<SessionRecord>(&text).ok());
-            list.sessions.extend(record.map(|record| SessionEntry {
-                name: record.name,
-                turn: record.turn,
-                state_bytes: record.state.map_or(0, |state| state.bytes),
-                worker: record.owner.map(|owner| owner.worker),
-            }));
-            if list.sessions.len() >= MOST_LISTED {
-                break;
-            }
-        }
-        list.sessions.sort_by(|one, other| one.name.cmp(&other.name));
-        let described = format!("$O.{}.M.>", self.subjects.store("states"));
-        let mut states = self.objects.info_with_subjects(described).await?;
-        while states.try_next().await?.is_some() {
-            list.states += 1;
-        }
-        list.state_bytes = self.objects.get_info().await?.state.bytes;
-        Ok(list)
     }
 }
 
