@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::client::Client;
 use crate::connect::Connection;
 use crate::error::Error;
-use crate::names::{PoolName, priority_token};
+use crate::names::PoolName;
 use crate::streams::Streams;
 use crate::worker::Presence;
 
@@ -142,8 +142,7 @@ impl fmt::Display for Cluster {
         )?;
         for lane in lanes {
             let tenant = cut(lane.tenant.as_deref().unwrap_or("(none)"));
-            let priority = priority_token(lane.priority);
-            let (waiting, claimed) = (lane.waiting, lane.claimed);
+            let (priority, waiting, claimed) = (lane.priority, lane.waiting, lane.claimed);
             write!(f, "\n{tenant:NAME$}  {priority:8}  {waiting:>9}  {claimed:>9}")?;
         }
         write!(

@@ -121,7 +121,7 @@ impl JobKey {
 
 /// The jobs of one tenant and priority, in their order.
 #[derive(Debug, derive_more::Display, Clone, PartialEq, Eq, Hash)]
-#[display("{tenant}.{}", priority_token(*priority))]
+#[display("{tenant}.{priority}")]
 pub(crate) struct Lane {
     /// An encoded name.
     pub(crate) tenant: String,
@@ -146,7 +146,7 @@ impl Lane {
     /// Reads `TENANT.PRIORITY`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (tenant, priority) = text.split_once('.')?;
-        let (_, priority) = Priority::NAMED.into_iter().find(|(name, _)| *name == priority)?;
+        let priority = priority.parse().ok()?;
         let is_tenant = is_plain(&tenant.replace('=', "_"), MOST_TENANT_CHARACTERS);
         is_tenant.then(|| Self { tenant: tenant.to_owned(), priority })
     }
@@ -165,13 +165,8 @@ impl Lane {
 
     /// Returns the name of its consumer.
     pub(crate) fn consumer(&self) -> String {
-        format!("{}_{}", self.tenant, priority_token(self.priority))
+        format!("{}_{}", self.tenant, self.priority)
     }
-}
-
-/// Returns the token of a priority.
-pub(crate) fn priority_token(priority: Priority) -> &'static str {
-    Priority::NAMED[priority as usize].0
 }
 
 /// What is escaped in a token.

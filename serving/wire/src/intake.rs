@@ -1,6 +1,6 @@
 //! Which fields of a job each interface accepts, and which limits a caller may change.
 
-use std::fmt;
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use crate::job::MOST_SECONDS;
 
@@ -33,7 +33,7 @@ pub struct Intake {
 impl Intake {
     /// Takes every field; limits of a job replace those of the pool. For callers who could start
     /// the pool themselves, as in `hatchery batch`.
-    pub const BATCH: Self = Self::of(&Field::ALL);
+    pub const BATCH: Self = Self::of(Field::ALL);
 
     /// Takes what a model may say in a call of a tool: `code`, its inputs, and a `timeout` of at
     /// most a day, which can only shorten the pool's.
@@ -75,7 +75,7 @@ impl Intake {
     /// Returns the fields that it takes.
     pub fn fields(&self) -> impl Iterator<Item = Field> {
         let intake = *self;
-        Field::ALL.into_iter().filter(move |field| intake.takes(*field))
+        Field::ALL.iter().copied().filter(move |field| intake.takes(*field))
     }
 
     /// Takes these fields alone, and any time.
@@ -104,7 +104,8 @@ const fn bit(field: Field) -> u16 {
 }
 
 /// A field of a [`Job`](crate::Job).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Display, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[non_exhaustive]
 pub enum Field {
     /// `id`
@@ -141,61 +142,33 @@ pub enum Field {
     Python,
 }
 
-const FILE: &str = "it would be read on the machine that runs the job; send the program's text";
-const INPUT: &str = "programs get no inputs in this way";
-const LIMIT: &str = "the pool's operator sets the limits";
-const CLOCK: &str = "the pool's operator decides on clocks and random numbers";
-const SHARE: &str = "the pool's operator decides whose job it is and how urgent";
-
-/// The fields in their order, with their names in JSON, and why some callers may not use them.
-const FIELDS: [(Field, &str, &str); 16] = [
-    (Field::Id, "id", "the result answers this one job and needs no name"),
-    (Field::Code, "code", "the program is given in another way"),
-    (Field::File, "file", FILE),
-    (Field::Call, "call", "send a program that calls the function"),
-    (Field::Variables, "variables", INPUT),
-    (Field::Args, "args", INPUT),
-    (Field::Env, "env", INPUT),
-    (Field::Stdin, "stdin", INPUT),
-    (Field::Files, "files", INPUT),
-    (Field::Timeout, "timeout", LIMIT),
-    (Field::Limits, "limits", LIMIT),
-    (Field::Deterministic, "deterministic", CLOCK),
-    (Field::Tenant, "tenant", SHARE),
-    (Field::Priority, "priority", SHARE),
-    (Field::Deadline, "deadline", SHARE),
-    (Field::Python, "python", "the pool's operator decides which Python runs"),
-];
-
 impl Field {
     /// Every field.
-    pub const ALL: [Self; FIELDS.len()] = {
-        let mut all = [Self::Id; FIELDS.len()];
-        let mut index = 0;
-        while index < all.len() {
-            all[index] = FIELDS[index].0;
-            index += 1;
-        }
-        all
-    };
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// Returns its name in JSON.
-    pub const fn name(self) -> &'static str {
-        FIELDS[self as usize].1
-    }
-
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|field| field.name() == name)
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// Returns why some callers may not use it.
     pub(crate) fn reason(self) -> &'static str {
-        FIELDS[self as usize].2
-    }
-}
-
-impl fmt::Display for Field {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
+        match self {
+            Self::Id => "the result answers this one job and needs no name",
+            Self::Code => "the program is given in another way",
+            Self::File => {
+                "it would be read on the machine that runs the job; send the program's text"
+            }
+            Self::Call => "send a program that calls the function",
+            Self::Variables | Self::Args | Self::Env | Self::Stdin | Self::Files => {
+                "programs get no inputs in this way"
+            }
+            Self::Timeout | Self::Limits => "the pool's operator sets the limits",
+            Self::Deterministic => "the pool's operator decides on clocks and random numbers",
+            Self::Tenant | Self::Priority | Self::Deadline => {
+                "the pool's operator decides whose job it is and how urgent"
+            }
+            Self::Python => "the pool's operator decides which Python runs",
+        }
     }
 }

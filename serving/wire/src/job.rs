@@ -7,6 +7,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
+use strum::{Display, EnumString, VariantNames};
 
 /// A job: what to run, with which inputs and limits.
 ///
@@ -126,8 +127,9 @@ pub struct Deterministic {
 }
 
 /// How urgent a job is among the jobs of its tenant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Display, EnumString, VariantNames)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Priority {
     /// Somebody is waiting for the result.
     High,
@@ -137,19 +139,13 @@ pub enum Priority {
     Low,
 }
 
-impl Priority {
-    /// Every priority with its name, the most urgent first.
-    pub const NAMED: [(&str, Self); 3] =
-        [("high", Self::High), ("normal", Self::Normal), ("low", Self::Low)];
-}
-
 impl JsonSchema for Priority {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Priority".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "enum": Self::NAMED.map(|(name, _)| name) })
+        json_schema!({ "type": "string", "enum": Self::VARIANTS })
     }
 }
 

@@ -155,10 +155,10 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// Sends what happens in the job as it happens.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub events: bool,
     /// Attaches the contents of files that the job created or changed to its outcome.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub contents: bool,
     /// Functions of the client that the program can call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -194,7 +194,7 @@ pub struct Grade {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_bytes: Option<usize>,
     /// Whether tests that need the candidate's own interpreter run there, unguarded.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_shared: bool,
 }
 
@@ -264,7 +264,7 @@ pub struct Function {
     pub returns: String,
     /// Whether arguments, defaults and results are in the form of [`Data::Tagged`], with bytes in
     /// base64. Otherwise they are what JSON can hold.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tagged: bool,
     /// Seconds after which a call raises `TimeoutError`. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -483,11 +483,6 @@ pub enum Event {
 /// A default that is there is one even if it is null.
 fn some<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 #[cfg(test)]

@@ -79,14 +79,16 @@ impl Intake {
     /// name no program, or more than one.
     pub fn job(&self, value: Value) -> Result<Job, InvalidJob> {
         let Value::Object(fields) = value else { return Err(InvalidJob::NotAnObject) };
-        let is_known = |name: &&String| Field::named(name).is_some();
+        let is_known = |name: &&String| name.parse::<Field>().is_ok();
         if let Some(name) = fields.keys().find(|name| !is_known(name)) {
             let known = self.fields().map(|field| field.name().to_owned()).collect();
             return Err(InvalidJob::Unknown { field: cut(name), known });
         }
         let mut job = Job::default();
         for (name, value) in fields {
-            let Some(field) = Field::named(&name).filter(|_| !value.is_null()) else { continue };
+            let Some(field) = name.parse::<Field>().ok().filter(|_| !value.is_null()) else {
+                continue;
+            };
             if !self.takes(field) {
                 return Err(InvalidJob::NotTaken { field });
             }
@@ -133,7 +135,7 @@ impl Intake {
 impl Job {
     /// The fields that are given.
     fn given(&self) -> impl Iterator<Item = Field> {
-        Field::ALL.into_iter().filter(|field| match field {
+        Field::ALL.iter().copied().filter(|field| match field {
             Field::Id => self.id.is_some(),
             Field::Code => self.code.is_some(),
             Field::File => self.file.is_some(),
@@ -297,10 +299,8 @@ fn deterministic(value: Value) -> Result<Deterministic, InvalidJob> {
 }
 
 fn priority(value: &Value) -> Result<Priority, InvalidJob> {
-    let named = Priority::NAMED.into_iter().find(|(name, _)| value.as_str() == Some(name));
-    let (_, priority) =
-        named.ok_or_else(|| wrong("priority", "`high`, `normal` or `low`", value))?;
-    Ok(priority)
+    let named = value.as_str().and_then(|name| name.parse().ok());
+    named.ok_or_else(|| wrong("priority", "`high`, `normal` or `low`", value))
 }
 
 fn text(field: &'static str, value: Value) -> Result<String, InvalidJob> {

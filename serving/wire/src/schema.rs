@@ -32,7 +32,7 @@ impl Intake {
         RecursiveTransform(plain).transform(&mut schema);
         let mut schema = schema.to_value();
         let properties = fields_of(&mut schema, "properties");
-        properties.retain(|name, _| Field::named(name).is_some_and(|field| self.takes(field)));
+        properties.retain(|name, _| name.parse().is_ok_and(|field: Field| self.takes(field)));
         if let Some(timeout) = properties.get_mut("timeout") {
             timeout["maximum"] = self.most_seconds.into();
         }

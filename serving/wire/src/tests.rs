@@ -169,7 +169,7 @@ fn cases() -> Vec<(bool, Value)> {
     for field in Field::ALL {
         cases.push((
             true,
-            with(field.name(), json!(if field == Field::Code { Some("") } else { None })),
+            with(field.name(), json!(if *field == Field::Code { Some("") } else { None })),
         ));
     }
     cases.extend(every_field().map(|job| (true, job)));
@@ -190,7 +190,7 @@ fn the_schema_takes_what_the_type_takes() {
         assert_eq!(is_valid(&job, &schema), valid, "the schema: {job}");
     }
     let properties: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
-    let mut fields = Field::ALL.map(Field::name);
+    let mut fields: Vec<&str> = Field::ALL.iter().map(|field| field.name()).collect();
     fields.sort_unstable();
     assert_eq!(properties, fields);
 }
@@ -230,7 +230,7 @@ fn every_field_says_what_it_is_and_in_which_unit() {
 #[test]
 fn a_field_that_is_not_taken_is_refused_with_the_reason() {
     let whole = every_field();
-    for field in Field::ALL {
+    for &field in Field::ALL {
         let job = whole.iter().find(|job| job.get(field.name()).is_some()).unwrap();
         let intake = Intake::BATCH.without(field);
         let refusal = problem(intake, job);
