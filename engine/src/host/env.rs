@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use wasmer::{RuntimeError, TypedFunction};
+use wasmer::{FunctionEnvMut, RuntimeError, TypedFunction};
 
 use super::call_channel::{CallChannel, DeviceAnswer};
 use super::wasi::Wasi;
@@ -49,6 +49,12 @@ pub(crate) struct RunEffects {
     /// Limits on files and the network that refused an operation of the run.
     pub(crate) refusals: Vec<LimitHit>,
 }
+
+/// The guest's thread that calls a host function.
+pub(crate) type Caller<'a> = FunctionEnvMut<'a, GuestEnv>;
+
+/// What a host function returns to the guest; an error unwinds it.
+pub(crate) type HostResult<T = i32> = Result<T, RuntimeError>;
 
 /// The data that host functions of one thread reach through wasmer.
 pub(crate) struct GuestEnv {

@@ -15,9 +15,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use wasmer::{
-    Extern, Function, FunctionEnv, FunctionEnvMut, Imports, Instance, Memory, Module, Store, Value,
-};
+use wasmer::{Extern, Function, FunctionEnv, Imports, Instance, Memory, Module, Store, Value};
 use wasmer_wasix::capabilities::Capabilities;
 use wasmer_wasix::os::task::thread::WasiThreadError;
 use wasmer_wasix::runtime::task_manager::TaskWasm;
@@ -29,7 +27,7 @@ use wasmer_wasix::{PluggableRuntime, VirtualTaskManager, WasiEnv, WasiFunctionEn
 
 use super::GuestHost;
 use super::call_channel::binding as call_channel;
-use super::env::{GuestEnv, RunEffects, RunSetup, unwind};
+use super::env::{Caller, GuestEnv, RunEffects, RunSetup, unwind};
 use super::wasi::{BASE_ENVIRONMENT, binding};
 use crate::cause::Cause;
 use crate::error::StartError;
@@ -273,15 +271,10 @@ impl WasixHost {
 fn gated(store: &mut Store, env: &FunctionEnv<GuestEnv>, inner: Function) -> Function {
     let ty = inner.ty(store);
     let gate = Arc::clone(&env.as_ref(store).gate);
-    Function::new_with_env(
-        store,
-        env,
-        ty,
-        move |mut context: FunctionEnvMut<'_, GuestEnv>, arguments: &[Value]| {
-            let called = gate.host(|| inner.call(&mut context, arguments));
-            called.map_err(unwind)?.map(|values| values.to_vec())
-        },
-    )
+    Function::new_with_env(store, env, ty, move |mut caller: Caller<'_>, arguments: &[Value]| {
+        let called = gate.host(|| inner.call(&mut caller, arguments));
+        called.map_err(unwind)?.map(|values| values.to_vec())
+    })
 }
 
 fn shared(contents: &bytes::Bytes) -> shared_buffer::OwnedBuffer {

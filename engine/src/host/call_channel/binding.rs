@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use wasmer::{Function, FunctionEnv, FunctionEnvMut, RuntimeError, Store};
+use wasmer::{Function, FunctionEnv, RuntimeError, Store};
 
 use super::{Ask, FrameEffect};
 use crate::errno::Errno;
 use crate::guest::agent::AgentFrame;
 use crate::host::calls;
-use crate::host::env::{GuestEnv, unwind};
+use crate::host::env::{Caller, GuestEnv, HostResult, unwind};
 use crate::host::wasi::bytes::Buffer;
 use crate::memory::GuestMemory;
 
@@ -33,15 +33,15 @@ pub(crate) fn function(store: &mut Store, env: &FunctionEnv<GuestEnv>) -> Functi
 /// The answer is written to memory from the guest's own allocator. Its address and length are
 /// stored through the two out pointers.
 fn host_call(
-    mut context: FunctionEnvMut<'_, GuestEnv>,
+    mut caller: Caller<'_>,
     pointer: u32,
     length: u32,
     out_pointer: u32,
     out_length: u32,
-) -> Result<i32, RuntimeError> {
-    let gate = Arc::clone(&context.data().gate);
+) -> HostResult {
+    let gate = Arc::clone(&caller.data().gate);
     let served = gate
-        .host(|| serve(&mut context, Buffer { at: pointer, len: length }, out_pointer, out_length));
+        .host(|| serve(&mut caller, Buffer { at: pointer, len: length }, out_pointer, out_length));
     match served {
         Ok(Ok(())) => Ok(DONE),
         Ok(Err(Refusal::Fault)) => Ok(FAULT),
@@ -63,12 +63,12 @@ impl From<Errno> for Refusal {
 
 /// Serves one frame of the guest and writes the answer to memory from its allocator.
 fn serve(
-    context: &mut FunctionEnvMut<'_, GuestEnv>,
+    caller: &mut Caller<'_>,
     frame: Buffer,
     out_pointer: u32,
     out_length: u32,
 ) -> Result<(), Refusal> {
-    let (env, mut store) = context.data_and_store_mut();
+    let (env, mut store) = caller.data_and_store_mut();
     env.count_call();
     let answer = answer(env, frame).ok_or(Refusal::Fault)?;
     let length = u32::try_from(answer.len()).map_err(|_| Refusal::Fault)?;
@@ -83,7 +83,7 @@ fn serve(
             return Err(Refusal::Fault);
         }
     }
-    let guest = &context.data().guest;
+    let guest = &caller.data().guest;
     guest.write(target, &answer)?;
     guest.write_u32(out_pointer, target)?;
     guest.write_u32(out_length, length)?;

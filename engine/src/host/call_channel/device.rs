@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use wasmer::{Function, FunctionEnv, FunctionEnvMut, RuntimeError, Store};
+use wasmer::{Function, FunctionEnv, Store};
 
 use super::binding::answer;
 use crate::errno::Errno;
 use crate::guest::agent::boot::CALL_DEVICE_POSITION;
-use crate::host::env::GuestEnv;
+use crate::host::env::{Caller, GuestEnv, HostResult};
 use crate::host::wasi::binding::{on_host, serve};
 
 const SEEK_CURRENT: u32 = 1;
@@ -31,17 +31,11 @@ pub(crate) fn function(
     })
 }
 
-fn fd_read(
-    context: FunctionEnvMut<'_, GuestEnv>,
-    fd: u32,
-    buffers: u32,
-    count: u32,
-    out: u32,
-) -> Result<i32, RuntimeError> {
-    if !is_call_device(&context, fd) {
-        return serve(&context, |wasi| wasi.fd_read(fd, buffers, count, out));
+fn fd_read(caller: Caller<'_>, fd: u32, buffers: u32, count: u32, out: u32) -> HostResult {
+    if !is_call_device(&caller, fd) {
+        return serve(&caller, |wasi| wasi.fd_read(fd, buffers, count, out));
     }
-    on_host(&context, |env| {
+    on_host(&caller, |env| {
         let mut total = 0;
         let (whole, read) = &mut *env.answer.lock();
         for buffer in env.guest.buffers(buffers, count)? {
@@ -55,17 +49,11 @@ fn fd_read(
     })
 }
 
-fn fd_write(
-    context: FunctionEnvMut<'_, GuestEnv>,
-    fd: u32,
-    buffers: u32,
-    count: u32,
-    out: u32,
-) -> Result<i32, RuntimeError> {
-    if !is_call_device(&context, fd) {
-        return serve(&context, |wasi| wasi.fd_write(fd, buffers, count, out));
+fn fd_write(caller: Caller<'_>, fd: u32, buffers: u32, count: u32, out: u32) -> HostResult {
+    if !is_call_device(&caller, fd) {
+        return serve(&caller, |wasi| wasi.fd_write(fd, buffers, count, out));
     }
-    on_host(&context, |env| {
+    on_host(&caller, |env| {
         env.count_call();
         *env.answer.lock() = (Arc::default(), 0);
         if count != 1 {
@@ -78,17 +66,11 @@ fn fd_write(
     })
 }
 
-fn fd_seek(
-    context: FunctionEnvMut<'_, GuestEnv>,
-    fd: u32,
-    delta: i64,
-    whence: u32,
-    out: u32,
-) -> Result<i32, RuntimeError> {
-    if !is_call_device(&context, fd) {
-        return serve(&context, |wasi| wasi.fd_seek(fd, delta, whence, out));
+fn fd_seek(caller: Caller<'_>, fd: u32, delta: i64, whence: u32, out: u32) -> HostResult {
+    if !is_call_device(&caller, fd) {
+        return serve(&caller, |wasi| wasi.fd_seek(fd, delta, whence, out));
     }
-    on_host(&context, |env| {
+    on_host(&caller, |env| {
         let position = match (whence, delta) {
             (SEEK_CURRENT, 0) => CALL_DEVICE_POSITION,
             (SEEK_END, 0) => env.answer.lock().0.len() as u64,
@@ -98,6 +80,6 @@ fn fd_seek(
     })
 }
 
-fn is_call_device(context: &FunctionEnvMut<'_, GuestEnv>, fd: u32) -> bool {
-    context.data().wasi.lock().is_call_device(fd)
+fn is_call_device(caller: &Caller<'_>, fd: u32) -> bool {
+    caller.data().wasi.lock().is_call_device(fd)
 }

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use wasmer::sys::vm::TrapCode;
-use wasmer::{AsStoreMut, Function, FunctionEnv, FunctionEnvMut, RuntimeError, Store};
+use wasmer::{AsStoreMut, Function, FunctionEnv, RuntimeError, Store};
 
 use super::Wasi;
 use super::process::{self, Effect, futex_end};
 use crate::errno::{Errno, Result};
-use crate::host::env::{GuestEnv, GuestExit, ThreadExit, unwind};
+use crate::host::env::{Caller, GuestEnv, GuestExit, HostResult, ThreadExit, unwind};
 use crate::host::network::watch::Watch;
 use crate::interrupt::futex::MAIN;
 use crate::interrupt::gate::Woken;
@@ -35,16 +35,16 @@ macro_rules! functions {
                 $(stringify!($name) => Function::new_typed_with_env(
                     store,
                     env,
-                    |context: FunctionEnvMut<'_, GuestEnv>, $($argument: $type),*| {
-                        serve(&context, |wasi| wasi.$name($($argument),*))
+                    |caller: Caller<'_>, $($argument: $type),*| {
+                        serve(&caller, |wasi| wasi.$name($($argument),*))
                     },
                 ),)*
                 $(stringify!($refused) => Function::new_typed_with_env(
                     store,
                     env,
-                    |context: FunctionEnvMut<'_, GuestEnv>, $($ignored: $ignored_type),*| {
+                    |caller: Caller<'_>, $($ignored: $ignored_type),*| {
                         $(let _ = $ignored;)*
-                        serve(&context, |_| refuse(stringify!($refused)))
+                        serve(&caller, |_| refuse(stringify!($refused)))
                     },
                 ),)*
                 _ => return bound_only(store, env, name),
@@ -196,10 +196,10 @@ fn refuse(name: &str) -> Result {
 
 /// Runs work for the guest on the host's side of the gate, and answers with its error number.
 pub(in crate::host) fn on_host(
-    context: &FunctionEnvMut<'_, GuestEnv>,
+    caller: &Caller<'_>,
     work: impl FnOnce(&GuestEnv) -> Result,
-) -> Result<i32, RuntimeError> {
-    let env = context.data();
+) -> HostResult {
+    let env = caller.data();
     match env.gate.host(|| work(env)) {
         Ok(Ok(())) => Ok(SUCCESS),
         Ok(Err(errno)) => Ok(errno.code()),
@@ -211,10 +211,10 @@ pub(in crate::host) fn on_host(
 /// network, waits for that, and runs it again; if for another thread, and the guest has some, waits
 /// until one of them has changed something, and runs it again.
 pub(in crate::host) fn serve(
-    context: &FunctionEnvMut<'_, GuestEnv>,
+    caller: &Caller<'_>,
     work: impl Fn(&mut Wasi) -> Result,
-) -> Result<i32, RuntimeError> {
-    on_host(context, |env| {
+) -> HostResult {
+    on_host(caller, |env| {
         let (mut is_counted, mut is_asked) = (false, false);
         loop {
             let (result, seen, want) = {
@@ -245,13 +245,13 @@ pub(in crate::host) fn serve(
 
 /// `poll_oneoff(subscriptions, events, count, out_count) -> errno`.
 fn poll_oneoff(
-    context: FunctionEnvMut<'_, GuestEnv>,
+    caller: Caller<'_>,
     subscriptions: u32,
     events: u32,
     count: u32,
     out_count: u32,
-) -> Result<i32, RuntimeError> {
-    on_host(&context, |env| {
+) -> HostResult {
+    on_host(&caller, |env| {
         env.count_call();
         let is_alone = env.gate.gate().others() == 0;
         let (mut poll, mut wants, mut seen) = {
@@ -277,13 +277,13 @@ fn poll_oneoff(
 
 /// `futex_wait(at, expected, timeout, out_woken) -> errno`.
 fn futex_wait(
-    context: FunctionEnvMut<'_, GuestEnv>,
+    caller: Caller<'_>,
     at: u32,
     expected: u32,
     timeout: u32,
     out_woken: u32,
-) -> Result<i32, RuntimeError> {
-    on_host(&context, |env| {
+) -> HostResult {
+    on_host(&caller, |env| {
         env.count_call();
         let timeout = env.wasi.lock().futex_begin(at, timeout, out_woken)?;
         let waited = env.gate.wait_for_word(at, Expected::Word(expected), timeout);
@@ -292,58 +292,45 @@ fn futex_wait(
 }
 
 /// `futex_wake(at, out_woken) -> errno`.
-fn futex_wake(
-    context: FunctionEnvMut<'_, GuestEnv>,
-    at: u32,
-    out_woken: u32,
-) -> Result<i32, RuntimeError> {
-    wake(&context, at, 1, out_woken)
+fn futex_wake(caller: Caller<'_>, at: u32, out_woken: u32) -> HostResult {
+    wake(&caller, at, 1, out_woken)
 }
 
 /// `futex_wake_all(at, out_woken) -> errno`.
-fn futex_wake_all(
-    context: FunctionEnvMut<'_, GuestEnv>,
-    at: u32,
-    out_woken: u32,
-) -> Result<i32, RuntimeError> {
-    wake(&context, at, u32::MAX, out_woken)
+fn futex_wake_all(caller: Caller<'_>, at: u32, out_woken: u32) -> HostResult {
+    wake(&caller, at, u32::MAX, out_woken)
 }
 
-fn wake(
-    context: &FunctionEnvMut<'_, GuestEnv>,
-    at: u32,
-    most: u32,
-    out_woken: u32,
-) -> Result<i32, RuntimeError> {
-    let gate = Arc::clone(context.data().gate.gate());
-    serve(context, |wasi| {
+fn wake(caller: &Caller<'_>, at: u32, most: u32, out_woken: u32) -> HostResult {
+    let gate = Arc::clone(caller.data().gate.gate());
+    serve(caller, |wasi| {
         let woken = gate.wake_at(at, most);
         wasi.guest.write(out_woken, &[u8::from(woken > 0)])
     })
 }
 
 /// `proc_exit(code)`.
-fn proc_exit(_context: FunctionEnvMut<'_, GuestEnv>, code: u32) -> Result<(), RuntimeError> {
+fn proc_exit(_caller: Caller<'_>, code: u32) -> HostResult<()> {
     Err(unwind(GuestExit(code)))
 }
 
 /// `thread_exit(code)`. A program ends with its main thread.
-fn thread_exit(context: FunctionEnvMut<'_, GuestEnv>, _code: u32) -> Result<(), RuntimeError> {
-    match context.data().gate.number() {
+fn thread_exit(caller: Caller<'_>, _code: u32) -> HostResult<()> {
+    match caller.data().gate.number() {
         MAIN => Err(unwind(GuestExit(0))),
         _ => Err(unwind(ThreadExit)),
     }
 }
 
 /// `thread_id(out) -> errno`.
-fn thread_id(context: FunctionEnvMut<'_, GuestEnv>, out: u32) -> Result<i32, RuntimeError> {
-    let number = context.data().gate.number();
-    serve(&context, |wasi| wasi.guest.write_u32(out, number))
+fn thread_id(caller: Caller<'_>, out: u32) -> HostResult {
+    let number = caller.data().gate.number();
+    serve(&caller, |wasi| wasi.guest.write_u32(out, number))
 }
 
 /// `thread-spawn(argument) -> thread`, or an error number below zero.
-fn thread_spawn(context: FunctionEnvMut<'_, GuestEnv>, argument: u32) -> Result<i32, RuntimeError> {
-    let env = context.data();
+fn thread_spawn(caller: Caller<'_>, argument: u32) -> HostResult {
+    let env = caller.data();
     let spawned = env.gate.host(|| {
         env.count_call();
         env.threads.as_ref().map_or(Err(Errno::Again), |threads| threads.spawn(argument))
@@ -356,32 +343,20 @@ fn thread_spawn(context: FunctionEnvMut<'_, GuestEnv>, argument: u32) -> Result<
 }
 
 /// `callback_signal(name, len)`. The export `__wasm_signal` is called, whatever the name.
-fn callback_signal(
-    context: FunctionEnvMut<'_, GuestEnv>,
-    _name: u32,
-    _len: u32,
-) -> Result<(), RuntimeError> {
-    serve(&context, |_| Ok(())).map(drop)
+fn callback_signal(caller: Caller<'_>, _name: u32, _len: u32) -> HostResult<()> {
+    serve(&caller, |_| Ok(())).map(drop)
 }
 
 /// `proc_signal(process, signal) -> errno`.
-fn proc_signal(
-    context: FunctionEnvMut<'_, GuestEnv>,
-    process: u32,
-    signal: u32,
-) -> Result<i32, RuntimeError> {
-    raise(context, signal, |can_handle| process::to_process(process, signal, can_handle))
+fn proc_signal(caller: Caller<'_>, process: u32, signal: u32) -> HostResult {
+    raise(caller, signal, |can_handle| process::to_process(process, signal, can_handle))
 }
 
 /// `thread_signal(thread, signal) -> errno`. A guest without threads has one, which is meant.
-fn thread_signal(
-    context: FunctionEnvMut<'_, GuestEnv>,
-    thread: u32,
-    signal: u32,
-) -> Result<i32, RuntimeError> {
-    let env = context.data();
+fn thread_signal(caller: Caller<'_>, thread: u32, signal: u32) -> HostResult {
+    let env = caller.data();
     let is_self = env.threads.is_none() || env.gate.is_own(thread);
-    raise(context, signal, |can_handle| match is_self {
+    raise(caller, signal, |can_handle| match is_self {
         true => process::to_self(signal, can_handle),
         false => Err(Errno::NotSupported),
     })
@@ -390,13 +365,13 @@ fn thread_signal(
 /// Does what a signal of the guest to itself does. While the guest handles one, another has its
 /// default action: the C library's handler of a deadly signal raises it again.
 fn raise(
-    mut context: FunctionEnvMut<'_, GuestEnv>,
+    mut caller: Caller<'_>,
     signal: u32,
     judge: impl FnOnce(bool) -> Result<Effect>,
-) -> Result<i32, RuntimeError> {
-    let gate = Arc::clone(&context.data().gate);
+) -> HostResult {
+    let gate = Arc::clone(&caller.data().gate);
     let raised = gate.host(|| {
-        let env = context.data_mut();
+        let env = caller.data_mut();
         env.count_call();
         let effect = match judge(env.handler.is_some()) {
             Ok(effect) => effect,
@@ -406,8 +381,8 @@ fn raise(
             (Effect::Ends(code), _) => Err(unwind(GuestExit(code))),
             (Effect::Handled, Some(handler)) => {
                 let handled =
-                    gate.guest(|| handler.call(&mut context.as_store_mut(), signal.cast_signed()));
-                context.data_mut().handler = Some(handler);
+                    gate.guest(|| handler.call(&mut caller.as_store_mut(), signal.cast_signed()));
+                caller.data_mut().handler = Some(handler);
                 match handled {
                     Ok(Ok(())) => Ok(SUCCESS),
                     Ok(Err(error)) => Err(ended_by(signal, error)),
