@@ -24,25 +24,8 @@ impl InvalidMessage {
     }
 }
 
-/// JSON as text, since postcard's format doesn't describe itself. The text keeps whole numbers of
-/// any size.
-#[derive(Debug, Clone, PartialEq)]
-struct Text<T>(T);
-
-impl<T: Serialize> Serialize for Text<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&serde_json::to_string(&self.0).map_err(S::Error::custom)?)
-    }
-}
-
-impl<'de, T: DeserializeOwned> Deserialize<'de> for Text<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        serde_json::from_str(&text).map(Self).map_err(D::Error::custom)
-    }
-}
-
-/// A value as [`Text`], for `serde(with)`.
+/// A value as JSON in a text, for `serde(with)`: postcard's format doesn't describe itself. The text
+/// keeps whole numbers of any size.
 pub(in crate::run) mod text {
     use super::*;
 
@@ -50,17 +33,17 @@ pub(in crate::run) mod text {
         value: &T,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        Text(value).serialize(serializer)
+        serde_json::to_string(value).map_err(S::Error::custom)?.serialize(serializer)
     }
 
     pub(in crate::run) fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<T, D::Error> {
-        Text::deserialize(deserializer).map(|Text(value)| value)
+        serde_json::from_str(&String::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
-/// An optional value as [`Text`], for `serde(with)`.
+/// An optional value as [`text`].
 pub(in crate::run) mod optional_text {
     use super::*;
 
@@ -68,12 +51,14 @@ pub(in crate::run) mod optional_text {
         value: &Option<T>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        value.as_ref().map(Text).serialize(serializer)
+        let text = value.as_ref().map(serde_json::to_string).transpose();
+        text.map_err(S::Error::custom)?.serialize(serializer)
     }
 
     pub(in crate::run) fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<T>, D::Error> {
-        Ok(Option::<Text<T>>::deserialize(deserializer)?.map(|Text(value)| value))
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| serde_json::from_str(&text)).transpose().map_err(D::Error::custom)
     }
 }

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 
 use super::encoding::{InvalidMessage, optional_text};
 
 use crate::files::mount::{FolderIdentity, FolderServer, Mount, ProxiedFolder};
+use crate::limits::advice::Interface;
 use crate::run::functions::{Callee, HostFunctions, Recording, Signature};
 use crate::run::network::Network;
 use crate::run::program::{Deterministic, InputFile, MountedFolder, Program, ProgramEntry, Script};
@@ -16,49 +18,61 @@ use crate::run::value::Variables;
 /// A program as plain data.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ProgramMessage {
-    source: String,
-    entry: ProgramEntry,
-    filename: Option<String>,
-    /// `None` if none of it is set: most programs are source alone, and a frame of few fields is
-    /// written and read faster.
-    rest: Option<Box<RareFields>>,
+    #[serde(with = "ProgramFields")]
+    program: Program,
+    files: Vec<(String, ByteBuf)>,
+    mounts: Vec<(String, WireFolder)>,
+    beside: Option<WireFolder>,
+    script: Option<(String, WireFolder)>,
+    functions: Vec<Signature>,
+    #[serde(with = "optional_text")]
+    replays: Option<Recording>,
 }
 
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-struct RareFields {
+/// The fields that are sent as they are.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Program")]
+struct ProgramFields {
+    source: String,
+    entry: ProgramEntry,
     variables: Variables,
+    filename: Option<String>,
     args: Vec<String>,
     env: BTreeMap<String, String>,
     #[serde(with = "serde_bytes")]
     stdin: Vec<u8>,
     stdin_function: Option<String>,
-    files: Vec<WireFile>,
-    mounts: Vec<(String, WireFolder)>,
-    beside: Option<WireFolder>,
-    script: Option<(String, WireFolder)>,
+    #[serde(skip)]
+    files: Vec<InputFile>,
+    #[serde(skip)]
+    mounts: Vec<MountedFolder>,
+    #[serde(skip)]
+    beside: Option<Arc<Mount>>,
+    #[serde(skip)]
+    script: Option<Script>,
     workdir: Option<String>,
     is_prompt: bool,
     is_read_only: bool,
     keeps_files: bool,
     deterministic: Option<Deterministic>,
-    functions: Vec<Signature>,
+    /// A confined process reaches no network, and its pool refuses to grant one.
+    #[serde(skip)]
+    network: Network,
+    #[serde(skip)]
+    functions: HostFunctions,
+    /// Its pool knows what happened.
+    #[serde(skip)]
+    interface: Option<Interface>,
     records_calls: bool,
-    #[serde(with = "optional_text")]
-    replays: Option<Recording>,
+    #[serde(skip)]
+    replays: Option<Arc<Recording>>,
 }
 
 /// A folder by its number in the process that has opened it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct WireFolder {
     number: u64,
     identity: Option<FolderIdentity>,
-}
-
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct WireFile {
-    path: String,
-    #[serde(with = "serde_bytes")]
-    contents: Vec<u8>,
 }
 
 /// Stands in for what stays in the process that sent a program.
@@ -77,65 +91,20 @@ impl ProgramMessage {
             number: number_of(mount),
             identity: mount.identity(),
         };
-        let Program {
-            source,
-            entry,
-            variables,
-            filename,
-            args,
-            env,
-            stdin,
-            stdin_function,
-            files,
-            mounts,
-            beside,
-            script,
-            workdir,
-            is_prompt,
-            is_read_only,
-            keeps_files,
-            deterministic,
-            // A process that is confined reaches no network, and its pool refuses to grant one.
-            network: _,
-            functions,
-            // Its pool tells what happened.
-            interface: _,
-            records_calls,
-            replays,
-        } = program;
-        let rest = RareFields {
-            variables: variables.clone(),
-            args: args.clone(),
-            env: env.clone(),
-            stdin: stdin.clone(),
-            stdin_function: stdin_function.clone(),
-            files: files
-                .iter()
-                .map(|InputFile { path, contents }| WireFile {
-                    path: path.clone(),
-                    contents: contents.to_vec(),
-                })
-                .collect(),
+        let file =
+            |InputFile { path, contents }: &InputFile| (path.clone(), contents.to_vec().into());
+        let Program { files, mounts, beside, script, functions, replays, .. } = program;
+        Self {
+            program: program.clone(),
+            files: files.iter().map(file).collect(),
             mounts: mounts
                 .iter()
                 .map(|mount| (mount.path.clone(), folder(&mount.folder)))
                 .collect(),
             beside: beside.as_ref().map(&mut folder),
             script: script.as_ref().map(|script| (script.name.clone(), folder(&script.folder))),
-            workdir: workdir.clone(),
-            is_prompt: *is_prompt,
-            is_read_only: *is_read_only,
-            keeps_files: *keeps_files,
-            deterministic: *deterministic,
             functions: functions.signatures().cloned().collect(),
-            records_calls: *records_calls,
             replays: replays.as_deref().cloned(),
-        };
-        Self {
-            source: source.clone(),
-            entry: entry.clone(),
-            filename: filename.clone(),
-            rest: (rest != RareFields::default()).then(|| Box::new(rest)),
         }
     }
 
@@ -144,54 +113,30 @@ impl ProgramMessage {
     /// # Errors
     /// It isn't one that [`Self::new`] made.
     pub fn program(self, proxies: &dyn Proxies) -> Result<Program, InvalidMessage> {
-        let rest = self.rest.map(|rest| *rest).unwrap_or_default();
         let folder = |WireFolder { number, identity }| {
             let identity = identity.ok_or_else(|| InvalidMessage::new("a folder that is gone"))?;
             let folder = ProxiedFolder::new(number, identity, proxies.folders());
             Ok(Arc::new(Mount::proxied(folder)))
         };
-        let mut mounts = Vec::with_capacity(rest.mounts.len());
-        for (path, number) in rest.mounts {
-            let mount = MountedFolder::new(path, folder(number)?);
-            mounts.push(mount.map_err(|error| InvalidMessage::because("a mount", &error))?);
+        let mut program = self.program;
+        for (path, contents) in self.files {
+            let file = InputFile::new(path, contents);
+            program.files.push(file.map_err(|error| InvalidMessage::because("a file", &error))?);
         }
-        let beside = rest.beside.map(folder).transpose()?;
-        let script = rest
-            .script
-            .map(|(name, number)| folder(number).map(|folder| Script { folder, name }))
-            .transpose()?;
-        let functions = rest.functions.into_iter().map(|signature| {
+        for (path, number) in self.mounts {
+            let mount = MountedFolder::new(path, folder(number)?);
+            program.mounts.push(mount.map_err(|error| InvalidMessage::because("a mount", &error))?);
+        }
+        program.beside = self.beside.map(folder).transpose()?;
+        let script = |(name, number)| folder(number).map(|folder| Script { folder, name });
+        program.script = self.script.map(script).transpose()?;
+        let functions = self.functions.into_iter().map(|signature| {
             let callee = proxies.callee(&signature.name);
             (signature, callee)
         });
-        let functions = HostFunctions::new(functions)
+        program.functions = HostFunctions::new(functions)
             .map_err(|error| InvalidMessage::because("a host function", &error))?;
-        let files: Result<Vec<_>, _> =
-            rest.files.into_iter().map(|file| InputFile::new(file.path, file.contents)).collect();
-        let program = Program {
-            source: self.source,
-            entry: self.entry,
-            variables: rest.variables,
-            filename: self.filename,
-            args: rest.args,
-            env: rest.env,
-            stdin: rest.stdin,
-            stdin_function: rest.stdin_function,
-            files: files.map_err(|error| InvalidMessage::because("a file", &error))?,
-            mounts,
-            beside,
-            script,
-            workdir: rest.workdir,
-            is_prompt: rest.is_prompt,
-            is_read_only: rest.is_read_only,
-            keeps_files: rest.keeps_files,
-            deterministic: rest.deterministic,
-            network: Network::default(),
-            functions,
-            interface: None,
-            records_calls: rest.records_calls,
-            replays: rest.replays.map(Arc::new),
-        };
+        program.replays = self.replays.map(Arc::new);
         program.check().map_err(|error| InvalidMessage::because("a program", &error))?;
         Ok(program)
     }

@@ -144,7 +144,7 @@ fn a_program_of_source_alone_is_sent_as_little_more() {
     let sent = ProgramMessage::new(&program, |_| unreachable!("it has no folders"));
     let arrived = crossed::<_, ProgramMessage>(&sent).program(&NoFolders).unwrap();
     assert_eq!(format!("{arrived:?}"), format!("{program:?}"));
-    assert!(postcard::to_stdvec(&sent).unwrap().len() < program.source.len() + 8);
+    assert!(postcard::to_stdvec(&sent).unwrap().len() < program.source.len() + 24);
 }
 
 fn swapped((value, name): (Value, &str)) -> (String, Value) {
