@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use crate::files::changes::{ChangeKind, ChangedFile};
 use crate::limits::{LimitKind, Limits};
+use crate::run::message::{Addition, AdditionKind};
 use crate::run::outcome::mime::MimeBundle;
 
 /// The longest piece that a reader gets at once.
@@ -58,22 +59,7 @@ struct TranscriptState {
     calls: usize,
     closed: bool,
     watcher: Option<Box<dyn Fn() + Send + Sync>>,
-    copier: Option<Box<dyn Copier>>,
-}
-
-/// Receives what a run adds to its transcript, in the same order.
-pub trait Copier: Send + Sync {
-    /// The program wrote this.
-    fn wrote(&self, stream: Stream, bytes: &[u8]);
-
-    /// The program showed this.
-    fn showed(&self, display: &MimeBundle);
-
-    /// The program showed something of this many bytes, which was too large to read.
-    fn display_dropped(&self, bytes: usize);
-
-    /// The program called this host function.
-    fn called(&self, name: &str);
+    copier: Option<Box<dyn Fn(Addition) + Send + Sync>>,
 }
 
 /// An event, and the length of the output after it.
@@ -210,9 +196,10 @@ impl Transcript {
     /// Appends output; bytes beyond the stream's cap are counted and dropped.
     pub(crate) fn append(&self, stream: Stream, bytes: &[u8]) {
         let mut state = self.state.lock();
-        if let Some(copier) = &state.copier {
-            copier.wrote(stream, bytes);
-        }
+        state.copy(|| {
+            let is_error = stream == Stream::Stderr;
+            AdditionKind::Output { is_error, bytes: bytes.to_vec() }
+        });
         state.written += bytes.len() as u64;
         let room = state.room[stream as usize];
         // Never splits a character, and never appends after a cut.
@@ -239,9 +226,7 @@ impl Transcript {
     /// Appends a display; one beyond the caps is counted and dropped.
     pub(crate) fn show(&self, display: MimeBundle) {
         let mut state = self.state.lock();
-        if let Some(copier) = &state.copier {
-            copier.showed(&display);
-        }
+        state.copy(|| AdditionKind::Display(display.clone()));
         if state.displays.admit(display.byte_count()) {
             state.note(What::event(EventKind::Display(display)));
         }
@@ -250,9 +235,7 @@ impl Transcript {
     /// Counts a display of this many bytes as dropped that was too large to be read.
     pub(crate) fn drop_display(&self, bytes: usize) {
         let mut state = self.state.lock();
-        if let Some(copier) = &state.copier {
-            copier.display_dropped(bytes);
-        }
+        state.copy(|| AdditionKind::DisplayDropped(bytes as u64));
         let DisplayRoom { asked_bytes, asked, is_cut, .. } = &mut state.displays;
         *asked += 1;
         *asked_bytes += bytes as u64;
@@ -261,9 +244,7 @@ impl Transcript {
 
     pub(crate) fn host_called(&self, name: &str) {
         let mut state = self.state.lock();
-        if let Some(copier) = &state.copier {
-            copier.called(name);
-        }
+        state.copy(|| AdditionKind::HostCall(name.to_owned()));
         state.calls += 1;
         if state.calls <= MOST_CALLS_TOLD {
             state.note(What::event(EventKind::HostCall { name: name.to_owned() }));
@@ -300,9 +281,9 @@ impl Transcript {
         state.wake();
     }
 
-    /// Has what the run adds passed to `copier` too, beyond the caps of the run as well. It is
-    /// called on the guest's thread, under a lock.
-    pub fn copy_to(&self, copier: impl Copier + 'static) {
+    /// Passes what the run adds to `copier` too, in the same order, even beyond the caps of the run.
+    /// It is called on the guest's thread, under a lock.
+    pub fn copy_to(&self, copier: impl Fn(Addition) + Send + Sync + 'static) {
         self.state.lock().copier = Some(Box::new(copier));
     }
 
@@ -384,6 +365,12 @@ impl TranscriptState {
     fn push(&mut self, what: What) {
         let end = self.bytes.len();
         self.entries.push(TranscriptEntry { what, end });
+    }
+
+    fn copy(&self, added: impl FnOnce() -> AdditionKind) {
+        if let Some(copier) = &self.copier {
+            copier(Addition(added()));
+        }
     }
 
     fn note(&mut self, event: What) {

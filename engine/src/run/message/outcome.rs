@@ -92,8 +92,8 @@ enum VerdictFields {
 }
 
 /// A form of a bundle, with its MIME type.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct WireForm(String, #[serde(with = "MimeDataFields")] MimeData);
+#[derive(Serialize, Deserialize)]
+struct WireForm(String, #[serde(with = "MimeDataFields")] MimeData);
 
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "MimeData")]
@@ -102,32 +102,23 @@ enum MimeDataFields {
     Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
 }
 
-impl WireForm {
-    pub(super) fn all_of(bundle: &MimeBundle) -> Vec<Self> {
-        bundle.iter().map(|(name, form)| Self(name.to_owned(), form.clone())).collect()
-    }
-
-    /// Returns the bundle; `None` if a MIME type is invalid.
-    pub(super) fn bundle(forms: Vec<Self>) -> Option<MimeBundle> {
-        MimeBundle::new(forms.into_iter().map(|Self(name, form)| (name, form)).collect())
-    }
-}
-
 /// A bundle as its forms, for `serde(with)`.
-mod forms {
+pub(super) mod forms {
     use super::*;
 
-    pub(super) fn serialize<S: Serializer>(
+    pub(in super::super) fn serialize<S: Serializer>(
         bundle: &MimeBundle,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        WireForm::all_of(bundle).serialize(serializer)
+        let form = |(name, form): (&str, &MimeData)| WireForm(name.to_owned(), form.clone());
+        Vec::from_iter(bundle.iter().map(form)).serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<MimeBundle, D::Error> {
-        let forms = Vec::deserialize(deserializer)?;
-        WireForm::bundle(forms).ok_or_else(|| D::Error::custom("forms with invalid MIME types"))
+        let forms = Vec::<WireForm>::deserialize(deserializer)?;
+        MimeBundle::new(forms.into_iter().map(|WireForm(name, form)| (name, form)).collect())
+            .ok_or_else(|| D::Error::custom("forms with invalid MIME types"))
     }
 }

@@ -12,10 +12,10 @@ use std::{panic, thread};
 
 use channel::{Descriptors, MOST_DESCRIPTORS, Receiver, Sender};
 use engine::{
-    Additions, Afterwards, Answer, Callee, Cause, FolderAnswer, FolderAsk, FolderServer, HostCall,
-    Image, Interpreter, Limits, Mount, Outcome, OutcomeMessage, ProgramMessage, ProxiedFolder,
-    Proxies, Room, SandboxFailure, SessionState, StartError, StopHandle, StopReason, Transcript,
-    Verdict, chain,
+    Afterwards, Answer, Callee, Cause, FolderAnswer, FolderAsk, FolderServer, HostCall, Image,
+    Interpreter, Limits, Mount, Outcome, OutcomeMessage, ProgramMessage, ProxiedFolder, Proxies,
+    Room, SandboxFailure, SessionState, StartError, StopHandle, StopReason, Transcript, Verdict,
+    chain,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -245,7 +245,7 @@ impl WorkerShared {
         test_hook::pass(&mut program.source);
         let transcript = Arc::<Transcript>::default();
         let its = Arc::clone(self);
-        transcript.copy_to(Additions(move |addition| its.send(&WorkerMessage::Added(addition))));
+        transcript.copy_to(move |addition| its.send(&WorkerMessage::Added(addition)));
         let (outcome, afterwards) = interpreter.run(&program, limits, &transcript, &stop, is_last);
         // Calls that go on end with the run; their replies do nothing any more.
         let ended = self.runs.lock().now.take();
