@@ -112,7 +112,7 @@ pub(crate) fn request(
         limits.result_bytes.into(),
         limits.result_data_bytes.into(),
         around.into(),
-        code.map(|code| Marshal::Bytes(code.into())).into(),
+        code.into(),
         Marshal::Int(moment.stdin),
     ])
     .encode()

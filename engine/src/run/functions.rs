@@ -267,7 +267,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::run::value::marshal;
+    use crate::run::value::tests::as_python_reads;
 
     struct Nothing;
 
@@ -346,7 +346,7 @@ mod tests {
             {"name": "price", "doc": "The price.", "returns": "float", "tagged": false,
              "parameters": [["item", "int", false, null], ["n", "int", true, 2]]},
         ]);
-        assert_eq!(marshal::as_python_reads(&table), expected);
+        assert_eq!(as_python_reads(&table), expected);
     }
 
     #[test]

@@ -414,4 +414,4 @@ impl<T: Into<String>> FromIterator<Option<T>> for Column {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::run::outcome::MimeBundle;
+use crate::run::value::tests::as_python_reads;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -110,22 +111,11 @@ fn requests_are_what_python_reads() {
         "print('ä')", 9, 5_u64 << 30, 64 << 20, [null, ["a"], {"NAME": "value"}, null],
         null, 0,
     ]);
-    assert_eq!(
-        crate::run::value::marshal::as_python_reads(&request(&program, &limits, moment, None)),
-        expected
-    );
+    assert_eq!(as_python_reads(&request(&program, &limits, moment, None)), expected);
     let plain = Program { source: "x = 1".to_owned(), ..Program::default() };
     let moment = Moment { reseed: true, rehearse: true, stdin: 7, ..Moment::default() };
     let expected = serde_json::json!(["x = 1", 14, 5_u64 << 30, 64 << 20, null, b"code", 7]);
-    assert_eq!(
-        crate::run::value::marshal::as_python_reads(&request(
-            &plain,
-            &limits,
-            moment,
-            Some(b"code")
-        )),
-        expected
-    );
+    assert_eq!(as_python_reads(&request(&plain, &limits, moment, Some(b"code"))), expected);
     for (program, expected) in [
         (
             Program { filename: Some("a.py".to_owned()), ..Program::default() },
@@ -145,16 +135,13 @@ fn requests_are_what_python_reads() {
         ),
     ] {
         let sent = request(&program, &limits, Moment::default(), None);
-        assert_eq!(crate::run::value::marshal::as_python_reads(&sent)[4], expected);
+        assert_eq!(as_python_reads(&sent)[4], expected);
     }
     let spec = ImageSpec { preload: vec!["json".to_owned()], ..ImageSpec::default() };
     let expected = serde_json::json!({
         "path": [], "preload": ["json"], "setup": null, "setup_name": null, "result_bytes": 5_u64 << 30,
     });
-    assert_eq!(
-        crate::run::value::marshal::as_python_reads(&prepare_request(&spec, &limits)),
-        expected
-    );
+    assert_eq!(as_python_reads(&prepare_request(&spec, &limits)), expected);
 }
 
 #[test]
@@ -340,7 +327,7 @@ fn optional_fields_are_sent_only_if_set() {
         "variables": {"x": ["plain", [0, 255]]},
         "workdir": "/workspace/a",
     });
-    assert_eq!(crate::run::value::marshal::as_python_reads(&sent)[4][3], expected);
+    assert_eq!(as_python_reads(&sent)[4][3], expected);
 }
 
 #[test]

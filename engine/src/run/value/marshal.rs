@@ -5,13 +5,14 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value as Json;
+use serde_json::{Number, Value as Json};
 
-use crate::run::value::number::{LongInteger, Numeral};
+use super::number::{DIGIT_BITS, LongInteger};
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, derive_more::From)]
 pub(crate) enum Marshal<'a> {
     None,
+    #[from]
     Bool(bool),
     Int(i64),
     /// An integer above the range of `Int`.
@@ -19,16 +20,15 @@ pub(crate) enum Marshal<'a> {
     /// An integer beyond 64 bits.
     Long(LongInteger),
     Float(f64),
+    #[from(&'a str)]
     Str(Cow<'a, str>),
+    #[from(&'a [u8], Vec<u8>)]
     Bytes(Cow<'a, [u8]>),
     List(Vec<Marshal<'a>>),
     Tuple(Vec<Marshal<'a>>),
     /// In this order, with unique names.
     Dict(Vec<(Cow<'a, str>, Marshal<'a>)>),
 }
-
-/// Digits of long integers have 15 bits (`PyLong_MARSHAL_SHIFT`).
-const DIGIT_BITS: u32 = 15;
 
 impl<'a> Marshal<'a> {
     pub(crate) fn dict(items: impl IntoIterator<Item = (&'a str, Self)>) -> Self {
@@ -85,13 +85,8 @@ impl<'a> Marshal<'a> {
             }
             Self::Str(text) => write_sized(bytes, b'u', text.as_bytes()),
             Self::Bytes(content) => write_sized(bytes, b's', content),
-            Self::List(items) => {
-                bytes.push(b'[');
-                write_len(bytes, items.len());
-                items.iter().for_each(|item| item.write(bytes));
-            }
-            Self::Tuple(items) => {
-                bytes.push(b'(');
+            Self::List(items) | Self::Tuple(items) => {
+                bytes.push(if matches!(self, Self::List(_)) { b'[' } else { b'(' });
                 write_len(bytes, items.len());
                 items.iter().for_each(|item| item.write(bytes));
             }
@@ -137,12 +132,6 @@ fn write_len(bytes: &mut Vec<u8>, length: usize) {
     bytes.extend(i32::try_from(length).unwrap_or(-1).to_le_bytes());
 }
 
-impl From<bool> for Marshal<'_> {
-    fn from(value: bool) -> Self {
-        Self::Bool(value)
-    }
-}
-
 impl From<usize> for Marshal<'_> {
     /// Saturates at the largest value that fits.
     fn from(value: usize) -> Self {
@@ -150,9 +139,20 @@ impl From<usize> for Marshal<'_> {
     }
 }
 
-impl<'a> From<&'a str> for Marshal<'a> {
-    fn from(value: &'a str) -> Self {
-        Self::Str(Cow::Borrowed(value))
+impl From<&Number> for Marshal<'_> {
+    /// A number beyond the range of floats becomes an infinity; `number::check` refuses it before.
+    fn from(number: &Number) -> Self {
+        if let Some(number) = number.as_i64() {
+            return Self::Int(number);
+        }
+        if let Some(number) = number.as_u64() {
+            return Self::Unsigned(number);
+        }
+        let text = number.to_string();
+        match LongInteger::parse(&text) {
+            Some(integer) => Self::Long(integer),
+            None => Self::Float(text.parse().unwrap_or(f64::INFINITY)),
+        }
     }
 }
 
@@ -161,12 +161,7 @@ impl<'a> From<&'a Json> for Marshal<'a> {
         match json {
             Json::Null => Self::None,
             Json::Bool(value) => Self::Bool(*value),
-            Json::Number(number) => match number.into() {
-                Numeral::Int(number) => Self::Int(number),
-                Numeral::Unsigned(number) => Self::Unsigned(number),
-                Numeral::Long(integer) => Self::Long(integer),
-                Numeral::Float(number) => Self::Float(number),
-            },
+            Json::Number(number) => number.into(),
             Json::String(text) => text.as_str().into(),
             Json::Array(items) => Self::List(items.iter().map(Self::from).collect()),
             Json::Object(items) => {
@@ -182,26 +177,10 @@ impl<'a, T: Into<Marshal<'a>>> From<Option<T>> for Marshal<'a> {
     }
 }
 
-/// Returns how this machine's Python decodes the bytes; bytes appear as lists of numbers.
-#[cfg(test)]
-pub(crate) fn as_python_reads(encoded: &[u8]) -> serde_json::Value {
-    let hex: String = encoded.iter().map(|byte| format!("{byte:02x}")).collect();
-    let code = "import json, marshal, sys\n\
-                value = marshal.loads(bytes.fromhex(sys.argv[1]))\n\
-                print(json.dumps(value, default=list, allow_nan=False))";
-    let output = std::process::Command::new("python3")
-        .args(["-c", code, &hex])
-        .output()
-        .expect("python3 is installed; it also fetches the build");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let mut read = serde_json::from_slice(&output.stdout).unwrap();
-    crate::run::value::number::normalise(&mut read).unwrap();
-    read
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::value::tests::as_python_reads;
 
     const INTEGERS: [i64; 16] = [
         0,

@@ -15,25 +15,14 @@ use serde_json::{Number, Value as Json};
 /// The most digits of a whole number for a program, the same as CPython's own limit for texts.
 const MOST_DIGITS: usize = 4300;
 
-/// Bits of a digit of CPython's `marshal`.
-const DIGIT_BITS: u32 = 15;
+/// Bits of a digit of CPython's `marshal` (`PyLong_MARSHAL_SHIFT`).
+pub(crate) const DIGIT_BITS: u32 = 15;
 
 /// Whether `serde_json` keeps whole numbers of any length.
 pub(crate) static ARE_ALL_EXACT: LazyLock<bool> = LazyLock::new(|| {
     let beyond = "18446744073709551616";
     serde_json::from_str::<Number>(beyond).is_ok_and(|number| number.to_string() == beyond)
 });
-
-/// A number in a form for the guest.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Numeral {
-    Int(i64),
-    /// An integer above the range of `Int`.
-    Unsigned(u64),
-    /// An integer beyond 64 bits.
-    Long(LongInteger),
-    Float(f64),
-}
 
 /// A whole number in `marshal`'s form: digits of 15 bits, the lowest first, and the sign.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,26 +31,9 @@ pub(crate) struct LongInteger {
     pub(crate) is_negative: bool,
 }
 
-impl From<&Number> for Numeral {
-    /// A number beyond the range of floats becomes an infinity; [`check`] refuses it before.
-    fn from(number: &Number) -> Self {
-        if let Some(number) = number.as_i64() {
-            return Self::Int(number);
-        }
-        if let Some(number) = number.as_u64() {
-            return Self::Unsigned(number);
-        }
-        let text = number.to_string();
-        match LongInteger::parse(&text) {
-            Some(integer) => Self::Long(integer),
-            None => Self::Float(text.parse().unwrap_or(f64::INFINITY)),
-        }
-    }
-}
-
 impl LongInteger {
     /// Parses a decimal number; `None` if there is more than digits and a sign.
-    fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let decimals = whole(text)?.as_bytes();
         // Nine decimals at a time: together with a digit they fit into 64 bits.
         let mut digits: Vec<u16> = Vec::with_capacity(decimals.len() / 4 + 1);
@@ -148,6 +120,7 @@ pub(crate) fn heap_bytes(number: &Number) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::value::marshal::Marshal;
 
     fn number(text: &str) -> Number {
         serde_json::from_str(text).unwrap()
@@ -177,14 +150,14 @@ mod tests {
     fn numbers_are_what_their_digits_say() {
         assert!(*ARE_ALL_EXACT, "the tests are built with the feature");
         for (text, expected) in [
-            ("0", Numeral::Int(0)),
-            ("-9223372036854775808", Numeral::Int(i64::MIN)),
-            ("18446744073709551615", Numeral::Unsigned(u64::MAX)),
-            ("1.5", Numeral::Float(1.5)),
-            ("1e30", Numeral::Float(1e30)),
-            ("0.1000000000000000055511151231257827", Numeral::Float(0.1)),
+            ("0", Marshal::Int(0)),
+            ("-9223372036854775808", Marshal::Int(i64::MIN)),
+            ("18446744073709551615", Marshal::Unsigned(u64::MAX)),
+            ("1.5", Marshal::Float(1.5)),
+            ("1e30", Marshal::Float(1e30)),
+            ("0.1000000000000000055511151231257827", Marshal::Float(0.1)),
         ] {
-            assert_eq!(Numeral::from(&number(text)), expected, "{text}");
+            assert_eq!(Marshal::from(&number(text)), expected, "{text}");
         }
         for text in [
             "18446744073709551616".to_owned(),
@@ -193,7 +166,7 @@ mod tests {
             format!("1{}", "0".repeat(MOST_DIGITS - 1)),
             format!("-{}", "987654321".repeat(100)),
         ] {
-            let Numeral::Long(integer) = Numeral::from(&number(&text)) else { panic!("{text}") };
+            let Marshal::Long(integer) = Marshal::from(&number(&text)) else { panic!("{text}") };
             assert_eq!(decimal(&integer), text);
             assert!(integer.digits.last().is_some_and(|digit| *digit > 0), "{text}");
         }

@@ -1,7 +1,5 @@
 //! Encodes values for a guest; `to_object` in `agent/hatchery/_values.py` is the other side.
 
-use std::borrow::Cow;
-
 use super::{Array, Column, Frame, Tagged, Value, Variables};
 use crate::run::value::marshal::Marshal;
 
@@ -9,7 +7,7 @@ use crate::run::value::marshal::Marshal;
 pub(crate) fn encoded(value: &Value) -> Marshal<'_> {
     match value {
         Value::Json(json) => Marshal::List(vec!["plain".into(), json.into()]),
-        Value::Bytes(bytes) => Marshal::List(vec!["plain".into(), raw(bytes)]),
+        Value::Bytes(bytes) => Marshal::List(vec!["plain".into(), bytes.as_slice().into()]),
         Value::Array(array) => encoded_array(array),
         Value::Frame(frame) => encoded_frame(frame),
         Value::Tagged(tagged) => encoded_tagged(tagged),
@@ -26,12 +24,12 @@ fn encoded_array(array: &Array) -> Marshal<'_> {
         "array".into(),
         array.dtype().into(),
         Marshal::List(shape),
-        raw(array.data()),
+        array.data().into(),
     ])
 }
 
 fn encoded_tagged(tagged: &Tagged) -> Marshal<'_> {
-    let attachments = tagged.attachments().map(raw).collect();
+    let attachments = tagged.attachments().map(Marshal::from).collect();
     Marshal::List(vec!["tagged".into(), tagged.tree().into(), Marshal::List(attachments)])
 }
 
@@ -60,13 +58,5 @@ fn encoded_column(column: &Column) -> Marshal<'_> {
         lengths.extend(length.to_le_bytes());
         bytes.extend(text.iter().flat_map(|text| text.bytes()));
     }
-    Marshal::List(vec![
-        "strings".into(),
-        Marshal::Bytes(Cow::Owned(lengths)),
-        Marshal::Bytes(Cow::Owned(bytes)),
-    ])
-}
-
-fn raw(bytes: &[u8]) -> Marshal<'_> {
-    Marshal::Bytes(Cow::Borrowed(bytes))
+    Marshal::List(vec!["strings".into(), lengths.into(), bytes.into()])
 }

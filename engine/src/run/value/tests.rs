@@ -6,7 +6,6 @@ use serde_json::json;
 use super::reply::parsed;
 use super::request::encoded;
 use super::*;
-use crate::run::value::marshal::as_python_reads;
 
 fn strings(texts: &[Option<&str>]) -> Column {
     texts.iter().copied().collect()
@@ -204,4 +203,20 @@ fn nested_json_counts_as_what_it_takes() {
     assert!((60_000..70_000).contains(&Value::from(nested).bytes()));
     let flat = serde_json::json!(vec![0; 1000]);
     assert!((64_000..65_000).contains(&Value::from(flat).bytes()));
+}
+
+/// Returns how this machine's Python decodes the bytes; bytes appear as lists of numbers.
+pub(crate) fn as_python_reads(encoded: &[u8]) -> serde_json::Value {
+    let hex: String = encoded.iter().map(|byte| format!("{byte:02x}")).collect();
+    let code = "import json, marshal, sys\n\
+                value = marshal.loads(bytes.fromhex(sys.argv[1]))\n\
+                print(json.dumps(value, default=list, allow_nan=False))";
+    let output = std::process::Command::new("python3")
+        .args(["-c", code, &hex])
+        .output()
+        .expect("python3 is installed; it also fetches the build");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut read = serde_json::from_slice(&output.stdout).unwrap();
+    number::normalise(&mut read).unwrap();
+    read
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::super::{Callee, Signature};
 use super::*;
-use crate::run::value::marshal;
+use crate::run::value::tests::as_python_reads;
 
 /// Keeps the calls for the test to answer.
 #[derive(Default)]
@@ -64,7 +64,7 @@ fn answers_are_found_in_the_order_in_which_they_come() {
     let ended =
         vec![(2, RecordedAnswer::Returned(json!({"a": [1, null]}))), (1, raised("KeyError", "x"))];
     let expected = json!([[2, true, {"a": [1, null]}], [1, false, ["KeyError", "x"]]]);
-    assert_eq!(marshal::as_python_reads(&encode(&ended)), expected);
+    assert_eq!(as_python_reads(&encode(&ended)), expected);
     assert_eq!(calls.look(None), WaitResult::Ended(ended));
     assert_eq!(calls.look(None), WaitResult::Idle);
 }
