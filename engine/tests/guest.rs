@@ -83,6 +83,17 @@ fn wasmer_wasix_serves_the_same_guest() {
     assert!(outcome.is_success(), "{outcome:?}");
     let [file] = outcome.files.as_slice() else { panic!("{outcome:?}") };
     assert_eq!((file.path.as_str(), file.contents.as_slice()), ("out", &b"ABC"[..]));
+    for (stdin, line) in [("a longer line\n", "a longer line"), ("b\n", "b")] {
+        let program = Program {
+            source: "input()".to_owned(),
+            stdin: stdin.as_bytes().to_vec(),
+            ..Program::default()
+        };
+        let (outcome, _) =
+            run_with(&mut interpreter, &program, &Limits::default(), &StopHandle::default());
+        let Verdict::Completed { value, .. } = &outcome.verdict else { panic!("{outcome:?}") };
+        assert_eq!(*value, Some(line.into()));
+    }
     let limits = Limits { wall_time: Duration::from_millis(200), ..Limits::default() };
     let endless = Program { source: "x = 1\nwhile True: pass".to_owned(), ..Program::default() };
     let (outcome, afterwards) =

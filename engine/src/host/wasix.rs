@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::io::{self, SeekFrom};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use wasmer_wasix::capabilities::Capabilities;
 use wasmer_wasix::os::task::thread::WasiThreadError;
 use wasmer_wasix::runtime::task_manager::TaskWasm;
 use wasmer_wasix::virtual_fs::{
-    AsyncRead, AsyncReadExt, AsyncSeek, AsyncWrite, AsyncWriteExt, DualWriteFile, FileSystem,
-    FsError, NullFile, ReadBuf, VirtualFile,
+    ArcBoxFile, AsyncReadExt, AsyncSeekExt, AsyncWriteExt, BufferFile, CombineFile, DualWriteFile,
+    FileSystem, FsError, NullFile, StaticFile, VirtualFile,
 };
 use wasmer_wasix::{PluggableRuntime, VirtualTaskManager, WasiEnv, WasiFunctionEnv};
 
@@ -54,7 +54,8 @@ const OURS: [&str; 4] = ["poll_oneoff", "clock_time_get", "clock_res_get", "proc
 /// wasmer-wasix, serving one guest.
 pub(crate) struct WasixHost {
     files: QuotaFs,
-    streams: Arc<Streams>,
+    stdin: ArcBoxFile,
+    transcript: CurrentTranscript,
     engine: NativeEngine,
     library: Arc<Library>,
     function_env: Option<WasiFunctionEnv>,
@@ -66,7 +67,8 @@ impl WasixHost {
     pub(crate) fn new(engine: NativeEngine, library: Arc<Library>) -> Self {
         Self {
             files: QuotaFs::default(),
-            streams: Arc::default(),
+            stdin: ArcBoxFile::new(Box::<BufferFile>::default()),
+            transcript: Arc::default(),
             engine,
             library,
             function_env: None,
@@ -90,7 +92,7 @@ impl WasixHost {
 
     fn lay_out_file(&self, path: &Path, file: &LibraryFile) -> Result<(), FsError> {
         self.make_folder(path.parent().expect("the file is in a folder"))?;
-        self.files.unbounded().insert_ro_file(path, shared(&file.contents))
+        self.files.unbounded().insert_ro_file(path, file.contents.clone().into())
     }
 
     fn make_folder(&self, path: &Path) -> Result<(), FsError> {
@@ -117,9 +119,13 @@ impl WasixHost {
             .runtime(Arc::new(runtime))
             .capabilities(capabilities)
             .envs(BASE_ENVIRONMENT)
-            .stdin(Box::new(Input(Arc::clone(&self.streams))))
-            .stdout(output(Stream::Stdout, &self.streams))
-            .stderr(output(Stream::Stderr, &self.streams))
+            // What a guest writes to its standard input is refused.
+            .stdin(Box::new(CombineFile::new(
+                Box::new(StaticFile::new(bytes::Bytes::new())),
+                Box::new(self.stdin.clone()),
+            )))
+            .stdout(output(Stream::Stdout, &self.transcript))
+            .stderr(output(Stream::Stderr, &self.transcript))
             .fs(Arc::new(self.files.clone()) as Arc<dyn FileSystem + Send + Sync>)
             .preopen_build(|folder| {
                 folder.directory(MATPLOTLIB_DATA_FOLDER).alias(MATPLOTLIB_DATA_PATH).read(true)
@@ -190,8 +196,12 @@ impl GuestHost for WasixHost {
             let failure = SandboxFailure::Workspace { path, cause };
             return Err(Box::new(Verdict::SandboxFailed(failure)));
         }
-        *self.streams.stdin.lock() = io::Cursor::new(program.stdin.clone());
-        *self.streams.transcript.lock() = Some(transcript);
+        *self.transcript.lock() = Some(transcript);
+        self.put_stdin(&program.stdin).map_err(|error| {
+            let path = "/dev/stdin".to_owned();
+            let failure = SandboxFailure::Workspace { path, cause: Cause::new(error) };
+            Box::new(Verdict::SandboxFailed(failure))
+        })?;
         let mut files = program.files.iter();
         files
             .try_for_each(|file| self.put_file(file))
@@ -215,6 +225,13 @@ impl GuestHost for WasixHost {
 }
 
 impl WasixHost {
+    fn put_stdin(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stdin.set_len(0).map_err(io::Error::other)?;
+        at_once(self.stdin.rewind())??;
+        at_once(self.stdin.write_all(bytes))??;
+        at_once(self.stdin.rewind())?.map(drop)
+    }
+
     fn put_file(&mut self, file: &InputFile) -> Result<(), SandboxFailure> {
         let path = Path::new(WORKSPACE).join(&file.path);
         let put = || -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -277,10 +294,6 @@ fn gated(store: &mut Store, env: &FunctionEnv<GuestEnv>, inner: Function) -> Fun
     })
 }
 
-fn shared(contents: &bytes::Bytes) -> shared_buffer::OwnedBuffer {
-    shared_buffer::OwnedBuffer::from(contents.clone())
-}
-
 /// Finishes a future that never waits, such as those of in-memory files.
 fn at_once<F: Future>(future: F) -> io::Result<F::Output> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
@@ -326,104 +339,15 @@ impl VirtualTaskManager for NoTasks {
     }
 }
 
-/// Where the standard streams of the current run lead.
-#[derive(Debug, Default)]
-struct Streams {
-    transcript: Mutex<Option<Arc<Transcript>>>,
-    stdin: Mutex<io::Cursor<Vec<u8>>>,
-}
-
-/// Standard input: bytes, then end of file.
-#[derive(Debug)]
-struct Input(Arc<Streams>);
+/// Where the output of the current run leads.
+type CurrentTranscript = Arc<Mutex<Option<Arc<Transcript>>>>;
 
 /// Returns standard output or error, which writes to the transcript.
-fn output(stream: Stream, streams: &Arc<Streams>) -> Box<DualWriteFile> {
-    let streams = Arc::clone(streams);
+fn output(stream: Stream, transcript: &CurrentTranscript) -> Box<DualWriteFile> {
+    let transcript = Arc::clone(transcript);
     Box::new(DualWriteFile::new(Box::<NullFile>::default(), move |bytes| {
-        if let Some(transcript) = &*streams.transcript.lock() {
+        if let Some(transcript) = &*transcript.lock() {
             transcript.append(stream, bytes);
         }
     }))
-}
-
-impl AsyncRead for Input {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        _context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let mut stdin = self.0.stdin.lock();
-        let read = io::Read::read(&mut *stdin, buffer.initialize_unfilled())?;
-        buffer.advance(read);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Input {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        _context: &mut Context<'_>,
-        _bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Poll::Ready(Err(io::ErrorKind::PermissionDenied.into()))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncSeek for Input {
-    fn start_seek(self: Pin<&mut Self>, _position: SeekFrom) -> io::Result<()> {
-        Err(io::ErrorKind::NotSeekable.into())
-    }
-
-    fn poll_complete(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<u64>> {
-        Poll::Ready(Ok(0))
-    }
-}
-
-impl VirtualFile for Input {
-    fn last_accessed(&self) -> u64 {
-        0
-    }
-
-    fn last_modified(&self) -> u64 {
-        0
-    }
-
-    fn created_time(&self) -> u64 {
-        0
-    }
-
-    fn size(&self) -> u64 {
-        0
-    }
-
-    fn set_len(&mut self, _size: u64) -> Result<(), FsError> {
-        Err(FsError::PermissionDenied)
-    }
-
-    fn unlink(&mut self) -> Result<(), FsError> {
-        Err(FsError::PermissionDenied)
-    }
-
-    fn poll_read_ready(
-        self: Pin<&mut Self>,
-        _context: &mut Context<'_>,
-    ) -> Poll<io::Result<usize>> {
-        Poll::Ready(Ok(1))
-    }
-
-    fn poll_write_ready(
-        self: Pin<&mut Self>,
-        _context: &mut Context<'_>,
-    ) -> Poll<io::Result<usize>> {
-        Poll::Ready(Ok(1))
-    }
 }
