@@ -23,7 +23,5 @@ pub(crate) mod gate;
 pub(crate) mod here;
 pub(crate) mod raise;
 pub(crate) mod reason;
-#[cfg(test)]
-pub(crate) mod samples;
 pub(crate) mod stop;
 pub(crate) mod watchdog;

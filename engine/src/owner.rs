@@ -16,11 +16,6 @@ impl OwnerProcess {
         Self { id: std::process::id() }
     }
 
-    #[cfg(test)]
-    pub(crate) fn other() -> Self {
-        Self { id: 0 }
-    }
-
     /// Returns whether this is still that process, and not a child that was forked from it.
     pub fn is_current(self) -> bool {
         self == Self::current()
@@ -35,6 +30,12 @@ impl OwnerProcess {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl OwnerProcess {
+        pub(crate) fn other() -> Self {
+            Self { id: 0 }
+        }
+    }
 
     #[test]
     fn a_process_knows_what_it_owns() {

@@ -61,11 +61,6 @@ impl RunNetwork {
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn with_resolver(self, resolver: Resolver) -> Self {
-        Self { resolver, ..self }
-    }
-
     /// Whether anything can be reached.
     pub(crate) fn is_open(&self) -> bool {
         !self.allowed.is_empty()

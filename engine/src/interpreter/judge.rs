@@ -192,7 +192,7 @@ mod tests {
     const RAISED: &str = r#"{"kind":"raised","type":"E","message":"","traceback":"t"}"#;
 
     fn judged(reply: &str, stop: Option<StopReason>, interrupt: Option<StopReason>) -> String {
-        let reply = Some(agent::wire::framed(reply));
+        let reply = Some(agent::wire::tests::framed(reply));
         let judgement = judge(Ok(Ok(0)), StopCause { stop, interrupt }, reply, &Limits::default());
         let afterwards = judgement.afterwards;
         let (verdict, at) = judgement.verdict(&Limits::default(), &Usage::default());

@@ -220,12 +220,6 @@ impl Gate {
         if self.state.lock().has_ended() { Err(Stopped) } else { Ok(result) }
     }
 
-    /// Waits on the host's side, until `duration` has passed or the run is asked to end.
-    #[cfg(test)]
-    pub(crate) fn sleep(&self, duration: Duration) {
-        self.wait(Some(duration), || false);
-    }
-
     /// Waits on the host's side until `is_ready` holds, `duration` has passed or the run is asked
     /// to end. Code that makes `is_ready` hold calls [`Self::wake`] afterwards.
     pub(crate) fn wait(&self, duration: Option<Duration>, is_ready: impl Fn() -> bool) -> Woken {
@@ -459,9 +453,24 @@ fn deadline(duration: Option<Duration>) -> Option<Instant> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::interrupt::samples::gate;
+    use crate::memory::WASM_PAGE_BYTES;
+
+    /// Returns a gate that guards one page and could raise, if there were an interpreter.
+    pub(crate) fn gate() -> Arc<Gate> {
+        let gate = Gate::new();
+        gate.guard(Arc::new(GuestMemory::new(WASM_PAGE_BYTES).expect("a page can be mapped")));
+        gate.raise_with(Raiser::unreachable());
+        Arc::new(gate)
+    }
+
+    impl Gate {
+        /// Waits on the host's side, until `duration` has passed or the run is asked to end.
+        pub(crate) fn sleep(&self, duration: Duration) {
+            self.wait(Some(duration), || false);
+        }
+    }
 
     #[test]
     fn a_stop_on_the_guests_side_takes_the_memory() {

@@ -62,8 +62,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::interrupt::gate::tests::gate;
     use crate::interrupt::reason::StopReason;
-    use crate::interrupt::samples::gate;
     use crate::interrupt::watchdog::Stopwatch;
     use crate::limits::Limits;
 

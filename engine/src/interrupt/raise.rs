@@ -153,19 +153,6 @@ impl Raiser {
         Self { offsets, exception }
     }
 
-    #[cfg(test)]
-    pub(crate) fn unreachable() -> Self {
-        let offsets = Offsets {
-            interpreters_head: u32::MAX,
-            threads_head: 0,
-            next: 0,
-            interp: 0,
-            eval_breaker: 0,
-            async_exception: 0,
-        };
-        Self { offsets, exception: 0 }
-    }
-
     /// Tells the interpreter to raise the exception. Returns whether that succeeded.
     pub(crate) fn raise(&self, memory: &GuestMemory) -> bool {
         let Some(thread) = self.thread(memory) else { return false };
@@ -227,6 +214,20 @@ fn load(memory: &GuestMemory, at: u32) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::memory::WASM_PAGE_BYTES;
+
+    impl Raiser {
+        pub(crate) fn unreachable() -> Self {
+            let offsets = Offsets {
+                interpreters_head: u32::MAX,
+                threads_head: 0,
+                next: 0,
+                interp: 0,
+                eval_breaker: 0,
+                async_exception: 0,
+            };
+            Self { offsets, exception: 0 }
+        }
+    }
 
     const RUNTIME: u32 = 1024;
     const INTERPRETER: u32 = 4096;

@@ -144,7 +144,7 @@ impl StopTarget for LocalRun {
 mod tests {
     use super::*;
     use crate::interrupt::gate::Gate;
-    use crate::interrupt::samples::gate;
+    use crate::interrupt::gate::tests::gate;
     use crate::interrupt::watchdog::{Stopwatch, WatchGuard};
     use crate::limits::Limits;
 

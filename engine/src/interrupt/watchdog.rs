@@ -465,7 +465,7 @@ impl Drop for Counted {
 mod tests {
     use super::*;
     use crate::interrupt::gate::Gate;
-    use crate::interrupt::samples::gate;
+    use crate::interrupt::gate::tests::gate;
 
     fn guard(gate: &Arc<Gate>, limits: &Limits) -> WatchGuard {
         let handle = Arc::clone(gate);

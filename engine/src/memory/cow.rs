@@ -446,13 +446,6 @@ impl Tracker {
         }
         Ok(())
     }
-
-    /// Reads the page map's words at every call from now on, as on a kernel without the scan.
-    #[cfg(test)]
-    pub(super) fn without_scan(&mut self) {
-        self.has_scan = false;
-        self.counts_faults = false;
-    }
 }
 
 /// The result of a scan. Invariant E-9: it stays valid as long as this thread alone writes and has
@@ -510,4 +503,17 @@ fn counts_faults() -> io::Result<bool> {
         })
     };
     Ok(is_zero && faults() >= before + 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Tracker {
+        /// Reads the page map's words at every call from now on, as on a kernel without the scan.
+        pub(in crate::memory) fn without_scan(&mut self) {
+            self.has_scan = false;
+            self.counts_faults = false;
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Requests to the agent, and replies of honest and hostile guests.
 
+use super::wire::tests::framed;
 use super::*;
 use crate::run::outcome::MimeBundle;
 use crate::run::value::tests::as_python_reads;
@@ -183,7 +184,7 @@ fn replies_become_verdicts() {
         format!(r#"{{"kind":"completed","has_value":{has_value},"value":[1],"repr":"[1]"}}"#)
     };
     let parse = |text: &str| {
-        let answer = parse_reply(&wire::framed(text), &Limits::default());
+        let answer = parse_reply(&framed(text), &Limits::default());
         answer.map(|answer| answer.verdict)
     };
     assert_eq!(
@@ -225,7 +226,7 @@ fn the_shortest_replies_say_what_their_json_says() {
         )
     );
     for (header, _) in PLAIN {
-        let reply = wire::framed(str::from_utf8(header).unwrap());
+        let reply = framed(str::from_utf8(header).unwrap());
         let limits = Limits { result_bytes: 0, ..Limits::default() };
         assert_eq!(plain_reply(&reply), parse_any_reply(&reply, &limits).ok());
         assert!(plain_reply(&reply).is_some());
@@ -242,7 +243,7 @@ fn exceptions_come_with_their_chains() {
         r#"{{"kind":"raised","type":"E","message":"m","traceback":"t","frames":[{frame}],
             "context":{linked},"group":[{linked}],"syntax":{{"line":3}}}}"#
     );
-    let verdict = parse_reply(&wire::framed(&text), &Limits::default()).unwrap().verdict;
+    let verdict = parse_reply(&framed(&text), &Limits::default()).unwrap().verdict;
     let Verdict::Raised(exception) = verdict else { panic!("{verdict:?}") };
     assert_eq!((exception.frames[0].line, exception.frames[0].column), (Some(1), None));
     assert_eq!(exception.context.unwrap().notes, ["n"]);
@@ -253,7 +254,7 @@ fn exceptions_come_with_their_chains() {
 fn forms_come_in_buffers() {
     let header = r#"{"kind":"completed","has_value":false,"value":null,"repr":"x",
         "bundle":[["text/html","text",0]],"buffers":[3]}"#;
-    let reply = [&wire::framed(header)[..], b"<b>"].concat();
+    let reply = [&framed(header)[..], b"<b>"].concat();
     let verdict = parse_reply(&reply, &Limits::default()).unwrap().verdict;
     let Verdict::Completed { bundle, .. } = verdict else { panic!("{verdict:?}") };
     assert_eq!(bundle.text("text/html"), Some("<b>"));
@@ -264,7 +265,7 @@ fn data_must_match_its_buffers() {
     let reply = |fields: &str| {
         let header =
             format!(r#"{{"kind":"completed","has_value":false,"value":null,"repr":"b",{fields}}}"#);
-        [&wire::framed(&header)[..], b"abc"].concat()
+        [&framed(&header)[..], b"abc"].concat()
     };
     let parse = |fields: &str| parse_reply(&reply(fields), &Limits::default());
     let bytes = r#""data":{"kind":"bytes"},"buffers":[3]"#;
@@ -289,7 +290,7 @@ fn data_must_match_its_buffers() {
     ] {
         let reply =
             format!(r#"{{"kind":"completed","has_value":true,"value":{value},"repr":"x"}}"#);
-        let answer = parse_reply(&wire::framed(&reply), &limits).unwrap();
+        let answer = parse_reply(&framed(&reply), &limits).unwrap();
         let Verdict::Completed { value: Some(value), .. } = answer.verdict else { panic!() };
         assert_eq!(value.to_string(), expected);
     }
@@ -298,11 +299,11 @@ fn data_must_match_its_buffers() {
         r#"{"kind":"completed","has_value":true,"repr":"x"}"#,
         r#"{"kind":"exited","code":0,"message":null,"value":null}"#,
     ] {
-        assert!(parse_reply(&wire::framed(lie), &limits).is_err(), "{lie}");
+        assert!(parse_reply(&framed(lie), &limits).is_err(), "{lie}");
     }
     let left_out = r#"{"kind":"completed","has_value":false,"value":null,"repr":"b",
         "data_left_out":9,"result_left_out":8}"#;
-    let answer = parse_reply(&wire::framed(left_out), &limits).unwrap();
+    let answer = parse_reply(&framed(left_out), &limits).unwrap();
     let expected = [(LimitKind::Result, 8), (LimitKind::ResultData, 9)];
     assert_eq!(answer.left_out.limits_met().collect::<Vec<_>>(), expected);
 }
@@ -348,7 +349,7 @@ fn malformed_replies_are_protocol_failures() {
         r#"{"kind":"raised","type":"E","message":"m","traceback":"t","frames":[{"line":-1}]}"#,
         "\u{0}",
     ] {
-        let result = parse_reply(&wire::framed(text), &Limits::default());
+        let result = parse_reply(&framed(text), &Limits::default());
         assert!(matches!(result, Err(Tampering(_))), "{text}");
     }
 }
@@ -364,7 +365,7 @@ fn replies_beyond_their_limit_are_protocol_failures() {
         format!(r#"{{"kind":"raised","type":"E","message":"","traceback":"","notes":["{long}"]}}"#),
         format!(r#"{{"kind":"exited","code":1,"message":"{long}"}}"#),
     ] {
-        assert!(parse_reply(&wire::framed(&text), &Limits::default()).is_ok(), "{text}");
-        assert!(parse_reply(&wire::framed(&text), &limits).is_err(), "{text}");
+        assert!(parse_reply(&framed(&text), &Limits::default()).is_ok(), "{text}");
+        assert!(parse_reply(&framed(&text), &limits).is_err(), "{text}");
     }
 }

@@ -176,16 +176,15 @@ pub(crate) fn parse_display(bytes: &[u8]) -> Result<MimeBundle, String> {
     bundle_of(bundle, &buffers)
 }
 
-/// Returns a reply with this header and without buffers.
 #[cfg(test)]
-pub(crate) fn framed(header: &str) -> Vec<u8> {
-    let length = u32::try_from(header.len()).unwrap();
-    [&length.to_le_bytes(), header.as_bytes()].concat()
-}
-
-#[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Returns a reply with this header and without buffers.
+    pub(crate) fn framed(header: &str) -> Vec<u8> {
+        let length = u32::try_from(header.len()).unwrap();
+        [&length.to_le_bytes(), header.as_bytes()].concat()
+    }
 
     #[test]
     fn frames_have_a_known_first_byte() {

@@ -1,5 +1,11 @@
 //! What a run may reach by name and by address.
 
+impl RunNetwork {
+    pub(crate) fn with_resolver(self, resolver: Resolver) -> Self {
+        Self { resolver, ..self }
+    }
+}
+
 use std::io;
 
 use super::*;

@@ -56,13 +56,6 @@ impl NativeEngine {
     pub(crate) fn store(&self) -> Store {
         Store::new(self.deref().clone())
     }
-
-    /// Compiles a module in the text format or the binary one.
-    #[cfg(test)]
-    pub(crate) fn module(&self, wasm: impl AsRef<[u8]>) -> wasmer::Module {
-        let _loading = Loading::begin();
-        wasmer::Module::new(self, wat::parse_bytes(wasm.as_ref()).unwrap()).unwrap()
-    }
 }
 
 impl Deref for NativeEngine {
@@ -80,6 +73,19 @@ impl Drop for NativeEngine {
             // With the lock, as above.
             0 => drop(self.0.take()),
             _ => loads.dropped.extend(self.0.take()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl NativeEngine {
+        /// Compiles a module in the text format or the binary one.
+        pub(crate) fn module(&self, wasm: impl AsRef<[u8]>) -> wasmer::Module {
+            let _loading = Loading::begin();
+            wasmer::Module::new(self, wat::parse_bytes(wasm.as_ref()).unwrap()).unwrap()
         }
     }
 }

@@ -76,12 +76,6 @@ impl LazyFunctions {
         self.whole.get().and_then(|whole| whole.as_ref().err())
     }
 
-    #[cfg(test)]
-    pub(super) fn called(&self) -> Vec<bool> {
-        let is_called = |slot: &AtomicUsize| slot.load(Ordering::Relaxed) != 0;
-        self.slots().iter().map(is_called).collect()
-    }
-
     fn slots(&self) -> &[AtomicUsize] {
         // SAFETY: leaked by `new`, which is the only one to set the pointer and the length.
         unsafe { std::slice::from_raw_parts(self.addresses.load(Ordering::Relaxed), self.count) }
@@ -168,5 +162,17 @@ unsafe extern "C" fn find(rest: &'static LazyFunctions, function: u32) -> usize 
         // SAFETY: a stub has called this, so there is a guest to unwind; and nothing is left here
         // that would have to be dropped.
         Err(ended) => unsafe { raise_user_trap(ended) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl LazyFunctions {
+        pub(in crate::python::module) fn called(&self) -> Vec<bool> {
+            let is_called = |slot: &AtomicUsize| slot.load(Ordering::Relaxed) != 0;
+            self.slots().iter().map(is_called).collect()
+        }
     }
 }

@@ -143,11 +143,6 @@ impl InitialData {
         Some(())
     }
 
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.parts.is_empty()
-    }
-
     pub(super) fn file(&self) -> &File {
         self.file.file()
     }
@@ -172,4 +167,15 @@ pub(super) fn read(file: FileView) -> Option<(CodeHeader, InitialData)> {
         parts.push((*address, range));
     }
     (at == bytes.len()).then_some((header, InitialData { file, parts }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl InitialData {
+        pub(in crate::python::module) fn is_empty(&self) -> bool {
+            self.parts.is_empty()
+        }
+    }
 }
