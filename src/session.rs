@@ -380,8 +380,7 @@ impl Hatchery {
         self.scheduler.check_process()?;
         let (builds, images) = self.pythons.images();
         let path = path.as_ref().to_owned();
-        let reading =
-            tokio::task::spawn_blocking(move || SessionState::revive_on_one(&images, &path));
+        let reading = tokio::task::spawn_blocking(move || SessionState::revive(&images, &path));
         let (place, state) = reading.await.map_err(|error| Error::Load(Cause::new(error)))??;
         let build = builds[place];
         let session = self.scheduler.adopt(name, build, Some(Suspended::new(state))).await?;

@@ -7,11 +7,12 @@
 //! for [`SETTLES`].
 
 use std::collections::HashMap;
+use std::io::Read;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
-use super::mount::{FolderIdentity, HostStat, Mount, read_at, stat_file};
+use super::mount::{FolderIdentity, HostStat, Mount, stat_file};
 use crate::errno::{Errno, Result};
 
 /// The most files and folders below one folder: they are listed each time.
@@ -23,8 +24,6 @@ const MOST_KNOWN: usize = 100_000;
 /// How long after a change a file may change again unseen: the coarsest clock of a file system that
 /// is in use, FAT's.
 const SETTLES: Duration = Duration::from_secs(2);
-/// Bytes that are read at once.
-const PIECE: usize = 256 << 10;
 
 /// Digests of folders. Remembers the contents of files that it has read.
 #[derive(derive_more::Debug)]
@@ -120,19 +119,8 @@ fn read(folder: &Mount, path: &str) -> Result<blake3::Hash> {
     let file = folder.file(path)?;
     let len = stat_file(&file)?.len;
     let mut digest = blake3::Hasher::new();
-    let mut piece = vec![0; PIECE];
-    let mut offset = 0;
-    loop {
-        let count = read_at(&file, offset, &mut piece)?;
-        if count == 0 {
-            return Ok(digest.finalize());
-        }
-        digest.update(&piece[..count]);
-        offset += count as u64;
-        if offset > len {
-            return Err(Errno::InputOutput);
-        }
-    }
+    digest.update_reader(file.take(len.saturating_add(1))).map_err(|_| Errno::InputOutput)?;
+    if digest.count() > len { Err(Errno::InputOutput) } else { Ok(digest.finalize()) }
 }
 
 #[cfg(test)]

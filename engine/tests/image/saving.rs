@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use engine::{Deterministic, Program, SessionError, SessionState};
+use engine::{Deterministic, Image, Program, SessionError, SessionState};
 use serde_json::{Value, json};
 
 use crate::support::{both, copied, in_another_process, mapped, plain, program, value, value_of};
@@ -45,6 +45,10 @@ out.write(b'ended')
 /// Returns the same wherever a deterministic session continues.
 const CHANCE: &str = "[time.time(), time.monotonic(), random.random(), float(numpy.random.rand()), \
                       str(uuid.uuid4()), str(uuid.uuid1()), os.urandom(8).hex()]";
+
+fn revive(image: &Image, path: &Path) -> Result<SessionState, SessionError> {
+    SessionState::revive(std::slice::from_ref(image), path).map(|(_, state)| state)
+}
 
 fn expected() -> Value {
     json!([
@@ -115,11 +119,11 @@ fn revive() {
     };
     for (kind, image) in both() {
         let mut slot = image.start().unwrap();
-        let fixed = SessionState::revive(image, &folder.join("fixed")).unwrap();
+        let fixed = revive(image, &folder.join("fixed")).unwrap();
         slot.resume(&fixed).unwrap();
         assert_eq!(value(&mut slot, CHANCE), read("wanted.json"), "{kind}");
         assert_eq!(value(&mut slot, GO_ON), expected(), "{kind}, deterministic");
-        let plain = SessionState::revive(image, &folder.join("plain")).unwrap();
+        let plain = revive(image, &folder.join("plain")).unwrap();
         slot.resume(&plain).unwrap();
         let drawn = value(&mut slot, CHANCE);
         for place in 0..7 {
@@ -135,9 +139,9 @@ fn a_revived_session_is_saved_and_revived_like_any_other() {
     let mut slot = copied().start().unwrap();
     value(&mut slot, SESSION);
     slot.suspend().unwrap().save(&folder.path("first")).unwrap();
-    let first = SessionState::revive(copied(), &folder.path("first")).unwrap();
+    let first = revive(copied(), &folder.path("first")).unwrap();
     first.save(&folder.path("second")).unwrap();
-    let second = SessionState::revive(mapped(), &folder.path("second")).unwrap();
+    let second = revive(mapped(), &folder.path("second")).unwrap();
     assert_eq!((first.pages(), first.bytes()), (second.pages(), second.bytes()));
     let mut slot = mapped().start().unwrap();
     slot.resume(&second).unwrap();
@@ -150,7 +154,7 @@ fn a_fresh_session_can_be_saved_and_a_file_replaced() {
     let path = folder.path("session");
     fs::write(&path, "something else").unwrap();
     SessionState::fresh(mapped()).save(&path).unwrap();
-    slot.resume(&SessionState::revive(mapped(), &path).unwrap()).unwrap();
+    slot.resume(&revive(mapped(), &path).unwrap()).unwrap();
     assert_eq!(value(&mut slot, "x = 1; x"), json!(1));
     assert_eq!(fs::read_dir(folder.folder.path()).unwrap().count(), 1, "nothing is left beside it");
     let refused = SessionState::fresh(mapped()).save(&folder.path("no/such/folder")).unwrap_err();
@@ -161,7 +165,7 @@ fn a_fresh_session_can_be_saved_and_a_file_replaced() {
 #[track_caller]
 fn assert_no_session(path: &Path, bytes: &[u8], what: &str) {
     fs::write(path, bytes).expect("temporary files can be written");
-    match SessionState::revive(mapped(), path) {
+    match revive(mapped(), path) {
         Err(error @ SessionError::NotASession { .. }) => {
             assert!(error.to_string().contains(path.to_str().expect("a plain path")), "{error}");
         }
@@ -177,7 +181,7 @@ fn what_is_no_whole_session_is_an_error() {
     let path = folder.path("session");
     slot.suspend().unwrap().save(&path).unwrap();
     let whole = fs::read(&path).unwrap();
-    SessionState::revive(mapped(), &path).unwrap();
+    revive(mapped(), &path).unwrap();
     // Forty at the beginning, the rest all over the file.
     let all_over = (1..=30).map(|part| part * (whole.len() - 1) / 30);
     for at in (0..40).chain(all_over) {
@@ -205,7 +209,7 @@ fn a_right_checksum_over_nonsense_is_an_error() {
     let body = fs::read(&path).unwrap()[40..].to_vec();
     let sealed = |body: &[u8]| [&b"HTCHSES3"[..], blake3::hash(body).as_bytes(), body].concat();
     fs::write(&path, sealed(&body)).unwrap();
-    SessionState::revive(mapped(), &path).unwrap();
+    revive(mapped(), &path).unwrap();
     for len in (0..body.len()).step_by(body.len().div_ceil(50)) {
         assert_no_session(&path, &sealed(&body[..len]), &format!("cut to {len} bytes"));
     }
@@ -215,7 +219,7 @@ fn a_right_checksum_over_nonsense_is_an_error() {
         let mut other = body.clone();
         other[at] = other[at].wrapping_add(0x41);
         fs::write(&path, sealed(&other)).unwrap();
-        if let Ok(state) = SessionState::revive(mapped(), &path) {
+        if let Ok(state) = revive(mapped(), &path) {
             // Whether or not the system has enough memory.
             drop(slot.resume(&state));
             slot.reset().unwrap();
@@ -229,7 +233,7 @@ fn a_session_of_another_image_says_which() {
     let folder = Folder::new();
     let path = folder.path("session");
     SessionState::fresh(mapped()).save(&path).unwrap();
-    let refused = SessionState::revive(plain(), &path).unwrap_err();
+    let refused = revive(plain(), &path).unwrap_err();
     let SessionError::OtherImage { saved, here, preload, .. } = &refused else {
         panic!("{refused}")
     };
@@ -245,7 +249,7 @@ fn a_session_of_another_image_says_which() {
 fn a_file_that_cannot_be_read_says_so() {
     let folder = Folder::new();
     for path in [folder.path("missing"), folder.folder.path().to_owned()] {
-        let refused = SessionState::revive(mapped(), &path).unwrap_err();
+        let refused = revive(mapped(), &path).unwrap_err();
         assert!(matches!(refused, SessionError::File { action: "read", .. }), "{refused}");
         assert!(refused.to_string().contains(path.to_str().unwrap()), "{refused}");
     }

@@ -11,7 +11,7 @@
 //! ```
 
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Read, Seek, Write};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -71,9 +71,9 @@ impl Packed {
     }
 }
 
-/// Packs a module into `file`, and returns its SHA-256 in hexadecimal.
+/// Packs a module into an empty file, which can be read too, and returns its SHA-256 in hexadecimal.
 pub(super) fn pack(file: &mut File, key: &str, index: &[u8], code: &[u8]) -> io::Result<String> {
-    let mut out = Hashing { file: BufWriter::new(file), hash: Sha256::new() };
+    let mut out = BufWriter::new(&mut *file);
     out.write_all(&MAGIC)?;
     out.write_all(key.as_bytes())?;
     out.write_all(&(index.len() as u64).to_le_bytes())?;
@@ -82,24 +82,9 @@ pub(super) fn pack(file: &mut File, key: &str, index: &[u8], code: &[u8]) -> io:
     frame.window_log(WINDOW_BITS)?;
     frame.write_all(index)?;
     frame.write_all(code)?;
-    let mut out = frame.finish()?;
-    out.flush()?;
-    Ok(hexadecimal(&out.hash.finalize()))
-}
-
-struct Hashing<W> {
-    file: W,
-    hash: Sha256,
-}
-
-impl<W: Write> Write for Hashing<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
-        self.hash.update(&bytes[..written]);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
+    frame.finish()?.flush()?;
+    let mut packed = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut packed)?;
+    Ok(hexadecimal(&Sha256::digest(&packed)))
 }

@@ -120,7 +120,7 @@ impl ProgramMessage {
         };
         let mut program = self.program;
         for (path, contents) in self.files {
-            let file = InputFile::new(path, contents);
+            let file = InputFile::new(path, contents.into_vec());
             program.files.push(file.map_err(|error| InvalidMessage::because("a file", &error))?);
         }
         for (path, number) in self.mounts {
