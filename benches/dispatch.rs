@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use engine::{Afterwards, Outcome, StartError};
-use pool::{Interpreter, InterpreterSource, PackedBytes, PoolConfig, Suspended, Task};
+use pool::{Builds, Interpreter, InterpreterSource, PackedBytes, PoolConfig, Suspended, Task};
 use scheduler::{JobRequest, Priority, Scheduler, SchedulerConfig, Ticket, WorkersConfig};
 use test_support::fake::FakeSource;
 use test_support::percentiles::{at, is_wanted, print};
@@ -48,7 +48,7 @@ fn config(workers: usize) -> SchedulerConfig {
 }
 
 async fn start(config: SchedulerConfig, source: Arc<dyn InterpreterSource>) -> Scheduler {
-    let scheduler = Scheduler::start(config, PoolConfig::default(), source).await;
+    let scheduler = Scheduler::start(config, PoolConfig::default(), Builds::new(source)).await;
     scheduler.expect("the configuration is valid")
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use engine::Program;
 use hatchery::{LimitKind, Verdict};
-use pool::PoolConfig;
+use pool::{Builds, PoolConfig};
 use scheduler::{JobRequest, Scheduler, SchedulerConfig, TenantConfig, WorkersConfig};
 use test_support::fake::FakeSource;
 use test_support::percentiles::{at, is_wanted, print};
@@ -77,7 +77,7 @@ async fn start(tenants: BTreeMap<String, TenantConfig>) -> Scheduler {
         tenants,
         ..SchedulerConfig::default()
     };
-    let source = Arc::new(FakeSource::default());
+    let source = Builds::new(Arc::new(FakeSource::default()));
     let scheduler = Scheduler::start(config, PoolConfig::default(), source).await;
     scheduler.expect("the configuration is valid")
 }

@@ -22,8 +22,8 @@ use engine::{
     ProgressSink, SandboxFailure, Silent, StartError, Verdict,
 };
 use pool::{
-    Interpreter, InterpreterSource, JobId, PackedBytes, PoolConfig, SessionId, Suspended, Task,
-    WorkerActivity,
+    Builds, Interpreter, InterpreterSource, JobId, PackedBytes, PoolConfig, SessionId, Suspended,
+    Task, WorkerActivity,
 };
 use process::ProcessSource;
 use scheduler::{
@@ -280,7 +280,7 @@ async fn start(deaths: &Arc<AtomicU64>) -> Scheduler {
     };
     let offload_dir = Some(std::env::temp_dir());
     let pool = PoolConfig { offload_dir, ..PoolConfig::default() };
-    Scheduler::start(config, pool, Arc::new(source)).await.unwrap()
+    Scheduler::start(config, pool, Builds::new(Arc::new(source))).await.unwrap()
 }
 
 /// Returns how often each job ended, and how many decisions were missed.

@@ -74,15 +74,3 @@ impl Builds {
         self.builds.get(usize::from(build.0)).unwrap_or(&self.builds[0])
     }
 }
-
-impl<S: InterpreterSource> From<Arc<S>> for Builds {
-    fn from(source: Arc<S>) -> Self {
-        Self::new(source)
-    }
-}
-
-impl From<Arc<dyn InterpreterSource>> for Builds {
-    fn from(source: Arc<dyn InterpreterSource>) -> Self {
-        Self::new(source)
-    }
-}

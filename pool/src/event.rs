@@ -50,10 +50,10 @@ pub struct Offer {
 ///
 /// ```text
 /// Ready, then for the command:
-///    assign        SessionSuspended?  Finished, perhaps with the next offer
-///    suspend          SessionSuspended?  Suspended
-///    vacate        SessionSuspended?
-///    renew         SessionSuspended?
+///    Run           SessionSuspended?  Finished, perhaps with the next offer
+///    Suspend       SessionSuspended?  Suspended
+///    Vacate        SessionSuspended?
+///    Renew         SessionSuspended?
 /// then Ready again, unless there was an offer, or SessionSuspended? and Gone
 /// ```
 ///

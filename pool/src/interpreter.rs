@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use engine::{Afterwards, Outcome, StartError};
+use engine::{Afterwards, Outcome, SessionError, StartError};
 
 use crate::isolation::{IsolationStatus, WorkerProcess};
 use crate::task::Task;
@@ -34,14 +34,18 @@ pub trait InterpreterSource: Send + Sync + 'static {
     /// Converts a suspended state to bytes. Blocks, and may temporarily take as much memory again.
     ///
     /// # Errors
-    /// The state can't be packed, and is unchanged.
-    fn pack(&self, suspended: &Suspended) -> Result<PackedBytes, StartError>;
+    /// The state can't be packed, and is unchanged; by default none can.
+    fn pack(&self, _suspended: &Suspended) -> Result<PackedBytes, StartError> {
+        Err(SessionError::NotSuspendable.into())
+    }
 
     /// Restores a state that `pack` converted to bytes. Blocks.
     ///
     /// # Errors
-    /// The bytes are damaged, or aren't a state of this source.
-    fn unpack(&self, packed: &PackedBytes) -> Result<Suspended, StartError>;
+    /// The bytes are damaged, or aren't a state of this source; by default none are.
+    fn unpack(&self, _packed: &PackedBytes) -> Result<Suspended, StartError> {
+        Err(SessionError::NotSuspendable.into())
+    }
 }
 
 /// When an interpreter can take its next program after a run.
@@ -76,16 +80,17 @@ pub trait Interpreter {
     fn reset(&mut self) -> Result<(), StartError>;
 
     /// Returns when it is reset (if `is_last`, as in the last run) or copied by `snapshot`.
-    fn readiness(&self, is_last: bool) -> Readiness {
-        let _ = is_last;
+    fn readiness(&self, _is_last: bool) -> Readiness {
         Readiness::Later
     }
 
     /// Copies its state out. The interpreter keeps its state too.
     ///
     /// # Errors
-    /// The state can't be copied.
-    fn suspend(&mut self) -> Result<Suspended, StartError>;
+    /// The state can't be copied; by default none can.
+    fn suspend(&mut self) -> Result<Suspended, StartError> {
+        Err(SessionError::NotSuspendable.into())
+    }
 
     /// Copies its state out between two turns of a session that stays, at the least cost for these
     /// turns. The copy may take more memory than one of `suspend`.
@@ -99,8 +104,10 @@ pub trait Interpreter {
     /// Replaces its state by a suspended one.
     ///
     /// # Errors
-    /// The state can't be resumed.
-    fn resume(&mut self, suspended: &Suspended) -> Result<(), StartError>;
+    /// The state can't be resumed; by default none can.
+    fn resume(&mut self, _suspended: &Suspended) -> Result<(), StartError> {
+        Err(SessionError::NotSuspendable.into())
+    }
 
     /// Returns its private memory, in bytes. For a real interpreter these are the pages by which
     /// its guest memory has grown beyond the image, and the pages of the image that it had copied

@@ -3,7 +3,7 @@
 //! ```text
 //!  owner (the scheduler)                              supervisor
 //!   ^   |                                                | spawns, watches, replaces
-//!   |   | WorkerPermit::{assign, ..}                     v
+//!   |   | WorkerPermit::send(Command)                     v
 //!   |   |                                           worker actor   (life and death only)
 //!   |   v                                                | spawns, joins
 //!   |  WorkerControl: what may follow what               v
@@ -41,7 +41,7 @@ pub use pool::Pool;
 pub use session::{Away, Discarded, SessionCell, SessionPlace, Tier};
 pub use status::{WorkerActivity, WorkerStatus, as_seconds};
 pub use task::Task;
-pub use worker::control::WorkerPermit;
+pub use worker::control::{Command, WorkerPermit};
 pub use worker::state::GoneReason;
 
 mod builds;

@@ -1,27 +1,16 @@
 //! A packed state, compressed, in memory or on disk.
 //!
-//! Its bytes are compressed in pieces, so that no step needs memory for both forms of the whole
-//! state:
-//!
-//! ```text
-//! for each 4 MiB of the bytes:
-//!  0   4  length of what follows, little-endian
-//!  4   4  length of the piece, little-endian
-//!  8   …  the piece, as an LZ4 block
-//! ```
-//!
-//! Data on disk may be damaged. Lengths are bounded before anything is allocated, the total length
-//! is kept in memory, and the source's checksum covers the rest.
+//! Its bytes are compressed as a frame of LZ4, in blocks of at most 4 MiB. Data on disk may be damaged.
+//! The length of the state is kept in memory, and the source's checksum covers its bytes.
 
 use std::any::Any;
-use std::io;
+use std::io::{self, Read, Write};
 use std::sync::Arc;
+
+use lz4_flex::frame::{FrameDecoder, FrameEncoder};
 
 use crate::interpreter::suspended::PackedBytes;
 use crate::offload::{Extent, OffloadFile};
-
-const PIECE_BYTES: usize = 4 << 20;
-const LENGTH_BYTES: usize = size_of::<u32>();
 
 /// An offloaded state.
 #[derive(derive_more::Debug)]
@@ -61,11 +50,10 @@ impl Packed {
     /// # Errors
     /// The disk fails, or the bytes are damaged.
     pub(crate) fn packed(&self) -> io::Result<PackedBytes> {
-        let plain = match &self.storage {
-            PackedStorage::InMemory(bytes) => decompress(bytes, self.plain_bytes),
-            PackedStorage::OnDisk(extent) => decompress(&extent.read()?, self.plain_bytes),
+        let bytes = match &self.storage {
+            PackedStorage::InMemory(bytes) => decompress(bytes, self.plain_bytes)?,
+            PackedStorage::OnDisk(extent) => decompress(&extent.read()?, self.plain_bytes)?,
         };
-        let bytes = plain.ok_or_else(|| io::Error::other("the packed state is damaged"))?;
         Ok(PackedBytes { bytes, rest: self.rest.clone() })
     }
 
@@ -83,35 +71,22 @@ impl Packed {
 }
 
 fn compress(plain: &[u8]) -> Vec<u8> {
-    let mut compressed = Vec::new();
-    for piece in plain.chunks(PIECE_BYTES) {
-        let piece = lz4_flex::block::compress_prepend_size(piece);
-        let length = u32::try_from(piece.len()).expect("pieces are short");
-        compressed.extend_from_slice(&length.to_le_bytes());
-        compressed.extend_from_slice(&piece);
-    }
+    let mut encoder = FrameEncoder::new(Vec::new());
+    let written = encoder.write_all(plain).and_then(|()| Ok(encoder.finish()?));
+    let mut compressed = written.expect("memory takes all that is written to it");
     compressed.shrink_to_fit();
     compressed
 }
 
-/// Returns the `plain_bytes` bytes that `compress` was given; `None` if `compressed` is damaged.
-fn decompress(mut compressed: &[u8], plain_bytes: usize) -> Option<Vec<u8>> {
+/// Returns the `plain_bytes` bytes that `compress` was given. Fails if `compressed` is damaged.
+fn decompress(compressed: &[u8], plain_bytes: usize) -> io::Result<Vec<u8>> {
     let mut plain = Vec::with_capacity(plain_bytes);
-    while plain.len() < plain_bytes {
-        let (length, rest) = compressed.split_first_chunk::<LENGTH_BYTES>()?;
-        let (piece, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-        let (length, block) = lz4_flex::block::uncompressed_size(piece).ok()?;
-        if length != PIECE_BYTES.min(plain_bytes - plain.len()) {
-            return None;
-        }
-        let piece = lz4_flex::block::decompress(block, length).ok()?;
-        if piece.len() != length {
-            return None;
-        }
-        plain.extend_from_slice(&piece);
-        compressed = rest;
+    // One more, so that a longer state is damaged, too.
+    FrameDecoder::new(compressed).take(plain_bytes as u64 + 1).read_to_end(&mut plain)?;
+    match plain.len() == plain_bytes {
+        true => Ok(plain),
+        false => Err(io::Error::other("the packed state is damaged")),
     }
-    compressed.is_empty().then_some(plain)
 }
 
 #[cfg(test)]
@@ -121,18 +96,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_states_are_several_pieces() {
-        let plain: Vec<u8> = (0..2 * PIECE_BYTES + 7).map(|at| (at / 1000) as u8).collect();
+    fn long_states_are_several_blocks() {
+        let plain: Vec<u8> = (0..(8 << 20) + 7).map(|at| (at / 1000) as u8).collect();
         let compressed = compress(&plain);
         assert!(compressed.len() < plain.len() / 4, "{} bytes", compressed.len());
-        assert!(decompress(&compressed, plain.len()) == Some(plain));
+        assert!(decompress(&compressed, plain.len()).unwrap() == plain);
+        assert!(decompress(&compressed, plain.len() - 1).is_err());
+        assert!(decompress(&compressed, plain.len() + 1).is_err());
     }
 
     proptest! {
         #[test]
         fn compression_is_reversible(plain: Vec<u8>) {
             let compressed = compress(&plain);
-            prop_assert_eq!(decompress(&compressed, plain.len()), Some(plain));
+            prop_assert_eq!(decompress(&compressed, plain.len()).unwrap(), plain);
         }
 
         #[test]
@@ -143,11 +120,13 @@ mod tests {
             let mut damaged = compress(&plain);
             let at = at.index(damaged.len());
             damaged[at] ^= 1_u8 << bit;
-            if let Some(wrong) = decompress(&damaged, plain.len()) {
+            if let Ok(wrong) = decompress(&damaged, plain.len()) {
                 prop_assert_eq!(wrong.len(), plain.len());
             }
-            damaged.truncate(cut.index(damaged.len()));
-            prop_assert_eq!(decompress(&damaged, plain.len()), None);
+            damaged[at] ^= 1_u8 << bit;
+            // Without the mark of its end, the state is still there.
+            damaged.truncate(cut.index(damaged.len() - 4));
+            prop_assert!(decompress(&damaged, plain.len()).is_err());
         }
     }
 }

@@ -30,12 +30,11 @@ impl Pool {
     /// The supervisor can't be started.
     pub async fn start(
         config: PoolConfig,
-        builds: impl Into<Builds>,
+        builds: Builds,
         owner: Arc<dyn PoolOwner>,
         actor: ActorCell,
     ) -> Result<Self, PoolError> {
         let board = Board::default();
-        let builds = builds.into();
         let state = SupervisorState::new(config, builds.clone(), Arc::clone(&owner), board.clone());
         let (supervisor, _) = Actor::spawn_linked(None, Supervisor, state, actor)
             .await

@@ -121,7 +121,7 @@ pub enum SessionPlace {
 pub enum Away {
     /// This worker has to suspend it first.
     OnWorker(WorkerId),
-    /// It is offloaded; any worker can unpack it by [`WorkerPermit::suspend`](crate::WorkerPermit::suspend).
+    /// It is offloaded; any worker can unpack it by [`Command::Suspend`](crate::Command::Suspend).
     Packed,
     /// It is lost, for this reason.
     Lost(Cause),
@@ -151,6 +151,16 @@ pub(crate) enum Claim {
     Resume(StoredState),
     /// The state is lost, for this reason.
     Lost(Cause),
+}
+
+impl CellState {
+    /// Returns what is known about the state, if `worker` has it.
+    fn held_by(&self, worker: WorkerId) -> Option<&HeldState> {
+        match self {
+            Self::On { worker: on, held } if *on == worker => Some(held),
+            Self::Stored(_) | Self::On { .. } | Self::Lost(_) => None,
+        }
+    }
 }
 
 impl StoredState {
@@ -298,7 +308,7 @@ impl SessionCell {
 
     /// Returns whether `worker` has the state.
     pub(crate) fn is_on(&self, worker: WorkerId) -> bool {
-        matches!(&*self.place.lock(), CellState::On { worker: on, .. } if *on == worker)
+        self.place.lock().held_by(worker).is_some()
     }
 
     /// Returns the size of the copy of a state that an interpreter has, in bytes.
@@ -311,19 +321,15 @@ impl SessionCell {
 
     /// Returns the copy of the state that is on `worker`, if there is one in memory.
     pub(crate) fn copy_on(&self, worker: WorkerId) -> Option<Suspended> {
-        match &*self.place.lock() {
-            CellState::On {
-                worker: on,
-                held: HeldState::Same(StoredState::Suspended(suspended)),
-            } if *on == worker => Some(suspended.clone()),
-            CellState::Stored(_) | CellState::On { .. } | CellState::Lost(_) => None,
+        match self.place.lock().held_by(worker)? {
+            HeldState::Same(StoredState::Suspended(suspended)) => Some(suspended.clone()),
+            HeldState::Same(_) | HeldState::Changing(_) | HeldState::Changed => None,
         }
     }
 
     /// Returns whether only `worker` knows the state.
     pub(crate) fn is_changed_on(&self, worker: WorkerId) -> bool {
-        let place = self.place.lock();
-        matches!(&*place, CellState::On { worker: on, held: HeldState::Changed } if *on == worker)
+        matches!(self.place.lock().held_by(worker), Some(HeldState::Changed))
     }
 
     /// Returns the state, if no interpreter has it.
@@ -358,15 +364,11 @@ impl SessionCell {
         reason: impl Into<Cause>,
     ) {
         let place = self.place.lock();
-        let is_current = match &*place {
-            CellState::Stored(rest) => rest.is_same(before),
-            CellState::On { worker: on, held: HeldState::Same(rest) } => {
-                *on == worker && rest.is_same(before)
-            }
-            CellState::On { held: HeldState::Changing(_) | HeldState::Changed, .. }
-            | CellState::Lost(_) => false,
+        let current = match (&*place, place.held_by(worker)) {
+            (CellState::Stored(rest), _) | (_, Some(HeldState::Same(rest))) => Some(rest),
+            _ => None,
         };
-        if is_current {
+        if current.is_some_and(|current| current.is_same(before)) {
             drop(self.put(place, CellState::Lost(reason.into())));
         }
     }
@@ -386,12 +388,9 @@ impl SessionCell {
     /// Random numbers drawn from it differ from those of the run, unless the session is
     /// deterministic.
     pub(crate) fn roll_back(&self, worker: WorkerId) {
-        let before = match &*self.place.lock() {
-            CellState::On {
-                worker: on,
-                held: HeldState::Changing(Some(StoredState::Suspended(suspended))),
-            } if *on == worker => suspended.clone(),
-            CellState::Stored(_) | CellState::On { .. } | CellState::Lost(_) => return,
+        let before = match self.place.lock().held_by(worker) {
+            Some(HeldState::Changing(Some(StoredState::Suspended(before)))) => before.clone(),
+            _ => return,
         };
         // Not under the lock: a copy that another process keeps is fetched from there.
         let forked = HeldState::Same(StoredState::Suspended(before.fork()));
@@ -414,28 +413,23 @@ impl SessionCell {
 
     /// Notes that `worker` no longer has the state. If only that worker knew it, the session is
     /// lost for this reason. So it is if the copy from before went with its process. Otherwise the
-    /// session is at rest, with the state before a run that was changing it. Returns the bytes that it takes then; `None` if the session isn't at rest
-    /// because of this call.
+    /// session is at rest, with the state before a run that was changing it. Returns the bytes that
+    /// it takes then; `None` if the session isn't at rest because of this call.
     pub(crate) fn leave(&self, worker: WorkerId, reason: impl Into<Cause>) -> Option<u64> {
         let reason = reason.into();
         let place = self.place.lock();
-        let (next, bytes) = match &*place {
-            CellState::On {
-                worker: on,
-                held: HeldState::Same(rest) | HeldState::Changing(Some(rest)),
-            } if *on == worker => match rest {
-                StoredState::Suspended(suspended) if suspended.is_gone() => {
-                    let went = "the process that kept this state has ended";
-                    (CellState::Lost(Cause::because(went, reason)), None)
-                }
-                rest => (CellState::Stored(rest.clone()), Some(rest.bytes())),
-            },
-            CellState::On { worker: on, held: HeldState::Changing(None) | HeldState::Changed }
-                if *on == worker =>
+        let (next, bytes) = match place.held_by(worker)? {
+            HeldState::Same(StoredState::Suspended(copy))
+            | HeldState::Changing(Some(StoredState::Suspended(copy)))
+                if copy.is_gone() =>
             {
-                (CellState::Lost(reason), None)
+                let went = "the process that kept this state has ended";
+                (CellState::Lost(Cause::because(went, reason)), None)
             }
-            CellState::Stored(_) | CellState::On { .. } | CellState::Lost(_) => return None,
+            HeldState::Same(rest) | HeldState::Changing(Some(rest)) => {
+                (CellState::Stored(rest.clone()), Some(rest.bytes()))
+            }
+            HeldState::Changing(None) | HeldState::Changed => (CellState::Lost(reason), None),
         };
         drop(self.put(place, next));
         bytes

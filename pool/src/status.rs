@@ -121,10 +121,7 @@ pub(crate) struct Board {
 }
 
 /// The entry of one worker, by which it is updated.
-#[derive(Debug, Clone)]
-pub(crate) struct BoardEntry {
-    entry: Arc<Mutex<WorkerRecord>>,
-}
+pub(crate) type BoardEntry = Arc<Mutex<WorkerRecord>>;
 
 #[derive(Debug)]
 pub(crate) struct WorkerRecord {
@@ -149,31 +146,22 @@ impl WorkerRecord {
             ..self.status.clone()
         }
     }
-}
 
-impl BoardEntry {
-    pub(crate) fn set_activity(&self, activity: WorkerActivity) {
-        let mut entry = self.entry.lock();
-        entry.status.activity = activity;
-        entry.changed = Instant::now();
+    pub(crate) fn set_activity(&mut self, activity: WorkerActivity) {
+        self.status.activity = activity;
+        self.changed = Instant::now();
     }
 
     /// Notes that it is waiting to be replaced. A stuck worker remains shown as stuck.
-    pub(crate) fn back_off(&self) {
-        if self.entry.lock().status.activity != WorkerActivity::Stuck {
+    pub(crate) fn back_off(&mut self) {
+        if self.status.activity != WorkerActivity::Stuck {
             self.set_activity(WorkerActivity::BackingOff);
         }
     }
 
-    /// Updates what the status shows.
-    pub(crate) fn update(&self, change: impl FnOnce(&mut WorkerRecord)) {
-        change(&mut self.entry.lock());
-    }
-
-    pub(crate) fn record_failure(&self, error: String) {
-        let mut entry = self.entry.lock();
-        entry.status.failures += 1;
-        entry.status.last_error = Some(error);
+    pub(crate) fn record_failure(&mut self, error: String) {
+        self.status.failures += 1;
+        self.status.last_error = Some(error);
     }
 }
 
@@ -190,8 +178,8 @@ impl Board {
             process: None,
             is_over: false,
         };
-        let entry = BoardEntry { entry: Arc::new(Mutex::new(entry)) };
-        self.entries.insert(worker, entry.clone());
+        let entry = Arc::new(Mutex::new(entry));
+        self.entries.insert(worker, Arc::clone(&entry));
         entry
     }
 
@@ -202,7 +190,7 @@ impl Board {
     /// Removes a worker that is replaced. A stuck one is shown until its thread ends.
     pub(crate) fn replaced(&self, worker: WorkerId) {
         self.entries.remove_if(&worker, |_, entry| {
-            let entry = entry.entry.lock();
+            let entry = entry.lock();
             entry.status.activity != WorkerActivity::Stuck || entry.is_over
         });
     }
@@ -214,9 +202,9 @@ impl Board {
     /// Returns the status of every worker, in order of creation.
     pub(crate) fn snapshot(&self) -> Vec<WorkerStatus> {
         let now = Instant::now();
-        self.entries.retain(|_, entry| !entry.entry.lock().is_over);
+        self.entries.retain(|_, entry| !entry.lock().is_over);
         let shown = self.entries.iter().map(|entry| {
-            let locked = entry.entry.lock();
+            let locked = entry.lock();
             (locked.shown(now), locked.process.clone())
         });
         let mut workers: Vec<_> = shown.collect();
@@ -239,12 +227,10 @@ mod tests {
         let board = Board::default();
         let entry = board.add(WorkerId(2), "default");
         board.add(WorkerId(1), "default");
-        entry.update(|entry| {
-            entry.status.python = "3.12".to_owned();
-            entry.status.memory_bytes = 5;
-        });
-        entry.set_activity(WorkerActivity::Running { job: JobId(7) });
-        entry.record_failure("it trapped".to_owned());
+        entry.lock().status.python = "3.12".to_owned();
+        entry.lock().status.memory_bytes = 5;
+        entry.lock().set_activity(WorkerActivity::Running { job: JobId(7) });
+        entry.lock().record_failure("it trapped".to_owned());
         let [first, second] = &board.snapshot()[..] else { panic!("{board:?}") };
         assert_eq!(first.activity, WorkerActivity::Starting);
         let told = serde_json::to_value(second).unwrap();

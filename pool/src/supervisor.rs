@@ -46,7 +46,8 @@ pub(crate) struct SupervisorState {
 struct Watched {
     actor: ActorRef<WorkerMessage>,
     control: Arc<WorkerControl>,
-    history: History,
+    /// Consecutive workers of its place, before it, that died before they had an interpreter.
+    failures: u32,
 }
 
 impl Actor for Supervisor {
@@ -74,12 +75,12 @@ impl Actor for Supervisor {
                 if let Some(worker) = state.given_up.pop_front() {
                     state.board.remove(worker);
                 }
-                state.spawn(&myself, History::default()).await;
+                state.spawn(&myself, 0).await;
             }
-            SupervisorMessage::Replace(history) => {
+            SupervisorMessage::Replace { failures } => {
                 if state.closing.is_none() {
                     metrics::worker_restarted();
-                    state.spawn(&myself, history).await;
+                    state.spawn(&myself, failures).await;
                 }
             }
             SupervisorMessage::Joined(actor, reason) => state.ended(&myself, actor, reason),
@@ -166,7 +167,7 @@ impl SupervisorState {
         }
     }
 
-    async fn spawn(&mut self, myself: &ActorRef<SupervisorMessage>, history: History) {
+    async fn spawn(&mut self, myself: &ActorRef<SupervisorMessage>, failures: u32) {
         let worker = WorkerId(self.next_worker);
         self.next_worker += 1;
         let entry = self.board.add(worker, self.builds.name(BuildId::default()));
@@ -174,7 +175,7 @@ impl SupervisorState {
             WorkerControl::new(worker, self.owner.clone(), self.builds.clone(), entry);
         if self.closing.is_some() {
             // It was requested before the pool was closed, and its owner still expects an event.
-            self.gone(myself, &control, history, GoneReason::Stopped);
+            self.gone(myself, &control, failures, GoneReason::Stopped);
             return;
         }
         let rollback_bytes = self.config.rollback_bytes;
@@ -182,9 +183,9 @@ impl SupervisorState {
         let arguments = WorkerArguments { rollback_bytes, control: control_of_worker, commands };
         match Actor::spawn_linked(None, Worker, arguments, myself.get_cell()).await {
             Ok((actor, _)) => {
-                self.workers.insert(actor.get_id(), Watched { actor, control, history });
+                self.workers.insert(actor.get_id(), Watched { actor, control, failures });
             }
-            Err(error) => self.gone(myself, &control, history, not_started(error)),
+            Err(error) => self.gone(myself, &control, failures, not_started(error)),
         }
     }
 
@@ -208,8 +209,8 @@ impl SupervisorState {
 
     /// Notes that a worker's thread has been joined.
     fn ended(&mut self, myself: &ActorRef<SupervisorMessage>, actor: ActorId, reason: GoneReason) {
-        if let Some(Watched { control, history, .. }) = self.workers.remove(&actor) {
-            self.gone(myself, &control, history, reason);
+        if let Some(Watched { control, failures, .. }) = self.workers.remove(&actor) {
+            self.gone(myself, &control, failures, reason);
         }
     }
 
@@ -220,7 +221,7 @@ impl SupervisorState {
         &mut self,
         myself: &ActorRef<SupervisorMessage>,
         control: &WorkerControl,
-        mut history: History,
+        mut failures: u32,
         reason: GoneReason,
     ) {
         let worker = control.worker;
@@ -234,20 +235,20 @@ impl SupervisorState {
             false
         } else {
             let reason = chain(&reason).to_string();
-            control.entry.record_failure(reason.clone());
-            match history.died(control.had_interpreter(), &self.config) {
+            control.entry.lock().record_failure(reason.clone());
+            match died(&mut failures, control.had_interpreter(), &self.config) {
                 Some(delay) => {
-                    control.entry.back_off();
+                    control.entry.lock().back_off();
                     tracing::warn!(%worker, %reason, ?delay, "a worker failed and is replaced");
                     let board = self.board.clone();
                     myself.send_after(delay, move || {
                         board.replaced(worker);
-                        SupervisorMessage::Replace(history)
+                        SupervisorMessage::Replace { failures }
                     });
                     true
                 }
                 None => {
-                    control.entry.set_activity(WorkerActivity::GivenUp);
+                    control.entry.lock().set_activity(WorkerActivity::GivenUp);
                     tracing::error!(%worker, %reason, "a worker failed and its place is given up");
                     self.given_up.push_back(worker);
                     false
@@ -276,8 +277,8 @@ pub(crate) enum SupervisorMessage {
     /// From the owner, at any time: start another worker. `PoolEvent::Ready` or `PoolEvent::Gone`
     /// follows.
     AddWorker,
-    /// From a timer: the backoff of a place with this history is over.
-    Replace(History),
+    /// From a timer: the backoff of a place is over, after this many failures in a row.
+    Replace { failures: u32 },
     /// From the thread that joined the thread of a worker whose actor had ended first, for this
     /// reason.
     Joined(ActorId, GoneReason),
@@ -290,36 +291,23 @@ pub(crate) enum SupervisorMessage {
     Close(RpcReplyPort<()>),
 }
 
-/// The history of one place in the pool, passed from a worker to its replacement.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct History {
-    /// Consecutive workers that died before they had an interpreter.
-    failures: u32,
-}
-
-impl History {
-    /// Records that a worker died. Returns after which time another one takes its place; `None` if the
-    /// place is given up. A worker that had an interpreter is replaced at once: what it ran may have killed it, which says nothing about the next worker. So is the first that had
-    /// none; after that the delay doubles each time, and in the end the place is given up, so that jobs
-    /// are refused instead of waiting without end.
-    fn died(&mut self, had_interpreter: bool, config: &PoolConfig) -> Option<Duration> {
-        if had_interpreter {
-            self.failures = 0;
-            return Some(Duration::ZERO);
-        }
-        self.failures = self.failures.saturating_add(1);
-        if self.failures >= config.most_failures {
-            return None;
-        }
-        let delay = match self.failures {
-            0 | 1 => Duration::ZERO,
-            failures => {
-                let factor = 1_u32.checked_shl(failures - 2).unwrap_or(u32::MAX);
-                config.first_back_off.saturating_mul(factor).min(config.longest_back_off)
-            }
-        };
-        Some(delay)
+/// Counts in `failures` that a worker died, after others in its place that never had an interpreter.
+/// Returns when another one replaces it; `None` if the place is given up, so that jobs are refused
+/// instead of waiting without end. The first replacement comes at once. After that the delay doubles
+/// each time.
+fn died(failures: &mut u32, had_interpreter: bool, config: &PoolConfig) -> Option<Duration> {
+    if had_interpreter {
+        // What it ran may have killed it, which says nothing about the next worker.
+        *failures = 0;
+        return Some(Duration::ZERO);
     }
+    *failures = failures.saturating_add(1);
+    if *failures >= config.most_failures {
+        return None;
+    }
+    let Some(doublings) = failures.checked_sub(2) else { return Some(Duration::ZERO) };
+    let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
+    Some(config.first_back_off.saturating_mul(factor).min(config.longest_back_off))
 }
 
 #[cfg(test)]
@@ -341,24 +329,24 @@ mod tests {
 
     #[test]
     fn back_off_doubles_up_to_its_limit_and_then_gives_up() {
-        let mut history = History::default();
-        let decisions: Vec<_> = (0..6).map(|_| history.died(false, &config())).collect();
+        let mut failures = 0;
+        let decisions: Vec<_> = (0..6).map(|_| died(&mut failures, false, &config())).collect();
         let expected = [after(0), after(100), after(200), after(300), after(300), None];
         assert_eq!(decisions, expected);
     }
 
     #[test]
     fn a_place_that_once_worked_is_given_up_as_well() {
-        let mut history = History::default();
-        assert_eq!(history.died(true, &config()), after(0));
-        let decisions: Vec<_> = (0..5).map(|_| history.died(false, &config())).collect();
+        let mut failures = 0;
+        assert_eq!(died(&mut failures, true, &config()), after(0));
+        let decisions: Vec<_> = (0..5).map(|_| died(&mut failures, false, &config())).collect();
         assert_eq!(decisions, [after(0), after(100), after(200), after(300), after(300)]);
         // A worker that starts ends the series.
-        assert_eq!(history.died(true, &config()), after(0));
-        assert_eq!(history.died(false, &config()), after(0));
+        assert_eq!(died(&mut failures, true, &config()), after(0));
+        assert_eq!(died(&mut failures, false, &config()), after(0));
         for _ in 0..4 {
-            assert_ne!(history.died(false, &config()), None);
+            assert_ne!(died(&mut failures, false, &config()), None);
         }
-        assert_eq!(history.died(false, &config()), None);
+        assert_eq!(died(&mut failures, false, &config()), None);
     }
 }

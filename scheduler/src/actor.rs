@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use engine::{Cause, Outcome, chain};
 use pool::{
-    Builds, GoneReason, JobId, Offer, Pool, PoolConfig, PoolEvent, SessionCell, SessionId,
+    Builds, Command, GoneReason, JobId, Offer, Pool, PoolConfig, PoolEvent, SessionCell, SessionId,
     WorkerId, WorkerPermit,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
@@ -420,19 +420,19 @@ impl SchedulerState {
                 self.record(DecisionKind::WorkerAdded);
             }
             Effect::DismissWorker(worker) => {
-                self.permit(worker).dismiss();
+                self.permit(worker).send(Command::Dismiss);
                 self.record(DecisionKind::WorkerDismissed { worker });
             }
             Effect::Retire(worker) => {
-                self.permit(worker).dismiss();
+                self.permit(worker).send(Command::Dismiss);
                 self.retired(worker, RetireReason::Requested);
             }
             Effect::Renew(worker, reason) => {
-                self.permit(worker).renew();
+                self.permit(worker).send(Command::Renew);
                 self.retired(worker, reason);
             }
             Effect::Vacate(worker, session, reason) => {
-                self.permit(worker).vacate();
+                self.permit(worker).send(Command::Vacate);
                 self.evicted(session, EvictedTo::Memory, reason);
             }
             Effect::Offload(session, tier, reason) => self.offload(session, tier, reason),

@@ -37,7 +37,7 @@ impl Scheduler {
     pub async fn start(
         config: SchedulerConfig,
         pool: PoolConfig,
-        builds: impl Into<Builds>,
+        builds: Builds,
     ) -> Result<Self, SchedulerStartError> {
         config.validate()?;
         let published = Arc::<Published>::default();
@@ -45,7 +45,7 @@ impl Scheduler {
         let arguments = SchedulerArguments {
             config,
             pool,
-            builds: builds.into(),
+            builds,
             published: Arc::clone(&published),
             combiner: Arc::clone(&combiner),
         };

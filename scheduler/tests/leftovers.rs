@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Program;
-use pool::PoolConfig;
+use pool::{Builds, PoolConfig};
 use scheduler::{
     JobRequest, Scheduler, SchedulerConfig, SchedulerStatus, SessionsConfig, WorkersConfig,
 };
@@ -69,7 +69,8 @@ async fn live_and_end(end: End) {
     let config = SchedulerConfig { concurrent: 3, workers, sessions, ..SchedulerConfig::default() };
     let pool =
         PoolConfig { offload_dir: Some(offload_dir.path().to_owned()), ..PoolConfig::default() };
-    let scheduler = Scheduler::start(config, pool, Arc::new(source.clone())).await.unwrap();
+    let scheduler =
+        Scheduler::start(config, pool, Builds::new(Arc::new(source.clone()))).await.unwrap();
     for number in 0..8 {
         let session = scheduler.open_session(&number.to_string()).await.unwrap();
         let turn = JobRequest { session: Some(session), ..script("count") };

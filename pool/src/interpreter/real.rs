@@ -102,14 +102,6 @@ impl InterpreterSource for Engine {
     fn shared_bytes(&self) -> u64 {
         self.module_bytes()
     }
-
-    fn pack(&self, _suspended: &Suspended) -> Result<PackedBytes, StartError> {
-        Err(SessionError::NotSuspendable.into())
-    }
-
-    fn unpack(&self, _packed: &PackedBytes) -> Result<Suspended, StartError> {
-        Err(SessionError::NotSuspendable.into())
-    }
 }
 
 /// An interpreter that is reset by starting it again.
@@ -130,14 +122,6 @@ impl Interpreter for Restarted {
         self.interpreter = None;
         self.interpreter = Some(self.engine.start()?);
         Ok(())
-    }
-
-    fn suspend(&mut self) -> Result<Suspended, StartError> {
-        Err(SessionError::NotSuspendable.into())
-    }
-
-    fn resume(&mut self, _suspended: &Suspended) -> Result<(), StartError> {
-        Err(SessionError::NotSuspendable.into())
     }
 
     fn memory_bytes(&self) -> u64 {

@@ -49,32 +49,9 @@ impl WorkerPermit {
         self.control.worker
     }
 
-    /// Gives the worker a task. `Finished` or `Gone` follows.
-    pub fn assign(self, task: Task) {
-        self.control.send(Command::Run(task));
-    }
-
-    /// Makes the worker copy a session's state out, or unpack an offloaded one, to the session's cell,
-    /// where it stays until it is offloaded again. It counts as a job. `Suspended` or `Gone` follows.
-    pub fn suspend(self, job: JobId, session: Arc<SessionCell>) {
-        self.control.send(Command::Suspend { job, session });
-    }
-
-    /// Makes the worker suspend the session that it holds. `Ready` or `Gone` follows, after
-    /// `SessionSuspended` if there was one.
-    pub fn vacate(self) {
-        self.control.send(Command::Vacate);
-    }
-
-    /// Makes the worker suspend its session and start a new interpreter. If none can be started the
-    /// worker ends.
-    pub fn renew(self) {
-        self.control.send(Command::Renew);
-    }
-
-    /// Makes the worker suspend its session and end. `Gone` follows; the worker isn't replaced.
-    pub fn dismiss(self) {
-        self.control.send(Command::Dismiss);
+    /// Gives the worker a command. If it ends meanwhile, `Gone` follows and no other event.
+    pub fn send(self, command: Command) {
+        self.control.send(command);
     }
 }
 
@@ -88,27 +65,29 @@ pub(crate) enum WorkerMessage {
     Ended(GoneReason),
 }
 
-/// A command for a worker's thread, sent by the holder of its permit.
+/// A command for a worker, sent by the holder of its permit.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "each worker has at most one, and a box would cost every job an allocation"
 )]
-pub(super) enum Command {
-    /// Run a task. `PoolEvent::Finished` follows.
+pub enum Command {
+    /// Run a task. `Finished` follows.
     Run(Task),
-    /// Copy a session's state out to its cell. `PoolEvent::Suspended` follows.
+    /// Copy a session's state out, or unpack an offloaded one, to the session's cell. There it stays
+    /// until it is offloaded again. `Suspended` follows.
     Suspend {
         /// The job that this counts as.
         job: JobId,
         /// The session.
         session: Arc<SessionCell>,
     },
-    /// Suspend the session that the worker holds.
+    /// Suspend the session that the worker holds. `Ready` follows, after `SessionSuspended` if there
+    /// was one.
     Vacate,
-    /// Suspend it and start a new interpreter.
+    /// Suspend it and start a new interpreter. If none can be started the worker ends.
     Renew,
-    /// Suspend it and end.
+    /// Suspend it and end. `Gone` follows; the worker isn't replaced.
     Dismiss,
 }
 
@@ -251,7 +230,7 @@ impl WorkerControl {
         };
         if let Input::Assigned(_) = input {
             controls.session = command.session().cloned();
-            self.entry.update(|entry| entry.session = command.session().cloned());
+            self.entry.lock().session = command.session().cloned();
         }
         let sent =
             controls.commands.as_ref().is_some_and(|commands| commands.try_send(command).is_ok());
@@ -273,7 +252,7 @@ impl WorkerControl {
         let mut controls = self.controls.lock();
         controls.had_interpreter = true;
         let bytes = offer.memory_bytes.saturating_add(offer.kept_bytes);
-        self.entry.update(|entry| entry.status.memory_bytes = bytes);
+        self.entry.lock().status.memory_bytes = bytes;
         let is_usable = controls.commands.is_some()
             && self.step(&mut controls, Input::Idle) == PhaseAction::Offer;
         drop(controls);
@@ -291,12 +270,12 @@ impl WorkerControl {
         soon: Option<Offer>,
     ) {
         if !task.is_self_test {
-            self.entry.update(|entry| entry.status.jobs_served += 1);
+            self.entry.lock().status.jobs_served += 1;
         }
         if let Verdict::SandboxFailed(failure) = &outcome.verdict
             && failure.is_of_interpreter()
         {
-            self.entry.record_failure(chain(failure).to_string());
+            self.entry.lock().record_failure(chain(failure).to_string());
         }
         self.job_ended();
         let outcome = Box::new(outcome);
@@ -323,7 +302,7 @@ impl WorkerControl {
         controls.stop = None;
         let _ = self.step(&mut controls, Input::Ended);
         if controls.is_left_behind {
-            self.entry.update(|entry| entry.is_over = true);
+            self.entry.lock().is_over = true;
         }
         self.thread_gone.notify_all();
     }
@@ -385,7 +364,7 @@ impl WorkerControl {
             (controls.session.take(), controls.actor.take())
         };
         tracing::error!(worker = %self.worker, ?job, "a worker's thread is stuck and left behind");
-        self.entry.set_activity(WorkerActivity::Stuck);
+        self.entry.lock().set_activity(WorkerActivity::Stuck);
         if let Some(session) = session {
             let bytes = self.give_up_session(&session, "its worker's thread is stuck");
             if let Some(bytes) = bytes {
@@ -428,7 +407,7 @@ impl WorkerControl {
             Phase::Resetting | Phase::Leaving => WorkerActivity::Resetting,
             Phase::Ended => return step,
         };
-        self.entry.set_activity(activity);
+        self.entry.lock().set_activity(activity);
         step
     }
 

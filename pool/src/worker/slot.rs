@@ -10,6 +10,7 @@
 
 use std::any::Any;
 use std::io;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -67,7 +68,7 @@ fn serve(
             slot.vacate();
             return Ok(GoneReason::Stopped);
         };
-        if slot.execute(command)? == Next::End {
+        if slot.execute(command)?.is_break() {
             return Ok(GoneReason::Dismissed);
         }
     }
@@ -102,15 +103,6 @@ struct Slot<'a> {
     has_offered: bool,
 }
 
-/// What a thread does after a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
-    /// It waits for the next command.
-    Command,
-    /// It ends.
-    End,
-}
-
 impl<'a> Slot<'a> {
     /// Returns a slot with a fresh interpreter.
     fn start(control: &'a Arc<WorkerControl>, rollback_bytes: u64) -> Result<Self, StartError> {
@@ -130,8 +122,9 @@ impl<'a> Slot<'a> {
         Ok(slot)
     }
 
-    /// Carries out a command. An error ends the thread: it can't get an interpreter.
-    fn execute(&mut self, command: Command) -> Result<Next, StartError> {
+    /// Executes a command. The thread ends after `Break`, and after an error: it can't get an
+    /// interpreter.
+    fn execute(&mut self, command: Command) -> Result<ControlFlow<()>, StartError> {
         match command {
             Command::Run(task) => self.run(task)?,
             Command::Suspend { job, session } => {
@@ -144,30 +137,30 @@ impl<'a> Slot<'a> {
                 self.interpreter = None;
                 self.is_pristine = false;
                 self.make_pristine()?;
-                self.control.entry.update(|entry| entry.status.renewals += 1);
-                return Ok(Next::Command);
+                self.control.entry.lock().status.renewals += 1;
+                return Ok(ControlFlow::Continue(()));
             }
             Command::Dismiss => {
                 self.vacate();
-                return Ok(Next::End);
+                return Ok(ControlFlow::Break(()));
             }
         }
         // This comes last, because nobody waits for the command's result any more.
         if let Some(session) = self.session.clone() {
             self.keep_copy(&session);
             if self.has_offered || !self.should_reset(&session) {
-                return Ok(Next::Command);
+                return Ok(ControlFlow::Continue(()));
             }
             self.vacate();
         }
         if self.is_pristine {
-            return Ok(Next::Command);
+            return Ok(ControlFlow::Continue(()));
         }
         let began = Instant::now();
         let worker = self.worker();
         tracing::info_span!("reset", %worker).in_scope(|| self.make_pristine())?;
         self.reset = Some(began.elapsed()).filter(|_| !self.was_self_test);
-        Ok(Next::Command)
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Offers the permit for the next command, if it isn't offered yet.
@@ -323,7 +316,7 @@ impl<'a> Slot<'a> {
             (self.interpreter, self.is_pristine) = (None, false);
             self.build = build;
             let name = self.control.builds.name(build);
-            self.control.entry.update(|entry| entry.status.python = name.to_string());
+            self.control.entry.lock().status.python = name.to_string();
         }
     }
 
@@ -374,7 +367,7 @@ impl<'a> Slot<'a> {
                 let began = Instant::now();
                 let interpreter = self.control.builds.source(self.build).start()?;
                 let process = interpreter.process().cloned();
-                self.control.entry.update(|entry| entry.process = process);
+                self.control.entry.lock().process = process;
                 metrics::spawned(began.elapsed());
                 interpreter
             }

@@ -13,7 +13,7 @@ async fn rig_of_two() -> (Rig, FakeSource) {
 
 /// Runs this task on the permit, and returns its outcome, the next permit and its build.
 async fn ran(rig: &mut Rig, permit: WorkerPermit, task: Task) -> (Outcome, WorkerPermit, BuildId) {
-    permit.assign(task);
+    permit.send(Command::Run(task));
     loop {
         match rig.next().await {
             PoolEvent::Finished { outcome, .. } => match rig.next().await {
@@ -74,7 +74,7 @@ async fn a_build_that_can_not_start_ends_the_worker_and_not_the_pool() {
     let (mut rig, other) = rig_of_two().await;
     let permit = rig.worker().await;
     other.fail_starts(1);
-    permit.assign(Task { build: OTHER, ..task(1, "ok", None) });
+    permit.send(Command::Run(Task { build: OTHER, ..task(1, "ok", None) }));
     let (_, reason, is_replaced) = rig.gone().await;
     assert!(matches!(reason, GoneReason::StartFailed(_)) && is_replaced, "{reason:?}");
     let permit = rig.permit().await;
@@ -84,7 +84,7 @@ async fn a_build_that_can_not_start_ends_the_worker_and_not_the_pool() {
     // A session goes on once its build starts again.
     other.fail_starts(1);
     let cell = Arc::new(SessionCell::new(SessionId(1), None).on(OTHER));
-    permit.assign(task(3, "count", Some(&cell)));
+    permit.send(Command::Run(task(3, "count", Some(&cell))));
     let failed = loop {
         match rig.next().await {
             PoolEvent::Finished { outcome, .. } => break *outcome,

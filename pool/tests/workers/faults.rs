@@ -79,7 +79,7 @@ async fn settles(step: Step, gate: Gate, is_ready_soon: bool) {
             PoolEvent::Ready(Offer { permit, .. }) if next > JOBS => {
                 let here = SessionPlace::OnWorker { worker: permit.worker() };
                 if cells.iter().any(|cell| cell.place() == here) {
-                    permit.vacate();
+                    permit.send(Command::Vacate);
                 }
             }
             PoolEvent::Ready(Offer { permit, .. }) => {
@@ -87,23 +87,23 @@ async fn settles(step: Step, gate: Gate, is_ready_soon: bool) {
                 let cell = &cells[usize::from(next % 2 == 0)];
                 next += 1;
                 match next % 8 {
-                    0 => permit.vacate(),
-                    1 => permit.renew(),
+                    0 => permit.send(Command::Vacate),
+                    1 => permit.send(Command::Renew),
                     2 if dismissed == 0 => {
                         dismissed += 1;
-                        permit.dismiss();
+                        permit.send(Command::Dismiss);
                         rig.pool.add_worker();
                     }
                     3 => {
                         ledger.take(worker, job);
-                        permit.suspend(job, Arc::clone(cell));
+                        permit.send(Command::Suspend { job, session: Arc::clone(cell) });
                     }
                     shape => {
                         let isolated = shape == 6;
                         let task = task(job.0, "ok", (!isolated).then_some(cell));
                         let stop = task.stop.clone();
                         ledger.take(worker, job);
-                        permit.assign(task);
+                        permit.send(Command::Run(task));
                         if shape == 5 {
                             stop.stop(StopReason::Cancelled);
                         }

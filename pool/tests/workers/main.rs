@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use engine::{LimitKind, Limits, Outcome, Program, StopHandle, StopReason, Transcript, Verdict};
 use pool::{
-    Away, BuildId, Builds, GoneReason, JobId, Offer, OffloadError, Pool, PoolConfig, PoolEvent,
-    PoolOwner, SessionCell, SessionId, SessionPlace, Task, Tier, WorkerActivity, WorkerId,
-    WorkerPermit,
+    Away, BuildId, Builds, Command, GoneReason, JobId, Offer, OffloadError, Pool, PoolConfig,
+    PoolEvent, PoolOwner, SessionCell, SessionId, SessionPlace, Task, Tier, WorkerActivity,
+    WorkerId, WorkerPermit,
 };
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use test_support::fake::{FakeSource, Gate, Step};
@@ -93,7 +93,7 @@ async fn rig_with(rollback_bytes: u64, builds: impl FnOnce(Builds) -> Builds) ->
     let source = FakeSource::default();
     let (sender, events) = mpsc::channel(10_000);
     let (actor, _) = Actor::spawn(None, OwnerActor, ()).await.unwrap();
-    let builds = builds(Arc::new(source.clone()).into());
+    let builds = builds(Builds::new(Arc::new(source.clone())));
     let actor = actor.get_cell();
     let pool = Pool::start(config, builds, Arc::new(Owner(sender)), actor.clone()).await.unwrap();
     Rig { pool, actor, events, source, _folder: folder }
@@ -212,13 +212,13 @@ async fn a_pool_starts_without_workers_and_adds_them_on_request() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_isolated_job_leaves_a_fresh_interpreter() {
     let mut rig = rig().await;
-    rig.worker().await.assign(task(1, "count; memory 5; cpu 7", None));
+    rig.worker().await.send(Command::Run(task(1, "count; memory 5; cpu 7", None)));
     let outcome = rig.finished().await;
     assert_eq!((count(&outcome), outcome.usage.peak_memory_bytes), (1, 5));
     assert_eq!(outcome.usage.cpu, Duration::from_micros(7));
     let (permit, reset) = rig.ready().await;
     assert!(reset.is_some());
-    permit.assign(task(2, "count", None));
+    permit.send(Command::Run(task(2, "count", None)));
     assert_eq!(count(&rig.finished().await), 1);
     let _ = rig.permit().await;
     assert_eq!(rig.pool.workers()[0].jobs_served, 2);
@@ -229,13 +229,13 @@ async fn an_isolated_job_leaves_a_fresh_interpreter() {
 async fn a_session_is_suspended_where_the_interpreter_needs_a_reset() {
     let (mut rig, cell) = (rig_that_keeps(u64::MAX).await, session());
     rig.source.need_reset();
-    rig.worker().await.assign(task(1, "count", Some(&cell)));
+    rig.worker().await.send(Command::Run(task(1, "count", Some(&cell))));
     assert_eq!(count(&rig.finished().await), 1);
     rig.session_suspended().await;
     let (permit, reset) = rig.ready().await;
     assert!(reset.is_some());
     // It has had its reset, so the session stays after its next turn.
-    permit.assign(task(2, "count", Some(&cell)));
+    permit.send(Command::Run(task(2, "count", Some(&cell))));
     assert_eq!(count(&rig.finished().await), 2);
     assert!(rig.ready().await.1.is_none());
     rig.close().await;
@@ -244,19 +244,19 @@ async fn a_session_is_suspended_where_the_interpreter_needs_a_reset() {
 #[tokio::test(flavor = "multi_thread")]
 async fn resuming_a_state_counts_towards_the_deadline_of_a_task() {
     let (mut rig, cell) = (rig().await, session());
-    rig.worker().await.assign(task(1, "count", Some(&cell)));
+    rig.worker().await.send(Command::Run(task(1, "count", Some(&cell))));
     rig.finished().await;
-    rig.permit().await.vacate();
+    rig.permit().await.send(Command::Vacate);
     rig.session_suspended().await;
     rig.source.gate(Step::Resume, [Gate::Slow]);
     let due_in = Some(Duration::from_millis(2));
-    rig.permit().await.assign(Task { due_in, ..task(2, "count", Some(&cell)) });
+    rig.permit().await.send(Command::Run(Task { due_in, ..task(2, "count", Some(&cell)) }));
     match rig.finished().await.verdict {
         Verdict::Limit(hit) => assert_eq!((hit.limit, hit.allowed), (LimitKind::Deadline, 2)),
         other => panic!("{other:?}"),
     }
     let due_in = Some(Duration::from_secs(100));
-    rig.permit().await.assign(Task { due_in, ..task(3, "count", Some(&cell)) });
+    rig.permit().await.send(Command::Run(Task { due_in, ..task(3, "count", Some(&cell)) }));
     assert_eq!(count(&rig.finished().await), 2, "the job that was late has not run");
     rig.close().await;
 }
@@ -264,17 +264,17 @@ async fn resuming_a_state_counts_towards_the_deadline_of_a_task() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_stays_until_its_worker_is_vacated() {
     let (mut rig, cell) = (rig().await, session());
-    rig.worker().await.assign(task(1, "count; memory 92", Some(&cell)));
+    rig.worker().await.send(Command::Run(task(1, "count; memory 92", Some(&cell))));
     rig.finished().await;
     let (permit, reset) = rig.ready().await;
     assert_eq!((reset, rig.pool.workers()[0].session), (None, Some(SessionId(1))));
     assert_eq!(rig.pool.workers()[0].memory_bytes, 92);
-    permit.vacate();
+    permit.send(Command::Vacate);
     assert_eq!(rig.session_suspended().await, 100);
     assert_eq!(cell.place(), SessionPlace::Suspended { bytes: 100 });
     let (permit, reset) = rig.ready().await;
     assert!(reset.is_some() && rig.pool.workers()[0].session.is_none());
-    permit.vacate();
+    permit.send(Command::Vacate);
     let (_seat, reset) = rig.ready().await;
     assert_eq!(reset, None, "the interpreter was fresh");
     rig.close().await;
@@ -283,12 +283,12 @@ async fn a_session_stays_until_its_worker_is_vacated() {
 #[tokio::test(flavor = "multi_thread")]
 async fn another_job_suspends_the_session_and_the_event_precedes_its_end() {
     let (mut rig, cell) = (rig().await, session());
-    rig.worker().await.assign(task(1, "ok", Some(&cell)));
+    rig.worker().await.send(Command::Run(task(1, "ok", Some(&cell))));
     rig.finished().await;
-    rig.permit().await.assign(task(2, "ok", None));
+    rig.permit().await.send(Command::Run(task(2, "ok", None)));
     rig.session_suspended().await;
     rig.finished().await;
-    rig.permit().await.assign(task(3, "count", Some(&cell)));
+    rig.permit().await.send(Command::Run(task(3, "count", Some(&cell))));
     assert_eq!(count(&rig.finished().await), 2);
     let events = rig.close().await;
     let is_suspended = |event: &PoolEvent| matches!(event, PoolEvent::SessionSuspended { .. });
@@ -298,14 +298,14 @@ async fn another_job_suspends_the_session_and_the_event_precedes_its_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewed_worker_has_a_new_interpreter_and_no_session() {
     let (mut rig, cell) = (rig().await, session());
-    rig.worker().await.assign(task(1, "ok", Some(&cell)));
+    rig.worker().await.send(Command::Run(task(1, "ok", Some(&cell))));
     rig.finished().await;
-    rig.permit().await.renew();
+    rig.permit().await.send(Command::Renew);
     rig.session_suspended().await;
     let permit = rig.permit().await;
     assert_eq!((rig.source.starts(), rig.pool.workers()[0].renewals), (2, 1));
     rig.source.fail_starts(1);
-    permit.renew();
+    permit.send(Command::Renew);
     let (worker, reason, is_replaced) = rig.gone().await;
     assert!(matches!(reason, GoneReason::StartFailed(_)) && is_replaced, "{worker} {reason}");
     assert_eq!(rig.permit().await.worker(), WorkerId(2));
@@ -315,9 +315,9 @@ async fn a_renewed_worker_has_a_new_interpreter_and_no_session() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dismissed_worker_suspends_its_session_and_is_not_replaced() {
     let (mut rig, cell) = (rig().await, session());
-    rig.worker().await.assign(task(1, "ok", Some(&cell)));
+    rig.worker().await.send(Command::Run(task(1, "ok", Some(&cell))));
     rig.finished().await;
-    rig.permit().await.dismiss();
+    rig.permit().await.send(Command::Dismiss);
     rig.session_suspended().await;
     assert_eq!(rig.gone().await, (WorkerId(1), GoneReason::Dismissed, false));
     assert_eq!(rig.pool.workers(), []);
@@ -327,12 +327,12 @@ async fn a_dismissed_worker_suspends_its_session_and_is_not_replaced() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_actor_takes_its_run_and_its_thread_with_it() {
     let (mut rig, cell) = (rig().await, session());
-    rig.worker().await.assign(task(0, "ok", Some(&cell)));
+    rig.worker().await.send(Command::Run(task(0, "ok", Some(&cell))));
     rig.finished().await;
     let permit = rig.permit().await;
     let waiting = task(1, "wait", Some(&cell));
     let stop = waiting.stop.clone();
-    permit.assign(waiting);
+    permit.send(Command::Run(waiting));
     while rig.source.running().is_empty() {
         tokio::task::yield_now().await;
     }
@@ -353,7 +353,7 @@ async fn a_panic_of_the_thread_costs_the_worker_and_leaves_the_stop_handle_alone
     let mut rig = rig().await;
     let panicking = task(1, "panic", None);
     let stop = panicking.stop.clone();
-    rig.worker().await.assign(panicking);
+    rig.worker().await.send(Command::Run(panicking));
     let (_, reason, is_replaced) = rig.gone().await;
     assert_eq!(reason, GoneReason::Died("scripted to panic".into()));
     assert!(is_replaced && stop.requested().is_none(), "the job may be retried");
@@ -388,7 +388,7 @@ async fn a_place_that_is_given_up_is_shown_until_another_worker_is_requested() {
     let [_, given_up] = &rig.pool.workers()[..] else { panic!("{:?}", rig.pool.workers()) };
     assert_eq!(given_up.activity, WorkerActivity::GivenUp);
     assert!(given_up.last_error.as_ref().unwrap().contains("scripted to fail"));
-    good.assign(task(1, "ok", None));
+    good.send(Command::Run(task(1, "ok", None)));
     assert!(rig.finished().await.is_success());
     let _good = rig.permit().await;
     let _another = rig.worker().await;
@@ -402,7 +402,7 @@ async fn a_seat_that_outlives_its_worker_is_no_error() {
     let permit = rig.worker().await;
     rig.pool.close().await.unwrap();
     assert_eq!(rig.gone().await, (WorkerId(1), GoneReason::Stopped, false));
-    permit.assign(task(1, "ok", None));
+    permit.send(Command::Run(task(1, "ok", None)));
     assert!(rig.pool.close().await.is_err());
     assert!(rig.events.try_recv().is_err());
 }
@@ -410,12 +410,12 @@ async fn a_seat_that_outlives_its_worker_is_no_error() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stowed_session_continues_on_any_worker() {
     let (mut rig, cell) = (rig().await, session());
-    rig.worker().await.assign(task(1, "ok", Some(&cell)));
+    rig.worker().await.send(Command::Run(task(1, "ok", Some(&cell))));
     rig.finished().await;
     let permit = rig.permit().await;
     rig.pool.offload(Arc::clone(&cell), Tier::Disk);
     assert!(rig.offloaded().await.unwrap_err().to_string().contains("worker-1"));
-    permit.vacate();
+    permit.send(Command::Vacate);
     rig.session_suspended().await;
     let permit = rig.permit().await;
     for tier in [Tier::Compressed, Tier::Disk] {
@@ -424,17 +424,17 @@ async fn a_stowed_session_continues_on_any_worker() {
     }
     assert!(matches!(cell.place(), SessionPlace::OnDisk { .. }));
     assert_eq!(cell.at_hand().err(), Some(Away::Packed));
-    permit.suspend(JobId(2), Arc::clone(&cell));
+    permit.send(Command::Suspend { job: JobId(2), session: Arc::clone(&cell) });
     assert_eq!(rig.session_suspended().await, 8);
     assert!(matches!(rig.next().await, PoolEvent::Suspended { result: Ok(()), .. }));
     assert!(cell.at_hand().unwrap().is_some());
     let permit = rig.permit().await;
     rig.pool.offload(Arc::clone(&cell), Tier::Compressed);
     rig.offloaded().await.unwrap();
-    permit.assign(task(3, "count", Some(&cell)));
+    permit.send(Command::Run(task(3, "count", Some(&cell))));
     assert_eq!(count(&rig.finished().await), 2);
     let permit = rig.permit().await;
-    permit.vacate();
+    permit.send(Command::Vacate);
     rig.session_suspended().await;
     let _seat = rig.permit().await;
     rig.close().await;
@@ -452,7 +452,7 @@ async fn a_session_that_can_not_be_unpacked_is_lost_with_the_reason() {
             rig.worker().await.suspend(JobId(1), Arc::clone(&cell));
             assert!(matches!(rig.next().await, PoolEvent::Suspended { result: Ok(()), .. }));
         } else {
-            rig.worker().await.assign(task(1, "ok", Some(&cell)));
+            rig.worker().await.send(Command::Run(task(1, "ok", Some(&cell))));
             let verdict = rig.finished().await.verdict;
             let Verdict::SandboxFailed(failure) = &verdict else { panic!("{verdict:?}") };
             assert_eq!(

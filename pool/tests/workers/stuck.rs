@@ -8,7 +8,7 @@ async fn a_stuck_thread_is_replaced_and_shown_until_it_ends_and_sends_no_events(
     let permit = rig.worker().await;
     let task = task(1, "stick", None);
     let stop = task.stop.clone();
-    permit.assign(task);
+    permit.send(Command::Run(task));
     stop.stop(StopReason::Cancelled);
     assert_eq!(rig.gone().await, (WorkerId(1), GoneReason::Stuck, true));
     // Another worker has its place.
@@ -23,7 +23,7 @@ async fn a_stuck_thread_is_replaced_and_shown_until_it_ends_and_sends_no_events(
     while rig.pool.workers().len() > 1 {
         tokio::task::yield_now().await;
     }
-    permit.assign(super::task(2, "ok", None));
+    permit.send(Command::Run(super::task(2, "ok", None)));
     assert!(matches!(rig.finished().await.verdict, Verdict::Completed { .. }));
     let PoolEvent::Ready(_) = rig.next().await else { panic!("the worker continues") };
     assert!(rig.close().await.iter().all(|event| matches!(event, PoolEvent::Gone { .. })));
@@ -35,7 +35,7 @@ async fn closing_a_pool_does_not_wait_for_a_stuck_thread() {
     let permit = rig.worker().await;
     let task = task(1, "stick", None);
     let stop = task.stop.clone();
-    permit.assign(task);
+    permit.send(Command::Run(task));
     let source = rig.source.clone();
     let closing = tokio::spawn(rig.close());
     stop.stop(StopReason::Cancelled);
@@ -58,7 +58,7 @@ async fn the_session_of_a_stuck_thread_is_lost_or_rolls_back() {
         };
         let task = task(1, "stick", Some(&cell));
         let stop = task.stop.clone();
-        permit.assign(task);
+        permit.send(Command::Run(task));
         stop.stop(StopReason::Cancelled);
         if has_copy {
             assert!(rig.session_suspended().await > 0);

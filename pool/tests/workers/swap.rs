@@ -10,8 +10,8 @@ async fn two_workers_swap_their_sessions() {
     let other = Arc::new(SessionCell::new(SessionId(2), None));
     let (first, first_session) = settled(&mut rig, first, session()).await;
     let (second, second_session) = settled(&mut rig, second, other).await;
-    first.assign(task(3, "count", Some(&second_session)));
-    second.assign(task(4, "count", Some(&first_session)));
+    first.send(Command::Run(task(3, "count", Some(&second_session))));
+    second.send(Command::Run(task(4, "count", Some(&first_session))));
     let mut counts = Vec::new();
     while counts.len() < 2 {
         if let PoolEvent::Finished { outcome, .. } = rig.next().await {
@@ -28,7 +28,7 @@ async fn settled(
     permit: WorkerPermit,
     session: Arc<SessionCell>,
 ) -> (WorkerPermit, Arc<SessionCell>) {
-    permit.assign(task(1, "count", Some(&session)));
+    permit.send(Command::Run(task(1, "count", Some(&session))));
     assert_eq!(count(&rig.finished().await), 1);
     (rig.permit().await, session)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::{
     Cause, LimitHit, Outcome, SandboxFailure, StopHandle, Stream, Transcript, Verdict, chain,
 };
-use pool::{GoneReason, JobId, SessionId, SessionPlace, Task, WorkerId};
+use pool::{Command, GoneReason, JobId, SessionId, SessionPlace, Task, WorkerId};
 use tokio::sync::oneshot;
 
 use super::{Finished, SchedulerState};
@@ -115,7 +115,7 @@ impl SchedulerState {
         self.touch(job);
         let permit = self.permit(worker);
         if let Some(capture) = self.captures.get(&job) {
-            permit.suspend(job, Arc::clone(&capture.cell));
+            permit.send(Command::Suspend { job, session: Arc::clone(&capture.cell) });
             return;
         }
         let live = self.jobs.get_mut(&job).expect("S-7: the model dispatches only live jobs");
@@ -127,7 +127,7 @@ impl SchedulerState {
         }
         let is_self_test = live.task.is_self_test;
         let task = live.next_try(due_in, cut);
-        permit.assign(task);
+        permit.send(Command::Run(task));
         if !is_self_test {
             self.broadcast(|| DecisionKind::Dispatched { job, worker });
         }

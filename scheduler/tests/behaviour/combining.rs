@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use engine::{Callee, HostCall, HostFunctions, SandboxFailure, Signature, Verdict};
-use pool::{PoolConfig, SessionId};
+use pool::{Builds, PoolConfig, SessionId};
 use scheduler::{JobRequest, Refusal, Scheduler};
 use test_support::fake::FakeSource;
 use tokio::runtime::{Builder, Runtime};
@@ -173,7 +173,7 @@ fn the_end_of_the_runtime_ends_the_scheduler_and_no_other_thread() {
     for _ in 0..20 {
         let (source, ended) = (FakeSource::default(), runtime());
         let (scheduler, ticket) = ended.block_on(async {
-            let shared = Arc::new(source.clone());
+            let shared = Builds::new(Arc::new(source.clone()));
             let scheduler = Scheduler::start(config(1), PoolConfig::default(), shared).await;
             let scheduler = scheduler.unwrap();
             let ticket = scheduler.submit(script("wait")).await.unwrap();

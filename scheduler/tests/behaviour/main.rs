@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Limits, Outcome, Program, SandboxFailure, Verdict};
-use pool::{PoolConfig, SessionId, WorkerActivity};
+use pool::{Builds, PoolConfig, SessionId, WorkerActivity};
 use scheduler::{
     Decision, DecisionKind, Decisions, JobRequest, NextDecision, Phase, Refusal, Scheduler,
     SchedulerConfig, SchedulerStatus, SessionsConfig, Ticket, WorkersConfig,
@@ -84,7 +84,8 @@ async fn start(config: SchedulerConfig, source: FakeSource) -> Rig {
 async fn start_with(config: SchedulerConfig, pool: PoolConfig, source: FakeSource) -> Rig {
     let offload_dir = tempfile::tempdir().unwrap();
     let pool = PoolConfig { offload_dir: Some(offload_dir.path().to_owned()), ..pool };
-    let scheduler = Scheduler::start(config, pool, Arc::new(source.clone())).await.unwrap();
+    let scheduler =
+        Scheduler::start(config, pool, Builds::new(Arc::new(source.clone()))).await.unwrap();
     Rig { scheduler, source, _offload_dir: offload_dir }
 }
 
@@ -408,8 +409,12 @@ async fn jobs_can_be_submitted_before_any_worker_is_ready() {
 #[tokio::test]
 async fn a_configuration_that_runs_nothing_is_refused() {
     let config = SchedulerConfig { concurrent: 0, ..config(1) };
-    let started =
-        Scheduler::start(config, PoolConfig::default(), Arc::new(FakeSource::default())).await;
+    let started = Scheduler::start(
+        config,
+        PoolConfig::default(),
+        Builds::new(Arc::new(FakeSource::default())),
+    )
+    .await;
     assert!(started.unwrap_err().to_string().contains("concurrent"));
 }
 

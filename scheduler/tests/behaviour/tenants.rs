@@ -282,7 +282,7 @@ async fn turns_of_a_session_keep_their_order_whatever_their_priority() {
 
 #[tokio::test]
 async fn configurations_that_contradict_themselves_name_both_values() {
-    use pool::PoolConfig;
+    use pool::{Builds, PoolConfig};
     use scheduler::{Scheduler, SessionsConfig, WorkersConfig};
     use test_support::fake::FakeSource;
 
@@ -295,7 +295,7 @@ async fn configurations_that_contradict_themselves_name_both_values() {
         (SchedulerConfig { workers: upside_down, ..config(2) }, ["workers.min", "workers.max"]),
         (SchedulerConfig { tenants: tenants([("a", never)]), ..config(2) }, ["weight", "`a`"]),
     ] {
-        let source = Arc::new(FakeSource::default());
+        let source = Builds::new(Arc::new(FakeSource::default()));
         let refused = Scheduler::start(config, PoolConfig::default(), source).await.unwrap_err();
         let text = refused.to_string();
         assert!(words.iter().all(|word| text.contains(word)), "{text}");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Limits, Outcome, Program, Verdict, chain};
-use pool::{InterpreterSource, PoolConfig, SessionId};
+use pool::{Builds, PoolConfig, SessionId};
 use process::{Helper, ProcessSource, TEST_HOOK};
 use scheduler::{JobRequest, Scheduler, SchedulerConfig, WorkersConfig};
 use tokio::runtime::Runtime;
@@ -28,7 +28,7 @@ impl Pool {
         let image = crate::load().unwrap();
         let source =
             ProcessSource::start(&image, &Helper::Itself, Vec::new(), false, 16 << 30).unwrap();
-        let source: Arc<dyn InterpreterSource> = Arc::new(source);
+        let source = Builds::new(Arc::new(source));
         let config = SchedulerConfig {
             concurrent: WORKERS,
             workers: WorkersConfig { spares: 0, ..WorkersConfig::fixed(WORKERS) },
