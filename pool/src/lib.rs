@@ -40,6 +40,7 @@ pub use isolation::{IsolationStatus, MissingLayer, WorkerProcess, WorkersIn};
 pub use pool::Pool;
 pub use session::{Away, Discarded, SessionCell, SessionPlace, Tier};
 pub use status::{WorkerActivity, WorkerStatus, as_seconds};
+pub use supervisor::spawn_cause;
 pub use task::Task;
 pub use worker::control::{Command, WorkerPermit};
 pub use worker::state::GoneReason;

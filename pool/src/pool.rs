@@ -10,7 +10,7 @@ use crate::event::{OffloadError, PoolError, PoolOwner};
 use crate::session::{Discarded, SessionCell, Tier};
 use crate::status::{Board, WorkerStatus};
 use crate::supervisor::offloading::{Chore, tell};
-use crate::supervisor::{Supervisor, SupervisorMessage, SupervisorState, cause_of};
+use crate::supervisor::{Supervisor, SupervisorMessage, SupervisorState, spawn_cause};
 
 /// The handle of a pool. Cheap to clone; the pool lives until it is closed.
 #[derive(Clone, derive_more::Debug)]
@@ -38,7 +38,7 @@ impl Pool {
         let state = SupervisorState::new(config, builds.clone(), Arc::clone(&owner), board.clone());
         let (supervisor, _) = Actor::spawn_linked(None, Supervisor, state, actor)
             .await
-            .map_err(|error| PoolError::Start(cause_of(error)))?;
+            .map_err(|error| PoolError::Start(spawn_cause(error)))?;
         Ok(Self { supervisor, owner, board, builds })
     }
 

@@ -133,12 +133,12 @@ impl Actor for Supervisor {
 /// Returns why a worker's actor could not be started. If the supervisor itself is being stopped
 /// from outside, the worker is not to blame.
 fn not_started(error: SpawnErr) -> GoneReason {
-    let cause = cause_of(error);
+    let cause = spawn_cause(error);
     if cause.to_string() == ENDING { GoneReason::Stopped } else { GoneReason::StartFailed(cause) }
 }
 
 /// Returns why an actor could not be started, without ractor's own words.
-pub(crate) fn cause_of(error: SpawnErr) -> Cause {
+pub fn spawn_cause(error: SpawnErr) -> Cause {
     match error {
         SpawnErr::StartupFailed(error) => Cause::new(error),
         error => Cause::new(error),

@@ -33,7 +33,6 @@ use crate::job::{LiveJob, SHARED_DEFAULT_TENANT};
 use crate::measures::Measures;
 use crate::message::{CaptureReply, Owner, SchedulerMessage};
 use crate::model::{Event, Fault, Model};
-use crate::policy::health::Change;
 use crate::status::{Phase, Totals};
 use crate::timer::{Alarm, Clock};
 use publish::Changes;
@@ -132,7 +131,9 @@ impl Actor for SchedulerActor {
         let alarmed = Arc::downgrade(&combiner);
         let alarm = Alarm::new(clock, move || {
             // Fails if the scheduler has ended; then nothing is due.
-            let _ = alarmed.upgrade().map(|combiner| combiner.send(SchedulerMessage::Tick));
+            let _ = alarmed
+                .upgrade()
+                .map(|combiner| combiner.send(SchedulerMessage::Event(Event::Tick)));
         });
         let mut state = SchedulerState {
             runtime: Handle::current(),
@@ -218,7 +219,7 @@ impl Handler<SchedulerMessage> for SchedulerState {
             return ControlFlow::Break(());
         }
         self.finish_drain();
-        self.set_alarm();
+        self.alarm.set(self.model.next_wake());
         ControlFlow::Continue(())
     }
 
@@ -288,12 +289,11 @@ impl SchedulerState {
             SchedulerMessage::Submit { request, transcript, admitted, reply } => {
                 self.submit(request, transcript, admitted, reply);
             }
-            SchedulerMessage::Stop(job, kind) => self.decide(Event::StopRequested(job, kind)),
+            SchedulerMessage::Event(event) => self.decide(event),
             SchedulerMessage::OpenSession { name, build, reply } => {
                 let answer = self.open_session(name, build);
                 let _ = reply.send(self.count_refusal(answer));
             }
-            SchedulerMessage::CloseSession(session) => self.decide(Event::SessionClosed(session)),
             SchedulerMessage::Capture { session, reply } => self.capture(session, reply),
             SchedulerMessage::Adopt { name, build, state, reply } => {
                 let answer = self.adopt(name, build, state);
@@ -318,8 +318,6 @@ impl SchedulerState {
             }
             SchedulerMessage::Pool(event) => self.pool_event(event),
             SchedulerMessage::PoolEnded(reason) => self.pool_ended(reason),
-            SchedulerMessage::Reserve(bytes) => self.decide(Event::Reserved(bytes)),
-            SchedulerMessage::Tick => self.decide(Event::Tick),
             SchedulerMessage::Drain { within, reply } => {
                 self.draining.push(reply);
                 self.drain(within, EndReason::Drained);
@@ -436,19 +434,17 @@ impl SchedulerState {
                 self.evicted(session, EvictedTo::Memory, reason);
             }
             Effect::Offload(session, tier, reason) => self.offload(session, tier, reason),
-            Effect::Health(change) => self.health_changed(change),
-            // `finish_drain` checks the phase instead, which also holds if this effect came
-            // earlier.
-            Effect::Drained => self.record(DecisionKind::Drained),
+            Effect::Record(kind) => {
+                if let DecisionKind::PoolDegraded { reason } = &kind {
+                    tracing::warn!(parent: None, %reason, "the pool is degraded");
+                }
+                self.record(kind);
+            }
         }
     }
 
     fn permit(&mut self, worker: WorkerId) -> WorkerPermit {
         self.permits.remove(&worker).expect("S-7: the model uses only permits it was given")
-    }
-
-    fn set_alarm(&mut self) {
-        self.alarm.set(self.model.next_wake());
     }
 }
 
@@ -460,19 +456,6 @@ const CANCELLED: &str = "actor_task_cancelled";
 const OWN_COUNT: usize = 2;
 
 impl SchedulerState {
-    fn health_changed(&self, change: Change) {
-        match change {
-            Change::Ready => {
-                let workers = self.model.living();
-                self.record(DecisionKind::PoolReady { workers });
-            }
-            Change::Degraded(reason) => {
-                tracing::warn!(parent: None, %reason, "the pool is degraded");
-                self.record(DecisionKind::PoolDegraded { reason });
-            }
-        }
-    }
-
     fn drain(&mut self, within: Option<Duration>, reason: EndReason) {
         let until = within.map(|within| self.now.saturating_add(within));
         if self.model.phase == Phase::Open {

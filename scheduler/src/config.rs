@@ -233,29 +233,16 @@ impl SchedulerConfig {
         if workers.max == 0 {
             return Err(ConfigError::NoWorkers);
         }
-        let contradiction = |small, small_value, large, large_value| {
-            let error = ConfigError::Contradiction { small, small_value, large, large_value };
-            (small_value > large_value).then_some(error)
+        let at_most = |small, small_value, large, large_value| match small_value <= large_value {
+            true => Ok(()),
+            false => Err(ConfigError::Contradiction { small, small_value, large, large_value }),
         };
-        let found = [
-            contradiction("workers.min", workers.min, "workers.max", workers.max),
-            contradiction("workers.spares", workers.spares, "workers.max", workers.max),
-            contradiction("concurrent", *concurrent, "workers.max", workers.max),
-            // With room for fewer, running sessions would be evicted.
-            (sessions.open > 0)
-                .then(|| {
-                    contradiction(
-                        "concurrent",
-                        (*concurrent).min(sessions.open),
-                        "sessions.in_memory",
-                        sessions.in_memory,
-                    )
-                })
-                .flatten(),
-        ];
-        if let Some(error) = found.into_iter().flatten().next() {
-            return Err(error);
-        }
+        at_most("workers.min", workers.min, "workers.max", workers.max)?;
+        at_most("workers.spares", workers.spares, "workers.max", workers.max)?;
+        at_most("concurrent", *concurrent, "workers.max", workers.max)?;
+        // With room for fewer, running sessions would be evicted.
+        let in_sessions = (*concurrent).min(sessions.open);
+        at_most("concurrent", in_sessions, "sessions.in_memory", sessions.in_memory)?;
         let named = self.tenants.iter().map(|(name, config)| (Some(name), config));
         for (name, config) in named.chain([(None, &self.tenant)]) {
             for (field, value) in

@@ -5,9 +5,8 @@ use std::time::Duration;
 use engine::{Cause, StopReason};
 use pool::{JobId, SessionId, Tier, WorkerId};
 
-use crate::decision::{EvictionReason, RetireReason};
+use crate::decision::{DecisionKind, EvictionReason, RetireReason};
 use crate::job::Growth;
-use crate::policy::health::Change;
 
 /// What the model asks the shell to do, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,10 +48,8 @@ pub(crate) enum Effect {
     Vacate(WorkerId, SessionId, EvictionReason),
     /// The session's suspended state is compressed or offloaded. `Offloaded` follows.
     Offload(SessionId, Tier, EvictionReason),
-    /// The pool's health has changed.
-    Health(Change),
-    /// Every job has ended, and no more will come.
-    Drained,
+    /// The pool's health has changed, or every job has ended and no more will come.
+    Record(DecisionKind),
 }
 
 /// What becomes of a job after its worker's report.

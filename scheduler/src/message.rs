@@ -11,7 +11,7 @@ use crate::combiner::{Combiner, Ended};
 use crate::error::Refusal;
 use crate::explain::Explanation;
 use crate::job::JobRequest;
-use crate::model::StopKind;
+use crate::model::{Event, StopKind};
 
 /// Where to send whether a job is admitted.
 pub(crate) type AdmissionReply = oneshot::Sender<Result<JobId, Refusal>>;
@@ -29,8 +29,9 @@ pub(crate) enum SchedulerMessage {
         admitted: AdmissionReply,
         reply: oneshot::Sender<Box<Outcome>>,
     },
-    /// From a ticket, at any time. Does nothing if the job has ended.
-    Stop(JobId, StopKind),
+    /// From a ticket, a session, a timer or the embedding program, at any time: what the model decides
+    /// as it is.
+    Event(Event),
     /// From a caller. Answered with the session of this name and its build. If it isn't open, it is
     /// opened on this build.
     OpenSession {
@@ -38,8 +39,6 @@ pub(crate) enum SchedulerMessage {
         build: BuildId,
         reply: oneshot::Sender<Result<(SessionId, BuildId), Refusal>>,
     },
-    /// From a caller. The session takes no more jobs, and ends once its jobs have ended.
-    CloseSession(SessionId),
     /// From a caller, between the session's jobs. Answered with the session's state (`None`: that
     /// of a fresh interpreter), at once if it is in memory, else when a worker has copied it. If
     /// the scheduler dies, `reply` is dropped.
@@ -65,14 +64,10 @@ pub(crate) enum SchedulerMessage {
     Retire { worker: WorkerId, reply: oneshot::Sender<Result<(), Refusal>> },
     /// From a caller, at any time. Totals, measured times and errors begin again.
     ResetStatistics(oneshot::Sender<()>),
-    /// From the embedding program, which keeps at least this many bytes of the memory for itself.
-    Reserve(u64),
     /// From the pool.
     Pool(PoolEvent),
     /// From the actor, once: the pool's supervisor has ended, for this reason.
     PoolEnded(Cause),
-    /// From a timer. Something is due.
-    Tick,
     /// From a caller. No more jobs are admitted, and those that have not ended `within` this time
     /// are cancelled. Answered when all have ended and the pool is closed.
     Drain { within: Option<Duration>, reply: oneshot::Sender<()> },
@@ -120,7 +115,7 @@ impl Mailbox {
 
     /// Asks for the end of a job, as `leave` does.
     pub(crate) fn stop(&self, job: JobId, kind: StopKind) {
-        self.leave(SchedulerMessage::Stop(job, kind));
+        self.leave(SchedulerMessage::Event(Event::StopRequested(job, kind)));
     }
 }
 

@@ -1,15 +1,16 @@
 //! What the scheduler reports to the `metrics` facade; `docs/metrics.md` lists every name.
 //!
 //! Label values are bounded: names of tenants, workers, sessions and jobs are never labels. Handles
-//! are looked up once, so a recorder sees only schedulers started after it was installed.
+//! of what each job changes are looked up once. So a recorder sees only schedulers started after it was
+//! installed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use engine::{Outcome, Verdict};
 use metrics::{
-    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
-    gauge, histogram,
+    Counter, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
+    histogram,
 };
 use pool::WorkerActivity;
 use strum::VariantNames;
@@ -41,23 +42,11 @@ pub(crate) struct Metrics {
     retries: Counter,
     hits: Counter,
     misses: Counter,
-    depths: [Gauge; 3],
-    oldest_age: Gauge,
-    /// By the names of what workers do.
-    slots: Vec<(&'static str, Gauge)>,
-    warm: Gauge,
-    sessions: [Gauge; 6],
-    memory: [Gauge; 5],
-    memory_limit: Gauge,
-    disk: Gauge,
 }
 
 /// The handles of the installed recorder.
 impl Default for Metrics {
     fn default() -> Self {
-        let places = ["fresh", "worker", "suspended", "compressed", "disk", "lost"];
-        let uses = ["shared", "slots", "sessions", "queued", "in_flight"];
-        let slot = |state: &&'static str| (*state, gauge!("hatchery_slots", "state" => *state));
         let phase = |phase| histogram!("hatchery_job_duration_seconds", "phase" => phase);
         gauge!("hatchery_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
         Self {
@@ -74,15 +63,6 @@ impl Default for Metrics {
             retries: counter!("hatchery_retries_total"),
             hits: counter!("hatchery_pool_hits_total"),
             misses: counter!("hatchery_pool_misses_total"),
-            depths: Priority::ALL
-                .map(|priority| gauge!("hatchery_queue_depth", "priority" => priority.name())),
-            oldest_age: gauge!("hatchery_queue_oldest_age_seconds"),
-            slots: WorkerActivity::VARIANTS.iter().map(slot).collect(),
-            warm: gauge!("hatchery_warm_instances"),
-            sessions: places.map(|place| gauge!("hatchery_sessions", "place" => place)),
-            memory: uses.map(|use_| gauge!("hatchery_memory_bytes", "use" => use_)),
-            memory_limit: gauge!("hatchery_memory_limit_bytes"),
-            disk: gauge!("hatchery_session_disk_bytes"),
         }
     }
 }
@@ -142,49 +122,6 @@ impl Metrics {
         counter!("hatchery_retirements_total", "reason" => <&str>::from(why)).increment(1);
     }
 
-    /// Sets every gauge. Call this when a status is requested, not for every decision.
-    pub(crate) fn gauges(&self, status: &SchedulerStatus) {
-        for (priority, gauge) in Priority::ALL.into_iter().zip(&self.depths) {
-            let queued = status.tenants.iter().flat_map(|tenant| &tenant.queued);
-            let depths = queued.filter(|queued| queued.priority == priority);
-            gauge.set(depths.map(|queued| queued.depth).sum::<usize>() as f64);
-        }
-        self.oldest_age.set(status.oldest_wait.unwrap_or_default().as_secs_f64());
-        for (state, gauge) in &self.slots {
-            let workers = status.workers.iter();
-            let count = workers.filter(|worker| worker.activity.name() == *state).count();
-            gauge.set(count as f64);
-            if *state == "ready" {
-                self.warm.set(count as f64);
-            }
-        }
-        let places = &status.places;
-        let counts = [
-            places.fresh,
-            places.on_workers,
-            places.suspended,
-            places.compressed,
-            places.on_disk,
-            places.lost,
-        ];
-        for (count, gauge) in counts.into_iter().zip(&self.sessions) {
-            gauge.set(count as f64);
-        }
-        let memory = &status.memory;
-        let uses = [
-            memory.shared_bytes,
-            memory.slot_bytes,
-            memory.session_bytes,
-            memory.queued_bytes,
-            memory.in_flight_bytes,
-        ];
-        for (bytes, gauge) in uses.into_iter().zip(&self.memory) {
-            gauge.set(bytes as f64);
-        }
-        self.memory_limit.set(memory.limit_bytes as f64);
-        self.disk.set(memory.disk_bytes as f64);
-    }
-
     fn used_cpu(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let before = self.cpu_nanos.fetch_add(nanos, Ordering::Relaxed);
@@ -194,6 +131,49 @@ impl Metrics {
             self.guest_cpu.increment(whole);
         }
     }
+}
+
+/// Sets every gauge. Call this when a status is requested, not for every decision.
+pub(crate) fn set_gauges(status: &SchedulerStatus) {
+    for priority in Priority::ALL {
+        let queued = status.tenants.iter().flat_map(|tenant| &tenant.queued);
+        let depths = queued.filter(|queued| queued.priority == priority);
+        let depth = depths.map(|queued| queued.depth).sum::<usize>();
+        gauge!("hatchery_queue_depth", "priority" => priority.name()).set(depth as f64);
+    }
+    let oldest_wait = status.oldest_wait.unwrap_or_default();
+    gauge!("hatchery_queue_oldest_age_seconds").set(oldest_wait.as_secs_f64());
+    for state in WorkerActivity::VARIANTS {
+        let workers = status.workers.iter();
+        let count = workers.filter(|worker| worker.activity.name() == *state).count() as f64;
+        gauge!("hatchery_slots", "state" => *state).set(count);
+        if *state == "ready" {
+            gauge!("hatchery_warm_instances").set(count);
+        }
+    }
+    let places = &status.places;
+    for (place, count) in [
+        ("fresh", places.fresh),
+        ("worker", places.on_workers),
+        ("suspended", places.suspended),
+        ("compressed", places.compressed),
+        ("disk", places.on_disk),
+        ("lost", places.lost),
+    ] {
+        gauge!("hatchery_sessions", "place" => place).set(count as f64);
+    }
+    let memory = &status.memory;
+    for (use_, bytes) in [
+        ("shared", memory.shared_bytes),
+        ("slots", memory.slot_bytes),
+        ("sessions", memory.session_bytes),
+        ("queued", memory.queued_bytes),
+        ("in_flight", memory.in_flight_bytes),
+    ] {
+        gauge!("hatchery_memory_bytes", "use" => use_).set(bytes as f64);
+    }
+    gauge!("hatchery_memory_limit_bytes").set(memory.limit_bytes as f64);
+    gauge!("hatchery_session_disk_bytes").set(memory.disk_bytes as f64);
 }
 
 /// Describes each metric and its unit to the recorder. Call it once per recorder.

@@ -541,11 +541,6 @@ impl Model {
         self.waiting.len()
     }
 
-    /// Workers that are alive.
-    pub(crate) fn living(&self) -> usize {
-        self.workers.living()
-    }
-
     /// When the oldest queued job was submitted.
     pub(crate) fn oldest(&self) -> Option<Time> {
         let oldest = self.waiting.first().and_then(|id| self.jobs.get(id));

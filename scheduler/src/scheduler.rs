@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Cause, Transcript};
+use engine::Transcript;
 use pool::{BuildId, Builds, JobId, PoolConfig, SessionId, Suspended, WorkerId};
-use ractor::{Actor, SpawnErr};
+use ractor::Actor;
 use tokio::sync::oneshot;
 
 use crate::actor::{Published, SchedulerActor, SchedulerArguments};
@@ -16,7 +16,7 @@ use crate::error::{Refusal, SchedulerStartError};
 use crate::explain::Explanation;
 use crate::job::JobRequest;
 use crate::message::{Mailbox, SchedulerMessage};
-use crate::model::StopKind;
+use crate::model::{Event, StopKind};
 use crate::status::SchedulerStatus;
 use crate::ticket::{OutcomeWaiters, Ticket};
 
@@ -49,6 +49,7 @@ impl Scheduler {
             published: Arc::clone(&published),
             combiner: Arc::clone(&combiner),
         };
+        let not_started = |error| SchedulerStartError::Spawn(pool::spawn_cause(error));
         Actor::spawn(None, SchedulerActor, arguments).await.map_err(not_started)?;
         Ok(Self {
             mailbox: Mailbox::new(combiner),
@@ -80,8 +81,15 @@ impl Scheduler {
             reply,
         };
         self.mailbox.send(message)?;
-        let admission = Admission { mailbox: &self.mailbox, answer: admission };
-        let job = admission.wait().await?;
+        // A caller that stops waiting wants no job. After `close`, either the scheduler can't
+        // answer any more, or the answer is here.
+        let mut admission = scopeguard::guard(admission, |mut admission| {
+            admission.close();
+            if let Ok(Ok(job)) = admission.try_recv() {
+                self.mailbox.stop(job, StopKind::Cancel);
+            }
+        });
+        let job = (&mut *admission).await.map_err(|_| Refusal::ShuttingDown)??;
         let open = self.waiters.open();
         Ok(Ticket::new(job, self.mailbox.clone(), open, outcome, transcript))
     }
@@ -110,7 +118,7 @@ impl Scheduler {
 
     /// Ends a session once its jobs have ended. Its state is dropped.
     pub fn close_session(&self, session: SessionId) {
-        self.mailbox.leave(SchedulerMessage::CloseSession(session));
+        self.mailbox.leave(SchedulerMessage::Event(Event::SessionClosed(session)));
     }
 
     /// Copies a session's state between two of its jobs; `None` is that of a fresh interpreter.
@@ -184,7 +192,7 @@ impl Scheduler {
     /// Counts bytes of memory that the embedding program keeps for itself; further calls can only
     /// raise their number. Does nothing if the scheduler has ended.
     pub fn reserve_memory(&self, bytes: u64) {
-        let _ = self.mailbox.send(SchedulerMessage::Reserve(bytes));
+        let _ = self.mailbox.send(SchedulerMessage::Event(Event::Reserved(bytes)));
     }
 
     /// Follows the decisions from now on.
@@ -229,37 +237,6 @@ impl Scheduler {
     }
 }
 
-fn not_started(error: SpawnErr) -> SchedulerStartError {
-    SchedulerStartError::Spawn(match error {
-        // Without ractor's own words.
-        SpawnErr::StartupFailed(error) => Cause::new(error),
-        error => Cause::new(error),
-    })
-}
-
-/// A submission whose answer has not arrived or was not taken yet.
-struct Admission<'a> {
-    mailbox: &'a Mailbox,
-    answer: oneshot::Receiver<Result<JobId, Refusal>>,
-}
-
-impl Admission<'_> {
-    async fn wait(mut self) -> Result<JobId, Refusal> {
-        (&mut self.answer).await.map_err(|_| Refusal::ShuttingDown)?
-    }
-}
-
-impl Drop for Admission<'_> {
-    fn drop(&mut self) {
-        // A caller that stops waiting wants no job. After `close`, either the scheduler can't
-        // answer any more, or the answer is here.
-        self.answer.close();
-        if let Ok(Ok(job)) = self.answer.try_recv() {
-            self.mailbox.stop(job, StopKind::Cancel);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
@@ -278,7 +255,7 @@ mod tests {
             workers: WorkersConfig::fixed(1),
             ..SchedulerConfig::default()
         };
-        let source = Arc::new(FakeSource::default());
+        let source = Builds::new(Arc::new(FakeSource::default()));
         Scheduler::start(config, PoolConfig::default(), source).await.unwrap()
     }
 
@@ -292,7 +269,7 @@ mod tests {
         // A decision waits for readers of the last one's result.
         let reading = scheduler.published.snapshot.read();
         let mailbox = scheduler.mailbox.clone();
-        let deciding = thread::spawn(move || mailbox.send(SchedulerMessage::Tick));
+        let deciding = thread::spawn(move || mailbox.send(SchedulerMessage::Event(Event::Tick)));
         while scheduler.published.snapshot.try_read().is_some() {
             thread::yield_now();
         }

@@ -11,7 +11,7 @@ use rpds::RedBlackTreeMapSync;
 use crate::decision::{DecisionLog, EvictionReason};
 use crate::job::Priority;
 use crate::measures::Measures;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, set_gauges};
 use crate::model::{Model, TenantView};
 use crate::status::{
     MemoryStatus, Phase, QueueDepth, SchedulerStatus, SessionPlaces, SessionStatus, TenantStatus,
@@ -168,7 +168,7 @@ impl SchedulerStatus {
             last_decisions: published.decisions.last(),
         };
         drop(measures);
-        published.metrics.gauges(&status);
+        set_gauges(&status);
         status
     }
 }

@@ -172,7 +172,7 @@ fn gauges_follow_the_status() {
         memory: MemoryStatus { limit_bytes: 100, slot_bytes: 40, disk_bytes: 9, ..empty.memory },
         ..empty.clone()
     };
-    let full = heard(|metrics| metrics.gauges(&status));
+    let full = heard(|_| set_gauges(&status));
     for (name, expected) in [
         ("hatchery_queue_depth priority=high", 1.0),
         ("hatchery_queue_depth priority=normal", 7.0),
@@ -191,9 +191,9 @@ fn gauges_follow_the_status() {
     ] {
         assert_eq!(level(&full, name), expected, "{name}");
     }
-    let after = heard(|metrics| {
-        metrics.gauges(&status);
-        metrics.gauges(&empty);
+    let after = heard(|_| {
+        set_gauges(&status);
+        set_gauges(&empty);
     });
     for (name, value) in after {
         let is_zero = matches!(value, DebugValue::Gauge(level) if level.into_inner() == 0.0);

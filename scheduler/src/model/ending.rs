@@ -8,6 +8,7 @@ use pool::{JobId, SessionId, WorkerId};
 use super::{
     Effect, Fault, Finish, Job, Model, Report, Residence, RetireReason, Run, Settlement, StopKind,
 };
+use crate::decision::DecisionKind;
 use crate::policy::residency::{Motion, Session, Turn};
 use crate::policy::workers::Activity;
 use crate::status::Phase;
@@ -273,7 +274,7 @@ impl Model {
         for id in sessions {
             self.end_session(id, "the pool has shut down", effects);
         }
-        effects.push(Effect::Drained);
+        effects.push(Effect::Record(DecisionKind::Drained));
     }
 }
 

@@ -7,11 +7,11 @@ use pool::{BuildId, JobId, SessionId, WorkerId};
 
 use super::{Event, Fault, Model, Report, StopKind};
 use crate::config::{SchedulerConfig, SessionsConfig, WorkersConfig};
+use crate::decision::DecisionKind;
 use crate::decision::{EvictionReason, RetireReason};
 use crate::effect::{Effect, Finish, Settlement};
 use crate::error::Refusal;
 use crate::job::{Growth, Priority, Queued};
-use crate::policy::health::Change;
 use crate::status::Phase;
 use crate::timer::Time;
 
@@ -83,7 +83,7 @@ type Finished = (Finish, Vec<Effect>);
 struct Harness {
     model: Model,
     now: Time,
-    health: Vec<Change>,
+    health: Vec<DecisionKind>,
 }
 
 impl Harness {
@@ -110,7 +110,7 @@ impl Harness {
         let mut others = Vec::new();
         for effect in effects {
             match effect {
-                Effect::Health(change) => self.health.push(change),
+                Effect::Record(kind) if kind != DecisionKind::Drained => self.health.push(kind),
                 effect => others.push(effect),
             }
         }

@@ -105,9 +105,10 @@ impl Model {
         let workforce = Workforce {
             lost: self.workers.lost(),
             given_up: self.workers.given_up(),
-            is_up: self.workers.living() > 0 || self.wanted_workers() == 0,
+            living: self.workers.living(),
+            wanted: self.wanted_workers(),
         };
-        effects.extend(self.health.update(workforce, self.now).map(Effect::Health));
+        effects.extend(self.health.update(workforce, self.now).map(Effect::Record));
     }
 
     pub(super) fn wanted_workers(&self) -> usize {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use engine::Cause;
 
-use crate::decision::DegradedReason;
+use crate::decision::{DecisionKind, DegradedReason};
 use crate::timer::Time;
 
 /// How many workers die within [`WINDOW`] before the pool counts as degraded. A job that kills its
@@ -48,17 +48,10 @@ pub(crate) struct Workforce<'a> {
     pub(crate) lost: Option<&'a Cause>,
     /// How many places for workers were given up.
     pub(crate) given_up: usize,
-    /// Whether a worker is alive, or none is wanted.
-    pub(crate) is_up: bool,
-}
-
-/// A change of the pool's health.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Change {
-    /// The pool is ready, for the first time or again.
-    Ready,
-    /// The pool is degraded, or more than before.
-    Degraded(DegradedReason),
+    /// How many workers are alive.
+    pub(crate) living: usize,
+    /// How many there should be.
+    pub(crate) wanted: usize,
 }
 
 impl Health {
@@ -81,8 +74,8 @@ impl Health {
         self.last_death = Some(reason.clone());
     }
 
-    /// Returns what is new and has to be told.
-    pub(crate) fn update(&mut self, workforce: Workforce<'_>, now: Time) -> Option<Change> {
+    /// Returns what is new and has to be told: the pool is ready, or degraded, or more than before.
+    pub(crate) fn update(&mut self, workforce: Workforce<'_>, now: Time) -> Option<DecisionKind> {
         while self.deaths.front().is_some_and(|at| at.saturating_add(WINDOW) <= now) {
             self.deaths.pop_front();
         }
@@ -96,7 +89,10 @@ impl Health {
             return None;
         }
         self.told = state;
-        Some(reason.map_or(Change::Ready, Change::Degraded))
+        Some(match reason {
+            None => DecisionKind::PoolReady { workers: workforce.living },
+            Some(reason) => DecisionKind::PoolDegraded { reason },
+        })
     }
 
     /// When deaths have to be looked at again, if they make the pool degraded.
@@ -106,7 +102,7 @@ impl Health {
     }
 
     fn state(&self, workforce: Workforce<'_>) -> (Told, Option<DegradedReason>) {
-        let Workforce { lost, given_up, is_up } = workforce;
+        let Workforce { lost, given_up, living, wanted } = workforce;
         if let Some(error) = lost {
             let error = text(error);
             return (Told::NoWorkerLeft, Some(DegradedReason::NoWorkerLeft { error }));
@@ -120,7 +116,7 @@ impl Health {
             let reason = DegradedReason::WorkersDie { count, within, error: text(error) };
             return (Told::WorkersDie, Some(reason));
         }
-        (if is_up { Told::Ready } else { Told::Starting }, None)
+        (if living > 0 || wanted == 0 { Told::Ready } else { Told::Starting }, None)
     }
 }
 
@@ -132,17 +128,18 @@ fn text(cause: &Cause) -> String {
 mod tests {
     use super::*;
 
-    const UP: Workforce<'_> = Workforce { lost: None, given_up: 0, is_up: true };
-    const DOWN: Workforce<'_> = Workforce { is_up: false, ..UP };
+    const UP: Workforce<'_> = Workforce { lost: None, given_up: 0, living: 1, wanted: 2 };
+    const DOWN: Workforce<'_> = Workforce { living: 0, ..UP };
+    const READY: Option<DecisionKind> = Some(DecisionKind::PoolReady { workers: 1 });
 
     fn seconds(seconds: u64) -> Time {
         Duration::from_secs(seconds)
     }
 
-    fn why(change: Option<Change>) -> Option<DegradedReason> {
-        match change {
-            Some(Change::Degraded(reason)) => Some(reason),
-            Some(Change::Ready) | None => None,
+    fn why(news: Option<DecisionKind>) -> Option<DegradedReason> {
+        match news {
+            Some(DecisionKind::PoolDegraded { reason }) => Some(reason),
+            _ => None,
         }
     }
 
@@ -150,7 +147,9 @@ mod tests {
     fn a_pool_is_ready_once_and_a_death_is_no_news() {
         let mut health = Health::default();
         assert_eq!(health.update(DOWN, seconds(0)), None);
-        assert_eq!(health.update(UP, seconds(1)), Some(Change::Ready));
+        let unwanted = Workforce { wanted: 0, ..DOWN };
+        assert_ne!(health.clone().update(unwanted, seconds(0)), None);
+        assert_eq!(health.update(UP, seconds(1)), READY);
         health.died(&"died".into(), seconds(2));
         assert_eq!(health.update(DOWN, seconds(2)), None);
         assert_eq!(health.update(UP, seconds(3)), None);
@@ -173,7 +172,7 @@ mod tests {
         // Another one is tried, which is no news before it starts.
         assert_eq!(health.update(DOWN, seconds(30)), None);
         health.started();
-        assert_eq!(health.update(UP, seconds(31)), Some(Change::Ready));
+        assert_eq!(health.update(UP, seconds(31)), READY);
         assert_eq!(health.update(UP, seconds(32)), None);
     }
 
@@ -192,7 +191,7 @@ mod tests {
         assert_eq!(reason, DegradedReason::WorkersDie { count: 5, within: WINDOW, error });
         assert_eq!(health.wakes_at(), Some(seconds(61)));
         assert_eq!(health.update(UP, seconds(60)), None);
-        assert_eq!(health.update(UP, seconds(61)), Some(Change::Ready));
+        assert_eq!(health.update(UP, seconds(61)), READY);
         assert_eq!(health.wakes_at(), None);
         // Deaths that lie apart are none too many.
         for second in [70, 100, 130, 160, 190, 220] {

@@ -31,9 +31,10 @@ const DISK_REST: Duration = Duration::from_secs(10);
 const DISK_RETRY: Duration = Duration::from_secs(60);
 
 /// Where the state of a session is, and what happens to it there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Residence {
     /// Nowhere yet: nothing has run in the session.
+    #[default]
     Fresh,
     /// On this worker, or it will be once the worker begins its job.
     OnWorker(WorkerId, Turn),
@@ -87,7 +88,7 @@ enum List {
     Settled,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Session {
     /// Queued jobs, oldest first.
     pub(crate) waiting: BTreeSet<JobId>,
@@ -130,17 +131,7 @@ impl IndexEntry {
 impl Session {
     fn new(bytes: u64, now: Time) -> Self {
         let place = Residence::stored(bytes);
-        Self {
-            waiting: BTreeSet::new(),
-            place,
-            previous_place: place,
-            leaving_worker: None,
-            bytes,
-            rests_since: now,
-            is_closing: false,
-            evicted: None,
-            offered: None,
-        }
+        Self { place, previous_place: place, bytes, rests_since: now, ..Self::default() }
     }
 
     /// Queued and running jobs.

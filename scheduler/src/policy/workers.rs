@@ -15,17 +15,18 @@ use crate::timer::Time;
 #[cfg(test)]
 mod tests;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Activity {
     /// It offers a permit.
     Idle,
     /// It runs this job.
     Busy(JobId),
     /// It resets, renews or vacates its interpreter.
+    #[default]
     Preparing,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Worker {
     pub(crate) activity: Activity,
     /// The build of its interpreter, or of the one that it gets for its job.
@@ -163,19 +164,7 @@ impl Workers {
         let starting = &mut self.starting;
         let worker = self.workers.entry(id).or_insert_with(|| {
             *starting = starting.saturating_sub(1);
-            let activity = Activity::Preparing;
-            let (resident, leaving) = (None, None);
-            let (slot_bytes, kept_bytes) = (0, 0);
-            Worker {
-                activity,
-                build,
-                resident,
-                leaving,
-                used_at: now,
-                slot_bytes,
-                kept_bytes,
-                retire: None,
-            }
+            Worker { build, used_at: now, ..Worker::default() }
         });
         self.slot_bytes = self.slot_bytes - worker.slot_bytes + slot_bytes;
         worker.slot_bytes = slot_bytes;

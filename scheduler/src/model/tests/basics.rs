@@ -90,7 +90,8 @@ fn draining_finishes_what_was_admitted() {
     assert_eq!(harness.send(Event::Draining { until: None }), []);
     assert_eq!(harness.submit(2), refused(Refusal::ShuttingDown));
     let _ = harness.ready(1);
-    let ends = concluded([ended(1, "the pool has shut down"), Effect::Drained]);
+    let ends =
+        concluded([ended(1, "the pool has shut down"), Effect::Record(DecisionKind::Drained)]);
     assert_eq!(harness.finish(1, 1), ends);
     assert_eq!(harness.model.phase, Phase::Drained);
 }
@@ -109,7 +110,7 @@ fn draining_for_a_time_ends_what_has_not_ended_by_then() {
     let stopped = [settle(2, Settlement::Cancelled), Effect::StopRun(JobId(1))];
     assert_eq!(harness.pass(seconds(1)), stopped);
     assert_eq!(harness.pass(seconds(1)), []);
-    assert_eq!(harness.finish(1, 1), concluded([Effect::Drained]));
+    assert_eq!(harness.finish(1, 1), concluded([Effect::Record(DecisionKind::Drained)]));
 }
 
 #[test]
@@ -117,5 +118,5 @@ fn draining_at_once_is_to_abort() {
     let mut harness = Harness::small(1, 10);
     let _ = harness.submit(1);
     let effects = harness.send(Event::Draining { until: Some(Time::ZERO) });
-    assert_eq!(effects, [settle(1, Settlement::Cancelled), Effect::Drained]);
+    assert_eq!(effects, [settle(1, Settlement::Cancelled), Effect::Record(DecisionKind::Drained)]);
 }

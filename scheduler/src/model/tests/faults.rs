@@ -239,7 +239,10 @@ fn a_job_that_was_asked_to_end_is_not_retried() {
     let _ = harness.ready(1);
     let _ = harness.submit_as(1, idempotent());
     let _ = harness.send(Event::Draining { until: Some(Time::ZERO) });
-    assert_eq!(harness.finish_as(1, 1, sandbox_failed()), concluded([Effect::Drained]));
+    assert_eq!(
+        harness.finish_as(1, 1, sandbox_failed()),
+        concluded([Effect::Record(DecisionKind::Drained)])
+    );
 }
 
 #[test]

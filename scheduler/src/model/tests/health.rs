@@ -11,9 +11,12 @@ fn workers(min: usize, max: usize) -> SchedulerConfig {
 impl Harness {
     /// What was said since the last call: no reason for "ready".
     fn said(&mut self) -> Vec<Option<DegradedReason>> {
-        let reason = |change| match change {
-            Change::Ready => None,
-            Change::Degraded(reason) => Some(reason),
+        let reason = |news| match news {
+            DecisionKind::PoolDegraded { reason } => Some(reason),
+            news => {
+                assert!(matches!(news, DecisionKind::PoolReady { .. }), "{news:?}");
+                None
+            }
         };
         self.health.drain(..).map(reason).collect()
     }

@@ -117,5 +117,5 @@ fn a_draining_pool_retires_too_and_finishes_its_jobs() {
     let _ = harness.finish(1, 1);
     assert_eq!(harness.ready(1), [Effect::Retire(WorkerId(1))]);
     assert_eq!(harness.ready(2), [dispatch(2, 2)]);
-    assert_eq!(harness.finish(2, 2), concluded([Effect::Drained]));
+    assert_eq!(harness.finish(2, 2), concluded([Effect::Record(DecisionKind::Drained)]));
 }

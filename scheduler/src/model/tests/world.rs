@@ -8,10 +8,10 @@ use pool::{BuildId, JobId, SessionId, Tier, WorkerId};
 
 use super::Random;
 use crate::config::SchedulerConfig;
+use crate::decision::DecisionKind;
 use crate::effect::{Effect, Finish};
 use crate::job::{Growth, Priority, Queued};
 use crate::model::{Event, Fault, Model, Report, StopKind};
-use crate::policy::health::Change;
 use crate::status::Phase;
 use crate::timer::Time;
 
@@ -75,10 +75,10 @@ fn kind(effect: &Effect) -> u32 {
         Effect::Renew(..) => 11,
         Effect::Vacate(..) => 12,
         Effect::Offload(..) => 13,
-        Effect::Drained => 14,
+        Effect::Record(DecisionKind::Drained) => 14,
         Effect::Displace(..) => 15,
         Effect::Retire(_) => 16,
-        Effect::Health(_) => 17,
+        Effect::Record(_) => 17,
     }
 }
 
@@ -162,23 +162,23 @@ impl World {
                     self.leaving.push_back(session);
                     self.preparing.push(worker);
                 }
-                Effect::Health(change) => self.health_changes(&change),
                 Effect::Offload(session, tier, _) => {
                     assert!(self.model.is_open(session) && self.model.load(session) == 0);
                     assert!(!self.states.contains_key(&session));
                     assert!(self.offloading.replace((session, tier)).is_none(), "one at a time");
                 }
-                Effect::Drained => {
+                Effect::Record(DecisionKind::Drained) => {
                     assert_eq!(self.admitted, self.ended);
                     assert!(self.states.is_empty());
                 }
+                Effect::Record(news) => self.health_changes(&news),
             }
         }
     }
 
-    fn health_changes(&mut self, change: &Change) {
+    fn health_changes(&mut self, news: &DecisionKind) {
         assert_eq!(self.model.phase, Phase::Open);
-        let is_ready = *change == Change::Ready;
+        let is_ready = matches!(news, DecisionKind::PoolReady { .. });
         assert!(!(is_ready && self.was_ready == Some(true)), "it is told once");
         self.was_ready = Some(is_ready);
     }
