@@ -30,17 +30,13 @@ mod wire;
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Job {
-    program: Program,
+    /// Without its limits, build, session and host functions.
+    request: JobRequest,
     limits: Option<Limits>,
     timeout: Option<Duration>,
     cpu_time: Option<Duration>,
     /// What a caller asked for as JSON.
     asked: Option<Asked>,
-    tenant: Option<Arc<str>>,
-    priority: Priority,
-    deadline: Option<Duration>,
-    idempotent: Option<bool>,
-    is_self_test: bool,
     /// The name of the build that it runs on.
     pub(crate) python: Option<Arc<str>>,
     pub(crate) functions: Vec<HostFunction>,
@@ -57,8 +53,11 @@ impl Job {
     /// let job = Job::code("import math; math.tau");
     /// ```
     pub fn code(source: impl Into<String>) -> Self {
-        let program = Program { source: source.into(), ..Program::default() };
-        Self { program, ..Self::default() }
+        Self::of(Program { source: source.into(), ..Program::default() })
+    }
+
+    fn of(program: Program) -> Self {
+        Self { request: JobRequest { program, ..JobRequest::default() }, ..Self::default() }
     }
 
     /// Creates a job that evaluates one expression. Any other source is a `SyntaxError`.
@@ -70,7 +69,7 @@ impl Job {
     /// ```
     pub fn expression(source: impl Into<String>) -> Self {
         let mut job = Self::code(source);
-        job.program.entry = ProgramEntry::Expression;
+        job.request.program.entry = ProgramEntry::Expression;
         job
     }
 
@@ -118,31 +117,32 @@ impl Job {
         let source = source::decode(&bytes)
             .map_err(|cause| Error::NotText { path: path.to_owned(), cause })?;
         let mut job = Self::code(source).named(path.to_string_lossy());
-        job.program.script = if script::has_place(path) { script::open(path)? } else { None };
+        job.request.program.script =
+            if script::has_place(path) { script::open(path)? } else { None };
         Ok(job)
     }
 
     /// Hides the script's folder from the program.
     pub fn alone(mut self) -> Self {
-        self.program.script = None;
+        self.request.program.script = None;
         self
     }
 
     /// Returns the source that the job runs.
     pub fn source(&self) -> &str {
-        &self.program.source
+        &self.request.program.source
     }
 
     /// Sets whose words messages about this job use, in place of those of
     /// [`Builder::interface`](crate::Builder::interface).
     pub fn interface(mut self, interface: Interface) -> Self {
-        self.program.interface = Some(interface);
+        self.request.program.interface = Some(interface);
         self
     }
 
     /// Sets the name in tracebacks, `__file__` and `sys.argv[0]`.
     pub fn named(mut self, filename: impl Into<String>) -> Self {
-        self.program.filename = Some(filename.into());
+        self.request.program.filename = Some(filename.into());
         self
     }
 
@@ -157,7 +157,7 @@ impl Job {
     ///     .variable("prices", Array::from_slice(&[1.0, 2.5]));
     /// ```
     pub fn variable(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
-        self.program.variables.insert(name.into(), value.into());
+        self.request.program.variables.insert(name.into(), value.into());
         self
     }
 
@@ -169,7 +169,7 @@ impl Job {
     /// let job = Job::code("import sys; sys.argv[1:]").args(["a", "b"]);
     /// ```
     pub fn args(mut self, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.program.args.extend(args.into_iter().map(Into::into));
+        self.request.program.args.extend(args.into_iter().map(Into::into));
         self
     }
 
@@ -182,7 +182,7 @@ impl Job {
     /// let job = Job::code("import os; os.environ['MODE']").env("MODE", "test");
     /// ```
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.program.env.insert(name.into(), value.into());
+        self.request.program.env.insert(name.into(), value.into());
         self
     }
 
@@ -194,7 +194,7 @@ impl Job {
     /// let job = Job::code("input().upper()").stdin("a line\n");
     /// ```
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.program.stdin = bytes.into();
+        self.request.program.stdin = bytes.into();
         self
     }
 
@@ -205,7 +205,7 @@ impl Job {
     /// time and its deadline stand still. If the job can call no such function, reading raises an
     /// exception.
     pub fn stdin_from(mut self, function: impl Into<String>) -> Self {
-        self.program.stdin_function = Some(function.into());
+        self.request.program.stdin_function = Some(function.into());
         self
     }
 
@@ -240,10 +240,10 @@ impl Job {
     /// ```
     pub fn with_files_of(mut self, other: &Self) -> Self {
         // A later entry replaces an earlier one at the same path.
-        self.program.files.splice(..0, other.program.files.iter().cloned());
-        self.program.mounts.splice(..0, other.program.mounts.iter().cloned());
-        let beside = || other.program.beside.clone();
-        self.program.beside = self.program.beside.or_else(beside);
+        self.request.program.files.splice(..0, other.request.program.files.iter().cloned());
+        self.request.program.mounts.splice(..0, other.request.program.mounts.iter().cloned());
+        let beside = || other.request.program.beside.clone();
+        self.request.program.beside = self.request.program.beside.or_else(beside);
         self
     }
 
@@ -258,7 +258,7 @@ impl Job {
     /// # Ok::<(), hatchery::Error>(())
     /// ```
     pub fn has_folders(&self) -> bool {
-        !self.program.mounts.is_empty() || self.program.beside.is_some()
+        !self.request.program.mounts.is_empty() || self.request.program.beside.is_some()
     }
 
     /// Returns a digest of what it can see in folders of the host, to keep results that depend on
@@ -278,8 +278,9 @@ impl Job {
     /// ```
     pub fn folders_digest(&self, digests: &FolderDigests) -> Option<String> {
         let now = SystemTime::now();
-        let mounts = self.program.mounts.iter().map(|mount| (mount.path.as_str(), &mount.folder));
-        let beside = self.program.beside.iter().map(|folder| ("", folder));
+        let mounts =
+            self.request.program.mounts.iter().map(|mount| (mount.path.as_str(), &mount.folder));
+        let beside = self.request.program.beside.iter().map(|folder| ("", folder));
         let digests = mounts.chain(beside).map(|(path, folder)| {
             let digest = digests.digest(folder, now)?;
             Some(digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + path + "\n")
@@ -289,18 +290,19 @@ impl Job {
 
     /// Returns the total size of its input files, in bytes.
     pub fn input_bytes(&self) -> usize {
-        self.program.files.iter().map(|file| file.contents.len()).sum()
+        self.request.program.files.iter().map(|file| file.contents.len()).sum()
     }
 
     pub(crate) fn with_file(mut self, file: InputFile) -> Self {
-        self.program.files.push(file);
+        self.request.program.files.push(file);
         self
     }
 
     /// Makes it a server's test of its pool, which no statistics count.
     #[doc(hidden)]
-    pub fn self_test(self) -> Self {
-        Self { is_self_test: true, ..self }
+    pub fn self_test(mut self) -> Self {
+        self.request.is_self_test = true;
+        self
     }
 
     /// Sets the working directory: a path in the workspace, or an absolute one. It is created if it
@@ -317,7 +319,7 @@ impl Job {
     /// # Errors
     /// The path is empty, or has a part that is empty, `.` or `..`.
     pub fn workdir(mut self, path: &str) -> Result<Self, Error> {
-        self.program.workdir = Some(engine::workdir(path)?);
+        self.request.program.workdir = Some(engine::workdir(path)?);
         Ok(self)
     }
 
@@ -340,7 +342,7 @@ impl Job {
         path: impl Into<String>,
     ) -> Result<Self, Error> {
         let folder = Arc::new(Mount::open(folder)?);
-        self.program.mounts.push(MountedFolder::new(path, folder)?);
+        self.request.program.mounts.push(MountedFolder::new(path, folder)?);
         Ok(self)
     }
 
@@ -363,30 +365,30 @@ impl Job {
     pub fn beside(mut self, folder: impl AsRef<Path>) -> Result<Self, Error> {
         let folder = Arc::new(Mount::open(folder)?);
         let is_own = |script: &&mut Script| script.folder.is_same_folder(&folder);
-        if let Some(script) = self.program.script.as_mut().filter(is_own) {
+        if let Some(script) = self.request.program.script.as_mut().filter(is_own) {
             script.folder = Arc::clone(&folder);
         }
-        self.program.beside = Some(folder);
+        self.request.program.beside = Some(folder);
         Ok(self)
     }
 
     /// Makes the value of this job available to later jobs of the session as `_`, as Python's
     /// prompt does, unless it is `None`. A variable `_` takes precedence.
     pub fn prompt(mut self) -> Self {
-        self.program.is_prompt = true;
+        self.request.program.is_prompt = true;
         self
     }
 
     /// Prevents the program from changing any file, even in its own workspace.
     pub fn read_only(mut self) -> Self {
-        self.program.is_read_only = true;
+        self.request.program.is_read_only = true;
         self
     }
 
     /// Keeps the program's changes to files even if it fails or is stopped. By default they are
     /// undone then, and a session continues with its files from before.
     pub fn keep_files(mut self) -> Self {
-        self.program.keeps_files = true;
+        self.request.program.keeps_files = true;
         self
     }
 
@@ -400,14 +402,14 @@ impl Job {
     /// let job = Job::code("import uuid; uuid.uuid4()").deterministic(Deterministic::new(7));
     /// ```
     pub fn deterministic(mut self, deterministic: Deterministic) -> Self {
-        self.program.deterministic = Some(deterministic);
+        self.request.program.deterministic = Some(deterministic);
         self
     }
 
     /// Records the job's calls of host functions, in
     /// [`Outcome::recording`](crate::Outcome::recording).
     pub fn record_host_calls(mut self) -> Self {
-        self.program.records_calls = true;
+        self.request.program.records_calls = true;
         self
     }
 
@@ -416,7 +418,7 @@ impl Job {
     /// gives the same bytes. A call that differs from the recorded one raises `ReplayError`, a
     /// `hatchery.HostFunctionError`, which says how it differs.
     pub fn replay_host_calls(mut self, recording: impl Into<Arc<Recording>>) -> Self {
-        self.program.replays = Some(recording.into());
+        self.request.program.replays = Some(recording.into());
         self
     }
 
@@ -456,7 +458,7 @@ impl Job {
     /// Converts the job to a request to the scheduler, without a build, a session or host
     /// functions.
     pub(crate) fn into_request(self, defaults: &Limits) -> Result<Box<JobRequest>, Error> {
-        self.program.check()?;
+        self.request.program.check()?;
         let mut limits = self.limits.unwrap_or_else(|| defaults.clone());
         if let Some(timeout) = self.timeout {
             limits.wall_time = timeout;
@@ -467,24 +469,13 @@ impl Job {
         if let Some(asked) = &self.asked {
             asked.apply(&mut limits);
         }
-        let Self { program, tenant, priority, deadline, idempotent, is_self_test, .. } = self;
-        Ok(Box::new(JobRequest {
-            program,
-            limits,
-            tenant,
-            priority,
-            deadline,
-            idempotent,
-            is_self_test,
-            ..JobRequest::default()
-        }))
+        Ok(Box::new(JobRequest { limits, ..self.request }))
     }
 }
 
 impl From<Call> for Job {
     fn from(call: Call) -> Self {
-        let program = Program { entry: ProgramEntry::Call(call), ..Program::default() };
-        Self { program, ..Self::default() }
+        Self::of(Program { entry: ProgramEntry::Call(call), ..Program::default() })
     }
 }
 
@@ -559,7 +550,7 @@ impl Job {
     /// let job = Job::code("1 + 1").tenant("web");
     /// ```
     pub fn tenant(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.tenant = Some(name.into());
+        self.request.tenant = Some(name.into());
         self
     }
 
@@ -573,7 +564,7 @@ impl Job {
     /// let job = Job::code("1 + 1").priority(Priority::High);
     /// ```
     pub fn priority(mut self, priority: Priority) -> Self {
-        self.priority = priority;
+        self.request.priority = priority;
         self
     }
 
@@ -593,7 +584,7 @@ impl Job {
     ///     .deadline(Duration::from_millis(200));
     /// ```
     pub fn deadline(mut self, from_submission: Duration) -> Self {
-        self.deadline = Some(from_submission);
+        self.request.deadline = Some(from_submission);
         self
     }
 
@@ -610,7 +601,7 @@ impl Job {
     /// let job = Job::code("from hatchery import host; host.send(text='hi')").idempotent(false);
     /// ```
     pub fn idempotent(mut self, is_idempotent: bool) -> Self {
-        self.idempotent = Some(is_idempotent);
+        self.request.idempotent = Some(is_idempotent);
         self
     }
 

@@ -66,10 +66,10 @@ mod tests {
         drop(writer);
         let job = Job::file(format!("/dev/fd/{}", reader.as_raw_fd())).unwrap();
         assert_eq!(job.source(), "1");
-        assert!(job.program.script.is_none());
+        assert!(job.request.program.script.is_none());
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("a.py");
         std::fs::write(&script, "1").unwrap();
-        assert!(Job::file(script).unwrap().program.script.is_some());
+        assert!(Job::file(script).unwrap().request.program.script.is_some());
     }
 }

@@ -77,27 +77,27 @@ impl Job {
             return Err(InvalidJob::NotTaken { field: Field::File }.into());
         }
         if let Some(code) = code {
-            self.program.source = code;
+            self.request.program.source = code;
         }
         if let Some(call) = call {
-            self.program.entry = ProgramEntry::Call(call_of(call));
+            self.request.program.entry = ProgramEntry::Call(call_of(call));
         }
         self = variables.into_iter().fold(self, |job, (name, value)| job.variable(name, value));
-        self.program.args.extend(args);
-        self.program.env.extend(env);
+        self.request.program.args.extend(args);
+        self.request.program.env.extend(env);
         if !stdin.is_empty() {
-            self.program.stdin = stdin.into_bytes();
+            self.request.program.stdin = stdin.into_bytes();
         }
         self = self.with_contents(files)?;
         if let Some(deterministic) = deterministic {
             self = self.deterministic(deterministic_of(deterministic));
         }
-        self.tenant = tenant.map(Into::into).or(self.tenant);
-        self.priority = priority.map_or(self.priority, priority_of);
-        self.deadline = deadline.or(self.deadline);
+        self.request.tenant = tenant.map(Into::into).or(self.request.tenant);
+        self.request.priority = priority.map_or(self.request.priority, priority_of);
+        self.request.deadline = deadline.or(self.request.deadline);
         self.python = python.map(Into::into).or(self.python);
         self = self.ask(timeout, limits.unwrap_or_default(), intake.lowers_only());
-        self.program.check()?;
+        self.request.program.check()?;
         Ok(self)
     }
 
@@ -329,14 +329,14 @@ mod tests {
         let base = Job::code("old").args(["a"]).stdin("old").input("f", "old").unwrap();
         let base = base.deterministic(Deterministic::new(1)).tenant("old").priority(Priority::Low);
         let nothing = base.clone().with_wire(wire::Job::default(), &Intake::BATCH).unwrap();
-        assert_eq!((nothing.source(), &nothing.program.stdin[..]), ("old", &b"old"[..]));
+        assert_eq!((nothing.source(), &nothing.request.program.stdin[..]), ("old", &b"old"[..]));
         assert_eq!((nothing.tenant.as_deref(), nothing.priority), (Some("old"), Priority::Low));
-        assert_eq!(nothing.program.deterministic, Some(Deterministic::new(1)));
+        assert_eq!(nothing.request.program.deterministic, Some(Deterministic::new(1)));
         let job = json!({ "code": "new", "args": ["b"], "files": { "f": "new" }, "tenant": "new" });
         let job = base.with_wire(Intake::BATCH.job(job).unwrap(), &Intake::BATCH).unwrap();
         assert_eq!((job.source(), job.tenant.as_deref()), ("new", Some("new")));
-        assert_eq!(job.program.args, ["a", "b"]);
-        assert_eq!(*job.program.files.last().unwrap().contents, b"new");
+        assert_eq!(job.request.program.args, ["a", "b"]);
+        assert_eq!(*job.request.program.files.last().unwrap().contents, b"new");
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub use confinement::{ConfineError, Confinement, Separation};
 
 pub use process::{CALLS, confine, separate, use_one_heap};
 pub use refused::RefusedCall;
-pub use report::{Layer, LayerState, Report};
+pub use report::{Layer, Report};
 
 mod call;
 mod confinement;

@@ -74,47 +74,32 @@ impl Layer {
         [Self::UserNamespace, Self::NetworkNamespace, Self::PidNamespace, Self::IpcNamespace];
 }
 
-/// Whether a layer stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum LayerState {
-    /// It stands.
-    Applied,
-    /// It doesn't, for this reason.
-    Unavailable(String),
-}
-
 /// The layers around one process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// Each layer that was asked for.
-    pub layers: BTreeMap<Layer, LayerState>,
+    /// Each layer that was asked for, and why it doesn't stand if it doesn't.
+    pub layers: BTreeMap<Layer, Result<(), String>>,
 }
 
 impl Report {
     /// Returns whether a layer stands.
     pub fn has(&self, layer: Layer) -> bool {
-        self.layers.get(&layer) == Some(&LayerState::Applied)
+        self.layers.get(&layer) == Some(&Ok(()))
     }
 
     /// Returns the layers that don't stand, with the reasons. A caller that insists on all of them runs no
     /// guest unless there are none.
     pub fn missing(&self) -> impl Iterator<Item = (Layer, &str)> {
-        self.layers.iter().filter_map(|(layer, state)| match state {
-            LayerState::Applied => None,
-            LayerState::Unavailable(reason) => Some((*layer, reason.as_str())),
+        self.layers.iter().filter_map(|(layer, stands)| {
+            let reason = stands.as_ref().err()?;
+            Some((*layer, reason.as_str()))
         })
     }
 
     /// Records how a layer went.
     pub(crate) fn record<E: fmt::Display>(&mut self, layer: Layer, result: Result<(), E>) {
-        let state = match result {
-            Ok(()) => LayerState::Applied,
-            Err(error) => LayerState::Unavailable(error.to_string()),
-        };
-        self.layers.insert(layer, state);
+        self.layers.insert(layer, result.map_err(|error| error.to_string()));
     }
 }
 

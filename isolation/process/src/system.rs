@@ -15,15 +15,6 @@ use rustix::process::{Pid, Signal, WaitOptions};
 /// The length of a page.
 const PAGE: usize = 4096;
 
-/// The two sides of a fork.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Child {
-    /// This is the child.
-    Here,
-    /// This is the parent of this child.
-    Of(Pid),
-}
-
 /// Returns the descriptors 0 and 1, which were made for this process by the one that started it.
 /// Called once, before anything else runs here that could use them.
 pub(crate) fn inherited() -> (OwnedFd, OwnedFd) {
@@ -48,13 +39,13 @@ pub(crate) fn leave_ending_to_parent() {
     }
 }
 
-/// Forks this process, which has one thread.
-pub(crate) fn fork() -> io::Result<Child> {
+/// Forks this process, which has one thread. Returns the child's id; in the child, `None`.
+pub(crate) fn fork() -> io::Result<Option<Pid>> {
     // SAFETY: with one thread, no lock is held that the child would wait for.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => Ok(Child::Here),
-        pid => Ok(Child::Of(Pid::from_raw(pid).expect("it is positive"))),
+        // It is 0 in the child.
+        pid => Ok(Pid::from_raw(pid)),
     }
 }
 

@@ -20,7 +20,7 @@ use rustix::process::Pid;
 use crate::child::worker::{self, Outside, WorkerEnds};
 use crate::error::ProcessError;
 use crate::message::{HelperCommand, HelperEvent, MARK, read, write};
-use crate::system::{self, Child, EndedChildren, SharedWord};
+use crate::system::{self, EndedChildren, SharedWord};
 
 /// How long the threads that have loaded an image may take to end.
 const ENDING: Duration = Duration::from_secs(2);
@@ -174,7 +174,7 @@ impl Forks {
         };
         let forked = SharedWord::new().and_then(|refused| Ok((refused, system::fork()?)));
         match forked {
-            Ok((refused, Child::Here)) => {
+            Ok((refused, None)) => {
                 EndedChildren::forget();
                 self.workers.clear();
                 let ends = WorkerEnds {
@@ -194,7 +194,7 @@ impl Forks {
                 };
                 worker::run(&self.image, ends, &outside)
             }
-            Ok((refused, Child::Of(pid))) => {
+            Ok((refused, Some(pid))) => {
                 self.workers.insert(pid, Forked { number: worker, refused });
                 write(stream, &HelperEvent::Forked { worker })
             }

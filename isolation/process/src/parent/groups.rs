@@ -97,7 +97,7 @@ impl WorkerGroups {
         // From here on it is removed if it can't be used.
         let group = WorkerGroup { groups: Arc::clone(self), folder };
         self.bound(&group.folder)?;
-        if self.version == Version::Two {
+        if self.version == Version::TWO {
             // All of a worker ends, or nothing.
             self.files.write(&group.folder.join("memory.oom.group"), "1")?;
             // Not every hierarchy has it, and limits bound the threads as well.
@@ -111,9 +111,9 @@ impl WorkerGroups {
     fn bound(&self, group: &Path) -> io::Result<()> {
         let bytes = self.bounds.memory_bytes;
         let is_bound = i64::try_from(bytes).is_ok();
-        let limit = if is_bound { bytes.to_string() } else { self.version.no_limit().to_owned() };
-        self.files.write(&group.join(self.version.limit_file()), &limit)?;
-        if self.version == Version::Two {
+        let limit = if is_bound { bytes.to_string() } else { self.version.no_limit.to_owned() };
+        self.files.write(&group.join(self.version.limit_file), &limit)?;
+        if self.version == Version::TWO {
             // Without it, what doesn't fit would fill the swap space. It is there where that is counted.
             self.ignore(self.files.write(&group.join("memory.swap.max"), &limit));
         }
@@ -122,7 +122,7 @@ impl WorkerGroups {
 
     /// Lets groups below the folder have limits of their own.
     fn divide(&self) -> io::Result<()> {
-        if self.version == Version::One {
+        if self.version == Version::ONE {
             return Ok(());
         }
         let control = self.folder.join("cgroup.subtree_control");
@@ -166,7 +166,7 @@ impl WorkerGroup {
     /// Returns whether the kernel's out-of-memory killer has ended a process of this group, as words
     /// that follow how it ended.
     pub(crate) fn out_of_memory(&self) -> Option<String> {
-        let events = self.folder.join(self.groups.version.events_file());
+        let events = self.folder.join(self.groups.version.events_file);
         let events = self.groups.files.read(&events).ok()?;
         let killed = events.lines().find_map(|line| line.strip_prefix("oom_kill "))?;
         let mebibytes = self.groups.bounds.memory_bytes >> 20;

@@ -11,13 +11,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use channel::{Descriptors, Endpoint, Sender};
+use channel::Descriptors;
 use parking_lot::{Condvar, Mutex};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -26,9 +26,11 @@ use crate::error::ProcessError;
 use crate::message::{
     HelperCommand, HelperEvent, MARK, commands_config, control_config, read, write,
 };
+use crate::parent::control::ControlChannel;
 use crate::parent::exit_state::ExitState;
 use crate::parent::groups::{WorkerGroup, WorkerGroups};
 use crate::parent::offloader::SnapshotOffloader;
+use crate::parent::remote::Worker;
 use crate::system;
 use crate::system::wait_readable;
 
@@ -143,18 +145,6 @@ struct RegisteredWorker {
     group: Option<WorkerGroup>,
 }
 
-/// What the embedding process has of a new worker.
-#[derive(Debug)]
-pub(crate) struct SpawnedWorker {
-    pub(crate) number: u64,
-    pub(crate) end: Endpoint,
-    pub(crate) control: Sender,
-    pub(crate) files: Descriptors,
-    pub(crate) asks: UnixStream,
-    pub(crate) states: Descriptors,
-    pub(crate) life: Arc<ExitState>,
-}
-
 impl HelperHandle {
     /// Starts a helper. Blocks. If it ends by itself after it had forked a worker, `ended` learns
     /// how. One that forks none isn't replaced at once, so that failing helpers don't restart
@@ -207,8 +197,12 @@ impl HelperHandle {
         Ok(Self { asks, shared, recipe: Arc::clone(recipe) })
     }
 
-    /// Forks the worker of this number, which no other one has had. Blocks for milliseconds.
-    pub(crate) fn fork(&self, number: u64) -> Result<SpawnedWorker, ProcessError> {
+    /// Forks the worker of this number, which no other one has had. Returns what receives its messages,
+    /// too. Blocks for milliseconds.
+    fn fork(
+        self: Arc<Self>,
+        number: u64,
+    ) -> Result<(Arc<Worker>, channel::Receiver), ProcessError> {
         let (end, ring) = channel::create(&commands_config())?;
         let (control, word_ring) = channel::create(&control_config())?;
         let (files, its_files) = Descriptors::pair()?;
@@ -236,18 +230,19 @@ impl HelperHandle {
                 }
                 Err(RecvTimeoutError::Disconnected) => Err("it has ended".to_owned()),
             });
-        match answer {
-            Ok(()) => Ok(SpawnedWorker {
-                number,
-                end,
-                control: control.sender,
-                files,
-                asks,
-                states,
-                life,
-            }),
-            Err(why) => Err(self.shared.not_forked(number, why)),
-        }
+        answer.map_err(|why| self.shared.not_forked(number, why))?;
+        let worker = Worker {
+            number,
+            helper: self,
+            commands: Mutex::new(end.sender),
+            control: ControlChannel::new(control.sender),
+            files,
+            states: Mutex::new((asks, states)),
+            dropped: Mutex::default(),
+            life,
+            was_stopped: AtomicBool::new(false),
+        };
+        Ok((Arc::new(worker), end.receiver))
     }
 
     fn ask(&self, files: &[std::os::fd::BorrowedFd<'_>], number: u64) -> io::Result<()> {
@@ -383,10 +378,7 @@ pub(crate) const ATTEMPTS: u32 = 3;
 
 /// The helper of a pool. Its process ends with this, unless it is just being started: then soon after.
 #[derive(Debug)]
-pub(crate) struct Helpers(Arc<HelpersShared>);
-
-#[derive(Debug)]
-struct HelpersShared {
+pub(crate) struct Helpers {
     recipe: Arc<Recipe>,
     current: Mutex<Option<Arc<HelperHandle>>>,
     /// The number of the last worker.
@@ -395,27 +387,19 @@ struct HelpersShared {
 
 impl Helpers {
     /// Starts the helper. Blocks.
-    pub(crate) fn start(recipe: Recipe) -> Result<Self, ProcessError> {
-        let shared = HelpersShared {
-            recipe: Arc::new(recipe),
-            current: Mutex::default(),
-            last: AtomicU64::new(0),
-        };
-        let helpers = Self(Arc::new(shared));
-        helpers.0.current()?;
+    pub(crate) fn start(recipe: Recipe) -> Result<Arc<Self>, ProcessError> {
+        let (recipe, current) = (Arc::new(recipe), Mutex::default());
+        let helpers = Arc::new(Self { recipe, current, last: AtomicU64::new(0) });
+        helpers.current()?;
         Ok(helpers)
     }
 
     /// Forks a worker, and starts a helper before if the last one has ended. Blocks for milliseconds,
     /// or for as long as a helper starts.
-    pub(crate) fn fork(&self) -> Result<(Arc<HelperHandle>, SpawnedWorker), ProcessError> {
-        let helper = self.0.current()?;
-        let born = helper.fork(self.0.last.fetch_add(1, Ordering::Relaxed) + 1)?;
-        Ok((helper, born))
+    pub(crate) fn fork(self: &Arc<Self>) -> Result<(Arc<Worker>, channel::Receiver), ProcessError> {
+        self.current()?.fork(self.last.fetch_add(1, Ordering::Relaxed) + 1)
     }
-}
 
-impl HelpersShared {
     /// Returns the helper, which was alive a moment ago.
     fn current(self: &Arc<Self>) -> Result<Arc<HelperHandle>, ProcessError> {
         let mut current = self.current.lock();
@@ -435,10 +419,10 @@ impl HelpersShared {
 }
 
 /// Starts the next helper, if the pool still wants one.
-fn replace(shared: &Weak<HelpersShared>, how: &str) {
-    let Some(shared) = shared.upgrade() else { return };
+fn replace(helpers: &Weak<Helpers>, how: &str) {
+    let Some(helpers) = helpers.upgrade() else { return };
     tracing::warn!(how, "the helper for worker processes has ended, and another one is started");
-    if let Err(error) = shared.current() {
+    if let Err(error) = helpers.current() {
         let error = engine::chain(&error);
         tracing::error!(%error, "no helper for worker processes can be started");
     }

@@ -1,7 +1,7 @@
 //! The pool's seam: an interpreter that is in a worker process.
 
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -15,8 +15,6 @@ use pool::{Interpreter, Readiness, Suspended, Task, WorkerProcess};
 
 use crate::memory::Memory;
 use crate::message::{Command, ControlMessage, Reply, WorkerMessage, WorkerStats};
-use crate::parent::control::ControlChannel;
-use crate::parent::handle::{HelperHandle, SpawnedWorker};
 use crate::parent::offloader::Movable;
 use crate::parent::remote::{GLANCE, RunStopper, SILENCE, Worker};
 use crate::parent::snapshot::{RemoteSnapshot, RemoteState, lent, settled};
@@ -53,25 +51,13 @@ impl ProcessInterpreter {
     /// Waits for a worker that was just forked.
     pub(crate) fn start(
         image: &Image,
-        helper: Arc<HelperHandle>,
-        born: SpawnedWorker,
+        worker: Arc<Worker>,
+        receiver: Receiver,
     ) -> Result<Self, StartError> {
-        let SpawnedWorker { number, end, control, files, asks, states, life } = born;
-        let worker = Worker {
-            number,
-            helper,
-            commands: Mutex::new(end.sender),
-            control: ControlChannel::new(control),
-            files,
-            states: Mutex::new((asks, states)),
-            dropped: Mutex::default(),
-            life,
-            was_stopped: AtomicBool::new(false),
-        };
         let mut started = Self {
             image: image.clone(),
-            worker: Arc::new(worker),
-            receiver: end.receiver,
+            worker,
+            receiver,
             stats: WorkerStats::default(),
             report: confine::Report::default(),
             process: None,

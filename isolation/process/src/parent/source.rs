@@ -24,7 +24,7 @@ const ROOM: u64 = 16 << 30;
 pub struct ProcessSource {
     /// The same image as the helper's, by which states are checked.
     image: Image,
-    helpers: Helpers,
+    helpers: Arc<Helpers>,
     /// The first worker, which showed what the system offers; it waits to be used.
     first: Mutex<Option<ProcessInterpreter>>,
     /// Whether no worker may lack a layer of the wall, not even a later one.
@@ -92,8 +92,9 @@ impl ProcessSource {
     /// Starts a worker, and notes what the system doesn't do to confine it.
     fn fork_once(&self) -> Result<ProcessInterpreter, ProcessError> {
         let forked = self.helpers.fork().map_err(|error| StartError::Process(Cause::new(error)));
-        let started =
-            forked.and_then(|(helper, born)| ProcessInterpreter::start(&self.image, helper, born));
+        let started = forked.and_then(|(worker, receiver)| {
+            ProcessInterpreter::start(&self.image, worker, receiver)
+        });
         let worker = started.map_err(ProcessError::Worker)?;
         let missing = worker.report.missing();
         let missing: Vec<_> = missing.map(|(layer, why)| MissingLayer::new(layer, why)).collect();

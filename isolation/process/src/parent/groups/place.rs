@@ -14,39 +14,27 @@ use super::shown;
 /// The group that this process moves to if it is alone in the delegated one.
 const MAIN: &str = "main";
 
-/// The versions of the interface.
+/// A version of the interface, by the names that differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
-    /// A hierarchy of the memory controller alone.
-    One,
-    /// One hierarchy for all controllers.
-    Two,
+pub(super) struct Version {
+    /// The file with a group's limit on memory.
+    pub(super) limit_file: &'static str,
+    /// What that has without a limit.
+    pub(super) no_limit: &'static str,
+    /// The file that counts what the out-of-memory killer did.
+    pub(super) events_file: &'static str,
 }
 
 impl Version {
-    /// The file with a group's limit on memory.
-    pub(super) fn limit_file(self) -> &'static str {
-        match self {
-            Self::One => "memory.limit_in_bytes",
-            Self::Two => "memory.max",
-        }
-    }
-
-    /// What that has without a limit.
-    pub(super) fn no_limit(self) -> &'static str {
-        match self {
-            Self::One => "-1",
-            Self::Two => "max",
-        }
-    }
-
-    /// The file that counts what the out-of-memory killer did.
-    pub(super) fn events_file(self) -> &'static str {
-        match self {
-            Self::One => "memory.oom_control",
-            Self::Two => "memory.events",
-        }
-    }
+    /// A hierarchy of the memory controller alone.
+    pub(super) const ONE: Self = Self {
+        limit_file: "memory.limit_in_bytes",
+        no_limit: "-1",
+        events_file: "memory.oom_control",
+    };
+    /// One hierarchy for all controllers.
+    pub(super) const TWO: Self =
+        Self { limit_file: "memory.max", no_limit: "max", events_file: "memory.events" };
 }
 
 /// A group in which this process may make groups, with the memory controller.
@@ -64,8 +52,8 @@ impl GroupLocation {
             return Err("`$HATCHERY_CGROUP` is `off`".to_owned());
         }
         let has = |file| files.read(&wanted.join(file)).is_ok();
-        if has(Version::One.limit_file()) {
-            return Ok(Self { version: Version::One, folder: wanted });
+        if has(Version::ONE.limit_file) {
+            return Ok(Self { version: Version::ONE, folder: wanted });
         }
         if !has("cgroup.controllers") {
             let wanted = shown(&wanted);
@@ -75,7 +63,7 @@ impl GroupLocation {
             ));
         }
         divide(files, &wanted, false)?;
-        Ok(Self { version: Version::Two, folder: wanted })
+        Ok(Self { version: Version::TWO, folder: wanted })
     }
 
     /// Finds the group of version 2 that was delegated: that of this process, or the one above.
@@ -97,7 +85,7 @@ impl GroupLocation {
             )
         })?;
         divide(files, found, found == own)?;
-        Ok(Self { version: Version::Two, folder: found.to_owned() })
+        Ok(Self { version: Version::TWO, folder: found.to_owned() })
     }
 }
 
