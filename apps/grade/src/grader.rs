@@ -14,7 +14,6 @@ use crate::guest;
 use crate::settings::Settings;
 use crate::task::{Sample, Suite, Task};
 use crate::verdict::{Graded, Verdict, of};
-use trial::Trial;
 
 mod guarded;
 mod shared;
@@ -28,7 +27,7 @@ const TRIES: u32 = 3;
 const MOST_KNOWN: usize = 10_000;
 
 /// How the tests of a task can run.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub(crate) enum Mode {
     /// Away from the candidate.
     Guarded {
@@ -37,12 +36,12 @@ pub(crate) enum Mode {
     },
     /// Beside the candidate, for this reason.
     Shared(String),
-    /// Not at all, for the reason of this trial.
-    Broken(Box<Trial>),
+    /// Not at all, for the reason of this result.
+    Broken(Box<Graded>),
 }
 
-/// Where the tests run for one try: beside the candidate, or apart from it, where they may use attributes
-/// of these kinds of its objects; of all kinds, if that isn't known.
+/// Where the tests run for one try: beside the candidate, or apart from it. Apart, they may use
+/// attributes of these kinds of its objects; of all kinds, if that isn't known.
 #[derive(Clone, Copy)]
 enum How<'task> {
     Guarded(Option<&'task [String]>),
@@ -113,30 +112,30 @@ impl Grader {
         let known = self.known(task);
         let mode = known.get_or_try_init(|| self.mode_of(task)).await?;
         let (code, cpu_time) = (sample.code.as_str(), self.settings.cpu_time);
-        let mut trial = match mode {
-            Mode::Broken(trial) => Trial::clone(trial),
-            Mode::Shared(reason) => Trial::new(Verdict::Undecided, reason.clone()),
+        let mut graded = match mode {
+            Mode::Broken(graded) => Graded::clone(graded),
+            Mode::Shared(reason) => Graded::new(Verdict::Undecided, reason.clone()),
             Mode::Guarded { kinds } => {
                 self.tried(task, code, How::Guarded(kinds.as_deref()), cpu_time).await?
             }
         };
         // A sample has no say in this where the task's own solution shows that it needn't be.
         let may_be_shared =
-            !matches!(mode, Mode::Guarded { kinds: Some(_) }) && !trial.is_of_sandbox;
-        let mut guarded = true;
-        if trial.verdict == Verdict::Undecided && may_be_shared {
+            !matches!(mode, Mode::Guarded { kinds: Some(_) }) && !graded.is_of_sandbox;
+        if graded.verdict == Verdict::Undecided && may_be_shared {
             if self.settings.allow_shared {
-                trial = self.tried(task, code, How::Shared, cpu_time).await?;
-                guarded = false;
+                graded = self.tried(task, code, How::Shared, cpu_time).await?;
+                graded.guarded = false;
             } else {
-                trial.message.push_str(
+                graded.message.push_str(
                     "; `--allow-shared` (`Settings::allow_shared`) decides it in the candidate's own \
                      interpreter, where its tests can't be guarded",
                 );
             }
         }
-        let digest = self.digest(task, &sample.code);
-        Ok(trial.graded(&task.id, sample.number, guarded, digest))
+        let (task_id, digest) = (task.id.clone(), self.digest(task, &sample.code));
+        let (sample, kinds, is_of_sandbox) = (sample.number, Vec::new(), false);
+        Ok(Graded { task_id, sample, digest, kinds, is_of_sandbox, ..graded })
     }
 
     /// Returns the digest of a sample: of its task, its code, the settings and the image.
@@ -154,8 +153,8 @@ impl Grader {
             known.clear();
         }
         let mode = known.entry(digest).or_default();
-        if let Some(Mode::Broken(trial)) = mode.get()
-            && trial.verdict == Verdict::Sandbox
+        if let Some(Mode::Broken(graded)) = mode.get()
+            && graded.verdict == Verdict::Sandbox
         {
             *mode = KnownMode::default();
         }
@@ -173,7 +172,7 @@ impl Grader {
             _ => None,
         };
         if let Some(problem) = problem {
-            return Ok(Mode::Broken(Box::new(Trial::of_task(problem))));
+            return Ok(Mode::Broken(Box::new(Graded::of_task(problem))));
         }
         let Some(solution) = task.solution.as_ref().filter(|_| self.settings.check_solutions)
         else {
@@ -186,7 +185,7 @@ impl Grader {
         let mut problem = guarded.told();
         if guarded.verdict == Verdict::Undecided && guarded.is_of_sandbox {
             let message = format!("its task's own solution is undecided: {problem}");
-            return Ok(Mode::Broken(Box::new(Trial { message, ..guarded })));
+            return Ok(Mode::Broken(Box::new(Graded { message, ..guarded })));
         }
         if matches!(guarded.verdict, Verdict::Sandbox | Verdict::TaskError) {
             return Ok(Mode::Broken(Box::new(guarded)));
@@ -204,7 +203,7 @@ impl Grader {
             problem = shared.told();
         }
         let told = format!("its own solution doesn't pass its tests: {problem}");
-        Ok(Mode::Broken(Box::new(Trial::of_task(told))))
+        Ok(Mode::Broken(Box::new(Graded::of_task(told))))
     }
 
     /// Runs the tests of a task with a program, beside it or apart from it; again if the sandbox fails.
@@ -214,11 +213,11 @@ impl Grader {
         code: &str,
         how: How<'_>,
         cpu_time: Duration,
-    ) -> Result<Trial, GradeError> {
+    ) -> Result<Graded, GradeError> {
         let mut tries = 0;
         loop {
             let limits = self.settings.limits(cpu_time);
-            let trial = match (&task.suite, how) {
+            let graded = match (&task.suite, how) {
                 (Suite::Stdio { cases, checker }, _) => {
                     stdio::run(&self.pool, code, cases, checker, limits).await?
                 }
@@ -228,19 +227,18 @@ impl Grader {
                 }
             };
             tries += 1;
-            if trial.verdict != Verdict::Sandbox || tries == TRIES {
-                return Ok(trial);
+            if graded.verdict != Verdict::Sandbox || tries == TRIES {
+                return Ok(graded);
             }
         }
     }
 }
 
-// The exchange between a judge and a candidate: one request at a time, each with one answer, as text
-// that only the judge reads.
+// The exchange between a judge and a candidate: one request at a time, each with one answer. Answers
+// are text that only the judge reads.
 //
-// Both ends are host functions. The candidate's may be called by the candidate itself, with anything:
-// that is an answer like any other. What it can't do is to be asked twice, to answer when nothing was
-// asked, or to learn anything but requests.
+// Both ends are host functions. The candidate may call its own with anything: that is an answer like
+// any other. It can't be asked twice, answer when nothing was asked, or learn anything but requests.
 
 /// The exchange of one candidate with its judge.
 pub(crate) struct Link {
@@ -284,8 +282,8 @@ impl Link {
         .parameter("request", "str")
     }
 
-    /// Returns the candidate's function, which answers the open request, if there is an answer, and
-    /// returns the next one; `None` if there will be none.
+    /// Returns the candidate's function. It answers the open request, if there is an answer, and
+    /// returns the next request; `None` if there will be none.
     pub(crate) fn candidates_function(self: &Arc<Self>) -> HostFunction {
         let link = Arc::clone(self);
         HostFunction::future("hatchery_grade_next", move |Answer { answer }| {

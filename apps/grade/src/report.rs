@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use hatchery::error::counted;
+use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::verdict::{Graded, Verdict};
@@ -35,7 +36,7 @@ pub struct Report {
 }
 
 /// What the results of one task say together.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct TaskReport {
     /// The task.
@@ -161,13 +162,16 @@ impl TaskReport {
 
 /// Returns pass@k over the tasks with k decided samples; `None` if a task has fewer samples.
 fn pass_at(tasks: &[TaskReport], k: u64) -> Option<Estimate> {
-    if tasks.iter().any(|task| task.samples < k) {
+    if k == 0 || tasks.iter().any(|task| task.samples < k) {
         return None;
     }
-    let decided = tasks.iter().filter(|task| task.decided() >= k);
-    let count = |task: &TaskReport| Count { total: task.decided(), passed: task.passed };
-    let counts: Vec<Count> = decided.map(count).collect();
-    estimate(&counts, k)
+    let decided: Vec<&TaskReport> = tasks.iter().filter(|task| task.decided() >= k).collect();
+    if k == 1 && !decided.is_empty() && decided.iter().all(|task| task.decided() == 1) {
+        let passed = decided.iter().map(|task| task.passed).sum();
+        return Some(wilson(passed, decided.len() as u64));
+    }
+    let each = decided.iter().map(|task| pass_at_k(task.decided(), task.passed, k));
+    bootstrap(&each.collect::<Vec<f64>>())
 }
 
 /// Returns an estimate with its interval, in percent.
@@ -179,21 +183,10 @@ fn shown(estimate: &Estimate) -> String {
 
 /// Returns what each task's results say, in the order in which tasks come first.
 fn by_task(results: &[Graded]) -> Vec<TaskReport> {
-    let mut places = BTreeMap::new();
-    let mut tasks: Vec<TaskReport> = Vec::new();
+    let mut tasks: IndexMap<&str, TaskReport> = IndexMap::new();
     for graded in results {
-        let place = *places.entry(graded.task_id.as_str()).or_insert_with(|| {
-            tasks.push(TaskReport {
-                task_id: graded.task_id.clone(),
-                samples: 0,
-                undecided: 0,
-                passed: 0,
-                credit: None,
-                message: String::new(),
-            });
-            tasks.len() - 1
-        });
-        let task = &mut tasks[place];
+        let task = tasks.entry(&graded.task_id).or_default();
+        task.task_id.clone_from(&graded.task_id);
         task.samples += 1;
         task.passed += u64::from(graded.passed());
         match graded.credit() {
@@ -204,11 +197,11 @@ fn by_task(results: &[Graded]) -> Vec<TaskReport> {
             task.message = graded.message.clone();
         }
     }
-    for task in &mut tasks {
-        let decided = task.decided() as f64;
-        task.credit = task.credit.map(|credit| credit / decided);
-    }
-    tasks
+    let with_mean = |task: TaskReport| {
+        let credit = task.credit.map(|credit| credit / task.decided() as f64);
+        TaskReport { credit, ..task }
+    };
+    tasks.into_values().map(with_mean).collect()
 }
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;\
@@ -248,28 +241,18 @@ fn sample(page: &mut String, graded: &Graded) {
 }
 
 fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            // Other control characters have no meaning in HTML.
-            '\n' | '\t' => escaped.push(character),
-            control if control.is_control() => escaped.push('\u{fffd}'),
-            other => escaped.push(other),
-        }
-    }
-    escaped
+    // Other control characters have no meaning in HTML.
+    let is_other = |character: char| character.is_control() && !"\n\t".contains(character);
+    let escaped = text.replace(is_other, "\u{fffd}").replace('&', "&amp;");
+    escaped.replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 // pass@k and its interval.
 //
 // pass@k is the unbiased estimator of Chen et al., "Evaluating Large Language Models Trained on Code"
-// (2021): for each task `1 - C(n - c, k) / C(n, k)` with n samples of which c pass, averaged over
-// tasks. Its 95 % interval is Wilson's score interval (Wilson 1927) for pass@1 with one sample of each
-// task, which is a plain proportion; otherwise it is the percentile bootstrap over tasks (Efron 1979).
+// (2021). For n samples of a task of which c pass it is `1 - C(n - c, k) / C(n, k)`, averaged over
+// tasks. With one sample of each task, pass@1 is a proportion, whose 95 % interval is Wilson's score
+// interval (Wilson 1927). Otherwise it is the percentile bootstrap over tasks (Efron 1979).
 
 /// Bootstrap resamples: the ends of an interval then vary by less than a hundredth of its width.
 const RESAMPLES: usize = 10_000;
@@ -305,36 +288,14 @@ pub enum Method {
     Bootstrap,
 }
 
-/// Samples of one task, and how many of them passed.
-#[derive(Debug, Clone, Copy)]
-struct Count {
-    total: u64,
-    passed: u64,
-}
-
 /// Returns the estimate of pass@k for one task: how likely one of k of its samples passes.
-fn pass_at_k(count: Count, k: u64) -> f64 {
-    let Count { total, passed } = count;
+fn pass_at_k(total: u64, passed: u64, k: u64) -> f64 {
     let failed = total.saturating_sub(passed);
     if failed < k {
         return 1.0;
     }
     let none = (failed + 1..=total).map(|number| 1.0 - k as f64 / number as f64);
     1.0 - none.product::<f64>()
-}
-
-/// Returns pass@k over tasks with its interval; `None` if there is no task, or one has fewer than k
-/// samples.
-fn estimate(counts: &[Count], k: u64) -> Option<Estimate> {
-    if k == 0 || counts.is_empty() || counts.iter().any(|count| count.total < k) {
-        return None;
-    }
-    if k == 1 && counts.iter().all(|count| count.total == 1) {
-        let passed = counts.iter().map(|count| count.passed).sum();
-        return Some(wilson(passed, counts.len() as u64));
-    }
-    let values: Vec<f64> = counts.iter().map(|&count| pass_at_k(count, k)).collect();
-    bootstrap(&values)
 }
 
 /// Returns a proportion with Wilson's score interval. `total` isn't 0.
@@ -355,30 +316,13 @@ fn bootstrap(values: &[f64]) -> Option<Estimate> {
     }
     let n = values.len() as f64;
     let value = values.iter().sum::<f64>() / n;
-    let mut random = Random(0);
+    let mut random = fastrand::Rng::with_seed(0);
     let mut means: Vec<f64> = (0..RESAMPLES)
-        .map(|_| values.iter().map(|_| values[random.below(values.len())]).sum::<f64>() / n)
+        .map(|_| values.iter().map(|_| values[random.usize(..values.len())]).sum::<f64>() / n)
         .collect();
     means.sort_by(f64::total_cmp);
     let at = |part: f64| means[((RESAMPLES - 1) as f64 * part).round() as usize];
     Some(Estimate { value, low: at(TAIL), high: at(1.0 - TAIL), method: Method::Bootstrap })
-}
-
-/// SplitMix64 (Steele, Lea and Flood 2014), which is enough to pick tasks.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
-    }
 }
 
 /// Tasks that a text lists.
@@ -493,7 +437,7 @@ mod tests {
                         all += 1.0;
                         with += f64::from(u8::from(set & ((1 << passed) - 1) != 0));
                     }
-                    let estimated = pass_at_k(Count { total, passed }, k);
+                    let estimated = pass_at_k(total, passed, k);
                     assert!((estimated - with / all).abs() < 1e-12, "{total} {passed} {k}");
                 }
             }
@@ -528,9 +472,10 @@ mod tests {
 
     #[test]
     fn an_estimate_needs_k_samples_of_each_task() {
-        let counts = [Count { total: 3, passed: 1 }, Count { total: 2, passed: 2 }];
-        assert!(estimate(&counts, 2).is_some_and(|found| found.method == Method::Bootstrap));
-        assert_eq!(estimate(&counts, 3), None);
-        assert_eq!(estimate(&[], 1), None);
+        let of = |samples, passed| TaskReport { samples, passed, ..TaskReport::default() };
+        let tasks = [of(3, 1), of(2, 2)];
+        assert!(pass_at(&tasks, 2).is_some_and(|found| found.method == Method::Bootstrap));
+        assert!(pass_at(&[of(1, 1)], 1).is_some_and(|found| found.method == Method::Wilson));
+        assert_eq!([pass_at(&tasks, 3), pass_at(&tasks, 0), pass_at(&[], 1)], [None; 3]);
     }
 }

@@ -2,12 +2,12 @@
 //! compare.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use indexmap::IndexMap;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
@@ -22,22 +22,13 @@ use crate::verdict::{Graded, Verdict};
 /// # Errors
 /// The file can't be read, or a line is no result.
 pub fn read_results(path: &Path) -> Result<Vec<Graded>, GradeError> {
-    let mut results: Vec<Graded> = Vec::new();
-    let mut places = HashMap::new();
     let parse = |_, object| {
         let parsed: Result<Graded, _> = serde_json::from_value(Value::Object(object));
         parsed.map_err(|_| InvalidLine::NoResult)
     };
-    for graded in read(path, parse)?.all()? {
-        match places.entry((graded.task_id.clone(), graded.sample)) {
-            Entry::Occupied(place) => results[*place.get()] = graded,
-            Entry::Vacant(place) => {
-                place.insert(results.len());
-                results.push(graded);
-            }
-        }
-    }
-    Ok(results)
+    let keyed = |graded: Graded| ((graded.task_id.clone(), graded.sample), graded);
+    let results: IndexMap<_, _> = read(path, parse)?.all()?.into_iter().map(keyed).collect();
+    Ok(results.into_values().collect())
 }
 
 /// A file to which results are written.

@@ -3,13 +3,15 @@
 use std::io::Write;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::settings::Settings;
 use crate::task::Task;
 
 /// How a sample ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 #[non_exhaustive]
 pub enum Verdict {
     /// All tests passed.
@@ -32,15 +34,7 @@ pub enum Verdict {
 impl Verdict {
     /// Returns its name in results.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Passed => "passed",
-            Self::Failed => "failed",
-            Self::Undecided => "undecided",
-            Self::Error => "error",
-            Self::TaskError => "task_error",
-            Self::Limit => "limit",
-            Self::Sandbox => "sandbox",
-        }
+        self.into()
     }
 }
 
@@ -85,6 +79,12 @@ pub struct Graded {
     pub tests_cpu_ms: f64,
     /// A digest of the task, the code and what else decides the verdict.
     pub digest: String,
+    /// Whether a limit of the sandbox leaves it undecided, which every interpreter of the sandbox has.
+    #[serde(skip)]
+    pub(crate) is_of_sandbox: bool,
+    /// Kinds of objects of the candidate whose attributes the tests used.
+    #[serde(skip)]
+    pub(crate) kinds: Vec<String>,
 }
 
 impl Graded {
@@ -110,7 +110,7 @@ const VERSION: &str = "hatchery-grade 2";
 /// Digits of a digest.
 const DIGITS: usize = 32;
 
-/// Returns the digest of a sample with its task, the settings, and the key of the image on which it runs.
+/// Returns the digest of a sample, with its task, the settings, and the key of the image.
 pub(crate) fn of(task: &Task, code: &str, settings: &Settings, image: &str) -> String {
     // How many are graded at once decides nothing.
     let settings = Settings { at_once: 0, ..settings.clone() };

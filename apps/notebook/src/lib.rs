@@ -33,4 +33,5 @@ mod prefixes;
 mod problem;
 mod report;
 mod runner;
+mod saved;
 mod settings;

@@ -4,14 +4,13 @@
 //! The record is written last and removed first, and each step is on disk before the next. So if
 //! there is a record, the session next to it matches, even after a power failure.
 
-use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use replace::{Access, Unfinished, replace};
 
 use crate::error::Error;
-use crate::report::Record;
+use crate::saved::SavedState;
 
 /// How the names of copies, sessions and records end.
 pub(crate) const COPY_SUFFIX: &str = ".ipynb";
@@ -43,23 +42,22 @@ impl Places {
             .map_err(|source| Error::Write(self.copy.clone(), source))
     }
 
-    /// Writes the record of the saved session. It contains outputs, and so is as private as the
-    /// session.
-    pub(crate) fn write_record(&self, record: &Record) -> Result<(), Error> {
-        replace(&self.record, Access::Private, |file| file.write_all(&record.write()))
-            .map_err(|source| Error::Write(self.record.clone(), source))
+    /// Writes the record of the saved session.
+    pub(crate) fn write_record(&self, state: &SavedState) -> Result<(), Error> {
+        let written = state.write(&self.record, usize::MAX).map(drop);
+        written.map_err(|source| Error::Write(self.record.clone(), source))
     }
 
     /// Reads the record, or says why there is none.
-    pub(crate) fn record(&self) -> Result<Record, String> {
-        let record = match fs::read(&self.record) {
-            Ok(record) => record,
+    pub(crate) fn record(&self) -> Result<SavedState, String> {
+        let record = self.record.display();
+        match SavedState::read(&self.record) {
+            Ok(state) => state.ok_or_else(|| format!("`{record}` is damaged")),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Err(format!("nothing is saved in `{}`", self.session.display()));
+                Err(format!("nothing is saved in `{}`", self.session.display()))
             }
-            Err(error) => return Err(format!("can't read `{}`: {error}", self.record.display())),
-        };
-        Record::read(&record).ok_or_else(|| format!("`{}` is damaged", self.record.display()))
+            Err(error) => Err(format!("can't read `{record}`: {error}")),
+        }
     }
 
     /// Removes the record and the session, if they exist.
@@ -92,8 +90,11 @@ pub fn check_place(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::document::Notebook;
+    use crate::saved::Traces;
 
     fn notebook() -> Notebook {
         let text = r#"{"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": [
@@ -101,8 +102,8 @@ mod tests {
         Notebook::read(text).unwrap()
     }
 
-    fn record() -> Record {
-        Record::of(&notebook(), 1, "image", "inputs", &[])
+    fn record() -> SavedState {
+        SavedState::of(&notebook(), 1, &Traces::default())
     }
 
     #[test]

@@ -9,24 +9,24 @@
 //! network connections. Clocks and random numbers are not covered: a cell that isn't run again
 //! keeps its outputs.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-use hatchery::files::{ChangeKind, ChangedFile, FolderDigests};
+use hatchery::files::FolderDigests;
 use hatchery::{Checkpoint, Job};
-use replace::{Access, UNFINISHED_PREFIX, replace};
-use serde::{Deserialize, Serialize};
+use replace::UNFINISHED_PREFIX;
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::document::Notebook;
 use crate::guest;
 use crate::places::{COPY_SUFFIX, RECORD_SUFFIX, SESSION_SUFFIX};
-use crate::report::Place;
+use crate::saved::{SavedState, Traces};
 
 /// The states that the notebooks of a command share, and those of earlier commands.
 ///
@@ -153,8 +153,8 @@ impl SharedPrefixes {
 
 impl Claim<'_> {
     /// Publishes the state to the notebooks that wait, once the notebook that ran the cell has passed
-    /// it. `before` is the key of the state before the cell: a notebook that needs that one needs this
-    /// one too, unless more notebooks need it.
+    /// it. `before` is the key of the state before the cell. That state goes, unless more notebooks
+    /// need it than this one.
     pub(crate) fn publish(self, state: PrefixState, before: Option<Key>) {
         let mut table = self.shared.table();
         table.clock += 1;
@@ -194,9 +194,9 @@ impl Drop for Claim<'_> {
 
 // What notebooks see in folders of the host: data that their states depend on.
 //
-// Notebooks themselves are no data. They lie in the same folders, their copies are written there while
-// they run, and to change one of them is what states are kept for. But a notebook whose cells name
-// notebooks may read them, so that one runs from its start.
+// Notebooks themselves are no data. They lie in the same folders, and their copies are written there
+// while they run. States are kept for notebooks that change. But a notebook whose cells name notebooks
+// may read them, so that one runs from its start.
 
 /// How a cell names notebooks.
 const NAMES_NOTEBOOKS: &str = "ipynb";
@@ -279,27 +279,6 @@ impl Key {
     }
 }
 
-/// What the cells so far have left outside of the session.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Traces {
-    /// Outputs that can be updated: the id, the index of the cell, and the index of the output.
-    pub(crate) places: Vec<Place>,
-    /// Files that the cells created or changed, by path.
-    pub(crate) files: BTreeMap<String, ChangedFile>,
-    /// Number of symbolic links that the cells made, which aren't among the files.
-    pub(crate) links: u64,
-    /// Number of cells that raised and were allowed to.
-    pub(crate) allowed_errors: usize,
-}
-
-impl Traces {
-    /// Adds what a cell left in the workspace.
-    pub(crate) fn add(&mut self, files: Vec<ChangedFile>, links: u64) {
-        self.files.extend(files.into_iter().map(|file| (file.path.clone(), file)));
-        self.links += links;
-    }
-}
-
 /// The state after some cells of a notebook, in memory.
 #[derive(Debug)]
 pub(crate) struct PrefixState {
@@ -307,20 +286,6 @@ pub(crate) struct PrefixState {
     /// The outputs of each cell.
     pub(crate) outputs: Vec<Vec<Value>>,
     pub(crate) traces: Traces,
-}
-
-/// The state after some cells of a notebook, on disk beside the saved session.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct SavedPrefix {
-    /// The name of the session's file.
-    pub(crate) session: String,
-    outputs: Vec<Vec<Value>>,
-    places: Vec<Place>,
-    /// The paths of the files, and whether each is new. Their contents are in the session.
-    files: Vec<(String, ChangeKind)>,
-    #[serde(default)]
-    links: u64,
-    allowed_errors: usize,
 }
 
 impl PrefixState {
@@ -336,66 +301,12 @@ impl PrefixState {
     }
 }
 
-impl SavedPrefix {
-    /// Describes the first `count` cells, whose session isn't saved yet.
-    pub(crate) fn of(notebook: &Notebook, count: usize, traces: &Traces) -> Self {
-        let files = traces.files.values().map(|file| (file.path.clone(), file.kind));
-        Self {
-            session: String::new(),
-            outputs: notebook.code().take(count).map(|cell| cell.outputs.clone()).collect(),
-            places: traces.places.clone(),
-            files: files.collect(),
-            links: traces.links,
-            allowed_errors: traces.allowed_errors,
-        }
-    }
-
-    /// Returns whether the session has to be opened for the contents of files.
-    pub(crate) fn has_files(&self) -> bool {
-        self.files.iter().any(|(_, kind)| *kind != ChangeKind::Deleted)
-    }
-
-    /// Returns whether it describes so many cells, and refers only to their outputs.
-    pub(crate) fn fits(&self, count: usize) -> bool {
-        let is_there = |(_, cell, output): &Place| {
-            self.outputs.get(*cell).is_some_and(|outputs| *output < outputs.len())
-        };
-        self.outputs.len() == count && self.places.iter().all(is_there)
-    }
-
-    /// Splits it into the cells' outputs and the other traces. `contents` returns those of a file;
-    /// the result is `None` if one is missing.
-    pub(crate) fn open(
-        self,
-        contents: impl Fn(&str) -> Option<Vec<u8>>,
-    ) -> Option<(Vec<Vec<Value>>, Traces)> {
-        let file = |(path, kind): (String, ChangeKind)| {
-            let contents = match kind {
-                ChangeKind::Deleted => Vec::new(),
-                _ => contents(&path)?,
-            };
-            Some((path.clone(), ChangedFile::new(path, kind, contents)))
-        };
-        let files = self.files.into_iter().map(file).collect::<Option<_>>()?;
-        let Self { outputs, places, links, allowed_errors, .. } = self;
-        Some((outputs, Traces { places, files, links, allowed_errors }))
-    }
-}
-
-/// Puts the outputs of the first cells into a notebook.
-pub(crate) fn take_over(notebook: &mut Notebook, outputs: &[Vec<Value>]) {
-    for ((number, cell), outputs) in (1..).zip(notebook.code_mut()).zip(outputs) {
-        cell.execution_count = Some(number);
-        cell.outputs.clone_from(outputs);
-    }
-}
-
 // States on disk, in a folder with a bound: for each key a saved session, and a record of outputs.
 //
 // The record is written after the session and removed before it, so a record says that there is a
-// session. It names the session's file, whose name is used once: of two commands that write the
-// same key, the later one's record leads to the later one's session. Several commands may use the
-// folder at once: whatever has gone meanwhile is as if it had never been there.
+// session. It names the session's file, whose name is used once. So if two commands write the same
+// key, the later one's record leads to the later one's session. Several commands may use the folder
+// at once: what is gone meanwhile counts as never written.
 
 /// The most states, so that listing the folder stays quick.
 const MOST_STATES: usize = 1000;
@@ -449,10 +360,10 @@ impl CheckpointCache {
 
     /// Writes the record of a session that was saved at this [`place`](Self::place). Returns whether
     /// it has; if not, also because of an error, the session goes.
-    pub(crate) fn keep(&self, key: Key, session: &Path, mut kept: SavedPrefix) -> io::Result<bool> {
+    pub(crate) fn keep(&self, key: Key, session: &Path, mut kept: SavedState) -> io::Result<bool> {
         let name = session.file_name().unwrap_or_default();
         kept.session = name.to_string_lossy().into_owned();
-        let written = self.write(key, &kept);
+        let written = kept.write(&self.record(key), LARGEST_RECORD_BYTES);
         if !matches!(written, Ok(true)) {
             // What can't be removed now goes with those that have no record.
             let _ = fs::remove_file(session);
@@ -460,22 +371,12 @@ impl CheckpointCache {
         written
     }
 
-    fn write(&self, key: Key, kept: &SavedPrefix) -> io::Result<bool> {
-        let bytes = serde_json::to_vec(kept)?;
-        if bytes.len() > LARGEST_RECORD_BYTES {
-            return Ok(false);
-        }
-        replace(&self.record(key), Access::Private, |file| file.write_all(&bytes))?;
-        Ok(true)
-    }
-
-    /// Returns the record of this key and the path of its session, and notes that they were used;
+    /// Returns the record of this key and the path of its session, and notes that they were used.
     /// `None` if there is none that describes so many cells.
-    pub(crate) fn find(&self, key: Key, count: usize) -> Option<(SavedPrefix, PathBuf)> {
+    pub(crate) fn find(&self, key: Key, count: usize) -> Option<(SavedState, PathBuf)> {
         let path = self.record(key);
-        let bytes = fs::read(&path).ok()?;
-        let kept: Option<SavedPrefix> = serde_json::from_slice(&bytes).ok();
-        let kept = kept.filter(|kept| kept.fits(count));
+        let kept = SavedState::read(&path).ok()?;
+        let kept = kept.filter(|kept| kept.count() == count && kept.is_whole());
         let found = kept.and_then(|kept| Some((self.session(&path, &kept.session)?, kept)));
         let Some((session, kept)) = found else {
             self.remove(key);
@@ -494,8 +395,8 @@ impl CheckpointCache {
         remove(&record, session.as_deref());
     }
 
-    /// Removes the states that weren't used for the longest time, until the folder has its bound,
-    /// and sessions that have had no record for long.
+    /// Removes the least recently used states until the folder has its bound. Also removes sessions
+    /// that have had no record for long.
     pub(crate) fn tidy(&self) -> io::Result<()> {
         let files = fs::read_dir(&self.folder)?.map(|file| Ok(file?.path()));
         let files: Vec<PathBuf> = files.collect::<io::Result<_>>()?;
@@ -665,11 +566,11 @@ mod tests {
         assert_eq!(one.name().len(), 64);
     }
 
-    fn kept(sources: usize) -> SavedPrefix {
+    fn kept(sources: usize) -> SavedState {
         let cell = r#"{"cell_type": "code", "metadata": {}, "source": "1"}"#;
         let cells = vec![cell; sources].join(",");
         let text = format!(r#"{{"nbformat": 4, "metadata": {{}}, "cells": [{cells}]}}"#);
-        SavedPrefix::of(&Notebook::read(&text).unwrap(), sources, &Traces::default())
+        SavedState::of(&Notebook::read(&text).unwrap(), sources, &Traces::default())
     }
 
     fn put(cache: &CheckpointCache, name: &str, bytes: usize, age: u64) -> Key {
@@ -743,7 +644,7 @@ mod tests {
         assert!(second.exists(), "another command may be reading it");
         let mut outside = kept(1);
         outside.session = "../a.session".to_owned();
-        cache.write(key, &outside).unwrap();
+        outside.write(&cache.record(key), LARGEST_RECORD_BYTES).unwrap();
         assert!(cache.find(key, 1).is_none());
         assert!(!cache.has(key));
     }

@@ -19,11 +19,10 @@ use crate::event::{CellEvent, Interrupts, Progress, end_by};
 use crate::guest::{self, Cell};
 use crate::outputs::Outputs;
 use crate::places::Places;
-use crate::prefixes::{
-    CheckpointCache, Claim, Key, Next, PrefixCache, PrefixState, SavedPrefix, Traces, take_over,
-};
+use crate::prefixes::{CheckpointCache, Claim, Key, Next, PrefixCache, PrefixState};
 use crate::problem::{Problem, remarks};
-use crate::report::{NotebookEnd, Record, Report, Resumption};
+use crate::report::{NotebookEnd, Report, Resumption};
+use crate::saved::{SavedState, Traces, take_over};
 use crate::settings::{Settings, Task};
 
 /// A running notebook.
@@ -321,8 +320,8 @@ impl<'a> Run<'a> {
             }
             if let Some(cache) = &prefixes.cache {
                 let is_last = number == self.total;
-                let cells = Cells { notebook, count: number, traces, took, is_last };
-                self.states.write(cache, key, session, cells).await;
+                let kept = || SavedState::of(notebook, number, traces);
+                self.states.write(cache, key, session, took, is_last, kept).await;
             }
         }
         if number < self.total {
@@ -394,8 +393,8 @@ impl<'a> Run<'a> {
         Ok((outcome, problem))
     }
 
-    /// Saves the session, as it was before the cell at which the notebook ended or before the last
-    /// cell, and the record.
+    /// Saves the session and the record, as before the cell at which the notebook ended, or before
+    /// the last cell.
     async fn keep_session(&mut self, has_completed: bool) -> Result<Resumption, Error> {
         let count = if has_completed { self.total.saturating_sub(1) } else { self.done };
         let (Some(checkpoint), 1..) = (&self.checkpoint, count) else {
@@ -419,9 +418,10 @@ impl<'a> Run<'a> {
         let Self { settings, task, .. } = self;
         task.places.forget_record()?;
         session.save(&task.places.session).await?;
-        let (image, inputs) = (settings.image(), settings.input_digest());
-        let record = Record::of(&task.notebook, count, image, inputs, &self.traces.places);
-        task.places.write_record(&record)
+        let (image, inputs) = (settings.image().to_owned(), settings.input_digest().to_owned());
+        let traces = Traces { places: self.traces.places.clone(), ..Traces::default() };
+        let state = SavedState::of(&task.notebook, count, &traces);
+        task.places.write_record(&SavedState { image, inputs, ..state })
     }
 }
 
@@ -477,18 +477,6 @@ impl CopyWriter {
     }
 }
 
-/// The cells up to a state.
-struct Cells<'a> {
-    notebook: &'a Notebook,
-    /// How many they are.
-    count: usize,
-    traces: &'a Traces,
-    /// How long the last of them took.
-    took: Duration,
-    /// Whether no cell follows.
-    is_last: bool,
-}
-
 /// Writes states to the cache.
 #[derive(Debug, Default)]
 struct StateWriter {
@@ -501,16 +489,18 @@ struct StateWriter {
 }
 
 impl StateWriter {
-    /// Begins to write the session's present state, if it is worth its place. What can't be kept
-    /// isn't: the notebook doesn't depend on it.
+    /// Begins to write the session's present state, which `kept` describes, if it is worth its place.
+    /// The last cell took so long; `is_last` if no cell follows. What can't be kept isn't: the
+    /// notebook doesn't depend on it.
     async fn write(
         &mut self,
         cache: &Arc<CheckpointCache>,
         key: Key,
         session: &Session,
-        cells: Cells<'_>,
+        took: Duration,
+        is_last: bool,
+        kept: impl FnOnce() -> SavedState,
     ) {
-        let Cells { notebook, count, traces, took, is_last } = cells;
         while let Some(written) = self.writing.try_join_next() {
             self.count(written.unwrap_or(0));
         }
@@ -525,9 +515,9 @@ impl StateWriter {
         {
             self.count(written.unwrap_or(0));
         }
-        let name = format!("{} after cell {count}", session.name());
+        let kept = kept();
+        let name = format!("{} after cell {}", session.name(), kept.count());
         let Ok(fork) = session.fork(&name).await else { return };
-        let kept = SavedPrefix::of(notebook, count, traces);
         let cache = Arc::clone(cache);
         self.since = Duration::ZERO;
         self.writing.spawn(async move {
@@ -569,19 +559,17 @@ impl Run<'_> {
         let session = self.settings.pool.revive(&name, &self.task.places.session).await;
         let session = session.map_err(|error| chain(&error).to_string())?;
         let (image, inputs) = (self.settings.image(), self.settings.input_digest());
-        match record.apply(&mut self.task.notebook, image, inputs) {
-            Ok((done, places)) => {
-                (self.done, self.traces.places) = (done, places);
-                self.session = Some(session);
-                Ok(())
-            }
-            Err(why) => {
-                // A fresh session takes its name.
-                let reset = session.reset().await;
-                reset.map_err(|error| chain(&error).to_string())?;
-                Err(why)
-            }
+        if let Err(why) = record.check(&self.task.notebook, image, inputs) {
+            // A fresh session takes its name.
+            let reset = session.reset().await;
+            reset.map_err(|error| chain(&error).to_string())?;
+            return Err(why);
         }
+        (self.done, self.session) = (record.count(), Some(session));
+        let (outputs, traces) = record.open(|_| None).ok_or("its record is damaged")?;
+        take_over(&mut self.task.notebook, &outputs);
+        self.traces = traces;
+        Ok(())
     }
 
     /// Takes over the latest state that an earlier command left.

@@ -4,14 +4,15 @@
 use std::time::Duration;
 
 use hatchery::{Hatchery, Job, Limits, Outcome, Verdict as End};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::timeout;
 
 use super::Link;
-use super::trial::{TestReport, Trial, cpu_ms};
+use super::trial::{TestReport, answer, cpu_ms};
 use crate::error::GradeError;
 use crate::guest;
 use crate::task::{Suite, Task};
+use crate::verdict::Graded;
 
 /// How long a candidate may go on after its tests have ended, before it is stopped.
 const LAST_STEPS: Duration = Duration::from_secs(1);
@@ -27,7 +28,7 @@ pub(crate) async fn run(
     code: &str,
     kinds: Option<&[String]>,
     limits: Limits,
-) -> Result<Trial, GradeError> {
+) -> Result<Graded, GradeError> {
     let link = Link::new();
     let mut tests = limits.clone();
     tests.cpu_time = limits.cpu_time.map(|time| time + TESTS_CPU);
@@ -60,7 +61,7 @@ pub(crate) async fn run(
     };
     link.judge_ended();
     let tests_cpu_ms = cpu_ms(&judged);
-    let trial = match early {
+    let graded = match early {
         Some(outcome) => ended_early(&outcome, &judged),
         None => {
             let outcome = match timeout(LAST_STEPS, candidate.outcome()).await {
@@ -70,35 +71,35 @@ pub(crate) async fn run(
                     candidate.outcome().await
                 }
             };
-            let trial = of_judge(&judged).blaming(&outcome).blaming_tests(&judged);
-            Trial { cpu_ms: cpu_ms(&outcome), ..trial }
+            let graded = of_judge(&judged).blaming("", &outcome).blaming("tests_", &judged);
+            Graded { cpu_ms: cpu_ms(&outcome), ..graded }
         }
     };
-    Ok(Trial { tests_cpu_ms, ..trial })
+    Ok(Graded { tests_cpu_ms, ..graded })
 }
 
-/// Returns the trial of a candidate that ended before its tests did. Whatever they say, it hasn't
+/// Returns the result of a candidate that ended before its tests did. Whatever they say, it hasn't
 /// passed.
-fn ended_early(outcome: &Outcome, judged: &Outcome) -> Trial {
-    let trial = Trial { cpu_ms: cpu_ms(outcome), ..Trial::ended(outcome).blaming(outcome) };
+fn ended_early(outcome: &Outcome, judged: &Outcome) -> Graded {
+    let graded = Graded { cpu_ms: cpu_ms(outcome), ..Graded::ended(outcome).blaming("", outcome) };
     if matches!(judged.verdict, End::SandboxFailed(_)) {
         return of_judge(judged);
     }
     match report(judged) {
-        Some(report) => trial.with_counts_of(&Trial::reported(report)),
-        None => trial,
+        Some(report) => graded.with_counts_of(&Graded::reported(report)),
+        None => graded,
     }
 }
 
-fn of_judge(judged: &Outcome) -> Trial {
+fn of_judge(judged: &Outcome) -> Graded {
     match &judged.verdict {
         End::Completed { .. } => match report(judged) {
-            Some(report) => Trial::reported(report),
-            None => Trial::of_task("the tests gave no report"),
+            Some(report) => Graded::reported(report),
+            None => Graded::of_task("the tests gave no report"),
         },
-        End::Limit(hit) => Trial::of_tests(hit),
-        End::SandboxFailed(_) => Trial::ended(judged),
-        _ => Trial::of_task(format!("its tests ended early: {}", Trial::ended(judged).message)),
+        End::Limit(hit) => Graded::of_tests(hit),
+        End::SandboxFailed(_) => Graded::ended(judged),
+        _ => Graded::of_task(format!("its tests ended early: {}", Graded::ended(judged).message)),
     }
 }
 
@@ -112,19 +113,12 @@ pub(super) async fn problem(
         .named("check")
         .variable("hatchery_task", message(task, "", None))
         .limits(limits);
-    let checked = pool.run(check).await?;
     // What else may go wrong does so again when the tests run.
-    Ok(match checked.verdict {
-        End::Completed { value: Some(Value::String(problem)), .. } => Some(problem),
-        _ => None,
-    })
+    Ok(answer(&pool.run(check).await?).map(str::to_owned))
 }
 
 fn report(judged: &Outcome) -> Option<TestReport> {
-    let End::Completed { value: Some(Value::String(text)), .. } = &judged.verdict else {
-        return None;
-    };
-    serde_json::from_str(text).ok()
+    serde_json::from_str(answer(judged)?).ok()
 }
 
 /// Returns what the judge learns of a task, as text.

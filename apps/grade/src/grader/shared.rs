@@ -6,17 +6,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use hatchery::{Hatchery, Job, Limits, Outcome, Session, Verdict as End};
-use serde_json::Value;
 
 use super::guarded;
-use super::trial::{TestReport, Trial, cpu_ms};
+use super::trial::{TestReport, answer, cpu_ms};
 use crate::error::GradeError;
 use crate::guest;
 use crate::task::Task;
-use crate::verdict::Verdict;
+use crate::verdict::{Graded, Verdict};
 
 /// The largest report, with the identities of some thousand names.
 const REPORT_BYTES: usize = 8 << 20;
@@ -31,13 +29,13 @@ pub(crate) async fn run(
     task: &Task,
     code: &str,
     limits: Limits,
-) -> Result<Trial, GradeError> {
+) -> Result<Graded, GradeError> {
     let number = SESSIONS.fetch_add(1, Ordering::Relaxed);
     let session = pool.session(&format!("hatchery-grade-{number}")).await?;
     let limits = Limits { result_bytes: REPORT_BYTES, ..limits };
-    let trial = turns(&session, task, code, limits).await;
+    let graded = turns(&session, task, code, limits).await;
     session.close();
-    trial
+    graded
 }
 
 async fn turns(
@@ -45,26 +43,30 @@ async fn turns(
     task: &Task,
     code: &str,
     limits: Limits,
-) -> Result<Trial, GradeError> {
+) -> Result<Graded, GradeError> {
     let job = |source: &str| Job::code(source).limits(limits.clone());
     let begun = session.run(job(guest::SHARED_BEGIN)).await?;
-    let Some(at_first) = value(&begun).and_then(|value| serde_json::from_value(value).ok()) else {
-        return Ok(Trial::ended(&begun));
+    let at_first = match &begun.verdict {
+        End::Completed { value, .. } => value.clone(),
+        _ => None,
+    };
+    let Some(at_first) = at_first.and_then(|value| serde_json::from_value(value).ok()) else {
+        return Ok(Graded::ended(&begun));
     };
     let loaded = session
         .run(job(guest::SHARED_LOAD).variable("hatchery_code", &*guest::with_wide_maxsize(code)))
         .await?;
     let spent = loaded.usage.cpu;
     if !loaded.passed() {
-        let trial = Trial::ended(&loaded).blaming(&loaded);
-        let trial = match trial.verdict {
-            Verdict::Failed => Trial::error(format!("its code can't be run: {}", trial.message)),
-            _ => trial,
-        };
-        return Ok(Trial { cpu_ms: cpu_ms(&loaded), ..trial });
+        let mut graded = Graded::ended(&loaded).blaming("", &loaded);
+        if graded.verdict == Verdict::Failed {
+            let message = format!("its code can't be run: {}", graded.message);
+            graded = Graded::new(Verdict::Error, message);
+        }
+        return Ok(Graded { cpu_ms: cpu_ms(&loaded), ..graded });
     }
-    if let Some(Value::String(limit)) = value(&loaded) {
-        return Ok(Trial { cpu_ms: cpu_ms(&loaded), ..Trial::of_sandbox(&limit) });
+    if let Some(limit) = answer(&loaded) {
+        return Ok(Graded { cpu_ms: cpu_ms(&loaded), ..Graded::of_sandbox(limit) });
     }
     let mut left = limits.clone();
     left.cpu_time = limits.cpu_time.map(|time| time.saturating_sub(spent));
@@ -74,19 +76,18 @@ async fn turns(
         .variable("hatchery_task", guarded::message(task, code, None))
         .variable("hatchery_token", token.as_str());
     let tested = session.run(tests).await?;
-    let trial = match tested.passed() {
+    let graded = match tested.passed() {
         true => reported(&tested, &token, &at_first),
-        false => Trial::ended(&tested).blaming(&tested),
+        false => Graded::ended(&tested).blaming("", &tested),
     };
-    let cpu = spent.saturating_add(tested.usage.cpu).max(Duration::ZERO);
-    Ok(Trial { cpu_ms: cpu.as_micros() as f64 / 1e3, ..trial })
+    let cpu = spent.saturating_add(tested.usage.cpu);
+    Ok(Graded { cpu_ms: cpu.as_micros() as f64 / 1e3, ..graded })
 }
 
-fn reported(tested: &Outcome, token: &str, at_first: &Snapshot) -> Trial {
-    let failed = |message: String| Trial::new(Verdict::Failed, message);
-    let parsed = value(tested)
-        .and_then(|value| Some(value.as_str()?.to_owned()))
-        .and_then(|text| serde_json::from_str::<(String, String, Snapshot, Snapshot)>(&text).ok());
+fn reported(tested: &Outcome, token: &str, at_first: &Snapshot) -> Graded {
+    type Answer = (String, String, Snapshot, Snapshot);
+    let failed = |message: String| Graded::new(Verdict::Failed, message);
+    let parsed = answer(tested).and_then(|text| serde_json::from_str::<Answer>(text).ok());
     let Some((received, report, before, after)) = parsed else {
         return failed("its tests gave no report".to_owned());
     };
@@ -100,15 +101,8 @@ fn reported(tested: &Outcome, token: &str, at_first: &Snapshot) -> Trial {
         }
     }
     match serde_json::from_str::<TestReport>(&report) {
-        Ok(report) => Trial::reported(report),
+        Ok(report) => Graded::reported(report),
         Err(_) => failed("its tests gave no report".to_owned()),
-    }
-}
-
-fn value(outcome: &Outcome) -> Option<Value> {
-    match &outcome.verdict {
-        End::Completed { value, .. } => value.clone(),
-        _ => None,
     }
 }
 

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use hatchery::{Hatchery, Interface, Job, LimitKind, Limits, Outcome, Verdict as End};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::guarded::TESTS_CPU;
-use super::trial::{Trial, cpu_ms};
+use super::trial::{answer, cpu_ms};
 use crate::error::GradeError;
 use crate::settings::limits_of_tests;
 use crate::task::{Case, Checker};
-use crate::verdict::{Failure, Verdict};
+use crate::verdict::{Failure, Graded, Verdict};
 use crate::{checker, guest};
 
 /// Failures that are kept.
@@ -27,64 +27,64 @@ pub(crate) async fn run(
     cases: &[Case],
     checker: &Checker,
     limits: Limits,
-) -> Result<Trial, GradeError> {
+) -> Result<Graded, GradeError> {
     let code = &*guest::with_wide_maxsize(code);
-    let mut trial = Trial::new(Verdict::Passed, String::new());
-    trial.total = cases.len() as u64;
+    let mut graded = Graded::new(Verdict::Passed, String::new());
+    graded.tests_total = cases.len() as u64;
     let mut left = limits.cpu_time.unwrap_or(Duration::MAX);
     for (place, case) in cases.iter().enumerate() {
         let rest = Limits { cpu_time: Some(left), ..limits.clone() };
         let outcome = pool.run(job(code, code, case, &rest)).await?;
-        trial.cpu_ms += cpu_ms(&outcome);
+        graded.cpu_ms += cpu_ms(&outcome);
         left = left.saturating_sub(outcome.usage.cpu);
         let problem = match outcome.is_success() && !outcome.output_truncated {
-            true => match wrong(pool, checker, case, &outcome, &mut trial).await? {
+            true => match wrong(pool, checker, case, &outcome, &mut graded).await? {
                 Ok(problem) => problem,
-                Err(ended) => return Ok(ended.with_counts_of(&trial)),
+                Err(ended) => return Ok(ended.with_counts_of(&graded)),
             },
             false => {
                 let ended = ended(&outcome, &rest);
                 if matches!(ended.verdict, Verdict::Limit | Verdict::Sandbox) {
-                    let spent = (trial.cpu_ms, trial.tests_cpu_ms);
-                    let ended = ended.with_counts_of(&trial);
-                    return Ok(Trial { cpu_ms: spent.0, tests_cpu_ms: spent.1, ..ended });
+                    let spent = (graded.cpu_ms, graded.tests_cpu_ms);
+                    let ended = ended.with_counts_of(&graded);
+                    return Ok(Graded { cpu_ms: spent.0, tests_cpu_ms: spent.1, ..ended });
                 }
                 Some(ended.message)
             }
         };
         if problem.is_some()
-            && trial.failures.is_empty()
+            && graded.failures.is_empty()
             && let Some(ended) = limit_met(pool, code, case, &outcome, &limits).await?
         {
-            return Ok(ended.with_counts_of(&trial));
+            return Ok(ended.with_counts_of(&graded));
         }
         match problem {
-            None => trial.passed += 1,
+            None => graded.tests_passed += 1,
             Some(message) => {
-                trial.verdict = Verdict::Failed;
+                graded.verdict = Verdict::Failed;
                 let test = format!("case {}", place + 1);
-                if trial.failures.is_empty() {
-                    trial.message = format!("{test}: {message}");
+                if graded.failures.is_empty() {
+                    graded.message = format!("{test}: {message}");
                 }
-                if trial.failures.len() < MOST_FAILURES {
-                    trial.failures.push(Failure { test, message });
+                if graded.failures.len() < MOST_FAILURES {
+                    graded.failures.push(Failure { test, message });
                 }
             }
         }
     }
-    Ok(trial)
+    Ok(graded)
 }
 
-fn ended(outcome: &Outcome, limits: &Limits) -> Trial {
+fn ended(outcome: &Outcome, limits: &Limits) -> Graded {
     if outcome.is_success() {
         let kind = LimitKind::Output;
         let (name, allowed) = (kind.name(), kind.amount(limits.output_bytes as u64));
         let raised_by = kind.raised_by(Interface::Grade).unwrap_or_default();
         let message =
             format!("it wrote more than the {name} limit of {allowed}; {raised_by} raises it");
-        return Trial { limit: Some(name.to_owned()), ..Trial::new(Verdict::Limit, message) };
+        return Graded { limit: Some(name.to_owned()), ..Graded::new(Verdict::Limit, message) };
     }
-    Trial::ended(outcome).blaming(outcome)
+    Graded::ended(outcome).blaming("", outcome)
 }
 
 /// Returns the job that runs `source` as the program does for a case. A judge runs a file, too.
@@ -98,36 +98,35 @@ fn job(source: &str, code: &str, case: &Case, limits: &Limits) -> Job {
         .idempotent(false)
 }
 
-/// Runs a program that failed a case again, watched. Returns what the sandbox did: the first limit that
-/// the program meets, whether it catches that or not, or its own failure.
+/// Runs a program that failed a case again, watched. Returns the first limit of the sandbox that the
+/// program meets, whether it catches that or not, or the sandbox's own failure.
 async fn limit_met(
     pool: &Hatchery,
     code: &str,
     case: &Case,
     failed: &Outcome,
     limits: &Limits,
-) -> Result<Option<Trial>, GradeError> {
+) -> Result<Option<Graded>, GradeError> {
     let texts = format!("{}\n{}", failed.stdout_text(), case.stdout);
     let job = job(guest::DOUBT, code, case, limits)
         .variable("hatchery_code", code)
         .variable("hatchery_texts", texts);
     let watched = pool.run(job).await?;
     Ok(match &watched.verdict {
-        End::Completed { value: Some(Value::String(limit)), .. } => Some(Trial::of_sandbox(limit)),
-        End::SandboxFailed(_) => Some(Trial::ended(&watched)),
-        _ => None,
+        End::SandboxFailed(_) => Some(Graded::ended(&watched)),
+        _ => answer(&watched).map(Graded::of_sandbox),
     })
 }
 
 /// Compares the output for a case, in an interpreter with limits of its own if a program does it.
-/// Returns what is wrong with it, if anything is; or the trial of a program that met one of its limits.
+/// Returns what is wrong with it, if anything is. An error is the result of a checker that met a limit.
 async fn wrong(
     pool: &Hatchery,
     checker: &Checker,
     case: &Case,
     outcome: &Outcome,
-    trial: &mut Trial,
-) -> Result<Result<Option<String>, Trial>, GradeError> {
+    graded: &mut Graded,
+) -> Result<Result<Option<String>, Graded>, GradeError> {
     let output = outcome.stdout_text();
     let Checker::Program(source) = checker else {
         return Ok(Ok(checker::wrong(checker, &output, &case.stdout)));
@@ -138,12 +137,12 @@ async fn wrong(
         .variable("hatchery_cases", json!([[case.stdin, output, case.stdout]]))
         .limits(limits_of_tests(TESTS_CPU));
     let checked = pool.run(job).await?;
-    trial.tests_cpu_ms += cpu_ms(&checked);
-    let ended = || Trial::ended(&checked);
+    graded.tests_cpu_ms += cpu_ms(&checked);
+    let ended = || Graded::ended(&checked);
     Ok(match &checked.verdict {
         End::Completed { value: Some(value), .. } if *value == json!([true]) => Ok(None),
         End::Completed { .. } => Ok(Some("the checker refuses its output".to_owned())),
-        End::Limit(hit) => Err(Trial::of_tests(hit)),
+        End::Limit(hit) => Err(Graded::of_tests(hit)),
         End::SandboxFailed(_) => Err(ended()),
         _ => Ok(Some(format!("the checker failed: {}", ended().message))),
     })

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use hatchery::error::chain;
 use hatchery::{LimitHit, LimitKind, Outcome, Verdict as End};
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::verdict::{Failure, Graded, Verdict};
 
@@ -32,55 +33,39 @@ pub(crate) struct TestReport {
     gone: Option<String>,
 }
 
-/// One try at a sample.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Trial {
-    pub(crate) verdict: Verdict,
-    pub(crate) limit: Option<String>,
-    pub(crate) message: String,
-    pub(crate) passed: u64,
-    pub(crate) total: u64,
-    pub(crate) failures: Vec<Failure>,
-    /// Whether a limit of the sandbox leaves it undecided, which every interpreter of the sandbox has.
-    pub(crate) is_of_sandbox: bool,
-    /// Kinds of objects of the candidate whose attributes the tests used.
-    pub(crate) kinds: Vec<String>,
-    pub(crate) cpu_ms: f64,
-    pub(crate) tests_cpu_ms: f64,
-}
-
-impl Trial {
+impl Graded {
+    /// Returns the result of one try, which doesn't say yet of which sample it is.
     pub(crate) fn new(verdict: Verdict, message: String) -> Self {
         Self {
+            task_id: String::new(),
+            sample: 0,
             verdict,
             limit: None,
             message,
-            passed: 0,
-            total: 0,
+            tests_passed: 0,
+            tests_total: 0,
             failures: Vec::new(),
-            is_of_sandbox: false,
-            kinds: Vec::new(),
+            guarded: true,
             cpu_ms: 0.0,
             tests_cpu_ms: 0.0,
+            digest: String::new(),
+            is_of_sandbox: false,
+            kinds: Vec::new(),
         }
     }
 
-    pub(crate) fn error(message: String) -> Self {
-        Self::new(Verdict::Error, message)
-    }
-
-    /// Returns the trial of a sample whose task can't be graded.
+    /// Returns the result of a sample whose task can't be graded.
     pub(crate) fn of_task(problem: impl Display) -> Self {
         Self::new(Verdict::TaskError, format!("its task can't be graded: {problem}"))
     }
 
-    /// Returns the trial of a sample that the sandbox lacks something for.
+    /// Returns the result of a sample that the sandbox lacks something for.
     pub(crate) fn of_sandbox(limit: &str) -> Self {
         let message = format!("it reached a limit of the sandbox: {limit}");
         Self { is_of_sandbox: true, ..Self::new(Verdict::Undecided, message) }
     }
 
-    /// Returns the trial of a sample whose tests met a limit.
+    /// Returns the result of a sample whose tests met a limit.
     pub(crate) fn of_tests(hit: &LimitHit) -> Self {
         Self {
             limit: Some(format!("tests_{}", hit.limit.name())),
@@ -88,7 +73,7 @@ impl Trial {
         }
     }
 
-    /// Returns the trial of a candidate whose interpreter ended by itself, in place of an answer.
+    /// Returns the result of a candidate whose interpreter ended by itself, in place of an answer.
     pub(crate) fn ended(outcome: &Outcome) -> Self {
         match &outcome.verdict {
             End::Limit(hit) => Self {
@@ -108,11 +93,11 @@ impl Trial {
         }
     }
 
-    /// Returns the trial that the tests report.
+    /// Returns the result that the tests report.
     pub(crate) fn reported(report: TestReport) -> Self {
         let TestReport { total, passed, complete, failures, undecided, kinds, .. } = report;
         if let Some(load) = report.load {
-            return Self::error(format!("its code can't be run: {load}"));
+            return Self::new(Verdict::Error, format!("its code can't be run: {load}"));
         }
         if let Some(gone) = report.gone {
             return Self::new(Verdict::Failed, gone);
@@ -132,27 +117,19 @@ impl Trial {
         let failures: Vec<Failure> =
             failures.into_iter().map(|(test, message)| Failure { test, message }).collect();
         let failure = || failures.first().map(|first| format!("{}: {}", first.test, first.message));
-        let trial = Self::new(verdict, undecided.or_else(failure).unwrap_or_default());
-        Self { passed, total, failures, is_of_sandbox, kinds, ..trial }
+        let graded = Self::new(verdict, undecided.or_else(failure).unwrap_or_default());
+        Self { tests_passed: passed, tests_total: total, failures, is_of_sandbox, kinds, ..graded }
     }
 
-    /// Returns the trial with the counts of the tests, which ended early.
+    /// Returns the result with the counts of the tests, which ended early.
     pub(crate) fn with_counts_of(self, other: &Self) -> Self {
-        Self { passed: other.passed, total: other.total, failures: other.failures.clone(), ..self }
+        let (tests_passed, tests_total) = (other.tests_passed, other.tests_total);
+        Self { tests_passed, tests_total, failures: other.failures.clone(), ..self }
     }
 
-    /// Returns the trial as one that a limit ended, if the candidate failed because it was refused
-    /// something.
-    pub(crate) fn blaming(self, outcome: &Outcome) -> Self {
-        self.blaming_limits("", outcome)
-    }
-
-    /// Returns the trial as one that a limit of the tests ended, if they were refused something.
-    pub(crate) fn blaming_tests(self, judged: &Outcome) -> Self {
-        self.blaming_limits("tests_", judged)
-    }
-
-    fn blaming_limits(mut self, whose: &str, outcome: &Outcome) -> Self {
+    /// Returns the result as a limit's, if the candidate failed because it was refused something;
+    /// with `whose` as `tests_`, if the tests were.
+    pub(crate) fn blaming(mut self, whose: &str, outcome: &Outcome) -> Self {
         let hit = outcome.limits_met.iter().find(|hit| is_refusal(hit.limit));
         if let (Some(hit), Verdict::Failed | Verdict::Undecided | Verdict::Error) =
             (hit, self.verdict)
@@ -171,28 +148,13 @@ impl Trial {
             false => self.message.clone(),
         }
     }
+}
 
-    pub(crate) fn graded(
-        self,
-        task_id: &str,
-        sample: u64,
-        guarded: bool,
-        digest: String,
-    ) -> Graded {
-        Graded {
-            task_id: task_id.to_owned(),
-            sample,
-            verdict: self.verdict,
-            limit: self.limit,
-            message: self.message,
-            tests_passed: self.passed,
-            tests_total: self.total,
-            failures: self.failures,
-            guarded,
-            cpu_ms: self.cpu_ms,
-            tests_cpu_ms: self.tests_cpu_ms,
-            digest,
-        }
+/// Returns the text that the grader's own code in an interpreter returned.
+pub(crate) fn answer(outcome: &Outcome) -> Option<&str> {
+    match &outcome.verdict {
+        End::Completed { value: Some(Value::String(text)), .. } => Some(text),
+        _ => None,
     }
 }
 

@@ -41,18 +41,16 @@ pub(crate) fn id(object: &Object) -> Option<String> {
 /// Returns the program of a sample: a `completion` follows the prompt, the others are whole.
 pub(crate) fn program(object: &Object, prompt: &str) -> Option<String> {
     let completion = first_text(object, &["completion"]).map(|text| format!("{prompt}{text}"));
-    let whole = || first_text(object, &["program", "solution", "code"]).map(str::to_owned);
-    completion.or_else(whole)
+    completion.or_else(|| first_text(object, &["program", "solution", "code"]))
 }
 
 /// Returns the first of these fields that is a text.
-pub(crate) fn first_text<'object>(object: &'object Object, names: &[&str]) -> Option<&'object str> {
-    names.iter().find_map(|name| object.get(*name)?.as_str())
+fn first_text(object: &Object, names: &[&str]) -> Option<String> {
+    names.iter().find_map(|name| object.get(*name)?.as_str()).map(str::to_owned)
 }
 
 fn text(object: &Object, name: &'static str) -> Result<String, InvalidLine> {
-    let text = object.get(name).and_then(Value::as_str);
-    text.map(str::to_owned).ok_or(InvalidLine::Field(name, "a text"))
+    first_text(object, &[name]).ok_or(InvalidLine::Field(name, "a text"))
 }
 
 /// Returns a list of texts; a missing or null field is an empty one.
@@ -115,10 +113,10 @@ fn completed(
     prompt: String,
     suite: Suite,
 ) -> Result<Task, InvalidLine> {
-    let canonical = object.get("canonical_solution").and_then(Value::as_str);
+    let canonical = first_text(object, &["canonical_solution"]);
     let solution = canonical.map(|canonical| format!("{prompt}{canonical}"));
     Ok(Task {
-        entry_point: first_text(object, &["entry_point"]).map(str::to_owned),
+        entry_point: first_text(object, &["entry_point"]),
         helpers: solution.clone().unwrap_or_else(|| prompt.clone()),
         prompt,
         solution,
@@ -165,8 +163,8 @@ fn mbpp(object: &Object, id: String, options: TaskOptions) -> Result<Task, Inval
         tests.extend(texts(object, "challenge_test_list")?);
     }
     let mut setup = texts(object, "test_imports")?;
-    setup.extend(first_text(object, &["test_setup_code"]).map(str::to_owned));
-    let solution = first_text(object, &["code"]).map(str::to_owned);
+    setup.extend(first_text(object, &["test_setup_code"]));
+    let solution = first_text(object, &["code"]);
     Ok(Task {
         helpers: solution.clone().unwrap_or_default(),
         solution,
@@ -175,10 +173,9 @@ fn mbpp(object: &Object, id: String, options: TaskOptions) -> Result<Task, Inval
 }
 
 fn plain(object: &Object, id: String) -> Result<Task, InvalidLine> {
-    let solution =
-        first_text(object, &["solution", "canonical_solution", "solution_code"]).map(str::to_owned);
+    let solution = first_text(object, &["solution", "canonical_solution", "solution_code"]);
     Ok(Task {
-        entry_point: first_text(object, &["entry_point"]).map(str::to_owned),
+        entry_point: first_text(object, &["entry_point"]),
         helpers: solution.clone().unwrap_or_default(),
         solution,
         ..bare(id, plain_suite(object)?)
@@ -187,7 +184,7 @@ fn plain(object: &Object, id: String) -> Result<Task, InvalidLine> {
 
 fn plain_suite(object: &Object) -> Result<Suite, InvalidLine> {
     let wrong = InvalidLine::Field("tests", "a string, a list of strings, or a list of cases");
-    let setup = first_text(object, &["setup"]).unwrap_or_default().to_owned();
+    let setup = first_text(object, &["setup"]).unwrap_or_default();
     let items = match object.get("tests").or_else(|| object.get("test")) {
         Some(Value::String(text)) => {
             return Ok(Suite::Code { tests: vec![text.clone()], setup, check: None });
@@ -205,8 +202,8 @@ fn plain_suite(object: &Object) -> Result<Suite, InvalidLine> {
 fn case(item: &Value) -> Option<Case> {
     let object = item.as_object()?;
     Some(Case {
-        stdin: first_text(object, &["stdin", "input"])?.to_owned(),
-        stdout: first_text(object, &["stdout", "output"])?.to_owned(),
+        stdin: first_text(object, &["stdin", "input"])?,
+        stdout: first_text(object, &["stdout", "output"])?,
     })
 }
 
