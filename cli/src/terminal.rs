@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use hatchery::event::Stream;
 use hatchery::terminal::{self, Escapes};
@@ -29,8 +30,8 @@ static HAS_BARS: AtomicBool = AtomicBool::new(false);
 
 /// Between the columns of tables.
 const GAP: &str = "  ";
-/// The width up to which columns of tables stay whole, such as keys and ages, and that to which wider
-/// ones can be cut.
+/// The width up to which columns of tables stay whole, such as keys and ages. Wider ones can be cut to
+/// the second.
 const WHOLE_WIDTH: usize = 14;
 const LEAST_WIDTH: usize = 5;
 
@@ -190,6 +191,32 @@ fn aligned_within<const COLUMNS: usize>(rows: &[[String; COLUMNS]], columns: usi
     lines.collect()
 }
 
+/// Formats a time in seconds with three digits.
+pub(crate) fn time(seconds: f64) -> String {
+    for (factor, unit) in [(1e6, "µs"), (1e3, "ms")] {
+        if seconds * factor < 999.5 {
+            return format!("{} {unit}", three_digits(seconds * factor));
+        }
+    }
+    if seconds < 59.95 {
+        return format!("{} s", three_digits(seconds));
+    }
+    let whole = Duration::try_from_secs_f64(seconds.round()).unwrap_or(Duration::MAX);
+    // The two largest units; the rest is below three digits.
+    let long = humantime::format_duration(whole).to_string();
+    long.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
+/// Formats a number with three digits, or more if they stand before the point.
+pub(crate) fn three_digits(number: f64) -> String {
+    match number {
+        0.0 => "0".to_owned(),
+        ..9.995 => format!("{number:.2}"),
+        ..99.95 => format!("{number:.1}"),
+        _ => format!("{number:.0}"),
+    }
+}
+
 fn cut(cell: &str, width: usize) -> Cow<'_, str> {
     match cell.char_indices().nth(width) {
         None => cell.into(),
@@ -202,6 +229,24 @@ fn cut(cell: &str, width: usize) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_have_three_digits_and_a_unit() {
+        for (seconds, expected) in [
+            (0.0, "0 µs"),
+            (70.4e-6, "70.4 µs"),
+            (999.6e-6, "1.00 ms"),
+            (4.187e-3, "4.19 ms"),
+            (0.2504, "250 ms"),
+            (1.5, "1.50 s"),
+            (59.94, "59.9 s"),
+            (59.96, "1m"),
+            (3723.4, "1h 2m"),
+        ] {
+            assert_eq!(time(seconds), expected, "{seconds}");
+        }
+        assert!(!time(f64::MAX).is_empty());
+    }
 
     #[test]
     fn tables_fit_the_terminal() {

@@ -44,8 +44,8 @@ impl Output {
         Self { sink, earlier: Earlier::default(), shard, resumed: None }
     }
 
-    /// Writes results to a file, which is created or emptied; or to a pipe that has a name, whose
-    /// reader this waits for.
+    /// Writes results to a file, which is created or emptied. Or writes to a pipe that has a name, and
+    /// waits for its reader.
     ///
     /// # Errors
     /// The file can't be written, or another batch writes to it.
@@ -70,8 +70,9 @@ impl Output {
     /// Writes results to a file behind those that an earlier run of the batch left there, if it
     /// exists. Lines that have a final result in it don't run again.
     ///
-    /// Some results are removed, so that their lines run again: those of invalid or refused lines,
-    /// lost files, sandbox failures and deadlines, and an incomplete last one. Blocks.
+    /// Results that aren't final are removed, so that their lines run again. They are those of invalid
+    /// or refused lines, lost files, sandbox failures and deadlines. So is an incomplete last one.
+    /// Blocks.
     ///
     /// # Errors
     /// The file holds other data than results of this shard, can't be read or written, or another
@@ -189,8 +190,8 @@ impl Order {
 // Results that an earlier run of a batch left in its file, so that their lines are skipped.
 //
 // A result belongs to a line by `id` and `digest`, so a changed line has no earlier result.
-// Results that aren't final are removed from the file: those of invalid or refused lines, those
-// whose files couldn't be written, and those that the sandbox or a deadline ended. What a program
+// Results that aren't final are removed from the file: those of invalid or refused lines, and those
+// whose files couldn't be written. So are those that the sandbox or a deadline ended. What a program
 // did, other limits, and cut stragglers are final.
 
 /// The reason in the results of stragglers.
@@ -200,13 +201,8 @@ pub(crate) const STRAGGLER: &str = "straggler";
 #[derive(Debug, Default)]
 pub(crate) struct Earlier {
     /// Keyed by a digest of `id` and `digest`, since ids can be long and lines many.
-    results: HashMap<[u8; 16], Counts>,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    succeeded: u32,
-    failed: u32,
+    /// Counts successes and failures.
+    results: HashMap<[u8; 16], [u32; 2]>,
 }
 
 /// The fields of a result that decide whether it counts.
@@ -248,26 +244,19 @@ impl Earlier {
     /// Takes the result of this line, if there is one, and returns whether it was a success.
     pub(crate) fn take(&mut self, id: &Value, digest: &str) -> Option<bool> {
         let counts = self.results.get_mut(&key(id, digest))?;
-        for (count, is_success) in [(&mut counts.succeeded, true), (&mut counts.failed, false)] {
-            if *count > 0 {
-                *count -= 1;
-                return Some(is_success);
-            }
-        }
-        None
+        let index = counts.iter().position(|count| *count > 0)?;
+        counts[index] -= 1;
+        Some(index == 0)
     }
 
     /// Returns how many results no line has taken.
     pub(crate) fn left(&self) -> usize {
-        self.results.values().map(|counts| (counts.succeeded + counts.failed) as usize).sum()
+        self.results.values().flatten().map(|count| *count as usize).sum()
     }
 
     fn add(&mut self, id: &Value, digest: &str, is_success: bool) {
         let counts = self.results.entry(key(id, digest)).or_default();
-        match is_success {
-            true => counts.succeeded += 1,
-            false => counts.failed += 1,
-        }
+        counts[usize::from(!is_success)] += 1;
     }
 }
 
@@ -436,9 +425,8 @@ impl EarlierResult {
     }
 }
 
-/// Removes the dropped ranges. Returns whether the path now names a new file: unless only the end
-/// is removed, the rest is copied to a new file that replaces the old one, so that a crash loses
-/// nothing.
+/// Removes the dropped ranges. Returns whether the path now names a new file: if more than the end is
+/// removed, a copy of the rest replaces the old file. So a crash loses nothing.
 fn remove(file: &File, path: &Path, scan: &Scan) -> io::Result<bool> {
     match &scan.dropped[..] {
         [] => return Ok(false),

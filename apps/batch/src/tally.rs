@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use hatchery::{Outcome, Verdict};
 use serde_json::{Map, Value, json};
+use strum::{IntoStaticStr, VariantArray};
 
 /// How a line ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[non_exhaustive]
 pub enum Ending {
     /// The program succeeded, and what it made is kept.
@@ -27,27 +29,11 @@ pub enum Ending {
 
 impl Ending {
     /// Every ending, in the order in which they are reported.
-    pub const ALL: [Self; 7] = [
-        Self::Succeeded,
-        Self::Failed,
-        Self::Limited,
-        Self::Cancelled,
-        Self::SandboxFailed,
-        Self::Refused,
-        Self::Malformed,
-    ];
+    pub const ALL: &'static [Self] = <Self as VariantArray>::VARIANTS;
 
     /// Returns its name in statuses and reports, such as `sandbox_failed`.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Limited => "limited",
-            Self::Cancelled => "cancelled",
-            Self::SandboxFailed => "sandbox_failed",
-            Self::Refused => "refused",
-            Self::Malformed => "malformed",
-        }
+        self.into()
     }
 
     /// Returns how a job with this outcome ended.
@@ -206,7 +192,7 @@ impl Pace {
             "left_seconds": self.left().map(|left| left.as_secs_f64()),
             "is_over": self.is_over,
         });
-        for ending in Ending::ALL {
+        for &ending in Ending::ALL {
             value[ending.name()] = self.tally.of(ending).into();
         }
         value
@@ -220,7 +206,7 @@ mod tests {
     #[test]
     fn lines_are_counted_by_their_endings() {
         let mut tally = Tally::default();
-        for (place, ending) in Ending::ALL.into_iter().enumerate() {
+        for (place, &ending) in Ending::ALL.iter().enumerate() {
             assert_eq!(ending as usize, place);
             (0..=place).for_each(|_| tally.count(ending));
             assert_eq!(tally.of(ending), place + 1);

@@ -6,20 +6,16 @@ use std::path::Path;
 
 use hatchery::Builder;
 
+/// The sources of these files, one behind the other.
+macro_rules! sources {
+    ($($file:literal)*) => { concat!($(include_str!(concat!("guest/", $file, ".py"))),*) };
+}
+
 /// What both sides of an exchange have.
 macro_rules! exchanging {
     () => {
-        concat!(
-            include_str!("guest/limits.py"),
-            include_str!("guest/differences.py"),
-            include_str!("guest/kinds.py"),
-            include_str!("guest/ordering.py"),
-            include_str!("guest/frames.py"),
-            include_str!("guest/values.py"),
-            include_str!("guest/hearing.py"),
-            include_str!("guest/surroundings.py"),
-            include_str!("guest/stands.py"),
-        )
+        sources!("limits" "differences" "kinds" "ordering" "frames" "values" "hearing"
+            "surroundings" "stands")
     };
 }
 
@@ -28,21 +24,15 @@ macro_rules! judging {
     () => {
         concat!(
             exchanging!(),
-            include_str!("guest/judge.py"),
-            include_str!("guest/pytest_features.py"),
-            include_str!("guest/reports.py"),
-            include_str!("guest/collecting.py"),
-            include_str!("guest/sources.py"),
-            include_str!("guest/calls.py"),
-            include_str!("guest/suites.py"),
+            sources!("judge" "pytest_features" "reports" "collecting" "sources" "calls" "suites")
         )
     };
 }
 
-/// The modules that are in the image of both interpreters, so that no sample waits for them: their files
-/// and sources.
+/// The modules in the image of both interpreters, with their files and sources: no sample waits for
+/// them.
 const MODULES: [(&str, &str); 2] = [
-    ("hatchery_candidate.py", concat!(exchanging!(), include_str!("guest/candidate.py"))),
+    ("hatchery_candidate.py", concat!(exchanging!(), sources!("candidate"))),
     ("hatchery_judge.py", judging!()),
 ];
 
@@ -58,19 +48,16 @@ pub(crate) const CHECK: &str = "from hatchery_judge import check\ncheck(hatchery
 
 /// The first turn of a session in which tests run beside their candidate: what the second compares.
 pub(crate) const SHARED_BEGIN: &str =
-    concat!(include_str!("guest/shared.py"), "\nsnapshot('hatchery_snapshot')\n");
+    concat!(sources!("shared"), "\nsnapshot('hatchery_snapshot')\n");
 
 /// The second turn: the candidate's code.
-pub(crate) const SHARED_LOAD: &str = concat!(
-    include_str!("guest/limits.py"),
-    include_str!("guest/load.py"),
-    "\nload(globals().pop('hatchery_code'))\n"
-);
+pub(crate) const SHARED_LOAD: &str =
+    concat!(sources!("limits" "load"), "\nload(globals().pop('hatchery_code'))\n");
 
 /// The third turn: the tests.
 pub(crate) const SHARED_TEST: &str = concat!(
     judging!(),
-    include_str!("guest/shared.py"),
+    sources!("shared"),
     "\njudge_beside(globals().pop('hatchery_task'), globals().pop('hatchery_token'))\n"
 );
 
@@ -80,7 +67,7 @@ pub(crate) const DOUBT: &str = "from hatchery_judge import limit_met\n\
      limit_met(globals().pop('hatchery_code'), globals().pop('hatchery_texts'), globals())\n";
 
 /// Calls a checker's function. Its value is what that returns.
-pub(crate) const CHECKER: &str = concat!(include_str!("guest/checker.py"), "\nrun_checker()\n");
+pub(crate) const CHECKER: &str = concat!(sources!("checker"), "\nrun_checker()\n");
 
 /// Returns code in which `sys.maxsize`, which programs take for infinity, is that of 64 bits, as where they
 /// were written.

@@ -52,26 +52,15 @@ use crate::problem::Problem;
 /// The package's name, under which its files import each other.
 const PACKAGE: &str = "hatchery_notebook";
 
+macro_rules! files {
+    ($($file:literal)*) => { [$(($file, include_str!(concat!("guest/", $file, ".py")))),*] };
+}
+
 /// The package's files. The first one is the package itself.
-const FILES: [(&str, &str); 17] = [
-    ("", include_str!("guest/__init__.py")),
-    ("capture", include_str!("guest/capture.py")),
-    ("errors", include_str!("guest/errors.py")),
-    ("execution", include_str!("guest/execution.py")),
-    ("formatting", include_str!("guest/formatting.py")),
-    ("inspection", include_str!("guest/inspection.py")),
-    ("magics", include_str!("guest/magics.py")),
-    ("modules", include_str!("guest/modules.py")),
-    ("objects", include_str!("guest/objects.py")),
-    ("packages", include_str!("guest/packages.py")),
-    ("pretty", include_str!("guest/pretty.py")),
-    ("randomness", include_str!("guest/randomness.py")),
-    ("reloading", include_str!("guest/reloading.py")),
-    ("shell", include_str!("guest/shell.py")),
-    ("showing", include_str!("guest/showing.py")),
-    ("timing", include_str!("guest/timing.py")),
-    ("translation", include_str!("guest/translation.py")),
-];
+const FILES: [(&str, &str); 17] = files!(
+    "__init__" "capture" "errors" "execution" "formatting" "inspection" "magics" "modules" "objects"
+    "packages" "pretty" "randomness" "reloading" "shell" "showing" "timing" "translation"
+);
 
 /// Imports the package. Its files are named like the agent's, so that tracebacks leave them out.
 const IMPORT: &str = r#"
@@ -155,8 +144,8 @@ impl<'a> Cell<'a> {
 /// The least time that jobs of our own need, also on a busy machine.
 const LEAST_TIME: Duration = Duration::from_secs(2);
 
-/// Returns limits for Hatchery's own jobs in a session. Output is the default; memory, files and
-/// time (2 s to 30 s) are those of the session's jobs, since they share its state.
+/// Returns limits for Hatchery's own jobs in a session. Output is the default. Memory, files and time
+/// (2 s to 30 s) are those of the session's jobs, since they share its state.
 pub fn own_limits(limits: &Limits) -> Limits {
     let Limits { memory_bytes, file_bytes, file_count, open_files, grace, .. } = limits.clone();
     let most = Limits::default();
@@ -189,14 +178,14 @@ pub(crate) fn start(limits: &Limits) -> Job {
     call("start", &[]).limits(own_limits(limits))
 }
 
-/// Returns the first job of a session that continues from a saved state, a checkpoint or a fork:
-/// the random number generators continue where [`remember`] left them.
+/// Returns the first job of a session that continues from a saved state, a checkpoint or a fork. The
+/// random number generators continue where [`remember`] left them.
 pub fn resume(limits: &Limits) -> Job {
     call("go_on", &[]).limits(own_limits(limits))
 }
 
-/// Returns a job that saves the state of the random number generators in the session, for
-/// [`resume`] on a copy of this state.
+/// Returns a job that saves the state of the random number generators in the session. [`resume`] needs
+/// it on a copy of this state.
 pub fn remember(limits: &Limits) -> Job {
     call("remember", &[]).limits(own_limits(limits))
 }
@@ -220,7 +209,7 @@ fn call(function: &str, arguments: &[Value]) -> Job {
 
 fn module(file: &str) -> String {
     match file {
-        "" => PACKAGE.to_owned(),
+        "__init__" => PACKAGE.to_owned(),
         _ => format!("{PACKAGE}.{file}"),
     }
 }
@@ -349,7 +338,7 @@ mod tests {
         let found = std::fs::read_dir(folder).unwrap().flatten();
         let mut found: Vec<String> = found
             .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".py").map(str::to_owned))
-            .map(|file| module(if file == "__init__" { "" } else { &file }))
+            .map(|file| module(&file))
             .collect();
         found.sort();
         assert_eq!(found, FILES.map(|(file, _)| module(file)));

@@ -174,25 +174,14 @@ fn text(value: &Value) -> String {
 /// Escapes a text for an element or an attribute in double quotes. Colours of terminals and control
 /// characters are left out.
 fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    let mut characters = text.chars();
-    while let Some(character) = characters.next() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            '\u{1b}' if characters.as_str().starts_with('[') => {
-                // Up to the letter that ends the sequence.
-                characters.by_ref().skip(1).find(|character| ('@'..='~').contains(character));
-            }
-            '\n' | '\t' => escaped.push(character),
-            character if character.is_control() => {}
-            character => escaped.push(character),
-        }
-    }
-    escaped
+    let mut parts = text.split("\u{1b}[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    // A letter ends each sequence.
+    let is_last = |letter: char| ('@'..='~').contains(&letter);
+    plain.extend(parts.filter_map(|part| Some(part.split_once(is_last)?.1)));
+    plain.retain(|character| !character.is_control() || "\n\t".contains(character));
+    let escaped = plain.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    escaped.replace('"', "&quot;").replace('\'', "&#39;")
 }
 
 /// Escapes a text for a URL in an attribute.

@@ -117,24 +117,24 @@ impl SavedState {
         image: &str,
         inputs: &str,
     ) -> Result<(), String> {
-        let problem = match self {
-            _ if self.version != VERSION => "it was saved by another version of hatchery",
-            _ if self.image != image => "the image has changed",
-            _ if self.inputs != inputs => "an input has changed",
-            _ if !self.is_whole() => "its record is damaged",
-            _ => {
-                let mut now = notebook.code();
-                for (number, (source, _)) in (1..).zip(&self.cells) {
-                    match now.next() {
-                        Some(cell) if cell.source == *source => {}
-                        Some(_) => return Err(format!("cell {number} has changed")),
-                        None => return Err(format!("cell {number} is gone")),
-                    }
-                }
-                return Ok(());
+        let reasons = [
+            (self.version != VERSION, "it was saved by another version of hatchery"),
+            (self.image != image, "the image has changed"),
+            (self.inputs != inputs, "an input has changed"),
+            (!self.is_whole(), "its record is damaged"),
+        ];
+        if let Some((_, reason)) = reasons.iter().find(|(applies, _)| *applies) {
+            return Err((*reason).to_owned());
+        }
+        let mut now = notebook.code();
+        for (number, (source, _)) in (1..).zip(&self.cells) {
+            match now.next() {
+                Some(cell) if cell.source == *source => {}
+                Some(_) => return Err(format!("cell {number} has changed")),
+                None => return Err(format!("cell {number} is gone")),
             }
-        };
-        Err(problem.to_owned())
+        }
+        Ok(())
     }
 
     /// Splits it into the cells' outputs and the other traces. `contents` returns those of a file;

@@ -154,9 +154,13 @@ pub(super) fn package_as_json(package: &PackageInfo) -> Value {
 
 fn describe(image: &ImageInfo, now: SystemTime) -> String {
     let created = humantime::format_rfc3339_seconds(image.created);
+    let file = match &image.path {
+        Some(path) => format!("{}, {}", path.display(), size(image.file_bytes)),
+        None => "none: it could not be written to the cache".to_owned(),
+    };
     [
         ("key", image.key.clone()),
-        ("file", place(image)),
+        ("file", file),
         ("memory", size(image.memory_bytes)),
         ("packages", listed(image.packages.iter().map(PackageInfo::to_string))),
         ("preload", modules(image)),
@@ -181,7 +185,8 @@ fn table(images: &[ImageInfo], now: SystemTime) -> Vec<[String; 6]> {
     rows
 }
 
-fn short(key: &str) -> &str {
+/// Returns the digits of a key that a reader needs.
+pub(super) fn short(key: &str) -> &str {
     key.get(..SHOWN_DIGITS).unwrap_or(key)
 }
 
@@ -213,13 +218,6 @@ pub(super) fn age(created: SystemTime, now: SystemTime) -> String {
         _ => (seconds / 86_400, "day"),
     };
     format!("{} ago", counted(count, unit))
-}
-
-fn place(image: &ImageInfo) -> String {
-    match &image.path {
-        Some(path) => format!("{}, {}", path.display(), size(image.file_bytes)),
-        None => "none: it could not be written to the cache".to_owned(),
-    }
 }
 
 pub(crate) async fn run_packages(arguments: PackagesArguments) -> anyhow::Result<Exit> {

@@ -1,10 +1,9 @@
 //! `hatchery python`: the Python build and its cache.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hatchery::cache::CacheDir;
+use hatchery::cache::{CacheDir, CacheEntryKind};
 use hatchery::config::{EngineConfig, HostKind, PYTHON_MODULE_VARIABLE};
 use hatchery::progress::{Progress, ProgressSink};
 use hatchery::{DEFAULT_PYTHON, Hatchery};
@@ -51,11 +50,15 @@ fn info() -> anyhow::Result<Exit> {
     terminal::print(format_args!("build    {}", hatchery::python::WHEEL_REQUIREMENT))?;
     terminal::print(format_args!("cache    {}", cache.root().display()))?;
     let compiled = format!("compiled for {}", hatchery::python::module_target());
-    for (name, what) in [("builds", "fetched"), ("modules", &compiled)] {
-        let bytes = size_of(&cache.root().join(name));
-        let state = match bytes {
+    let entries = hatchery::cache::entries(config.cache_dir.as_deref())?;
+    for (name, kind, what) in [
+        ("builds", CacheEntryKind::Build, "fetched"),
+        ("modules", CacheEntryKind::Module, &compiled),
+    ] {
+        let of_kind = entries.iter().filter(|entry| entry.kind == kind);
+        let state = match of_kind.map(|entry| entry.bytes).sum::<u64>() {
             0 => format!("not yet {what}"),
-            _ => format!("{what}, {} MB", bytes / 1_000_000),
+            bytes => format!("{what}, {} MB", bytes / 1_000_000),
         };
         terminal::print(format_args!("{name:8} {state}"))?;
     }
@@ -108,17 +111,4 @@ fn describe(config: EngineConfig) -> anyhow::Result<Exit> {
         terminal::print(format_args!("{feature}: {state}"))?;
     }
     Ok(Exit::Success)
-}
-
-/// Returns the bytes of all files below `folder`; unreadable ones count as nothing.
-fn size_of(folder: &Path) -> u64 {
-    let Ok(entries) = fs::read_dir(folder) else { return 0 };
-    entries
-        .flatten()
-        .map(|entry| match entry.metadata() {
-            Ok(metadata) if metadata.is_dir() => size_of(&entry.path()),
-            Ok(metadata) => metadata.len(),
-            Err(_) => 0,
-        })
-        .sum()
 }

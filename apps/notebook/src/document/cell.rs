@@ -148,8 +148,7 @@ impl CodeCell {
     /// Creates a cell that isn't in the notebook's file.
     pub(super) fn injected(source: &str, tag: &str, id: Option<String>) -> Self {
         let lines = Value::from_iter(source.split_inclusive('\n'));
-        let mut fields = Fields::new();
-        let new = [
+        let fields = [
             ("cell_type", Some(Value::from("code"))),
             ("execution_count", Some(Value::Null)),
             ("id", id.map(Value::from)),
@@ -157,12 +156,11 @@ impl CodeCell {
             ("outputs", Some(json!([]))),
             ("source", Some(lines)),
         ];
-        for (name, value) in new {
-            let raw = value.and_then(|value| serde_json::value::to_raw_value(&value).ok());
-            fields.extend(raw.map(|raw| (name.to_owned(), raw)));
-        }
+        let raw = |(name, value): (&str, Option<Value>)| {
+            Some((name.to_owned(), serde_json::value::to_raw_value(&value?).ok()?))
+        };
         Self {
-            fields,
+            fields: fields.into_iter().filter_map(raw).collect(),
             source: source.to_owned(),
             tags: vec![tag.to_owned()],
             time_limit: None,

@@ -166,7 +166,7 @@ fn line(pace: &Pace) -> String {
 
 /// Lists the endings, the rate and the remaining time.
 fn details(pace: &Pace) -> String {
-    let counts = Ending::ALL.into_iter().map(|ending| (ending, pace.tally.of(ending)));
+    let counts = Ending::ALL.iter().map(|&ending| (ending, pace.tally.of(ending)));
     let some = counts.filter(|(ending, count)| *count > 0 || *ending == Ending::Succeeded);
     let name = |ending| match ending {
         Ending::Malformed => "invalid".to_owned(),

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::terminal;
+
 /// Rounds without which nothing is reported.
 pub(super) const LEAST_ROUNDS: usize = 5;
 
@@ -24,8 +26,8 @@ pub(super) enum Figure {
 }
 
 impl Figure {
-    /// Every figure, in the order in which they are reported: its field, the words for its row,
-    /// what it counts, and how many samples a round takes.
+    /// Every figure, in the order in which they are reported. Each has its field, the words for its
+    /// row, what it counts, and how many samples a round takes.
     const TABLE: [(Self, &'static str, &'static str, Unit, usize); 13] = [
         (Self::FirstOutcome, "first_outcome", "process, to its first outcome", Unit::Millis, 1),
         (Self::Fresh, "fresh", "fresh job", Unit::Millis, 100),
@@ -80,45 +82,25 @@ impl Figure {
     }
 }
 
-/// A figure over another one.
-#[derive(Debug)]
-pub(super) struct Ratio {
-    /// The name of its field.
-    pub(super) name: &'static str,
-    over: Figure,
-    under: Figure,
-    /// What it says, with `{}` for the number.
-    text: &'static str,
-}
+/// A figure over another one: its field, the two figures, and what it says, with `{}` for the number.
+pub(super) type Ratio = (&'static str, Figure, Figure, &'static str);
 
-impl Ratio {
-    /// Every ratio, in the order in which they are reported.
-    pub(super) const ALL: [Self; 3] = [
-        Self {
-            name: "turn_to_fresh",
-            over: Figure::Turn,
-            under: Figure::Fresh,
-            text: "a turn takes {} times as long as a fresh job",
-        },
-        Self {
-            name: "throughput_all_cpus_to_one_worker",
-            over: Figure::AllCpus,
-            under: Figure::OneWorker,
-            text: "a worker per CPU runs {} times as many jobs as one worker",
-        },
-        Self {
-            name: "fib_to_python3",
-            over: Figure::Fib,
-            under: Figure::FibPython3,
-            text: "fib(27) takes {} times as long as in python3",
-        },
-    ];
-
-    /// Returns what a ratio of this size says.
-    pub(super) fn says(&self, ratio: &str) -> String {
-        self.text.replace("{}", ratio)
-    }
-}
+/// Every ratio, in the order in which they are reported.
+pub(super) const RATIOS: [Ratio; 3] = [
+    ("turn_to_fresh", Figure::Turn, Figure::Fresh, "a turn takes {} times as long as a fresh job"),
+    (
+        "throughput_all_cpus_to_one_worker",
+        Figure::AllCpus,
+        Figure::OneWorker,
+        "a worker per CPU runs {} times as many jobs as one worker",
+    ),
+    (
+        "fib_to_python3",
+        Figure::Fib,
+        Figure::FibPython3,
+        "fib(27) takes {} times as long as in python3",
+    ),
+];
 
 /// What was measured so far.
 #[derive(Debug, Clone, Default)]
@@ -149,10 +131,10 @@ impl Samples {
         Some(Spread::of(self.cpu.get(&figure)?, LEAST_ROUNDS)?.p50)
     }
 
-    /// Returns the ratio of two figures, if both are known. Times are compared by their medians. Of
-    /// rates, whose samples take equal times, all jobs count: a shared CPU may change between two
-    /// speeds, and the ratio of medians would depend on which of them is more frequent.
-    pub(super) fn ratio(&self, ratio: &Ratio) -> Option<f64> {
+    /// Returns the ratio of two figures, if both are known. Times are compared by their medians, and
+    /// rates by all jobs, since their samples take equal times. A shared CPU may change between two
+    /// speeds; then the ratio of medians would depend on which is more frequent.
+    pub(super) fn ratio(&self, (_, over, under, _): &Ratio) -> Option<f64> {
         let value = |figure: Figure| {
             let spread = self.spread(figure)?;
             Some(match figure.unit() {
@@ -160,7 +142,7 @@ impl Samples {
                 Unit::Rate => spread.mean,
             })
         };
-        Some(value(ratio.over)? / value(ratio.under)?)
+        Some(value(*over)? / value(*under)?)
     }
 }
 
@@ -208,27 +190,13 @@ impl Unit {
         }
     }
 
-    /// Formats values for a row of a table, in the unit that suits the first of them.
-    pub(super) fn row<const COUNT: usize>(self, values: [f64; COUNT]) -> [String; COUNT] {
-        let (factor, unit) = match (self, values.first()) {
-            (Self::Rate, _) => (1.0, "/s"),
-            (Self::Millis, Some(1_000.0..)) => (1e-3, " s"),
-            (Self::Millis, Some(1.0..)) => (1.0, " ms"),
-            (Self::Millis, _) => (1e3, " µs"),
-        };
-        values.map(|value| format!("{}{unit}", digits(value * factor)))
+    /// Formats a value with its unit.
+    pub(super) fn shown(self, value: f64) -> String {
+        match self {
+            Self::Millis => terminal::time(value / 1e3),
+            Self::Rate => format!("{}/s", terminal::three_digits(value)),
+        }
     }
-}
-
-/// Formats a number with about three digits.
-pub(super) fn digits(value: f64) -> String {
-    // From where the number is rounded to one with another digit before the point.
-    let decimals = match value {
-        99.95.. => 0,
-        9.995.. => 1,
-        _ => 2,
-    };
-    format!("{value:.decimals$}")
 }
 
 #[cfg(test)]
@@ -250,7 +218,7 @@ mod tests {
         for round in 1..=LEAST_ROUNDS {
             assert_eq!(samples.spread(Figure::Turn), None);
             assert_eq!(samples.cpu_millis(Figure::Turn), None);
-            assert_eq!(samples.ratio(&Ratio::ALL[0]), None);
+            assert_eq!(samples.ratio(&RATIOS[0]), None);
             for _ in 0..Figure::Turn.each_round() {
                 samples.push(Figure::Turn, 3.0);
                 samples.push(Figure::Fresh, 2.0);
@@ -260,9 +228,8 @@ mod tests {
         let spread = samples.spread(Figure::Turn).unwrap();
         assert_eq!((spread.samples, spread.p50), (LEAST_ROUNDS * 100, 3.0));
         assert_eq!(samples.cpu_millis(Figure::Turn), Some(3.0));
-        assert_eq!(samples.ratio(&Ratio::ALL[0]), Some(1.5));
-        assert_eq!(samples.ratio(&Ratio::ALL[2]), None);
-        assert_eq!(Ratio::ALL[0].says("1.5"), "a turn takes 1.5 times as long as a fresh job");
+        assert_eq!(samples.ratio(&RATIOS[0]), Some(1.5));
+        assert_eq!(samples.ratio(&RATIOS[2]), None);
     }
 
     #[test]
@@ -278,8 +245,8 @@ mod tests {
                 (0..figure.each_round()).for_each(|_| samples.push(figure, faster));
             }
         }
-        assert_eq!(samples.ratio(&Ratio::ALL[0]), Some(1.0));
-        assert_eq!(samples.ratio(&Ratio::ALL[1]), Some(1.4));
+        assert_eq!(samples.ratio(&RATIOS[0]), Some(1.0));
+        assert_eq!(samples.ratio(&RATIOS[1]), Some(1.4));
     }
 
     #[test]
@@ -302,12 +269,10 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_one_unit_and_three_digits() {
-        assert_eq!(Unit::Millis.row([0.3124, 0.2, 1.25]), ["312 µs", "200 µs", "1250 µs"]);
-        assert_eq!(Unit::Millis.row([1.0, 0.951, 12.34]), ["1.00 ms", "0.95 ms", "12.3 ms"]);
-        assert_eq!(Unit::Millis.row([1_500.0, 999.0]), ["1.50 s", "1.00 s"]);
-        assert_eq!(Unit::Rate.row([4_321.6, 99.9]), ["4322/s", "99.9/s"]);
-        assert_eq!(Unit::Millis.row([]), [""; 0]);
-        assert_eq!([99.94, 99.96, 9.994, 9.996].map(digits), ["99.9", "100", "9.99", "10.0"]);
+    fn values_have_a_unit_and_three_digits() {
+        let times = [0.3124, 1.25, 12.34, 1_500.0].map(|value| Unit::Millis.shown(value));
+        assert_eq!(times, ["312 µs", "1.25 ms", "12.3 ms", "1.50 s"]);
+        let rates = [4_321.6, 99.9].map(|value| Unit::Rate.shown(value));
+        assert_eq!(rates, ["4322/s", "99.9/s"]);
     }
 }

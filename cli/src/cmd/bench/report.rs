@@ -9,12 +9,10 @@ use hatchery::python::WHEEL_REQUIREMENT;
 use hatchery::{Builder, Job};
 use serde_json::{Value, json};
 
-use super::figures::{Figure, LEAST_ROUNDS, Ratio, Samples, Spread, Unit, digits};
+use super::figures::{Figure, LEAST_ROUNDS, RATIOS, Ratio, Samples, Spread, Unit};
 use super::rounds::{Machine, Python3, Subjects, checked, load};
-use crate::terminal;
-
-/// Digits of a key that distinguish images for a reader.
-const SHOWN_DIGITS: usize = 12;
+use crate::cmd::image::short;
+use crate::terminal::{self, three_digits};
 
 /// Decimals of numbers in JSON: below a nanosecond, for milliseconds.
 const JSON_SCALE: f64 = 1e6;
@@ -56,8 +54,8 @@ pub(super) struct Report {
     pub(super) preparation: Option<Duration>,
     /// When it began.
     began: Instant,
-    /// What it took, once it has ended.
-    took: Option<Duration>,
+    /// What it took until it ended.
+    took: Duration,
 }
 
 impl Report {
@@ -73,7 +71,7 @@ impl Report {
             load: None,
             preparation: None,
             began: Instant::now(),
-            took: None,
+            took: Duration::ZERO,
         }
     }
 
@@ -85,11 +83,7 @@ impl Report {
     /// Ends the report: notes how long it took, and the load.
     pub(super) fn end(&mut self) {
         self.load = load();
-        self.took = Some(self.began.elapsed());
-    }
-
-    fn took(&self) -> Duration {
-        self.took.unwrap_or_else(|| self.began.elapsed())
+        self.took = self.began.elapsed();
     }
 
     /// Returns the report for people, its parts apart.
@@ -107,17 +101,19 @@ impl Report {
 
     /// Says what the figures say about each other.
     fn ratios(&self) -> Vec<String> {
-        let ratio = |ratio: &Ratio| Some(ratio.says(&digits(self.samples.ratio(ratio)?)));
-        Ratio::ALL.iter().filter_map(ratio).collect()
+        let says = |ratio: &Ratio| {
+            let number = three_digits(self.samples.ratio(ratio)?);
+            Some(ratio.3.replace("{}", &number))
+        };
+        RATIOS.iter().filter_map(says).collect()
     }
 
     fn duration(&self) -> String {
-        let took = digits(self.took().as_secs_f64());
+        let shown = |time: Duration| format!("{} s", three_digits(time.as_secs_f64()));
+        let took = shown(self.took);
         match self.preparation {
-            Some(time) => {
-                format!("took {took} s, {} s of that to start", digits(time.as_secs_f64()))
-            }
-            None => format!("ended after {took} s, before it had started"),
+            Some(time) => format!("took {took}, {} of that to start", shown(time)),
+            None => format!("ended after {took}, before it had started"),
         }
     }
 
@@ -128,19 +124,20 @@ impl Report {
         let or_unknown = |fact: &Option<String>| fact.clone().unwrap_or_else(unknown);
         let size = |bytes: u64| ByteSize::b(bytes).to_string();
         let load = |load: Option<f64>| load.map_or_else(unknown, |load| format!("{load:.2}"));
-        let short = |key: &Option<String>| or_unknown(key).chars().take(SHOWN_DIGITS).collect();
+        let short = |key: &Option<String>| short(&or_unknown(key)).to_owned();
         let mut memory = machine.memory_bytes.map_or_else(unknown, size);
         let mut images = mapping(machine.mapping).to_owned();
         let mut python = None;
         if let Some(build) = build {
             memory += &format!(", of which a pool uses {} at most", size(build.memory_limit_bytes));
-            let [plain, science]: [String; 2] = [&build.image, &build.science_image].map(short);
+            let [plain, science] = [&build.image, &build.science_image].map(short);
             images = format!("{plain}, {science} with numpy and pandas; {images}");
             python = Some(format!("{}, {}", build.version, build.name));
         }
         let python3 = match &self.python3 {
             Some(Python3 { version, start }) => {
-                let [half, low, high] = Unit::Millis.row([start.p50, start.p5, start.p95]);
+                let [half, low, high] =
+                    [start.p50, start.p5, start.p95].map(|value| Unit::Millis.shown(value));
                 Some(format!("{version}; `python3 -c pass` takes {half}, {low} to {high}"))
             }
             // Before the build is known, nobody may have looked.
@@ -175,34 +172,31 @@ impl Report {
     /// Formats the line of a figure, if it is known.
     fn row(&self, figure: Figure) -> Option<[String; 7]> {
         let Spread { samples, mean: _, p5, p50, p95, p99 } = self.samples.spread(figure)?;
-        let [half, low, high, tail] = figure.unit().row([p50, p5, p95, p99]);
+        let [half, low, high, tail] = [p50, p5, p95, p99].map(|value| figure.unit().shown(value));
         let none = || "-".to_owned();
         let tail = if figure.has_tail() { tail } else { none() };
-        let cpu = self.samples.cpu_millis(figure).map_or_else(none, |millis| {
-            let [cpu] = Unit::Millis.row([millis]);
-            cpu
-        });
+        let cpu = self.samples.cpu_millis(figure);
+        let cpu = cpu.map_or_else(none, |millis| Unit::Millis.shown(millis));
         Some([figure.title().to_owned(), half, low, high, tail, cpu, samples.to_string()])
     }
 
     /// Returns the object for programs. Whatever isn't known is null.
     pub(super) fn json(&self) -> Value {
         let Self { machine, build, python3, .. } = self;
-        let build = build.as_ref();
-        let python3 = python3.as_ref();
+        let (build, python3) = (build.as_ref(), python3.as_ref());
         let mut figures = json!({});
         for figure in Figure::all() {
             figures[figure.name()] = self.figure_json(figure);
         }
         let mut ratios = json!({});
-        for ratio in &Ratio::ALL {
-            ratios[ratio.name] = self.samples.ratio(ratio).map(rounded).into();
+        for ratio in &RATIOS {
+            ratios[ratio.0] = self.samples.ratio(ratio).map(rounded).into();
         }
         json!({
             "hatchery_version": env!("CARGO_PKG_VERSION"),
             "is_quick": self.is_quick,
             "is_complete": self.is_complete,
-            "took_seconds": rounded(self.took().as_secs_f64()),
+            "took_seconds": rounded(self.took.as_secs_f64()),
             "preparation_seconds": self.preparation.map(|time| rounded(time.as_secs_f64())),
             "machine": {
                 "cpu_model": machine.cpu_model,
@@ -293,7 +287,6 @@ pub(super) async fn measure(
         tell(rounds_began.elapsed());
     }
     report.is_complete = true;
-    report.end();
     Ok(())
 }
 

@@ -10,8 +10,9 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row, Table, Widget};
 use serde_json::Value;
 
 use super::screen::{
-    Screen, bytes, count, depth, list, percent, rate, real, share, text, time, used_bytes, whole,
+    Screen, bytes, count, depth, list, percent, rate, real, share, text, used_bytes, whole,
 };
+use crate::terminal::time;
 
 /// Heights of the header and the footer.
 const HEADER: u16 = 2;
@@ -149,22 +150,32 @@ fn line_of(figures: impl IntoIterator<Item = (impl Display, String)>, room: u16)
     Line::from_iter(shown.flat_map(|[label, figure]| [label, figure, Span::raw("  ")]))
 }
 
-/// A column of a table: its heading, the width that it needs, and how soon it is left out where not
-/// all fit: the one with the greatest number first.
+/// A column of a table: its heading, the width that it needs, and its rank. Where not all fit, the
+/// columns of the greatest ranks are left out.
 type Column = (&'static str, u16, u8);
 
-/// Returns which of the columns fit, one space apart.
-fn fitting(columns: &[Column], room: u16) -> Vec<bool> {
+/// Draws a table with those of its columns that fit, one space apart. The last one takes the rest.
+fn draw_table<'a>(
+    columns: &[Column],
+    rows: impl Iterator<Item = Vec<Cell<'a>>>,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
     let fits = |(_, _, rank): &Column| {
         let kept = columns.iter().filter(|(_, _, other)| other <= rank);
-        kept.map(|(_, width, _)| width + 1).sum::<u16>() <= room + 1
+        kept.map(|(_, width, _)| width + 1).sum::<u16>() <= area.width + 1
     };
-    columns.iter().map(fits).collect()
-}
-
-/// Returns those that are shown.
-fn shown<T>(all: impl IntoIterator<Item = T>, is_shown: &[bool]) -> Vec<T> {
-    all.into_iter().zip(is_shown).filter_map(|(item, is_shown)| is_shown.then_some(item)).collect()
+    let shown = |row: Vec<Cell<'a>>| {
+        let shown = row.into_iter().zip(columns).filter(|(_, column)| fits(column));
+        Row::new(shown.map(|(cell, _)| cell))
+    };
+    let widths = columns.iter().filter(|column| fits(column));
+    let mut widths: Vec<_> = widths.map(|(_, width, _)| Constraint::Length(*width)).collect();
+    if let Some(last) = widths.last_mut() {
+        *last = Constraint::Fill(1);
+    }
+    let heading = shown(columns.iter().map(|(name, ..)| Cell::from(*name)).collect());
+    Widget::render(Table::new(rows.map(shown), widths).header(heading.style(DIM)), area, buffer);
 }
 
 fn draw_queue(view: &Value, area: Rect, buffer: &mut Buffer) {
@@ -182,29 +193,25 @@ fn draw_queue(view: &Value, area: Rect, buffer: &mut Buffer) {
     tenants.sort_by_key(|tenant| std::cmp::Reverse(waiting(tenant)));
     tenants.truncate(MOST_TENANTS);
     let deepest = tenants.first().map_or(0, |tenant| waiting(tenant));
-    const COLUMNS: [Column; 5] =
-        [("tenant", 8, 0), ("weight", 6, 3), ("running", 7, 2), ("waiting", 7, 1), ("", 4, 4)];
-    let are_shown = fitting(&COLUMNS, inner.width);
-    let tenant = if are_shown[4] { Constraint::Max(16) } else { Constraint::Fill(1) };
-    let [weight, running, waits] = [6, 7, 7].map(Constraint::Length);
-    let widths = shown([tenant, weight, running, waits, Constraint::Fill(1)], &are_shown);
+    // The name takes what the others leave, up to a width, and a bar the rest.
+    let name = inner.width.saturating_sub(6 + 7 + 7 + 4 + 4).clamp(8, 16);
+    let columns =
+        [("tenant", name, 0), ("weight", 6, 3), ("running", 7, 2), ("waiting", 7, 1), ("", 4, 4)];
     // The columns are one space apart.
     let room = usize::from(inner.width.saturating_sub(16 + 6 + 7 + 7 + 4));
-    let heading = Row::new(shown(COLUMNS.map(|(name, ..)| name), &are_shown)).style(DIM);
     let rows = tenants.into_iter().map(|tenant| {
-        let cells = [
-            one_line(&tenant["tenant"]),
-            whole(&tenant["weight"]).to_string(),
-            count(whole(&tenant["running"])),
-            count(waiting(tenant)),
-        ];
-        let bar = Cell::from(bar(tenant, deepest, room));
-        Row::new(shown(cells.into_iter().map(Cell::from).chain([bar]), &are_shown))
+        vec![
+            Cell::from(one_line(&tenant["tenant"])),
+            Cell::from(whole(&tenant["weight"]).to_string()),
+            Cell::from(count(whole(&tenant["running"]))),
+            Cell::from(count(waiting(tenant))),
+            Cell::from(bar(tenant, deepest, room)),
+        ]
     });
     let [above, below] =
         Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(inner);
     Paragraph::new(line_of(figures, inner.width)).render(above, buffer);
-    Widget::render(Table::new(rows, widths).header(heading), below, buffer);
+    draw_table(&columns, rows, below, buffer);
 }
 
 fn waiting(tenant: &Value) -> u64 {
@@ -233,17 +240,14 @@ fn draw_latencies(view: &Value, area: Rect, buffer: &mut Buffer) {
         ("p99", 7, 3),
         ("max", 7, 4),
     ];
-    let are_shown = fitting(&COLUMNS, inner.width);
-    let rows = ["queue", "resume", "run", "reset"].map(|step| {
+    let rows = ["queue", "resume", "run", "reset"].into_iter().map(|step| {
         let times = &view["latency"][step];
         let jobs = whole(&times["count"]);
         let told = |name| if jobs == 0 { "-".to_owned() } else { time(real(&times[name])) };
         let times = ["p50_seconds", "p95_seconds", "p99_seconds", "max_seconds"].map(told);
-        Row::new(shown([step.to_owned(), count(jobs)].into_iter().chain(times), &are_shown))
+        [step.to_owned(), count(jobs)].into_iter().chain(times).map(Cell::from).collect()
     });
-    let widths = shown(COLUMNS.map(|(_, width, _)| Constraint::Length(width)), &are_shown);
-    let heading = Row::new(shown(COLUMNS.map(|(name, ..)| name), &are_shown)).style(DIM);
-    Widget::render(Table::new(rows, widths).header(heading), inner, buffer);
+    draw_table(&COLUMNS, rows, inner, buffer);
 }
 
 fn draw_memory(memory: &Value, area: Rect, buffer: &mut Buffer) {
@@ -323,27 +327,19 @@ fn draw_workers(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     let title = vec![Span::styled(" Workers ", BOLD), Span::raw(which)];
     let title = Line::from_iter(title.into_iter().chain(isolation(&screen.view["isolation"])));
     let inner = framed(title, area, buffer);
-    let mut columns = WORKER_COLUMNS.to_vec();
-    let has_pythons = list(&screen.view["pythons"]).len() > 1;
+    let (mut columns, has_pythons) =
+        (WORKER_COLUMNS.to_vec(), list(&screen.view["pythons"]).len() > 1);
     if !has_pythons {
         columns.remove(PYTHON);
     }
-    let mut are_shown = fitting(&columns, inner.width);
-    if !has_pythons {
-        are_shown.insert(PYTHON, false);
-    }
-    let width = |(name, width, _): Column| match name {
-        "last error" => Constraint::Fill(1),
-        _ => Constraint::Length(width),
-    };
-    let heading = Row::new(shown(WORKER_COLUMNS.map(|(name, ..)| name), &are_shown)).style(DIM);
-    let rows =
-        workers[first..last].iter().map(|worker| Row::new(shown(worker_cells(worker), &are_shown)));
-    Widget::render(
-        Table::new(rows, shown(WORKER_COLUMNS.map(width), &are_shown)).header(heading),
-        inner,
-        buffer,
-    );
+    let rows = workers[first..last].iter().map(|worker| {
+        let mut cells = worker_cells(worker);
+        if !has_pythons {
+            cells.remove(PYTHON);
+        }
+        cells
+    });
+    draw_table(&columns, rows, inner, buffer);
 }
 
 /// Says that workers are in processes, and how many layers of their wall the system lacks.
@@ -364,7 +360,7 @@ fn memory(worker: &Value) -> u64 {
 }
 
 /// Returns what there is to say of a worker, column by column.
-fn worker_cells(worker: &Value) -> [Cell<'_>; WORKER_COLUMNS.len()] {
+fn worker_cells(worker: &Value) -> Vec<Cell<'_>> {
     let number = |name| worker[name].as_u64().map_or("-".to_owned(), |number| number.to_string());
     let style = match text(&worker["activity"]) {
         "running" => Style::new().fg(Color::Green),
@@ -372,7 +368,7 @@ fn worker_cells(worker: &Value) -> [Cell<'_>; WORKER_COLUMNS.len()] {
         _ => Style::new(),
     };
     let error = &worker["last_error"];
-    [
+    vec![
         Cell::from(number("worker")),
         Cell::from(one_line(&worker["python"])),
         Cell::from(one_line(&worker["activity"]).replace('_', " ")).style(style),

@@ -1,11 +1,10 @@
 //! The state of the screen, updated by answers and keys.
 
-use std::time::Duration;
-
 use bytesize::ByteSize;
 use serde_json::Value;
 
 use super::source::Answer;
+use crate::terminal::three_digits;
 
 /// What is shown of a pool: its queue, latencies, memory, sessions, workers and last errors.
 #[derive(Debug)]
@@ -90,22 +89,6 @@ pub(super) fn depth(tenant: &Value, priority: &str) -> u64 {
 /// The whole, in percent.
 const FULL: f64 = 100.0;
 
-/// Formats a time in seconds.
-pub(super) fn time(seconds: f64) -> String {
-    for (factor, unit) in [(1e6, "µs"), (1e3, "ms")] {
-        if seconds * factor < 999.5 {
-            return format!("{} {unit}", three_digits(seconds * factor));
-        }
-    }
-    if seconds < 59.95 {
-        return format!("{} s", three_digits(seconds));
-    }
-    let whole = Duration::try_from_secs_f64(seconds.round()).unwrap_or(Duration::MAX);
-    // The two largest units; the rest is below three digits.
-    let long = humantime::format_duration(whole).to_string();
-    long.split(' ').take(2).collect::<Vec<_>>().join(" ")
-}
-
 /// Formats a number of bytes.
 pub(super) fn bytes(bytes: u64) -> String {
     ByteSize::b(bytes).to_string()
@@ -133,15 +116,6 @@ pub(super) fn share(part: u64, all: u64) -> f64 {
 /// Formats a share in percent.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.0}%", share * FULL)
-}
-
-fn three_digits(number: f64) -> String {
-    match number {
-        0.0 => "0".to_owned(),
-        ..9.995 => format!("{number:.2}"),
-        ..99.95 => format!("{number:.1}"),
-        _ => format!("{number:.0}"),
-    }
 }
 
 #[cfg(test)]
@@ -184,24 +158,6 @@ mod tests {
         assert_eq!((whole(&view["running"]), real(&view["uptime_seconds"])), (0, 0.0));
         assert_eq!((text(&view["phase"]), list(&view["workers"])), ("", &[][..]));
         assert_eq!((used_bytes(&view["memory"]), depth(&view["tenants"][0], "low")), (0, 0));
-    }
-
-    #[test]
-    fn times_have_three_digits_and_a_unit() {
-        for (seconds, expected) in [
-            (0.0, "0 µs"),
-            (70.4e-6, "70.4 µs"),
-            (999.6e-6, "1.00 ms"),
-            (4.187e-3, "4.19 ms"),
-            (0.2504, "250 ms"),
-            (1.5, "1.50 s"),
-            (59.94, "59.9 s"),
-            (59.96, "1m"),
-            (3723.4, "1h 2m"),
-        ] {
-            assert_eq!(time(seconds), expected, "{seconds}");
-        }
-        assert!(!time(f64::MAX).is_empty());
     }
 
     #[test]
