@@ -38,6 +38,10 @@ deny:
 package:
     cargo package --workspace --no-verify --locked --quiet
 
+# The newest common packages, pinned in `engine/src/python/packages/common.txt`
+packages:
+    python3 engine/src/python/packages/common.py
+
 # Both wheels into `wheels`, tested: the binary without symbols, and Python compiled for it
 dist:
     python/check.sh wheels

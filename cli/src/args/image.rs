@@ -79,7 +79,7 @@ pub(crate) struct PackagesArguments {
         long = "image",
         value_name = "KEY",
         value_parser = parse_key,
-        conflicts_with_all = ["python", "preload", "setup", "package", "requirements"]
+        conflicts_with_all = ["python", "preload", "setup", "package", "packages", "requirements"]
     )]
     pub(crate) key: Option<String>,
 
@@ -129,6 +129,11 @@ pub(crate) struct ImageArguments {
     #[arg(long, value_name = "FILE|DIR")]
     pub(crate) package: Vec<PathBuf>,
 
+    /// The common packages, such as requests, Flask, Faker, pytest and xarray, which pip downloads
+    /// once.
+    #[arg(long, value_name = "LIST", value_parser = ["common"])]
+    pub(crate) packages: Option<String>,
+
     /// A file of lines such as `NAME==VERSION --hash=sha256:…`: packages that pip downloads once.
     /// Can be repeated.
     #[arg(long, value_name = "FILE")]
@@ -162,9 +167,11 @@ impl ImageArguments {
             preload,
             setup,
             package,
+            packages,
             requirements,
         } = self;
-        preload.is_empty() && setup.is_none() && package.is_empty() && requirements.is_empty()
+        let has_none = package.is_empty() && packages.is_none() && requirements.is_empty();
+        preload.is_empty() && setup.is_none() && has_none
     }
 
     /// Returns the engine's configuration with the only build.
@@ -197,6 +204,7 @@ impl ImageArguments {
         let builder = builder.allow_connect(self.allow_connect.iter().cloned());
         let builder = self.package.iter().fold(builder, Builder::package);
         let builder = self.requirements.iter().fold(builder, Builder::requirements);
+        let builder = self.packages.iter().fold(builder, |builder, _| builder.packages_common());
         let builder = builder.preload(&self.preload);
         Ok(match self.read_setup()? {
             Some((source, filename)) => builder.setup(source, filename),

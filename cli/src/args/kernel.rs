@@ -58,7 +58,7 @@ pub(crate) struct KernelOptions {
     /// Run the cells in the pool of `hatchery serve --unix PATH`, with its image. Other kernels and
     /// processes share it.
     #[arg(long, value_name = "PATH", conflicts_with_all =
-        ["python", "host", "isolation", "preload", "setup", "package", "requirements"])]
+        ["python", "host", "isolation", "preload", "setup", "package", "packages", "requirements"])]
     pub(crate) unix: Option<PathBuf>,
 
     /// Mount the folder HOST at PATH, for the cells to read. The default PATH is / and the name of

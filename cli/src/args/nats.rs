@@ -98,7 +98,7 @@ pub(crate) struct WorkerArguments {
 
     /// Publish the image of the options below as the pool's. Workers without such options fetch it
     /// with its packages, and start from it. Packages must be wheels (`pip download` them).
-    #[arg(long, conflicts_with = "requirements")]
+    #[arg(long, conflicts_with_all = ["packages", "requirements"])]
     pub(crate) publish_image: bool,
 
     /// Let the limits of jobs replace those of this pool, as in a batch. By default, the lower

@@ -147,6 +147,7 @@ pub(super) fn package_as_json(package: &PackageInfo) -> Value {
         PackageOrigin::Wheel(name) => ("wheel", Some(name)),
         PackageOrigin::Folder(name) => ("folder", Some(name)),
         PackageOrigin::Requirements(name) => ("requirements", Some(name)),
+        PackageOrigin::Common(name) => ("common", Some(name)),
         _ => ("build", None),
     };
     json!({ "name": package.name, "version": package.version, "origin": origin, "file": file })
@@ -162,7 +163,7 @@ fn describe(image: &ImageInfo, now: SystemTime) -> String {
         ("key", image.key.clone()),
         ("file", file),
         ("memory", size(image.memory_bytes)),
-        ("packages", listed(image.packages.iter().map(PackageInfo::to_string))),
+        ("packages", packages(image, PackageInfo::to_string)),
         ("preload", modules(image)),
         ("setup", setup(image)),
         ("build", image.build.clone()),
@@ -178,7 +179,7 @@ fn table(images: &[ImageInfo], now: SystemTime) -> Vec<[String; 6]> {
     let mut rows = vec![headings];
     rows.extend(images.iter().map(|image| {
         let key = short(&image.key).to_owned();
-        let packages = listed(image.packages.iter().map(|package| package.name.clone()));
+        let packages = packages(image, |package| package.name.clone());
         let (size, age) = (size(image.file_bytes), age(image.created, now));
         [key, size, packages, modules(image), setup(image), age]
     }));
@@ -188,6 +189,14 @@ fn table(images: &[ImageInfo], now: SystemTime) -> Vec<[String; 6]> {
 /// Returns the digits of a key that a reader needs.
 pub(super) fn short(key: &str) -> &str {
     key.get(..SHOWN_DIGITS).unwrap_or(key)
+}
+
+/// Returns the packages, the common ones in one word.
+fn packages(image: &ImageInfo, name: fn(&PackageInfo) -> String) -> String {
+    let is_common = |package: &&PackageInfo| matches!(package.origin, PackageOrigin::Common(_));
+    let (common, own): (Vec<_>, Vec<_>) = image.packages.iter().partition(is_common);
+    let common = common.first().map(|_| "common".to_owned());
+    listed(common.into_iter().chain(own.into_iter().map(name)))
 }
 
 fn modules(image: &ImageInfo) -> String {

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::LimitKind;
+use crate::places::COMMON_PACKAGES;
 
 /// The interface through which a user gives jobs, whose words messages about them use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -69,7 +70,7 @@ pub(crate) struct Advice {
     text: String,
     #[serde(default)]
     remedy: Option<Remedy>,
-    /// The path of the file.
+    /// The path of the file, or the name of the module.
     #[serde(default)]
     path: String,
 }
@@ -94,6 +95,9 @@ impl Advice {
             Some(Remedy::File) => file(&self.path, interface),
             Some(Remedy::Input) => {
                 format!("The program has no standard input: {}.", input(interface))
+            }
+            Some(Remedy::Data | Remedy::Package) if is_common(&self.path) => {
+                format!("{} adds it.", common(interface))
             }
             Some(Remedy::Data) => format!("Give the program its data with {}.", data(interface)),
             Some(Remedy::Package) => package(interface),
@@ -208,6 +212,27 @@ fn package(interface: Interface) -> String {
         I::Cluster => format!("{}.", server("worker")),
         I::Json | I::Http | I::E2b | I::SandboxFusion | I::Piston => {
             format!("{}.", server("server"))
+        }
+    }
+}
+
+/// Returns whether the common packages have a module.
+fn is_common(module: &str) -> bool {
+    let modules = |line: &'static str| Some(line.split_once("  # ")?.1.split(' '));
+    COMMON_PACKAGES.lines().filter_map(modules).flatten().any(|name| name == module)
+}
+
+fn common(interface: Interface) -> &'static str {
+    use Interface as I;
+    match interface {
+        I::Library => "`Builder::packages_common`",
+        I::CommandLine | I::Batch | I::Prompt | I::Notebook | I::Kernel | I::Grade => {
+            "`--packages common`"
+        }
+        I::Python => "`Pool(packages_common=True)`",
+        I::Cluster => "The worker's option `--packages common`",
+        I::Json | I::Http | I::Mcp | I::E2b | I::SandboxFusion | I::Piston => {
+            "The server's option `--packages common`"
         }
     }
 }
@@ -356,6 +381,24 @@ mod tests {
             let told = refused.worded_for(interface);
             assert!(told.starts_with(expected), "{interface:?}: {told}");
         }
+    }
+
+    #[test]
+    fn a_missing_common_package_is_added_in_the_words_of_the_interface() {
+        let missing = |module| Advice { remedy: Some(Remedy::Package), ..missing(module) };
+        for (interface, expected) in [
+            (Interface::Library, "`Builder::packages_common` adds it."),
+            (Interface::CommandLine, "`--packages common` adds it."),
+            (Interface::Python, "`Pool(packages_common=True)` adds it."),
+            (Interface::Mcp, "The server's option `--packages common` adds it."),
+            (Interface::Cluster, "The worker's option `--packages common` adds it."),
+        ] {
+            // Its wheel has another name.
+            assert_eq!(missing("docx").worded_for(interface), expected);
+            assert!(!missing("python-docx").worded_for(interface).contains("common"));
+        }
+        let of_the_network = Advice { remedy: Some(Remedy::Data), ..missing("requests") };
+        assert_eq!(of_the_network.worded_for(Interface::Batch), "`--packages common` adds it.");
     }
 
     #[test]

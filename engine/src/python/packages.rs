@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::cache::CacheDir;
 use crate::cause::Cause;
@@ -65,7 +66,37 @@ impl PartialEq for Package {
 
 impl Eq for Package {}
 
+/// A package in a file of the cache, which has its files unpacked.
+#[derive(Serialize, Deserialize)]
+struct PackedPackage<'a> {
+    infos: Vec<PackageInfo>,
+    needs: BTreeSet<String>,
+    #[serde(borrow)]
+    files: Vec<(&'a str, &'a serde_bytes::Bytes)>,
+    hash: [u8; 32],
+}
+
+impl PackedPackage<'_> {
+    /// Returns the package, whose files stay parts of `whole`.
+    fn unpack(self, whole: &Bytes) -> Package {
+        let Self { infos, needs, files, hash } = self;
+        let shared = |(path, contents): (&str, &serde_bytes::Bytes)| {
+            (path.to_owned(), whole.slice_ref(contents))
+        };
+        let files = files.into_iter().map(shared).collect();
+        let inner = PackageInner { infos, needs, files, hash: hash.into() };
+        Package { inner: Arc::new(inner) }
+    }
+}
+
 impl Package {
+    fn pack(&self) -> PackedPackage<'_> {
+        let PackageInner { infos, needs, files, hash } = self.inner.as_ref();
+        let files = files.iter().map(|(path, file)| (path.as_str(), serde_bytes::Bytes::new(file)));
+        let (infos, needs, hash) = (infos.clone(), needs.clone(), *hash.as_bytes());
+        PackedPackage { infos, needs, files: files.collect(), hash }
+    }
+
     /// Reads a wheel or a folder.
     ///
     /// A folder with an `__init__.py` is one package with the folder's name. Any other folder is
@@ -101,7 +132,21 @@ impl Package {
         target: &PythonTarget,
         progress: &dyn ProgressSink,
     ) -> Result<Vec<Self>, PackageError> {
-        requirements::load(cache, path, target, progress)
+        requirements::load(cache, Some(path), target, progress)
+    }
+
+    /// Returns the common packages: some 130 pure-Python wheels, from requests and Flask to xarray,
+    /// with what they need beside the default build. Their versions belong to this version of
+    /// Hatchery. They come from the cache or else through this machine's pip.
+    ///
+    /// # Errors
+    /// pip fails, or the build has a Python older than 3.12.
+    pub fn common(
+        cache: &CacheDir,
+        target: &PythonTarget,
+        progress: &dyn ProgressSink,
+    ) -> Result<Vec<Self>, PackageError> {
+        requirements::load(cache, None, target, progress)
     }
 
     /// Returns the distributions in it: one for a wheel, those with metadata for a folder, or else
@@ -165,7 +210,9 @@ pub(crate) fn warnings(packages: &[Package], build: &Inventory) -> Vec<String> {
     let known: BTreeSet<String> =
         added().chain(&build.distributions).map(|info| normalized(&info.name)).collect();
     let mut warnings = Vec::new();
-    for package in packages {
+    // The user hasn't chosen what the common packages need.
+    let is_common = |info: &PackageInfo| matches!(info.origin, PackageOrigin::Common(_));
+    for package in packages.iter().filter(|package| !package.infos().iter().any(is_common)) {
         for need in package.inner.needs.difference(&known) {
             warnings.push(format!("{} needs `{need}`, which is not there", package.name()));
         }

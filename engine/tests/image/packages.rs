@@ -183,7 +183,7 @@ fn requirements_are_fetched_by_name_and_hash_and_then_come_from_the_cache() {
     fs::remove_dir_all(&wheels).unwrap();
     assert_eq!(load().unwrap(), fetched, "it isn't fetched twice");
     let entries = fs::read_dir(cache.root().join("packages")).unwrap().flatten();
-    let cached: Vec<_> = entries.map(|entry| entry.path().join(WHEEL)).collect();
+    let cached: Vec<_> = entries.map(|entry| entry.path().join("packed")).collect();
     assert_eq!(cached.len(), 1, "{cached:?}");
     fs::write(&cached[0], b"damaged").unwrap();
     let error = load().unwrap_err();

@@ -59,6 +59,7 @@ class PoolConfig:
     preload: tuple[str, ...] = ()
     setup: str | None = None
     packages: tuple[str, ...] = ()
+    packages_common: bool = False
     requirements: tuple[str, ...] = ()
     timeout: float | None = None
     limits: Limits | None = None
@@ -109,6 +110,7 @@ class PoolConfig:
         for option, values in (
             ("--preload", self.preload),
             ("--package", self.packages),
+            ("--packages", ("common",) if self.packages_common else ()),
             ("--requirements", self.requirements),
             ("--setup", (self.setup,) if self.setup else ()),
             ("--python", (self.python,) if self.python else ()),

@@ -51,6 +51,7 @@ class Pool:
         preload: Sequence[str] | str = (),
         setup: str | PathLike | None = None,
         packages: Sequence[str | PathLike] | str | PathLike = (),
+        packages_common: bool = False,
         requirements: Sequence[str | PathLike] | str | PathLike = (),
         timeout: float | None = None,
         limits: Limits | None = None,
@@ -71,6 +72,8 @@ class Pool:
             preload: Modules that every program finds imported already.
             setup: A Python file that runs before; programs see the names that it defines.
             packages: Pure-Python wheels, or folders of Python code, that programs can import.
+            packages_common: Whether programs can import the common packages, such as requests, Flask,
+                pytest and xarray, which pip fetches once. Default: no.
             requirements: Files of lines such as `NAME==VERSION --hash=sha256:…`, which pip fetches.
             timeout: Seconds that a program may take. Default: 30.
             limits: Other limits of programs.
@@ -95,6 +98,7 @@ class Pool:
                 preload=(preload,) if isinstance(preload, str) else tuple(preload),
                 setup=None if setup is None else os.path.abspath(setup),
                 packages=_config.paths(packages),
+                packages_common=packages_common,
                 requirements=_config.paths(requirements),
                 timeout=timeout,
                 limits=limits,

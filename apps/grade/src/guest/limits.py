@@ -118,7 +118,7 @@ def _absent_module(name):
     if top in sys.stdlib_module_names or top.lstrip("_") in _packages._REASONS:
         return f"the sandbox lacks `{name}`, a module of Python's library"
     if top in _PURE_PACKAGES or top in _packages._NATIVE or top in _packages._OF_THE_NETWORK:
-        return f"the image lacks the package `{top}`, which `--package` or `--requirements` may add"
+        return f"the image lacks the package `{top}`, which `--packages common`, `--package` or `--requirements` may add"
     return None
 
 

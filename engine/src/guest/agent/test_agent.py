@@ -270,7 +270,7 @@ class AgentTest(AgentCase):
             ("raise ModuleNotFoundError('x', name='_testcapi')", "a part of Python that this build leaves out"),
             ("raise ModuleNotFoundError('x', name='test.support')", "a part of Python that this build leaves out"),
             ("raise ModuleNotFoundError('x', name='torch')", "loads no native libraries"),
-            ("raise ModuleNotFoundError('x', name='requests')", "of little use: the sandbox has no network"),
+            ("raise ModuleNotFoundError('x', name='requests')", "`requests` is not in this image, and the sandbox has no network."),
             (
                 "try:\n    import nowhere\nexcept ImportError as e:\n    raise ImportError('get it') from e",
                 "`nowhere` is not in this image",

@@ -41,6 +41,9 @@ pub enum PackageOrigin {
     /// A wheel of this name, from a requirements file.
     #[display("requirements, wheel {_0}")]
     Requirements(String),
+    /// A wheel of this name, one of the common packages.
+    #[display("common packages, wheel {_0}")]
+    Common(String),
 }
 
 impl PackageInfo {

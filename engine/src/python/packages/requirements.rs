@@ -1,31 +1,35 @@
 //! Turns a requirements file into packages: reads it, fetches through pip, verifies and caches.
 //!
 //! pip uses pure-Python wheels only, so it neither builds nor runs anything that it fetches. The
-//! SHA-256 of each wheel is compared with those in the file, whether it comes from pip or the
-//! cache.
+//! SHA-256 of each wheel is compared with those in the file. The cache keeps the packages of a file
+//! unpacked and sealed, in one file from which they are mapped.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::info::PythonTarget;
-use super::{Package, PackageOrigin, bad, file_name, wheel};
+use super::{Package, PackageOrigin, PackedPackage, bad, file_name, wheel};
 use crate::cache::seal::Sealer;
 use crate::cache::{CacheDir, UnfinishedFolder, remove_unfinished};
 use crate::config::{Progress, ProgressSink};
-use crate::error::PackageError;
+use crate::error::{CacheError, PackageError};
+use crate::places::COMMON_PACKAGES;
 use crate::python::distribution::hexadecimal;
 use crate::python::distribution::pip;
 
 /// The folder in the cache, and the lock on it.
 const FOLDER: &str = "packages";
-/// The sealed list of the wheels of one requirements file.
-const INDEX: &str = "index";
-/// Changes whenever pip is called differently.
-const SETTINGS: &str = "wheels 2";
+/// The sealed packages of one requirements file.
+const PACKED: &str = "packed";
+/// Changes whenever pip is called or packages are kept differently.
+const SETTINGS: &str = "wheels 3";
+/// The name of the file with the common packages.
+const COMMON: &str = "common.txt";
 /// The longest requirements file, in bytes.
 const MOST_TEXT_BYTES: u64 = 4 << 20;
 
@@ -45,24 +49,25 @@ const OPTIONS: [&str; 9] = [
 
 const HASH: &str = "--hash=sha256:";
 
+/// Returns the packages that the file `path` names, or else the common ones.
 pub(super) fn load(
     cache: &CacheDir,
-    path: &Path,
+    path: Option<&Path>,
     target: &PythonTarget,
     progress: &dyn ProgressSink,
 ) -> Result<Vec<Package>, PackageError> {
-    let text = read(path)?;
+    let text = path.map_or_else(|| Ok(COMMON_PACKAGES.to_owned()), read)?;
     let hashes = parse(&text).map_err(|(line, detail)| PackageError::Requirements {
-        path: path.to_owned(),
+        path: path.unwrap_or(Path::new(COMMON)).to_owned(),
         line,
         detail,
     })?;
-    let key = format!("{SETTINGS} {}\n{text}", target.series());
+    let key = format!("{SETTINGS} {} {target:?}\n{text}", path.is_none());
     let key = blake3::hash(key.as_bytes()).to_hex()[..32].to_owned();
     let folder = cache.folder(FOLDER)?.join(&key);
     let target = target.clone();
     let wheels = Wheels { folder, key, hashes, target, sealer: Sealer::new(cache)? };
-    let find = || wheels.cached().transpose();
+    let find = || Ok(wheels.cached());
     cache.find_or_make(FOLDER, find, |_lock| wheels.fetch(path, progress))
 }
 
@@ -86,66 +91,55 @@ struct Wheels {
 
 impl Wheels {
     /// Returns the packages in the cache; `None` unless all are present and intact.
-    fn cached(&self) -> Option<Result<Vec<Package>, PackageError>> {
-        let index = self.sealer.view(&self.folder.join(INDEX), &self.key)?;
-        let names: Vec<String> = serde_json::from_slice(index.bytes()).ok()?;
-        let read = |name: &String| {
-            let path = self.folder.join(name);
-            let bytes = fs::read(&path).ok().filter(|bytes| self.has(bytes));
-            if bytes.is_none() {
-                tracing::warn!(path = %path.display(), "a wheel is damaged; it is fetched again");
-            }
-            Some((path, bytes?))
-        };
-        let wheels: Vec<_> = names.iter().map(read).collect::<Option<_>>()?;
-        Some(self.open(&wheels))
-    }
-
-    fn has(&self, bytes: &[u8]) -> bool {
-        self.hashes.contains(&hexadecimal(&Sha256::digest(bytes)))
+    fn cached(&self) -> Option<Vec<Package>> {
+        let bytes = Bytes::from_owner(self.sealer.view(&self.folder.join(PACKED), &self.key)?);
+        let packed: Vec<PackedPackage<'_>> = postcard::from_bytes(&bytes).ok()?;
+        Some(packed.into_iter().map(|package| package.unpack(&bytes)).collect())
     }
 
     /// Fetches the wheels through pip, and keeps them if each can go into an image.
     fn fetch(
         &self,
-        path: &Path,
+        path: Option<&Path>,
         progress: &dyn ProgressSink,
     ) -> Result<Vec<Package>, PackageError> {
         progress.report(Progress::FetchingPackages);
         let parent = self.folder.parent().unwrap_or(&self.folder);
         remove_unfinished(parent);
-        let unfinished = UnfinishedFolder::new_in(parent)?;
-        let fetched = pip::download(path, unfinished.path(), &self.pure_wheels());
-        let failed = |cause| PackageError::Pip { path: path.to_owned(), cause };
-        let mut paths = fetched.map_err(failed)?;
+        let (unfinished, wheels) =
+            (UnfinishedFolder::new_in(parent)?, UnfinishedFolder::new_in(parent)?);
+        let list = path.map_or_else(|| wheels.path().join(COMMON), Path::to_owned);
+        if path.is_none() {
+            fs::write(&list, COMMON_PACKAGES)
+                .map_err(|source| CacheError::io("write", &list, source))?;
+        }
+        let fetched = pip::download(&list, wheels.path(), &self.pure_wheels());
+        let mut paths = fetched.map_err(|cause| match path {
+            Some(path) => PackageError::Pip { path: path.to_owned(), cause },
+            None => PackageError::PipCommon(cause),
+        })?;
         paths.sort_unstable();
-        let mut wheels = Vec::with_capacity(paths.len());
-        for wheel_path in paths {
-            let bytes = wheel::load(&wheel_path)?;
-            if !self.has(&bytes) {
-                let name = file_name(&wheel_path);
+        let origin = match path {
+            Some(_) => PackageOrigin::Requirements,
+            None => PackageOrigin::Common,
+        };
+        let mut packages = Vec::with_capacity(paths.len());
+        for path in paths {
+            let (name, bytes) = (file_name(&path), wheel::load(&path)?);
+            if !self.hashes.contains(&hexadecimal(&Sha256::digest(&bytes))) {
                 return Err(bad(
-                    path,
+                    &list,
                     &format!("pip fetched `{name}`, whose hash it doesn't have"),
                 ));
             }
-            wheels.push((wheel_path, bytes));
+            packages.push(wheel::read(&path, &bytes, &self.target, origin(name))?);
         }
-        let packages = self.open(&wheels)?;
-        let names: Vec<String> = wheels.iter().map(|(path, _)| file_name(path)).collect();
-        let index = serde_json::to_vec(&names).expect("names have a JSON form");
-        let place = unfinished.path().join(INDEX);
-        self.sealer.write(&place, &self.key, |file| file.write_all(&index))?;
+        let packed: Vec<_> = packages.iter().map(Package::pack).collect();
+        let packed = postcard::to_stdvec(&packed).expect("names and contents can be encoded");
+        let place = unfinished.path().join(PACKED);
+        self.sealer.write(&place, &self.key, |file| file.write_all(&packed))?;
         unfinished.finish(&self.folder)?;
-        Ok(packages)
-    }
-
-    fn open(&self, wheels: &[(PathBuf, Vec<u8>)]) -> Result<Vec<Package>, PackageError> {
-        let open = |(path, bytes): &(PathBuf, Vec<u8>)| {
-            let origin = PackageOrigin::Requirements(file_name(path));
-            wheel::read(path, bytes, &self.target, origin)
-        };
-        wheels.iter().map(open).collect()
+        Ok(self.cached().unwrap_or(packages))
     }
 
     /// Returns the options that make pip only take wheels for any machine with this Python.
@@ -282,6 +276,19 @@ mod tests {
 
     const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     const B: &str = "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB";
+
+    #[test]
+    fn each_common_package_has_one_hash_and_its_modules_and_they_are_sorted() {
+        let lines: Vec<&str> = COMMON_PACKAGES.lines().skip(1).collect();
+        assert_eq!(parse(COMMON_PACKAGES).unwrap().len(), lines.len());
+        let names = lines.iter().map(|line| {
+            let (pin, modules) = line.split_once("  # ").unwrap();
+            let is_module = |name: &str| name.chars().all(|c| c.is_alphanumeric() || c == '_');
+            assert!(!modules.is_empty() && modules.split(' ').all(is_module), "{line}");
+            pin.split_once("==").unwrap().0.to_owned()
+        });
+        assert!(names.is_sorted_by(|a, b| a < b) && lines.len() > 70);
+    }
 
     #[test]
     fn hashes_are_taken_from_lines_as_pip_reads_them() {

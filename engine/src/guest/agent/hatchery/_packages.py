@@ -1,9 +1,9 @@
 """Advice on missing modules and files, and on what the sandbox or the build lacks.
 
 Advice is a dictionary of a `text`, a `remedy`, whose words depend on how the user came and so are
-the host's (`engine/src/limits/advice.rs`), and the `path` of a file. Nothing is hooked into imports:
-`try: import …` and `importlib.util.find_spec` work as usual. The advice is given when an exception
-that the program didn't catch is described.
+the host's (`engine/src/limits/advice.rs`), and the `path` of a file or the name of a module.
+Nothing is hooked into imports: `try: import …` and `importlib.util.find_spec` work as usual. The
+advice is given when an exception that the program didn't catch is described.
 """
 
 import sys
@@ -189,5 +189,5 @@ def _advice_on_module(name):
     if top in _NATIVE:
         return _because(f"`{name}` is or needs machine code that this build lacks, and ", _NO_NATIVE)
     if top in _OF_THE_NETWORK:
-        return _because(f"`{name}` is not in this image and would be of little use: ", _NO_NETWORK)
-    return {"text": f"`{top}` is not in this image.", "remedy": "package"}
+        return {"text": f"`{top}` is not in this image, and {_NO_NETWORK}.", "remedy": "data", "path": top}
+    return {"text": f"`{top}` is not in this image.", "remedy": "package", "path": top}

@@ -1,0 +1,80 @@
+"""Writes common.txt, the pins of `--packages common`, from common.in: `python3 common.py`.
+
+pip resolves the newest pure-Python wheels that run on every CPython from 3.12 on, beside what the
+default build has. Each line of the result ends with the modules that the wheel brings.
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+HERE = pathlib.Path(__file__).parent
+OLDEST = "3.12"
+# What has machine code, but which what needs it imports only for some features.
+OPTIONAL = ("greenlet", "jedi", "moocore", "pexpect", "psutil", "tornado")
+PURE = ["--only-binary=:all:", "--platform=any", "--implementation=py", "--abi=none"]
+
+
+def main():
+    build = packages_of_build()
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        for name, version in [*build.items(), *((name, "9999") for name in OPTIONAL)]:
+            write_stub(folder, name, version)
+        constraints = folder / "constraints.txt"
+        constraints.write_text("".join(f"{name}=={version}\n" for name, version in build.items()))
+        wanted = ["--requirement", HERE / "common.in", "--constraint", constraints]
+        report = pip("install", "--dry-run", "--ignore-installed", "--target", folder, "--report=-",
+                     "--find-links", folder, *wanted)
+        pins = []
+        for one in json.loads(report)["install"]:
+            name, version = one["metadata"]["name"], one["metadata"]["version"]
+            if normalized(name) not in {*build, *OPTIONAL}:
+                hashed = one["download_info"]["archive_info"]["hashes"]["sha256"]
+                pins.append(f"{normalized(name)}=={version} --hash=sha256:{hashed}")
+        pinned = folder / "pinned.txt"
+        pinned.write_text("\n".join(pins))
+        wheels = folder / "wheels"
+        pip("download", "--no-deps", "--require-hashes", "--dest", wheels, "--requirement", pinned)
+        brought = {normalized(path.name.split("-")[0]): modules(path) for path in wheels.iterdir()}
+    lines = [f"{pin}  # {' '.join(brought[pin.split('==')[0]])}\n" for pin in sorted(pins)]
+    (HERE / "common.txt").write_text("# Written by common.py: pins, and the modules of each.\n" + "".join(lines))
+
+
+def packages_of_build():
+    """Returns the versions of the packages of the default build, as its page lists them."""
+    page = (HERE.parents[3] / "docs/python-build.md").read_text()
+    section = page.split("## Packages\n")[1].split("\n## ")[0]
+    return {normalized(name): version for name, version in re.findall(r"^- (\S+) (\S+)$", section, re.M)}
+
+
+def write_stub(folder, name, version):
+    """Writes a wheel without files, by which pip knows that there is a package already."""
+    name = name.replace("-", "_")
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        info = f"{name}-{version}.dist-info"
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+
+
+def modules(wheel):
+    """Returns the names of the modules and packages that a wheel brings."""
+    names = {re.match(r"([A-Za-z_]\w*)(/.*)?\.py$", name) for name in zipfile.ZipFile(wheel).namelist()}
+    return sorted({name[1] for name in names if name} - {"tests", "test", "docs", "examples"})
+
+
+def normalized(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pip(command, *arguments):
+    command = [sys.executable, "-m", "pip", command, "--quiet", *PURE, f"--python-version={OLDEST}"]
+    return subprocess.run([*command, *map(str, arguments)], check=True, stdout=subprocess.PIPE).stdout
+
+
+main()
