@@ -6,7 +6,7 @@ use tokio::time::timeout;
 use wire::Priority;
 
 use crate::commands::{PATIENCE, Running};
-use crate::library::{client, runtime};
+use crate::library::{client, runtime, watcher};
 use crate::server::Server;
 
 fn job(tenant: &str, priority: Priority, code: &str) -> wire::Job {
@@ -35,7 +35,7 @@ fn a_job_under_the_key_of_another_one_is_dropped() {
         server.publish(&subject, &[("Hatchery-Nth", "0")], &same);
         server.publish(&format!("hatchery.jobs.default.evil.high.{batch}.x{digest}"), &[], "1");
         let waiting = client.submit(&job("evil", Priority::Normal, "'own'")).await.unwrap();
-        assert_eq!(client.watcher().cluster().await.unwrap().jobs, 6);
+        assert_eq!(watcher(&server.url()).await.cluster().await.unwrap().jobs, 6);
         let mut worker = Running::ready_worker(&server, "one", &[]);
         let result = timeout(PATIENCE, ticket).await.unwrap().unwrap();
         assert_eq!(result.json()["value"], "true", "{result:?}");

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cluster::{Batch, Client, Connection, EventKind, PoolName, Settings, Wants};
+use cluster::{Batch, Client, Connection, EventKind, PoolName, Settings, Wants, Watcher};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
@@ -21,13 +21,18 @@ pub(crate) fn runtime() -> Runtime {
     Runtime::new().unwrap()
 }
 
+pub(crate) async fn watcher(url: &str) -> Watcher {
+    let pool = PoolName::new("default").unwrap();
+    Watcher::connect(&Connection::new(url), pool).await.unwrap()
+}
+
 /// Waits until this many jobs are claimed.
 pub(crate) fn claimed(server: &Server, count: u64) {
     runtime().block_on(async {
-        let client = client(&server.url()).await;
+        let watcher = watcher(&server.url()).await;
         let begin = Instant::now();
         loop {
-            let cluster = client.watcher().cluster().await.unwrap();
+            let cluster = watcher.cluster().await.unwrap();
             if cluster.lanes.iter().map(|lane| lane.claimed).sum::<u64>() >= count {
                 return;
             }
@@ -74,7 +79,7 @@ fn a_queued_job_can_be_cancelled_and_never_runs() {
         assert!(ticket.cancel().await.unwrap());
         let result = ticket.result().await.unwrap();
         assert_eq!((&result.json()["status"], result.worker()), (&"cancelled".into(), None));
-        assert_eq!(client.watcher().cluster().await.unwrap().jobs, 0);
+        assert_eq!(watcher(&server.url()).await.cluster().await.unwrap().jobs, 0);
         assert!(!ticket.cancel().await.unwrap());
     });
 }
@@ -95,9 +100,8 @@ fn a_cluster_can_be_watched() {
         let ticket = client.submit(&job).await.unwrap();
         let key = ticket.key().to_string();
         // The worker has said what it runs.
-        let begin = Instant::now();
-        while !client
-            .watcher()
+        let (begin, watcher) = (Instant::now(), watcher(&url).await);
+        while !watcher
             .cluster()
             .await
             .unwrap()

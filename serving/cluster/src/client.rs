@@ -151,11 +151,6 @@ impl Client {
         }
     }
 
-    /// Returns the batch that this client's jobs belong to.
-    pub fn batch(&self) -> &BatchName {
-        &self.inner.batch.name
-    }
-
     /// Submits a job. Returns when the server has it. A full queue or a server that is gone is
     /// waited for, and told to the connection's listener.
     ///

@@ -7,7 +7,6 @@ use futures_util::StreamExt;
 use hatchery::error::counted;
 use serde::Serialize;
 
-use crate::client::Client;
 use crate::connect::Connection;
 use crate::error::Error;
 use crate::names::PoolName;
@@ -99,13 +98,6 @@ impl Watcher {
             dead_letters: count(&streams.dead).await?,
             workers: streams.presences().await?,
         })
-    }
-}
-
-impl Client {
-    /// Returns a watcher of the same pool, over the same connection.
-    pub fn watcher(&self) -> Watcher {
-        Watcher { streams: self.streams().clone() }
     }
 }
 

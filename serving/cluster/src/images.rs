@@ -15,7 +15,6 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::{self, Context};
 use futures_util::StreamExt;
 use hatchery::Builder;
@@ -28,7 +27,7 @@ use crate::clock::sleep;
 use crate::connect::Connection;
 use crate::error::{Cause, Error};
 use crate::names::{PoolName, Subjects};
-use crate::stores::Objects;
+use crate::stores::{Objects, found};
 use crate::streams::Settings;
 
 /// The version of recipes that this program writes and reads.
@@ -302,12 +301,9 @@ impl Images {
         cache_dir: Option<&Path>,
     ) -> Result<Option<PoolImage>, Error> {
         let bucket = self.subjects.store("image");
-        match self.context.get_stream(format!("OBJ_{bucket}")).await {
-            Ok(_) => {}
-            Err(error) => match error.kind() {
-                GetStreamErrorKind::JetStream(answer) if answer.code() == 404 => return Ok(None),
-                _ => return Err(failed(error)),
-            },
+        let stream = found(&self.context, &format!("OBJ_{bucket}")).await.map_err(failed)?;
+        if stream.is_none() {
+            return Ok(None);
         }
         let store = self.context.get_object_store(&bucket).await;
         let store = Objects(store.map_err(failed)?);

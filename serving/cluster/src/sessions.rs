@@ -191,22 +191,6 @@ impl Revised {
     }
 }
 
-/// What is under a name in a bucket.
-#[derive(Debug)]
-struct BucketEntry {
-    revision: u64,
-    text: Option<Bytes>,
-}
-
-/// What became of a record that was to be replaced.
-#[derive(Debug)]
-pub(crate) enum Replaced {
-    /// It is there.
-    Done(Box<Revised>),
-    /// Somebody else was faster.
-    Fenced,
-}
-
 impl Sessions {
     /// Opens what the server keeps of sessions, and creates what is missing, as the pool's jobs and
     /// results are kept.
@@ -325,29 +309,30 @@ impl Sessions {
         name: &str,
     ) -> Result<Revised, RecordError> {
         let entry = self.entry(&session.to_string()).await.map_err(RecordError::Server)?;
-        let record = match entry.text {
+        let (revision, text) = entry;
+        let record = match text {
             None => SessionRecord::fresh(name),
             Some(text) => match serde_json::from_slice::<SessionRecord>(&text) {
                 Ok(record) if record.version == RECORD_VERSION => record,
                 _ => return Err(RecordError::Foreign),
             },
         };
-        Ok(Revised { record, revision: entry.revision })
+        Ok(Revised { record, revision })
     }
 
-    /// Returns what is under a name, as the leader has it: an owner that took an older one for the
-    /// last would think that it has failed.
-    async fn entry(&self, name: &str) -> Result<BucketEntry, Cause> {
+    /// Returns the revision and the text of a record as the leader has them. An owner that took an older
+    /// revision for the last would think that it has failed.
+    async fn entry(&self, name: &str) -> Result<(u64, Option<Bytes>), Cause> {
         let subject = format!("$KV.{}.{name}", self.subjects.store("sessions"));
         let message = match self.records.stream.get_last_raw_message_by_subject(&subject).await {
             Ok(message) => message,
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => {
-                return Ok(BucketEntry { revision: 0, text: None });
+                return Ok((0, None));
             }
             Err(error) => return Err(error.into()),
         };
         let is_put = message.headers.get(OPERATION).is_none();
-        Ok(BucketEntry { revision: message.sequence, text: is_put.then_some(message.payload) })
+        Ok((message.sequence, is_put.then_some(message.payload)))
     }
 
     /// Returns whether the pool has room for another session.
@@ -355,29 +340,29 @@ impl Sessions {
         Ok(self.records.stream.get_info().await?.state.messages < MOST_SESSIONS)
     }
 
-    /// Replaces a record, unless somebody else has done so. Repeats until the server has answered.
+    /// Replaces a record, and returns the new one; `None` if another owner has replaced it. Repeats until
+    /// the server has answered.
     pub(crate) async fn replace(
         &self,
         session: &SessionKey,
         before: &Revised,
         record: SessionRecord,
-    ) -> Replaced {
+    ) -> Option<Revised> {
         // Plain data without maps can always be written.
         let text = Bytes::from(serde_json::to_vec(&record).unwrap_or_default());
         let name = session.to_string();
         loop {
             let updated = self.records.update(&name, text.clone(), before.revision).await;
             let error = match updated {
-                Ok(revision) => return Replaced::Done(Box::new(Revised { record, revision })),
+                Ok(revision) => return Some(Revised { record, revision }),
                 Err(error) => error,
             };
-            // An earlier attempt may have been the one that was faster.
             match self.entry(&name).await {
-                Ok(entry) if entry.text.as_ref() == Some(&text) => {
-                    let revised = Revised { record, revision: entry.revision };
-                    return Replaced::Done(Box::new(revised));
+                // An earlier attempt has succeeded.
+                Ok((revision, Some(found))) if found == text => {
+                    return Some(Revised { record, revision });
                 }
-                Ok(entry) if entry.revision != before.revision => return Replaced::Fenced,
+                Ok((revision, _)) if revision != before.revision => return None,
                 _ => {}
             }
             tracing::info!("can't write the record of a session: {error}");

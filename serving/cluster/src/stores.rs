@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind};
 use async_nats::jetstream::object_store::{self, GetErrorKind, ObjectMetadata, ObjectStore};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Stream};
 use async_nats::jetstream::{self, Context, kv};
@@ -36,6 +37,17 @@ pub(crate) fn one_of_each(subjects: &Subjects, kind: &str, num_replicas: usize) 
         duplicate_window: REPEATS,
         allow_direct: true,
         ..Config::default()
+    }
+}
+
+/// Returns a stream; `None` if the server has none of this name.
+pub(crate) async fn found(context: &Context, name: &str) -> Result<Option<Stream>, GetStreamError> {
+    match context.get_stream(name).await {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) => match error.kind() {
+            GetStreamErrorKind::JetStream(answer) if answer.code() == 404 => Ok(None),
+            _ => Err(error),
+        },
     }
 }
 

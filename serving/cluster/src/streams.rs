@@ -22,7 +22,6 @@ use std::time::Duration;
 
 use async_nats::Client;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
-use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::stream::{Config, RetentionPolicy, Stream};
 use async_nats::jetstream::{self, Context, kv};
 use tokio::sync::OnceCell;
@@ -31,7 +30,7 @@ use crate::connect::Link;
 use crate::error::{Cause, Error};
 use crate::names::{Lane, PoolName, Subjects};
 use crate::sessions::Sessions;
-use crate::stores::{Objects, bucket, one_of_each, stream};
+use crate::stores::{Objects, bucket, found, one_of_each, stream};
 
 /// The name of the setting in the metadata of the jobs' stream.
 const CLAIM_TIME: &str = "hatchery-claim-ms";
@@ -104,14 +103,10 @@ impl Streams {
     ) -> Result<Self, Error> {
         let context = jetstream::new(connection.0.clone());
         let name = Subjects(pool.clone()).store("jobs");
-        match context.get_stream(name.as_str()).await {
-            Ok(_) => Self::open(connection, pool, &Settings::default()).await,
-            Err(error) => match error.kind() {
-                GetStreamErrorKind::JetStream(answer) if answer.code() == 404 => {
-                    Err(Error::NoPool { pool: pool.to_string() })
-                }
-                _ => Err(Error::setup(name, error)),
-            },
+        match found(&context, &name).await {
+            Ok(Some(_)) => Self::open(connection, pool, &Settings::default()).await,
+            Ok(None) => Err(Error::NoPool { pool: pool.to_string() }),
+            Err(error) => Err(Error::setup(name, error)),
         }
     }
 

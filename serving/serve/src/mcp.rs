@@ -6,8 +6,6 @@
 //! the session; no list shows it. Sessions rest and end by the pool's rules
 //! ([`SessionsConfig`](hatchery::SessionsConfig)).
 
-pub use handler::Handler;
-
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
@@ -28,6 +26,8 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::caller::Caller;
 use crate::service::Service;
+use handler::Handler;
+use tools::Naming;
 
 mod calls;
 mod content;
@@ -41,9 +41,6 @@ const MOST_LINE_BYTES: usize = 64 << 20;
 /// The most clients with a connection of their own over HTTP. A connection ends after 5 minutes
 /// without a request.
 const MOST_CONNECTIONS: usize = 1024;
-
-/// The `/mcp` of an HTTP server, a tower service. See [`http()`].
-pub type HttpService = MethodRouter;
 
 /// Serves one client over standard input and output. Clones are the same server.
 ///
@@ -80,11 +77,18 @@ impl Stdio {
     /// The client doesn't begin as the protocol says, or a stream fails.
     pub async fn serve(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let mut stop = std::pin::pin!(stop);
+        let handler = Handler {
+            starting: self.starting,
+            naming: Naming::Free,
+            pythons: self.pythons,
+            caller: Some(Caller::owner()),
+            _permit: None,
+        };
         let (read, write) = stdio_pipes();
         let transport =
             AsyncRwTransport::new_server(read, write).with_max_line_length(MOST_LINE_BYTES);
         let begun = tokio::select! {
-            begun = Handler::of_owner(self.starting, self.pythons).serve(transport) => begun,
+            begun = handler.serve(transport) => begun,
             () = &mut stop => return Ok(()),
         };
         let running = match begun {
@@ -131,10 +135,10 @@ pub fn http(
     service: Service,
     hosts: impl IntoIterator<Item = String>,
     most_body_bytes: usize,
-) -> HttpService {
+) -> MethodRouter {
     let pythons: Arc<[String]> = service.pool().pythons().map(str::to_owned).collect();
     let starting = Starting(Arc::new(watch::Sender::new(Some(service))));
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let config = StreamableHttpServerConfig::default();
     let hosts: Vec<String> = config.allowed_hosts.iter().cloned().chain(hosts).collect();
     let config = config
@@ -142,9 +146,15 @@ pub fn http(
         .enforce_origin_validation()
         .with_max_request_body_bytes(most_body_bytes);
     let handler = move || {
-        let place = Arc::clone(&places).try_acquire_owned();
-        let place = place.map_err(|_| io::Error::other("too many MCP clients are connected"))?;
-        Ok(Handler::of_requests(starting.clone(), Arc::clone(&pythons), place))
+        let permit = Arc::clone(&permits).try_acquire_owned();
+        let permit = permit.map_err(|_| io::Error::other("too many MCP clients are connected"))?;
+        Ok(Handler {
+            starting: starting.clone(),
+            naming: Naming::Random,
+            pythons: Arc::clone(&pythons),
+            caller: None,
+            _permit: Some(Arc::new(permit)),
+        })
     };
     let service: StreamableHttpService<Handler, LocalSessionManager> =
         StreamableHttpService::new(handler, Arc::default(), config);

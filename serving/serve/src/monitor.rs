@@ -140,7 +140,14 @@ impl Drop for Monitor {
 pub fn metrics_page(pool: Option<&str>) -> Result<Metrics, MonitorError> {
     let prometheus = recorder(pool)?;
     hatchery::metrics::describe();
-    tokio::spawn(keep_up(prometheus.clone()));
+    let kept_up = prometheus.clone();
+    tokio::spawn(async move {
+        let mut interval = tokio::time::interval(UPKEEP);
+        loop {
+            interval.tick().await;
+            kept_up.run_upkeep();
+        }
+    });
     Ok(Arc::new(move || prometheus.render()))
 }
 
@@ -156,12 +163,4 @@ fn recorder(pool: Option<&str>) -> Result<PrometheusHandle, MonitorError> {
             &MEBIBYTES.map(|size| size * 1_048_576.0),
         )?;
     Ok(builder.install_recorder()?)
-}
-
-async fn keep_up(prometheus: PrometheusHandle) {
-    let mut interval = tokio::time::interval(UPKEEP);
-    loop {
-        interval.tick().await;
-        prometheus.run_upkeep();
-    }
 }

@@ -372,12 +372,12 @@ fn exists(name: &str) -> Problem {
     Problem::new(ProblemKind::Refused, message).with_reason("session_exists")
 }
 
-// Shares of what all callers have together: room for bytes, for checkpoints, for connections.
+// Shares of the bytes that requests and answers of all callers may take.
 //
 // A tenant may hold as much as it leaves free. So one alone gets half, and there is always room for
 // others.
 
-/// What all callers have together. Clones are the same.
+/// The bytes of all callers. Clones are the same.
 #[derive(Debug, Clone)]
 pub(crate) struct Shares {
     most: usize,
@@ -398,15 +398,6 @@ pub(crate) struct Share {
     amount: usize,
 }
 
-/// Why a tenant can't hold more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Full {
-    /// What the tenant holds.
-    pub(crate) own: usize,
-    /// What all can hold together.
-    pub(crate) most: usize,
-}
-
 impl Shares {
     /// Lets all hold this much together.
     pub(crate) fn new(most: usize) -> Self {
@@ -419,7 +410,7 @@ impl Shares {
     }
 
     /// Holds an amount for the caller.
-    pub(crate) fn hold(&self, caller: &Caller, amount: usize) -> Result<Share, Full> {
+    pub(crate) fn hold(&self, caller: &Caller, amount: usize) -> Result<Share, Problem> {
         let tenant = caller.tenant().map(str::to_owned);
         let mut share = Share { shares: self.clone(), tenant, amount: 0 };
         share.grow(amount)?;
@@ -427,12 +418,17 @@ impl Shares {
     }
 
     /// Changes what a tenant holds.
-    fn change(&self, tenant: &Option<String>, from: usize, to: usize) -> Result<(), Full> {
+    fn change(&self, tenant: &Option<String>, from: usize, to: usize) -> Result<(), Problem> {
         let mut held = self.held.lock();
         let own = held.by_tenant.get(tenant).copied().unwrap_or_default();
         let (own_then, all_then) = (own - from + to, held.all - from + to);
         if to > from && own_then > self.most.saturating_sub(all_then) {
-            return Err(Full { own, most: self.most });
+            let message = format!(
+                "your pending requests and answers have {own} bytes, and this server holds {} \
+                 bytes for all callers: read the answers, or send fewer or smaller requests at once",
+                self.most
+            );
+            return Err(Problem::new(ProblemKind::Refused, message).with_reason("bodies"));
         }
         held.all = all_then;
         match own_then {
@@ -445,7 +441,7 @@ impl Shares {
 
 impl Share {
     /// Holds more.
-    pub(crate) fn grow(&mut self, more: usize) -> Result<(), Full> {
+    fn grow(&mut self, more: usize) -> Result<(), Problem> {
         let amount = self.amount.saturating_add(more);
         self.shares.change(&self.tenant, self.amount, amount)?;
         self.amount = amount;
@@ -453,7 +449,7 @@ impl Share {
     }
 
     /// Holds at least this much.
-    pub(crate) fn reach(&mut self, amount: usize) -> Result<(), Full> {
+    pub(crate) fn reach(&mut self, amount: usize) -> Result<(), Problem> {
         self.grow(amount.saturating_sub(self.amount))
     }
 
@@ -555,7 +551,11 @@ mod tests {
         let shares = Shares::new(100);
         let [ada, bob] = ["ada", "bob"].map(|name| Caller::of_tenant(name).unwrap());
         let mut of_ada = shares.hold(&ada, 40).unwrap();
-        assert_eq!(of_ada.grow(11), Err(Full { own: 40, most: 100 }));
+        let refused = of_ada.grow(11).unwrap_err();
+        assert!(
+            refused.message.contains("have 40 bytes, and this server holds 100"),
+            "{refused:?}"
+        );
         assert!(shares.hold(&ada, 11).is_err());
         of_ada.grow(10).unwrap();
         // Half of what others leave.

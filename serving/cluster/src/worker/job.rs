@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_nats::HeaderMap;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::{AckKind, Message};
-use hatchery::{Error, Job, Outcome, Ticket};
+use hatchery::{Error, Job, Outcome, Refusal, Ticket};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -285,11 +285,11 @@ impl Claim<'_> {
         };
         let ticket = match self.shared.pool.submit(job).await {
             Ok(ticket) => ticket,
-            Err(error) if is_passing(&error) => return ClaimEnd::GiveBack(again(&error)),
             Err(error) => {
-                let mut problem = error.problem();
-                problem.kind = ProblemKind::Refused;
-                return ClaimEnd::Result(result::refused(&problem));
+                return match refusal(&error) {
+                    Ok(problem) => ClaimEnd::Result(result::refused(&problem)),
+                    Err(again) => ClaimEnd::GiveBack(again),
+                };
             }
         };
         match self.follow(ticket, commands).await {
@@ -449,12 +449,16 @@ pub(super) enum NoJob {
     NotNow(crate::Error),
 }
 
-/// Returns how long to wait before a job that the pool has refused is offered again.
-pub(super) fn again(error: &Error) -> Duration {
-    error.retry_after().unwrap_or(AGAIN_IF_UNKNOWN).clamp(*AGAIN.start(), *AGAIN.end())
-}
-
-/// Returns whether another worker, or this one later, may take a job that the pool has refused.
-pub(super) fn is_passing(error: &Error) -> bool {
-    error.is_overloaded() || matches!(error, Error::Refused(hatchery::Refusal::ShuttingDown))
+/// Returns why the pool has refused a job.
+///
+/// # Errors
+/// After this time the worker, or another one, may take it.
+pub(super) fn refusal(error: &Error) -> Result<Problem, Duration> {
+    if error.is_overloaded() || matches!(error, Error::Refused(Refusal::ShuttingDown)) {
+        let again = error.retry_after().unwrap_or(AGAIN_IF_UNKNOWN);
+        return Err(again.clamp(*AGAIN.start(), *AGAIN.end()));
+    }
+    let mut problem = error.problem();
+    problem.kind = ProblemKind::Refused;
+    Ok(problem)
 }

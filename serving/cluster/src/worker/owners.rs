@@ -23,7 +23,7 @@ use crate::connect::Link;
 use crate::error::Cause;
 use crate::policy;
 use crate::policy::session::RecordOwner;
-use crate::sessions::{GROUP, PARTITIONS, Replaced, Revised, SessionKey, Sessions};
+use crate::sessions::{GROUP, PARTITIONS, Revised, SessionKey, Sessions};
 
 mod turn;
 
@@ -367,7 +367,7 @@ impl SessionOwner {
         self.drop_copy();
         let Some(held) = self.held.take() else { return };
         let record = held.revised.record.released(&self.shared.instance);
-        if let Replaced::Fenced = self.sessions.replace(&self.key, &held.revised, record).await {
+        if self.sessions.replace(&self.key, &held.revised, record).await.is_none() {
             tracing::debug!("session {} already has another owner", self.key);
         }
     }

@@ -83,8 +83,7 @@ pub(super) async fn count(
             let bytes = bytes?;
             let held = held.take().map_or_else(|| state.transit.hold(&caller, bytes.len()), Ok);
             // The connection ends, and so the client sees that the answer isn't complete.
-            let held =
-                held.map_err(|full| axum::Error::new(Failure::from(full).problem.message))?;
+            let held = held.map_err(|full| axum::Error::new(full.message))?;
             Ok::<_, axum::Error>(held.until_sent(bytes))
         }))
     });

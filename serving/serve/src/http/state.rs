@@ -16,7 +16,7 @@ use super::failure::Failure;
 use super::idempotency::Answers;
 use super::running::Jobs;
 use crate::caller::Caller;
-use crate::service::{Full, Service, Shares};
+use crate::service::{Service, Shares};
 
 /// The state of a server.
 #[derive(Debug)]
@@ -98,14 +98,4 @@ pub(super) fn of_pool(pool: &Hatchery, config: &HttpConfig) -> Shares {
     let most = most.max(config.body_bytes.saturating_mul(2));
     pool.reserve_memory(part.min(most as u64));
     Shares::new(most)
-}
-
-impl From<Full> for Failure {
-    fn from(Full { own, most }: Full) -> Self {
-        let message = format!(
-            "your pending requests and answers have {own} bytes, and this server holds {most} \
-             bytes for all callers: read the answers, or send fewer or smaller requests at once"
-        );
-        Self::new(StatusCode::TOO_MANY_REQUESTS, "bodies", message)
-    }
 }

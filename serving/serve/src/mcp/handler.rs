@@ -19,36 +19,20 @@ use super::tools::{self, Naming};
 use crate::caller::Caller;
 use crate::service::Service;
 
-/// Answers the requests of one client.
+/// Answers the requests of one client, which may come before the pool has started.
 #[derive(Debug, Clone)]
-pub struct Handler {
-    starting: Starting,
-    naming: Naming,
+pub(super) struct Handler {
+    pub(super) starting: Starting,
+    pub(super) naming: Naming,
     /// The names of the pool's Python builds.
-    pythons: Arc<[String]>,
-    /// Who calls; `None` if each request says so.
-    caller: Option<Caller>,
-    /// The client's place among those that there may be.
-    _place: Option<Arc<OwnedSemaphorePermit>>,
+    pub(super) pythons: Arc<[String]>,
+    /// Who calls; `None` if each request has a [`Caller`] as an extension.
+    pub(super) caller: Option<Caller>,
+    /// The client's permit among those that there may be.
+    pub(super) _permit: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl Handler {
-    /// Answers the user's own program, which may come before the pool has started.
-    pub(super) fn of_owner(starting: Starting, pythons: Arc<[String]>) -> Self {
-        let caller = Some(Caller::owner());
-        Self { starting, naming: Naming::Free, pythons, caller, _place: None }
-    }
-
-    /// Answers a client whose requests have a [`Caller`] as an extension.
-    pub(super) fn of_requests(
-        starting: Starting,
-        pythons: Arc<[String]>,
-        place: OwnedSemaphorePermit,
-    ) -> Self {
-        let place = Some(Arc::new(place));
-        Self { starting, naming: Naming::Random, pythons, caller: None, _place: place }
-    }
-
     fn caller(&self, context: &RequestContext<RoleServer>) -> Result<Caller, ErrorData> {
         let of_request = || {
             let parts = context.extensions.get::<http::request::Parts>()?;

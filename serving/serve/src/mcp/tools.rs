@@ -49,16 +49,13 @@ pub(super) fn tools(naming: Naming, pythons: &[String]) -> Vec<Tool> {
 
 /// Returns the tool of this name.
 pub(super) fn tool(name: &str, naming: Naming, pythons: &[String]) -> Option<Tool> {
-    let named = json!({ "type": "string", "description": "The session." });
+    let named = text("The session.");
     let tool = match name {
         "run_python" => run_python(naming, pythons),
         "fork_session" => {
             let mut properties = json!({ "session": named });
             if naming == Naming::Free {
-                properties["name"] = json!({
-                    "type": "string",
-                    "description": "The name of the new session; a random one without it.",
-                });
+                properties["name"] = text("The name of the new session; a random one without it.");
             }
             let description = "Opens a new session that continues from the present state of a \
                 session: variables, modules and files. From then on they are independent. The \
@@ -101,10 +98,7 @@ pub(super) fn tool(name: &str, naming: Naming, pythons: &[String]) -> Option<Too
             let description = "Returns a file of a session's working directory: a text as text, an \
                 image as an image, other files in base64. For a part of a large file use \
                 `run_python`. Don't call it while a program runs in the session.";
-            let path = json!({
-                "type": "string",
-                "description": "The path, relative to the working directory.",
-            });
+            let path = text("The path, relative to the working directory.");
             let properties = json!({ "session": named, "path": path });
             Tool::new("read_file", description, object(properties, &["session", "path"]))
                 .with_annotations(hints("Read a file", true, false))
@@ -116,8 +110,13 @@ pub(super) fn tool(name: &str, naming: Naming, pythons: &[String]) -> Option<Too
 
 /// Describes the argument that chooses one of these Python builds, if there are several.
 fn python(pythons: &[String], about: &str) -> Option<Value> {
-    let property = || json!({ "type": "string", "enum": pythons, "description": about });
-    (pythons.len() > 1).then(property)
+    let mut property = text(about);
+    property["enum"] = json!(pythons);
+    (pythons.len() > 1).then_some(property)
+}
+
+fn text(about: &str) -> Value {
+    json!({ "type": "string", "description": about })
 }
 
 fn run_python(naming: Naming, pythons: &[String]) -> Tool {
@@ -134,7 +133,7 @@ fn run_python(naming: Naming, pythons: &[String]) -> Tool {
              fresh and leaves nothing."
         }
     };
-    input["properties"]["session"] = json!({ "type": "string", "description": about });
+    input["properties"]["session"] = text(about);
     let about = "The Python build that runs it. A session keeps the one on which it was opened. \
         Without it the session's runs, or else `default`.";
     if let Some(python) = python(pythons, about) {

@@ -20,7 +20,7 @@ use crate::payload::{SESSION, SLOWLY};
 use crate::policy::Decision;
 use crate::policy::session::{PendingResult, SessionRecord, StoredState};
 use crate::result;
-use crate::sessions::{LARGEST_STATE, RecordError, Replaced, Revised, SessionKey, Turn};
+use crate::sessions::{LARGEST_STATE, RecordError, Revised, SessionKey, Turn};
 use crate::worker::shared::is_of_key;
 
 /// The longest result that is kept in a session's record. Others are objects.
@@ -54,12 +54,10 @@ impl From<NoJob> for NotRun {
 impl From<Error> for NotRun {
     /// The pool has refused it.
     fn from(error: Error) -> Self {
-        if job::is_passing(&error) {
-            return Self::Stop(Stop::Later(job::again(&error)));
+        match job::refusal(&error) {
+            Ok(problem) => Self::Refused(problem),
+            Err(again) => Self::Stop(Stop::Later(again)),
         }
-        let mut problem = error.problem();
-        problem.kind = ProblemKind::Refused;
-        Self::Refused(problem)
     }
 }
 
@@ -208,10 +206,8 @@ impl SessionOwner {
         let lives = |instance: &str| living.iter().any(|living| living == instance);
         let (decision, taken) = record.taken_over(&self.owner(), lives);
         let old = record.old.clone();
-        match self.sessions.replace(&self.key, &found, taken).await {
-            Replaced::Fenced => return Err(Stop::Fenced),
-            Replaced::Done(revised) => self.hold(*revised),
-        }
+        let taken = self.sessions.replace(&self.key, &found, taken).await;
+        self.hold(taken.ok_or(Stop::Fenced)?);
         if let Some(held) = &mut self.held {
             held.is_alone = decision == Decision::RunAlone;
         }
@@ -360,21 +356,17 @@ impl SessionOwner {
         state: Option<StoredState>,
     ) -> Result<(), Stop> {
         let Some(held) = &mut self.held else { return Err(Stop::Fenced) };
-        match self.sessions.replace(&self.key, &held.revised, next).await {
-            Replaced::Done(revised) => {
-                held.is_alone = false;
-                self.hold(*revised);
-                Ok(())
-            }
-            Replaced::Fenced => {
-                self.drop_copy();
-                self.held = None;
-                if let Some(state) = state {
-                    self.drop_state(&state).await;
-                }
-                Err(Stop::Fenced)
-            }
+        if let Some(revised) = self.sessions.replace(&self.key, &held.revised, next).await {
+            held.is_alone = false;
+            self.hold(revised);
+            return Ok(());
         }
+        self.drop_copy();
+        self.held = None;
+        if let Some(state) = state {
+            self.drop_state(&state).await;
+        }
+        Err(Stop::Fenced)
     }
 
     /// Deletes a state whose commit has failed, or seems to: the answer to it may have got lost, and the
