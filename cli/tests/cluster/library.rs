@@ -29,6 +29,8 @@ pub(crate) async fn watcher(url: &str) -> Watcher {
 /// Waits until this many jobs are claimed.
 pub(crate) fn claimed(server: &Server, count: u64) {
     runtime().block_on(async {
+        // It makes the pool if no worker or submitter has done so yet.
+        client(&server.url()).await;
         let watcher = watcher(&server.url()).await;
         let begin = Instant::now();
         loop {
