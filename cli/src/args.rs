@@ -2,6 +2,7 @@
 
 pub(crate) use batch::{BatchArguments, ProgressForm};
 pub(crate) use grade::GradeArguments;
+pub(crate) use groups::{HostFiles, HostFolders};
 pub(crate) use image::{BuildArguments, ImageCommand, PackagesArguments, RemoveArguments};
 pub(crate) use kernel::{
     InstallArguments, KernelArguments, KernelCommand, KernelOptions, kernel_options, typed_options,
@@ -14,7 +15,6 @@ pub(crate) use notebook::{
 pub(crate) use serve::ServeArguments;
 
 use std::ffi::OsString;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -31,12 +31,13 @@ use hatchery::image::ImageInfo;
 
 use crate::settings::Settings;
 use crate::terminal;
-use batch::parse_workers;
+use groups::WorkerCount;
 use image::{PythonArgument, host_parser};
 use limits::{parse_duration, parse_size};
 
 mod batch;
 mod grade;
+mod groups;
 pub(crate) mod image;
 mod kernel;
 mod limits;
@@ -228,18 +229,11 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) stdin: Option<PathBuf>,
 
-    /// Mount the folder HOST at PATH, for the program to read. The default PATH is / and the name
-    /// of the folder. Can be repeated.
-    #[arg(long, value_name = "HOST[=PATH]")]
-    pub(crate) mount: Vec<String>,
-
     #[command(flatten)]
     pub(crate) conduct: ConductArguments,
 
-    /// Copy the file HOST into the program's workspace as NAME, by default under its own name. Can
-    /// be repeated. Files that a script names in its own header need no `--input`.
-    #[arg(long, value_name = "HOST[=NAME]")]
-    pub(crate) input: Vec<String>,
+    #[command(flatten)]
+    pub(crate) host: HostFiles,
 
     /// Ignore the input files that the program's header names.
     #[arg(long)]
@@ -285,15 +279,8 @@ pub(crate) struct ReplArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) session: Option<PathBuf>,
 
-    /// Mount the folder HOST at PATH, for programs to read. The default PATH is / and the name of
-    /// the folder. Can be repeated.
-    #[arg(long, value_name = "HOST[=PATH]")]
-    pub(crate) mount: Vec<String>,
-
-    /// Copy the file HOST into the session's workspace as NAME, by default under its own name. Can
-    /// be repeated. `:put` does so later.
-    #[arg(long, value_name = "HOST[=NAME]")]
-    pub(crate) input: Vec<String>,
+    #[command(flatten)]
+    pub(crate) host: HostFiles,
 
     /// Write the files that inputs create or change into this folder at once. Files that were there
     /// before are left alone. `:get` fetches single files.
@@ -327,7 +314,8 @@ pub(crate) enum ToolCommand {
         job: bool,
     },
     /// Read one call from standard input, run it and print the result. A call that can't be run
-    /// also gets a result, whose `error` says why.
+    /// also gets a result, whose `error` says why. A file of the call takes precedence over one of
+    /// `--input`.
     Run(Box<ToolRunArguments>),
 }
 
@@ -338,15 +326,8 @@ pub(crate) struct ToolRunArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) session: Option<PathBuf>,
 
-    /// Copy the file HOST into the program's workspace as NAME, by default under its own name. Can
-    /// be repeated. A file of the same name in the call takes precedence.
-    #[arg(long, value_name = "HOST[=NAME]")]
-    pub(crate) input: Vec<String>,
-
-    /// Mount the folder HOST at PATH, for the program to read. The default PATH is / and the name
-    /// of the folder. Can be repeated.
-    #[arg(long, value_name = "HOST[=PATH]")]
-    pub(crate) mount: Vec<String>,
+    #[command(flatten)]
+    pub(crate) host: HostFiles,
 
     /// Write the files that the program created or changed into this folder. Overwrites files of
     /// the same names.
@@ -513,10 +494,8 @@ pub(crate) struct PruneArguments {
 /// Arguments of `hatchery mcp`. The limits apply to each call.
 #[derive(Debug, Args)]
 pub(crate) struct McpArguments {
-    /// Number of programs that run at once, or `MIN..MAX` to follow the load. Default: the number
-    /// of CPUs.
-    #[arg(long, value_name = "N", value_parser = parse_workers)]
-    pub(crate) workers: Option<RangeInclusive<usize>>,
+    #[command(flatten)]
+    pub(crate) workers: WorkerCount,
 
     #[command(flatten)]
     pub(crate) programs: ProgramArguments,

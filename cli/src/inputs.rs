@@ -22,15 +22,16 @@ use hatchery::python::PackageInfo;
 use hatchery::{DEFAULT_PYTHON, Hatchery, Job, Outcome, Verdict};
 use replace::folder_of;
 
+use crate::args::{HostFiles, HostFolders};
 use crate::exit::UsageError;
 use crate::terminal;
 
-/// Adds the files of `--input`.
-pub(crate) fn add_named(mut job: Job, inputs: &[String]) -> anyhow::Result<Job> {
-    for (name, contents) in read_named(inputs)? {
+/// Adds the files of `--input`, and the folders of `--mount`.
+pub(crate) fn add_all(mut job: Job, given: &HostFiles) -> anyhow::Result<Job> {
+    for (name, contents) in read_named(&given.input)? {
         job = job.input(name, contents)?;
     }
-    Ok(job)
+    add_mounts(job, &given.folders)
 }
 
 /// Reads the files of `--input`. Returns their names in a workspace, and their contents.
@@ -62,8 +63,8 @@ pub(crate) fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Adds the folders of `--mount`.
-pub(crate) fn add_mounts(mut job: Job, mounts: &[String]) -> anyhow::Result<Job> {
-    for mount in mounts {
+pub(crate) fn add_mounts(mut job: Job, given: &HostFolders) -> anyhow::Result<Job> {
+    for mount in &given.mount {
         let (host, path) = match mount.split_once('=').filter(|_| !Path::new(mount).exists()) {
             Some((host, path)) => (host, path.to_owned()),
             None => {
@@ -91,8 +92,8 @@ pub(crate) fn add_beside(job: Job, file: &Path) -> anyhow::Result<Job> {
     Ok(job.beside(folder)?)
 }
 
-/// Notes that a file which the program didn't find lies beside its script, and which option gives
-/// it to the program: the guest's own advice knows nothing of the host.
+/// Notes that a file which the program didn't find lies beside its script, and which option gives it
+/// to the program. The guest's own advice knows nothing of the host.
 pub(crate) fn mention_missed_file(outcome: &Outcome, script: &Path) {
     let Verdict::Raised(exception) = &outcome.verdict else { return };
     let folder = script.parent().filter(|folder| !folder.as_os_str().is_empty());

@@ -1,7 +1,6 @@
-//! What commands with a pool share: its size, its tenants, its start.
+//! What commands with a pool share: its tenants, its start, its metrics.
 
 use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
 use std::sync::Mutex;
 use std::{io, thread};
 
@@ -12,21 +11,6 @@ use serve::monitor::{Monitor, MonitorError};
 
 use crate::exit::UsageError;
 use crate::terminal;
-
-/// Gives a pool the workers and the queue that options ask for; what isn't given stays.
-pub(crate) fn sized(
-    mut builder: Builder,
-    workers: Option<&RangeInclusive<usize>>,
-    queue: Option<usize>,
-) -> Builder {
-    if let Some(workers) = workers {
-        builder = builder.workers_between(workers.clone());
-    }
-    if let Some(count) = queue {
-        builder = builder.queue_limit(count);
-    }
-    builder
-}
 
 /// Gives the tenants of `--tenant` their weights.
 pub(crate) fn weighted(
@@ -93,15 +77,21 @@ fn refused(count: usize) -> Option<(usize, io::Error)> {
     })
 }
 
-/// Serves at `address` from now on, and records the metrics of pools that start later: of one pool, or
-/// with the name of many.
-pub(crate) async fn start_metrics(address: &str, pool: Option<&str>) -> anyhow::Result<Monitor> {
-    Monitor::start(address, pool).await.map_err(|error| match &error {
+/// Serves at the address, if there is one, from now on. Records the metrics of pools that start later;
+/// a pool of a queue has a name.
+pub(crate) async fn start_metrics(
+    address: Option<&str>,
+    pool: Option<&str>,
+) -> anyhow::Result<Option<Monitor>> {
+    let Some(address) = address else { return Ok(None) };
+    let monitor = Monitor::start_in(address, pool).await.map_err(|error| match &error {
         MonitorError::Address { source, .. } => {
             anyhow::Error::msg(source.to_string()).context(UsageError(error.to_string()))
         }
         _ => error.into(),
-    })
+    })?;
+    terminal::note(format_args!("metrics at http://{}/metrics", monitor.address()));
+    Ok(Some(monitor))
 }
 
 /// What the pool, its cache and the listeners have open beside connections.

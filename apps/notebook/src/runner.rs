@@ -418,10 +418,9 @@ impl<'a> Run<'a> {
         let Self { settings, task, .. } = self;
         task.places.forget_record()?;
         session.save(&task.places.session).await?;
-        let (image, inputs) = (settings.image().to_owned(), settings.input_digest().to_owned());
         let traces = Traces { places: self.traces.places.clone(), ..Traces::default() };
         let state = SavedState::of(&task.notebook, count, &traces);
-        task.places.write_record(&SavedState { image, inputs, ..state })
+        task.places.write_record(&state.with(settings.image(), settings.input_digest()))
     }
 }
 

@@ -47,9 +47,9 @@ pub(crate) struct SavedState {
     /// The name of the session's file, for a state that a key identifies.
     pub(crate) session: String,
     /// The key of the session's image, for any other state.
-    pub(crate) image: String,
+    image: String,
     /// A digest of the input files, likewise.
-    pub(crate) inputs: String,
+    inputs: String,
     /// The source of each cell, and its outputs.
     cells: Vec<(String, Vec<Value>)>,
     places: Vec<Place>,
@@ -74,6 +74,11 @@ impl SavedState {
             allowed_errors: traces.allowed_errors,
             ..Self::default()
         }
+    }
+
+    /// Says with which image and inputs the cells ran.
+    pub(crate) fn with(self, image: &str, inputs: &str) -> Self {
+        Self { image: image.to_owned(), inputs: inputs.to_owned(), ..self }
     }
 
     /// Reads a record; `None` if it is damaged.
@@ -186,8 +191,7 @@ mod tests {
         first.code_mut().next().unwrap().outputs.push(json!("out"));
         let places = vec![("a".to_owned(), 0, 0), ("b".to_owned(), 2, 0)];
         let traces = Traces { places, ..Traces::default() };
-        let (image, inputs) = ("image".to_owned(), "inputs".to_owned());
-        let written = SavedState { image, inputs, ..SavedState::of(&first, 2, &traces) };
+        let written = SavedState::of(&first, 2, &traces).with("image", "inputs");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record");
         assert!(!written.write(&path, 10).unwrap() && !path.exists());

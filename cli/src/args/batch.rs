@@ -1,15 +1,12 @@
 //! Arguments of `hatchery batch`.
 
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use batch::Shard;
 use clap::{Args, ValueEnum};
 
-use super::limits::{ConductArguments, ProgramArguments, whole};
-
-/// Upper bound of `--workers`. More interpreters than this don't help.
-const MOST_WORKERS: u16 = 1024;
+use super::groups::{HostFiles, PoolSize};
+use super::limits::{ConductArguments, ProgramArguments};
 
 #[derive(Debug, Args)]
 pub(crate) struct BatchArguments {
@@ -21,20 +18,13 @@ pub(crate) struct BatchArguments {
     #[arg(value_name = "IN.ndjson")]
     pub(crate) jobs: PathBuf,
 
-    /// Number of programs that run at once, or `MIN..MAX` to follow the load. Default: the number
-    /// of CPUs.
-    #[arg(long, value_name = "N", value_parser = parse_workers)]
-    pub(crate) workers: Option<RangeInclusive<usize>>,
+    #[command(flatten)]
+    pub(crate) size: PoolSize,
 
     /// Set a tenant's weight: tenants share the CPU time in proportion to their weights. The
     /// default weight is 1. Can be repeated.
     #[arg(long, value_name = "NAME=WEIGHT", value_parser = parse_tenant)]
     pub(crate) tenant: Vec<(String, u32)>,
-
-    /// Number of jobs that may wait in the pool while others run. Further lines are submitted when
-    /// there is room. Default: 10000.
-    #[arg(long, value_name = "N", value_parser = whole::<usize>(..))]
-    pub(crate) queue: Option<usize>,
 
     /// Write results to this file instead of standard output. Overwrites the file, unless
     /// `--resume` is given.
@@ -62,15 +52,8 @@ pub(crate) struct BatchArguments {
     #[arg(long, value_name = "FACTOR", value_parser = parse_factor)]
     pub(crate) cut_stragglers: Option<f64>,
 
-    /// Copy the file HOST into every program's workspace as NAME, by default under its own name.
-    /// Can be repeated.
-    #[arg(long, value_name = "HOST[=NAME]")]
-    pub(crate) input: Vec<String>,
-
-    /// Mount the folder HOST at PATH, for every program to read. The default PATH is / and the
-    /// name of the folder. Can be repeated.
-    #[arg(long, value_name = "HOST[=PATH]")]
-    pub(crate) mount: Vec<String>,
+    #[command(flatten)]
+    pub(crate) host: HostFiles,
 
     #[command(flatten)]
     pub(crate) conduct: ConductArguments,
@@ -120,19 +103,6 @@ pub(crate) enum ProgressForm {
     None,
 }
 
-pub(super) fn parse_workers(text: &str) -> Result<RangeInclusive<usize>, String> {
-    let wrong = || format!("write a number in 1..={MOST_WORKERS}, or a range such as 1..8");
-    let number = |text: &str| text.parse::<u16>().map(usize::from).map_err(|_| wrong());
-    let (min, max) = match text.split_once("..") {
-        Some((min, max)) => (number(min)?, number(max)?),
-        None => (number(text)?, number(text)?),
-    };
-    if max == 0 || min > max || max > usize::from(MOST_WORKERS) {
-        return Err(wrong());
-    }
-    Ok(min..=max)
-}
-
 pub(super) fn parse_tenant(text: &str) -> Result<(String, u32), String> {
     let wrong = || "write NAME=WEIGHT, with a whole number of at least 1".to_owned();
     let (name, weight) = text.rsplit_once('=').ok_or_else(wrong)?;
@@ -160,16 +130,6 @@ mod tests {
         assert_eq!(parse_factor("2.5"), Ok(2.5));
         for wrong in ["0.5", "-3", "NaN", "inf", "3x", ""] {
             assert!(parse_factor(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn workers_are_a_number_or_a_range() {
-        assert_eq!(parse_workers("4"), Ok(4..=4));
-        assert_eq!(parse_workers("1..8"), Ok(1..=8));
-        assert_eq!(parse_workers("0..1024"), Ok(0..=1024));
-        for wrong in ["0", "0..0", "8..1", "1025", "1..1025", "1..", "..", "-1", "1...3", "many"] {
-            assert!(parse_workers(wrong).is_err(), "{wrong}");
         }
     }
 

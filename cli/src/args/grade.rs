@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use clap::Args;
 
-use super::batch::parse_workers;
+use super::groups::parse_workers;
 use super::image::ImageArguments;
 use super::limits::{FileLimits, parse_memory, parse_time, whole};
 

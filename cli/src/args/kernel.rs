@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand};
 
+use super::groups::HostFolders;
 use super::limits::ProgramArguments;
 use super::{Arguments, Command};
 
@@ -61,10 +62,8 @@ pub(crate) struct KernelOptions {
         ["python", "host", "isolation", "preload", "setup", "package", "packages", "requirements"])]
     pub(crate) unix: Option<PathBuf>,
 
-    /// Mount the folder HOST at PATH, for the cells to read. The default PATH is / and the name of
-    /// the folder. Can be repeated.
-    #[arg(long, value_name = "HOST[=PATH]")]
-    pub(crate) mount: Vec<String>,
+    #[command(flatten)]
+    pub(crate) folders: HostFolders,
 
     #[command(flatten)]
     pub(crate) programs: ProgramArguments,

@@ -6,34 +6,39 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use clap::Args;
+use clap::{Arg, Args};
 use hatchery::{Builder, Deterministic, Hatchery, Job, Limits};
 
 use super::image::ImageArguments;
 use crate::progress;
 
+/// The heading of limits.
+const LIMITS: &str = "Limits";
+
+/// Lets a limit take `-5s` for its value, so that the error names the limit and what to write.
+fn with_hyphens(option: Arg) -> Arg {
+    let is_limit = option.get_help_heading() == Some(LIMITS) && option.get_action().takes_values();
+    if is_limit { option.allow_hyphen_values(true) } else { option }
+}
+
 /// Limits on a program's files and on its calls of the host.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Limits")]
+#[command(next_help_heading = LIMITS, mut_args(with_hyphens))]
 pub(crate) struct FileLimits {
     /// Total size of the program's files.
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
     pub(crate) file_bytes: ByteSize,
 
     /// Number of the program's files and folders.
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = whole::<u64>(..),
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = whole::<u64>(..))]
     pub(crate) file_count: u64,
 
     /// Number of files open at once.
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = whole::<u64>(..),
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = whole::<u64>(..))]
     pub(crate) open_files: u64,
 
     /// Number of calls from the program to the host, such as reads, writes and clock readings.
-    #[arg(long, value_name = "N", default_value_t = 100_000_000, value_parser = whole::<u64>(..),
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 100_000_000, value_parser = whole::<u64>(..))]
     pub(crate) host_calls: u64,
 }
 
@@ -52,31 +57,27 @@ impl FileLimits {
 
 /// Limits on what a program may use.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Limits")]
+#[command(next_help_heading = LIMITS, mut_args(with_hyphens))]
 struct LimitArguments {
     /// Wall-clock time, such as `500ms`, `30s` or `2m`.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time)]
     timeout: Duration,
 
     /// CPU time, independent of the machine's load. By default, only the wall-clock time is
     /// limited.
-    #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     cpu_time: Option<Duration>,
 
     /// How long a program may continue after an interrupt, from a time limit or Ctrl-C.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     grace: Duration,
 
     /// Memory of the guest, CPython's own included: 32MiB to 4GiB.
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
     memory: ByteSize,
 
     /// Size of standard output, and of standard error; the rest is dropped.
-    #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = parse_size,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = parse_size)]
     output: ByteSize,
 
     /// Stop a program that reaches the output limit.
@@ -87,24 +88,20 @@ struct LimitArguments {
     files: FileLimits,
 
     /// Size of the program's source.
-    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     source: ByteSize,
 
     /// Size of each form of the program's value (JSON, `repr` and others), and of each text of an
     /// exception.
-    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     result: ByteSize,
 
     /// Total size of a program's displays; the rest is dropped.
-    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_size,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_size)]
     display_bytes: ByteSize,
 
     /// Number of a program's displays; the rest is dropped.
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = whole::<usize>(..),
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = whole::<usize>(..))]
     display_count: usize,
 }
 

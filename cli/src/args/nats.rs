@@ -1,13 +1,13 @@
 //! Arguments of `hatchery worker`, `submit`, `top --nats` and `serve --nats`: the server, the
 //! queue, and the credentials.
 
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
-use super::batch::{ProgressForm, parse_tenant, parse_workers};
+use super::batch::{ProgressForm, parse_tenant};
+use super::groups::PoolSize;
 use super::limits::{ProgramArguments, parse_duration, whole};
 
 /// Which pool of a server, and how to be let in.
@@ -77,14 +77,8 @@ pub(crate) struct WorkerArguments {
     #[command(flatten)]
     pub(crate) nats: NatsArguments,
 
-    /// Number of programs that run at once, or `MIN..MAX` to follow the load. Default: the number
-    /// of CPUs.
-    #[arg(long, value_name = "N", value_parser = parse_workers)]
-    pub(crate) workers: Option<RangeInclusive<usize>>,
-
-    /// Number of jobs that may wait in this pool while others run. Default: 10000.
-    #[arg(long, value_name = "N", value_parser = whole::<usize>(..))]
-    pub(crate) queue: Option<usize>,
+    #[command(flatten)]
+    pub(crate) size: PoolSize,
 
     /// Set a tenant's weight: tenants share the CPU time in proportion to their weights. The
     /// default weight is 1. Can be repeated.

@@ -8,7 +8,7 @@ use bytesize::ByteSize;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
 
-use super::batch::parse_workers;
+use super::groups::{HostFiles, parse_workers};
 use super::limits::{ProgramArguments, parse_size};
 
 #[derive(Debug, Subcommand)]
@@ -105,8 +105,7 @@ pub(crate) struct NotebookArguments {
 
     /// Maximum size of the states that are kept for later runs. The least recently used go first;
     /// `0` keeps and uses none.
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
     pub(crate) keep_states: ByteSize,
 
     /// How to show progress. Default: bars on a terminal, and a line for each notebook.
@@ -140,20 +139,13 @@ pub(crate) struct NotebookArguments {
     #[arg(long)]
     pub(crate) allow_errors: bool,
 
-    /// Copy the file HOST into each notebook's workspace as NAME, by default under its own name.
-    /// Can be repeated.
-    #[arg(long, value_name = "HOST[=NAME]")]
-    pub(crate) input: Vec<String>,
-
     /// Let each notebook read its own folder as if it ran there. Its contents also appear in the
     /// working directory. Cells can't change what is there; new files are the notebook's own.
     #[arg(long)]
     pub(crate) beside: bool,
 
-    /// Mount the folder HOST at PATH, for the notebooks to read. The default PATH is / and the
-    /// name of the folder. Can be repeated.
-    #[arg(long, value_name = "HOST[=PATH]")]
-    pub(crate) mount: Vec<String>,
+    #[command(flatten)]
+    pub(crate) host: HostFiles,
 
     #[command(flatten)]
     pub(crate) parameters: ParameterArguments,

@@ -1,6 +1,5 @@
 //! Arguments of `hatchery serve`.
 
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use bytesize::ByteSize;
 use clap::Args;
 use hatchery::SessionsConfig;
 
-use super::batch::parse_workers;
+use super::groups::{HostFolders, PoolSize};
 use super::limits::{ProgramArguments, parse_duration, parse_size, parse_time, whole};
 use super::nats::AccessArguments;
 
@@ -53,14 +52,8 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "N", requires = "http", value_parser = whole(1..=MOST_CONNECTIONS))]
     pub(crate) connections: Option<usize>,
 
-    /// Number of programs that run at once, or `MIN..MAX` to follow the load. Default: the number
-    /// of CPUs.
-    #[arg(long, value_name = "N", value_parser = parse_workers)]
-    pub(crate) workers: Option<RangeInclusive<usize>>,
-
-    /// Number of jobs that may wait while others run. Further ones are refused. Default: 10000.
-    #[arg(long, value_name = "N", value_parser = whole::<usize>(..))]
-    pub(crate) queue: Option<usize>,
+    #[command(flatten)]
+    pub(crate) size: PoolSize,
 
     /// How long jobs may take to end after SIGTERM, SIGHUP or Ctrl-C; then they are cancelled. A
     /// second Ctrl-C cancels them at once.
@@ -72,10 +65,8 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "URL", requires = "http")]
     pub(crate) nats: Option<String>,
 
-    /// Mount the folder HOST at PATH, for every program to read. The default PATH is / and the
-    /// name of the folder. Can be repeated.
-    #[arg(long, value_name = "HOST[=PATH]")]
-    pub(crate) mount: Vec<String>,
+    #[command(flatten)]
+    pub(crate) folders: HostFolders,
 
     #[command(flatten)]
     pub(crate) access: AccessArguments,

@@ -14,7 +14,7 @@ use tokio::io::BufReader;
 
 use crate::args::{BatchArguments, ProgressForm};
 use crate::exit::{Exit, UsageError};
-use crate::pool::{cpus, sized, start_metrics, start_pool, weighted};
+use crate::pool::{start_metrics, start_pool, weighted};
 use crate::{inputs, output, signals, terminal};
 
 pub(crate) mod merge;
@@ -28,23 +28,16 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
     let folder = |path: Option<&Path>| path.map(output::open).transpose();
     let files = folder(arguments.output_dir.as_deref())?;
     let displays = folder(arguments.save_displays.as_deref())?;
-    let mut monitor = match &arguments.metrics {
-        Some(address) => Some(start_metrics(address, None).await?),
-        None => None,
-    };
+    let mut monitor = start_metrics(arguments.metrics.as_deref(), None).await?;
     let output =
         create(&arguments.jobs, arguments.out.as_deref(), arguments.resume, arguments.shard)
             .await?;
-    if let Some(monitor) = &monitor {
-        terminal::note(format_args!("metrics at http://{}/metrics", monitor.address()));
-    }
     let hatchery = start_pool(builder).await?;
     if let Some(monitor) = &mut monitor {
         monitor.show(&hatchery);
     }
     let mut interrupts = signals::interrupts(2)?;
-    let workers = arguments.workers.as_ref().map_or_else(cpus, |range| *range.end());
-    let mut runner = PoolRunner::new(hatchery.clone(), workers).give(give);
+    let mut runner = PoolRunner::new(hatchery.clone(), arguments.size.workers.most()).give(give);
     if let Some(factor) = arguments.cut_stragglers {
         runner = runner.cut_stragglers(factor);
     }
@@ -110,8 +103,7 @@ fn exit_of(tally: &Tally) -> Exit {
 
 /// Returns what gives to every line what the options say. Reads files and opens folders once.
 fn give(arguments: &BatchArguments) -> anyhow::Result<impl Fn(Job) -> Job + use<>> {
-    let files = inputs::add_named(Job::default(), &arguments.input)?;
-    let files = inputs::add_mounts(files, &arguments.mount)?;
+    let files = inputs::add_all(Job::default(), &arguments.host)?;
     let (limits, conduct) = (arguments.programs.limits(), arguments.conduct.clone());
     Ok(move |job: Job| conduct.apply(job.with_files_of(&files)).limits(limits.clone()))
 }
@@ -124,8 +116,7 @@ fn builder(arguments: &BatchArguments) -> anyhow::Result<Builder> {
     };
     let builder = Hatchery::builder().queue_limit_bytes(usize::MAX).progress(start);
     let builder = arguments.programs.image.apply_to_all(builder)?;
-    let builder = sized(builder, arguments.workers.as_ref(), arguments.queue);
-    Ok(weighted(builder, &arguments.tenant)?)
+    Ok(weighted(arguments.size.set(builder), &arguments.tenant)?)
 }
 
 /// Opens the jobs; `-` is standard input.

@@ -120,7 +120,7 @@ async fn install(arguments: InstallArguments) -> anyhow::Result<Exit> {
 
 /// Returns a job with the folders that the cells can read.
 fn given(options: &KernelOptions) -> anyhow::Result<Job> {
-    let job = inputs::add_mounts(Job::default(), &options.mount)?;
+    let job = inputs::add_mounts(Job::default(), &options.folders)?;
     let Some(folder) = &options.beside else { return Ok(job) };
     job.beside(folder).with_context(|| UsageError("can't open the folder of `--beside`".to_owned()))
 }

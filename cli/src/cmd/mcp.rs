@@ -11,10 +11,7 @@ use crate::signals;
 
 pub(crate) async fn run(arguments: McpArguments) -> anyhow::Result<Exit> {
     let image = &arguments.programs.image;
-    let mut builder = image.apply_to_all(arguments.programs.builder())?;
-    if let Some(workers) = arguments.workers {
-        builder = builder.workers_between(workers);
-    }
+    let builder = arguments.workers.set(image.apply_to_all(arguments.programs.builder())?);
     let mut interrupts = signals::interrupts(2)?;
     let mut endings = signals::endings()?;
     let mut ending = std::pin::pin!(async {

@@ -50,8 +50,8 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
     };
     // Progress bars update their display again and again; the limit on bytes still bounds them.
     let limits = Limits { display_count: MOST_DISPLAYS, ..arguments.programs.limits() };
-    let mounts = inputs::add_mounts(Job::default(), &arguments.mount)?;
-    let files = inputs::read_named(&arguments.input)?;
+    let mounts = inputs::add_mounts(Job::default(), &arguments.host.folders)?;
+    let files = inputs::read_named(&arguments.host.input)?;
 
     let builder = arguments.programs.builder().limits(limits.clone());
     let mut builder = arguments.programs.image.apply(builder)?.interface(Interface::Notebook);

@@ -62,8 +62,8 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
     let limits = Limits { function_calls: u64::MAX, ..arguments.programs.limits() };
     let begin = Job::code(guest::begin()).named("<begin>").limits(own_limits(&limits));
     let given = SessionInputs {
-        files: inputs::read_named(&arguments.input)?,
-        begin: inputs::add_mounts(begin, &arguments.mount)?,
+        files: inputs::read_named(&arguments.host.input)?,
+        begin: inputs::add_mounts(begin, &arguments.host.folders)?,
     };
     let (function, calls) = guest::read_line();
     // One worker for the session and one for the judge: a session with threads can't give way.

@@ -129,9 +129,8 @@ fn job(arguments: &RunArguments) -> anyhow::Result<Job> {
         Some(path) => job.workdir(path)?,
         None => job,
     };
-    let job = inputs::add_named(job, &arguments.input)?;
     let job = arguments.env.iter().fold(job, |job, (name, value)| job.env(name, value));
-    let job = inputs::add_mounts(job, &arguments.mount)?;
+    let job = inputs::add_all(job, &arguments.host)?;
     let job = match (arguments.beside, &arguments.file) {
         (false, _) => job,
         (true, Some(file)) if file != Path::new("-") => inputs::add_beside(job, file)?,

@@ -22,7 +22,7 @@ use super::nats::watched;
 use super::{grade, kernel};
 use crate::args::ServeArguments;
 use crate::exit::{Exit, UsageError};
-use crate::pool::{room_for, sized, start_pool};
+use crate::pool::{room_for, start_pool};
 use crate::{inputs, signals, terminal};
 
 /// How long clients of HTTP may take to read the answers to what the pool has finished.
@@ -47,7 +47,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
         true => None,
         false => Some(Web::open(&arguments).await?),
     };
-    let folders = inputs::add_mounts(Job::default(), &arguments.mount)?;
+    let folders = inputs::add_mounts(Job::default(), &arguments.folders)?;
     let service = {
         let grading = grade::shared::grading(&arguments)?;
         let starting = start(builder(&arguments)?, grading);
@@ -107,8 +107,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
 
 fn builder(arguments: &ServeArguments) -> anyhow::Result<Builder> {
     let builder = arguments.programs.builder().sessions(arguments.sessions.config());
-    let builder = arguments.programs.image.apply_to_all(builder)?;
-    Ok(sized(builder, arguments.workers.as_ref(), arguments.queue))
+    Ok(arguments.size.set(arguments.programs.image.apply_to_all(builder)?))
 }
 
 async fn start(builder: Builder, grading: Grading) -> anyhow::Result<Service> {

@@ -62,8 +62,7 @@ async fn run_call(arguments: &ToolRunArguments) -> anyhow::Result<(Value, Exit)>
     let call = serde_json::from_str(&call)
         .with_context(|| UsageError("the call is not valid JSON".to_owned()))?;
     let job = Job::from_tool_call(&call)?;
-    let shared = inputs::add_named(Job::default(), &arguments.input)?;
-    let job = job.with_files_of(&inputs::add_mounts(shared, &arguments.mount)?);
+    let job = job.with_files_of(&inputs::add_all(Job::default(), &arguments.host)?);
     // Opened before the program runs: a failure afterwards would lose its files.
     let output = arguments.output_dir.as_deref().map(output::open).transpose()?;
     let mut kept = arguments.session.as_deref().map(SessionFile::open).transpose()?;

@@ -9,7 +9,7 @@ use super::image::cache_dir;
 use super::nats;
 use crate::args::WorkerArguments;
 use crate::exit::{Exit, UsageError};
-use crate::pool::{cpus, sized, start_metrics, start_pool, weighted};
+use crate::pool::{start_metrics, start_pool, weighted};
 use crate::{signals, terminal};
 
 /// Ctrl-C this often ends the process at once.
@@ -21,10 +21,7 @@ pub(crate) async fn run(arguments: WorkerArguments) -> anyhow::Result<Exit> {
     let mut endings = signals::endings()?;
     let (connection, name) =
         nats::connection(&arguments.nats.nats, &arguments.nats.access, "worker")?;
-    let mut monitor = match &arguments.metrics {
-        Some(address) => Some(start_metrics(address, Some(name.as_str())).await?),
-        None => None,
-    };
+    let mut monitor = start_metrics(arguments.metrics.as_deref(), Some(name.as_str())).await?;
     let starting = async {
         let pool = start(&arguments, &connection, &name).await?;
         let config = config(&arguments);
@@ -37,7 +34,6 @@ pub(crate) async fn run(arguments: WorkerArguments) -> anyhow::Result<Exit> {
         exit = endings.first() => return Ok(exit),
     };
     if let Some(monitor) = &mut monitor {
-        terminal::note(format_args!("metrics at http://{}/metrics", monitor.address()));
         monitor.show(&pool);
     }
     terminal::note(format_args!("taking jobs of the pool `{name}`"));
@@ -96,8 +92,7 @@ async fn start(
 }
 
 fn config(arguments: &WorkerArguments) -> WorkerConfig {
-    let slots = arguments.workers.as_ref().map_or_else(cpus, |range| *range.end());
-    let mut config = WorkerConfig::new(slots);
+    let mut config = WorkerConfig::new(arguments.size.workers.most());
     if let Some(name) = &arguments.name {
         config.name.clone_from(name);
     }
@@ -112,6 +107,5 @@ fn config(arguments: &WorkerArguments) -> WorkerConfig {
 fn builder(arguments: &WorkerArguments) -> anyhow::Result<Builder> {
     let programs = &arguments.programs;
     let builder = programs.image.apply_to_all(programs.builder())?.interface(Interface::Cluster);
-    let builder = sized(builder, arguments.workers.as_ref(), arguments.queue);
-    Ok(weighted(builder, &arguments.tenant)?)
+    Ok(weighted(arguments.size.set(builder), &arguments.tenant)?)
 }

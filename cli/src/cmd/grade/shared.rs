@@ -14,7 +14,6 @@ use tokio::sync::OnceCell;
 
 use super::PRELOAD;
 use crate::args::ServeArguments;
-use crate::pool::cpus;
 use crate::progress;
 
 /// Grades samples with the Python build and the packages of `hatchery serve`, as many at once as that
@@ -29,7 +28,7 @@ struct LazyGrader {
 pub(in crate::cmd) fn grading(arguments: &ServeArguments) -> anyhow::Result<Grading> {
     let builder = Hatchery::builder().preload(PRELOAD.split(' ')).progress(progress::sink());
     let builder = arguments.programs.image.apply_to_all(builder)?.interface(Interface::Grade);
-    let at_once = arguments.workers.as_ref().map_or_else(cpus, |workers| *workers.end());
+    let at_once = arguments.size.workers.most();
     let grader = Arc::new(LazyGrader { builder, at_once, grader: OnceCell::new() });
     Ok(Arc::new(move |grade| {
         let grader = Arc::clone(&grader);
