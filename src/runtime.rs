@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engine::{ImageInfo, Interface, Limits, Network, Outcome, PackageInfo};
 use pool::{BuildId, JobId, SessionId, WorkerId};
-use scheduler::{Decisions, Explanation, JobRequest, Scheduler, SchedulerStatus, Ticket};
+use scheduler::{Decisions, Explanation, Scheduler, SchedulerStatus, Ticket};
 
 use crate::failure::Error;
 use crate::functions::ExposedFunctions;
@@ -86,8 +86,7 @@ impl Hatchery {
     /// # Errors
     /// The job was refused.
     pub async fn submit(&self, job: Job) -> Result<Ticket, Error> {
-        let request = self.request(job, None, &self.functions)?;
-        Ok(self.scheduler.submit(request).await?)
+        self.submit_to(None, job, &self.functions).await
     }
 
     /// Returns whether the pool has taken jobs before its Python was compiled
@@ -347,24 +346,13 @@ impl Hatchery {
         self.scheduler.abort().await;
     }
 
-    /// Submits a job in a session, which can call these functions and its own.
+    /// Submits a job, to a session if there is one, which can call these functions and its own.
     pub(crate) async fn submit_to(
         &self,
-        session: (SessionId, BuildId),
-        job: Job,
+        session: Option<(SessionId, BuildId)>,
+        mut job: Job,
         exposed: &ExposedFunctions,
     ) -> Result<Ticket, Error> {
-        let request = self.request(job, Some(session), exposed)?;
-        Ok(self.scheduler.submit(request).await?)
-    }
-
-    /// Returns what a job asks of the scheduler.
-    fn request(
-        &self,
-        mut job: Job,
-        session: Option<(SessionId, BuildId)>,
-        exposed: &ExposedFunctions,
-    ) -> Result<Box<JobRequest>, Error> {
         let network = network::of_job(&self.network, job.network.take())?;
         let own = std::mem::take(&mut job.functions);
         let functions = match own.is_empty() {
@@ -379,6 +367,6 @@ impl Hatchery {
         request.program.functions = functions;
         request.program.interface.get_or_insert(self.jobs.interface);
         request.program.network = network;
-        Ok(request)
+        Ok(self.scheduler.submit(request).await?)
     }
 }

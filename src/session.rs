@@ -106,7 +106,7 @@ impl Session {
     /// # Errors
     /// The job was refused.
     pub async fn submit(&self, job: Job) -> Result<Ticket, Error> {
-        self.hatchery.submit_to((self.session, self.build), job, &self.exposed).await
+        self.hatchery.submit_to(Some((self.session, self.build)), job, &self.exposed).await
     }
 
     /// Returns the session with a host function that its jobs can call. It comes before a function
@@ -332,7 +332,7 @@ impl Hatchery {
     /// shutting down.
     pub async fn session(&self, name: &str) -> Result<Session, Error> {
         let default = BuildId::default();
-        let (session, build) = self.scheduler.open_session_on(name, default).await?;
+        let (session, build) = self.scheduler.open_session(name, default).await?;
         Ok(Session::new(self.clone(), name, session, build))
     }
 
@@ -354,7 +354,7 @@ impl Hatchery {
     /// [`Self::session`].
     pub async fn session_on(&self, name: &str, python: &str) -> Result<Session, Error> {
         let wanted = self.pythons.find(python)?;
-        let (session, build) = self.scheduler.open_session_on(name, wanted).await?;
+        let (session, build) = self.scheduler.open_session(name, wanted).await?;
         self.pythons.of_job(Some(python), Some(build))?;
         Ok(Session::new(self.clone(), name, session, build))
     }

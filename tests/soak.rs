@@ -22,8 +22,8 @@ use engine::{
     ProgressSink, SandboxFailure, Silent, StartError, Verdict,
 };
 use pool::{
-    Builds, Interpreter, InterpreterSource, JobId, PackedBytes, PoolConfig, SessionId, Suspended,
-    Task, WorkerActivity,
+    BuildId, Builds, Interpreter, InterpreterSource, JobId, PackedBytes, PoolConfig, SessionId,
+    Suspended, Task, WorkerActivity,
 };
 use process::ProcessSource;
 use scheduler::{
@@ -354,7 +354,8 @@ async fn soak(jobs: u64) {
     let counting = tokio::spawn(count_ends(scheduler.decisions()));
     let mut sessions = Vec::new();
     for number in 0..SESSIONS {
-        sessions.push(scheduler.open_session(&number.to_string()).await.unwrap());
+        sessions
+            .push(scheduler.open_session(&number.to_string(), BuildId::default()).await.unwrap().0);
     }
     let sessions: [SessionId; SESSIONS] = sessions.try_into().unwrap();
     let mut dice = Dice(0x5eed);

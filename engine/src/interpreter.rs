@@ -37,7 +37,7 @@ pub(crate) mod bytecode;
 pub(crate) mod engine;
 pub(crate) mod entry;
 pub(crate) mod image;
-mod judge;
+pub(crate) mod judge;
 pub(crate) mod session;
 mod start;
 mod state;

@@ -42,6 +42,7 @@ pub use interpreter::image::store::{
     remove as remove_image,
 };
 pub use interpreter::image::{Image, ImageInfo};
+pub use interpreter::judge::panic_text;
 pub use interpreter::session::message::SessionMessage;
 pub use interpreter::session::{PackedRest, PackedSession, SessionState};
 pub use interpreter::survey::BuildInfo;

@@ -20,7 +20,7 @@ pub struct SessionId(pub u64);
 pub struct BuildId(pub u16);
 
 /// The id of a worker, unique in the process; a replacement has a new id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Display, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Display, Serialize)]
 #[display("worker-{_0}")]
 #[serde(transparent)]
 pub struct WorkerId(pub u64);

@@ -9,18 +9,20 @@ use serde::{Serialize, Serializer};
 use strum::{IntoStaticStr, VariantNames};
 use tokio::time::Instant;
 
-use crate::builds::DEFAULT_PYTHON;
 use crate::ids::{JobId, SessionId, WorkerId};
 use crate::isolation::WorkerProcess;
 use crate::session::SessionCell;
 
 /// What a worker is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr, VariantNames, Serialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, IntoStaticStr, VariantNames, Serialize,
+)]
 #[serde(tag = "activity", rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 #[non_exhaustive]
 pub enum WorkerActivity {
     /// Its interpreter is being started.
+    #[default]
     Starting,
     /// It waits for a job.
     Ready,
@@ -47,8 +49,8 @@ impl WorkerActivity {
     }
 }
 
-/// The status of a worker.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// The status of a worker. The default is that of one that has just been created.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct WorkerStatus {
     /// The worker.
@@ -80,26 +82,6 @@ pub struct WorkerStatus {
     pub failures: u64,
     /// The last of these failures.
     pub last_error: Option<String>,
-}
-
-impl WorkerStatus {
-    /// Creates the status of a worker that was just created and has run nothing.
-    pub fn new(worker: WorkerId, activity: WorkerActivity) -> Self {
-        Self {
-            worker,
-            python: DEFAULT_PYTHON.to_owned(),
-            session: None,
-            activity,
-            since: Duration::ZERO,
-            age: Duration::ZERO,
-            jobs_served: 0,
-            renewals: 0,
-            memory_bytes: 0,
-            process_private_bytes: None,
-            failures: 0,
-            last_error: None,
-        }
-    }
 }
 
 /// Serializes a time, or none, as a number of seconds.
@@ -168,10 +150,8 @@ impl WorkerRecord {
 impl Board {
     pub(crate) fn add(&self, worker: WorkerId, python: &str) -> BoardEntry {
         let now = Instant::now();
-        let mut status = WorkerStatus::new(worker, WorkerActivity::Starting);
-        status.python = python.to_owned();
         let entry = WorkerRecord {
-            status,
+            status: WorkerStatus { worker, python: python.to_owned(), ..WorkerStatus::default() },
             session: None,
             made: now,
             changed: now,

@@ -19,8 +19,8 @@ use crate::offload::OffloadFile;
 use crate::status::{Board, WorkerActivity};
 use crate::worker::control::{WorkerControl, WorkerMessage};
 use crate::worker::state::GoneReason;
-use crate::worker::{Worker, WorkerArguments, WorkerState};
-use offloading::{Chore, Chores};
+use crate::worker::{Worker, WorkerState};
+use offloading::Chore;
 
 pub(crate) mod offloading;
 
@@ -38,7 +38,10 @@ pub(crate) struct SupervisorState {
     next_worker: u64,
     /// Workers whose places were given up, as the board shows them, the oldest first.
     given_up: VecDeque<WorkerId>,
-    chores: Chores,
+    disk: Arc<OffloadFile>,
+    /// Those that wait for the present ones.
+    chores: Vec<Chore>,
+    is_doing_chores: bool,
     closing: Option<ractor::RpcReplyPort<()>>,
 }
 
@@ -88,13 +91,19 @@ impl Actor for Supervisor {
                 let closing = Err(OffloadError::unchanged("the pool is closing"));
                 offloading::tell(&*state.owner, &cell, tier, closing);
             }
-            SupervisorMessage::Do(chore) => state.chores.add(&myself, chore),
-            SupervisorMessage::ChoresDone => state.chores.done(&myself),
+            SupervisorMessage::Do(chore) => {
+                state.chores.push(chore);
+                state.start_chores(&myself);
+            }
+            SupervisorMessage::ChoresDone => {
+                state.is_doing_chores = false;
+                state.start_chores(&myself);
+            }
             SupervisorMessage::Close(reply) => {
                 for watched in state.workers.values() {
                     let _ = watched.actor.cast(WorkerMessage::Stop);
                 }
-                state.chores.close();
+                state.close_chores();
                 state.closing = Some(reply);
             }
         }
@@ -153,9 +162,10 @@ impl SupervisorState {
         owner: Arc<dyn PoolOwner>,
         board: Board,
     ) -> Self {
-        let disk = OffloadFile::new(config.offload_dir.clone());
         Self {
-            chores: Chores::new(builds.clone(), owner.clone(), disk),
+            disk: Arc::new(OffloadFile::new(config.offload_dir.clone())),
+            chores: Vec::new(),
+            is_doing_chores: false,
             config,
             builds,
             owner,
@@ -171,16 +181,15 @@ impl SupervisorState {
         let worker = WorkerId(self.next_worker);
         self.next_worker += 1;
         let entry = self.board.add(worker, self.builds.name(BuildId::default()));
+        let (owner, builds) = (self.owner.clone(), self.builds.clone());
         let (control, commands) =
-            WorkerControl::new(worker, self.owner.clone(), self.builds.clone(), entry);
+            WorkerControl::new(worker, owner, builds, self.config.rollback_bytes, entry);
         if self.closing.is_some() {
             // It was requested before the pool was closed, and its owner still expects an event.
             self.gone(myself, &control, failures, GoneReason::Stopped);
             return;
         }
-        let rollback_bytes = self.config.rollback_bytes;
-        let control_of_worker = Arc::clone(&control);
-        let arguments = WorkerArguments { rollback_bytes, control: control_of_worker, commands };
+        let arguments = (Arc::clone(&control), commands);
         match Actor::spawn_linked(None, Worker, arguments, myself.get_cell()).await {
             Ok((actor, _)) => {
                 self.workers.insert(actor.get_id(), Watched { actor, control, failures });
@@ -261,7 +270,7 @@ impl SupervisorState {
     /// Replies to `Close` once no worker and no chore is left.
     fn finish_closing(&mut self, myself: &ActorRef<SupervisorMessage>) {
         if self.workers.is_empty()
-            && self.chores.is_idle()
+            && !self.is_doing_chores
             && let Some(reply) = self.closing.take()
         {
             // Places that are backing off or were given up are no longer shown.

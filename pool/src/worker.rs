@@ -17,12 +17,6 @@ pub(crate) mod control;
 mod slot;
 pub(crate) mod state;
 
-pub(crate) struct WorkerArguments {
-    pub(crate) rollback_bytes: u64,
-    pub(crate) control: Arc<WorkerControl>,
-    pub(crate) commands: CommandQueue,
-}
-
 /// The actor of one worker.
 pub(crate) struct Worker;
 
@@ -43,20 +37,19 @@ impl Drop for WorkerState {
 impl Actor for Worker {
     type Msg = WorkerMessage;
     type State = WorkerState;
-    type Arguments = WorkerArguments;
+    type Arguments = (Arc<WorkerControl>, CommandQueue);
 
     async fn pre_start(
         &self,
         myself: ActorRef<Self::Msg>,
-        arguments: Self::Arguments,
+        (control, commands): Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
-        let WorkerArguments { rollback_bytes, control, commands } = arguments;
         let actor = myself.clone();
         let ended = move |reason| {
             // The actor outlives its thread unless it was killed, and then nobody listens.
             let _ = myself.cast(WorkerMessage::Ended(reason));
         };
-        let thread = slot::spawn(Arc::clone(&control), rollback_bytes, commands, ended)?;
+        let thread = slot::spawn(Arc::clone(&control), commands, ended)?;
         control.set_thread(thread, actor);
         Ok(WorkerState { control, gone: None })
     }

@@ -94,20 +94,11 @@ impl Scheduler {
         Ok(Ticket::new(job, self.mailbox.clone(), open, outcome, transcript))
     }
 
-    /// Returns the session with this name, and opens it on the default build if it isn't open.
-    ///
-    /// # Errors
-    /// Too many sessions are open, or the scheduler is shutting down.
-    pub async fn open_session(&self, name: &str) -> Result<SessionId, Refusal> {
-        let (session, _) = self.open_session_on(name, BuildId::default()).await?;
-        Ok(session)
-    }
-
     /// Returns the session with this name and its build, and opens it on `build` if it isn't open.
     ///
     /// # Errors
-    /// As `open_session`.
-    pub async fn open_session_on(
+    /// Too many sessions are open, or the scheduler is shutting down.
+    pub async fn open_session(
         &self,
         name: &str,
         build: BuildId,

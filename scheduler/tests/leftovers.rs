@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Program;
-use pool::{Builds, PoolConfig};
+use pool::{BuildId, Builds, PoolConfig};
 use scheduler::{
     JobRequest, Scheduler, SchedulerConfig, SchedulerStatus, SessionsConfig, WorkersConfig,
 };
@@ -72,7 +72,8 @@ async fn live_and_end(end: End) {
     let scheduler =
         Scheduler::start(config, pool, Builds::new(Arc::new(source.clone()))).await.unwrap();
     for number in 0..8 {
-        let session = scheduler.open_session(&number.to_string()).await.unwrap();
+        let session =
+            scheduler.open_session(&number.to_string(), BuildId::default()).await.unwrap().0;
         let turn = JobRequest { session: Some(session), ..script("count") };
         let ticket = scheduler.submit(turn).await.unwrap();
         assert!(within(ticket.into_future()).await.is_success());

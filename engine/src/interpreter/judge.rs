@@ -178,7 +178,8 @@ pub(super) enum TurnFailure {
     OutOfThrows,
 }
 
-pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
+/// Returns the message of a panic.
+pub fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "a panic without a text".to_owned())

@@ -10,16 +10,9 @@ use std::time::Instant;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, Lie};
-use crate::layout::{ALIGN, HEADER};
+use crate::layout::{ALIGN, HEADER, KEPT_BUFFER, PIECE};
 use crate::ring::Consumer;
 use crate::wait::{SharedMapping, Waiter, has_passed};
-
-/// A buffer for messages that is longer is freed after use.
-const KEPT_BUFFER: usize = 64 << 10;
-
-/// The bytes after which the other process may use the space again, so that it copies while this one
-/// does; at most a quarter of the ring.
-const PIECE: usize = 64 << 10;
 
 /// Receives frames from the other process.
 #[derive(Debug)]
@@ -52,7 +45,7 @@ impl Receiver {
         waiter: Waiter,
         longest_frame: u64,
     ) -> Self {
-        let piece = PIECE.min(consumer.ring_bytes() / 4);
+        let piece = PIECE.min(consumer.places.ring_bytes / 4);
         Self {
             shared,
             consumer,
@@ -166,7 +159,7 @@ impl Receiver {
         // The other process may be waiting for this space.
         self.consumer.release();
         let Self { shared, consumer, waiter, .. } = self;
-        let bell = shared.memory.bell(consumer.bell());
+        let bell = shared.memory.bell(consumer.places.for_bytes);
         waiter.wait(bell, &shared.gate, deadline, length, || consumer.arrived())
     }
 }

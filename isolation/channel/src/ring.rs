@@ -32,7 +32,7 @@ fn parts(places: &Places, position: u64, length: usize) -> [Range<usize>; 2] {
 #[derive(Debug)]
 pub(crate) struct Producer {
     shared: Arc<SharedMapping>,
-    places: Places,
+    pub(crate) places: Places,
     /// Where the next bytes go; up to `published` the other process may know of them.
     written: u64,
     published: u64,
@@ -43,15 +43,6 @@ pub(crate) struct Producer {
 impl Producer {
     pub(crate) fn new(shared: Arc<SharedMapping>, places: Places) -> Self {
         Self { shared, places, written: 0, published: 0, taken: 0 }
-    }
-
-    pub(crate) fn ring_bytes(&self) -> usize {
-        self.places.ring_bytes
-    }
-
-    /// Where the bell is on which this side sleeps.
-    pub(crate) fn bell(&self) -> usize {
-        self.places.for_space
     }
 
     /// The bytes that may be written, as far as is known.
@@ -92,7 +83,7 @@ impl Producer {
 #[derive(Debug)]
 pub(crate) struct Consumer {
     shared: Arc<SharedMapping>,
-    places: Places,
+    pub(crate) places: Places,
     /// Where the next bytes are; up to `released` the other process knows that they were taken.
     taken: u64,
     released: u64,
@@ -103,15 +94,6 @@ pub(crate) struct Consumer {
 impl Consumer {
     pub(crate) fn new(shared: Arc<SharedMapping>, places: Places) -> Self {
         Self { shared, places, taken: 0, released: 0, written: 0 }
-    }
-
-    /// Where the bell is on which this side sleeps.
-    pub(crate) fn bell(&self) -> usize {
-        self.places.for_bytes
-    }
-
-    pub(crate) fn ring_bytes(&self) -> usize {
-        self.places.ring_bytes
     }
 
     /// The bytes that were taken and whose space the other side may not use yet.

@@ -7,16 +7,9 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::error::{Error, Lie};
-use crate::layout::{ALIGN, HEADER};
+use crate::layout::{ALIGN, HEADER, KEPT_BUFFER, PIECE};
 use crate::ring::Producer;
 use crate::wait::{SharedMapping, Waiter};
-
-/// The bytes after which the other process may see the part of a frame that is there, so that it
-/// copies while this one does.
-const PIECE: usize = 64 << 10;
-
-/// A buffer for messages that is longer is freed after use.
-const KEPT_BUFFER: usize = 64 << 10;
 
 /// Sends frames to the other process.
 #[derive(Debug)]
@@ -58,7 +51,7 @@ impl Sender {
     pub fn would_block(&mut self, length: usize) -> Result<bool, Error> {
         self.check_open()?;
         let total = HEADER.saturating_add(length.next_multiple_of(ALIGN));
-        let free = self.producer.free().map_err(|lie| self.keep(lie))?;
+        let free = self.producer.free().inspect_err(|lie| self.lied = Some(*lie))?;
         Ok(total > free)
     }
 
@@ -98,7 +91,7 @@ impl Sender {
         let header = [length, self.sequence].map(u64::to_ne_bytes);
         let total = HEADER + message.len().next_multiple_of(ALIGN);
         // Afterwards the pieces of a frame that fits need not wait.
-        self.wait_for(total.min(self.producer.ring_bytes()), deadline)?;
+        self.wait_for(total.min(self.producer.places.ring_bytes), deadline)?;
         let sent = self.send_parts([header.as_flattened(), message], deadline);
         match sent {
             Ok(()) => self.sequence += 1,
@@ -134,7 +127,7 @@ impl Sender {
     /// The most bytes that are written at once: enough to be worth a wake-up, and so few that both
     /// processes copy at the same time.
     fn piece(&self) -> usize {
-        PIECE.min(self.producer.ring_bytes() / 4)
+        PIECE.min(self.producer.places.ring_bytes / 4)
     }
 
     fn wait_for(&mut self, length: usize, deadline: Option<Instant>) -> Result<(), Error> {
@@ -142,7 +135,7 @@ impl Sender {
             return Ok(());
         }
         let Self { shared, producer, waiter, .. } = self;
-        let bell = shared.memory.bell(producer.bell());
+        let bell = shared.memory.bell(producer.places.for_space);
         let waited = waiter.wait(bell, &shared.gate, deadline, length, || producer.free());
         waited.inspect_err(|error| {
             if let Error::Lied { what } = error {
@@ -156,10 +149,5 @@ impl Sender {
             return Err(what.into());
         }
         if self.shared.gate.is_closed() { Err(Error::Closed) } else { Ok(()) }
-    }
-
-    fn keep(&mut self, lie: Lie) -> Error {
-        self.lied = Some(lie);
-        lie.into()
     }
 }

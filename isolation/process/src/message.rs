@@ -53,6 +53,16 @@ pub(crate) struct StopRequest {
     pub(crate) kind: StopKind,
 }
 
+impl StopRequest {
+    /// Adds itself to others. For each run the hardest counts.
+    pub(crate) fn add_to(self, others: &mut Vec<Self>) {
+        match others.iter_mut().find(|other| other.run == self.run) {
+            Some(other) => other.kind = other.kind.max(self.kind),
+            None => others.push(self),
+        }
+    }
+}
+
 /// From the embedding process, to a run that goes on.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ControlMessage {

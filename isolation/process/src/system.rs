@@ -10,7 +10,8 @@ use std::{io, ptr};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use rustix::process::{Pid, WaitOptions};
 
 /// The length of a page.
 const PAGE: usize = 4096;
@@ -47,11 +48,6 @@ pub(crate) fn fork() -> io::Result<Option<Pid>> {
         // It is 0 in the child.
         pid => Ok(Pid::from_raw(pid)),
     }
-}
-
-/// Kills a child that hasn't been reaped.
-pub(crate) fn kill(child: Pid) {
-    let _ = rustix::process::kill_process(child, Signal::KILL);
 }
 
 /// Reaps a child that has ended, if there is one, and says how it ended.
@@ -157,13 +153,9 @@ pub(crate) struct SharedWord(NonNull<AtomicU32>);
 impl SharedWord {
     /// Maps a page for it. It is 0.
     pub(crate) fn new() -> io::Result<Self> {
-        let (access, way) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: makes a new mapping, wherever there is room.
-        let page = unsafe { libc::mmap(ptr::null_mut(), PAGE, access, way, -1, 0) };
-        if page == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        let page = unsafe { mmap_anonymous(ptr::null_mut(), PAGE, access, MapFlags::SHARED) }?;
         NonNull::new(page.cast()).map(Self).ok_or_else(|| io::Error::other("a page at zero"))
     }
 

@@ -7,8 +7,7 @@ use engine::Cause;
 use ractor::ActorRef;
 use tokio::time::Instant;
 
-use super::SupervisorMessage;
-use crate::builds::Builds;
+use super::{SupervisorMessage, SupervisorState};
 use crate::event::{OffloadError, PoolEvent, PoolOwner};
 use crate::interpreter::InterpreterSource;
 use crate::metrics;
@@ -25,44 +24,11 @@ pub(crate) enum Chore {
     Drop(Discarded),
 }
 
-/// The chores that wait for the present ones.
-pub(super) struct Chores {
-    builds: Builds,
-    owner: Arc<dyn PoolOwner>,
-    disk: Arc<OffloadFile>,
-    waiting: Vec<Chore>,
-    is_running: bool,
-}
-
-impl Chores {
-    pub(super) fn new(builds: Builds, owner: Arc<dyn PoolOwner>, disk: OffloadFile) -> Self {
-        Self { builds, owner, disk: Arc::new(disk), waiting: Vec::new(), is_running: false }
-    }
-
-    /// Returns whether nothing is being done.
-    pub(super) fn is_idle(&self) -> bool {
-        !self.is_running
-    }
-
-    /// Does a chore after those that wait.
-    pub(super) fn add(&mut self, myself: &ActorRef<SupervisorMessage>, chore: Chore) {
-        self.waiting.push(chore);
-        if !self.is_running {
-            self.start(myself);
-        }
-    }
-
-    /// Notes that the thread has done its chores.
-    pub(super) fn done(&mut self, myself: &ActorRef<SupervisorMessage>) {
-        self.is_running = false;
-        if !self.waiting.is_empty() {
-            self.start(myself);
-        }
-    }
-
-    /// Refuses the sessions that still wait.
-    pub(super) fn close(&mut self) {
-        for chore in self.waiting.extract_if(.., |chore| matches!(chore, Chore::Offload(..))) {
+impl SupervisorState {
+    /// Refuses to offload the sessions that still wait.
+    pub(super) fn close_chores(&mut self) {
+        let is_offload = |chore: &mut Chore| matches!(chore, Chore::Offload(..));
+        for chore in self.chores.extract_if(.., is_offload) {
             if let Chore::Offload(cell, tier) = chore {
                 let closing = Err(OffloadError::unchanged("the pool is closing"));
                 tell(&*self.owner, &cell, tier, closing);
@@ -70,9 +36,13 @@ impl Chores {
         }
     }
 
-    fn start(&mut self, myself: &ActorRef<SupervisorMessage>) {
-        self.is_running = true;
-        let (chores, myself) = (std::mem::take(&mut self.waiting), myself.clone());
+    /// Starts a thread for the chores that wait, unless one is at work.
+    pub(super) fn start_chores(&mut self, myself: &ActorRef<SupervisorMessage>) {
+        if self.is_doing_chores || self.chores.is_empty() {
+            return;
+        }
+        self.is_doing_chores = true;
+        let (chores, myself) = (std::mem::take(&mut self.chores), myself.clone());
         let (builds, owner, disk) =
             (self.builds.clone(), Arc::clone(&self.owner), Arc::clone(&self.disk));
         // Completion is reported by `ChoresDone`.

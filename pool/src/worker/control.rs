@@ -142,6 +142,8 @@ pub(crate) struct WorkerControl {
     pub(crate) worker: WorkerId,
     owner: Arc<dyn PoolOwner>,
     pub(super) builds: Builds,
+    /// The largest private memory, in bytes, at which states are copied between turns.
+    pub(super) rollback_bytes: u64,
     pub(crate) entry: BoardEntry,
     controls: Mutex<ControlState>,
     /// Notified when the thread has ended or was left behind.
@@ -171,6 +173,7 @@ impl WorkerControl {
         worker: WorkerId,
         owner: Arc<dyn PoolOwner>,
         builds: Builds,
+        rollback_bytes: u64,
         entry: BoardEntry,
     ) -> (Arc<Self>, CommandQueue) {
         let (commands, receiver) = crossbeam_channel::bounded(1);
@@ -191,6 +194,7 @@ impl WorkerControl {
                 worker,
                 owner,
                 builds,
+                rollback_bytes,
                 entry,
                 controls,
                 thread_gone,

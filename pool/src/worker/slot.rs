@@ -8,7 +8,6 @@
 //! A session stays until the worker gets another command. Its state is copied meanwhile, and if its
 //! next turn loses the interpreter, the session rolls back to that copy.
 
-use std::any::Any;
 use std::io;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,6 +17,7 @@ use std::time::Duration;
 
 use engine::{
     Afterwards, Cause, LimitHit, LimitKind, Outcome, SandboxFailure, StartError, Verdict, chain,
+    panic_text,
 };
 use tokio::time::Instant;
 
@@ -38,13 +38,12 @@ const STACK_BYTES: usize = 8 << 20;
 /// interpreter and can't start one.
 pub(super) fn spawn(
     control: Arc<WorkerControl>,
-    rollback_bytes: u64,
     commands: CommandQueue,
     ended: impl FnOnce(GoneReason) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     let name = format!("hatchery-{}", control.worker);
     Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
-        let serve = || serve(&control, rollback_bytes, &commands);
+        let serve = || serve(&control, &commands);
         let served = catch_unwind(AssertUnwindSafe(serve));
         let reason = match served {
             Ok(Ok(reason)) => reason,
@@ -56,12 +55,8 @@ pub(super) fn spawn(
     })
 }
 
-fn serve(
-    control: &Arc<WorkerControl>,
-    rollback_bytes: u64,
-    commands: &CommandQueue,
-) -> Result<GoneReason, StartError> {
-    let mut slot = Slot::start(control, rollback_bytes)?;
+fn serve(control: &Arc<WorkerControl>, commands: &CommandQueue) -> Result<GoneReason, StartError> {
+    let mut slot = Slot::start(control)?;
     loop {
         slot.offer();
         let Some(command) = commands.next() else {
@@ -74,19 +69,11 @@ fn serve(
     }
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without a message".to_owned())
-}
-
 /// A thread's interpreter and what it holds.
 struct Slot<'a> {
     control: &'a Arc<WorkerControl>,
     /// The build of the interpreter, or of the next one if there is none.
     build: BuildId,
-    /// The largest private memory, in bytes, at which states are copied between turns.
-    rollback_bytes: u64,
     /// `None` before the first start and after a loss.
     interpreter: Option<Box<dyn Interpreter>>,
     /// Nothing has run since the interpreter was started or reset.
@@ -105,11 +92,10 @@ struct Slot<'a> {
 
 impl<'a> Slot<'a> {
     /// Returns a slot with a fresh interpreter.
-    fn start(control: &'a Arc<WorkerControl>, rollback_bytes: u64) -> Result<Self, StartError> {
+    fn start(control: &'a Arc<WorkerControl>) -> Result<Self, StartError> {
         let mut slot = Self {
             control,
             build: BuildId::default(),
-            rollback_bytes,
             interpreter: None,
             is_pristine: false,
             session: None,
@@ -242,7 +228,7 @@ impl<'a> Slot<'a> {
         task.limits.wall_time = due_in.unwrap_or(task.limits.wall_time);
         let kept_bytes = task.session.as_ref().map(|session| {
             let kept_bytes = session.kept_bytes();
-            session.begin_run(self.worker(), self.rollback_bytes);
+            session.begin_run(self.worker(), self.control.rollback_bytes);
             kept_bytes
         });
         self.is_pristine = false;
@@ -286,7 +272,8 @@ impl<'a> Slot<'a> {
     /// Copies the state of the session that is here, if there is no copy yet and the state isn't
     /// large.
     fn keep_copy(&mut self, session: &SessionCell) {
-        if self.rollback_bytes == 0 || self.memory_bytes() > self.rollback_bytes {
+        let most_bytes = self.control.rollback_bytes;
+        if most_bytes == 0 || self.memory_bytes() > most_bytes {
             return;
         }
         if let Err(error) = self.copy_out(session, |interpreter| interpreter.snapshot()) {

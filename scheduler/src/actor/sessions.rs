@@ -108,7 +108,7 @@ impl SchedulerState {
         if self.model.load(session) > 0 {
             return Err(Refusal::SessionBusy);
         }
-        let bytes = bytes_of(state.as_ref());
+        let bytes = state.as_ref().map_or(0, Suspended::bytes);
         self.pool.discard(cell.replace(state));
         self.decide(Event::SessionMoved { session, bytes });
         self.changes.session(session);
@@ -255,7 +255,7 @@ impl SchedulerState {
         build: BuildId,
         state: Option<Suspended>,
     ) -> Result<SessionId, Refusal> {
-        let bytes = bytes_of(state.as_ref());
+        let bytes = state.as_ref().map_or(0, Suspended::bytes);
         if let Some(refusal) = self.model.refuses_session(bytes) {
             return Err(refusal);
         }
@@ -277,9 +277,4 @@ impl SchedulerState {
         let cell = self.cell(session).filter(|_| self.model.is_open(session));
         cell.ok_or_else(|| self.with_remembered_reason(session, Refusal::not_open()))
     }
-}
-
-/// Bytes that a state takes in memory beyond the image.
-fn bytes_of(state: Option<&Suspended>) -> u64 {
-    state.map_or(0, Suspended::bytes)
 }

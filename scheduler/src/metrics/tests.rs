@@ -229,5 +229,7 @@ fn empty() -> SchedulerStatus {
 }
 
 fn worker(number: u64, activity: WorkerActivity) -> pool::WorkerStatus {
-    pool::WorkerStatus::new(WorkerId(number), activity)
+    let mut status = pool::WorkerStatus::default();
+    (status.worker, status.activity) = (WorkerId(number), activity);
+    status
 }

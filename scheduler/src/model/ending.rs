@@ -246,21 +246,9 @@ impl Model {
         if !self.is_aborted && self.drain_until.is_some_and(|until| until <= self.now) {
             self.is_aborted = true;
             self.settle_waiting(&Settlement::Cancelled, effects);
-            self.stop_all(effects);
+            let running = self.jobs.iter().filter(|(_, job)| job.run.is_some());
+            effects.extend(running.map(|(id, _)| Effect::StopRun(*id)));
         }
-    }
-
-    fn stop_all(&mut self, effects: &mut Vec<Effect>) {
-        let mut running: Vec<JobId> = self
-            .workers
-            .iter()
-            .filter_map(|(_, worker)| match worker.activity {
-                Activity::Busy(id) => Some(id),
-                Activity::Idle | Activity::Preparing => None,
-            })
-            .collect();
-        running.sort_unstable();
-        effects.extend(running.into_iter().map(Effect::StopRun));
     }
 
     /// Once the last job has ended, closes all sessions and reports the end.

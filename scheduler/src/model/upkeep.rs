@@ -6,7 +6,7 @@ use pool::{SessionId, Tier, WorkerId};
 
 use super::{Effect, EvictionReason, Model};
 use crate::policy::health::Workforce;
-use crate::status::{MemoryStatus, Phase};
+use crate::status::Phase;
 use crate::timer::Time;
 
 impl Model {
@@ -43,12 +43,13 @@ impl Model {
     fn next_offload(&self) -> Option<(SessionId, Tier, EvictionReason)> {
         let config = &self.config.sessions;
         let memory = self.memory();
-        let pressure = Pressure::of(&memory, self.shortage_bytes);
-        let used = memory.used_bytes().saturating_add(self.shortage_bytes);
-        let short = EvictionReason::MemoryPressure { used, limit: memory.limit_bytes };
+        let (used, limit) =
+            (memory.used_bytes().saturating_add(self.shortage_bytes), memory.limit_bytes);
+        let is_above = |percent| u128::from(used) * 100 >= u128::from(limit) * percent;
+        let short = EvictionReason::MemoryPressure { used, limit };
         let offload = self.sessions.to_offload(config.disk_bytes);
         if let Some((_, id)) = offload
-            && pressure >= Pressure::Offload
+            && is_above(OFFLOAD_PERCENT)
         {
             return Some((id, Tier::Disk, short));
         }
@@ -59,7 +60,7 @@ impl Model {
             return Some((id, Tier::Disk, reason));
         }
         if let Some(id) = self.sessions.to_compress()
-            && pressure >= Pressure::Compress
+            && is_above(COMPRESS_PERCENT)
         {
             return Some((id, Tier::Compressed, short));
         }
@@ -183,29 +184,3 @@ impl Model {
 const COMPRESS_PERCENT: u128 = 80;
 /// Suspended sessions are offloaded to disk from this percentage of the limit on.
 const OFFLOAD_PERCENT: u128 = 90;
-
-/// How short memory is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Pressure {
-    /// There is enough.
-    None,
-    /// Compress suspended sessions.
-    Compress,
-    /// Offload suspended sessions.
-    Offload,
-}
-
-impl Pressure {
-    /// Computes the pressure if `more` bytes are needed as well.
-    pub(crate) fn of(memory: &MemoryStatus, more: u64) -> Self {
-        let used = u128::from(memory.used_bytes().saturating_add(more)) * 100;
-        let percent = |percent| u128::from(memory.limit_bytes) * percent;
-        if used >= percent(OFFLOAD_PERCENT) {
-            Self::Offload
-        } else if used >= percent(COMPRESS_PERCENT) {
-            Self::Compress
-        } else {
-            Self::None
-        }
-    }
-}

@@ -129,13 +129,13 @@ impl FairQueue {
         own.or(self.newcomers.service)
     }
 
-    /// Lowers the estimate that `service` returns a little.
+    /// Lowers the estimate that `service` returns a little. Otherwise one that refuses all jobs would
+    /// never be corrected.
     pub(crate) fn lower_service(&mut self, name: &str) {
         let tenant = self.tenants.get_mut(name).map(|tenant| &mut tenant.measured);
-        tenant
-            .filter(|measured| measured.service.is_some())
-            .unwrap_or(&mut self.newcomers)
-            .lower_service();
+        let own = tenant.filter(|measured| measured.service.is_some());
+        let Measured { service, .. } = own.unwrap_or(&mut self.newcomers);
+        *service = service.map(|service| service - service / WEIGHT);
     }
 
     /// Adds a job to the tenant's queue. It can't run before it is offered.
@@ -288,12 +288,6 @@ impl Measured {
     pub(crate) fn note(&mut self, cpu: Duration, service: Duration) {
         self.cpu = Some(mean(self.cpu, cpu));
         self.service = Some(mean(self.service, service));
-    }
-
-    /// Lowers the service time a little. Otherwise an estimate that refuses all jobs would never be
-    /// corrected.
-    pub(crate) fn lower_service(&mut self) {
-        self.service = self.service.map(|service| service - service / WEIGHT);
     }
 }
 

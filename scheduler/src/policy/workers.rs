@@ -70,10 +70,6 @@ impl Workers {
         self.workers.get(&worker)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
-        self.workers.iter().map(|(id, worker)| (*id, worker))
-    }
-
     /// Workers that are alive or being started.
     pub(crate) fn count(&self) -> usize {
         self.workers.len() + self.starting

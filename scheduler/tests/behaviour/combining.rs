@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use engine::{Callee, HostCall, HostFunctions, SandboxFailure, Signature, Verdict};
-use pool::{Builds, PoolConfig, SessionId};
+use pool::{BuildId, Builds, PoolConfig, SessionId};
 use scheduler::{JobRequest, Refusal, Scheduler};
 use test_support::fake::FakeSource;
 use tokio::runtime::{Builder, Runtime};
@@ -82,7 +82,10 @@ async fn a_panic_in_a_decision_ends_the_scheduler_and_not_the_thread() {
     assert!(died_with_the_scheduler(&within(running.into_future()).await.verdict));
     within(async { while decisions.next().await.is_some() {} }).await;
     assert_eq!(rig.scheduler.submit(script("ok")).await.unwrap_err(), Refusal::ShuttingDown);
-    assert_eq!(rig.scheduler.open_session("a").await.unwrap_err(), Refusal::ShuttingDown);
+    assert_eq!(
+        rig.scheduler.open_session("a", BuildId::default()).await.unwrap_err(),
+        Refusal::ShuttingDown
+    );
     within(rig.scheduler.drain()).await;
 }
 
@@ -157,7 +160,7 @@ async fn what_a_job_owns_may_use_the_scheduler_and_panic_when_it_is_dropped() {
     rig.source.open();
     assert!(within(running.into_future()).await.is_success());
     // A worker may be the last to have the functions of a job that ran.
-    let session = rig.scheduler.open_session("a").await.unwrap();
+    let session = rig.scheduler.open_session("a", BuildId::default()).await.unwrap().0;
     for _ in 0..10 {
         let (turn, told) = asking(&rig.scheduler);
         let turn = JobRequest { session: Some(session), ..turn };

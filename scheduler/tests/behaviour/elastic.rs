@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::SandboxFailure;
-use pool::{PoolConfig, WorkerActivity};
+use pool::{BuildId, PoolConfig, WorkerActivity};
 use scheduler::{DecisionKind, SchedulerConfig, WorkersConfig};
 use test_support::fake::{FakeSource, Gate, Step};
 use tokio::time::advance;
@@ -104,7 +104,7 @@ async fn a_session_outlives_the_worker_that_it_rested_on() {
         let mut config = elastic(0, 2, 0);
         config.sessions.suspend_after = Duration::from_secs(3_600);
         let rig = rig_with(config).await;
-        let session = rig.scheduler.open_session("a").await.unwrap();
+        let session = rig.scheduler.open_session("a", BuildId::default()).await.unwrap().0;
         for round in 1..=3_u64 {
             let outcome = rig.run(crate::script_in("count", session)).await;
             let engine::Verdict::Completed { value: Some(value), .. } = outcome.verdict else {

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use engine::{Outcome, Verdict};
-use pool::{PoolConfig, SessionId};
+use pool::{BuildId, PoolConfig, SessionId};
 use scheduler::{JobRequest, Phase, Refusal, SchedulerConfig, SessionsConfig, Ticket};
 use test_support::fake::{FakeSource, Gate, Step};
 
@@ -108,7 +108,7 @@ impl Scene {
         }
         let config = SchedulerConfig { sessions: case.sessions(), ..config(case.workers) };
         let rig = start(config, source).await;
-        let session = rig.scheduler.open_session("subject").await.unwrap();
+        let session = rig.scheduler.open_session("subject", BuildId::default()).await.unwrap().0;
         let mut scene = Self { case, rig, session, submitted: 0 };
         match case.step {
             Step::Start => {}

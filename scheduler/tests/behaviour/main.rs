@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Limits, Outcome, Program, SandboxFailure, Verdict};
-use pool::{Builds, PoolConfig, SessionId, WorkerActivity};
+use pool::{BuildId, Builds, PoolConfig, SessionId, WorkerActivity};
 use scheduler::{
     Decision, DecisionKind, Decisions, JobRequest, NextDecision, Phase, Refusal, Scheduler,
     SchedulerConfig, SchedulerStatus, SessionsConfig, Ticket, WorkersConfig,
@@ -319,9 +319,9 @@ async fn a_cancelled_job_has_an_outcome_of_its_own() {
 #[tokio::test]
 async fn a_name_is_one_session() {
     let rig = rig(1).await;
-    let first = rig.scheduler.open_session("a").await.unwrap();
-    let again = rig.scheduler.open_session("a").await.unwrap();
-    let other = rig.scheduler.open_session("b").await.unwrap();
+    let first = rig.scheduler.open_session("a", BuildId::default()).await.unwrap().0;
+    let again = rig.scheduler.open_session("a", BuildId::default()).await.unwrap().0;
+    let other = rig.scheduler.open_session("b", BuildId::default()).await.unwrap().0;
     assert_eq!(first, again);
     assert_ne!(first, other);
     for _ in 0..3 {
@@ -335,30 +335,30 @@ async fn a_name_is_one_session() {
 #[tokio::test]
 async fn a_lost_session_takes_no_more_jobs_and_its_name_is_free() {
     let rig = rig(1).await;
-    let session = rig.scheduler.open_session("a").await.unwrap();
+    let session = rig.scheduler.open_session("a", BuildId::default()).await.unwrap().0;
     assert!(rig.run(script_in("ok", session)).await.is_success());
     let losing = rig.scheduler.submit(script_in("lose", session)).await.unwrap();
     assert!(within(losing.into_future()).await.is_success());
     let refused = rig.scheduler.submit(script_in("ok", session)).await.unwrap_err();
     assert!(matches!(refused, Refusal::SessionGone { .. }), "{refused}");
-    assert_ne!(rig.scheduler.open_session("a").await.unwrap(), session);
+    assert_ne!(rig.scheduler.open_session("a", BuildId::default()).await.unwrap().0, session);
 }
 
 #[tokio::test]
 async fn too_many_sessions_are_refused_until_one_is_closed() {
     let sessions = SessionsConfig { open: 1, ..SessionsConfig::default() };
     let rig = rig_with(SchedulerConfig { sessions, ..config(1) }).await;
-    let session = rig.scheduler.open_session("a").await.unwrap();
-    let refused = rig.scheduler.open_session("b").await.unwrap_err();
+    let session = rig.scheduler.open_session("a", BuildId::default()).await.unwrap().0;
+    let refused = rig.scheduler.open_session("b", BuildId::default()).await.unwrap_err();
     assert_eq!(refused, Refusal::TooManySessions { limit: 1 });
     rig.scheduler.close_session(session);
-    rig.scheduler.open_session("b").await.unwrap();
+    rig.scheduler.open_session("b", BuildId::default()).await.unwrap();
 }
 
 #[tokio::test]
 async fn draining_finishes_every_job_and_leaves_no_worker() {
     let rig = rig(2).await;
-    let session = rig.scheduler.open_session("a").await.unwrap();
+    let session = rig.scheduler.open_session("a", BuildId::default()).await.unwrap().0;
     let mut tickets = vec![rig.scheduler.submit(script_in("wait", session)).await.unwrap()];
     for _ in 0..5 {
         tickets.push(rig.scheduler.submit(script("wait")).await.unwrap());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::Verdict;
-use pool::SessionId;
+use pool::{BuildId, SessionId};
 use scheduler::{
     DecisionKind, Decisions, EvictedTo, EvictionReason, JobRequest, Refusal, SchedulerConfig,
     SessionsConfig, WorkersConfig,
@@ -23,7 +23,7 @@ async fn rig_of(sessions: SessionsConfig) -> Rig {
 }
 
 async fn open(rig: &Rig, name: &str) -> SessionId {
-    rig.scheduler.open_session(name).await.unwrap()
+    rig.scheduler.open_session(name, BuildId::default()).await.unwrap().0
 }
 
 async fn count(rig: &Rig, session: SessionId) -> u64 {

@@ -1,6 +1,6 @@
 //! Workers that are retired on request lose nothing of anybody.
 
-use pool::WorkerId;
+use pool::{BuildId, WorkerId};
 use scheduler::{DecisionKind, Refusal, RetireReason};
 
 use crate::{find, rig, script, script_in, until, within};
@@ -18,7 +18,7 @@ async fn count(rig: &crate::Rig, session: pool::SessionId) -> u64 {
 async fn a_worker_ends_after_its_job_and_its_session_goes_on_elsewhere() {
     let rig = rig(1).await;
     let mut decisions = rig.scheduler.decisions();
-    let session = rig.scheduler.open_session("a").await.unwrap();
+    let session = rig.scheduler.open_session("a", BuildId::default()).await.unwrap().0;
     assert_eq!(count(&rig, session).await, 1);
     let running = rig.submit(script_in("wait", session)).await;
     until(&rig.scheduler, |status| status.running == 1).await;
@@ -66,7 +66,7 @@ async fn nothing_is_lost_while_workers_are_retired_all_the_time() {
     rig.source.open();
     let mut sessions = Vec::new();
     for name in ["a", "b", "c", "d"] {
-        sessions.push(rig.scheduler.open_session(name).await.unwrap());
+        sessions.push(rig.scheduler.open_session(name, BuildId::default()).await.unwrap().0);
     }
     let mut retired = 0;
     for round in 1..=50 {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{SandboxFailure, Verdict};
+use pool::BuildId;
 use scheduler::{DecisionKind, JobRequest, JobState, RetireReason, SchedulerConfig, WaitReason};
 use test_support::fake::{Gate, Step};
 use tokio::time::advance;
@@ -105,7 +106,7 @@ async fn what_must_not_run_twice_does_not() {
     let rig = rig(1).await;
     let once = JobRequest { idempotent: Some(false), ..script("trap") };
     assert!(matches!(rig.run(once).await.verdict, Verdict::SandboxFailed(_)));
-    let session = rig.scheduler.open_session("a").await.unwrap();
+    let session = rig.scheduler.open_session("a", BuildId::default()).await.unwrap().0;
     let turn = rig.run(script_in("trap", session)).await;
     assert!(matches!(turn.verdict, Verdict::SandboxFailed(_)), "{turn:?}");
     let totals = rig.status().totals;
@@ -155,7 +156,7 @@ async fn an_interpreter_is_renewed_after_a_job_with_much_memory() {
 #[tokio::test]
 async fn a_session_survives_the_renewal_of_its_interpreter() {
     let rig = rig_with(SchedulerConfig { retire_above_bytes: 1_000, ..config(1) }).await;
-    let session = rig.scheduler.open_session("a").await.unwrap();
+    let session = rig.scheduler.open_session("a", BuildId::default()).await.unwrap().0;
     for round in 1..=3_u64 {
         let outcome = rig.run(script_in("count", session)).await;
         let Verdict::Completed { value: Some(value), .. } = outcome.verdict else {

@@ -26,7 +26,7 @@ async fn count(rig: &Rig, session: SessionId) -> u64 {
 }
 
 async fn open(rig: &Rig, name: &str) -> SessionId {
-    rig.scheduler.open_session(name).await.unwrap()
+    rig.scheduler.open_session(name, BuildId::default()).await.unwrap().0
 }
 
 fn place(rig: &Rig, session: SessionId) -> SessionPlace {

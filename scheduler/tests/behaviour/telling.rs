@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::Verdict;
-use pool::JobId;
+use pool::{BuildId, JobId};
 use scheduler::{
     DecisionKind, JobRequest, JobState, NextDecision, Phase, Priority, Refusal, SchedulerConfig,
     Totals, WaitReason,
@@ -40,7 +40,7 @@ async fn a_job_without_a_ready_worker_waits_for_one_to_start() {
 #[tokio::test]
 async fn an_explanation_names_what_is_ahead() {
     let rig = rig(1).await;
-    let session = rig.scheduler.open_session("a").await.unwrap();
+    let session = rig.scheduler.open_session("a", BuildId::default()).await.unwrap().0;
     let running = rig.submit(script_in("wait", session)).await;
     until(&rig.scheduler, |status| status.running == 1).await;
     let explained = rig.scheduler.explain(running.job_id()).await.unwrap();
@@ -101,7 +101,7 @@ async fn an_explanation_estimates_by_what_was_measured() {
 async fn decisions_arrive_in_order_until_the_end() {
     let rig = rig_with(SchedulerConfig { queued_count: 1, ..config(1) }).await;
     let mut decisions = rig.scheduler.decisions();
-    let session = rig.scheduler.open_session("a").await.unwrap();
+    let session = rig.scheduler.open_session("a", BuildId::default()).await.unwrap().0;
     let running = rig.submit(script_in("wait", session)).await;
     until(&rig.scheduler, |status| status.running == 1).await;
     let cancelled = rig.submit(script_of("ok", "other")).await;
@@ -208,7 +208,7 @@ async fn a_reader_that_begins_late_hears_what_follows() {
 async fn the_status_measures_every_step() {
     const JOBS: u64 = 50;
     let rig = rig(1).await;
-    let session = rig.scheduler.open_session("a").await.unwrap();
+    let session = rig.scheduler.open_session("a", BuildId::default()).await.unwrap().0;
     for _ in 0..JOBS {
         assert!(rig.run(script("spin 200")).await.is_success());
     }

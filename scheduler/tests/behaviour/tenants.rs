@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{LimitKind, Verdict};
+use pool::BuildId;
 use scheduler::{
     DecisionKind, Decisions, JobRequest, JobState, Priority, Refusal, SchedulerConfig,
     TenantConfig, WaitReason,
@@ -212,7 +213,7 @@ async fn a_job_whose_deadline_passes_while_it_waits_ends_with_that_limit() {
     let rig = rig(1).await;
     let blocker = block(&rig).await;
     let deadline = Some(Duration::from_millis(20));
-    let session = rig.scheduler.open_session("a").await.unwrap();
+    let session = rig.scheduler.open_session("a", BuildId::default()).await.unwrap().0;
     let late = rig.submit(JobRequest { deadline, ..script("ok") }).await;
     let turn = rig.submit(JobRequest { deadline, ..script_in("ok", session) }).await;
     let other = rig.submit(script("ok")).await;
@@ -263,7 +264,7 @@ async fn a_deadline_that_can_not_be_met_is_refused_at_once_with_the_estimate() {
 #[tokio::test]
 async fn turns_of_a_session_keep_their_order_whatever_their_priority() {
     let rig = rig(2).await;
-    let session = rig.scheduler.open_session("a").await.unwrap();
+    let session = rig.scheduler.open_session("a", BuildId::default()).await.unwrap().0;
     let mut tickets = Vec::new();
     for number in 0..30 {
         let priority = Priority::ALL[(number * 7) % 3];

@@ -18,9 +18,7 @@ use crate::confinement::ConfineError;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug)]
-pub(super) struct Filters {
-    programs: Vec<BpfProgram>,
-}
+pub(super) struct Filters(Vec<BpfProgram>);
 
 impl Filters {
     /// Builds them for the process with this id.
@@ -57,13 +55,13 @@ impl Filters {
             let fail = SeccompAction::Errno(error.into());
             programs.push(filter(allow.clone(), fail, &|answer| answer == Answer::Fail(error))?);
         }
-        Ok(Self { programs })
+        Ok(Self(programs))
     }
 
     /// Puts the calling thread, and all that it starts, under the filters, for good.
     pub(super) fn apply(&self) -> Result<(), Failure> {
         // The strict one comes last: it refuses to add another.
-        for program in self.programs.iter().rev() {
+        for program in self.0.iter().rev() {
             seccompiler::apply_filter(program)?;
         }
         Ok(())

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use channel::Descriptors;
 use confine::{ConfineError, RefusedCall, Separation};
 use engine::Image;
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::child::worker::{self, Outside, WorkerEnds};
 use crate::error::ProcessError;
@@ -206,7 +206,8 @@ impl Forks {
 
     fn kill(&self, worker: u64) {
         for (pid, _) in self.workers.iter().filter(|(_, forked)| forked.number == worker) {
-            system::kill(*pid);
+            // It hasn't been reaped, so nothing else has its id.
+            let _ = kill_process(*pid, Signal::KILL);
         }
     }
 

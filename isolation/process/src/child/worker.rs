@@ -476,10 +476,7 @@ impl Runs {
     #[must_use]
     fn end(&mut self, end: StopRequest) -> Option<StopHandle> {
         if end.run > self.last {
-            match self.early.iter_mut().find(|early| early.run == end.run) {
-                Some(early) => early.kind = early.kind.max(end.kind),
-                None => self.early.push(end),
-            }
+            end.add_to(&mut self.early);
         }
         self.of(end.run).map(|run| run.stop.clone())
     }

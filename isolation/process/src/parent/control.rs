@@ -43,7 +43,10 @@ impl ControlChannel {
     /// Ends a run. Never waits, since the scheduler calls it while it decides. If the message can't
     /// be sent now, another sender or the next call of [`Self::send_stops`] sends it.
     pub(crate) fn stop(&self, end: StopRequest) {
-        self.ends.lock().add(end);
+        let mut ends = self.ends.lock();
+        end.add_to(&mut ends.ends);
+        ends.until.get_or_insert_with(|| Instant::now() + SENDING);
+        drop(ends);
         self.send_stops();
     }
 
@@ -69,14 +72,6 @@ impl ControlChannel {
 }
 
 impl PendingStops {
-    fn add(&mut self, end: StopRequest) {
-        match self.ends.iter_mut().find(|other| other.run == end.run) {
-            Some(other) => other.kind = other.kind.max(end.kind),
-            None => self.ends.push(end),
-        }
-        self.until.get_or_insert_with(|| Instant::now() + SENDING);
-    }
-
     fn take_one(&mut self) -> Option<StopRequest> {
         let end = self.ends.pop();
         if self.ends.is_empty() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Limits, Outcome, Program, Verdict, chain};
-use pool::{Builds, PoolConfig, SessionId};
+use pool::{BuildId, Builds, PoolConfig, SessionId};
 use process::{Helper, ProcessSource, TEST_HOOK};
 use scheduler::{JobRequest, Scheduler, SchedulerConfig, WorkersConfig};
 use tokio::runtime::Runtime;
@@ -46,7 +46,7 @@ impl Pool {
     }
 
     pub(crate) fn open_session(&self, name: &str) -> SessionId {
-        self.runtime.block_on(self.scheduler().open_session(name)).unwrap()
+        self.runtime.block_on(self.scheduler().open_session(name, BuildId::default())).unwrap().0
     }
 
     pub(crate) fn close_session(&self, session: SessionId) {
