@@ -10,6 +10,7 @@
 //! the sandbox, and nothing else. The cache keeps a fetched image under the digest of its bytes,
 //! which only this pool requests.
 
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -96,10 +97,8 @@ impl Recipe {
     /// Reads a recipe; `None` if it isn't one, or asks for what it may not. It comes from the network.
     fn read(text: &[u8]) -> Option<Self> {
         let recipe: Self = serde_json::from_slice(text).ok()?;
-        let mut names: Vec<&str> =
+        let names: HashSet<&str> =
             recipe.packages.iter().map(|package| package.name.as_str()).collect();
-        names.sort_unstable();
-        names.dedup();
         let is_sound = recipe.version == VERSION
             && recipe.packages.len() <= MOST_PACKAGES
             && names.len() == recipe.packages.len()
@@ -148,14 +147,9 @@ impl PoolImage {
     pub fn give(&self, builder: Builder) -> Builder {
         let builder = self.packages.iter().fold(builder, Builder::package);
         let builder = builder.preload(&self.recipe.preload);
-        let builder = match &self.added {
-            Some(key) => builder.added_image(key),
-            None => builder,
-        };
-        match &self.recipe.setup {
-            Some(setup) => builder.setup(setup.source.as_str(), setup.filename.as_str()),
-            None => builder,
-        }
+        let builder = self.added.iter().fold(builder, Builder::added_image);
+        let setup = self.recipe.setup.iter();
+        setup.fold(builder, |builder, setup| builder.setup(&setup.source, &setup.filename))
     }
 
     /// Returns the key of the image.
@@ -171,15 +165,13 @@ impl PoolImage {
         if image.is_some_and(|image| image.key == self.recipe.key) {
             return Ok(());
         }
-        let here = image.map_or_else(
-            || "none".to_owned(),
-            |image| {
-                let (key, build) = (&image.key, &image.build);
-                format!("{key}, of Hatchery {} on {build}", env!("CARGO_PKG_VERSION"))
-            },
-        );
+        let named = |key: &str, hatchery: &str, build: &str| {
+            format!("{key}, of Hatchery {hatchery} on {build}")
+        };
+        let here = image.map(|image| named(&image.key, env!("CARGO_PKG_VERSION"), &image.build));
         let Recipe { key, hatchery, build, .. } = &self.recipe;
-        let there = format!("{key}, of Hatchery {hatchery} on {build}");
+        let there = named(key, hatchery, build);
+        let here = here.unwrap_or_else(|| "none".to_owned());
         Err(Error::OtherImage { pool: self.pool.clone(), there, here })
     }
 }

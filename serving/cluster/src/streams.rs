@@ -37,6 +37,8 @@ const CLAIM_TIME: &str = "hatchery-claim-ms";
 /// The shortest and the longest time of a claim: workers renew it three times in it.
 const CLAIM_TIMES: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(600)..=Duration::from_secs(3600);
+/// The time of a claim, divided by how long a worker counts as alive without a heartbeat.
+const LIVES: u32 = 2;
 /// How long one answer may take.
 const ANSWER: Duration = Duration::from_secs(5);
 /// Claims of one lane that aren't acknowledged. What a tenant may have at once is counted otherwise,
@@ -141,7 +143,7 @@ impl Streams {
         let (results, dead) = (stream(&context, results).await?, stream(&context, dead).await?);
         let entries = |what, age| bucket(&context, named(what), age, MOST_ENTRY_BYTES, replicas);
         let starts = entries("starts", keep).await?;
-        let workers = entries("workers", life(claim_time)).await?;
+        let workers = entries("workers", claim_time / LIVES).await?;
         let payloads = Objects::open(&context, named("payloads"), keep * 2, replicas).await?;
         Ok(Self {
             client,
@@ -190,7 +192,7 @@ impl Streams {
     /// Returns how long a worker counts as alive after it last said so. Shorter than a claim, so that
     /// the next worker that claims its job knows that it is dead.
     pub(crate) fn life(&self) -> Duration {
-        life(self.claim_time)
+        self.claim_time / LIVES
     }
 
     /// Returns the consumer of a lane, and creates it if it is missing.
@@ -213,8 +215,4 @@ impl Streams {
             ..pull::Config::default()
         }
     }
-}
-
-fn life(claim_time: Duration) -> Duration {
-    claim_time / 2
 }

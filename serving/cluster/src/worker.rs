@@ -127,7 +127,10 @@ impl Worker {
             }
         }
         tasks.shutdown().await;
-        shared.leave().await;
+        // Others learn that this worker is gone.
+        let left = shared.streams.workers.purge(&shared.instance);
+        let _ = tokio::time::timeout(GIVING_BACK, left).await;
+        let _ = tokio::time::timeout(GIVING_BACK, shared.streams.client.flush()).await;
         *shared.tally.lock()
     }
 }
@@ -170,13 +173,6 @@ impl WorkerShared {
                 });
             }
         }
-    }
-
-    /// Tells others that this worker is gone.
-    async fn leave(&self) {
-        let left = self.streams.workers.purge(&self.instance);
-        let _ = tokio::time::timeout(GIVING_BACK, left).await;
-        let _ = tokio::time::timeout(GIVING_BACK, self.streams.client.flush()).await;
     }
 }
 

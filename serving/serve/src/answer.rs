@@ -7,7 +7,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::stream::unfold;
+use futures_util::stream::{StreamExt, poll_fn};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
@@ -34,10 +34,7 @@ pub(crate) fn stream(status: StatusCode, kind: &'static str, body: Body) -> Resp
 }
 
 /// Returns lines of JSON as a response, as they come.
-pub(crate) fn lines(lines: mpsc::Receiver<Bytes>) -> Response {
-    let lines = unfold(lines, |mut lines| async {
-        let line = lines.recv().await?;
-        Some((Ok::<Bytes, Infallible>(line), lines))
-    });
+pub(crate) fn lines(mut lines: mpsc::Receiver<Bytes>) -> Response {
+    let lines = poll_fn(move |context| lines.poll_recv(context)).map(Ok::<_, Infallible>);
     stream(StatusCode::OK, "application/x-ndjson", Body::from_stream(lines))
 }

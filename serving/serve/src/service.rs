@@ -521,7 +521,8 @@ impl Service {
             Verdict::Completed { value: Some(value), .. } => value.as_f64(),
             verdict => return Err(failed(&format!("a test of the walls ended as {verdict:?}"))),
         };
-        let now = now();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = since.map_or(0.0, |time| time.as_secs_f64());
         if time.is_none_or(|time| (time - now).abs() > MOST_DRIFT) {
             return Err(failed(&format!("the guest's clock says {time:?}, the host's {now}")));
         }
@@ -536,10 +537,6 @@ impl Service {
 
 fn failed(text: &str) -> Problem {
     Problem::new(ProblemKind::Sandbox, format!("the pool failed its self-test: {text}"))
-}
-
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
 }
 
 #[cfg(test)]

@@ -225,21 +225,14 @@ fn call(value: Value) -> Result<Call, InvalidJob> {
         },
         keywords: keywords
             .map_or_else(|| Ok(BTreeMap::new()), |value| by_name("call.keywords", value))?,
-        tagged: match tagged {
-            None => false,
-            Some(Value::Bool(is_tagged)) => is_tagged,
-            Some(other) => return Err(wrong("call.tagged", "true or false", &other)),
-        },
+        tagged: tagged.map_or(Ok(false), |value| flag("call.tagged", &value))?,
     })
 }
 
 fn limits(value: Value) -> Result<Limits, InvalidJob> {
     let mut fields = object("limits", "an object, such as {\"memory\": 268435456}", value)?;
     let mut given = |name: &str| fields.remove(name).filter(|value| !value.is_null());
-    let stop = |value: Value| {
-        let stop = value.as_bool();
-        stop.ok_or_else(|| wrong("limits.stop_at_output_limit", "true or false", &value))
-    };
+    let stop = |value: Value| flag("limits.stop_at_output_limit", &value);
     let grace = |value: Value| from_zero("limits.grace", number("limits.grace", &value)?);
     let cpu_time = |value: Value| time("limits.cpu_time", &value, MOST_SECONDS);
     let (cpu_time, grace, stop) = (
@@ -313,11 +306,7 @@ fn text(field: &'static str, value: Value) -> Result<String, InvalidJob> {
 fn texts(field: &'static str, value: Value) -> Result<Vec<String>, InvalidJob> {
     let expected = "an array of strings";
     let Value::Array(items) = value else { return Err(wrong(field, expected, &value)) };
-    let text = |item| match item {
-        Value::String(text) => Ok(text),
-        item => Err(wrong_item(field, expected, &item)),
-    };
-    items.into_iter().map(text).collect()
+    items.into_iter().map(|item| text_item(field, expected, item)).collect()
 }
 
 fn texts_by_name(
@@ -325,11 +314,23 @@ fn texts_by_name(
     value: Value,
 ) -> Result<BTreeMap<String, String>, InvalidJob> {
     let expected = "an object of strings";
-    let text = |(name, value)| match value {
-        Value::String(text) => Ok((name, text)),
-        value => Err(wrong_item(field, expected, &value)),
-    };
+    let text = |(name, value)| Ok((name, text_item(field, expected, value)?));
     object(field, expected, value)?.into_iter().map(text).collect()
+}
+
+fn text_item(
+    field: &'static str,
+    expected: &'static str,
+    item: Value,
+) -> Result<String, InvalidJob> {
+    match item {
+        Value::String(text) => Ok(text),
+        item => Err(wrong_item(field, expected, &item)),
+    }
+}
+
+fn flag(field: &'static str, value: &Value) -> Result<bool, InvalidJob> {
+    value.as_bool().ok_or_else(|| wrong(field, "true or false", value))
 }
 
 fn by_name(field: &'static str, value: Value) -> Result<BTreeMap<String, Value>, InvalidJob> {

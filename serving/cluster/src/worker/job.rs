@@ -182,9 +182,13 @@ impl Claim<'_> {
                 return;
             }
         }
-        self.acknowledge().await;
+        // If that gets lost, the next worker to get the job finds its result.
+        if let Err(error) = self.message.ack().await {
+            tracing::info!("can't take the job `{}` out of the queue: {error}", self.key);
+        }
         if self.claims > 1 {
-            self.shared.streams.forget_record(&self.key).await;
+            // What stays is dropped by its age.
+            let _ = self.shared.streams.starts.purge(self.key.to_string()).await;
         }
     }
 
@@ -423,14 +427,6 @@ impl Claim<'_> {
             PublishMessage::build().headers(headers).payload(self.message.payload.clone());
         if let Err(error) = streams.store(&streams.subjects.of("dead", &self.key), &message).await {
             tracing::warn!("can't keep the dead letter `{}`: {error}", self.key);
-        }
-    }
-
-    /// Takes the job out of the queue. If that gets lost, the next worker to get the job finds its
-    /// result.
-    async fn acknowledge(&self) {
-        if let Err(error) = self.message.ack().await {
-            tracing::info!("can't take the job `{}` out of the queue: {error}", self.key);
         }
     }
 }

@@ -535,20 +535,19 @@ impl Tenant {
     async fn fetch(&self, count: usize) -> Result<Vec<Permit>, Cause> {
         let consumer = self.consumer().await?;
         let batch = consumer.fetch().max_messages(count).messages().await?;
-        let got: Vec<Message> = batch.try_collect().await?;
-        Ok(got.into_iter().map(Permit).collect())
+        batch.map_ok(Permit).try_collect().await
     }
 
     /// Waits a while for one permit.
     async fn wait(&self) -> Result<Vec<Permit>, Cause> {
         let consumer = self.consumer().await?;
         let batch = consumer.batch().max_messages(1).expires(OPEN).messages().await?;
-        let got: Vec<Message> = batch.try_collect().await?;
+        let got: Vec<Permit> = batch.map_ok(Permit).try_collect().await?;
         if got.is_empty() {
             // All are held, or the server has lost them.
             self.open(false).await?;
         }
-        Ok(got.into_iter().map(Permit).collect())
+        Ok(got)
     }
 
     async fn consumer(&self) -> Result<PullConsumer, Cause> {

@@ -158,12 +158,6 @@ impl Streams {
         Err(last.unwrap_or_else(|| "no attempt was made".into()))
     }
 
-    /// Forgets the record of a job that has ended.
-    pub(super) async fn forget_record(&self, key: &JobKey) {
-        // What stays is dropped by its age.
-        let _ = self.starts.purge(key.to_string()).await;
-    }
-
     /// Returns whether a worker's process has lately said that it lives. Without an answer it counts
     /// as alive.
     pub(super) async fn lives(&self, instance: &str) -> bool {

@@ -111,6 +111,7 @@ impl FramesClient {
             );
             return Err(Problem::new(ProblemKind::Refused, text).with_reason("requests"));
         }
+        self.check_owner(&message)?;
         let mut attached = Attached::new(attachments);
         match message {
             ClientMessage::Hello { .. } => {}
@@ -127,33 +128,25 @@ impl FramesClient {
                 self.done(id, json!(names)).await;
             }
             ClientMessage::Status { id } => {
-                self.check_owner()?;
                 let status = self.service.pool().status();
                 self.done(id, json!(status)).await;
             }
             ClientMessage::Explain { id, run } => self.explain(id, &run).await,
-            ClientMessage::Decisions { id } => {
-                self.check_owner()?;
-                self.follow_decisions(id);
-            }
+            ClientMessage::Decisions { id } => self.follow_decisions(id),
             ClientMessage::Retire { id, worker } => {
-                self.check_owner()?;
                 let retired = self.service.pool().retire(WorkerId(worker)).await;
                 retired.map_err(|error| error.problem())?;
                 self.done(id, Value::Null).await;
             }
             ClientMessage::Kernel { id, connection, options } => {
-                self.check_owner()?;
                 self.serve_kernel(id, connection, options)?;
             }
             ClientMessage::Grade(grade) => {
-                self.check_owner()?;
                 let none = || usage("this server doesn't grade samples".to_owned());
                 let grading = self.service.grading.clone().ok_or_else(none)?;
                 self.answer(grade.id.clone(), grading(*grade));
             }
             ClientMessage::Drain { id, seconds } => {
-                self.check_owner()?;
                 let time = seconds.map(Duration::try_from_secs_f64).transpose();
                 let time = time.map_err(|_| usage("`seconds` must be 0 or more".to_owned()))?;
                 let service = self.service.clone();
@@ -179,14 +172,22 @@ impl FramesClient {
     }
 
     /// Refuses what concerns the whole pool to a caller for one tenant.
-    fn check_owner(&self) -> Result<(), Problem> {
-        match self.caller.tenant() {
-            None => Ok(()),
-            Some(_) => {
-                let text = "this concerns the whole pool, so only its owner may ask for it";
-                Err(Problem::new(ProblemKind::Refused, text).with_reason("not_owner"))
-            }
+    fn check_owner(&self, message: &ClientMessage) -> Result<(), Problem> {
+        use ClientMessage::{Decisions, Drain, Grade, Kernel, Retire, Status};
+        let is_for_owner = matches!(
+            message,
+            Status { .. }
+                | Decisions { .. }
+                | Retire { .. }
+                | Kernel { .. }
+                | Grade(_)
+                | Drain { .. }
+        );
+        if is_for_owner && self.caller.tenant().is_some() {
+            let text = "this concerns the whole pool, so only its owner may ask for it";
+            return Err(Problem::new(ProblemKind::Refused, text).with_reason("not_owner"));
         }
+        Ok(())
     }
 
     async fn explain(&mut self, id: RequestId, run: &RequestId) {

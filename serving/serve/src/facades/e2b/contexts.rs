@@ -249,11 +249,8 @@ impl Contexts {
             status.sessions.iter().map(|session| session.name.as_str()).collect();
         let own: Vec<_> = self.kept.lock().of_tenant(caller.tenant()).cloned().collect();
         for context in own {
-            let name = match caller.tenant() {
-                Some(tenant) => format!("{tenant}/{}", context.session()),
-                None => context.session(),
-            };
-            if !open.contains(name.as_str()) {
+            let name = caller.session_name(&context.session());
+            if name.is_ok_and(|name| !open.contains(name.as_str())) {
                 self.remove(caller, &context);
             }
         }
