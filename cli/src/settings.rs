@@ -106,9 +106,20 @@ impl Settings {
 
 /// Returns where the user's own file is.
 pub(crate) fn users_own(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    in_folder(variable, "XDG_CONFIG_HOME", ".config", "hatchery/config.toml")
+}
+
+/// Returns a path in the folder that the variable names, or else in this one of the user's home. `None`
+/// without a home.
+pub(crate) fn in_folder(
+    variable: impl Fn(&str) -> Option<OsString>,
+    name: &str,
+    below_home: &str,
+    path: &str,
+) -> Option<PathBuf> {
+    // The standard says to ignore relative paths.
     let folder = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
-    Some(base.join("hatchery").join("config.toml"))
+    Some(folder(name).or_else(|| Some(folder("HOME")?.join(below_home)))?.join(path))
 }
 
 /// Parses a file; `is_set` returns a variable of the environment if it has a value.

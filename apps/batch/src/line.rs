@@ -1,12 +1,12 @@
 //! Lines of a batch: what they request, and what is wrong with invalid ones.
 
 use std::collections::HashSet;
-use std::fmt::Write;
 use std::path::Path;
 
 use hatchery::Job;
 use hatchery::error::chain;
 use hatchery::wire::{Intake, InvalidJob};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 
 use crate::runner::{Parsed, Prepared, invalid};
@@ -53,7 +53,7 @@ pub(crate) struct Request<J> {
     pub(crate) bytes: usize,
 }
 
-/// Parses a line, and has a job made of it and of the program that it names; `None` if it is empty.
+/// Parses a line, and has a job made of it and of the program that it names. `None` if it is empty.
 /// Blocks while it reads that program. If the line `is_ahead` of what the workers need, it must leave
 /// descriptors for them.
 pub(crate) fn parse<J>(
@@ -191,8 +191,9 @@ pub(crate) fn short_digest(text: &str) -> [u8; 16] {
 
 // Names of the folders for the files of each line.
 //
-// Ids are arbitrary JSON, so a name is the id with every byte other than letters, digits, `.`, `_`
-// and `-` as `%` and two hex digits. It is a single path component, neither hidden nor an option.
+// Ids are arbitrary JSON, so a name is the id with its bytes as in a URL: `%` and two hex digits stand
+// for all but letters, digits, `.`, `_` and `-`. It is a single path component, neither hidden nor an
+// option.
 // Lines with the same id still differ: a later one has `~` and its number after the name. A name
 // depends only on the lines before it, so that a resumed batch gives the same names.
 
@@ -222,17 +223,10 @@ impl Folders {
 }
 
 fn folder_name(id: &str) -> String {
-    let mut name = String::with_capacity(id.len());
-    for (place, byte) in id.bytes().enumerate() {
-        let is_plain = match byte {
-            b'.' | b'-' => place > 0,
-            byte => byte == b'_' || byte.is_ascii_alphanumeric(),
-        };
-        match is_plain {
-            true => name.push(char::from(byte)),
-            false => write!(name, "%{byte:02X}").expect("writing to a string never fails"),
-        }
-    }
+    const INNER: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'.').remove(b'-');
+    const FIRST: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_');
+    let (first, rest) = id.split_at(id.chars().next().map_or(0, char::len_utf8));
+    let name = format!("{}{}", utf8_percent_encode(first, FIRST), utf8_percent_encode(rest, INNER));
     match name.len() {
         0 => "%".to_owned(),
         1..=LONGEST_NAME_BYTES => name,

@@ -24,8 +24,8 @@ pub struct Settings {
     pub memory_bytes: usize,
     /// What one value that a test and its sample exchange may take, as JSON, in bytes. Default: 64 MiB.
     pub value_bytes: usize,
-    /// Limits on output, of which the default is 16 MiB, on files and on calls of the host. The other ones
-    /// have no effect.
+    /// Further limits of an interpreter, such as that of the output, of which the default is 16 MiB. Those
+    /// on time, memory and values have no effect.
     pub limits: Limits,
     /// Whether tests that need it run beside their candidate, unguarded. Default: no.
     pub allow_shared: bool,
@@ -69,12 +69,7 @@ impl Settings {
             function_calls: MOST_CALLS,
             function_argument_bytes: self.value_bytes,
             function_result_bytes: self.value_bytes,
-            output_bytes: self.limits.output_bytes,
-            file_bytes: self.limits.file_bytes,
-            file_count: self.limits.file_count,
-            open_files: self.limits.open_files,
-            host_calls: self.limits.host_calls,
-            ..Limits::default()
+            ..self.limits.clone()
         }
     }
 }

@@ -7,6 +7,7 @@
 use std::fmt::Write as _;
 
 use hatchery::error::counted;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use crate::document::{Notebook, View, text_of};
@@ -155,7 +156,8 @@ fn shown(form: &str, value: &Value) -> Option<String> {
         }
         // As an image, it runs no script.
         "image/svg+xml" => {
-            Some(format!("<img alt=\"\" src=\"data:image/svg+xml,{}\">\n", in_url(&text)))
+            let text = utf8_percent_encode(&text, NON_ALPHANUMERIC);
+            Some(format!("<img alt=\"\" src=\"data:image/svg+xml,{text}\">\n"))
         }
         "image/png" | "image/jpeg" | "image/gif" => {
             let data: String = text.split_whitespace().collect();
@@ -182,22 +184,6 @@ fn escaped(text: &str) -> String {
     plain.retain(|character| !character.is_control() || "\n\t".contains(character));
     let escaped = plain.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     escaped.replace('"', "&quot;").replace('\'', "&#39;")
-}
-
-/// Escapes a text for a URL in an attribute.
-fn in_url(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len() * 2);
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b' ' | b'-' | b'.' | b'_' | b'/' | b'=' => {
-                escaped.push(char::from(byte));
-            }
-            byte => {
-                let _ = write!(escaped, "%{byte:02X}");
-            }
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

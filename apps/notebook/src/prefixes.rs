@@ -18,6 +18,7 @@ use std::time::{Duration, SystemTime};
 
 use hatchery::files::FolderDigests;
 use hatchery::{Checkpoint, Job};
+use indexmap::IndexMap;
 use replace::UNFINISHED_PREFIX;
 use serde::Deserialize;
 use serde_json::Value;
@@ -65,19 +66,15 @@ pub(crate) struct SharedPrefixes(Mutex<PrefixTable>);
 struct PrefixTable {
     /// How many notebooks haven't passed this key yet.
     wanted: HashMap<Key, usize>,
-    slots: HashMap<Key, PrefixSlot>,
-    /// Counts states, to know their age.
-    clock: u64,
+    /// The oldest states first.
+    slots: IndexMap<Key, PrefixSlot>,
 }
 
 #[derive(Debug)]
 enum PrefixSlot {
     /// A notebook runs the cell. The channel closes when it has ended.
     Running(watch::Receiver<()>),
-    Ready {
-        state: Arc<PrefixState>,
-        age: u64,
-    },
+    Ready(Arc<PrefixState>),
 }
 
 /// What a notebook does next.
@@ -114,7 +111,7 @@ impl SharedPrefixes {
         let Some(key) = keys.first() else { return Next::Run(None) };
         let mut table = self.table();
         for (place, key) in keys.iter().enumerate().rev() {
-            if let Some(PrefixSlot::Ready { state, .. }) = table.slots.get(key) {
+            if let Some(PrefixSlot::Ready(state)) = table.slots.get(key) {
                 return Next::Take { steps: place + 1, state: Arc::clone(state) };
             }
         }
@@ -139,8 +136,8 @@ impl SharedPrefixes {
             });
             if left == Some(0) {
                 table.wanted.remove(key);
-                if matches!(table.slots.get(key), Some(PrefixSlot::Ready { .. })) {
-                    table.slots.remove(key);
+                if matches!(table.slots.get(key), Some(PrefixSlot::Ready(_))) {
+                    table.slots.shift_remove(key);
                 }
             }
         }
@@ -157,28 +154,21 @@ impl Claim<'_> {
     /// need it than this one.
     pub(crate) fn publish(self, state: PrefixState, before: Option<Key>) {
         let mut table = self.shared.table();
-        table.clock += 1;
-        let age = table.clock;
-        table.slots.insert(self.key, PrefixSlot::Ready { state: Arc::new(state), age });
+        table.slots.shift_remove(&self.key);
         let wanted = |key: &Key| table.wanted.get(key).copied().unwrap_or_default();
-        if wanted(&self.key) == 0 {
-            table.slots.remove(&self.key);
+        let for_others = wanted(&self.key);
+        if for_others == 0 {
             return;
         }
-        if let Some(before) = before
-            && wanted(&before) == wanted(&self.key)
-        {
-            table.slots.remove(&before);
+        if let Some(before) = before.filter(|before| wanted(before) == for_others) {
+            table.slots.shift_remove(&before);
         }
-        let ready = |(key, slot): (&Key, &PrefixSlot)| match slot {
-            PrefixSlot::Ready { age, .. } => Some((*age, *key)),
-            PrefixSlot::Running(_) => None,
-        };
-        let ready: Vec<(u64, Key)> = table.slots.iter().filter_map(ready).collect();
-        if ready.len() > MOST_IN_MEMORY
-            && let Some((_, oldest)) = ready.iter().min_by_key(|(age, _)| *age)
-        {
-            table.slots.remove(oldest);
+        table.slots.insert(self.key, PrefixSlot::Ready(Arc::new(state)));
+        let is_ready = |slot: &PrefixSlot| matches!(slot, PrefixSlot::Ready(_));
+        let ready = table.slots.values().filter(|slot| is_ready(slot)).count();
+        let oldest = table.slots.values().position(is_ready);
+        if let Some(oldest) = oldest.filter(|_| ready > MOST_IN_MEMORY) {
+            table.slots.shift_remove_index(oldest);
         }
     }
 }
@@ -187,7 +177,7 @@ impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut table = self.shared.table();
         if matches!(table.slots.get(&self.key), Some(PrefixSlot::Running(_))) {
-            table.slots.remove(&self.key);
+            table.slots.shift_remove(&self.key);
         }
     }
 }

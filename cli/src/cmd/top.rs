@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
+use hatchery::wire::to_line;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -18,7 +19,7 @@ use crate::args::TopArguments;
 use crate::exit::{Exit, UsageError};
 use crate::{signals, terminal};
 use screen::Screen;
-use source::{Answer, StatusSource, parsed};
+use source::{Answer, StatusSource};
 
 mod draw;
 mod screen;
@@ -33,15 +34,15 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<Exit> {
     }
     let source = Arc::new(StatusSource::new(&arguments.address)?);
     let asked = Arc::clone(&source);
-    let status = tokio::task::spawn_blocking(move || asked.ask_json()).await?;
+    let status = tokio::task::spawn_blocking(move || asked.ask()).await?;
     let status = status.map_err(|error| advice(&source, &error))?;
     if arguments.json {
         let starting = || format!("the pool at `{}` is starting; ask again", source.address);
-        terminal::print(status.ok_or_else(|| UsageError(starting()))?)?;
+        terminal::print(to_line(&status.ok_or_else(|| UsageError(starting()))?))?;
         return Ok(Exit::Success);
     }
     let mut screen = Screen::new(&arguments.address);
-    screen.take(parsed(status));
+    screen.take(Ok(status));
     if arguments.once {
         let size = ratatui::crossterm::terminal::size().ok();
         let size = size.filter(|_| std::io::stdout().is_terminal());
@@ -170,8 +171,8 @@ fn show(
     Ok(())
 }
 
-/// Waits for a key, at most for a tick. crossterm would read the end of a closed terminal again and
-/// again, so that is noticed here.
+/// Waits for a key, at most for a tick. Also notices a closed terminal, whose end crossterm would read
+/// again and again.
 fn wait_for_key() -> std::io::Result<()> {
     let stdin = std::io::stdin();
     let mut polled = [PollFd::new(&stdin, PollFlags::IN)];

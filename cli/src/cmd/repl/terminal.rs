@@ -6,7 +6,7 @@
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, IsTerminal, Read, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 
 use super::assistant::{Assistant, Help};
 use crate::exit::UsageError;
+use crate::settings::in_folder;
 use crate::signals::Interrupts;
 use crate::terminal::note;
 
@@ -141,7 +142,7 @@ impl Terminal {
         }
     }
 
-    /// Resets the terminal to a sane state if a thread still reads from it: that thread can't be
+    /// Resets the terminal to a sane state if a thread still reads from it. That thread can't be
     /// stopped, and so doesn't restore the terminal itself.
     pub(super) fn give_up(&self) {
         if self.editor.is_some() {
@@ -180,7 +181,8 @@ fn last_row(prompt: &str, columns: usize) -> &str {
 
 /// Opens the history. A prompt without one is better than no prompt.
 fn open_history() -> Option<(File, Vec<String>)> {
-    let path = default_path()?;
+    let variable = |name: &str| std::env::var_os(name);
+    let path = in_folder(variable, "XDG_STATE_HOME", ".local/state", "hatchery/history")?;
     open_at(&path)
         .inspect_err(|error| {
             note(format_args!("can't use the history in `{}`: {error}", path.display()));
@@ -232,18 +234,6 @@ fn add(mut history: &File, entry: &str) -> io::Result<()> {
     }
     // A single write, so that concurrent prompts don't mix their entries.
     history.write_all(line(entry).as_bytes())
-}
-
-/// Returns `$XDG_STATE_HOME/hatchery/history`, else `~/.local/state/hatchery/history`; `None`
-/// without a home directory.
-fn default_path() -> Option<PathBuf> {
-    let folder = |variable: &str| {
-        // The standard says to ignore relative paths.
-        std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
-    };
-    let state =
-        folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local").join("state")))?;
-    Some(state.join("hatchery").join("history"))
 }
 
 fn append_to(path: &Path) -> io::Result<File> {

@@ -51,12 +51,6 @@ impl StatusSource {
     /// Fetches the status. Blocks, for 5 s at most. Fails if nothing answers, or if it isn't Hatchery
     /// of this version.
     pub(super) fn ask(&self) -> anyhow::Result<Answer> {
-        parsed(self.ask_json()?)
-    }
-
-    /// Fetches the status as it is sent, on one line; `None` if the pool has not started.
-    /// Blocks and fails like [`Self::ask`].
-    pub(super) fn ask_json(&self) -> anyhow::Result<Option<String>> {
         let url = format!("http://{}/v1/status", self.address);
         let mut response = self.agent.get(url).call().map_err(plain)?;
         match response.status() {
@@ -70,12 +64,8 @@ impl StatusSource {
         let text = body.read_to_string().map_err(plain)?;
         let status: Value = serde_json::from_str(&text).context(INCOMPATIBLE)?;
         ensure!(status["phase"].is_string(), INCOMPATIBLE);
-        Ok(Some(text))
+        Ok(Some(status))
     }
-}
-
-pub(super) fn parsed(status: Option<String>) -> anyhow::Result<Answer> {
-    Ok(status.map(|text| serde_json::from_str(&text)).transpose()?)
 }
 
 fn plain(error: ureq::Error) -> anyhow::Error {
