@@ -449,7 +449,7 @@ async fn a_session_that_can_not_be_unpacked_is_lost_with_the_reason() {
         rig.offloaded().await.unwrap();
         rig.source.gate(Step::Unpack, [Gate::Err]);
         if suspends {
-            rig.worker().await.suspend(JobId(1), Arc::clone(&cell));
+            rig.worker().await.send(Command::Suspend { job: JobId(1), session: Arc::clone(&cell) });
             assert!(matches!(rig.next().await, PoolEvent::Suspended { result: Ok(()), .. }));
         } else {
             rig.worker().await.send(Command::Run(task(1, "ok", Some(&cell))));
