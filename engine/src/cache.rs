@@ -36,8 +36,8 @@ impl CacheDir {
     /// `$HOME/.cache/hatchery`. Creates it if it is missing.
     ///
     /// # Errors
-    /// There is no default place, the directory can't be created, or it belongs to another user or
-    /// is open to others and can't be closed.
+    /// There is no default place, or the directory can't be created or closed to others. Or it
+    /// belongs to another user.
     pub fn open(explicit: Option<&Path>) -> Result<Self, CacheError> {
         let root = match explicit {
             Some(path) => {

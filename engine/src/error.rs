@@ -1,10 +1,10 @@
 //! Errors that prevent a program from running. How a program ends is an outcome, not an error
 //! (`outcome.rs`).
 //!
-//! The rule for errors, in every crate: a message says what failed in this layer and, if possible,
-//! what to do. The cause is the error's `source()` and not in the message, so a printed chain
-//! (`cause.rs`) shows it once. A cause is kept as an error, and becomes text only where it leaves
-//! the process: a log, a status, a result.
+//! The rule for errors, in every crate: a message says what failed in this layer and what to do.
+//! The cause is the error's `source()` and not in the message, so a printed chain (`cause.rs`)
+//! shows it once. A cause is kept as an error. It becomes text only where it leaves the process: a
+//! log, a status, a result.
 
 use std::io;
 use std::path::{Path, PathBuf};

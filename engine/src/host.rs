@@ -54,7 +54,7 @@ pub(crate) trait GuestHost {
     /// runs.
     fn state(&self) -> Option<HostState>;
 
-    /// Returns a number that no other state of standard input has: it changes when the guest reads
+    /// Returns a number that no other state of standard input has. It changes when the guest reads
     /// or closes it, and when the guest gets another state. 0 means that this isn't known.
     fn stdin_number(&mut self) -> i64 {
         0

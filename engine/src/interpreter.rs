@@ -64,8 +64,8 @@ pub struct Interpreter {
     /// The address of `KeyboardInterrupt`.
     exception: Option<u32>,
     life: Life,
-    /// The states of generators for the first run after a reset, which has already given the host
-    /// a clock and random numbers of its own.
+    /// The states of generators for the first run after a reset. The reset has already given the
+    /// host a clock and random numbers of its own.
     individuality: Option<Generators>,
     throws: ThrowsLeft,
     /// The guest's other threads, if its memory can be shared.
@@ -264,8 +264,8 @@ impl Interpreter {
         (outcome, generators)
     }
 
-    /// Runs one turn of the guest. The interpreter is lost until the caller has judged the turn, so
-    /// that no panic in between leaves a usable one.
+    /// Runs one turn of the guest. The interpreter is lost until the caller has judged the turn. So
+    /// no panic in between leaves a usable one.
     ///
     /// # Errors
     /// The host refuses the program. Nothing has run.

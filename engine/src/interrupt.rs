@@ -4,8 +4,8 @@
 //!
 //! 1. A ticket's holder asks the run's [`StopHandle`](stop::StopHandle), with a
 //!    [`StopReason`](reason::StopReason). Before the run begins, the handle keeps the request.
-//! 2. The handle asks the watchdog (`watchdog.rs`). So do the run's host functions at the limits on output or host calls, and the watchdog itself at limits on time. The grace
-//!    period begins.
+//! 2. The handle asks the watchdog (`watchdog.rs`). So do the run's host functions at the limits on
+//!    output or host calls. The watchdog does so at limits on time. The grace period begins.
 //! 3. The gate (`gate.rs`) checks that this run hasn't ended, keeps the first reason, and wakes a
 //!    guest that sleeps.
 //! 4. As soon as the guest runs the program's own code, the raiser (`raise.rs`) writes a

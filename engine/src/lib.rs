@@ -8,9 +8,9 @@
 //!                                                                           SessionState
 //! ```
 //!
-//! Trusted are the build, by its pinned hash; the compiled module, by the seal of this user's
-//! cache; and this crate. Untrusted is every program, and everything that a guest sends, writes or
-//! requests. A guest can only do what its imports do. Those are checked against a list when a
+//! Trusted are the build, by its pinned hash, and the compiled module, by the seal of this user's
+//! cache. So is this crate. Untrusted is every program, and everything that a guest sends, writes
+//! or requests. A guest can only do what its imports do. Those are checked against a list when a
 //! module is loaded.
 
 #[cfg(not(target_os = "linux"))]

@@ -12,7 +12,7 @@ pub(crate) mod advice;
 
 /// What one run may use.
 ///
-/// A program that uses up its time, its host calls or (if asked) its output is interrupted, and
+/// A program that uses up its time, its host calls or (if asked) its output is interrupted. It is
 /// stopped after the grace period. Its outcome names the limit. Requests beyond the limits on
 /// memory, files and host functions are refused. The program sees `MemoryError`, `OSError` or
 /// `hatchery.HostLimitError`, and may handle it. The outcome names the limit in `limits_met`.
@@ -29,7 +29,7 @@ pub struct Limits {
     pub cpu_time: Option<Duration>,
     /// How long a program may continue after an interrupt, to catch `KeyboardInterrupt` and finish.
     /// Default: 1 s. With zero it is stopped at once, and its effects on its session are undone.
-    /// Below 0.2 s this can also happen to a program that ends in time: describing an interpreter's
+    /// Below 0.2 s this can also happen to a program that ends in time. Describing an interpreter's
     /// first exception takes 0.07 s.
     pub grace: Duration,
     /// Linear memory of the guest, including what CPython itself needs (66 MiB with numpy and
@@ -73,9 +73,9 @@ pub struct Limits {
     pub function_result_bytes: usize,
     /// The program's source. Default: 1 MiB. Larger programs are refused before they run.
     pub source_bytes: usize,
-    /// Each of these: the value as JSON, its `repr`, its other forms together, each text of an
-    /// exception, and the rest of the exception. Default: 1 MiB. Longer texts are cut. A larger
-    /// value or larger forms are left out, and `limits_met` says so.
+    /// Limits each of these: the value as JSON, its `repr`, and its other forms together. Also each
+    /// text of an exception, and the rest of the exception. Default: 1 MiB. Longer texts are cut. A
+    /// larger value or larger forms are left out, and `limits_met` says so.
     pub result_bytes: usize,
     /// A value that is passed as raw bytes: an array, a frame or bytes, as the host holds it.
     /// Default: 64 MiB. A larger one is left out, and `limits_met` says so. The guest needs room

@@ -59,12 +59,12 @@ pub(crate) struct GuestMemory {
 ///  +---> as base ------------------------------> changed
 ///  |      ^   ^                                    |  |
 ///  |      |   +-------------- patch ---------------+  |
-///  |      |     `base_patch` = the patch that was found;    |
-///  |      |     from the second one on, the kernel    |
-///  |      |     marks pages and notes writes (E-10)   |
-///  |      |                                           +--- snapshot: stays changed; `base_patch` and the
-///  |      |                                           |    pages without marks are the content;
-///  |      |                                           |    later ones mark, part by part
+///  |      |     `base_patch` = the patch found; from  |
+///  |      |     the second one on, the kernel marks   |
+///  |      |     pages and notes writes (E-10)         |
+///  |      |                                           +--- snapshot: stays changed; `base_patch`
+///  |      |                                           |    and the pages without marks are the
+///  |      |                                           |    content; later ones mark, part by part
 ///  |      |                                           |
 ///  |      +------------- restore(patch) --------------+
 ///  |            `base_patch` = that patch; nothing is marked;
@@ -97,9 +97,9 @@ struct MemoryState {
     returned: Vec<Range<usize>>,
     /// Segments that are mapped, in order and apart; only with a tracker.
     mapped: Vec<Segment>,
-    /// Invariant E-10: the content after the last `patch` or `restore`, and of each part that was
-    /// marked since, when it was. Marked pages that were not written to since still have that
-    /// content.
+    /// Invariant E-10: the content after the last `patch` or `restore`. Of each part that was
+    /// marked since, it is the content when that was marked. Marked pages that were not written to
+    /// since still have that content.
     base_patch: Arc<MemoryPatch>,
     /// Patches, and snapshots of unmarked pages, taken since the last restore.
     copies_taken: u32,
@@ -150,8 +150,8 @@ impl MemoryState {
     }
 }
 
-/// Returns whether the kernel's page scan finds the pages of a mapped image that were copied;
-/// `None` if this system can't map images copy-on-write.
+/// Returns whether the kernel's page scan finds the copied pages of a mapped image. Returns `None`
+/// if this system can't map images copy-on-write.
 pub(crate) fn has_page_scan() -> Option<bool> {
     Tracker::open().ok().map(|tracker| tracker.has_scan())
 }
@@ -170,8 +170,8 @@ impl GuestMemory {
         Ok(Self { reservation, image: None, is_shared: false, state })
     }
 
-    /// Reserves the address space for a memory that begins as `image`: as a copy-on-write mapping
-    /// if `is_mapped` and the system supports it, else as a copy.
+    /// Reserves the address space for a memory that begins as `image`. It is a copy-on-write
+    /// mapping if `is_mapped` and the system supports it, else a copy.
     pub(crate) fn over(image: Arc<MemoryImage>, is_mapped: bool) -> io::Result<Self> {
         let reservation = sys::Reservation::new(GUARD_BEFORE_BYTES, RESERVED_BYTES)?;
         let len = image.bytes().len();
@@ -214,8 +214,8 @@ impl GuestMemory {
         self.state.lock().len
     }
 
-    /// Returns the bytes that this memory doesn't share with the image: grown ones, and the pages
-    /// of the image that had been copied at the last `patch` or `restore`.
+    /// Returns the bytes that this memory doesn't share with the image. Those are grown ones, and
+    /// the image's pages that had been copied at the last `patch` or `restore`.
     pub(crate) fn private_bytes(&self) -> usize {
         let state = self.state.lock();
         match (&self.image, &state.tracker) {
@@ -270,8 +270,8 @@ impl GuestMemory {
     }
 
     /// Lends the bytes at `at` to `work`, which changes them; `None` if they aren't all accessible.
-    /// Of a shared memory it lends a copy, and puts back from the first to the last byte that
-    /// `work` has changed.
+    /// Of a shared memory it lends a copy. It puts back from the first to the last byte that `work`
+    /// has changed.
     ///
     /// Only for host functions, on the thread of the guest that called them: it waits meanwhile.
     /// `work` must not use this memory in any other way.
@@ -378,8 +378,8 @@ impl GuestMemory {
         Some(unsafe { self.reservation.with_word(at, work) })
     }
 
-    /// Says that other threads than the one that runs the interpreter have written to the memory,
-    /// or may: their page faults are not in the count of E-9.
+    /// Says that threads other than the interpreter's have written to the memory, or may. Their
+    /// page faults are not in the count of E-9.
     pub(crate) fn forget_copied(&self) {
         if let Some(tracker) = &mut self.state.lock().tracker {
             tracker.forget();

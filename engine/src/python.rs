@@ -1,5 +1,5 @@
-//! The Python build and what images add to it: the wheel, the compiled module, the library,
-//! packages, and the specification of an image.
+//! The Python build and what images add to it. These are the wheel, the compiled module, the
+//! library, packages, and the specification of an image.
 //!
 //! Owns fetching, verifying, compiling and caching them. It starts no interpreter. May use `run/`,
 //! `cache/` and the wings below.

@@ -45,8 +45,8 @@ impl Sealer {
 
     /// Lets `write` fill `path` and seals it under `label`.
     ///
-    /// The old seal is removed first: a kill between the steps leaves a file without a seal, which
-    /// is built again, never a new file with an old seal.
+    /// The old seal is removed first. So a kill between the steps leaves a file without a seal,
+    /// which is built again.
     pub(crate) fn write(
         &self,
         path: &Path,

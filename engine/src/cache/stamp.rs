@@ -1,10 +1,10 @@
 //! Stamps record that a file's seal was checked since the system started. So the next start of a
 //! process needn't hash hundreds of megabytes again.
 //!
-//! A stamp names the file's identity: device, inode, size, and the times of the last change to its
-//! contents and to its metadata. No program can set the latter. So a write to the file invalidates
-//! the stamp, even if its other times are restored. So does a file put in its place. A stamp holds
-//! until the system restarts. Until then, damage by a failing disk goes unnoticed.
+//! A stamp names the file's identity: device, inode, size, and when its contents and its metadata
+//! last changed. No program can set the latter. So a write to the file invalidates the stamp, even
+//! if its other times are restored. So does a file put in its place. A stamp holds until the system
+//! restarts. Until then, damage by a failing disk goes unnoticed.
 //!
 //! Layout of `NAME.checked`, 40 bytes: magic `HTCHCK01` (8), keyed BLAKE3 of the seal, the identity
 //! and the system's boot (32). The key is the secret of the cache directory, so stamps from
@@ -18,8 +18,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::cache::{SECRET_BYTES, read_hash, write_hash};
 
 const MAGIC: [u8; 8] = *b"HTCHCK01";
-/// A file that changed this recently gets no stamp: a write right after the check could leave all
-/// its times as they were, since file systems count in coarse steps. The coarsest is 2 s.
+/// A file that changed this recently gets no stamp. File systems count time in coarse steps. So a
+/// write right after the check could leave all its times as they were. The coarsest is 2 s.
 const SETTLED: Duration = Duration::from_secs(2);
 /// Changes each time the system starts.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
@@ -32,8 +32,9 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    /// Describes the opened `file` at the time `now`, whose seal has the hash `sealed`; `None` if
-    /// the system can't tell when it was started. To be called before the file is checked.
+    /// Describes the opened `file` at the time `now`, whose seal has the hash `sealed`. Returns
+    /// `None` if the system can't tell when it was started. To be called before the file is
+    /// checked.
     pub(super) fn of(
         secret: &[u8; SECRET_BYTES],
         path: &Path,

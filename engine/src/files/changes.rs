@@ -152,8 +152,8 @@ impl Workspace {
         Self { tree: tree.clone(), folder }
     }
 
-    /// Returns each file of the workspace, sorted by path: its path relative to the workspace, with
-    /// `/` between the parts, and its length in bytes. Leaves out links, folders and mounts.
+    /// Returns each file of the workspace, sorted by path, with its length in bytes. Paths are
+    /// relative to the workspace, with `/` between the parts. Leaves out links, folders and mounts.
     pub fn files(&self) -> Vec<(String, u64)> {
         let files = files(&self.tree, self.folder).into_iter();
         files.map(|(path, contents)| (path, contents.len())).collect()
@@ -164,9 +164,9 @@ impl Workspace {
         self.find(path).is_some()
     }
 
-    /// Returns the contents of the file at `path`, which is relative to the workspace, or absolute
-    /// as programs see it, such as `/tmp/log`. Follows links. Returns `None` if there is no such
-    /// file, or if it is in a mounted folder.
+    /// Returns the contents of the file at `path`. It is relative to the workspace, or absolute as
+    /// programs see it, such as `/tmp/log`. Follows links. Returns `None` if there is no such file,
+    /// or if it is in a mounted folder.
     pub fn read(&self, path: &str) -> Option<Vec<u8>> {
         match &self.find(path)?.kind {
             NodeKind::File(contents) => Some(contents.to_vec()),

@@ -11,8 +11,8 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Contents {
-    /// Invariant E-5: there is one chunk for each place below `len`, and no chunk extends beyond
-    /// its place or beyond `len`.
+    /// Invariant E-5: there is one chunk for each place below `len`. No chunk extends beyond its
+    /// place or `len`.
     chunks: Vec<Arc<Vec<u8>>>,
     len: u64,
 }

@@ -21,8 +21,8 @@ const MOST_ENTRIES: usize = 10_000;
 const MOST_BYTES: u64 = 1 << 30;
 /// The most files whose contents are remembered.
 const MOST_KNOWN: usize = 100_000;
-/// How long after a change a file may change again unseen: the coarsest clock of a file system that
-/// is in use, FAT's.
+/// How long after a change a file may change again unseen. FAT has the coarsest clock of a file
+/// system in use.
 const SETTLES: Duration = Duration::from_secs(2);
 
 /// Digests of folders. Remembers the contents of files that it has read.
@@ -50,9 +50,9 @@ impl FolderDigests {
         Self { ignores, known: Mutex::default() }
     }
 
-    /// Returns a digest of which folder it is, and of the paths, contents and modification times of
-    /// the files below it. `now` is the system's time. The result is `None` if the folder is gone
-    /// or can't be listed, or if it has too many files or bytes: at most 10,000 and 1 GiB.
+    /// Returns a digest of the folder's identity, and of the paths, contents and modification times
+    /// of the files below it. `now` is the system's time. The result is `None` if the folder is
+    /// gone or can't be listed. So it is with more than 10,000 files or 1 GiB.
     pub fn digest(&self, folder: &Mount, now: SystemTime) -> Option<[u8; 32]> {
         let identity = folder.identity()?;
         let settled = now.checked_sub(SETTLES)?.duration_since(SystemTime::UNIX_EPOCH).ok()?;

@@ -1,10 +1,10 @@
 //! A folder of the host that a guest may read, and nothing outside it.
 //!
 //! The caller who grants the folder opens it once; scripts in the same folder share its descriptor.
-//! Every lookup then asks the kernel to stay below that descriptor and to follow no link (`openat2`
-//! with `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`). So neither `..` nor a link nor a well-timed
-//! rename leads outside. Only files and folders are shown, since opening a pipe or a device could
-//! block or have side effects.
+//! Every lookup then asks the kernel to stay below that descriptor and to follow no link. It uses
+//! `openat2` with `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`. So neither `..` nor a link nor a
+//! well-timed rename leads outside. Only files and folders are shown, since opening a pipe or a
+//! device could block or have side effects.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -95,9 +95,9 @@ impl Mount {
         Ok(Self { place: MountSource::Here(folder) })
     }
 
-    /// Opens the folder of a script. A guest sees only what the script can import as Python source:
-    /// files that end in `.py`, in the folder and in subfolders without a dot in their names, and
-    /// the script itself. Scripts granted from the same folder share one descriptor.
+    /// Opens the folder of a script. A guest sees only the script itself and what it can import as
+    /// Python source. That are files that end in `.py`, in the folder and in subfolders without a
+    /// dot in their names. Scripts granted from the same folder share one descriptor.
     ///
     /// # Errors
     /// As for [`Self::open`].
@@ -186,8 +186,7 @@ impl Folder {
         if self.stat(path)?.is_folder {
             return Err(Errno::IsFolder);
         }
-        // Somebody on the host may have put something else there meanwhile, so don't block while
-        // opening it, and check it again.
+        // Something else may be there by now. So don't block while opening it, and check it again.
         let file = self.open_below(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         if shown(&fstat(&file).map_err(errno)?)?.is_folder {
             return Err(Errno::IsFolder);

@@ -89,8 +89,8 @@ impl Node {
         matches!(self.kind, NodeKind::File(_) | NodeKind::Fixed(_))
     }
 
-    /// Returns the charge for `bytes` of this file: once per name, since an export of the workspace
-    /// contains a file for each name; once for a file without a name.
+    /// Returns the charge for `bytes` of this file: once per name, since an export contains a file
+    /// for each name. A file without a name is charged once.
     fn charged(&self, bytes: u64) -> u64 {
         bytes.saturating_mul(self.links.max(1))
     }

@@ -85,8 +85,9 @@ pub(crate) fn compile_request(source: &str, is_expression: bool) -> Vec<u8> {
 }
 
 /// Encodes the request for a run: the source, the moment, the most bytes of a result and of its
-/// data; unless all are empty, the file's name, arguments, environment and optional fields; the
-/// program's code, if it was compiled ahead; and the number of standard input's state.
+/// data. The file's name, arguments, environment and optional fields follow, unless all are empty.
+/// Then come the program's code, if it was compiled ahead, and the number of standard input's
+/// state.
 pub(crate) fn request(
     program: &Program,
     limits: &Limits,
@@ -158,11 +159,11 @@ pub(crate) fn reply_cap(limits: &Limits) -> usize {
     header_cap(limits).saturating_add(limits.result_data_bytes)
 }
 
-/// Returns the most bytes of a reply without its data. Either the three texts and the other details
-/// of an exception, or value, `repr` and, behind the header, the other forms are each cut at
-/// `result_bytes`. JSON escapes grow a byte to six. The rest has room for the description of data
-/// (`MOST_DESCRIPTION_BYTES` in `_values.py`), the lengths of buffers, the header's other fields
-/// and its length.
+/// Returns the most bytes of a reply without its data. Each text is cut at `result_bytes`: the
+/// three texts and the other details of an exception, or value and `repr`. The other forms, behind
+/// the header, are cut together. JSON escapes grow a byte to six. The rest has room for the
+/// description of data (`MOST_DESCRIPTION_BYTES` in `_values.py`) and the lengths of buffers. It
+/// also has room for the header's other fields and its length.
 fn header_cap(limits: &Limits) -> usize {
     limits.result_bytes.saturating_mul(4 * 6).saturating_add(1 << 20)
 }
@@ -226,8 +227,8 @@ impl LeftOutSizes {
     }
 }
 
-/// The headers of the replies of most programs, which end in no expression or in `None`, as the
-/// agent writes them: reading JSON takes a twentieth of the shortest run.
+/// The headers of the replies of most programs, as the agent writes them. Such programs end in no
+/// expression or in `None`. Reading JSON takes a twentieth of the shortest run.
 const PLAIN: [(&[u8], bool); 2] = [
     (br#"{"kind": "completed", "has_value": false, "value": null, "repr": null}"#, false),
     (br#"{"kind": "completed", "has_value": true, "value": null, "repr": null}"#, true),

@@ -137,8 +137,8 @@ pub(crate) fn put_mount(
     tree.create_fixed(folder, name, kind, now)
 }
 
-/// Shows a folder of the host in the workspace, read-only: adds a link for each name in it, except
-/// for names that the workspace or an input file already has.
+/// Shows a folder of the host in the workspace, read-only: adds a link for each name in it. Names
+/// that the workspace or an input file already has are left out.
 pub(crate) fn put_beside(
     tree: &mut Tree,
     workspace: NodeId,

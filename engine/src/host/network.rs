@@ -66,15 +66,15 @@ impl RunNetwork {
         !self.allowed.is_empty()
     }
 
-    /// Whether the run may connect to this address: it is listed, or one that the host has found
-    /// for a listed name during this run.
+    /// Whether the run may connect to this address: it is listed, or the host found it for a listed
+    /// name.
     pub(crate) fn may_reach(&self, address: SocketAddr) -> bool {
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
         self.allowed.lists(address) || self.pins.contains(&address)
     }
 
     /// Returns what a name means. The host looks up listed names only, each once in a run, and
-    /// keeps only what is public of what it finds.
+    /// keeps only public addresses.
     pub(crate) fn resolve(&mut self, name: &str) -> Result<Named> {
         if !self.is_open() {
             return Err(Errno::Access);

@@ -1,6 +1,6 @@
 //! The threads of a guest whose memory is shared.
 //!
-//! Each is a thread of the system with its own store and instance, on the same memory, and with the
+//! Each is a thread of the system with its own store and instance, on the same memory. It has the
 //! same host: files, descriptors, the call channel. Its instance begins at the export
 //! `wasi_thread_start`, as the proposal `wasi-threads` has it. The gate knows them all
 //! (`interrupt/gate/threads.rs`), so stops, interrupts and limits reach them.

@@ -1,9 +1,9 @@
 //! WASI preview 1 and WASIX, as far as Python builds import them: plain functions over plain data.
 //!
-//! Nothing here knows wasmer, blocks, or touches the machine, except for mounted folders, the
-//! system's random source, and the connections that a job was granted. Each function checks its
-//! pointers and lengths, returns an error number for any invalid argument, and never panics;
-//! `fuzz.rs` tests that.
+//! Nothing here knows wasmer or blocks. Nothing touches the machine, except for mounted folders,
+//! the system's random source, and granted connections. Each function checks its pointers and
+//! lengths, and returns an error number for any invalid argument. None panics, which `fuzz.rs`
+//! tests.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};

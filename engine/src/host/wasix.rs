@@ -2,8 +2,8 @@
 //!
 //! It gets no network, host streams, host files, threads or processes. Each of its functions passes
 //! the gate, so a hard stop never meets host code that reads guest memory. `wasix/quota.rs` bounds
-//! its files. Known limits of this host: it doesn't count open folders, and some malformed calls
-//! make it panic, which loses the interpreter.
+//! its files. Known limits of this host: it doesn't count open folders. Some malformed calls make
+//! it panic, which loses the interpreter.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -47,8 +47,8 @@ mod quota;
 /// The folder of matplotlib's data; the guest sees it at `MATPLOTLIB_DATA_PATH`.
 const MATPLOTLIB_DATA_FOLDER: &str = "/usr/local/share/mpl-data";
 const HOME: &str = "/home";
-/// Functions that Hatchery serves here too: wasmer-wasix's `poll_oneoff` sleeps forever on a
-/// timeout of zero and compares real-time deadlines with the monotonic clock.
+/// Functions that Hatchery serves here too. wasmer-wasix's `poll_oneoff` sleeps forever on a
+/// timeout of zero. It compares real-time deadlines with the monotonic clock.
 const OURS: [&str; 4] = ["poll_oneoff", "clock_time_get", "clock_res_get", "proc_exit"];
 
 /// wasmer-wasix, serving one guest.

@@ -22,8 +22,8 @@ const RUNS_BEFORE: u8 = 3;
 const COUNTED: usize = 2048;
 /// How many programs may wait to be compiled ahead. Further ones are counted again.
 const MOST_WANTED: usize = 8;
-/// How often a program is wanted until a session is suspended so that it can be compiled: resuming the
-/// session again costs about as much as this many compilations.
+/// How often a program is wanted until a session is suspended so that it can be compiled. Resuming
+/// the session again costs about as much as this many compilations.
 const PRESSING: u8 = 3;
 /// The memory that a program takes apart from its code.
 const ENTRY_BYTES: usize = 96;
@@ -119,7 +119,8 @@ impl BytecodeCache {
         wanted
     }
 
-    /// Puts the code of a program, or `None` if each run has to compile it, as if there is no room.
+    /// Puts the code of a program. `None` means that each run has to compile it. So does code for
+    /// which there is no room.
     pub(crate) fn put(&self, wanted: &Wanted, code: Option<&[u8]>) {
         let codes = &mut self.state.lock().codes;
         let code = code.filter(|code| ENTRY_BYTES + code.len() <= codes.most);
@@ -127,8 +128,8 @@ impl BytecodeCache {
         codes.put(wanted.key, code.map(Arc::from), bytes);
     }
 
-    /// Returns the number of programs that are kept as code or known to have none, and the memory
-    /// that they take, in bytes.
+    /// Returns the number of programs that are kept as code or known to have none. Also returns the
+    /// memory that they take, in bytes.
     pub(crate) fn size(&self) -> (usize, usize) {
         let codes = &self.state.lock().codes;
         (codes.young.len() + codes.old.len(), codes.young_size + codes.old_size)
@@ -143,7 +144,7 @@ fn key(source: &str, is_expression: bool) -> ProgramKey {
 }
 
 /// A map of two generations, each of a bounded size. When the young one is full it becomes the old
-/// one, whose values are dropped unless they are used before the next time.
+/// one. Values of the old one are dropped unless they are used before the next time.
 #[derive(Debug)]
 struct Generations<V> {
     young: HashMap<ProgramKey, (V, usize)>,

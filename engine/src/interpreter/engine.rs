@@ -57,8 +57,8 @@ pub(crate) struct EngineInner {
 }
 
 impl Engine {
-    /// Installs the build, compiles it unless this machine has done so, and loads it: 0.1 s when
-    /// both are cached, minutes at the first start on a machine. Blocks the thread.
+    /// Installs the build, compiles it unless this machine has done so, and loads it. Takes 0.1 s
+    /// when both are cached, and minutes at the first start on a machine. Blocks the thread.
     ///
     /// # Errors
     /// The cache can't be used, or the build can't be installed or compiled.
@@ -195,9 +195,9 @@ impl Engine {
         self.inner.layout.with_packages(packages)
     }
 
-    /// Returns the memory of the compiled build that the system can't reclaim, in bytes: about the
-    /// size of its index, from which wasmer makes its tables. The code is pages of a cached file,
-    /// which all processes share. Reads the file's size.
+    /// Returns the memory of the compiled build that the system can't reclaim, in bytes. That is
+    /// about the size of its index, from which wasmer makes its tables. The code is pages of a
+    /// cached file, which all processes share. Reads the file's size.
     pub fn module_bytes(&self) -> u64 {
         module::cached_index_bytes(&self.inner.cache, self.inner.build.wasm_sha256())
     }

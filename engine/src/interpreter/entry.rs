@@ -4,7 +4,7 @@
 //! Python from its start to its end. So it starts once, with a program that starts the agent and
 //! then leaves through `os._exit`. The host's `proc_exit` unwinds the native stack. CPython's state
 //! stays as it was in the middle of that call, its stack in linear memory included. From there the
-//! host calls back into Python, as a C function may: the slot `tp_iternext` of the agent's type
+//! host calls back into Python, as a C function may. The slot `tp_iternext` of the agent's type
 //! calls `__next__` of an object of the agent. The frames of `_start` never return.
 //!
 //! Between turns no native stack holds anything of the guest. So a command build has images,
@@ -28,8 +28,8 @@ use crate::interrupt::gate::{Gate, Stopped};
 use crate::memory::{GuestMemory, faults};
 use crate::python::module::shape::{ALLOC, INITIALIZE, START, Shape, TABLE, TURN};
 
-/// The offset of `tp_iternext` in a type: 28 words before it, of which CPython's stable interface
-/// has fixed the order since 3.8 (`struct _typeobject` in `Include/cpython/object.h`).
+/// The offset of `tp_iternext` in a type: 28 words are before it. CPython's stable interface has
+/// fixed their order since 3.8 (`struct _typeobject` in `Include/cpython/object.h`).
 const ITERNEXT: u32 = 28 * 4;
 
 /// Where a started command build is entered.
@@ -185,9 +185,9 @@ impl Guest<'_> {
         }
     }
 
-    /// Gets memory for the request from a reactor's allocator. If that were left to the turn, the
-    /// allocator would be called while the guest is, and would need another stack, which wasmer
-    /// takes from a list that all threads share (`STACK_POOL`): one that another thread used last.
+    /// Gets memory for the request from a reactor's allocator. The turn would call the allocator
+    /// while it calls the guest, and would need another stack. wasmer takes stacks from a list that
+    /// all threads share (`STACK_POOL`). It would be one that another thread used last.
     fn make_room(&mut self) -> Result<(), TurnFailure> {
         let length = u32::try_from(self.channel.lock().request_len()).unwrap_or(0);
         if length > 0 {

@@ -48,8 +48,8 @@ pub struct ImageInfo {
     pub memory_bytes: u64,
     /// Packages beyond those of the build.
     pub packages: Vec<PackageInfo>,
-    /// Problems of the packages: requirements that nothing meets, and modules that can't be
-    /// imported because modules of the build have the same names.
+    /// Problems of the packages: requirements that nothing meets, and modules that modules of the
+    /// build hide by their names.
     pub warnings: Vec<String>,
     /// The modules that it imported.
     pub preload: Vec<String>,
@@ -151,8 +151,8 @@ impl Image {
         }
     }
 
-    /// Returns the memory that all interpreters on it share, in bytes: the image's, the compiled
-    /// module's, and the most that the code of programs takes.
+    /// Returns the memory that all interpreters on it share, in bytes. That is the image's, the
+    /// compiled module's, and the most that the code of programs takes.
     pub fn shared_bytes(&self) -> u64 {
         let engine = &self.inner.engine;
         self.inner.info.memory_bytes

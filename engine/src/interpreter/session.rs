@@ -12,8 +12,8 @@
 //! A program in the sandbox could give its own memory any contents that a saved session can have.
 //! So forging a file gains nothing. The hash detects damage, and the host checks what it reads.
 //!
-//! A packed session has the same bytes, and the state without a byte form: its running clock, and
-//! its files if folders of the host are mounted among them.
+//! A packed session has the same bytes, and the state without a byte form. That is its running
+//! clock, and its files if folders of the host are mounted among them.
 
 use std::fs;
 use std::io::Write;
@@ -52,7 +52,7 @@ pub(super) struct SessionInner {
     pub(super) globals: Arc<[u128]>,
     pub(super) host: HostState,
     pub(super) life: Life,
-    /// Whether the pages of its memory were marked when it was copied, as they are once many turns
+    /// Whether the pages of its memory were marked when it was copied. They are once many turns
     /// have followed each other in one interpreter.
     pub(super) was_marked: bool,
 }
@@ -149,7 +149,7 @@ impl SessionState {
         Some(Self { inner: Arc::new(inner) })
     }
 
-    /// Writes the session to a file in one step: the old file stays until the new one is on the
+    /// Writes the session to a file in one step. The old file stays until the new one is on the
     /// disk. Leaves mounted folders out. Returns the bytes written.
     ///
     /// # Errors

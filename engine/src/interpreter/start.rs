@@ -133,8 +133,8 @@ impl Interpreter {
     ) -> Result<(Self, Instance), StartError> {
         let mut store = faults::install_around(|| engine.inner.engine.store());
         faults::put_back();
-        // The imports need the gate before there is an instance, and the gate needs the memory that
-        // the instance brings, so the gate receives the memory later.
+        // The imports need the gate before there is an instance. The gate needs the memory that the
+        // instance brings, so the gate receives the memory later.
         let (gate, channel, control) = (Arc::new(Gate::new()), Arc::default(), Arc::default());
         let parts = Parts { gate, wasi, channel, control };
         let passage = Arc::new(ThreadGate::of_main(Arc::clone(&parts.gate)));

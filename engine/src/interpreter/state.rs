@@ -126,16 +126,16 @@ impl Interpreter {
         Ok(())
     }
 
-    /// Returns whether [`Self::reset`] takes some 10 to 60 µs only: the last run touched little
-    /// memory that those before it hadn't touched.
+    /// Returns whether [`Self::reset`] takes only 10 to 60 µs: the last run touched little memory
+    /// that earlier runs hadn't touched.
     pub fn resets_soon(&self) -> bool {
         let keeps_its_instance =
             self.image.is_some() && !self.is_lost && !self.is_worn() && self.threads() == 0;
         keeps_its_instance && self.memory.shared().is_restored_soon()
     }
 
-    /// Returns whether [`Self::snapshot`] takes some 10 to 60 µs only: there was one before the
-    /// last run, which touched little memory that those before it hadn't touched.
+    /// Returns whether [`Self::snapshot`] takes only 10 to 60 µs. There was one before the last
+    /// run, which touched little memory that earlier runs hadn't touched.
     pub fn copies_soon(&self) -> bool {
         !self.is_lost && self.threads() == 0 && self.memory.shared().is_copied_soon()
     }
@@ -163,8 +163,8 @@ impl Interpreter {
     }
 
     /// Returns a copy of the state for the case that the next turn of its session has to be undone.
-    /// As `suspend`, but cheaper if the session's turns follow each other here: a third of the time,
-    /// and the next turn needn't fault on every page that it writes to. The copy takes more memory
+    /// As `suspend`, but takes a third of the time if the session's turns follow each other here.
+    /// The next turn needn't fault on every page that it writes to. The copy takes more memory
     /// ([`SessionState::compact`]).
     ///
     /// # Errors
@@ -231,10 +231,11 @@ impl Interpreter {
         Ok(())
     }
 
-    /// Returns the bytes of guest memory that only this interpreter uses: memory beyond the length
-    /// of its image, and pages of the image that it had copied at the last reset, suspend or resume.
-    /// Asks the system nothing. If images aren't mapped copy-on-write, and without an image, that
-    /// is all its memory. Includes what wasmer keeps for exceptions, and what threads take.
+    /// Returns the bytes of guest memory that only this interpreter uses. That is memory beyond the
+    /// length of its image, and copied pages of the image. Those are the pages that were copied at
+    /// the last reset, suspend or resume. Asks the system nothing. If images aren't mapped
+    /// copy-on-write, and without an image, that is all its memory. Includes what wasmer keeps for
+    /// exceptions, and what threads take.
     pub fn private_bytes(&self) -> u64 {
         let exceptions = u64::from(self.exceptions) * THROWN_BYTES;
         let threads = self.threads() as u64 * THREAD_BYTES;

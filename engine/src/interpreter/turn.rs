@@ -61,8 +61,8 @@ pub(super) struct OpenTurn<'a> {
     transcript: Arc<Transcript>,
 }
 
-/// A turn that has ended and closed everything except the host's run, whose files are kept or
-/// undone once it is known how the turn ended.
+/// A turn that has ended and closed everything except the host's run. Its files are kept or undone
+/// once it is known how the turn ended.
 pub(super) struct EndedTurn<'a> {
     pub(super) host: Guarded<&'a mut dyn GuestHost>,
     pub(super) ended: Result<Result<i32, TurnFailure>, Box<dyn Any + Send>>,

@@ -46,8 +46,8 @@ pub(crate) struct Stopped;
 pub(crate) struct StopCause {
     /// By a hard stop.
     pub(crate) stop: Option<StopReason>,
-    /// By an interrupt: from a caller, if the program has noticed it; by a limit in any case, since
-    /// a program can say that it is over, and go on.
+    /// By an interrupt. One from a caller counts if the program has noticed it. One by a limit
+    /// counts in any case, since a program can say that it is over, and go on.
     pub(crate) interrupt: Option<StopReason>,
 }
 
@@ -228,7 +228,7 @@ impl Gate {
     }
 
     /// Waits on the host's side until `is_ready` holds, `duration` has passed or the run is
-    /// stopped, for something that the program doesn't know of: interrupts don't end this wait.
+    /// stopped. Interrupts don't end this wait, since the program doesn't know what it is for.
     pub(crate) fn wait_aside(&self, duration: Duration, is_ready: impl Fn() -> bool) -> Woken {
         let deadline = deadline(Some(duration));
         // Without the lock, which `is_ready` may take.
@@ -246,7 +246,7 @@ impl Gate {
         heeds: bool,
         is_ready: impl Fn(&GateState) -> bool,
     ) -> Woken {
-        // An interrupt that the interpreter has received, but hasn't raised, ends the wait too: the
+        // An interrupt that the interpreter has received, but hasn't raised, ends the wait too. The
         // interpreter raises it only when the wait is over.
         self.settle(state, false);
         // Without a raiser the program wouldn't notice, and would take its wait for over.

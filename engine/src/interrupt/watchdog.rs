@@ -225,8 +225,8 @@ enum Wall {
 
 struct Watchdog {
     state: Arc<Mutex<WatchdogState>>,
-    /// Parked between deadlines. Not on a `parking_lot::Condvar`: its queues are global and link to
-    /// the waiting threads' own memory, which the child of a fork gives to other threads.
+    /// Parked between deadlines. Not on a `parking_lot::Condvar`. Its queues are global and link to
+    /// the waiting threads' own memory. The child of a fork gives that to other threads.
     thread: Thread,
     owner: OwnerProcess,
     /// That of a forked child process.
@@ -237,7 +237,7 @@ struct Watchdog {
 struct WatchdogState {
     pending: BTreeMap<DueTime, (WatchId, Due)>,
     watched: HashMap<WatchId, WatchedRun>,
-    /// When the watchdog wakes by itself at the latest. That may be for a run that has ended: it
+    /// When the watchdog wakes by itself at the latest. That may be for a run that has ended. It
     /// then computes the next time, so that runs that follow each other don't have to wake it.
     wakes: Option<Instant>,
     /// Something is due before that.

@@ -20,8 +20,8 @@ pub(crate) const WASM_PAGE_BYTES: usize = 1 << 16;
 pub(crate) const PAGE_BYTES: usize = 4096;
 /// The largest size of a 32-bit memory.
 pub(super) const MOST_BYTES: usize = 4 << 30;
-/// What must follow the base: 4 GiB that an index can reach, 4 GiB that an offset can add, and
-/// one page for the width of the access.
+/// What must follow the base: 4 GiB that an index can reach, and 4 GiB that an offset can add. One
+/// page more is for the width of the access.
 pub(super) const RESERVED_BYTES: usize = (8 << 30) + WASM_PAGE_BYTES;
 /// The bytes of the widest access, that of a vector.
 const WIDEST_ACCESS_BYTES: u64 = 16;

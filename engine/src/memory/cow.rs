@@ -1,8 +1,8 @@
 //! Copy-on-write memory: a private mapping of the image, and which of its pages were copied.
 //!
-//! The kernel knows which pages a guest has written to: those of a private mapping of a file that
-//! are no longer pages of the file. The ioctl `PAGEMAP_SCAN` (Linux 6.7) finds ranges of them in
-//! tens of microseconds. Before that, `/proc/self/pagemap` has a word for each page
+//! The kernel knows which pages a guest has written to. In a private mapping of a file, they are no
+//! longer pages of the file. The ioctl `PAGEMAP_SCAN` (Linux 6.7) finds ranges of them in tens of
+//! microseconds. Before that, `/proc/self/pagemap` has a word for each page
 //! (`Documentation/admin-guide/mm/pagemap.rst`). A copied page stays copied until it is returned.
 //!
 //! A scan takes longer than the rest of a reset, and finds nothing new after most runs. So its
@@ -165,8 +165,8 @@ impl Tracker {
         self.known.as_ref().is_some_and(|known| known.lacks_at_most(count))
     }
 
-    /// Returns whether at most `count` pages can have been written to since `remember_touched`, or
-    /// copied since `remember` while pages aren't marked.
+    /// Returns whether at most `count` pages can have been written to since `remember_touched`.
+    /// While pages aren't marked, copied since `remember`.
     pub(super) fn has_touched_at_most(&self, count: u64) -> bool {
         let known = self.touched.as_ref().or(self.known.as_ref());
         known.is_some_and(|known| known.lacks_at_most(count))
@@ -224,7 +224,7 @@ impl Tracker {
     }
 
     /// Returns the pages in `range` that were written to since the last `mark`, in order, as ranges
-    /// of offsets, with some that were only read for the first time. `None` if that isn't known.
+    /// of offsets. Some of them were only read for the first time. `None` if that isn't known.
     pub(super) fn written(
         &mut self,
         reservation: &Reservation,
@@ -235,7 +235,7 @@ impl Tracker {
         is_marked.then(|| self.find_unmarked(reservation, range, WRITTEN))?
     }
 
-    /// Returns the same as `written`, but marks nothing: the next write to such a page takes no
+    /// Returns the same as `written`, but marks nothing. The next write to such a page takes no
     /// fault, and every later call returns it again.
     pub(super) fn touched(
         &mut self,
@@ -294,8 +294,8 @@ impl Tracker {
         });
     }
 
-    /// Opens what this and later trackers of this process may need, for a process that soon may open
-    /// nothing more and is never forked.
+    /// Opens what this and later trackers of this process may need. It is for a process that soon
+    /// may open nothing more and is never forked.
     pub(super) fn open_ahead(&mut self) {
         self.open_watch();
         let (pagemap, watch) = (Arc::clone(&self.pagemap), self.watch.clone().flatten());
@@ -346,8 +346,8 @@ impl Tracker {
         self.touched = self.cache_now(touched);
     }
 
-    /// Says that all pages are marked but those written to since: by `written`, after which nothing
-    /// was, or part by part.
+    /// Says that all pages are marked but those written to since. `written` did that, after which
+    /// nothing was, or it was done part by part.
     pub(super) fn stay_marked(&mut self) {
         self.is_marked = true;
     }
@@ -388,9 +388,9 @@ impl Tracker {
             return_mask: wanted.any_of.into(),
         };
         while argument.start < end {
-            // SAFETY: the argument has the layout that the kernel reads and writes, and points to
-            // `vec_len` regions that are ours to write. The kernel only looks at the address
-            // range and refuses one that isn't this process's.
+            // SAFETY: the argument has the layout that the kernel reads and writes. It points to
+            // `vec_len` regions that are ours to write. The kernel only looks at the address range
+            // and refuses one that isn't this process's.
             let count = unsafe {
                 libc::ioctl(
                     self.pagemap.as_raw_fd(),
@@ -487,7 +487,7 @@ fn faults() -> u64 {
     (usage.ru_minflt + usage.ru_majflt).cast_unsigned()
 }
 
-/// Returns whether the kernel counts the faults of this thread, by causing some: some kernels that
+/// Returns whether the kernel counts the faults of this thread, by causing some. Some kernels that
 /// look like Linux count none.
 fn counts_faults() -> io::Result<bool> {
     let page = rustix::param::page_size();

@@ -36,12 +36,12 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 /// How many handlers can be on top of each other, each of which calls the previous one. Only a
-/// program that keeps installing different ones and removes none needs more; then the newest takes
+/// program that keeps installing different ones and removes none needs more. Then the newest takes
 /// the last level from the one before.
 const LEVELS: usize = 8;
 
-/// What our handlers need: the description of the signal, and a stack of their own, since a guest
-/// may have used up its.
+/// What our handlers need: the description of the signal, and a stack of their own. A guest may
+/// have used up its stack.
 const FLAGS: libc::c_int = libc::SA_SIGINFO | libc::SA_ONSTACK;
 
 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
@@ -51,8 +51,8 @@ static ENTRIES: [Handler; LEVELS] = [
     enter::<0>, enter::<1>, enter::<2>, enter::<3>, enter::<4>, enter::<5>, enter::<6>, enter::<7>,
 ];
 
-/// The signals that wasmer handles on x86-64 when a guest's code faults: an access, `unreachable`
-/// (what `abort` ends in), and a division.
+/// The signals that wasmer handles on x86-64 when a guest's code faults. The causes are an access,
+/// `unreachable` (what `abort` ends in), and a division.
 static WATCHED: [FaultSignal; 3] = [
     FaultSignal::new(libc::SIGSEGV),
     FaultSignal::new(libc::SIGILL),
@@ -115,8 +115,8 @@ fn address(handler: Handler) -> libc::sighandler_t {
     handler as *const () as libc::sighandler_t
 }
 
-/// Calls `begin`, in which wasmer installs its handlers when it is called for the first time, and
-/// installs ours around them.
+/// Calls `begin`, and installs our handlers around wasmer's. wasmer installs its own in the first
+/// call.
 pub(crate) fn install_around<T>(begin: impl FnOnce() -> T) -> T {
     static INSTALLED: Once = Once::new();
     let (mut begin, mut begun) = (Some(begin), None);
@@ -131,8 +131,8 @@ pub(crate) fn install_around<T>(begin: impl FnOnce() -> T) -> T {
     begun.or_else(|| begin.map(|begin| begin())).expect("it is called here or there")
 }
 
-/// Says that from now on nobody else changes handlers in this process, as in one that runs workers
-/// alone: ours then stay where they are unwatched.
+/// Says that from now on nobody else changes handlers in this process. It holds in one that runs
+/// workers alone. Ours then stay where they are unwatched.
 pub fn own_handlers() {
     ARE_OWNED.store(true, Ordering::Relaxed);
 }
@@ -268,8 +268,8 @@ extern "C" fn enter<const LEVEL: usize>(
     let code = unsafe { (*info).si_code };
     // Codes of the kernel's own signals are positive: sigaction(2). Others were sent.
     if code <= 0 {
-        // Handlers that are older than the engine, such as that of Rust's library, would end the
-        // process at the next fault, as wasmer's would.
+        // Handlers older than the engine, such as that of Rust's library, would end the process at
+        // the next fault. So would wasmer's.
         let later = watched.replaced[LEVEL].get().filter(|_| LEVEL > 0);
         if let Some(action) = later.filter(|action| is_handler(action)) {
             hand_over(action, signal, info, context);

@@ -1,9 +1,9 @@
 //! How long copied pages are kept that runs leave unchanged (`memory/layers/restore.rs`).
 
-/// A page that no run has changed in this many runs is kept no longer: comparing it each time has
+/// A page that no run has changed in this many runs is kept no longer. Comparing it each time has
 /// then cost more than the fault that brings it back.
 pub(super) const MOST_RUNS: u16 = 16;
-/// Idle pages that are kept longer, since a single fault costs more than comparing all of them: the
+/// Idle pages that are kept longer, since a single fault costs more than comparing all of them. The
 /// reset after it has to ask the kernel which pages were copied.
 pub(super) const FEW_PAGES: usize = 64;
 /// A page of few is kept no longer after this many runs.
@@ -13,10 +13,10 @@ const MOST_EXTENSIONS: u16 = 3;
 
 /// How long a copied page of the image has been idle.
 ///
-/// A page can be idle and yet be written to in every run: its reference counts go up and down
-/// again. Such a page comes back in the run after it was returned to the system, by a fault, for
-/// which all other CPUs that run this process are interrupted, as they are when it is returned. So
-/// it is kept four times as long the next time.
+/// A page can be idle and yet be written to in every run. Its reference counts go up and down
+/// again. Such a page comes back by a fault in the run after it was returned to the system. Both
+/// the fault and the return interrupt all other CPUs that run this process. So it is kept four
+/// times as long the next time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PageAge {
     /// How many restores in a row found it unchanged.

@@ -12,8 +12,8 @@ use super::sys::FileView;
 #[derive(Debug)]
 pub(crate) struct MemoryImage {
     view: FileView,
-    /// Invariant E-7: begins and ends at a multiple of the page size, has a length that a memory
-    /// can have, and lies inside the file.
+    /// Invariant E-7: begins and ends at a multiple of the page size, and lies inside the file. Its
+    /// length is one that a memory can have.
     range: Range<usize>,
     /// Opened when the first session needs it.
     segments: OnceLock<Option<Arc<SegmentStore>>>,

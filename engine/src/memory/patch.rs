@@ -210,7 +210,7 @@ fn is_other(one: &[u8; BLOCK_BYTES], other: &[u8; BLOCK_BYTES]) -> bool {
 /// Overwrites `target`, whole blocks, with `content`. Returns whether they differed.
 ///
 /// Writes only the blocks that differ. Of the pages that a run writes to, most blocks stay as they
-/// are, and what is only read needn't go back from the CPU's caches to memory.
+/// are. What is only read needn't go back from the CPU's caches to memory.
 pub(super) fn overwrite(target: &mut [u8], content: &[u8]) -> bool {
     // Isolation hangs on it: what isn't compared would stay.
     assert!(target.len() == content.len() && target.len().is_multiple_of(BLOCK_BYTES));
@@ -230,7 +230,7 @@ fn overwrite_block(target: &mut [u8; BLOCK_BYTES], content: &[u8; BLOCK_BYTES]) 
     differs
 }
 
-/// Returns the base of a page, which is what it holds before anything is written to it: its
+/// Returns the base of a page, which is what it holds before anything is written to it. That is its
 /// segment's page, else the image's, else zeroes.
 pub(super) fn base_page<'a>(image: &'a [u8], segments: &'a [Segment], page: usize) -> &'a [u8] {
     page_in(segments, page).unwrap_or_else(|| image_page(image, page))

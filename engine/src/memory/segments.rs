@@ -73,8 +73,8 @@ impl SegmentStore {
         Some(Arc::new(Self { view, pages, owner: OwnerProcess::current() }))
     }
 
-    /// Stores `bytes`, one or more whole pages, as the segment of a memory that begins at `page`;
-    /// `None` if the store or the system has no room.
+    /// Stores `bytes`, one or more whole pages, as the segment of a memory that begins at `page`.
+    /// Returns `None` if the store or the system has no room.
     pub(super) fn put(self: &Arc<Self>, page: u32, bytes: &[u8]) -> Option<Segment> {
         let pages = self.pages.lock().allocate_range(bytes.len() / PAGE_BYTES).ok()?;
         let (at, count) = (pages.start * PAGE_BYTES, pages.len());

@@ -1,10 +1,10 @@
 //! What a memory holds beyond its image, as a session keeps it between two of its turns.
 //!
 //! A patch is small and can be put into any memory. But making one means to scan for written pages,
-//! compare them and mark them again, and every marked page faults at its next write. A session that
-//! stays in its slot needs a patch only if its next turn must be undone. A snapshot is the patch
-//! from when the pages were marked, with the whole content of the pages written since. It becomes a
-//! patch on request.
+//! compare them and mark them again. Then every marked page faults at its next write. A session
+//! that stays in its slot needs a patch only if its next turn must be undone. A snapshot is the
+//! patch from when the pages were marked, with the whole content of the pages written since. It
+//! becomes a patch on request.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -38,8 +38,8 @@ impl Snapshot {
         Self { image, marked, marked_bytes, len, touched, bytes, patch }
     }
 
-    /// Takes over the content of all ranges of `memory` that were written to since it was marked,
-    /// when it held what `marked` says.
+    /// Takes over the content of all ranges of `memory` that were written to since it was marked.
+    /// When it was, it held what `marked` says.
     pub(super) fn refresh(
         &mut self,
         marked: &Arc<MemoryPatch>,

@@ -41,7 +41,7 @@ impl Reservation {
     /// appear only where a thread uses them ([`Self::keep_small_pages`]).
     pub(super) fn new(guard: usize, len: usize) -> io::Result<Self> {
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice can't overlap
-        // anything, and no access is possible until `make_accessible`.
+        // anything. No access is possible until `make_accessible`.
         let start = unsafe {
             mmap_anonymous(
                 ptr::null_mut(),
@@ -59,8 +59,8 @@ impl Reservation {
 
     /// Keeps huge pages out of `[offset, offset + len)`. Where they are on for all memory
     /// (`/sys/kernel/mm/transparent_hugepage/enabled` is `always`), the kernel turns used and
-    /// unused pages into one behind the back of their thread, whose faults then no longer tell
-    /// that it used another page.
+    /// unused pages into one. It does so behind the back of their thread, whose faults then no
+    /// longer tell that it used another page.
     fn keep_small_pages(&self, offset: usize, len: usize) {
         let start = self.base();
         // SAFETY: as in `protect`; the contents stay what they are.
@@ -88,7 +88,7 @@ impl Reservation {
     }
 
     /// Makes `[offset, offset + len)` a private copy of the file from `file_offset` on, readable
-    /// and writable: a page is copied when it is first written to. All are multiples of the page
+    /// and writable. A page is copied when it is first written to. All are multiples of the page
     /// size, and the file is that long.
     pub(super) fn map_copy(
         &self,
@@ -135,7 +135,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Returns the pages of `[offset, offset + len)` to the system: they then read as the mapped
+    /// Returns the pages of `[offset, offset + len)` to the system. They then read as the mapped
     /// file, or else as zeroes.
     pub(super) fn give_back(&self, offset: usize, len: usize) -> io::Result<()> {
         self.check(offset, len);
@@ -262,8 +262,8 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: the range is our mapping. The wasm instance and interrupt handles, which could
-        // reach it, hold the owner of this value, so none of them is left.
+        // SAFETY: the range is our mapping. The wasm instance and interrupt handles could reach it.
+        // They hold the owner of this value, so none of them is left.
         let result = unsafe { munmap(self.start.as_ptr().cast(), self.guard + self.len) };
         if let Err(error) = result {
             tracing::error!(%error, "can't unmap the memory of a guest");
@@ -329,7 +329,7 @@ unsafe impl Send for FileView {}
 unsafe impl Sync for FileView {}
 
 impl FileView {
-    /// Maps the whole of `file`, which nobody writes to any more: files of the cache are written
+    /// Maps the whole of `file`, which nobody writes to any more. Files of the cache are written
     /// once and get their name when they are complete. `part` describes the exception.
     ///
     /// # Errors
@@ -371,7 +371,7 @@ impl FileView {
     /// If the part ends beyond the file.
     pub(super) fn part(&self, range: Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.len, "a part of the file");
-        // SAFETY: mapped for reading until drop, by the invariant; nobody writes to that part of
+        // SAFETY: mapped for reading until drop, by the invariant. Nobody writes to that part of
         // the file, by the contracts of `new` and of this function.
         unsafe { slice::from_raw_parts(self.start.as_ptr().add(range.start), range.len()) }
     }

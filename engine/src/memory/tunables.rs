@@ -26,7 +26,7 @@ use wasmer::{AsStoreMut, GlobalType, Memory, MemoryType, Pages, Store, TableType
 use crate::memory::patch::MemoryPatch;
 use crate::memory::{GuestMemory, MOST_BYTES, RESERVED_BYTES, WASM_PAGE_BYTES};
 
-/// The native stack that guest code runs on. CPython's own stack in linear memory has 16 MiB; if
+/// The native stack that guest code runs on. CPython's own stack in linear memory has 16 MiB. If
 /// the native one were used up first, deep recursion would trap instead of raising.
 pub(crate) const GUEST_STACK_BYTES: usize = 16 << 20;
 

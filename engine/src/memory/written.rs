@@ -1,9 +1,9 @@
 //! Lets the kernel note which pages of a memory are written to.
 //!
 //! A session that is suspended after each turn holds a thousand pages, of which a turn writes to a
-//! hundred. userfaultfd's write protection in asynchronous mode (Linux 6.7,
-//! `Documentation/admin-guide/mm/userfaultfd.rst`) finds these: the kernel itself serves the fault
-//! of the first write to a marked page. Without it, `patch` compares every copied page.
+//! hundred. The write protection of userfaultfd in asynchronous mode finds these (Linux 6.7,
+//! `Documentation/admin-guide/mm/userfaultfd.rst`). The kernel itself serves the fault of the first
+//! write to a marked page. Without it, `patch` compares every copied page.
 #![expect(unsafe_code, reason = "two ioctls, which have no safe form")]
 
 use std::io;
@@ -44,8 +44,8 @@ impl WriteWatch {
         Ok(Self { fault: Arc::new(fault) })
     }
 
-    /// Has the kernel note writes to whatever is mapped in the first `len` bytes of the reservation
-    /// now, in addition to what it already watches.
+    /// Has the kernel note writes to what is mapped in the first `len` bytes of the reservation
+    /// now. It keeps what it already watches.
     pub(super) fn register(&self, reservation: &Reservation, len: usize) -> io::Result<()> {
         let start = reservation.base().addr().get() as u64;
         let range = uffdio_range { start, len: len as u64 };

@@ -205,8 +205,8 @@ impl PythonBuild {
         [WASM, LIBRARY].iter().all(|artifact| self.folder.join(artifact.name).is_file())
     }
 
-    /// Maps a file of the build and checks its seal, which is fast, or else reads it and checks its
-    /// pinned hash; then it seals the file for the next time.
+    /// Maps a file of the build and checks its seal, which is fast. Without one, reads it, checks
+    /// its pinned hash, and seals the file for the next time.
     fn view(&self, artifact: &Artifact) -> Result<Bytes, EngineError> {
         let path = self.folder.join(artifact.name);
         if let Some(view) = self.sealer.view(&path, artifact.sha256) {

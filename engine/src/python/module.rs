@@ -307,10 +307,10 @@ fn load_from(
     code: FileView,
     rest: Option<(u64, &'static LazyFunctions)>,
 ) -> Option<CompiledModule> {
-    // SAFETY: both files were made by this version of wasmer with these settings on a machine with
-    // these CPU features, all of which the key names, and nobody without the secret of this user's
-    // private directory could have sealed them, or else this process has just made them. Files of
-    // the cache are never written to in place, by the contract of `FileView::new`.
+    // SAFETY: this version of wasmer made both files with these settings on a machine with these
+    // CPU features. The key names all of these. Either this process has just made the files, or
+    // their seal needed the secret of this user's private directory. Files of the cache are never
+    // written to in place, by the contract of `FileView::new`.
     let loaded = unsafe { linked::load(engine, path, &index, code, rest) };
     let (module, data) = loaded
         .inspect_err(|error| tracing::warn!(%error, "a cached module can't be loaded"))

@@ -105,8 +105,8 @@ impl Package {
     /// effect.
     ///
     /// # Errors
-    /// It can't be read, isn't a package, is made for one kind of machine, requires another Python
-    /// than `target`, or is larger than 256 MiB or 20,000 files.
+    /// It can't be read, isn't a package, or is larger than 256 MiB or 20,000 files. Or it is made
+    /// for one kind of machine, or requires another Python than `target`.
     pub fn open(path: &Path, target: &PythonTarget) -> Result<Self, PackageError> {
         let metadata = std::fs::metadata(path)
             .map_err(|cause| PackageError::Read { path: path.to_owned(), cause })?;
@@ -119,10 +119,10 @@ impl Package {
         wheel::read(path, &wheel::load(path)?, target, PackageOrigin::Wheel(file_name(path)))
     }
 
-    /// Returns the wheels of a requirements file for `target`, in the order of their file names,
-    /// from the cache or else through this machine's pip. Every requirement states its version and
-    /// SHA-256. Dependencies aren't resolved: the file names all of them except those that the
-    /// build has.
+    /// Returns the wheels of a requirements file for `target`, in the order of their file names.
+    /// They come from the cache or else through this machine's pip. Every requirement states its
+    /// version and SHA-256. Dependencies aren't resolved: the file names all of them except those
+    /// that the build has.
     ///
     /// # Errors
     /// The file can't be read or is ambiguous, pip fails, or [`Self::open`] refuses a wheel.

@@ -228,8 +228,8 @@ impl EntryFiles {
         }
     }
 
-    /// Locks the entry, so that no use of it can begin; `None` if it is in use, or if that is
-    /// unknown.
+    /// Locks the entry, so that no use of it can begin. Returns `None` if it is in use, or if that
+    /// is unknown.
     fn claim(&self, path: &Path) -> Option<Claim> {
         if self.kind == CacheEntryKind::Packages {
             return Some(Claim { _file: None });
@@ -249,8 +249,8 @@ struct Claim {
     _file: Option<File>,
 }
 
-/// Returns the files of an entry: one file, the code of a module, and what belongs to both, or all
-/// files of a folder. Not every one of them exists.
+/// Returns the files of an entry. Those are one file, the code of a module, and what belongs to
+/// both, or all files of a folder. Not every one of them exists.
 fn files(path: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(path) else {
         let both = [path.to_owned(), code_path(path)];

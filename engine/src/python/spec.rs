@@ -16,9 +16,9 @@ pub struct ImageSpec {
     pub preload: Vec<String>,
     /// Code to run after the imports.
     pub setup: Option<Setup>,
-    /// The key under which [`add_image`](crate::add_image) stored an image that was made of all
-    /// this on another machine, to start from it. If it is missing, damaged or has other contents,
-    /// a warning is logged, and the image is built here.
+    /// The key under which [`add_image`](crate::add_image) stored an image of all this from another
+    /// machine, to start from it. If it is missing, damaged or has other contents, a warning is
+    /// logged, and the image is built here.
     pub added: Option<String>,
 }
 

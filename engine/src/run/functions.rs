@@ -129,7 +129,7 @@ type FunctionEntry = (Signature, Arc<dyn Callee>);
 
 impl Drop for Layer {
     /// Drops one function after another. If what one of them owns panics then, that harms neither
-    /// the others nor the thread, which may be a worker's.
+    /// the others nor the thread. The thread may be a worker's.
     fn drop(&mut self) {
         for (name, entry) in mem::take(&mut self.entries) {
             if catch_unwind(AssertUnwindSafe(|| drop(entry))).is_err() {

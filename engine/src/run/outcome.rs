@@ -184,7 +184,7 @@ pub enum Verdict {
     Cancelled,
     /// The program damaged the interpreter that ran it. So there is no other verdict. It replaced
     /// parts of the agent inside the sandbox, wrote over the interpreter's memory, or forged a
-    /// reply; the host can't know which. It reached nothing outside of the run, and its interpreter
+    /// reply. The host can't know which. It reached nothing outside of the run, and its interpreter
     /// is discarded.
     Tampered(Tampering),
     /// The sandbox failed; the program is not to blame.

@@ -189,8 +189,9 @@ pub const MOST_DIMENSIONS: usize = 32;
 impl Array {
     /// Creates an array of items of `dtype`, a NumPy `typestr` such as `<f8`, in C order.
     ///
-    /// Valid types are `|b1`, integers, floats and complex numbers (`i`, `u`, `f`, `c`), texts of
-    /// fixed length (`<U5`, `|S5`), and dates and durations with a unit (`<M8[ns]`, `<m8[s]`).
+    /// Valid types are `|b1`, integers, floats and complex numbers (`i`, `u`, `f`, `c`). So are
+    /// texts of fixed length (`<U5`, `|S5`), and dates and durations with a unit (`<M8[ns]`,
+    /// `<m8[s]`).
     ///
     /// # Errors
     /// The type is invalid, there are more than [`MOST_DIMENSIONS`], or the number of bytes doesn't
@@ -386,7 +387,7 @@ impl Value {
     }
 }
 
-/// Returns the approximate size of a JSON value in memory, in bytes: lists and objects that aren't
+/// Returns the approximate size of a JSON value in memory, in bytes. Lists and objects that aren't
 /// empty have spare capacity.
 pub(crate) fn json_bytes(json: &serde_json::Value) -> usize {
     use serde_json::Value as Json;

@@ -1,5 +1,5 @@
-//! Python builds that the user brings: a CPython from a registry that wasn't made for Hatchery, and
-//! one for WASIX if it is available.
+//! Python builds that the user brings. These are a CPython from a registry that wasn't made for
+//! Hatchery, and one for WASIX if it is available.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Images and sessions on the real build, without the layers above: where an interpreter begins,
-//! what it returns to, and what it carries along.
+//! Images and sessions on the real build, without the layers above. The tests hold where an
+//! interpreter begins, what it returns to, and what it carries along.
 
 /// Programs that run again and again are compiled ahead.
 mod bytecode;

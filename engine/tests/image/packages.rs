@@ -1,4 +1,4 @@
-//! Packages beyond those of the build: in the image, in its jobs and in revived sessions; and
+//! Packages beyond those of the build, in the image, in its jobs and in revived sessions. Also
 //! imports of modules that don't exist. `engine/src/python/packages/tests.rs` tests refusals.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 

@@ -1,4 +1,4 @@
-//! A reset leaves nothing: the memory equals the image's byte for byte, and a program finds
+//! A reset leaves nothing. The memory equals the image's byte for byte, and a program finds
 //! everything as in a fresh interpreter.
 
 use std::time::Duration;

@@ -200,7 +200,7 @@ fn what_is_no_whole_session_is_an_error() {
     assert_no_session(&path, &head, "an image");
 }
 
-/// The hash is no secret: whoever knows the format can give any contents a valid one.
+/// The hash is no secret. Anyone who knows the format can give any contents a valid one.
 #[test]
 fn a_right_checksum_over_nonsense_is_an_error() {
     let folder = Folder::new();

@@ -108,8 +108,8 @@ impl Tree {
         self.nodes.iter().filter_map(writable).collect()
     }
 
-    /// Checks that the nodes below `writable` form a tree, and returns their usage together with
-    /// that of files without a name; `None` if they don't.
+    /// Checks that the nodes below `writable` form a tree. Returns their usage together with that
+    /// of files without a name; `None` if they don't.
     fn check_from(&self, writable: &[NodeId], library_next: NodeId) -> Option<FileUsage> {
         let mut names: BTreeMap<NodeId, u64> = BTreeMap::new();
         let mut pending = Vec::new();

@@ -28,8 +28,7 @@ pub(super) const LATE_FILES: [(&str, &str); 10] = files! {
 /// Defines `_boot`, which starts the agent.
 const BOOT: &str = include_str!("boot/boot.py");
 
-/// What the agent does for the host, in the order in which a command build reports the objects that
-/// do it.
+/// What the agent does for the host. A command build reports the objects that do it in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Word {
     /// Serves a run.
@@ -79,7 +78,7 @@ pub(crate) fn command_source(has_threads: bool) -> String {
 }
 
 /// Returns the arguments of `_boot` after its way to the host: whether programs can start threads,
-/// the workspace, and the files.
+/// workspace, and files.
 fn parts(has_threads: bool) -> String {
     let has_threads = if has_threads { "True" } else { "False" };
     let listed = |files: &[(&str, &str)]| -> String {

@@ -21,8 +21,8 @@ pub(crate) enum AgentFrame {
     ProgramBegins,
     /// The program's own code has ended, and the agent's continues.
     ProgramOver,
-    /// Reports a random number generator that is shared through its module: the address of the
-    /// object, its size, and the first words of its state. Only while an image is prepared.
+    /// Reports a random number generator that is shared through its module. It carries the address
+    /// of the object, its size, and the first words of its state. Only while an image is prepared.
     Seeded,
     /// Carries addresses of objects, 4 bytes each, whose references need no counting any more. Only
     /// while an image is prepared.
@@ -30,8 +30,8 @@ pub(crate) enum AgentFrame {
     /// Calls a host function, described by a JSON object; the answer is the call's ticket, or an
     /// error.
     Call,
-    /// Waits for calls to end: 8 bytes with the timeout in nanoseconds, below 0 for none, and 4
-    /// bytes with the ticket, 0 for any.
+    /// Waits for calls to end. 8 bytes have the timeout in nanoseconds, below 0 for none. 4 bytes
+    /// with the ticket follow, 0 for any.
     Wait,
     /// Carries the ticket of a call to cancel.
     Cancel,
@@ -41,8 +41,8 @@ pub(crate) enum AgentFrame {
     Functions,
     /// Carries what the program displays, built like a reply; the answer is empty.
     Display,
-    /// Carries four addresses of 4 bytes each, once when the agent of a command build has started:
-    /// the type `Turns`, and its objects for each `Word`.
+    /// Carries four addresses of 4 bytes each, once when the agent of a command build has started.
+    /// They are those of the type `Turns`, and of its objects for each `Word`.
     Enter,
 }
 
@@ -85,11 +85,11 @@ pub(crate) struct ReplyParts<'a> {
 }
 
 /// Splits a reply: 4 bytes with the length of the header, little-endian; the header, a JSON object;
-/// and the buffers one after another. The header's field `buffers`, which is removed from it, lists
-/// their lengths; without the field there are none.
+/// and the buffers. The header's field `buffers`, which is removed from it, lists their lengths;
+/// without the field there are none.
 ///
 /// Refuses a header longer than `most_header` bytes, and one with more than `most_structure` bytes
-/// outside its texts: a few such bytes, for example `{"":`, become hundreds of bytes here.
+/// outside its texts. A few such bytes, for example `{"":`, become hundreds of bytes here.
 pub(crate) fn split_reply(
     bytes: &[u8],
     most_header: usize,

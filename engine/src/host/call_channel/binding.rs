@@ -1,4 +1,4 @@
-//! Binds `host.call` for wasmer: copies a frame out of the guest, serves it by the call channel,
+//! Binds `host.call` for wasmer. It copies a frame out of the guest, serves it by the call channel,
 //! and copies the answer back.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::memory::GuestMemory;
 const FAULT: i32 = -2;
 const DONE: i32 = 0;
 
-/// On 32-bit systems, CPython treats an object as immortal from this reference count on, and gives
+/// On 32-bit systems, CPython treats an object as immortal from this reference count on. It gives
 /// immortal objects the count `IMMORTAL` (`Include/refcount.h` of 3.14 and 3.15).
 const LEAST_IMMORTAL: u32 = 1 << 30;
 const IMMORTAL: u32 = 5 << 28;

@@ -1,7 +1,7 @@
 //! The call channel of command builds, which can't import `host.call`: a device file.
 //!
-//! Writing a frame to the device serves it, seeking to the end tells the length of the answer, and
-//! reading takes it. The device reports a position that no file has, so the agent can tell it from
+//! Writing a frame to the device serves it. Seeking to the end tells the length of the answer, and
+//! reading takes it. The device reports a position that no file has. So the agent can tell it from
 //! a file put in its place. Each thread of the guest gets its own answers.
 
 use std::sync::Arc;

@@ -18,8 +18,8 @@ use crate::python::module::imports::{self, ImportRule, WASIX};
 
 const SUCCESS: i32 = 0;
 
-/// Lists each function once with its parameters, for binding and for fuzzing: those that are
-/// served, then those that always fail.
+/// Lists each function once with its parameters, for binding and for fuzzing. Those that are served
+/// come first, then those that always fail.
 macro_rules! functions {
     (
         served { $($name:ident($($argument:ident: $type:ident),*);)* }
@@ -76,8 +76,8 @@ macro_rules! functions {
     };
 }
 
-/// Returns a function that isn't one of plain data: it waits, ends the program or calls the guest,
-/// or has no error number as its result.
+/// Returns a function that isn't one of plain data. It waits, ends the program or calls the guest,
+/// or its result is no error number.
 fn bound_only(store: &mut Store, env: &FunctionEnv<GuestEnv>, name: &str) -> Option<Function> {
     Some(match name {
         "callback_signal" => Function::new_typed_with_env(store, env, callback_signal),
@@ -208,8 +208,8 @@ pub(in crate::host) fn on_host(
 }
 
 /// Runs one function and answers the guest with its error number. If it would have to wait for a
-/// network, waits for that, and runs it again; if for another thread, and the guest has some, waits
-/// until one of them has changed something, and runs it again.
+/// network, waits for that, and runs it again. If it waits for another thread, and the guest has
+/// some, it runs again after each change.
 pub(in crate::host) fn serve(
     caller: &Caller<'_>,
     work: impl Fn(&mut Wasi) -> Result,
@@ -363,7 +363,7 @@ fn thread_signal(caller: Caller<'_>, thread: u32, signal: u32) -> HostResult {
 }
 
 /// Does what a signal of the guest to itself does. While the guest handles one, another has its
-/// default action: the C library's handler of a deadly signal raises it again.
+/// default action. The C library's handler of a deadly signal raises it again.
 fn raise(
     mut caller: Caller<'_>,
     signal: u32,

@@ -109,8 +109,8 @@ impl Clock {
         matches!(id, REALTIME | MONOTONIC | PROCESS_CPU | THREAD_CPU)
     }
 
-    /// Accounts for a sleep of `duration` and returns what remains to wait: all of it on a real
-    /// clock, nothing on a virtual one, which advances instead.
+    /// Accounts for a sleep of `duration` and returns what remains to wait. That is all of it on a
+    /// real clock. A virtual clock advances instead, and nothing remains.
     pub(crate) fn sleep(&mut self, duration: Duration) -> Duration {
         match self {
             Self::Real { .. } => duration,

@@ -174,7 +174,7 @@ impl Descriptors {
     }
 
     /// Returns the number of descriptors that count against the limit: all but those that a guest
-    /// starts with, or has in their places.
+    /// starts with.
     pub(crate) fn count(&self) -> usize {
         self.slots.iter().skip(self.first).flatten().count()
     }
@@ -370,7 +370,7 @@ pub(crate) fn host_file(mount: &Mount, path: &str) -> Result<Open> {
     Ok(Open::HostFile { file: Arc::new(mount.file(path)?), offset: 0 })
 }
 
-/// A list that clones share until one of them changes it: every reset copies a table of
+/// A list that clones share until one of them changes it. Every reset copies a table of
 /// descriptors, and few runs change theirs.
 #[derive(Debug, Clone)]
 struct List<T>(Arc<Vec<T>>);

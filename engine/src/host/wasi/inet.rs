@@ -2,7 +2,7 @@
 //!
 //! A function that would have to wait notes what for and fails with `Deadlock`. The binding waits
 //! at the guest's gate and calls it again. If an interrupt ends that wait, the function reports
-//! success, since a C library would retry after an error; then the guest's interpreter sees the
+//! success, since a C library would retry after an error. Then the guest's interpreter sees the
 //! interrupt. Unsent data is lost with its connection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -25,7 +25,7 @@ impl Random {
     }
 
     /// Fills `buffer` with states of generators in the guest, none of which is for secrets. The
-    /// system gives 256 bits, and xoshiro256++ makes the rest of them: an interpreter with numpy
+    /// system gives 256 bits, and xoshiro256++ makes the rest of them. An interpreter with numpy
     /// draws 5 kB for each job.
     pub(crate) fn fill_states(&mut self, buffer: &mut [u8]) -> Result {
         match self {

@@ -2,7 +2,7 @@
 //! size, which can abort the process.
 //!
 //! Every size is checked before the filesystem below sees it. Bytes and entries are counted over
-//! the guest's life and never given back: a removed file stays in memory while it is open. So only
+//! the guest's life and never given back. A removed file stays in memory while it is open. So only
 //! a count that never falls bounds the memory.
 
 use std::io::{self, SeekFrom};

@@ -142,8 +142,8 @@ fn parse(bytes: &[u8]) -> Option<(ImageHeader, std::ops::Range<usize>)> {
     (end <= bytes.len()).then_some((header, memory_at..end))
 }
 
-/// The saved form of one guest's host. Mounted folders and what was open in them have no byte form:
-/// a file leaves them out, and the jobs that need them mount them again. A state for another
+/// The saved form of one guest's host. Mounted folders and what was open in them have no byte form.
+/// A file leaves them out, and the jobs that need them mount them again. A state for another
 /// process has them beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SavedHost {

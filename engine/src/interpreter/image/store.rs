@@ -33,8 +33,8 @@ use crate::python::spec::ImageSpec;
 /// The folder in the cache, and the lock on it.
 const FOLDER: &str = "images";
 const EXTENSION: &str = "image";
-/// Changes whenever the same inputs build a different image: the layout of the guest's files, its
-/// environment, or what a template does has changed.
+/// Changes whenever the same inputs build a different image. Causes are the layout of the guest's
+/// files, its environment, or what a template does.
 const SETTINGS: &str = "own-host 3";
 
 impl Image {
@@ -147,8 +147,8 @@ fn warnings(engine: &Engine, spec: &ImageSpec) -> Result<Vec<String>, ImageError
     Ok(warnings)
 }
 
-/// Returns every intact image in the cache that was built or added by this user, newest first, by
-/// the keys under which they are stored.
+/// Returns every intact image in the cache that was built or added by this user, newest first.
+/// Their keys are those under which they are stored.
 ///
 /// # Errors
 /// The cache can't be used.
@@ -181,9 +181,8 @@ fn one_of<T>(mut items: Vec<T>, prefix: &str, key: fn(&T) -> &str) -> Result<T, 
     }
 }
 
-/// Puts the bytes of an image's file into the cache, under the hash of these bytes, which is the
-/// key of the description that this returns. Only a spec that names it begins from it
-/// ([`ImageSpec::added`]).
+/// Puts the bytes of an image's file into the cache. Its key is the hash of these bytes, which the
+/// returned description has. Only a spec that names it begins from it ([`ImageSpec::added`]).
 ///
 /// # Errors
 /// The bytes are no image of this version, or the cache can't be written to.

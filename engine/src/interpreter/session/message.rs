@@ -1,5 +1,5 @@
-//! A session in transit to another process: its bytes, the numbers of its mounted folders, and its
-//! open files in them.
+//! A session in transit to another process. It has its bytes, the numbers of its mounted folders,
+//! and its open files in them.
 //!
 //! Layout, the number little-endian:
 //!
@@ -107,8 +107,8 @@ impl SessionMessage {
     /// with a number.
     ///
     /// # Errors
-    /// It isn't a session on this image, it refers to files that aren't there, or to a folder that
-    /// nobody lent.
+    /// It isn't a session on this image, or it refers to missing files or to a folder that wasn't
+    /// lent.
     #[tracing::instrument(level = "debug", name = "receive_session", skip_all)]
     pub fn state(
         self,

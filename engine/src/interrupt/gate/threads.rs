@@ -9,7 +9,7 @@
 //!                         blocked
 //! ```
 //!
-//! Between runs all of them are held: each is blocked in a wait, or at its next crossing to the
+//! Between runs all of them are held. Each is blocked in a wait, or at its next crossing to the
 //! guest. So they don't touch the guest's memory or its host until the next run begins. Threads
 //! that must end fail at their next crossing.
 
@@ -230,10 +230,9 @@ impl ThreadGate {
         woken == Woken::Ready && has_changed()
     }
 
-    /// Waits on the host's side while a word has the expected value, until another thread ends the
-    /// wait or `timeout` is over. An interrupt ends a wait that has a timeout, as if that were
-    /// over. One without is never over for a C library, which would wait again, so only a stop ends
-    /// it.
+    /// Waits on the host's side while a word has the expected value. Another thread ends the wait,
+    /// or `timeout` is over. An interrupt ends a wait that has a timeout, as if that were over. One
+    /// without is never over for a C library, which would wait again, so only a stop ends it.
     pub(crate) fn wait_for_word(
         &self,
         at: u32,

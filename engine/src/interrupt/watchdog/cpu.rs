@@ -16,7 +16,7 @@ impl ThreadCpuClock {
     }
 
     /// Returns the CPU time that the thread has used. Zero once it has ended, or if the system has
-    /// no such clock: then only the limit on wall time ends a run.
+    /// no such clock. Then only the limit on wall time ends a run.
     pub(super) fn now(self) -> Duration {
         let Some(clock) = self.0 else { return Duration::ZERO };
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -12,9 +12,9 @@ use crate::memory::{GuestMemory, MemoryState};
 /// The most bytes that are copied after a turn, in about 0.1 ms. If the turns of a session have
 /// written to more, its pages are compared and marked again. A small program writes to 50 pages.
 const MOST_TOUCHED_BYTES: usize = 2 << 20;
-/// Bytes that are copied in vain before the pages are marked again: what that costs, together with
-/// the faults that follow from it, 0.2 ms. More and more pages are written to by some turn, and all
-/// of them are copied after every turn.
+/// Bytes that are copied in vain before the pages are marked again. That costs 0.2 ms, with the
+/// faults that follow from it. More and more pages are written to by some turn, and all of them are
+/// copied after every turn.
 const MOST_WASTED_BYTES: usize = 8 << 20;
 
 /// The ranges of offsets that a snapshot copies.
@@ -29,9 +29,9 @@ enum ToCopy {
 
 impl GuestMemory {
     /// Returns what differs from the image, for a session that goes on here. Copies the pages that
-    /// were written to since pages were last marked, and leaves them unmarked, so that they take no
+    /// were written to since pages were last marked. Leaves them unmarked, so that they take no
     /// fault in the next turn. While nothing is marked, copies all pages that may differ from the
-    /// image: marking them costs more than a short session gains from it (`marking.rs`). `None` if
+    /// image. Marking them costs more than a short session gains from it (`marking.rs`). `None` if
     /// too much was copied, or pages can't be marked; then `patch` is due.
     ///
     /// For the thread of the guest, between runs.

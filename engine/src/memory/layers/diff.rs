@@ -87,8 +87,8 @@ impl GuestMemory {
         }
     }
 
-    /// Returns the pages that may differ from their base: those written to since the pages were
-    /// marked, else all that were copied.
+    /// Returns the pages that may differ from their base. Those are the pages written to since they
+    /// were marked, else all that were copied.
     fn find_candidates(&self, state: &mut MemoryState) -> io::Result<Candidates<'_>> {
         let written = match &mut state.tracker {
             Some(tracker) if !state.revoked => tracker.written(&self.reservation, 0..state.len),
@@ -168,7 +168,8 @@ fn filled_ranges(pages: &[(usize, u64)], kept: &[Segment]) -> Vec<Range<usize>> 
 }
 
 /// Maps segments that were just made. Returns them, and patches for the pages of those that the
-/// system refuses to map, as when the process has too many mappings: they stay copied.
+/// system refuses to map. It does so when the process has too many mappings. These pages stay
+/// copied.
 pub(super) fn map_or_patch(
     mut fresh: Vec<Segment>,
     image: &[u8],
@@ -190,7 +191,7 @@ pub(super) fn map_or_patch(
 
 /// Returns the mapped segments that the next patch keeps.
 ///
-/// A segment of which more than half was written to is given up: all its pages are added to
+/// A segment of which more than half was written to is given up. All its pages are added to
 /// `pages`, which are those written to besides the ones in `unwritten`. It stays mapped, but is
 /// given up by later patches too, whatever is written to it.
 fn keep_segments(

@@ -1,9 +1,9 @@
 //! Marking the pages of a session for the first time, a part after each of some turns.
 //!
-//! Marks let a turn's copy leave out the pages that no turn writes to, two thirds of those of a
-//! small session. Comparing and marking all pages at once takes as long as fifteen turns. While it
-//! goes on, the pages below [`MemoryState::marked`] are marked, but for those written to since, and
-//! the memory remembers their content. Of the pages above, all that were copied from the image may
+//! Marks let a turn's copy leave out the pages that no turn writes to. Those are two thirds of a
+//! small session's. Comparing and marking all pages at once takes as long as fifteen turns. While
+//! it goes on, the pages below [`MemoryState::marked`] are marked, but for those written to since.
+//! The memory remembers their content. Of the pages above, all that were copied from the image may
 //! differ from it.
 #![expect(unsafe_code, reason = "lends bytes of a mapping; the lock is what makes that sound")]
 

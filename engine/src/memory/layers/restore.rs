@@ -15,7 +15,7 @@ use crate::memory::segments::Segment;
 use crate::memory::{GuestMemory, MemoryState};
 
 /// Copied pages that a memory keeps when it goes back to its image. They don't fault again, but
-/// each is compared every time: 1,024 take 0.3 ms, and simple programs touch 50 to 100.
+/// each is compared every time. Comparing 1,024 takes 0.3 ms, and simple programs touch 50 to 100.
 pub(super) const MOST_KEPT_PAGES: usize = 1024;
 
 impl GuestMemory {
@@ -108,9 +108,9 @@ impl GuestMemory {
         Ok(had_grown)
     }
 
-    /// Makes copied pages of the image what they are with `patch`, and notes in `is_patched` which
-    /// pages of the patch are done. Returns pages that no run has changed for long to the
-    /// system. The result is whether all copies are still there.
+    /// Makes copied pages of the image what they are with `patch`. Notes in `is_patched` which
+    /// pages of the patch are done. Returns pages that no run has changed for long to the system.
+    /// The result is whether all copies are still there.
     fn put_back(
         &self,
         state: &mut MemoryState,
@@ -222,11 +222,11 @@ impl GuestMemory {
         }
     }
 
-    /// Takes over what `predecessor` has learned: the pages that runs write to are copied now, and
+    /// Takes over what `predecessor` has learned. The pages that runs write to are copied now, and
     /// kept as long as there. Does nothing if its image has another length.
     ///
     /// Otherwise the first runs take two page faults for each of some 70 pages. For the second,
-    /// which copies the page, the kernel interrupts all other CPUs that run this process; it
+    /// which copies the page, the kernel interrupts all other CPUs that run this process. It
     /// needn't if the page wasn't read before.
     ///
     /// For the thread of the guest, before `restore`. Systems that can't do this at once leave it

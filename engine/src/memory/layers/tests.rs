@@ -101,7 +101,7 @@ fn more_pages_than_are_kept_go_back_as_well() {
 
 #[test]
 fn idle_pages_are_kept_for_long_only_where_they_are_few() {
-    // Returns how many pages are copied after runs that write to one page, if one run before them
+    // Returns how many pages are copied after runs that write to one page. One run before them
     // wrote to `written` pages.
     let kept = |written: usize| {
         let image = plain_image(8 * FEW_PAGES);
@@ -246,7 +246,7 @@ fn segments_are_mapped_and_not_copied() {
         to.restore(&again).unwrap();
         assert!(everything(to) == everything(&memory));
     }
-    // Most of it is rewritten, and filled anew.
+    // Most of it is rewritten, and filled again.
     memory.with_bytes(42 << 12, 40 << 12, |bytes| bytes.fill(172)).unwrap();
     let rewritten = memory.patch().unwrap();
     assert!(!rewritten.segments.contains(&patch.segments[0]));

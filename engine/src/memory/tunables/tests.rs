@@ -1,9 +1,9 @@
 //! The first wall: what compiled code can reach from its memory's base, in every kind of memory.
 //!
-//! Each instruction that accesses memory is compiled with each of a few offsets, and called with
-//! addresses around the end of the memory and the ends of what 32 bits can say. An access must work
-//! if all its bytes are inside, and trap if not. The test's own pages follow the reservation, so
-//! that an access beyond it would also work.
+//! Each instruction that accesses memory is compiled with each of a few offsets. It is called with
+//! addresses around the ends of the memory and of what 32 bits can say. An access must work if all
+//! its bytes are inside, and trap if not. The test's own pages follow the reservation, so that an
+//! access beyond it would also work.
 
 use std::fmt::Write;
 
@@ -106,7 +106,7 @@ fn named_widths(text: &str) -> impl Iterator<Item = (&str, u64)> {
     words.chunks(2).map(|pair| (pair[0], pair[1].parse().unwrap())).collect::<Vec<_>>().into_iter()
 }
 
-/// Instructions with bounds of their own, as exported functions without arguments: the address and
+/// Instructions with bounds of their own, as exported functions without arguments. The address and
 /// the length of each reach beyond the memory, or the index is beyond the table.
 const BULK: [(&str, &str); 17] = [
     ("fill the end", "(memory.fill (global.get $len) (i32.const 1) (i32.const 1))"),
@@ -236,7 +236,7 @@ impl Guest {
         self.memory.revoke();
         for (access, functions) in self.accesses.iter().zip(&self.functions) {
             if access.text.contains("notify") || access.text.contains("wait") {
-                // They leave the memory to whoever serves them.
+                // They leave the memory to those that serve them.
                 continue;
             }
             for (offset, function) in OFFSETS.into_iter().zip(functions) {

@@ -1,4 +1,4 @@
-//! A Python build that the user brings: a WebAssembly file with its library beside it, their
+//! A Python build that the user brings. It is a WebAssembly file with its library beside it, their
 //! folder, or a wheel or `.webc` package.
 //!
 //! ```text

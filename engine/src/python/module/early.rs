@@ -33,7 +33,7 @@ use lazy::{FullModule, LazyFunctions};
 pub(super) mod lazy;
 
 /// The functions of the default build that its start and plain programs call, and those beside
-/// them: a range of indices in each line. `the_first_functions` in `early/tests.rs` records them.
+/// them. Each line is a range of indices. `the_first_functions` in `early/tests.rs` records them.
 const OF_THE_DEFAULT_BUILD: &str = include_str!("early/hot-functions.txt");
 
 /// Returns which functions of the build with this hash are compiled first, if that is known.
@@ -75,7 +75,7 @@ impl HotFunctions {
     }
 }
 
-/// Makes an engine leave out all functions but the first ones: what is compiled of each other one
+/// Makes an engine leave out all functions but the first ones. What is compiled of each other one
 /// only traps, and has room for a stub.
 #[derive(Debug)]
 pub(super) struct LeaveOutLazy {
@@ -115,8 +115,8 @@ impl<'a> FunctionMiddleware<'a> for LazyBody {
 /// What a stub takes; functions begin at multiples of it.
 pub(super) const STUB_BYTES: usize = 16;
 
-/// Returns the stub for `function` at the address `at`, for a word at the address `word`; `None` if
-/// that is too far away.
+/// Returns the stub for `function` at the address `at`, for a word at the address `word`. Returns
+/// `None` if that is too far away.
 pub(super) fn stub(function: u32, at: u64, word: u64) -> Option<[u8; STUB_BYTES]> {
     let mut stub = [0; STUB_BYTES];
     // mov r11d, function

@@ -9,13 +9,13 @@ use super::throws::MOST_THROWS;
 /// The version that `Cargo.toml` pins; `tests/layering.rs` compares the two.
 pub const WASMER_VERSION: &str = "7.4.2";
 
-/// Changes whenever the compiler settings in `module.rs`, the memory layout, the counting of
-/// throws, the granting of locks, or the form of the two files change.
+/// Changes whenever the compiler settings in `module.rs`, the memory layout, or the form of the two
+/// files change. So it does with the counting of throws and the granting of locks.
 const SETTINGS: &str =
     "cranelift exceptions counted-throws granted-locks static-memory-8GiB-64KiB linked 4";
 
-/// Returns the key of the module that the bytes with hash `source` compile to on this machine, and
-/// on others with the same target: 32 hexadecimal digits.
+/// Returns the key of the module that the bytes with hash `source` compile to: 32 hexadecimal
+/// digits. It is the same on all machines with the same target.
 pub(crate) fn module_key(source: &str) -> String {
     let settings = format!("{SETTINGS} {MOST_THROWS} safepoints {SAFEPOINTS_VERSION}");
     key_of(source, WASMER_VERSION, &settings, &target_name())
@@ -45,8 +45,8 @@ const X86_64_V3: [CpuFeature; 11] = [
     CpuFeature::LZCNT,
 ];
 
-/// Returns what to compile for on this machine: level 3 where its CPU has that, else the features
-/// that it has.
+/// Returns what to compile for on this machine. That is level 3 where its CPU has that, else the
+/// features that it has.
 pub(super) fn target() -> Target {
     let host = CpuFeature::for_host();
     let level = X86_64_V3.into_iter().fold(CpuFeature::set(), |set, feature| set | feature);

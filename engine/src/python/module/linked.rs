@@ -1,6 +1,6 @@
 //! The compiled module as two files, so that its code is mapped and never copied.
 //!
-//! wasmer compiles to an ELF image whose code has no absolute addresses, and maps the image when it
+//! wasmer compiles to an ELF image whose code has no absolute addresses. It maps the image when it
 //! loads it (its `Artifact::deserialize_file`). But it would also read the whole file at the first
 //! trap of a process, for debug information. At each further trap it would read a table with an
 //! entry for every memory access. It also copies the initial contents of the guest's memory. So the
@@ -103,8 +103,9 @@ fn split_with(
 /// stubs of an early module use, with the address of their word.
 ///
 /// # Safety
-/// Both were made by [`split`], or by [`split_early`] if there is a `rest`, from what wasmer compiled
-/// for this machine with the settings of `engine`, and nobody changes them while the module exists.
+/// Both were made by [`split`], or by [`split_early`] if there is a `rest`. They were made from
+/// what wasmer compiled for this machine with the settings of `engine`. Nobody changes them while
+/// the module exists.
 #[expect(unsafe_code, reason = "loading a compiled module is loading native code")]
 pub(super) unsafe fn load(
     engine: &Engine,
@@ -127,8 +128,8 @@ pub(super) unsafe fn load(
     let first = functions.map(|function| **function as usize).ok_or_else(other)?;
     let base = first.checked_sub(header.first_function()).ok_or_else(other)?;
     let (offset, len) = header.pages();
-    // SAFETY: wasmer has reserved these pages for the code at the addresses that the index names,
-    // and unmaps them with the engine. The code is what was compiled for these addresses, relative
+    // SAFETY: wasmer has reserved these pages for the code at the addresses that the index names.
+    // It unmaps them with the engine. The code is what was compiled for these addresses, relative
     // to `base`, by the caller's promise and the comparison above. None of it runs yet.
     unsafe { sys::map_code(base + offset, len, data.file(), header.at()) }?;
     if let Some((word, rest)) = rest {
@@ -160,8 +161,8 @@ struct DataSegment {
 /// The custom section with the names of functions, most of what wasmer knows of a module.
 const NAMES: &str = "name";
 
-/// Returns the description without the initial contents of the memory, which are returned beside
-/// it, and without the names of functions, which only traces would show.
+/// Returns the description without the initial contents of the memory, and these beside it. Names
+/// of functions, which only traces would show, are left out.
 #[expect(unsafe_code, reason = "wasmer's interface for its own format")]
 fn without_data(description: &[u8]) -> Result<(Vec<u8>, Vec<DataSegment>), String> {
     // wasmer's format needs an alignment that the section doesn't have in the image.

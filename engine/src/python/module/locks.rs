@@ -3,7 +3,7 @@
 //! The build's C library has no file locks: its `fcntl` refuses them. So the build's SQLite
 //! separates processes by a folder beside the database. That also separates the connections of one
 //! program: none reads while another writes. Under POSIX a process never conflicts with its own
-//! locks, and a guest is the only process that sees its files. So here every lock is granted, and
+//! locks. A guest is the only process that sees its files. So here every lock is granted, and
 //! SQLite uses POSIX locks, with which it separates its connections itself.
 //!
 //! Both functions are found by name. A build without them is compiled unchanged.

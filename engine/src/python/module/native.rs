@@ -1,7 +1,7 @@
 //! Native code, which isn't unmapped while a thread loads other code.
 //!
 //! A wasmer engine owns the code of its modules. When the last clone of one is dropped, wasmer
-//! 7.4.2 unmaps that code before it unregisters its functions in the process
+//! 7.4.2 unmaps that code. Only then it unregisters its functions in the process
 //! (`MemoryMappedBinary`). A thread that loads a module at the same address in between panics while
 //! it holds the registry's lock. Then no module can be loaded in the process. So engines that are
 //! dropped during a load are kept until it ends.

@@ -88,8 +88,8 @@ impl Shape {
     }
 }
 
-/// Makes the modules that an engine compiles export their table of functions, if they are commands:
-/// that is how they are entered for a turn (`interpreter/entry.rs`).
+/// Makes the modules that an engine compiles export their table of functions, if they are commands.
+/// They are entered by it for a turn (`interpreter/entry.rs`).
 #[derive(Debug)]
 pub(super) struct ExportTable;
 

@@ -481,8 +481,8 @@ pub struct Cancellation {
 }
 
 impl Cancellation {
-    /// Runs `hook` on the guest's thread when the program gives the call up or its run ends; at
-    /// once if that has happened or the call was answered. The hook must not block.
+    /// Runs `hook` on the guest's thread when the program gives the call up or its run ends. Runs
+    /// it at once if that has happened or the call was answered. The hook must not block.
     pub fn on_cancel(self, hook: impl FnOnce() + Send + 'static) {
         let mut state = self.calls.state.lock();
         match state.pending.get_mut(&self.ticket) {
@@ -495,8 +495,8 @@ impl Cancellation {
     }
 }
 
-/// The most host memory that the arguments of calls in flight may take together: a text of 1 MiB
-/// can become 100 MiB of objects, and a function may keep them as long as it runs.
+/// The most host memory that the arguments of calls in flight may take together. A text of 1 MiB
+/// can become 100 MiB of objects. A function may keep them as long as it runs.
 const ARGUMENTS_IN_FLIGHT_BYTES: usize = 256 << 20;
 
 #[derive(Debug, Clone, Copy)]

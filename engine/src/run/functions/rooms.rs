@@ -119,8 +119,8 @@ impl Rooms {
     }
 }
 
-/// A call's share of the limits of its run: its place among the calls in flight, and the memory of
-/// its arguments. Dropping it frees both.
+/// A call's share of the limits of its run. It is a place among the calls in flight, and the memory
+/// of its arguments. Dropping it frees both.
 ///
 /// Whatever works on the call keeps it until it has ended, even if the call is cancelled.
 #[derive(derive_more::Debug)]

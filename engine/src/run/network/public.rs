@@ -1,6 +1,6 @@
 //! Which addresses belong to the public internet: what a listed name may lead to.
 //!
-//! From IANA's registries of special addresses, conservatively: an address that may not be globally
+//! From IANA's registries of special addresses, conservatively. An address that may not be globally
 //! reachable, or may stand for another one, is not public.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::advice::{Advice, Interface};
 
-/// The most exceptions of a chain and its groups, frames of all of them, and notes of each, that
-/// are described. `agent/hatchery/_describe.py` has the same numbers.
+/// The most exceptions of a chain and its groups, and frames of all of them. The last is the most
+/// notes of each. `agent/hatchery/_describe.py` has the same numbers.
 const MOST_EXCEPTIONS: usize = 50;
 const MOST_FRAMES: usize = 500;
 const MOST_NOTES: usize = 100;
@@ -121,7 +121,7 @@ impl Exception {
         }
     }
 
-    /// Returns whether an honest agent sends this much: each of the first three texts has at most
+    /// Returns whether an honest agent sends this much. Each of the first three texts has at most
     /// `cap` bytes, and so have all others together.
     pub(crate) fn is_within(&self, cap: usize) -> bool {
         let mut sizes = Sizes::default();

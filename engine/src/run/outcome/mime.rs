@@ -45,8 +45,8 @@ impl MimeData {
 /// Its JSON is that of notebooks: an object from types to texts, bytes in base64.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MimeBundle {
-    /// `None` if there are none: an empty `Arc` is one of the whole process, whose count the
-    /// threads of all workers would change with each outcome.
+    /// `None` if there are none. An empty `Arc` is one of the whole process. The threads of all
+    /// workers would change its count with each outcome.
     forms: Option<Arc<[(String, MimeData)]>>,
 }
 

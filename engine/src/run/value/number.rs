@@ -5,7 +5,7 @@
 //! another number.
 //!
 //! `serde_json` keeps the digits of whole numbers beyond 64 bits if its feature
-//! `arbitrary_precision` is on anywhere in the program; otherwise it reads them as floats. The
+//! `arbitrary_precision` is on anywhere in the program. Otherwise it reads them as floats. The
 //! guest learns this (`hatchery/_wire.py`), and then sends no such numbers.
 
 use std::sync::LazyLock;
@@ -92,8 +92,8 @@ fn check_text(text: &str) -> Result<(), String> {
     }
 }
 
-/// Rewrites the floats of a value from a guest as `serde_json` writes them, so that it equals a
-/// value made here: Python writes 10²² as `1e+22`. Fails if a number isn't a float.
+/// Rewrites the floats of a value from a guest as `serde_json` writes them, so that equal values
+/// compare equal: Python writes 10²² as `1e+22`. Fails if a number isn't a float.
 pub(crate) fn normalise(json: &mut Json) -> Result<(), String> {
     match json {
         Json::Number(number) if !is_whole(number) => {

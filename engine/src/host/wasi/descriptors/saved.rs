@@ -96,8 +96,8 @@ impl HostParts {
 
 impl Descriptors {
     /// Returns the descriptors to save. Leaves out those whose node is gone because a run was
-    /// undone. Those of mounted folders refer to `parts`; without it they are left out, since they
-    /// belong to the host and may have changed when the guest is restored.
+    /// undone. Those of mounted folders refer to `parts`. Without it they are left out: they belong
+    /// to the host and may have changed when the guest is restored.
     pub(crate) fn saved(&self, tree: &Tree, mut parts: Option<&mut HostParts>) -> SavedDescriptors {
         let mut saved = |open: &Open| {
             let own = self.saved_open(open, tree);

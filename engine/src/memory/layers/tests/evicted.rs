@@ -1,4 +1,4 @@
-//! Pages that the kernel has evicted: none that was written to is missed, whatever was in memory
+//! Pages that the kernel has evicted. None that was written to is missed, whatever was in memory
 //! when the kernel was asked.
 //!
 //! `MADV_PAGEOUT` evicts pages of the image's file, and, on a system with swap, copies. It leaves
@@ -89,7 +89,7 @@ impl Evictable {
         assert!(everything(&self.memory) == self.model);
         let of_image = self.image.bytes();
         let (base, len) = (self.memory.base().as_ptr(), self.memory.len());
-        // SAFETY: the first is a mapping of a file that nobody writes to, the other one is advised
+        // SAFETY: the first is a mapping of a file that nobody writes to. The other one is advised
         // in ways that change no content.
         unsafe {
             let of_image = (of_image.as_ptr().cast_mut().cast(), of_image.len());

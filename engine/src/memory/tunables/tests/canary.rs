@@ -17,7 +17,7 @@ const CANARY_BYTES: usize = (4 << 30) + WASM_PAGE_BYTES;
 /// the canary.
 const MOST_HOLES: usize = 200;
 
-/// Pages of ours, which no guest may reach.
+/// Pages of the test, which no guest may reach.
 pub(super) struct Canary {
     start: NonNull<u8>,
 }

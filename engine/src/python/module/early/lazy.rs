@@ -159,8 +159,8 @@ unsafe extern "C" fn enter() {
 unsafe extern "C" fn find(rest: &'static LazyFunctions, function: u32) -> usize {
     match rest.find(function) {
         Ok(address) => address,
-        // SAFETY: a stub has called this, so there is a guest to unwind; and nothing is left here
-        // that would have to be dropped.
+        // SAFETY: a stub has called this, so there is a guest to unwind. Nothing is left here that
+        // would have to be dropped.
         Err(ended) => unsafe { raise_user_trap(ended) },
     }
 }

@@ -31,9 +31,9 @@ use crate::run::outcome::Verdict;
 use crate::run::program::Program;
 use lazy::{FullModule, LazyFunctions};
 
-/// The functions 0 to 4 call the others in each way that there is: directly, through a table, with
-/// arguments on the stack, with an exception that goes through both modules, and with results in
-/// memory.
+/// The functions 0 to 4 call the others in each way that there is. These are directly, through a
+/// table, and with arguments on the stack. Others are with an exception through both modules, and
+/// with results in memory.
 const MODULE: &str = r#"(module
     (memory (export "memory") 1)
     (table 2 funcref)
@@ -295,10 +295,9 @@ const PROGRAMS: [&str; 3] = [
      print(pd.read_excel('/tmp/book.xlsx'))",
 ];
 
-/// Finds out which functions of the default build Python's start and the programs call, and prints
-/// what belongs into `hot-functions.txt`: these, what they call directly, and CPython. Takes a
-/// minute, so it only does so when it is asked to, alone and with `--nocapture`, after the build
-/// has changed.
+/// Finds out which functions of the default build Python's start and the programs call. Prints what
+/// belongs into `hot-functions.txt`: these, what they call directly, and CPython. Takes a minute,
+/// so it only does so on request. Run it alone and with `--nocapture`, after the build has changed.
 #[test]
 fn the_first_functions() {
     if std::env::var_os(RECORD_VARIABLE).is_none() {

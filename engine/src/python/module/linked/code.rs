@@ -10,8 +10,8 @@
 //!  …  …  what the guest's memory begins with
 //! ```
 //!
-//! The code has the same offset from a multiple of 2 MiB as in memory, so that the system can map
-//! large pages. Nothing here checks for damage; the seal beside the file does (`seal.rs`).
+//! The code has the same offset from a multiple of 2 MiB as in memory. So the system can map large
+//! pages. Nothing here checks for damage; the seal beside the file does (`seal.rs`).
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};

@@ -65,7 +65,7 @@ impl<'a> ElfImage<'a> {
         image.is_mappable().then_some(image)
     }
 
-    /// Returns whether the code has pages of its own, and the headers are in the first segment,
+    /// Returns whether the code has pages of its own. The headers must be in the first segment,
     /// which begins with the file.
     fn is_mappable(&self) -> bool {
         let pages = |segment: &ElfSegment<'_>| {
@@ -110,15 +110,15 @@ impl<'a> ElfImage<'a> {
         Some(addresses.iter().map(|address| address.get(LE)).collect())
     }
 
-    /// Returns the address of a word that is 0, can be written to and belongs to nothing; `None` if
-    /// there is none.
+    /// Returns the address of a word that is 0, can be written to and belongs to nothing. Returns
+    /// `None` if there is none.
     pub(super) fn free_word(&self) -> Option<u64> {
         let is_writable = self.segments.last()?.header.p_flags.get(LE).contains(PF_W);
         Some(is_writable.then(|| self.end())?? - WORD_BYTES)
     }
 
-    /// Returns the address behind all that is reserved: room for a word and for whole large pages,
-    /// since the kernel puts a reservation of those where large pages begin.
+    /// Returns the address behind all that is reserved: room for a word and for whole large pages.
+    /// The kernel puts a reservation of those where large pages begin.
     fn end(&self) -> Option<u64> {
         Some((self.segments.last()?.end() + WORD_BYTES).next_multiple_of(LARGE_PAGE_BYTES))
     }
@@ -129,7 +129,7 @@ impl<'a> ElfImage<'a> {
     }
 
     /// Returns the image without code, debug information and symbols, with this description of the
-    /// module. wasmer maps zeroes where the code was.
+    /// module. Where the code was, wasmer maps zeroes.
     pub(super) fn index(&self, info: &[u8], text: &Range<u64>) -> Option<Vec<u8>> {
         let (traps, traps_of_functions) =
             without_accesses(self.section(TRAPS)?, self.section(TRAPS_OF_FUNCTIONS)?)?;
@@ -227,7 +227,7 @@ impl<'a> ElfSegment<'a> {
     }
 }
 
-/// Returns the table of traps and that of each function's place in it, without memory accesses: a
+/// Returns the table of traps and that of each function's place in it, without memory accesses. A
 /// fault outside of every table is one.
 fn without_accesses(traps: &[u8], of_functions: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let (mut kept, mut places) = (Vec::new(), Vec::with_capacity(of_functions.len()));

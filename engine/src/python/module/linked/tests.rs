@@ -10,8 +10,8 @@ use crate::memory::tunables::{InstanceMemory, with_memory};
 use crate::python::module::native::NativeEngine;
 use crate::python::module::new_engine;
 
-/// Has what a loader must get right: calls between functions and into tables, data, traps of each
-/// kind, and exceptions that are caught in another function.
+/// Has what a loader must get right: calls between functions and into tables, data, and traps of
+/// each kind. It also has exceptions that are caught in another function.
 const MODULE: &str = r#"(module
     (memory (export "memory") 1)
     (data (i32.const 0) "begin")
@@ -129,7 +129,7 @@ fn traps_keep_their_kinds() {
     }
 }
 
-/// The kernel's own account of the mapping: what is not dirty is a page of the file, of which all
+/// The kernel's own account of the mapping. What is not dirty is a page of the file, of which all
 /// processes together have one.
 #[test]
 fn code_is_pages_of_its_file() {

@@ -1,8 +1,8 @@
 //! Decides where the safepoints of one function go.
 //!
-//! Control flow is structured, so one pass over the operators is enough. A path without an access
-//! from the head of a loop has passed the heads of all loops inside that one. So each place needs
-//! one number: the outermost loop from whose head it can be reached without an access.
+//! Control flow is structured, so one pass over the operators is enough. A path from the head of a
+//! loop without an access has passed the heads of all loops inside it. So each place needs one
+//! number: the outermost loop from whose head it can be reached without an access.
 
 use std::mem;
 

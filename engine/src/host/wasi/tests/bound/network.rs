@@ -16,8 +16,8 @@ use crate::run::network::Destination;
 const ADDRESS: u32 = 64;
 const RECEIVED: u32 = 1024;
 
-/// Returns a module whose function `main` opens a socket and connects it, and then does `steps`,
-/// the first of which that fails ends it with its error; and whose function `again` does `later`.
+/// Returns a module whose function `main` opens a socket, connects it, and does `steps`. The first
+/// step that fails ends it with its error. Its function `again` does `later`.
 fn client(peer: SocketAddr, steps: &str, later: &str) -> String {
     let IpAddr::V4(ip) = peer.ip() else { panic!("IPv4 is used here") };
     let bytes = [&[1, 0][..], &peer.port().to_le_bytes(), &ip.octets()].concat();

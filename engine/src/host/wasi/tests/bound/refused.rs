@@ -1,5 +1,5 @@
-//! Functions of WASIX that a guest may import and that always fail: sockets that listen, other
-//! processes, and the rest of the table.
+//! Functions of WASIX that a guest may import and that always fail. These are sockets that listen,
+//! other processes, and the rest of the table.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::*;
 use crate::python::module::imports::{ImportRule, WASIX};
 use crate::run::transcript::Stream;
 
-/// Returns a module that calls a function with arguments from its memory, and then prints, as a
+/// Returns a module that calls a function with arguments from its memory. Then it prints, as a
 /// program does that goes on.
 fn calling(namespace: &str, name: &str, parameters: &[&str]) -> String {
     // WebAssembly has no types of fewer bits.
