@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::intake::Field;
@@ -49,10 +50,12 @@ impl ProblemKind {
 /// let json = serde_json::to_value(&problem).expect("it is text");
 /// assert_eq!(json["kind"], "usage");
 /// ```
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "Why a request failed.")]
 #[non_exhaustive]
 pub struct Problem {
     /// What kind of problem it is.
+    #[schemars(with = "String")]
     pub kind: ProblemKind,
     /// Why the pool refused the job: a word of a fixed list, such as `queue_full`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,9 +3,12 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use hatchery::tool::result_schema;
+use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
-use wire::{Field, Intake};
+use wire::{Field, Intake, Problem};
 
+use super::pool::Drain;
+use super::sessions;
 use crate::answer;
 
 /// A line for each operation: its method, its path, what it takes and gives, and what it does.
@@ -20,7 +23,7 @@ fn openapi() -> Value {
     let mut schemas = Map::new();
     add(&mut schemas, "Job", job());
     add(&mut schemas, "Result", result_schema());
-    schemas.insert("Problem".to_owned(), problem());
+    schemas.insert("Problem".to_owned(), schema_of::<Problem>());
     let mut paths = Map::new();
     for line in OPERATIONS.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -102,36 +105,25 @@ fn operation(path: &str, summary: &str, takes: &str, gives: &str) -> Value {
 }
 
 fn body(takes: &str) -> Option<Value> {
-    let of = |kind: &str, schema: Value| {
-        let is_required = takes != "seconds";
-        Some(json!({ "required": is_required, "content": { kind: { "schema": schema } } }))
+    const JSON: &str = "application/json";
+    let (kind, schema) = match takes {
+        "job" => (JSON, reference("Job")),
+        "lines" => ("application/x-ndjson", reference("Job")),
+        "name" => (JSON, schema_of::<sessions::Name>()),
+        "session" => (JSON, schema_of::<sessions::Open>()),
+        "to" => (JSON, schema_of::<sessions::To>()),
+        "seconds" => (JSON, schema_of::<Drain>()),
+        _ => return None,
     };
-    let field = |name: &str| {
-        json!({
-            "type": "object", "properties": { name: { "type": "string" } }, "required": [name],
-            "additionalProperties": false,
-        })
-    };
-    match takes {
-        "job" => of("application/json", reference("Job")),
-        "lines" => of("application/x-ndjson", reference("Job")),
-        "name" => of("application/json", field("name")),
-        "session" => {
-            let mut session = field("name");
-            session["properties"]["python"] = json!({
-                "type": "string",
-                "description": "The name of the Python build on which it runs.",
-            });
-            of("application/json", session)
-        }
-        "to" => of("application/json", field("to")),
-        "seconds" => {
-            let seconds = json!({ "type": "number", "minimum": 0, "maximum": 86_400 });
-            let properties = json!({ "seconds": seconds });
-            of("application/json", json!({ "type": "object", "properties": properties }))
-        }
-        _ => None,
-    }
+    Some(json!({ "required": takes != "seconds", "content": { kind: { "schema": schema } } }))
+}
+
+/// Returns the schema of a type, without what generators would name a type by.
+fn schema_of<T: JsonSchema>() -> Value {
+    let mut schema = SchemaGenerator::default().into_root_schema_for::<T>();
+    schema.remove("$schema");
+    schema.remove("title");
+    schema.to_value()
 }
 
 fn responses(gives: &str) -> Value {
@@ -169,20 +161,6 @@ fn job() -> Value {
     }
     schema["description"] = "A job: exactly one of `code` and `call`, and its inputs.".into();
     schema
-}
-
-fn problem() -> Value {
-    json!({
-        "type": "object",
-        "description": "Why a request failed.",
-        "properties": {
-            "kind": { "type": "string", "description": "What kind of problem it is." },
-            "reason": { "type": "string", "description": "A word of a fixed list." },
-            "message": { "type": "string", "description": "What failed, and what to do." },
-            "retry_after": { "type": "number", "description": "Seconds until it may succeed." },
-        },
-        "required": ["kind", "message"],
-    })
 }
 
 fn reference(name: &str) -> Value {

@@ -16,6 +16,7 @@ use hatchery::event::EventKind;
 use hatchery::python::PackageInfo;
 use hatchery::status::Phase;
 use hatchery::{JobId, Ticket, WorkerId, tool};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -115,9 +116,11 @@ pub(super) async fn metrics(client: Client) -> Answered {
     Ok(answer::of(StatusCode::OK, METRICS_TYPE, render().into()))
 }
 
-#[derive(Debug, Default, Deserialize)]
+/// A command to drain the pool.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Drain {
+pub(super) struct Drain {
+    #[schemars(extend("minimum" = 0, "maximum" = MOST_SECONDS))]
     seconds: Option<f64>,
 }
 

@@ -4,6 +4,7 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
 use hatchery::files::check_path;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -16,25 +17,25 @@ use crate::http::query::Named;
 type Answered = Result<Response, Failure>;
 
 /// A command with the name of a checkpoint.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Name {
+pub(super) struct Name {
     name: String,
 }
 
 /// A command to open a session.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Open {
+pub(super) struct Open {
     name: String,
-    /// The name of its Python build.
+    /// The name of the Python build on which it runs.
     python: Option<String>,
 }
 
-/// A command with the name of a further session.
-#[derive(Debug, Default, Deserialize)]
+/// A command with the name of another session.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct To {
+pub(super) struct To {
     to: String,
 }
 
