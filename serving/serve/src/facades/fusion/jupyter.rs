@@ -87,7 +87,7 @@ pub(super) async fn run_jupyter(
     let Kernel::Python3 = request.kernel;
     let total = seconds(request.total_timeout);
     // Each time the cells begin in a new session.
-    let run = || run_cells(&service, &caller, &request, total).await;
+    let run = || run_cells(&service, &caller, &request, total);
     let has_failed = |problem: &Problem| problem.kind == ProblemKind::Sandbox;
     match retried(total + SPARE, has_failed, run).await {
         Ok(notebook) => json_answer(StatusCode::OK, &answer(notebook)),
