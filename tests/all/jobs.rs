@@ -69,7 +69,7 @@ fn exiting_has_the_codes_of_a_process() {
         ("import os; os._exit(9)", 9),
         ("raise SystemExit(256 + 4)", 4),
         ("import os; os.abort()", 134),
-        ("import signal; signal.raise_signal(9)", 134),
+        ("import signal; signal.raise_signal(9)", 137),
     ] {
         let outcome = run(source);
         let Verdict::Exited { code: found, .. } = outcome.verdict else {

@@ -82,6 +82,8 @@ enum FrameEffect {
     ProgramBegins,
     ProgramOver,
     Immortal(Vec<u32>),
+    /// Sets the run's alarm; `None` clears it.
+    Alarm(Option<Duration>),
     Asks(Ask),
 }
 
@@ -242,11 +244,11 @@ impl CallChannel {
             (AgentFrame::Call, call) => FrameEffect::Asks(Ask::Call(call.to_vec())),
             (AgentFrame::Wait, body) => {
                 let (time, ticket) = body.split_first_chunk::<8>()?;
-                let time = u64::try_from(i64::from_le_bytes(*time)).ok();
                 let ticket = u32::from_le_bytes(ticket.try_into().ok()?);
-                let time = time.map(Duration::from_nanos);
-                FrameEffect::Asks(Ask::Wait { time, ticket: (ticket != 0).then_some(ticket) })
+                let (time, ticket) = (duration(*time), (ticket != 0).then_some(ticket));
+                FrameEffect::Asks(Ask::Wait { time, ticket })
             }
+            (AgentFrame::Alarm, time) => FrameEffect::Alarm(duration(time.try_into().ok()?)),
             (AgentFrame::Cancel, ticket) => {
                 FrameEffect::Asks(Ask::Cancel(u32::from_le_bytes(ticket.try_into().ok()?)))
             }
@@ -254,6 +256,11 @@ impl CallChannel {
             (AgentFrame::Wake, _) => FrameEffect::Asks(Ask::Wake),
         })
     }
+}
+
+/// Reads nanoseconds; `None` if they are below 0.
+fn duration(bytes: [u8; 8]) -> Option<Duration> {
+    u64::try_from(i64::from_le_bytes(bytes)).ok().map(Duration::from_nanos)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! of a run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use wasmer::{FunctionEnvMut, RuntimeError, TypedFunction};
@@ -156,6 +157,14 @@ impl RunControl {
     pub(crate) fn pause(&self) -> Option<Pause> {
         let requester = *self.requester.lock();
         requester.map(|requester| requester.pause())
+    }
+
+    /// Sets the alarm of the current run, if it gets one.
+    pub(crate) fn set_alarm(&self, after: Option<Duration>) {
+        let requester = *self.requester.lock();
+        if let Some(requester) = requester {
+            requester.set_alarm(after);
+        }
     }
 
     /// Asks the current run to stop, because it exceeded a limit.

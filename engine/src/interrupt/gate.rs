@@ -399,6 +399,20 @@ impl Gate {
         matches!(state.interrupt, Some((_, Raised::NotYet | Raised::Told)))
     }
 
+    /// Whether interrupts and alarms reach the program.
+    pub(crate) fn can_raise(&self) -> bool {
+        self.raiser.get().is_some()
+    }
+
+    /// Has the interpreter of `run` collect garbage, if the program runs on the guest's side.
+    pub(crate) fn collect(&self, run: GateRun) {
+        let state = self.state.lock();
+        let runs = state.current == Some(run) && state.side == Side::Guest && state.in_program;
+        if let (true, Some(raiser), Some(memory)) = (runs, self.raiser.get(), self.memory.get()) {
+            raiser.collect(memory);
+        }
+    }
+
     /// Tells the interpreter of an interrupt, and again if it hasn't reacted.
     fn raise(&self, state: &mut GateState) {
         let (Some(raiser), Some(memory)) = (self.raiser.get(), self.memory.get()) else { return };

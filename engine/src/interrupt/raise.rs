@@ -26,6 +26,8 @@ use crate::memory::GuestMemory;
 const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
 /// Bit 3 of `eval_breaker`: an asynchronous exception is pending (`pycore_ceval.h`).
 const ASYNC_EXCEPTION: u32 = 1 << 3;
+/// Bit 4: a collection of garbage is due.
+const COLLECTION: u32 = 1 << 4;
 /// The size of a pointer in the guest.
 const POINTER: u32 = 4;
 /// The most threads that are looked at to find the main one: more than a guest can have.
@@ -159,7 +161,7 @@ impl Raiser {
         let stored = memory.with_word(thread.async_exception, |word| {
             word.compare_exchange(0, self.exception, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         });
-        stored == Some(true) && set_flag(memory, &thread)
+        stored == Some(true) && set_flag(memory, &thread, ASYNC_EXCEPTION)
     }
 
     /// Sets the interpreter's flag again, if it hasn't raised the exception.
@@ -167,7 +169,14 @@ impl Raiser {
         if let Some(thread) = self.thread(memory)
             && self.is_stored(memory, &thread)
         {
-            set_flag(memory, &thread);
+            set_flag(memory, &thread, ASYNC_EXCEPTION);
+        }
+    }
+
+    /// Tells the interpreter to collect garbage.
+    pub(crate) fn collect(&self, memory: &GuestMemory) {
+        if let Some(thread) = self.thread(memory) {
+            set_flag(memory, &thread, COLLECTION);
         }
     }
 
@@ -198,11 +207,10 @@ impl Raiser {
     }
 }
 
-/// Sets the flag that makes the interpreter check for the exception. Returns whether that
+/// Sets a flag that makes the interpreter check for what it stands for. Returns whether that
 /// succeeded.
-fn set_flag(memory: &GuestMemory, thread: &Thread) -> bool {
-    let set =
-        |word: &std::sync::atomic::AtomicU32| word.fetch_or(ASYNC_EXCEPTION, Ordering::SeqCst);
+fn set_flag(memory: &GuestMemory, thread: &Thread, flag: u32) -> bool {
+    let set = |word: &std::sync::atomic::AtomicU32| word.fetch_or(flag, Ordering::SeqCst);
     memory.with_word(thread.eval_breaker, set).is_some()
 }
 
@@ -280,6 +288,8 @@ mod tests {
         assert_eq!(load(&memory, THREAD + 12), Some(ASYNC_EXCEPTION));
         assert!(raiser.take_back(&memory));
         assert!(!raiser.take_back(&memory) && !raiser.is_pending(&memory));
+        raiser.collect(&memory);
+        assert_eq!(load(&memory, THREAD + 12), Some(ASYNC_EXCEPTION | COLLECTION));
     }
 
     #[test]

@@ -86,6 +86,7 @@ impl Stopwatch {
             cpu_time,
             grace: limits.grace,
             wall: Wall::Endless,
+            alarm: None,
             is_ending: false,
             is_stopped: false,
         };
@@ -143,6 +144,11 @@ impl StopRequester {
         Watchdog::current().change(|state| state.request(self.id, reason, Instant::now()));
     }
 
+    /// Sets when the interpreter collects garbage, in place of what was set before.
+    pub(crate) fn set_alarm(&self, after: Option<Duration>) {
+        Watchdog::current().change(|state| state.set_alarm(self.id, after, FIRST_REMINDER));
+    }
+
     /// Says that the run was stopped; it is overdue if it goes on.
     pub(crate) fn expect_end(&self) {
         Watchdog::current().change(|state| state.expect_end(self.id, Instant::now()));
@@ -191,6 +197,8 @@ enum Due {
     Cpu,
     /// It may not have noticed its interrupt; how long the last wait was.
     Remind(Duration),
+    /// Its alarm is due; how long to wait for the interpreter, which clears the alarm.
+    Alarm(Duration),
     /// Its grace period is over.
     Stop(StopReason),
     /// It was stopped `OVERDUE_AFTER` ago.
@@ -206,6 +214,8 @@ struct WatchedRun {
     cpu_time: Duration,
     grace: Duration,
     wall: Wall,
+    /// When its alarm is due.
+    alarm: Option<DueTime>,
     /// It was interrupted or stopped.
     is_ending: bool,
     /// It was stopped, and is overdue if it doesn't end.
@@ -316,6 +326,20 @@ impl WatchdogState {
         }
     }
 
+    /// Sets when a run's alarm is due, and how long it then waits until it is due again.
+    fn set_alarm(&mut self, id: WatchId, after: Option<Duration>, next: Duration) {
+        let at = after.and_then(|after| Instant::now().checked_add(after));
+        let Some(watched) = self.watched.get_mut(&id) else { return };
+        let before = watched.alarm.take();
+        watched.alarm = at.map(|at| (at, self.scheduled + 1));
+        if let Some(before) = before {
+            self.pending.remove(&before);
+        }
+        if let Some(at) = at {
+            self.schedule(at, id, Due::Alarm(next));
+        }
+    }
+
     /// Interrupts a run, or stops it at once if it has no grace period.
     fn request(&mut self, id: WatchId, reason: StopReason, now: Instant) {
         let Some(watched) = self.watched.get_mut(&id).filter(|watched| !watched.is_ending) else {
@@ -370,6 +394,10 @@ impl WatchdogState {
                     let next = (after * 2).min(LONGEST_REMINDER);
                     self.schedule(now + next, id, Due::Remind(next));
                 }
+            }
+            Due::Alarm(after) => {
+                watched.gate.collect(watched.run);
+                self.set_alarm(id, Some(after), (after * 2).min(LONGEST_REMINDER));
             }
             Due::Stop(reason) => self.stop(id, reason, now),
             Due::Overdue => {

@@ -14,7 +14,6 @@ _LIMITS = (
     ("wasm32-wasi", ""),
     ("could not get source code", "no source of a program is a file"),
     ("source code not available", "no source of a program is a file"),
-    ("No username set in the environment", "the sandbox has no users"),
     ("too large to convert to C s", "the sandbox's pointers have 32 bits"),
     ("too large to convert to C long", "the sandbox's integers of C have 32 bits"),
     ("fit 'int' into an index-sized integer", "the sandbox's pointers have 32 bits"),
@@ -40,12 +39,11 @@ _PURE_PACKAGES = frozenset(
 # Names of the system's modules that Linux has and the build doesn't, beside constants.
 _ABSENT_NAMES = {
     "os": "copy_file_range eventfd eventfd_read eventfd_write fchdir fchmod fwalk getgrouplist getxattr grantpt"
-    " listxattr lockf login_tty major makedev memfd_create minor mkfifo mknod posix_fallocate posix_openpt preadv"
-    " ptsname pwritev readv removexattr sched_get_priority_max sched_get_priority_min sched_getparam"
-    " sched_getscheduler sched_param sched_rr_get_interval sched_setaffinity sched_setparam sched_setscheduler"
-    " sendfile setns setpgrp setpriority setresgid setresuid setxattr splice timerfd_create unlockpt unshare writev",
-    "signal": "Sigmasks pidfd_send_signal sigpending sigtimedwait sigwaitinfo struct_siginfo valid_signals",
-    "socket": "if_indextoname if_nameindex if_nametoindex recv_fds send_fds sethostname",
+    " listxattr login_tty major makedev minor mkfifo mknod posix_openpt preadv ptsname pwritev removexattr"
+    " sched_getparam sched_param sched_rr_get_interval sched_setparam sched_setscheduler setns setpgrp"
+    " setresgid setresuid setxattr splice timerfd_create unlockpt unshare",
+    "signal": "Sigmasks pidfd_send_signal sigtimedwait sigwaitinfo struct_siginfo",
+    "socket": "if_indextoname if_nametoindex recv_fds send_fds sethostname",
     "select": "epoll",
     "time": "clock_settime clock_settime_ns",
     "mmap": "",

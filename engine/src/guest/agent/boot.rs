@@ -19,10 +19,13 @@ pub(super) const FILES: [(&str, &str); 19] = files! {
     "_agent"
 };
 
-/// Modules that run only when a program first needs them.
-pub(super) const LATE_FILES: [(&str, &str); 10] = files! {
+/// Modules that run only when a program first needs them. Those of `stand_ins` stand for modules of
+/// the standard library that a build may lack.
+pub(super) const LATE_FILES: [(&str, &str); 20] = files! {
     "_stdin" "_loop" "_network" "_archives" "_threads" "_hashes" "_arrays" "_jpeg" "_pytest"
-    "_tagged"
+    "_tagged" "_signals" "stand_ins/_posixshmem" "stand_ins/_ssl" "stand_ins/fcntl" "stand_ins/grp"
+    "stand_ins/pwd" "stand_ins/readline" "stand_ins/resource" "stand_ins/syslog"
+    "stand_ins/termios"
 };
 
 /// Defines `_boot`, which starts the agent.

@@ -85,7 +85,9 @@ def said(call, *arguments):
         return type(error).__name__
 said(socket.socket) == 'OSError' or exit(1)
 said(socket.create_connection, ('127.0.0.1', 9)) == 'gaierror' or exit(2)
-said(socket.gethostbyname, 'localhost') == 'gaierror' or exit(3)
+said(socket.gethostbyname, 'example.org') == 'gaierror' or exit(3)
+[socket.gethostbyname(name) for name in ('localhost', '127.1')] == ['127.0.0.1'] * 2 or exit(9)
+socket.inet_ntop(socket.AF_INET6, socket.inet_pton(socket.AF_INET6, '0::1')) == '::1' or exit(10)
 for scheme in 'http', 'https', 'ftp':
     said(urllib.request.urlopen, f'{scheme}://127.0.0.1/') == 'URLError' or exit(4)
 urllib.request.urlopen('data:,x').read() == b'x' or exit(5)
@@ -98,7 +100,7 @@ type(socket.__spec__.loader) is type(urllib.__spec__.loader) or exit(8)
 """
         # As in a build without sockets.
         before = (
-            "import hatchery._late, sys; hatchery._late.install({}); sys.modules['ssl'] = None\n"
+            "import hatchery._late, sys; hatchery._late.install({})\n"
             "import _socket; del _socket.socketpair\n"
         )
         report = subprocess.run([sys.executable, "-B", "-S", "-c", before + source], capture_output=True)

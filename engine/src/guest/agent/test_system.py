@@ -1,15 +1,18 @@
 """Tests what the agent gives programs in place of what the build lacks or does differently."""
 
 import hashlib
+import importlib
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+import types
 import unittest
 
-from hatchery import _dates, _hashes, _system
+from hatchery import _dates, _hashes, _signals, _system
 
 # A date in each season, with one digit and with two.
 DATES = ((2024, 1, 2, 3, 4, 5, 1, 2, 0), (1999, 12, 31, 23, 59, 59, 4, 365, 0), (2021, 1, 1, 0, 9, 1, 4, 1, 0))
@@ -42,6 +45,7 @@ class SystemTest(unittest.TestCase):
         for text in ("100%", "%", "%-", "%5", "", "50%% %P", "%E", "%z %%z"):
             self.assertEqual(strftime(text, DATES[0]), time.strftime(text, DATES[0]), text)
         self.assertEqual(strftime("%l"), time.strftime("%l"))
+        self.assertEqual(_dates.formatter(lambda format, t: "")("%Z", DATES[0]), time.tzname[0])
         self.assertRaises(TypeError, strftime, 1)
 
     @unittest.skipUnless(hasattr(hashlib, "scrypt"), "OpenSSL is the model")
@@ -112,31 +116,38 @@ except OSError as error:
         absent = {
             "os": "system fork getppid geteuid getlogin pipe dup kill waitpid nice getloadavg sched_getaffinity chown"
             " statvfs get_terminal_size umask WNOHANG register_at_fork",
-            "time": "thread_time tzset", "signal": "SIGALRM alarm setitimer getitimer", "_thread": "get_native_id",
+            "time": "thread_time tzset CLOCK_PROCESS_CPUTIME_ID", "_thread": "get_native_id",
         }
         # As in the build; these are imported again with what they find.
         before = "".join(
             f"import {module}\nfor name in {names.split()}: vars({module}).pop(name, None)\n"
             for module, names in absent.items()
-        ) + "sys.modules['ssl'] = None\nfor name in 'threading', 'shutil': sys.modules.pop(name, None)\n"
+        ) + "for name in 'threading', 'shutil': sys.modules.pop(name, None)\n"
         seen = self.alone("_system", before=f"{before}import hatchery._late; hatchery._late.install({{}})\n", source="""
-import asyncio, errno, ftplib, http.client, imaplib, poplib, shutil, signal, smtplib, socket, threading, time
-import urllib.request
+import asyncio, errno, shutil, signal, socket, threading, time
 from unittest import mock
 for name in (
     "os.system os.fork os.geteuid os.getppid os.getlogin os.pipe os.kill os.waitpid os.statvfs shutil.disk_usage"
     " signal.alarm signal.setitimer time.thread_time threading.get_native_id os.get_terminal_size os.nice"
-    " os.sched_getaffinity os.getloadavg http.client.HTTPSConnection smtplib.SMTP_SSL socket.getservbyname"
+    " os.sched_getaffinity os.getloadavg socket.getservbyname"
 ).split():
     with mock.patch(name):
         pass
 assert (os.geteuid(), os.getppid(), os.umask(0), os.umask(0o22), os.WNOHANG) == (0, 1, 0o22, 0, 1)
 assert os.sched_getaffinity(0) == {0} and len(os.getloadavg()) == 3 and os.nice(3) + os.nice(-1) == 5
 assert threading.get_native_id() == os.getpid() and time.thread_time() >= 0
+from hatchery import _system
+_system.WRITABLE = (".",)
 assert shutil.disk_usage("/").total > 0 and os.statvfs(".").f_files > 0
 assert shutil.get_terminal_size() == (80, 24) and socket.getservbyname("https") == 443
-assert signal.alarm(0) == 0 and signal.setitimer(signal.ITIMER_REAL, 0) == (0.0, 0.0) == signal.getitimer(0)
-assert os.kill(os.getpid(), 0) is None and os.chown(".", -1, 0) is None and signal.SIGALRM == 14
+assert os.kill(os.getpid(), 0) is None and os.chown(".", -1, 0) is None
+assert time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID) > 0 < time.clock_gettime_ns(time.CLOCK_PROCESS_CPUTIME_ID)
+assert time.get_clock_info("thread_time").monotonic and time.clock_gettime(time.CLOCK_REALTIME) > 1e9
+read, write = os.pipe()
+assert os.write(write, b"hello") == 5 and (os.read(read, 3), os.read(read, 9), os.read(read, 9)) == (b"hel", b"lo", b"")
+with open(write, "w") as file:
+    print("line", file=file)
+assert open(read).read() == "line\\n"
 class Interrupted(Exception):
     pass
 def handler(*args):
@@ -144,16 +155,12 @@ def handler(*args):
 signal.signal(signal.SIGINT, handler)
 for call, kind, code in [
     (lambda: os.system("ls"), OSError, errno.ENOSYS), (os.fork, OSError, errno.ENOSYS),
-    (os.pipe, OSError, errno.ENOSYS), (lambda: signal.alarm(1), OSError, errno.ENOSYS),
-    (lambda: signal.setitimer(signal.ITIMER_REAL, 0.5, 1), OSError, errno.ENOSYS),
+    (lambda: os.dup(1), OSError, errno.ENOSYS),
     (os.get_terminal_size, OSError, errno.ENOTTY), (lambda: os.chown(".", 1000, -1), PermissionError, errno.EPERM),
     (lambda: os.kill(os.getpid() + 1, 0), ProcessLookupError, errno.ESRCH),
     (lambda: os.waitpid(-1, os.WNOHANG), ChildProcessError, errno.ECHILD),
     (lambda: os.kill(os.getpid(), signal.SIGINT), Interrupted, None),
     (lambda: os.statvfs("/nothing"), FileNotFoundError, errno.ENOENT),
-    (http.client.HTTPSConnection("h", context=None).connect, OSError, errno.ENETUNREACH),
-    (lambda: smtplib.SMTP_SSL("h"), OSError, errno.ENETUNREACH), (lambda: ftplib.FTP_TLS("h"), OSError, errno.ENETUNREACH),
-    (lambda: imaplib.IMAP4_SSL("h"), OSError, errno.ENETUNREACH), (lambda: poplib.POP3_SSL("h"), OSError, errno.ENETUNREACH),
 ]:
     try:
         print(call, call())
@@ -166,7 +173,6 @@ for call in multiprocessing.Pool, multiprocessing.Process(target=print).start, m
         print(call, call())
     except OSError as error:
         assert "no processes" in str(error) and "several jobs" in str(error)
-assert http.client.HTTPSConnection("h").port == 443 and urllib.request.HTTPSHandler
 os.environ["TZ"] = "Europe/Berlin"
 try:
     time.tzset()
@@ -174,6 +180,165 @@ except OSError as error:
     print(error)
 """)
         self.assertRegex(seen, "zoneinfo")
+
+    def stand_in(self, name):
+        """Returns a stand-in, run under its name beside the module that it stands for."""
+        module = types.ModuleType(name)
+        path = os.path.join(os.path.dirname(_system.__file__), "stand_ins", f"{name}.py")
+        with open(path) as file:
+            exec(compile(file.read(), path, "exec"), module.__dict__)
+        return module
+
+    @unittest.skipUnless(sys.platform == "linux", "Linux is the model")
+    def test_stand_ins_have_the_names_and_numbers_of_linux(self):
+        stand_ins = os.listdir(os.path.join(os.path.dirname(_system.__file__), "stand_ins"))
+        for name in sorted(file.removesuffix(".py") for file in stand_ins if file.endswith(".py")):
+            module, model = self.stand_in(name), importlib.import_module(name)
+            for key, value in vars(model).items():
+                if isinstance(value, int) and key.isupper() and hasattr(module, key) and key != "OPENSSL_VERSION_NUMBER":
+                    self.assertEqual(getattr(module, key), value, f"{name}.{key}")
+            absent = {key for key in vars(model) if key[0] != "_"} - set(vars(module))
+            if name in ("fcntl", "pwd", "grp", "syslog", "_ssl"):
+                absent = {key for key in absent if not key.startswith(("err_", "lib_")) and key != "Certificate"}
+                self.assertEqual(absent, set(), name)
+
+    def test_facts_of_a_machine_with_one_user_and_one_process(self):
+        fcntl, pwd, grp, resource, termios = map(self.stand_in, ("fcntl", "pwd", "grp", "resource", "termios"))
+        self.assertEqual(pwd.getpwuid(0), pwd.getpwnam("root"))
+        self.assertEqual((pwd.getpwnam("root").pw_uid, grp.getgrgid(0).gr_name), (0, "root"))
+        for call, kind in (
+            (lambda: pwd.getpwnam("nobody"), KeyError), (lambda: pwd.getpwuid("0"), TypeError),
+            (lambda: grp.getgrgid(7), KeyError), (lambda: termios.tcgetattr(0), termios.error),
+            (lambda: fcntl.flock(-1, fcntl.LOCK_EX), ValueError), (lambda: fcntl.ioctl(1, termios.TIOCGWINSZ), OSError),
+            (lambda: resource.getrlimit(99), ValueError), (lambda: resource.setrlimit(0, (2, 1)), ValueError),
+        ):
+            self.assertRaises(kind, call)
+        with tempfile.TemporaryFile() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(file.fileno(), fcntl.LOCK_UN)
+            self.assertEqual(fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_NONBLOCK), 0)
+            self.assertEqual(fcntl.fcntl(file, fcntl.F_GETFL) & os.O_NONBLOCK, os.O_NONBLOCK)
+        resource.setrlimit(resource.RLIMIT_CPU, (1, 2))
+        self.assertEqual(resource.getrlimit(resource.RLIMIT_CPU), (1, 2))
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        self.assertTrue(used.ru_maxrss > 0 < used.ru_utime)
+
+    def test_tls_has_settings_and_makes_no_connection(self):
+        seen = self.alone("_system", before="""
+import types
+path = "hatchery/stand_ins/_ssl.py"
+module = sys.modules["_ssl"] = types.ModuleType("_ssl")
+exec(compile(open(path).read(), path, "exec"), module.__dict__)
+""", source="""
+import asyncio, ftplib, http.client, imaplib, poplib, smtplib, socket, ssl, urllib.request
+context = ssl.create_default_context()
+assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+assert context.minimum_version == ssl.TLSVersion.TLSv1_2 and ssl.OP_NO_TLSv1 not in context.options
+context.options |= ssl.OP_NO_TLSv1
+assert ssl.OP_NO_TLSv1 in context.options and asyncio.sslproto.ssl is ssl
+for call in (
+    lambda: setattr(context, "verify_mode", ssl.CERT_NONE), lambda: setattr(context, "minimum_version", 5),
+    lambda: ssl.SSLContext(99), lambda: context.load_verify_locations("/nothing"),
+    lambda: context.load_verify_locations(cadata="nothing"), lambda: context.load_verify_locations(),
+):
+    try:
+        print(call())
+    except (ValueError, FileNotFoundError, ssl.SSLError, TypeError):
+        pass
+context.check_hostname = False
+context.verify_mode = ssl.CERT_NONE
+open("ca.pem", "w").write(2 * ssl.DER_cert_to_PEM_cert(b"certificate"))
+context.load_verify_locations("ca.pem")
+assert context.get_ca_certs(True) == [b"certificate"] * 2 and context.cert_store_stats()["x509"] == 2
+bio = ssl.MemoryBIO()
+assert bio.write(b"abc") == 3 and bio.read(2) == b"ab" and bio.pending == 1
+bio.write_eof()
+assert not bio.eof and bio.read() == b"c" and bio.eof
+assert issubclass(ssl.SSLCertVerificationError, ValueError) and len(ssl.RAND_bytes(5)) == 5
+assert http.client.HTTPSConnection("h", context=context).port == 443 and urllib.request.HTTPSHandler(context=context)
+assert smtplib.SMTP_SSL and imaplib.IMAP4_SSL and poplib.POP3_SSL and ftplib.FTP_TLS
+one, other = socket.socketpair()
+try:
+    context.wrap_socket(one, server_hostname="h")
+except ssl.SSLError as error:
+    print(error.errno == ssl.SSL_ERROR_SSL, error)
+""")
+        self.assertEqual(seen, "True the build has no TLS, so nothing connects that way\n")
+
+    @unittest.skipUnless(hasattr(signal, "setitimer"), "signals of POSIX are the model")
+    def test_a_timer_calls_its_handler_in_the_program(self):
+        seen = self.alone("_system", before="""
+import signal
+for name in "alarm setitimer getitimer pause pthread_sigmask pthread_kill sigpending valid_signals siginterrupt".split():
+    delattr(signal, name)
+from hatchery import _signals
+from hatchery._host import bridge
+asked = []
+bridge.connect(lambda frame: asked.append(frame) or b"")
+_signals.adapt(signal)
+""", source="""
+import gc, time
+class Over(Exception):
+    pass
+def handler(number, frame):
+    seen.append((number, frame.f_code.co_name))
+    if raises:
+        raise Over
+def spins():
+    end = time.monotonic() + 0.01
+    while time.monotonic() < end:
+        pass
+    gc.collect()  # as the host makes CPython do
+    while True:
+        pass
+def sleeps():
+    time.sleep(1000)
+seen, raises = [], True
+signal.signal(signal.SIGALRM, handler)
+for wait in spins, sleeps:
+    assert signal.setitimer(signal.ITIMER_REAL, 0.01) == (0.0, 0.0)
+    try:
+        wait()
+    except Over:
+        pass
+assert seen == [(14, "spins"), (14, "sleeps")], seen
+assert asked[0] == _signals.ALARM + (10**7).to_bytes(8, "little")
+assert asked[-1] == _signals.ALARM + (-1).to_bytes(8, "little", signed=True)
+raises = False
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+while len(seen) < 5:
+    signal.pause()
+assert signal.setitimer(signal.ITIMER_REAL, 0)[1] == 0.001 and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+assert (signal.alarm(7), signal.alarm(0)) == (0, 7) and len(asked) > 8
+signal.signal(signal.SIGUSR1, handler)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+before = len(seen)
+os.kill(os.getpid(), 0)
+signal.raise_signal(signal.SIGUSR1)
+assert signal.sigpending() == {signal.SIGUSR1} and len(seen) == before
+assert signal.pthread_sigmask(signal.SIG_SETMASK, []) == {signal.SIGUSR1}
+assert seen[-1] == (signal.SIGUSR1, "<module>") or len(seen) == before + 1
+signal.raise_signal(signal.SIGCHLD)
+for call, kind in (
+    (signal.pause, OSError), (lambda: signal.setitimer(signal.ITIMER_PROF, 1), OSError),
+    (lambda: signal.setitimer(signal.ITIMER_REAL, -1), signal.ItimerError),
+):
+    try:
+        print(call, call())
+    except kind:
+        pass
+def refuse(frame):
+    raise ValueError
+bridge.connect(refuse)
+try:
+    signal.alarm(1)
+except OSError as error:
+    print(error.strerror)
+if os.fork() == 0:
+    signal.raise_signal(signal.SIGTERM)
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+""")
+        self.assertEqual(seen, f"{_signals.NO_ALARM}\n143\n")
 
     def test_the_guide_names_what_can_not_work(self):
         guide = os.path.join(os.path.dirname(__file__), *[".."] * 4, "docs/guide/limits.md")

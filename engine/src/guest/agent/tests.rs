@@ -17,10 +17,11 @@ fn the_boot_source_carries_the_agent_unchanged() {
 #[test]
 fn the_boot_source_carries_every_file_after_its_imports() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/guest/agent/hatchery");
-    let found = std::fs::read_dir(folder).unwrap().flatten();
-    let mut found: Vec<String> = found
-        .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".py").map(str::to_owned))
-        .collect();
+    let folders = [folder.to_owned(), format!("{folder}/stand_ins")].into_iter();
+    let paths = folders.flat_map(|folder| std::fs::read_dir(folder).unwrap().flatten());
+    let names = paths.map(|entry| entry.path().to_str().unwrap().replacen(folder, "", 1));
+    let mut found: Vec<String> =
+        names.filter_map(|name| name[1..].strip_suffix(".py").map(str::to_owned)).collect();
     found.sort();
     let carried = boot::FILES.iter().chain(&boot::LATE_FILES);
     let mut carried: Vec<&str> = carried.map(|(file, _)| *file).collect();

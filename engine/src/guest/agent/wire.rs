@@ -39,6 +39,9 @@ pub(crate) enum AgentFrame {
     Wake,
     /// Asks which host functions there are.
     Functions,
+    /// Sets when the interpreter is to collect garbage: 8 bytes with nanoseconds from now, below 0
+    /// for never. A callback of collections serves the timer of Python's `signal`.
+    Alarm,
     /// Carries what the program displays, built like a reply; the answer is empty.
     Display,
     /// Carries four addresses of 4 bytes each, once when the agent of a command build has started.
@@ -68,6 +71,7 @@ impl AgentFrame {
             (18, rest) => Some((Self::Cancel, rest)),
             (19, rest) => Some((Self::Functions, rest)),
             (20, rest) => Some((Self::Wake, rest)),
+            (21, rest) => Some((Self::Alarm, rest)),
             (8, rest) => Some((Self::Display, rest)),
             (&Self::ENTER, rest) => Some((Self::Enter, rest)),
             _ => None,

@@ -126,6 +126,11 @@ pub(super) fn answer(env: &GuestEnv, frame: Buffer) -> Option<Arc<Vec<u8>>> {
             addresses.into_iter().for_each(|address| make_immortal(memory, address));
             Arc::default()
         }
+        FrameEffect::Alarm(after) => {
+            // Refused where the host can't interrupt.
+            env.gate.gate().can_raise().then(|| env.control.set_alarm(after))?;
+            Arc::default()
+        }
         FrameEffect::Asks(ask) => Arc::new(calls::serve(env, calls.as_ref(), ask)),
     })
 }

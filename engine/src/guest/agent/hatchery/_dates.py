@@ -9,7 +9,7 @@ import time
 # A directive: flags, width, modifier and character.
 DIRECTIVE = re.compile(r"%([-_0^#]*)(\d*)([EO]?)(.?)", re.DOTALL)
 # What the C library writes as glibc does. `datetime` and pandas come through here as well.
-is_plain = re.compile(r"(?:[^%]|%[aAbBcCdDeFgGhHIjmMnprRStTuUVwWxXyYzZ%])*", re.DOTALL).fullmatch
+is_plain = re.compile(r"(?:[^%]|%[aAbBcCdDeFgGhHIjmMnprRStTuUVwWxXyYz%])*", re.DOTALL).fullmatch
 # The digits of numbers; those of `BLANKS` are padded with blanks.
 DIGITS = dict.fromkeys("CdegHIklmMSUVWy", 2) | dict.fromkeys("uwGY", 1) | {"j": 3}
 BLANKS = "ekl"
@@ -40,6 +40,8 @@ def piece(write, directive, t):
     pad = next((flag for flag in reversed(flags) if flag in "-_0"), "")
     is_known = (kind in DIGITS or kind in TEXTS) and kind not in UNMODIFIED[modifier]
     text = write(f"%{SAME.get(kind, kind)}", t) if is_known else directive[0]
+    if kind == "Z" and is_known and not text:
+        text = time.tzname[t[8] > 0]  # a tuple without a zone is of local time
     if is_known and kind in DIGITS:
         sign, text = ("-", text[1:]) if text[:1] == "-" else ("", text)
         text = text.lstrip("0 ") or "0"

@@ -2,12 +2,14 @@
 
 These are the event loop, which needs asyncio, and modules that adapt modules of Python to the
 sandbox when a program imports them. For example, asyncio gets our event loop, since its own needs
-sockets.
+sockets. Modules that a build lacks have stand-ins, which are found only if nothing else is.
 """
 
 import sys
 from _frozen_importlib import ModuleSpec
 
+# What the names of code for stand-ins begin with.
+STAND_INS = "hatchery.stand_ins/"
 # The module of asyncio that chooses the event loop. It is imported last.
 LOOPS = "asyncio.unix_events"
 # Which of our modules adapts a module, through its table `ADAPT`, if it has one.
@@ -25,12 +27,7 @@ ADAPTED = {
     "numpy": "hatchery._arrays",
     "asyncio": "hatchery._system",
     "ctypes": "hatchery._system",
-    "signal": "hatchery._system",
-    "http.client": "hatchery._system",
-    "smtplib": "hatchery._system",
-    "imaplib": "hatchery._system",
-    "poplib": "hatchery._system",
-    "ftplib": "hatchery._system",
+    "signal": "hatchery._signals",
     "multiprocessing.context": "hatchery._system",
     "multiprocessing.process": "hatchery._system",
     "concurrent.futures.process": "hatchery._system",
@@ -38,17 +35,28 @@ ADAPTED = {
 }
 
 
-class LateFinder:
-    """Finds modules whose code is already here, and intercepts imports of those to adapt."""
+class CodeFinder:
+    """Finds modules whose code is already here."""
 
-    def __init__(self, codes):
-        self._codes = codes
+    def __init__(self, codes, folder=""):
+        self._codes, self._folder = codes, folder
 
     def find_spec(self, name, path=None, target=None):
-        if name in self._codes:
-            return ModuleSpec(name, self)
+        return ModuleSpec(name, self, origin="built-in") if self._folder + name in self._codes else None
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        exec(self._codes[self._folder + module.__name__], module.__dict__)
+
+
+class LateFinder(CodeFinder):
+    """Finds modules of the package, and intercepts imports of modules to adapt."""
+
+    def find_spec(self, name, path=None, target=None):
         if name not in ADAPTED:
-            return None
+            return super().find_spec(name)
         for finder in sys.meta_path:
             # As imports do: a program's finder may lack the method.
             find = getattr(finder, "find_spec", None) if finder is not self else None
@@ -58,12 +66,6 @@ class LateFinder:
                     spec.loader = AdaptingLoader(spec.loader)
                 return spec
         return None
-
-    def create_module(self, spec):
-        return None
-
-    def exec_module(self, module):
-        exec(self._codes[module.__name__], module.__dict__)
 
 
 class AdaptingLoader:
@@ -100,5 +102,7 @@ def adapt(module):
 def install(codes):
     """Lets imports find these modules, which are given as code by name."""
     sys.meta_path.insert(0, LateFinder(codes))
-    if "warnings" in sys.modules:  # CPython itself may have imported it
-        adapt(sys.modules["warnings"])
+    sys.meta_path.append(CodeFinder(codes, STAND_INS))
+    for name in ("signal", "warnings"):  # CPython itself may have imported them
+        if name in sys.modules:
+            adapt(sys.modules[name])

@@ -11,6 +11,7 @@ be created in one turn and awaited in a later one.
 import atexit
 import errno
 import functools
+import signal
 import sys
 
 import hatchery
@@ -38,6 +39,7 @@ class HostLoop(base_events.BaseEventLoop):
     def __init__(self, selector=None):
         super().__init__()
         self._selector = HostSelector()
+        self._handled = set()
 
     def _process_events(self, event_list):
         pass
@@ -59,6 +61,17 @@ class HostLoop(base_events.BaseEventLoop):
     def _is_due(self):
         timers = self._scheduled
         return bool(self._ready) or bool(timers) and timers[0].when() <= self.time()
+
+    def add_signal_handler(self, sig, callback, *args):
+        signal.signal(sig, lambda *_: self.call_soon(callback, *args))
+        self._handled.add(sig)
+
+    def remove_signal_handler(self, sig):
+        if sig not in self._handled:
+            return False
+        self._handled.discard(sig)
+        signal.signal(sig, signal.default_int_handler if sig == signal.SIGINT else signal.SIG_DFL)
+        return True
 
     def run_in_executor(self, executor, func, *args):
         if executor is None and not hatchery._has_threads:

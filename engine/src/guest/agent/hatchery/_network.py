@@ -11,6 +11,9 @@ from hatchery._system import NO_NETWORK
 
 NO_GRANT = f"{NO_NETWORK}, or let it connect to the hosts that it needs"
 
+# The methods of sockets that programs replace in tests.
+METHODS = "bind connect connect_ex getpeername getsockname listen recvfrom recvmsg sendmsg sendto setsockopt"
+
 
 def adapt_socket(module):
     """Makes the module `socket` refuse names and connections with our message."""
@@ -23,13 +26,41 @@ def adapt_socket(module):
     def look_up(*args, **kwargs):
         raise refused(module.gaierror, module.EAI_FAIL, NO_NETWORK, "data")
 
+    def gethostbyname(hostname, /):
+        """Return the IP address of this machine, or the address itself."""
+        if hostname in ("", "localhost", module.gethostname()):
+            return "127.0.0.1"
+        try:
+            return module.inet_ntoa(module.inet_aton(hostname))
+        except OSError:
+            look_up()
+
+    def of_ipv6(plain, convert):
+        def call(family, address, /):
+            if family != module.AF_INET6:
+                return plain(family, address)
+            import ipaddress
+
+            try:
+                return convert(ipaddress.IPv6Address(address))
+            except ValueError:
+                raise OSError(f"illegal IP address string passed to {plain.__name__}") from None
+
+        return call
+
     def open_socket(self, *args, **kwargs):
         raise refused(OSError, errno.ENETUNREACH, NO_NETWORK, "data")
 
     for name in ("getaddrinfo", "getnameinfo", "gethostbyaddr", "gethostbyname", "gethostbyname_ex"):
-        setattr(module, name, look_up)
-        setattr(module._socket, name, look_up)
+        replaced = gethostbyname if name == "gethostbyname" else look_up
+        setattr(module, name, replaced)
+        setattr(module._socket, name, replaced)
+    module.inet_pton = of_ipv6(module.inet_pton, lambda address: address.packed)
+    module.inet_ntop = of_ipv6(module.inet_ntop, str)
     module.socket.__init__ = open_socket
+    for name in METHODS.split():
+        if not hasattr(module.socket, name):
+            setattr(module.socket, name, _system.refusal(name, NO_NETWORK))
 
 
 def refused(kind, number, text=NO_GRANT, remedy="connection"):

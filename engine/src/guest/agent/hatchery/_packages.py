@@ -21,12 +21,12 @@ _NO_INSTALLER = "packages are added to the image from outside"
 # What helps, by the reason.
 _REMEDIES = {_NO_NETWORK: "data", _NO_INSTALLER: "package"}
 _REASONS = {
-    **dict.fromkeys(("socket", "ssl", "select"), _NO_NETWORK),
+    **dict.fromkeys(("socket", "select"), _NO_NETWORK),
     **dict.fromkeys(("ctypes", "cffi", "cffi_backend"), _NO_NATIVE),
-    **dict.fromkeys(("multiprocessing", "posixsubprocess", "posixshmem", "thread"), _NO_PROCESSES),
-    **dict.fromkeys(("tkinter", "curses", "curses_panel", "readline", "termios", "idlelib"), _NO_SCREEN),
+    **dict.fromkeys(("multiprocessing", "posixsubprocess", "thread"), _NO_PROCESSES),
+    **dict.fromkeys(("tkinter", "curses", "curses_panel", "idlelib"), _NO_SCREEN),
     **dict.fromkeys(("pip", "ensurepip", "venv"), _NO_INSTALLER),
-    **dict.fromkeys(("fcntl", "grp", "pwd", "resource", "syslog", "winreg", "msvcrt"), _NO_SYSTEM),
+    **dict.fromkeys(("winreg", "msvcrt"), _NO_SYSTEM),
 }
 # Packages by the names of their imports: those that contain or need machine code; and those that
 # are useless without a network, even where they load.

@@ -18,13 +18,11 @@ from hatchery._packages import _NO_NETWORK
 from hatchery._packages import _NO_PROCESSES as NO_PROCESSES
 
 NO_NETWORK = f"{_NO_NETWORK}: give the program its data beforehand, such as files"
-NO_ALARM = "the sandbox has no timers that interrupt a program: limit the job's time instead"
-NO_TLS = "the build has no TLS, so nothing connects that way"
-NO_PIPES = "the sandbox has no pipes and copies no descriptors: use io.BytesIO, a file or a queue"
+NO_COPIES = "the sandbox has no copies of descriptors"
 NO_TERMINAL = "the sandbox has no terminal"
 NO_OTHERS = "the sandbox has one user, who owns every file"
 # The owner of every file here, according to `stat`, and what `os.getpid` says elsewhere.
-OWNER = 0
+OWNER, OWNER_NAME = 0, "root"
 # What programs see of the disk: the default of the limit on files (`Limits::file_bytes` and `file_count`).
 DISK_BYTES, DISK_FILES, BLOCK = 256 << 20, 10_000, 4096
 # Where programs can write.
@@ -33,8 +31,6 @@ PORTS = {
     "ftp": 21, "ssh": 22, "telnet": 23, "smtp": 25, "domain": 53, "http": 80, "pop3": 110, "ntp": 123,
     "imap": 143, "ldap": 389, "https": 443, "imaps": 993, "pop3s": 995, "mysql": 3306, "postgresql": 5432,
 }
-# What classes for TLS take beside what those without take.
-OPTIONS = ("context", "ssl_context", "check_hostname", "key_file", "cert_file", "keyfile", "certfile")
 PROTOCOLS = {"ip": 0, "icmp": 1, "tcp": 6, "udp": 17, "ipv6": 41}
 
 
@@ -50,6 +46,16 @@ def refusal(name, reason):
 
 def answer(value):
     return lambda *args: value
+
+
+def entry(entries, field, kind, value, what):
+    """Returns what `pwd` or `grp` knows of a user or a group."""
+    if not isinstance(value, kind):
+        raise TypeError(f"argument must be {kind.__name__}, not {type(value).__name__}")
+    for one in entries:
+        if one[field] == value:
+            return one
+    raise KeyError(f"{what} not found: {value!r}")
 
 
 def own(*owners):
@@ -74,6 +80,19 @@ def kill(pid, signal):
 
 def no_children(*args):
     raise ChildProcessError(errno.ECHILD, os.strerror(errno.ECHILD))
+
+
+def sleeper(plain):
+    """Returns `time.sleep`, which a signal's handler may interrupt (`_signals.py`)."""
+
+    def sleep(seconds, /):
+        return plain(seconds) if timer is None else timer.sleep(plain, seconds)
+
+    return _paths.like(plain, sleep)
+
+
+# The timer of the module `signal`, once a program has set it; and the thread that handles signals.
+timer, MAIN = None, _thread.get_ident()
 
 
 class Mask:
@@ -114,20 +133,71 @@ def get_terminal_size(fd=1):
     raise OSError(errno.ENOTTY, NO_TERMINAL)
 
 
+def nameless(*flags):
+    """Returns descriptors of a file without a name, one of them opened with each of the flags."""
+    import tempfile
+
+    descriptor, path = tempfile.mkstemp()
+    try:
+        return descriptor, *(os.open(path, flag) for flag in flags)
+    finally:
+        os.unlink(path)
+
+
+def pipe(flags=0):
+    """Returns both ends of a pipe, which is a file: it ends where nothing is left to read."""
+    write, read = nameless(os.O_RDONLY)
+    return read, write
+
+
+def sched_setaffinity(pid, mask):
+    if 0 not in map(operator.index, mask):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+
+def readv(fd, buffers):
+    total = 0
+    for buffer in map(memoryview, buffers):
+        read = os.read(fd, buffer.nbytes)
+        buffer.cast("B")[: len(read)] = read
+        total += len(read)
+        if len(read) < buffer.nbytes:
+            break
+    return total
+
+
+def sendfile(out_fd, in_fd, offset, count):
+    data = os.read(in_fd, count) if offset is None else os.pread(in_fd, count, offset)
+    return os.write(out_fd, data)
+
+
+def posix_fallocate(fd, offset, len):
+    os.ftruncate(fd, max(os.fstat(fd).st_size, offset + len))
+
+
+class Clocks:
+    """Functions of `time` for the clocks of CPU time, which the C library lacks."""
+
+    OF_CPU = 2, 3  # Linux's numbers of `CLOCK_PROCESS_CPUTIME_ID` and `CLOCK_THREAD_CPUTIME_ID`
+
+    def __init__(self, module):
+        for name, cpu in {
+            "clock_gettime": time.process_time, "clock_gettime_ns": time.process_time_ns,
+            "clock_getres": lambda: time.get_clock_info("process_time").resolution,
+        }.items():
+            setattr(module, name, self.reading(getattr(module, name), cpu))
+        module.get_clock_info = self.describing(module.get_clock_info)
+
+    def reading(self, plain, cpu):
+        return _paths.like(plain, lambda clk_id, /: cpu() if clk_id in self.OF_CPU else plain(clk_id))
+
+    def describing(self, plain):
+        return _paths.like(plain, lambda name, /: plain("process_time" if name == "thread_time" else name))
+
+
 def tzset():
     if os.environ.get("TZ", "UTC").strip(":") not in ("", "UTC", "UTC0", "GMT", "GMT0", "Etc/UTC"):
         raise OSError(errno.ENOSYS, "the sandbox's local time is UTC: use zoneinfo for other zones")
-
-
-def alarm(seconds):
-    if seconds:
-        raise OSError(errno.ENOSYS, NO_ALARM)
-    return 0
-
-
-def setitimer(which, seconds, interval=0.0):
-    alarm(seconds)
-    return 0.0, 0.0
 
 
 def looked_up(numbers, what):
@@ -139,28 +209,6 @@ def looked_up(numbers, what):
     return look_up
 
 
-def secured(base, name, port):
-    """Returns a class that a module has only together with `ssl`. It never connects."""
-
-    def __init__(self, *args, **options):
-        base.__init__(self, *args, **{name: options[name] for name in options if name not in OPTIONS})
-
-    def refuse(self, *args, **kwargs):
-        raise OSError(errno.ENETUNREACH, NO_NETWORK if is_unconnected() else NO_TLS)
-
-    # The methods with which the modules connect.
-    methods = dict.fromkeys(("connect", "_create_socket", "_get_socket"), refuse)
-    return type(name, (base,), {
-        "__init__": __init__, "__module__": base.__module__, "default_port": port, "port": port, **methods
-    })
-
-
-def is_unconnected():
-    import _socket
-
-    return not hasattr(_socket, "socketpair")
-
-
 # What programs see of this process and its machine, by module.
 FACTS = {
     "os": {
@@ -170,21 +218,30 @@ FACTS = {
         **dict.fromkeys(("wait", "waitpid", "wait3", "wait4", "waitid"), no_children),
         **dict.fromkeys(("setuid", "setgid", "seteuid", "setegid", "setreuid", "setregid"), own),
         "chown": chown, "lchown": chown, "fchown": lambda fd, uid, gid: own(uid, gid), "kill": kill, "nice": nice, "statvfs": statvfs,
-        "fstatvfs": statvfs, "get_terminal_size": get_terminal_size, "getgroups": answer([OWNER]),
-        "getloadavg": answer((0.0, 0.0, 0.0)), "sched_getaffinity": lambda pid: {0}, "sched_yield": answer(None),
+        "fstatvfs": statvfs, "pipe": pipe, "pipe2": pipe, "memfd_create": lambda name, flags=0: nameless()[0],
+        "readv": readv, "writev": lambda fd, buffers: os.write(fd, b"".join(buffers)), "sendfile": sendfile,
+        "posix_fallocate": posix_fallocate, "lockf": lambda fd, command, len: os.fstat(fd) and None,
+        "F_ULOCK": 0, "F_LOCK": 1, "F_TLOCK": 2, "F_TEST": 3, "get_terminal_size": get_terminal_size, "getgroups": answer([OWNER]),
+        "getloadavg": answer((0.0, 0.0, 0.0)), "sched_getaffinity": lambda pid: {0}, "sched_setaffinity": sched_setaffinity, "sched_yield": answer(None),
+        **dict.fromkeys(("sched_get_priority_max", "sched_get_priority_min", "sched_getscheduler"), answer(0)),
+        "SCHED_OTHER": 0, "SCHED_FIFO": 1, "SCHED_RR": 2, "SCHED_BATCH": 3, "SCHED_IDLE": 5, "PRIO_PROCESS": 0,
+        "PRIO_PGRP": 1, "PRIO_USER": 2, "setpriority": lambda which, who, priority: nice(priority - nice(0)) and None,
         "register_at_fork": lambda *, before=None, after_in_child=None, after_in_parent=None: None,
-        "getrandom": lambda size, flags=0: os.urandom(size), "getpriority": answer(0), "sync": answer(None),
-        "umask": Mask(), "WNOHANG": 1, "P_WAIT": 0, "P_NOWAIT": 1, "waitstatus_to_exitcode": exit_code,
+        "getrandom": lambda size, flags=0: os.urandom(size), "getpriority": lambda which, who: nice(0), "sync": answer(None),
+        "umask": Mask(), "WNOHANG": 1, "WUNTRACED": 2, "WEXITED": 4, "WSTOPPED": 2, "WCONTINUED": 8, "WNOWAIT": 1 << 24,
+        "P_WAIT": 0, "P_NOWAIT": 1, "P_NOWAITO": 1, "P_ALL": 0, "P_PID": 1, "P_PGID": 2, "waitstatus_to_exitcode": exit_code,
         "WIFEXITED": lambda status: status & 0x7F == 0, "WEXITSTATUS": lambda status: status >> 8 & 0xFF,
         "WIFSIGNALED": lambda status: 0 < status & 0x7F < 0x7F, "WTERMSIG": lambda status: status & 0x7F,
+        "WCOREDUMP": lambda status: status & 0x80 != 0, "WIFSTOPPED": lambda status: status & 0xFF == 0x7F,
+        "WSTOPSIG": lambda status: status >> 8 & 0xFF, "WIFCONTINUED": lambda status: status == 0xFFFF,
     },
     "time": {"thread_time": time.process_time, "thread_time_ns": time.process_time_ns, "tzset": tzset},
-    "signal": {
-        "SIGALRM": 14, "ITIMER_REAL": 0, "ITIMER_VIRTUAL": 1, "ITIMER_PROF": 2, "alarm": alarm,
-        "setitimer": setitimer, "getitimer": answer((0.0, 0.0)),
-    },
     "_thread": {"get_native_id": os.getpid},
     "socket": {
+        "AF_UNIX": 1, "SOCK_RAW": 3, "SO_DEBUG": 1, "SO_REUSEADDR": 2, "SO_ERROR": 4, "SO_DONTROUTE": 5,
+        "SO_BROADCAST": 6, "SO_SNDBUF": 7, "SO_RCVBUF": 8, "SO_KEEPALIVE": 9, "SO_OOBINLINE": 10, "SO_LINGER": 13,
+        "SO_REUSEPORT": 15, "SO_RCVTIMEO": 20, "SO_SNDTIMEO": 21, "MSG_OOB": 1, "MSG_DONTROUTE": 4,
+        "MSG_DONTWAIT": 0x40, "MSG_NOSIGNAL": 0x4000, "if_nameindex": answer([(1, "lo")]),
         "getservbyname": looked_up(PORTS, "service/proto"),
         "getservbyport": looked_up({port: name for name, port in PORTS.items()}, "port/proto"),
         "getprotobyname": looked_up(PROTOCOLS, "protocol"),
@@ -197,11 +254,10 @@ REFUSED = {
         " posix_spawn posix_spawnp spawnl spawnle spawnlp spawnlpe spawnv spawnve spawnvp spawnvpe setsid"
         " setpgid pidfd_open",
         # Not `mkfifo` and `mknod`: where they are there, `tarfile` fails for members that need them.
-        NO_PIPES: "pipe pipe2 dup dup2",
+        NO_COPIES: "dup dup2",
         NO_TERMINAL: "getlogin ttyname openpty ctermid tcgetpgrp tcsetpgrp",
         NO_OTHERS: "setgroups initgroups chroot",
     },
-    "signal": {NO_ALARM: "pause sigwait pthread_sigmask siginterrupt pthread_kill"},
     "asyncio": {NO_NETWORK: "open_unix_connection start_unix_server"},
 }
 # The same for functions that are there, and fail without saying why.
@@ -214,27 +270,11 @@ FAILING = {
     "multiprocessing.process": ("BaseProcess", "start"),
     "concurrent.futures.process": ("ProcessPoolExecutor", "__init__"),
 }
-# The classes for TLS, by module: what each derives from, and its port.
-SECURED = {
-    "http.client": ("HTTPSConnection", "HTTPConnection", 443),
-    "smtplib": ("SMTP_SSL", "SMTP", 465),
-    "imaplib": ("IMAP4_SSL", "IMAP4", 993),
-    "poplib": ("POP3_SSL", "POP3", 995),
-    "ftplib": ("FTP_TLS", "FTP", 21),
-}
-
-
 def adapt(module):
     """Adds what a module lacks."""
     names = dict(FACTS.get(module.__name__, ()))
     for reason, refused in REFUSED.get(module.__name__, {}).items():
         names |= {name: refusal(name, reason) for name in refused.split()}
-    name, base, port = SECURED.get(module.__name__, ("", "", 0))
-    if hasattr(module, base) and not hasattr(module, name):
-        names[name] = secured(getattr(module, base), name, port)
-        if name == "HTTPSConnection":
-            # `urllib.request` asks it for the handler of such addresses.
-            module._create_https_context = answer(None)
     for name, value in names.items():
         if not hasattr(module, name):
             setattr(module, name, value)
@@ -249,12 +289,15 @@ def install():
         other.install()
     for name in ("os", "time", "_thread"):
         adapt(__import__(name))
+    if not hasattr(time, "CLOCK_PROCESS_CPUTIME_ID"):
+        time.CLOCK_PROCESS_CPUTIME_ID, time.CLOCK_THREAD_CPUTIME_ID = Clocks.OF_CPU
+        time.CLOCK_MONOTONIC_RAW = time.CLOCK_BOOTTIME = time.CLOCK_MONOTONIC
+        Clocks(time)
     # Modules pass it to `os.register_at_fork`.
     for lock in (_thread.LockType, _thread.RLock):
         if not hasattr(lock, "_at_fork_reinit"):
             put(lock, {"_at_fork_reinit": refusal("_at_fork_reinit", NO_PROCESSES)})
-    if "signal" in sys.modules:
-        adapt(sys.modules["signal"])
+    time.sleep = sleeper(time.sleep)
     # There is no executable, which Python expresses by an empty string: programs that would read or
     # start it do without.
     sys.executable = ""
@@ -267,4 +310,4 @@ def adapt_ctypes(module):
         kind._name, kind._handle = "<uninitialized>", 0
 
 
-ADAPT = dict.fromkeys(("asyncio", "signal", *SECURED, *FAILING), adapt) | {"ctypes": adapt_ctypes}
+ADAPT = dict.fromkeys(("asyncio", *FAILING), adapt) | {"ctypes": adapt_ctypes}

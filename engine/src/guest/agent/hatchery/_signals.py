@@ -1,0 +1,168 @@
+"""Signals that a program sends to itself, at once or after a time.
+
+At the time that a timer was set for, the host sets the flag with which CPython begins a collection of
+garbage, as soon as the program is between two instructions. A callback of collections then notes the
+signal, and CPython calls its handler in the program's frame.
+"""
+
+import _thread
+import errno
+import gc
+import operator
+import os
+import time
+
+from hatchery import _system
+from hatchery._frames import f_back, get_frame
+from hatchery._host import bridge
+from hatchery._wire import ALARM
+
+NO_ALARM = "the build has no timers that interrupt a program: limit the job's time instead"
+NO_TIMER = "the sandbox has no timers of CPU time: use signal.ITIMER_REAL"
+NO_WAIT = "no signal can come: the sandbox has one process, and no timer of signal.alarm is set"
+NAMES = {
+    "SIGALRM": 14, "SIGCLD": 17, "SIGRTMIN": 34, "SIGRTMAX": 64, "SIG_BLOCK": 0, "SIG_UNBLOCK": 1, "SIG_SETMASK": 2,
+    "ITIMER_REAL": 0, "ITIMER_VIRTUAL": 1, "ITIMER_PROF": 2, "ItimerError": type("itimer_error", (OSError,), {}),
+}
+# What builds may have, and what doesn't work there.
+BROKEN = "raise_signal", "alarm", "setitimer", "getitimer", "pause"
+# A signal that nothing handles ends the process with this exit code, added to its number.
+ENDED_BY = 128
+# What is left of a timer that is due.
+LEAST_LEFT = 1e-6
+
+
+class Note:
+    """Notes a signal for CPython without calling its handler: that is for the program's next instruction."""
+
+    # No instruction that calls, since after a call CPython would handle the signal here.
+    __getitem__ = staticmethod(_thread.interrupt_main)
+
+
+class Signals:
+    """The functions of the module `signal` that the build lacks or that don't work."""
+
+    def __init__(self, module):
+        self._module, self._plain = module, module.raise_signal
+        self._blocked, self._pending = set(), set()
+        self._ignored = {module.SIGCHLD, module.SIGURG, module.SIGWINCH, module.SIGCONT}
+        self._due, self._interval, self._note = None, 0.0, Note()
+
+    def valid_signals(self):
+        return set(self._module.Signals)
+
+    def _is_held(self, number):
+        """Whether a signal is blocked, ignored or ends the process, rather than handled."""
+        if number in self._blocked:
+            self._pending.add(number)
+            return True
+        handler = self._module.getsignal(number)
+        if callable(handler):
+            return False
+        if handler != self._module.SIG_IGN and number not in self._ignored:
+            os._exit(ENDED_BY + number)
+        return True
+
+    def raise_signal(self, signalnum, /):
+        number = operator.index(signalnum)
+        if not 0 < number < self._module.NSIG or not self._is_held(number):
+            self._plain(number)
+
+    def pthread_kill(self, thread_id, signalnum, /):
+        if thread_id != _thread.get_ident():
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+        if signalnum:
+            self.raise_signal(signalnum)
+
+    def pthread_sigmask(self, how, mask, /):
+        before, mask = set(self._blocked), set(map(operator.index, mask))
+        if how not in (self._module.SIG_BLOCK, self._module.SIG_UNBLOCK, self._module.SIG_SETMASK):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        blocked = {self._module.SIG_BLOCK: before | mask, self._module.SIG_UNBLOCK: before - mask}.get(how, mask)
+        self._blocked = blocked - {self._module.SIGKILL, self._module.SIGSTOP}
+        for number in sorted(self._pending - self._blocked):
+            self._pending.discard(number)
+            self.raise_signal(number)
+        return before
+
+    def sigpending(self):
+        return set(self._pending)
+
+    def siginterrupt(self, signalnum, flag, /):
+        """Nothing that waits here ends because of a signal."""
+
+    def pause(self):
+        if self._due is None:
+            raise OSError(errno.ENOSYS, NO_WAIT)
+        time.sleep(max(self._due - time.monotonic(), 0) + LEAST_LEFT)
+
+    def alarm(self, seconds, /):
+        left, _ = self.setitimer(self._module.ITIMER_REAL, operator.index(seconds))
+        return -int(-left // 1)
+
+    def setitimer(self, which, seconds, interval=0.0, /):
+        before = self.getitimer(which)
+        if seconds < 0 or interval < 0:
+            raise self._module.ItimerError(errno.EINVAL, os.strerror(errno.EINVAL))
+        if which == self._module.ITIMER_REAL:
+            self._set(seconds, interval)
+        elif seconds:
+            raise OSError(errno.ENOSYS, NO_TIMER)
+        return before
+
+    def getitimer(self, which, /):
+        if which not in (self._module.ITIMER_REAL, self._module.ITIMER_VIRTUAL, self._module.ITIMER_PROF):
+            raise self._module.ItimerError(errno.EINVAL, os.strerror(errno.EINVAL))
+        if which != self._module.ITIMER_REAL or self._due is None:
+            return 0.0, 0.0
+        return max(self._due - time.monotonic(), LEAST_LEFT), self._interval
+
+    def sleep(self, plain, seconds):
+        """Sleeps, and lets handlers run meanwhile, which the main thread does."""
+        if _thread.get_ident() != _system.MAIN:
+            return plain(seconds)
+        end = time.monotonic() + seconds
+        while self._due is not None and self._due < end:
+            plain(max(self._due - time.monotonic(), 0))
+            if self._rings():
+                number = self._module.SIGALRM
+                self._module.getsignal(number)(number, f_back(get_frame(0)))
+        plain(max(end - time.monotonic(), 0) if seconds > 0 else seconds)
+
+    def _set(self, seconds, interval):
+        nanoseconds = min(round(seconds * 1e9), (1 << 63) - 1) if seconds else -1
+        try:
+            bridge._call(ALARM + nanoseconds.to_bytes(8, "little", signed=True))
+        except Exception:
+            raise OSError(errno.ENOSYS, NO_ALARM) from None
+        self._due, self._interval = time.monotonic() + seconds if seconds else None, float(interval)
+        _system.timer = self
+        if self._collected not in gc.callbacks:
+            gc.callbacks.append(self._collected)
+
+    def _rings(self):
+        """Whether the timer is due and its signal is handled. Sets it for the next time."""
+        if self._due is None or time.monotonic() < self._due:
+            return False
+        self._set(self._interval, self._interval)
+        return not self._is_held(self._module.SIGALRM)
+
+    def _collected(self, phase, info):
+        number, note = self._module.SIGALRM, self._note
+        if phase == "stop" and self._rings():
+            note[number]
+
+
+def adapt(module):
+    if not hasattr(module, "raise_signal"):
+        return  # the program's own module
+    for name, value in NAMES.items():
+        if not hasattr(module, name):
+            setattr(module, name, value)
+    signals = Signals(module)
+    for name in dir(Signals):
+        if name in BROKEN or name[0] != "_" and name != "sleep" and not hasattr(module, name):
+            setattr(module, name, getattr(signals, name))
+
+
+ADAPT = {"signal": adapt}
