@@ -34,33 +34,26 @@ pub(crate) enum Display {
 
 impl ProgressSink for Display {
     fn report(&self, progress: Progress) {
-        if let Progress::LargeCache { bytes, bound_bytes } = progress {
-            let [bytes, bound] = [bytes, bound_bytes].map(ByteSize::b);
-            terminal::note(format_args!(
-                "the cache has grown to {bytes}, above the bound of {bound}; `hatchery cache prune \
-                 --older-than 30d` removes what hasn't been used for 30 days, and \
-                 {CACHE_BOUND_VARIABLE} sets the bound"
-            ));
-            return;
-        }
-        if progress == Progress::ForeignModule {
-            terminal::note(format_args!(
+        match (progress, self) {
+            (Progress::LargeCache { bytes, bound_bytes }, _) => {
+                let [bytes, bound] = [bytes, bound_bytes].map(ByteSize::b);
+                terminal::note(format_args!(
+                    "the cache has grown to {bytes}, above the bound of {bound}; `hatchery cache \
+                     prune --older-than 30d` removes what hasn't been used for 30 days, and \
+                     {CACHE_BOUND_VARIABLE} sets the bound"
+                ));
+            }
+            (Progress::ForeignModule, _) => terminal::note(
                 "the compiled module isn't used: it is of another version of Hatchery, or for CPUs \
-                 with other features; make one with `hatchery python precompile`"
-            ));
-            return;
-        }
-        if progress == Progress::StartedEarly {
-            terminal::note(
+                 with other features; make one with `hatchery python precompile`",
+            ),
+            (Progress::StartedEarly, _) => terminal::note(
                 "part of Python is compiled, so programs can start; those that need the rest wait \
                  for it",
-            );
-            return;
-        }
-        match self {
-            Self::Bar(bar) => draw(bar, progress),
-            Self::Lines(tenths) => print(tenths, progress),
-            Self::Nothing => {}
+            ),
+            (progress, Self::Bar(bar)) => draw(bar, progress),
+            (progress, Self::Lines(tenths)) => print(tenths, progress),
+            (_, Self::Nothing) => {}
         }
     }
 }

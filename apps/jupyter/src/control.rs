@@ -1,10 +1,9 @@
 //! Answers the requests of the control socket, also while a cell runs.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::error::KernelError;
-use crate::guest::Info;
 use crate::message::Message;
 use crate::shell::status;
 use crate::sockets::{Channels, IoPub};
@@ -14,7 +13,8 @@ use crate::sockets::{Channels, IoPub};
 pub(crate) struct Control {
     pub(crate) channels: Channels,
     pub(crate) iopub: IoPub,
-    pub(crate) info: Info,
+    /// The reply to requests for information.
+    pub(crate) info: Value,
     /// Counts the requests to interrupt.
     pub(crate) interrupts: watch::Sender<u64>,
 }
@@ -50,7 +50,7 @@ impl Control {
                 self.iopub.publish(request, "shutdown_reply", &content).await;
                 ("shutdown_reply", content)
             }
-            "kernel_info_request" => ("kernel_info_reply", self.info.reply()),
+            "kernel_info_request" => ("kernel_info_reply", self.info.clone()),
             "debug_request" => {
                 let content = json!({
                     "status": "error",

@@ -11,7 +11,6 @@ use crate::control::Control;
 use crate::error::KernelError;
 use crate::execute::Executor;
 use crate::guest;
-use crate::guest::Info;
 use crate::sessions::Sessions;
 use crate::shell::{Questions, Shell};
 use crate::sockets::Sockets;
@@ -46,7 +45,7 @@ impl Kernel {
         move || interrupts.send_modify(|count| *count += 1)
     }
 
-    /// Runs the cells that front ends send in a session of the pool, within these limits, until a
+    /// Runs the cells that front ends send in a session of the pool, within these limits. Ends when a
     /// front end shuts the kernel down. A cell that runs then, or when the future is dropped, is
     /// cancelled. The session's first job gets the files and folders of `given`.
     ///
@@ -64,7 +63,7 @@ impl Kernel {
         let sessions = Sessions::open(pool, limits, given, functions.into(), session).await?;
         let about: Option<Value> = sessions.ask(guest::ABOUT, []).await;
         let version = about.as_ref().and_then(|about| about["version"].as_str());
-        let info = Info { python: version.unwrap_or("3").to_owned() };
+        let info = guest::info(version.unwrap_or("3"));
         let executor = Executor::new(sessions, questions, interrupts.subscribe());
         let control =
             Control { channels: control, iopub: iopub.clone(), info: info.clone(), interrupts };

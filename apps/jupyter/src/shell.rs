@@ -11,7 +11,6 @@ use crate::assistance::lexer::is_word;
 use crate::assistance::{self, dotted_end};
 use crate::error::KernelError;
 use crate::execute::Executor;
-use crate::guest::Info;
 use crate::message::Message;
 use crate::sockets::{Channels, IoPub};
 
@@ -29,7 +28,8 @@ const MOST_NAMES: usize = 8;
 pub(crate) struct Shell {
     pub(crate) executor: Executor,
     pub(crate) iopub: IoPub,
-    pub(crate) info: Info,
+    /// The reply to requests for information.
+    pub(crate) info: Value,
 }
 
 impl Shell {
@@ -74,7 +74,7 @@ impl Shell {
                 }
                 (EXECUTED, reply)
             }
-            "kernel_info_request" => ("kernel_info_reply", self.info.reply()),
+            "kernel_info_request" => ("kernel_info_reply", self.info.clone()),
             "complete_request" => ("complete_reply", self.complete(request).await),
             "inspect_request" => ("inspect_reply", self.inspect(request).await),
             "is_complete_request" => ("is_complete_reply", self.is_complete(request).await),
@@ -109,8 +109,7 @@ impl Shell {
         })
     }
 
-    /// Returns the completions at the end of a part of the code, and the length of the word that
-    /// they replace, in bytes.
+    /// Returns the completions at the end of a part of the code. They replace a word of so many bytes.
     async fn matches(&self, code: &str, before: &str) -> (Vec<String>, usize) {
         if code.len() > MOST_BYTES {
             return (Vec::new(), 0);
@@ -201,8 +200,8 @@ fn imported(line: &str) -> Option<&str> {
     ((is_from || is_import) && begun.chars().all(is_word)).then_some(begun)
 }
 
-/// Returns the dotted names that a description at the cursor may be about: the one at the cursor,
-/// then those of the calls around it, from the innermost.
+/// Returns the dotted names that a description at the cursor may be about. The first is the one at the
+/// cursor; then come those of the calls around it, from the innermost.
 fn names_at(code: &str, at: usize) -> Vec<&str> {
     let is_dotted = |character: char| is_word(character) || character == '.';
     let rest = &code[at..];

@@ -2,12 +2,11 @@
 //! and clearing.
 
 use std::fmt::Debug;
-use std::time::Duration;
 
 use hatchery::Ticket;
 use hatchery::event::{EventKind, Stream};
 use hatchery::outcome::{MimeBundle, MimeData};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
@@ -57,8 +56,8 @@ pub enum CellEvent {
         /// Whether only the next output clears them.
         wait: bool,
     },
-    /// The cell has failed: its error belongs here, before the outputs that follow, such as the
-    /// figures that it left open. The error itself is in the job's outcome.
+    /// The cell has failed: its error belongs here, before the outputs that follow. These are such as
+    /// the figures that it left open. The error itself is in the job's outcome.
     Failed,
     /// The sandbox failed, and the cell runs again: nothing before this counts.
     Restarted,
@@ -161,16 +160,25 @@ pub fn joined(data: Value) -> Value {
     Value::Object(joined.collect::<Map<_, _>>())
 }
 
-/// A step of one notebook.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A step of one notebook. As JSON it is an object whose `event` names it, except for
+/// [`NotResumed`](Self::NotResumed) and [`Ended`](Self::Ended).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Progress {
     /// It runs from its start although a saved session was wanted, for this reason.
+    #[serde(skip)]
     NotResumed(String),
-    /// It begins, with so many code cells.
-    Started(usize),
-    /// It continues from its saved session, in which so many cells have run.
-    Resumed(usize),
+    /// It begins.
+    Started {
+        /// How many code cells it has.
+        cells: usize,
+    },
+    /// It continues from its saved session.
+    Resumed {
+        /// How many cells have run in it.
+        done: usize,
+    },
     /// It takes over the outputs and the state of further cells, which don't run.
     TakenOver {
         /// The first of them, counted from 1.
@@ -180,18 +188,22 @@ pub enum Progress {
         /// Where another notebook of this command ran them; otherwise an earlier command did.
         of_this_command: bool,
     },
-    /// The cell of this number, counted from 1, starts.
-    Cell(usize),
+    /// A cell starts.
+    CellStarted {
+        /// Its number, counted from 1.
+        cell: usize,
+    },
     /// A cell has ended, and the copy is about to have its outputs.
     CellEnded {
         /// Its number, counted from 1.
-        number: usize,
+        cell: usize,
         /// How long it took, on the wall clock.
-        took: Duration,
+        seconds: f64,
         /// The class of the exception, or what else it failed with.
         failed: Option<String>,
     },
     /// No further cell runs.
+    #[serde(skip)]
     Ended,
 }
 

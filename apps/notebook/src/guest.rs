@@ -36,8 +36,8 @@
 //! For that, [`remember`] must run before the copy, and [`resume`] must be the first job on it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use hatchery::{Checkpoint, Hatchery, Job, Limits, Session, Verdict, wire};
@@ -190,16 +190,9 @@ pub fn remember(limits: &Limits) -> Job {
     call("remember", &[]).limits(own_limits(limits))
 }
 
-/// Returns a digest of the package, which a session's state contains.
-pub(crate) fn digest() -> &'static str {
-    static DIGEST: LazyLock<String> = LazyLock::new(|| {
-        let mut hasher = blake3::Hasher::new();
-        for text in FILES.iter().map(|(_, source)| *source).chain([IMPORT, TIMING]) {
-            hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
-        }
-        hasher.finalize().to_string()
-    });
-    &DIGEST
+/// Returns the sources of the package, which a session's state contains.
+pub(crate) fn sources() -> impl Iterator<Item = &'static str> {
+    FILES.iter().map(|(_, source)| *source).chain([IMPORT, TIMING])
 }
 
 /// Returns a call of one of the package's functions.

@@ -15,21 +15,19 @@ impl Markers {
     /// Reads the comments and tags of a cell. Comments overrule tags.
     pub(crate) fn of(source: &str, tags: &[String]) -> Self {
         let mut markers = Self::default();
-        for tag in tags {
-            let is_marker = tag.starts_with("nbval-");
-            markers.take(&tag.to_ascii_uppercase().replace('-', "_"), is_marker);
+        for tag in tags.iter().filter(|tag| tag.starts_with("nbval-")) {
+            markers.take(&tag.to_ascii_uppercase().replace('-', "_"));
         }
         for line in source.lines() {
             if let Some(comment) = line.trim().strip_prefix('#') {
-                markers.take(comment.trim_start_matches('#').trim(), true);
+                markers.take(comment.trim_start_matches('#').trim());
             }
         }
         markers
     }
 
-    fn take(&mut self, name: &str, is_marker: bool) {
+    fn take(&mut self, name: &str) {
         match name {
-            _ if !is_marker => {}
             // The second is nbval's own earlier name.
             "NBVAL_IGNORE_OUTPUT" | "PYTEST_VALIDATE_IGNORE_OUTPUT" => self.checks = Some(false),
             "NBVAL_CHECK_OUTPUT" => self.checks = Some(true),

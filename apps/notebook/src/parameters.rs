@@ -5,7 +5,7 @@
 
 use hatchery::Hatchery;
 use indexmap::IndexMap;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::document::Notebook;
@@ -61,7 +61,7 @@ pub struct Parameters {
 }
 
 /// A parameter that a notebook's cell of parameters defines.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[non_exhaustive]
 pub struct Parameter {
     /// Its name.

@@ -234,15 +234,17 @@ impl Key {
 
     /// Returns the key of the state after a cell that runs in this state.
     fn then(self, parts: &[&str]) -> Self {
-        of(self.0.as_bytes(), parts)
+        let parts = parts.iter().map(|part| part.as_bytes());
+        Self(digest([&self.0.as_bytes()[..]].into_iter().chain(parts)))
     }
 }
 
 /// Returns the keys of the states after each cell, up to the first one with the tag `fresh`.
 /// `begin` is what the state before the first cell depends on.
 pub(crate) fn chain(notebook: &Notebook, allows_errors: bool, begin: &[&str]) -> Vec<Key> {
-    let ours = [&VERSION.to_string(), env!("CARGO_PKG_VERSION"), guest::digest()];
-    let mut key = of(b"hatchery notebook", &ours).then(begin);
+    let version = format!("hatchery notebook {VERSION} {}", env!("CARGO_PKG_VERSION"));
+    let ours = [version.as_str()].into_iter().chain(guest::sources());
+    let mut key = Key(digest(ours.map(str::as_bytes))).then(begin);
     let cells = notebook.code().take_while(|cell| !cell.has_tag(FRESH));
     let keys = cells.map(|cell| {
         let may_raise = allows_errors || cell.may_raise();
@@ -253,19 +255,20 @@ pub(crate) fn chain(notebook: &Notebook, allows_errors: bool, begin: &[&str]) ->
     keys.collect()
 }
 
-fn of(before: &[u8], parts: &[&str]) -> Key {
+/// Returns a digest of parts, which also tells where they end.
+pub(crate) fn digest<'a>(parts: impl Iterator<Item = &'a [u8]>) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
-    for part in [before].into_iter().chain(parts.iter().map(|part| part.as_bytes())) {
+    for part in parts {
         hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
     }
-    Key(hasher.finalize())
+    hasher.finalize()
 }
 
 #[cfg(test)]
 impl Key {
     /// Returns a key for tests.
     pub(crate) fn named(name: &str) -> Self {
-        of(b"test", &[name])
+        Self(digest([name.as_bytes()].into_iter()))
     }
 }
 

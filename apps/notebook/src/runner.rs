@@ -47,7 +47,8 @@ struct Run<'a> {
     has_begun: bool,
     traces: Traces,
     taken_over: usize,
-    copy: CopyWriter,
+    /// The write of the copy that runs.
+    writing: Option<JoinHandle<Result<(), Error>>>,
     states: StateWriter,
 }
 
@@ -76,7 +77,7 @@ pub async fn run(task: Task, settings: &Settings, interrupts: Interrupts) -> Rep
         has_begun: false,
         traces: Traces::default(),
         taken_over: 0,
-        copy: CopyWriter::new(task.places.clone()),
+        writing: None,
         states: StateWriter::default(),
         keys,
         seen,
@@ -114,11 +115,12 @@ impl<'a> Run<'a> {
             }
         };
         let writes = self.settings.writes;
-        let written = match writes {
-            true => Some(self.copy.finish(&self.task.notebook).await),
-            false => None,
-        };
-        let is_written = written.is_some_and(|it| it.map_err(|error| errors.push(error)).is_ok());
+        let mut is_written = writes;
+        if writes {
+            self.write_copy().await;
+            let written = self.copy_written().await;
+            is_written = written.map_err(|error| errors.push(error)).is_ok();
+        }
         let resumption = if !writes {
             Ok(Resumption::Nothing)
         } else if end.is_success() && is_written {
@@ -169,9 +171,9 @@ impl<'a> Run<'a> {
         if let Some(Err(why)) = &resumed {
             self.tell(Progress::NotResumed(why.clone()));
         }
-        self.tell(Progress::Started(self.total));
+        self.tell(Progress::Started { cells: self.total });
         if let Some(Ok(())) = resumed {
-            self.tell(Progress::Resumed(self.done));
+            self.tell(Progress::Resumed { done: self.done });
             return self.start_session(false).await;
         }
         self.take_from_cache().await
@@ -259,7 +261,7 @@ impl<'a> Run<'a> {
         number: usize,
         claim: Option<Claim<'_>>,
     ) -> Result<Option<NotebookEnd>, Error> {
-        self.tell(Progress::Cell(number));
+        self.tell(Progress::CellStarted { cell: number });
         let (outcome, problem) = self.cell(number).await?;
         // A cell that was cut short would do more the next time, even if it caught the interrupt. And
         // one whose folders have changed meanwhile may have read either.
@@ -305,7 +307,7 @@ impl<'a> Run<'a> {
             return Ok(None);
         }
         if self.settings.writes {
-            self.copy.write(&self.task.notebook).await;
+            self.write_copy().await;
         }
         let session = self.session.as_ref().expect("the cell ran in it");
         let checkpoint = session.checkpoint().await?;
@@ -389,8 +391,25 @@ impl<'a> Run<'a> {
         }
         self.traces.places.extend(places.into_iter().map(|(id, output)| (id, number - 1, output)));
         let failed = problem.as_ref().map(|problem| problem.name.clone());
-        self.tell(Progress::CellEnded { number, took: outcome.usage.wall, failed });
+        let seconds = outcome.usage.wall.as_secs_f64();
+        self.tell(Progress::CellEnded { cell: number, seconds, failed });
         Ok((outcome, problem))
+    }
+
+    /// Begins to write the copy once the previous write has ended. The notebook's end writes it again, so
+    /// an error may be left to that.
+    async fn write_copy(&mut self) {
+        let _ = self.copy_written().await;
+        let (places, bytes) = (self.task.places.clone(), self.task.notebook.write());
+        self.writing = Some(tokio::task::spawn_blocking(move || places.write_copy(&bytes)));
+    }
+
+    /// Waits for the write of the copy, if one runs.
+    async fn copy_written(&mut self) -> Result<(), Error> {
+        match self.writing.take() {
+            Some(writing) => writing.await.expect("a write doesn't panic"),
+            None => Ok(()),
+        }
     }
 
     /// Saves the session and the record, as before the cell at which the notebook ended, or before
@@ -441,40 +460,6 @@ const FREE_BYTES: u64 = 64 << 20;
 /// The bytes of states that a second of cells is worth: about what a disk writes in that time.
 /// Beyond the free ones, running cells again is cheaper than a state that is larger.
 const BYTES_PER_SECOND: f64 = 64e6;
-
-/// Writes a notebook's copy, one write at a time.
-#[derive(Debug)]
-struct CopyWriter {
-    places: Places,
-    writing: Option<JoinHandle<Result<(), Error>>>,
-}
-
-impl CopyWriter {
-    fn new(places: Places) -> Self {
-        Self { places, writing: None }
-    }
-
-    /// Begins to write the notebook once the previous write has ended. An error is left to
-    /// [`finish`](Self::finish), which writes again.
-    async fn write(&mut self, notebook: &Notebook) {
-        let _ = self.end().await;
-        let (places, bytes) = (self.places.clone(), notebook.write());
-        self.writing = Some(tokio::task::spawn_blocking(move || places.write_copy(&bytes)));
-    }
-
-    /// Writes the notebook.
-    async fn finish(&mut self, notebook: &Notebook) -> Result<(), Error> {
-        self.write(notebook).await;
-        self.end().await
-    }
-
-    async fn end(&mut self) -> Result<(), Error> {
-        match self.writing.take() {
-            Some(writing) => writing.await.expect("a write doesn't panic"),
-            None => Ok(()),
-        }
-    }
-}
 
 /// Writes states to the cache.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use crate::document::{CodeCell, Notebook};
 use crate::event::Observer;
 use crate::guest::{self, Prepared};
 use crate::places::Places;
-use crate::prefixes::{Key, PrefixCache, chain, folders_digest, folders_of};
+use crate::prefixes::{self, Key, PrefixCache, chain, folders_digest, folders_of};
 
 /// A notebook to run.
 #[derive(Debug)]
@@ -49,8 +49,8 @@ pub struct Settings {
     /// Whether copies are written, and sessions of notebooks that don't complete. Default: yes.
     pub writes: bool,
     /// The states after cells that notebooks take over, and to which they add theirs. Default: none,
-    /// so every cell runs. Notebooks that may connect to something always run from their start, and
-    /// so do those that get folders of more than 10,000 files or 1 GiB.
+    /// so every cell runs. Notebooks that may connect to something always run from their start. So do
+    /// those that get folders of more than 10,000 files or 1 GiB.
     pub prefixes: Option<PrefixCache>,
     /// Receives the progress. Default: nobody.
     pub observer: Arc<dyn Observer>,
@@ -161,13 +161,8 @@ impl Settings {
 
 /// Returns a digest of the names and contents of input files.
 fn digest(files: &[(String, Vec<u8>)]) -> String {
-    let mut hasher = blake3::Hasher::new();
-    for (name, contents) in files {
-        for part in [name.as_bytes(), contents] {
-            hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
-        }
-    }
-    hasher.finalize().to_hex().to_string()
+    let parts = files.iter().flat_map(|(name, contents)| [name.as_bytes(), contents]);
+    prefixes::digest(parts).to_string()
 }
 
 #[cfg(test)]

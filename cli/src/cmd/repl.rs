@@ -45,8 +45,8 @@ const FIRST: &str = "repl";
 /// Name of the session that judges inputs. No session of the user can have it.
 const JUDGE: &str = "<judge>";
 
-/// How long saving the session may take when a signal or a failure ends the prompt, in addition to
-/// the grace period of a running input.
+/// How long saving the session may take when a signal or a failure ends the prompt. The grace period of a
+/// running input comes before.
 const LAST_SAVE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
@@ -61,10 +61,8 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
     // The only function reads lines, and there may be many.
     let limits = Limits { function_calls: u64::MAX, ..arguments.programs.limits() };
     let begin = Job::code(guest::begin()).named("<begin>").limits(own_limits(&limits));
-    let given = SessionInputs {
-        files: inputs::read_named(&arguments.host.input)?,
-        begin: inputs::add_mounts(begin, &arguments.host.folders)?,
-    };
+    let begin = inputs::add_mounts(begin, &arguments.host.folders)?;
+    let files = inputs::read_named(&arguments.host.input)?;
     let (function, calls) = guest::read_line();
     // One worker for the session and one for the judge: a session with threads can't give way.
     let builder = arguments.programs.builder().workers(2).limits(limits.clone());
@@ -92,7 +90,8 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
         interrupts: signals::interrupts(3)?,
         input_count: 0,
         limits,
-        given,
+        files,
+        begin,
         calls,
         kept,
         outputs,
@@ -131,15 +130,6 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
     ended
 }
 
-/// What each session gets besides what the user types.
-struct SessionInputs {
-    /// Names in the workspace, and contents.
-    files: Vec<(String, Vec<u8>)>,
-    /// A job that installs the prompt's helpers and mounts the folders. Repeating it changes
-    /// nothing.
-    begin: Job,
-}
-
 /// A conversation with the user.
 struct Repl {
     hatchery: Hatchery,
@@ -154,7 +144,11 @@ struct Repl {
     input_count: usize,
     /// The limits of each input.
     limits: Limits,
-    given: SessionInputs,
+    /// What each session gets: names in the workspace, and contents.
+    files: Vec<(String, Vec<u8>)>,
+    /// A job that installs the prompt's helpers and mounts the folders. Repeating it changes
+    /// nothing.
+    begin: Job,
     /// What running programs read from standard input.
     calls: Calls,
     /// The file for the current session at the end.
@@ -335,7 +329,7 @@ impl Repl {
     /// Returns whether the current session is gone. Only running something in it can tell.
     async fn is_lost(&self) -> bool {
         // A replaced interpreter has lost its mounts, which this job restores.
-        match self.session().run(self.given.begin.clone()).await {
+        match self.session().run(self.begin.clone()).await {
             Ok(outcome) => matches!(outcome.verdict, Verdict::SandboxFailed(_)),
             Err(error) => matches!(error, Error::Refused(Refusal::SessionGone { .. })),
         }

@@ -102,10 +102,10 @@ impl Board {
             Progress::NotResumed(why) => {
                 terminal::note(format_args!("{name}: running from its start, since {why}"));
             }
-            Progress::Started(total) => {
+            Progress::Started { cells: total } => {
                 running.insert(notebook, self.begin(name, *total));
             }
-            Progress::Resumed(done) => {
+            Progress::Resumed { done } => {
                 reach(*done);
                 let next = done + 1;
                 terminal::note(format_args!("{name}: resuming at cell {next} of {total}"));
@@ -127,7 +127,7 @@ impl Board {
                     )),
                 }
             }
-            Progress::Cell(number) => {
+            Progress::CellStarted { cell: number } => {
                 reach(number - 1);
                 if self.tells_cells {
                     terminal::note(format_args!("{name}: cell {number} of {total}"));
@@ -142,20 +142,8 @@ impl Board {
 impl Observer for Board {
     fn progress(&self, notebook: usize, step: &Progress) {
         self.tell(notebook, step);
-        let mut event = match step {
-            Progress::Started(total) => json!({ "event": "started", "cells": total }),
-            Progress::Resumed(done) => json!({ "event": "resumed", "done": done }),
-            Progress::TakenOver { first, last, of_this_command } => json!({
-                "event": "taken_over", "first": first, "last": last,
-                "of_this_command": of_this_command,
-            }),
-            Progress::Cell(number) => json!({ "event": "cell_started", "cell": number }),
-            Progress::CellEnded { number, took, failed } => json!({
-                "event": "cell_ended", "cell": number, "seconds": took.as_secs_f64(),
-                "failed": failed,
-            }),
-            _ => return,
-        };
+        // Those without a form as JSON are no events.
+        let Ok(mut event) = serde_json::to_value(step) else { return };
         event["notebook"] = Value::from(self.names[notebook].as_str());
         self.tell_json(event);
     }

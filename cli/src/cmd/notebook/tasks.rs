@@ -9,7 +9,7 @@ use ::notebook::{Error, Notebook, Places, Task, check_place};
 use anyhow::Context;
 use hatchery::{Hatchery, Job};
 use replace::is_same;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::summary::Told;
 use crate::args::{NotebookArguments, ParameterArguments, ParametersArguments};
@@ -53,8 +53,8 @@ fn refused(path: &Path, problem: String) -> anyhow::Error {
     anyhow::Error::msg(problem).context(unusable(path))
 }
 
-/// Chooses the paths of the copies, before any cell runs: one for each notebook with each of the
-/// sets, or for each notebook as it is if there are none.
+/// Chooses the paths of the copies, before any cell runs. There is one for each notebook with each of
+/// the sets, or for each notebook as it is if there are none.
 pub(super) fn place(
     arguments: &NotebookArguments,
     sources: &[NotebookFile],
@@ -242,7 +242,7 @@ pub(crate) async fn list(arguments: ParametersArguments) -> anyhow::Result<Exit>
         return Ok(Exit::Failed);
     };
     if arguments.json {
-        terminal::print(Value::from_iter(found.iter().map(as_json)))?;
+        terminal::print(json!(found))?;
         return Ok(Exit::Success);
     }
     for parameter in &found {
@@ -252,11 +252,6 @@ pub(crate) async fn list(arguments: ParametersArguments) -> anyhow::Result<Exit>
         terminal::note(format_args!("{name}: its cell tagged `parameters` defines none"));
     }
     Ok(Exit::Success)
-}
-
-fn as_json(parameter: &Parameter) -> Value {
-    let Parameter { name, type_name, default, help, .. } = parameter;
-    json!({ "name": name, "type": type_name, "default": default, "help": help })
 }
 
 /// Describes a parameter in a line, and in another one if its description has no place there.

@@ -26,11 +26,11 @@ impl Repl {
     /// Gives the current session the files and mounts that the command line names.
     pub(super) async fn give_files(&mut self) -> anyhow::Result<()> {
         self.begin().await?;
-        if self.given.files.is_empty() {
+        if self.files.is_empty() {
             return Ok(());
         }
         let there = self.session().workspace().await?;
-        for (name, contents) in self.given.files.clone() {
+        for (name, contents) in self.files.clone() {
             self.give(&name, contents).await?;
             if there.contains(&name) {
                 note(format_args!("replaced the session's `{name}` by the file of --input"));
@@ -42,7 +42,7 @@ impl Repl {
     /// Installs the prompt's helpers in the current session and mounts folders. Copies of a session
     /// and session files have no mounts.
     pub(super) async fn begin(&mut self) -> anyhow::Result<()> {
-        let begin = self.given.begin.clone();
+        let begin = self.begin.clone();
         match self.ask(begin).await {
             Ok(outcome) => match outcome.verdict {
                 Verdict::Completed { .. } => {}
