@@ -35,7 +35,7 @@ use crate::streams::{Settings, Streams};
 const MOST_SENDING: usize = 256;
 /// The shortest time between two words to the workers that there are jobs, while many have no result.
 const WAKE_EVERY: Duration = Duration::from_millis(10);
-/// Workers are notified of each job while at most this many have no result: a submitter of few
+/// Workers are notified of each job while at most this many have no result. A submitter of few jobs
 /// waits for them.
 const FEW: usize = 4;
 
@@ -345,8 +345,8 @@ async fn look_after(inner: &ClientShared, key: &JobKey) {
 
 // Receives the results of a batch, in the order in which they were stored.
 //
-// The reader on the server may vanish with the server, and messages with a connection. So what has
-// been received is counted here, and a new reader begins where the old one has left a gap.
+// The reader on the server may vanish with the server, and messages with a connection. So the client
+// counts what it has received. A new reader begins where the old one has left a gap.
 
 /// Results in one answer to a request for more.
 const MOST_RESULTS: usize = 256;

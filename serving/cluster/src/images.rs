@@ -1,7 +1,7 @@
 //! The image of a pool, by digest. A worker needs only Hatchery and the Python build on its disk.
 //!
-//! The server keeps a recipe for each pool that has one: modules to import, a setup, packages, and
-//! the image that this gives. Packages and image are objects under their digests. A worker fetches
+//! The server keeps a recipe for each pool that has one. It names modules to import, a setup, packages,
+//! and the image that they make. Packages and image are objects under their digests. A worker fetches
 //! them, checks them, and puts the image into its cache once. The key covers every byte that goes
 //! into an image. A worker whose key isn't the recipe's has another build or another Hatchery, and
 //! must not take jobs.
@@ -335,8 +335,8 @@ impl Images {
     }
 }
 
-/// Puts the image of a pool into the cache and returns its key there; `None` if this machine has made the
-/// same one, or has to: a cache that can't be written to costs time alone.
+/// Puts the image of a pool into the cache and returns its key there. `None` if this machine has made
+/// the same one, or must make it: a cache that can't be written to costs only time.
 async fn fetch_image(
     store: &Objects,
     file: &ImageFile,

@@ -1,6 +1,6 @@
 //! Pools on many machines, which take their jobs from NATS JetStream.
 //!
-//! A [`Worker`] is a pool of this machine that takes jobs from a queue on a NATS server, and stores
+//! A [`Worker`] is a pool of this machine. It takes jobs from a queue on a NATS server, and stores
 //! their results there. A [`Client`] submits jobs and receives the results. Each job has exactly
 //! one, even if workers die. A program may run more than once, if its worker died or was considered
 //! dead; only the first result counts.

@@ -89,10 +89,10 @@ pub(crate) fn is_digest(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// The key of a job: of its batch and lane, what it says, and how often the batch has said the same.
+/// The key of a job, made of its batch, its lane, its text, and how often the batch had that text.
 ///
-/// Everything that a key is made of is in the message, so that workers recompute it: nobody can
-/// submit another job, or the same one in another lane, under the key of a job that he knows of.
+/// Everything that a key is made of is in the message, so that workers recompute it. So nobody can
+/// submit another job under a key that he knows, nor the same job in another lane.
 #[derive(Debug, derive_more::Display, Clone, PartialEq, Eq, Hash)]
 #[display("{}.{digest}", batch.0)]
 pub struct JobKey {
@@ -172,7 +172,7 @@ impl Lane {
 /// What is escaped in a token.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 
-/// Encodes a name as one token, and different names differently: other bytes than letters, digits,
+/// Encodes a name as one token, and different names differently. Bytes other than letters, digits,
 /// `-` and `_` become `=` and two digits.
 pub(crate) fn encoded(name: &str) -> String {
     let token = utf8_percent_encode(name, ESCAPED).to_string().replace('%', "=");
@@ -223,8 +223,7 @@ impl Subjects {
         format!("hatchery.wake.{}", self.0)
     }
 
-    /// Returns the subject of the jobs that a tenant may have at once: of one by its number, or of all
-    /// by `*`.
+    /// Returns the subject of a tenant's permit of this number, or of all its permits by `*`.
     pub(crate) fn permits_of(&self, tenant: &str, which: impl Display) -> String {
         self.of("permits", format_args!("{}.{which}", encoded(tenant)))
     }

@@ -25,8 +25,8 @@
 //! 5. It stores the result, and then removes the turn. A turn whose key is that of the record is in
 //!    the state already. So an owner that finds one goes on here.
 //!
-//! So turns are applied exactly once and in order, each with its result. A turn may run more often:
-//! an owner that dies or is considered dead before step 4 has run it in vain.
+//! So turns are applied exactly once and in order, each with its result. A turn may run more often, if
+//! an owner dies or is considered dead before step 4.
 //!
 //! The first turn of a pool creates all of these. The server drops a record without writes for as
 //! long as results are kept, and its state later.
@@ -86,7 +86,7 @@ impl SessionKey {
         Ok(Self { tenant, digest })
     }
 
-    /// Returns what stands in a turn's key for the digest of its text: turns of several sessions may
+    /// Returns what stands in a turn's key for the digest of its text. Turns of several sessions may
     /// have the same text.
     pub(crate) fn text(&self, text: &blake3::Hash) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_derive_key(TURN);
@@ -261,7 +261,7 @@ impl Sessions {
         Ok(found)
     }
 
-    /// Returns the first turn of a session in the stream, as the stream's leader has it: a replica
+    /// Returns the first turn of a session in the stream, as the stream's leader has it. A replica
     /// may not have it yet.
     pub(crate) async fn first(&self, session: &SessionKey) -> Result<Option<StreamMessage>, Cause> {
         let subject = self.subjects.turns_of(session);
@@ -370,8 +370,8 @@ impl Sessions {
         }
     }
 
-    /// Returns whether a state of these bytes needn't be stored again, `time_ms` being what the
-    /// server's clock shows, in milliseconds since 1970.
+    /// Returns whether a state with this digest needn't be stored again. `time_ms` is the server's
+    /// clock, in milliseconds since 1970.
     pub(crate) fn is_kept(
         &self,
         state: Option<&StoredState>,

@@ -102,8 +102,8 @@ impl Worker {
         tasks.spawn(Arc::clone(&lanes).refresh());
         let mut turns = JoinSet::new();
         turns.spawn(owners::serve(Arc::clone(&shared)));
-        // A task of its own, beside those of the jobs: a caller that isn't a task has another thread,
-        // and each claim would wake one from the other.
+        // A separate task: a caller that isn't a task has another thread, which each claim would have
+        // to wake.
         let mut claiming = JoinSet::new();
         let claims = Arc::clone(&shared);
         claiming.spawn(async move { claims.claim(&lanes).await });

@@ -123,13 +123,13 @@ impl Starting {
     }
 }
 
-/// Returns a tower service that answers `POST`, `GET` and `DELETE` of one path, `/mcp` by convention,
-/// such as for axum's `Router::route_service`. Its clones share their connections.
+/// Returns a tower service for one path, `/mcp` by convention, as axum's `Router::route_service` takes
+/// it. It answers `POST`, `GET` and `DELETE`. Its clones share their connections.
 ///
 /// The program that mounts it checks tokens, and puts a [`Caller`] into the extensions of each
 /// request. A request without one is refused. A connection is of use only to the caller who opened
-/// it. The service itself refuses requests whose `Host` is neither of this machine nor one of
-/// `hosts` (names, with or without a port). It also refuses requests of web pages (any `Origin`),
+/// it. The service itself refuses requests whose `Host` is neither this machine nor one of
+/// `hosts`, which are names with or without a port. It also refuses requests of web pages (any `Origin`),
 /// and bodies of more than `most_body_bytes`.
 pub fn http(
     service: Service,
@@ -164,9 +164,9 @@ pub fn http(
 
 // Connections of older clients: each is of use only to the caller who opened it.
 //
-// The library that serves the protocol takes any id that it knows. So an id that leaves the server
-// gets a tag that only the server can make, for the caller whom it answers. For other callers there
-// is no connection of that id.
+// The library that serves the protocol takes any id that it knows. So the server
+// adds a tag to each id that it sends, which only it can make, for that caller. For other callers
+// there is no connection of that id.
 
 /// Where the protocol has the id of a connection.
 const ID: HeaderName = HeaderName::from_static("mcp-session-id");

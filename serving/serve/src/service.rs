@@ -186,8 +186,7 @@ impl Service {
     /// Opens a session under a new name, on this Python build; `None` is the default one.
     ///
     /// # Errors
-    /// The caller has a session of this name, the name is invalid, the pool has no such build, or it
-    /// refuses.
+    /// The name is taken or invalid, the pool has no such build, or it refuses.
     pub async fn open(
         &self,
         caller: &Caller,
@@ -512,8 +511,7 @@ impl Service {
     /// Runs a job that tries the walls and the clock, and one that doesn't end.
     ///
     /// # Errors
-    /// Something was reached that must not be, the guest's clock is wrong, a limit didn't hold, or
-    /// the pool runs nothing.
+    /// The program got out, the guest's clock is wrong, a limit didn't hold, or the pool runs nothing.
     pub async fn test_itself(&self) -> Result<(), Problem> {
         let outcome =
             self.pool().run(Job::code(WALLS).self_test()).await.map_err(|error| error.problem())?;

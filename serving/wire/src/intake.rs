@@ -8,8 +8,8 @@ use crate::job::MOST_SECONDS;
 /// first.
 const MOST_TOOL_SECONDS: f64 = 86_400.0;
 
-/// What an interface accepts of a job: its fields, the longest time, and whether callers may raise
-/// limits or only lower them.
+/// What an interface accepts of a job: which fields, which longest time, and whether limits may be
+/// raised or only lowered.
 ///
 /// A field that exists but isn't taken is refused with the reason.
 ///

@@ -1,7 +1,7 @@
 //! The messages between a client and a server that share a pool, on a connection of frames.
 //!
-//! A frame is a message with its bytes: the length of its header as a little-endian `u32`, the
-//! header, and the attachments in sequence. The header is the message as a JSON object. If there
+//! A frame is a message with its bytes: the length of the header as a little-endian `u32`, the
+//! header, and the attachments. The header is the message as a JSON object. If there
 //! are attachments, its field `attachments` has their lengths in bytes. Messages refer to an
 //! attachment by its place in that list, from 0.
 
@@ -221,7 +221,7 @@ pub enum SessionAction {
         /// The name of the other session.
         to: String,
     },
-    /// Prepares it for the cells of a notebook: they have what IPython gives them, and each is a call
+    /// Prepares it for the cells of a notebook, which have what IPython gives them. Each cell is a call
     /// of `hatchery_notebook:run_cell` with its source and its number.
     BeginNotebook,
     /// Captures its state.
@@ -328,8 +328,8 @@ pub enum Data {
     },
     /// Anything else: a set, a date, a frame with other columns, an array in a dictionary.
     ///
-    /// It is JSON in which an object whose only key begins with `$` is a value of another type,
-    /// such as `{"$set": [1, 2]}`. `engine/src/guest/agent/hatchery/_tagged.py` lists them.
+    /// In its JSON an object whose only key begins with `$` is a value of another type, such as
+    /// `{"$set": [1, 2]}`. `engine/src/guest/agent/hatchery/_tagged.py` lists them.
     Tagged {
         /// The attachment with the JSON.
         tree: usize,

@@ -101,8 +101,7 @@ impl Intake {
     /// Checks a job that was built in Rust or deserialized.
     ///
     /// # Errors
-    /// A field isn't accepted, a number is out of range, or the fields name no program, or more
-    /// than one.
+    /// A field isn't accepted, a number is out of range, or there isn't exactly one program.
     pub fn check(&self, job: &Job) -> Result<(), InvalidJob> {
         if let Some(field) = job.given().find(|field| !self.takes(*field)) {
             return Err(InvalidJob::NotTaken { field });

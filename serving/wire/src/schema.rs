@@ -57,8 +57,7 @@ impl Intake {
         schema
     }
 
-    /// Returns the same schema without `null` for a field that isn't given, for callers that leave
-    /// such fields out, as models do.
+    /// Returns the same schema without `null`, for callers that leave fields out, as models do.
     pub fn plain_schema(&self) -> Value {
         let mut schema = self.schema();
         fields_of(&mut schema, "properties").values_mut().for_each(not_null);
@@ -103,8 +102,8 @@ fn fields_of<'a>(schema: &'a mut Value, name: &str) -> &'a mut Map<String, Value
     schema[name].as_object_mut().expect("the schema of a struct has properties")
 }
 
-/// Leaves out what says nothing in JSON: formats of numbers, line ends within descriptions, and that
-/// anything may be in an object.
+/// Leaves out what says nothing in JSON: formats of numbers, line ends in descriptions, and the schema
+/// of anything.
 fn plain(schema: &mut schemars::Schema) {
     schema.remove("format");
     if schema.get("additionalProperties") == Some(&Value::Bool(true)) {

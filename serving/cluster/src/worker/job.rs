@@ -34,8 +34,8 @@ const AGAIN: std::ops::RangeInclusive<Duration> =
 const AGAIN_IF_UNKNOWN: Duration = Duration::from_secs(1);
 /// Commands to one job that may wait. Further ones would change nothing.
 const MOST_COMMANDS: usize = 4;
-/// How long a job that was claimed ahead waits for a slot, or for the end of one that runs alone,
-/// before it is given back.
+/// How long a job that was claimed ahead waits for a slot, or for one that runs alone. Then it is
+/// given back.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// What is to become of a claim.

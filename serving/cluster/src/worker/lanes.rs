@@ -314,8 +314,7 @@ impl ClaimBudget {
         policy::claim_budget(self.slots, claimed, self.mean_us.load(Ordering::Relaxed))
     }
 
-    /// Returns how long the result of a program that has ended may wait for others, and whether none
-    /// is to come.
+    /// Returns how long the result of an ended program may wait for others, and whether it is the last.
     pub(super) fn held(&self) -> (Duration, bool) {
         let is_last = self.claimed.load(Ordering::Relaxed) == 0;
         (policy::held(self.mean_us.load(Ordering::Relaxed)), is_last)
@@ -378,15 +377,14 @@ impl ReplyBatcher {
     }
 }
 
-// How many jobs a tenant may have at once, in the whole cluster: a worker that claims a job of a limited
-// tenant holds one of its permits until the program has ended.
+// How many jobs a tenant may have at once, in the whole cluster. A worker that claims a job of a
+// limited tenant holds one of the tenant's permits until the program has ended.
 //
-// A permit is a message in a stream of its own, which has as many of them as the tenant may have
-// jobs. One consumer for each tenant gives them out: nobody else has a permit that somebody holds,
-// and one that isn't renewed comes back after the time of a claim, as the job of the worker that died with
-// it. So the limit is for all priorities and workers, while each priority keeps a queue of its own,
-// in which urgent jobs overtake. A limit of the jobs' consumers could have only one of both: it is
-// for one consumer, and one consumer has one order.
+// A permit is a message in a separate stream, which has one for each job that the tenant may have.
+// One consumer for each tenant hands them out, each to one worker. A permit that isn't renewed comes
+// back after the time of a claim, as does the job of a worker that died. So the limit holds for all
+// priorities and workers, and urgent jobs still overtake others. A limit of the jobs' consumers could
+// do only one of both, since each consumer has one order.
 
 /// The most permits of a tenant. A higher limit counts as this one.
 const MOST_PERMITS: u32 = 10_000;
@@ -558,8 +556,8 @@ impl Tenant {
         }
     }
 
-    /// Makes sure that the server has the tenant's permits. When a worker starts, their number becomes
-    /// its limit; later only if none is left, so that workers with different limits don't quarrel.
+    /// Makes sure that the server has the tenant's permits. Their number becomes this worker's limit when
+    /// it starts. Later it does so only if none is left, since other workers may have other limits.
     async fn open(&self, is_start: bool) -> Result<PullConsumer, Error> {
         let subjects = &self.streams.subjects;
         let name = subjects.store("permits");

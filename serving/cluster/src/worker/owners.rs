@@ -231,8 +231,8 @@ enum NotOpen {
     File(#[from] std::io::Error),
 }
 
-/// Opens a session of the pool: a fresh one on the build of this name, or one that continues from the
-/// bytes of a state. `folder` is for a file meanwhile.
+/// Opens a session of the pool: one that continues from the bytes of a state, or else a fresh one on
+/// the build of this name. `folder` is for a temporary file.
 async fn open(
     pool: &Hatchery,
     folder: &Path,
@@ -421,8 +421,8 @@ async fn ask(
     }
 }
 
-/// Listens until the consumer fails. Nothing is acknowledged: turns are taken out of the stream when
-/// they have ended, and until then the server tells of them again and again.
+/// Listens until the consumer fails. It acknowledges nothing: the server announces a turn repeatedly
+/// until it has ended and is taken out of the stream.
 async fn listen(
     sessions: &Sessions,
     partition: u8,

@@ -42,8 +42,8 @@ pub struct WorkerConfig {
     /// Weights of tenants, by which lanes of one priority are served; 1 without one. Set the same
     /// for the pool.
     pub weights: HashMap<String, u32>,
-    /// The most jobs of a tenant that run or wait for a slot in the whole cluster, over all
-    /// priorities and workers. At most 10,000. Set the same for every worker of the pool.
+    /// The most jobs of a tenant that run or wait for a slot in the whole cluster, whatever their
+    /// priorities. At most 10,000. Set the same for every worker of the pool.
     pub most_claimed: HashMap<String, u32>,
     /// How the pool is kept on the server, if it isn't there yet.
     pub settings: Settings,
@@ -208,7 +208,7 @@ impl ServerClock {
         *self.0.lock() = Some((from + (to - from) / 2, time));
     }
 
-    /// Returns how long ago the server's clock showed this time, in nanoseconds since 1970; zero if
+    /// Returns how long ago the server's clock showed this time, in nanoseconds since 1970. Zero if
     /// that clock was never seen.
     pub(super) fn since(&self, time: i128, now: Instant) -> Duration {
         let since = self.time(now).map_or(0, |shown| shown.saturating_sub(time).max(0));

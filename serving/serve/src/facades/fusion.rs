@@ -1,7 +1,7 @@
 //! SandboxFusion: `POST /run_code` and `POST /run_jupyter`.
 //!
-//! Its clients count anything but an answer as a failed program. verl retries only after 504, the
-//! SDK after everything but 200. So the server first retries overload and sandbox failures, and
+//! Its clients count anything but an answer as a failed program. The client verl retries only after
+//! 504, the SDK after everything but 200. So the server first retries overload and sandbox failures, and
 //! finally answers 504. A request that can't be run is an answer with the status `SandboxError`.
 
 use std::collections::BTreeMap;
@@ -28,8 +28,8 @@ use crate::service::Service;
 
 mod jupyter;
 
-/// How long a request may take beyond the times that it states: less than the 10 s that verl adds,
-/// whose client would give up without trying again.
+/// How long a request may take beyond the times that it states. The client of verl adds 10 s, after
+/// which it gives up without trying again.
 const SPARE: Duration = Duration::from_secs(8);
 
 /// Names of files with this are left out, as SandboxFusion does.

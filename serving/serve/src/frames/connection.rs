@@ -241,8 +241,8 @@ impl FramesClient {
     }
 }
 
-/// Reads a message. Those with values of programs are read field by field: by way of their tag, serde
-/// keeps values in a buffer that has no room for integers beyond 64 bits.
+/// Reads a message. Those with values of programs are read without their tag: for a tag, serde buffers
+/// the other fields, and the buffer has no room for integers beyond 64 bits.
 fn parse(mut message: Value) -> Result<ClientMessage, serde_json::Error> {
     match message.get("type").and_then(Value::as_str) {
         Some("run") => serde_json::from_value(untagged(message)).map(ClientMessage::Run),

@@ -246,8 +246,8 @@ pub(super) fn of_decisions(decisions: Decisions) -> Body {
     }))
 }
 
-/// Returns the body of these events. After 15 s without one a comment is sent: proxies see that the
-/// connection lives, and the server notices a client that has gone away.
+/// Returns the body of these events. After 15 s without one it sends a comment. So proxies keep the
+/// connection, and the server notices a client that has gone away.
 fn body_of(events: impl Stream<Item = Event> + Send + 'static) -> Body {
     let events = Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::default());
     events.into_response().into_body()

@@ -83,9 +83,8 @@ pub(super) fn ended() -> Failure {
 
 // The bytes of requests and answers that are on their way, by tenant.
 //
-// Whatever is received or waits to be read takes memory that no job's limit covers: bodies, lines of
-// batches, results with files. All of it is counted against one bound, which the pool's ledger of
-// memory has reserved.
+// No job's limit covers the memory of what is received or waits to be read: bodies, lines of batches,
+// results with files. All of it is counted against one bound, which the pool's ledger has reserved.
 
 /// The part of the pool's memory that requests and answers may take.
 const PART: u64 = 4;

@@ -369,9 +369,9 @@ impl SessionOwner {
         Err(Stop::Fenced)
     }
 
-    /// Deletes a state whose commit has failed, or seems to: the answer to it may have got lost, and the
-    /// session may have been taken over since, from that very state. No commit of this owner can
-    /// succeed any more, so the record tells for good.
+    /// Deletes a state whose commit has failed, or seems to. The answer may have got lost, and another
+    /// owner may have continued from that very state. No commit of this owner can succeed any more, so
+    /// the record is final about that.
     async fn drop_state(&self, state: &StoredState) {
         // What remains is dropped by its age.
         let Ok(found) = self.sessions.record(&self.key, "").await else { return };
