@@ -336,7 +336,7 @@ impl Images {
 }
 
 /// Puts the image of a pool into the cache and returns its key there. `None` if this machine has made
-/// the same one, or must make it: a cache that can't be written to costs only time.
+/// the same one, or must make it. A cache that can't be written to costs only time.
 async fn fetch_image(
     store: &Objects,
     file: &ImageFile,

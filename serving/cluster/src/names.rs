@@ -89,7 +89,7 @@ pub(crate) fn is_digest(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// The key of a job, made of its batch, its lane, its text, and how often the batch had that text.
+/// The key of a job. It is made of batch, lane and text, and of how often the batch had that text.
 ///
 /// Everything that a key is made of is in the message, so that workers recompute it. So nobody can
 /// submit another job under a key that he knows, nor the same job in another lane.

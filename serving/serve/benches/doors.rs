@@ -1,6 +1,6 @@
 //! What does a job cost beyond the library, if it comes from another process? Compares jobs `x = 1`
-//! through the library with the same over a Unix socket in frames and over a kept connection of
-//! HTTP, one at a time and interleaved, then many at a time over the socket.
+//! through the library, over a Unix socket in frames, and over a kept connection of HTTP. They come
+//! one at a time and interleaved, and then many at a time over the socket.
 //!
 //! Doesn't measure: a second process. Client and server share this one and its runtime, as two
 //! processes share two cores.

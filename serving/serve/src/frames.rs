@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,7 +113,9 @@ impl UnixServer {
         let path = path.into();
         match path.symlink_metadata() {
             Err(_) => {}
-            Ok(found) if !is_socket(&found) => return Err(BindError::Occupied { path }),
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(BindError::Occupied { path });
+            }
             Ok(_) if UnixStream::connect(&path).await.is_ok() => {
                 return Err(BindError::InUse { path });
             }
@@ -180,11 +182,6 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
         return Err(error);
     }
     Ok(listener)
-}
-
-fn is_socket(found: &std::fs::Metadata) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    found.file_type().is_socket()
 }
 
 fn is_own(stream: &UnixStream) -> bool {

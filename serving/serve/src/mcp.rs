@@ -129,7 +129,7 @@ impl Starting {
 /// The program that mounts it checks tokens, and puts a [`Caller`] into the extensions of each
 /// request. A request without one is refused. A connection is of use only to the caller who opened
 /// it. The service itself refuses requests whose `Host` is neither this machine nor one of
-/// `hosts`, which are names with or without a port. It also refuses requests of web pages (any `Origin`),
+/// `hosts`, with or without a port. It also refuses requests of web pages (any `Origin`),
 /// and bodies of more than `most_body_bytes`.
 pub fn http(
     service: Service,

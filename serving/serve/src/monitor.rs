@@ -87,8 +87,7 @@ impl Monitor {
     /// is any free one. If the pool is one of many of a name, all metrics have it as the label `pool`.
     ///
     /// # Errors
-    /// The address is invalid, not of this machine, or in use; or the process has a recorder of
-    /// metrics already.
+    /// The address is invalid, not of this machine, or in use. Or the process has a recorder of metrics.
     pub async fn start(address: &str, pool: Option<&str>) -> Result<Self, MonitorError> {
         let unusable = |source| MonitorError::Address { address: address.to_owned(), source };
         let listener = TcpListener::bind(address).await.map_err(unusable)?;

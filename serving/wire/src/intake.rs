@@ -8,8 +8,8 @@ use crate::job::MOST_SECONDS;
 /// first.
 const MOST_TOOL_SECONDS: f64 = 86_400.0;
 
-/// What an interface accepts of a job: which fields, which longest time, and whether limits may be
-/// raised or only lowered.
+/// What an interface accepts of a job: which fields, which longest time, and whether it may raise
+/// limits.
 ///
 /// A field that exists but isn't taken is refused with the reason.
 ///

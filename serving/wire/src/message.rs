@@ -1,7 +1,7 @@
 //! The messages between a client and a server that share a pool, on a connection of frames.
 //!
-//! A frame is a message with its bytes: the length of the header as a little-endian `u32`, the
-//! header, and the attachments. The header is the message as a JSON object. If there
+//! A frame is a message with its bytes: the header's length as a little-endian `u32`, the header, the
+//! attachments. The header is the message as a JSON object. If there
 //! are attachments, its field `attachments` has their lengths in bytes. Messages refer to an
 //! attachment by its place in that list, from 0.
 

@@ -377,12 +377,12 @@ impl ReplyBatcher {
     }
 }
 
-// How many jobs a tenant may have at once, in the whole cluster. A worker that claims a job of a
-// limited tenant holds one of the tenant's permits until the program has ended.
+// How many jobs a tenant may have at once, in the whole cluster. The worker of a limited
+// tenant's job holds one of the tenant's permits until the program has ended.
 //
 // A permit is a message in a separate stream, which has one for each job that the tenant may have.
 // One consumer for each tenant hands them out, each to one worker. A permit that isn't renewed comes
-// back after the time of a claim, as does the job of a worker that died. So the limit holds for all
+// back after the time of a claim, as a dead worker's job does. So the limit holds for all
 // priorities and workers, and urgent jobs still overtake others. A limit of the jobs' consumers could
 // do only one of both, since each consumer has one order.
 

@@ -231,8 +231,8 @@ enum NotOpen {
     File(#[from] std::io::Error),
 }
 
-/// Opens a session of the pool: one that continues from the bytes of a state, or else a fresh one on
-/// the build of this name. `folder` is for a temporary file.
+/// Opens a session of the pool. It continues from the bytes of a state, or is a fresh one on the build
+/// of this name. `folder` is for a temporary file.
 async fn open(
     pool: &Hatchery,
     folder: &Path,

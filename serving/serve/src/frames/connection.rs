@@ -241,7 +241,7 @@ impl FramesClient {
     }
 }
 
-/// Reads a message. Those with values of programs are read without their tag: for a tag, serde buffers
+/// Reads a message. Those with values of programs are read without their tag. For a tag, serde buffers
 /// the other fields, and the buffer has no room for integers beyond 64 bits.
 fn parse(mut message: Value) -> Result<ClientMessage, serde_json::Error> {
     match message.get("type").and_then(Value::as_str) {

@@ -39,11 +39,11 @@ pub struct HttpConfig {
     /// The longest time from the start of a connection until its first request is there. Less cuts
     /// off slow networks. Default: 10 s.
     pub header_time: Duration,
-    /// The longest time that a connection waits for a request, for more of a body, or for the client
-    /// to read. Default: 60 s.
+    /// The longest wait of a connection for a request, for more of a body, or for the client to read.
+    /// Default: 60 s.
     pub idle_time: Duration,
-    /// Names, without ports, by which clients may call this server beside its address and
-    /// `localhost`, such as those of a proxy. Default: none.
+    /// Names by which clients may call this server beside its address and `localhost`, such as those
+    /// of a proxy. Without ports. Default: none.
     pub hosts: Vec<String>,
     /// Origins of other web pages whose scripts may call this server, such as
     /// `https://grafana.example`. Default: none.
@@ -118,7 +118,7 @@ impl Token {
     /// lower limits.
     ///
     /// # Errors
-    /// The token doesn't have 16 to 512 of the characters of bearer tokens, or the name can't be a
+    /// The token isn't 16 to 512 characters of a bearer token, or the name can't be a
     /// [tenant's](Caller::of_tenant).
     pub fn of_tenant(secret: &str, tenant: &str) -> Result<Self, HttpError> {
         Ok(Self { caller: Caller::of_tenant(tenant)?.with_token(digest(secret)?) })

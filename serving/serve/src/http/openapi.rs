@@ -20,10 +20,11 @@ pub(super) async fn document() -> Response {
 }
 
 fn openapi() -> Value {
-    let mut schemas = Map::new();
-    add(&mut schemas, "Job", job());
-    add(&mut schemas, "Result", result_schema());
-    schemas.insert("Problem".to_owned(), schema_of::<Problem>());
+    let schemas = json!({
+        "Job": adapted(job()),
+        "Result": adapted(result_schema()),
+        "Problem": schema_of::<Problem>(),
+    });
     let mut paths = Map::new();
     for line in OPERATIONS.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -118,12 +119,8 @@ fn body(takes: &str) -> Option<Value> {
     Some(json!({ "required": takes != "seconds", "content": { kind: { "schema": schema } } }))
 }
 
-/// Returns the schema of a type, without what generators would name a type by.
 fn schema_of<T: JsonSchema>() -> Value {
-    let mut schema = SchemaGenerator::default().into_root_schema_for::<T>();
-    schema.remove("$schema");
-    schema.remove("title");
-    schema.to_value()
+    adapted(SchemaGenerator::default().into_root_schema_for::<T>().to_value())
 }
 
 fn responses(gives: &str) -> Value {
@@ -167,40 +164,25 @@ fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-/// Adds a schema, and those that it defines, where OpenAPI has them.
-fn add(schemas: &mut Map<String, Value>, name: &str, mut schema: Value) {
-    if let Some(object) = schema.as_object_mut() {
-        object.remove("$schema");
-        object.remove("$id");
-        // Generators would name the type by it.
-        object.remove("title");
-        if let Some(Value::Object(defined)) = object.remove("$defs") {
-            for (name, mut schema) in defined {
-                refer(&mut schema);
-                schemas.insert(name, schema);
-            }
-        }
+/// Returns a schema without what generators would name its type by.
+fn adapted(mut schema: Value) -> Value {
+    if let Some(fields) = schema.as_object_mut() {
+        fields.retain(|name, _| !["$schema", "$id", "title"].contains(&name.as_str()));
     }
-    refer(&mut schema);
-    schemas.insert(name.to_owned(), schema);
+    add_items(&mut schema);
+    schema
 }
 
-/// Leads references to where OpenAPI has schemas, and says of every array that it has items, as
-/// OpenAPI wants it.
-fn refer(schema: &mut Value) {
+/// Says of every array that it has items, as OpenAPI wants it.
+fn add_items(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
             if object.get("type").is_some_and(|kind| kind == "array") {
                 object.entry("items").or_insert_with(|| json!({}));
             }
-            if let Some(Value::String(target)) = object.get_mut("$ref")
-                && let Some(name) = target.strip_prefix("#/$defs/")
-            {
-                *target = format!("#/components/schemas/{name}");
-            }
-            object.values_mut().for_each(refer);
+            object.values_mut().for_each(add_items);
         }
-        Value::Array(items) => items.iter_mut().for_each(refer),
+        Value::Array(items) => items.iter_mut().for_each(add_items),
         _ => {}
     }
 }

@@ -25,7 +25,7 @@ use super::failure::Failure;
 use super::running::{Ended, RunningJob};
 use super::state::{AppState, Client};
 use crate::answer;
-use crate::http::query::{Named, only};
+use crate::http::query::{Named, all};
 use crate::service::{EarlyEnd, Share};
 
 type Answered = Result<Response, Failure>;
@@ -94,7 +94,7 @@ pub(super) async fn decisions(client: Client) -> Answered {
 
 /// Lists what programs can import beside the standard library.
 pub(super) async fn packages(State(state): SharedState, request: Request) -> Answered {
-    let python = only(request.uri().query(), "python")?;
+    let python = all(request.uri().query(), &["python"])?.remove("python");
     let packages = state.service.packages(python).await?;
     let package =
         |package: &PackageInfo| json!({ "name": package.name, "version": package.version });

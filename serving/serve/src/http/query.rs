@@ -19,7 +19,10 @@ pub(super) struct Options {
 }
 
 /// Reads a query, which may have these options, each once.
-fn all(query: Option<&str>, known: &[&str]) -> Result<BTreeMap<String, String>, Failure> {
+pub(super) fn all(
+    query: Option<&str>,
+    known: &[&str],
+) -> Result<BTreeMap<String, String>, Failure> {
     let mut found = BTreeMap::new();
     for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         if !known.contains(&name.as_ref()) {
@@ -34,11 +37,6 @@ fn all(query: Option<&str>, known: &[&str]) -> Result<BTreeMap<String, String>, 
         }
     }
     Ok(found)
-}
-
-/// Reads a query, which may have this option alone.
-pub(super) fn only(query: Option<&str>, name: &str) -> Result<Option<String>, Failure> {
-    Ok(all(query, &[name])?.remove(name))
 }
 
 impl Options {

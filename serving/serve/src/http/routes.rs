@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
-use axum::response::Response;
 use axum::routing::{delete, get, post};
 
 use super::failure::Failure;
@@ -55,6 +54,7 @@ pub(super) fn router(state: Arc<AppState>, further: Router) -> Router {
         .with_state(state)
 }
 
+const INDEX_TYPE: &str = "text/plain; charset=utf-8";
 const INDEX: &str = "Hatchery\n\n\
                      /metrics       for Prometheus\n\
                      /v1/status     the pool as JSON; `hatchery top ADDR` shows it\n\
@@ -64,7 +64,7 @@ const INDEX: &str = "Hatchery\n\n\
 /// Returns the routes by which nothing can be run or changed, behind their checks.
 pub(super) fn watching_router(state: Arc<AppState>) -> Router {
     Router::new()
-        .route("/", get(index))
+        .route("/", get(async || answer::of(StatusCode::OK, INDEX_TYPE, INDEX.into())))
         .route("/v1/status", get(pool::status))
         .route("/v1/decisions", get(pool::decisions))
         .route("/metrics", get(pool::metrics))
@@ -77,8 +77,4 @@ pub(super) fn watching_router(state: Arc<AppState>) -> Router {
         .route("/healthz", get(pool::health))
         .layer(from_fn_with_state(Arc::clone(&state), guard::check_host))
         .with_state(state)
-}
-
-async fn index() -> Response {
-    answer::of(StatusCode::OK, "text/plain; charset=utf-8", INDEX.into())
 }

@@ -9,7 +9,7 @@ use axum::extract::rejection::ExtensionRejection;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use bytes::Bytes;
-use hatchery::{Error, Hatchery, Job};
+use hatchery::{Error, Job};
 
 use super::config::HttpConfig;
 use super::failure::Failure;
@@ -27,8 +27,13 @@ pub(super) struct AppState {
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) jobs: Jobs,
     pub(super) answers: Answers,
+    /// The bytes of requests and answers on their way: bodies, lines of batches, results with files.
+    /// No job's limit covers them, so the pool's ledger reserves them.
     pub(super) transit: Shares,
 }
+
+/// The part of the pool's memory that requests and answers may take: one in this many.
+const PART: u64 = 4;
 
 /// The longest text of a job that is read on the thread of the connection.
 const MOST_SHORT: usize = 1 << 20;
@@ -54,7 +59,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Client {
 impl AppState {
     /// Creates the state of a server.
     pub(super) fn new(service: Service, config: HttpConfig, addresses: Vec<SocketAddr>) -> Self {
-        let transit = of_pool(service.pool(), &config);
+        let part = service.pool().status().memory.limit_bytes / PART;
+        let most = config.bodies_bytes.min(usize::try_from(part).unwrap_or(usize::MAX));
+        // Otherwise no body could be as large as it may be.
+        let most = most.max(config.body_bytes.saturating_mul(2));
+        service.pool().reserve_memory(part.min(most as u64));
+        let transit = Shares::new(most);
         let (jobs, answers) = (Jobs::new(transit.clone()), Answers::default());
         Self { service, config, addresses, jobs, answers, transit }
     }
@@ -79,22 +89,4 @@ pub(super) async fn job(caller: &Caller, text: Bytes) -> Result<Job, Failure> {
 pub(super) fn ended() -> Failure {
     let message = "the server ended before the job did";
     Failure::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", message)
-}
-
-// The bytes of requests and answers that are on their way, by tenant.
-//
-// No job's limit covers the memory of what is received or waits to be read: bodies, lines of batches,
-// results with files. All of it is counted against one bound, which the pool's ledger has reserved.
-
-/// The part of the pool's memory that requests and answers may take.
-const PART: u64 = 4;
-
-/// Reserves the bytes in the pool's ledger.
-pub(super) fn of_pool(pool: &Hatchery, config: &HttpConfig) -> Shares {
-    let part = pool.status().memory.limit_bytes / PART;
-    let most = config.bodies_bytes.min(usize::try_from(part).unwrap_or(usize::MAX));
-    // Otherwise no body could be as large as it may be.
-    let most = most.max(config.body_bytes.saturating_mul(2));
-    pool.reserve_memory(part.min(most as u64));
-    Shares::new(most)
 }

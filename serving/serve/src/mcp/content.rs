@@ -11,7 +11,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use rmcp::ErrorData;
 use rmcp::model::{
     CallToolResult, ContentBlock, ListResourcesResult, ReadResourceResult, Resource,
-    ResourceContents, ResourceTemplate,
+    ResourceContents,
 };
 use serde_json::Value;
 
@@ -373,13 +373,6 @@ const MOST_LISTED: usize = 1000;
 
 /// The files that an error names if another one was asked for.
 const NAMED: usize = 20;
-
-/// Returns the template of all addresses.
-pub(super) fn template() -> ResourceTemplate {
-    ResourceTemplate::new(TEMPLATE, "A file of a session").with_description(
-        "A file in the working directory of a session that `run_python` has opened.",
-    )
-}
 
 /// Returns a page of the files of the caller's sessions, from behind the session that `after` names.
 /// Sessions in which a program runs are left out. Where a name is all that protects a session, the

@@ -6,7 +6,7 @@ use hatchery::Interface;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, Implementation, ListResourceTemplatesResult,
     ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
-    ReadResourceResponse, ServerCapabilities, ServerConfig, Tool,
+    ReadResourceResponse, ResourceTemplate, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -14,7 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::Starting;
 use super::calls::{Progress, ToolCall};
-use super::content::{list, read_address, template};
+use super::content::{TEMPLATE, list, read_address};
 use super::tools::{self, Naming};
 use crate::caller::Caller;
 use crate::service::Service;
@@ -121,7 +121,10 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(ListResourceTemplatesResult::with_all_items(vec![template()]))
+        let about = "A file in the working directory of a session that `run_python` has opened.";
+        let template = ResourceTemplate::new(TEMPLATE, "A file of a session");
+        let templates = vec![template.with_description(about)];
+        Ok(ListResourceTemplatesResult::with_all_items(templates))
     }
 
     async fn read_resource(
