@@ -53,11 +53,6 @@ pub struct Stdio {
 }
 
 impl Stdio {
-    /// Makes a server whose pool is still to come.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Returns the same server for a pool with these Python builds. With several, tools have an
     /// argument `python`, which selects one.
     #[must_use]

@@ -54,7 +54,7 @@ impl FramesClient {
     }
 
     /// Answers a request once that is possible.
-    pub(super) fn answer<T: Into<Given>>(
+    pub(super) fn answer<T: Into<Given> + Send + 'static>(
         &mut self,
         id: RequestId,
         answering: impl Future<Output = Result<T, Problem>> + Send + 'static,

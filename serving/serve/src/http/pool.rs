@@ -210,25 +210,22 @@ pub(super) const TYPE: &str = "text/event-stream";
 
 /// Returns the events of a job, and its result at their end. Dropping the body cancels the job.
 pub(super) fn of_job(running: RunningJob) -> Body {
-    enum At {
-        Events(RunningJob),
-        End(Option<Share>),
-    }
     let admitted = event("admitted", None, &json!({ "job": running.job }));
-    let rest = unfold(At::Events(running), |at| async move {
-        let At::Events(mut running) = at else { return None };
+    // What the result takes is held until the connection asks for more: it has sent nearly all by then.
+    let begin: (Option<RunningJob>, Option<Share>) = (Some(running), None);
+    let rest = unfold(begin, |(running, _held)| async move {
+        let mut running = running?;
         while let Some(happened) = running.events.next().await {
             if let Some((name, data)) = named(&happened.kind) {
                 let event = event(name, Some(happened.sequence), &data);
-                return Some((event, At::Events(running)));
+                return Some((event, (Some(running), None)));
             }
         }
         let (result, held) = match running.ended().await {
             Ok(Ended { result, held, .. }) => (result, Some(held)),
             Err(failure) => (tool::refusal(&failure.problem), None),
         };
-        // The connection asks for more once it has sent nearly all of the result.
-        Some((event("outcome", None, &result), At::End(held)))
+        Some((event("outcome", None, &result), (None, held)))
     });
     body_of(iter([admitted]).chain(rest))
 }
