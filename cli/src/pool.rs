@@ -84,7 +84,7 @@ pub(crate) async fn start_metrics(
     pool: Option<&str>,
 ) -> anyhow::Result<Option<Monitor>> {
     let Some(address) = address else { return Ok(None) };
-    let monitor = Monitor::start_in(address, pool).await.map_err(|error| match &error {
+    let monitor = Monitor::start(address, pool).await.map_err(|error| match &error {
         MonitorError::Address { source, .. } => {
             anyhow::Error::msg(source.to_string()).context(UsageError(error.to_string()))
         }
