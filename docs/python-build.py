@@ -29,8 +29,8 @@ LIMITS = """\
 
 - There are no threads, processes, sockets or signals, and no shared libraries can be loaded.
   asyncio works, on one thread.
-- Pointers have 32 bits: a program has at most 4 GiB of memory, and NumPy's default integers have
-  32 bits.
+- Pointers have 32 bits: a program has at most 4 GiB of memory, and NumPy's indices have 32 bits.
+  Its default integers have 64.
 - The devices are `/dev/null`, `/dev/zero`, `/dev/random`, `/dev/urandom`, `/dev/stdin`,
   `/dev/stdout`, `/dev/stderr` and `/dev/fd/0` to `/dev/fd/2`.
   Random bytes come from the system, or from the seed in a deterministic job.

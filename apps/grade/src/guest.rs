@@ -64,7 +64,7 @@ pub(crate) const SHARED_TEST: &str = concat!(
 /// Runs a program with standard input again. Its value is the limit of the sandbox that the program meets,
 /// if there is one.
 pub(crate) const DOUBT: &str = "from hatchery_judge import limit_met\n\
-     limit_met(globals().pop('hatchery_code'), globals().pop('hatchery_texts'), globals())\n";
+     limit_met(globals().pop('hatchery_code'), globals())\n";
 
 /// Calls a checker's function. Its value is what that returns.
 pub(crate) const CHECKER: &str = concat!(sources!("checker"), "\nrun_checker()\n");

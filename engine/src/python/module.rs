@@ -28,6 +28,7 @@ use crate::memory::sys::FileView;
 use crate::memory::tunables::GuestTunables;
 use early::lazy::{FullModule, LazyFunctions};
 use early::{Compilation, HotFunctions, LeaveOutLazy, first_functions};
+use integers::WidenIntegers;
 use linked::{HotModule, InitialData, Linked};
 use locks::GrantLocks;
 use native::{Loading, NativeEngine};
@@ -39,6 +40,7 @@ use throws::CountThrows;
 mod blocks;
 mod early;
 pub(crate) mod imports;
+mod integers;
 pub(crate) mod key;
 mod linked;
 mod locks;
@@ -63,6 +65,7 @@ fn engine_for(first: Option<&Arc<HotFunctions>>) -> NativeEngine {
     if let Some(first) = first {
         compiler.push_middleware(Arc::new(LeaveOutLazy { first: Arc::clone(first) }));
     }
+    compiler.push_middleware(Arc::new(WidenIntegers::default()));
     compiler.push_middleware(Arc::new(AddSafepoints::default()));
     compiler.push_middleware(Arc::new(CountThrows::default()));
     compiler.push_middleware(Arc::new(GrantLocks::default()));

@@ -11,7 +11,7 @@ use super::error::error;
 pub(super) fn rows() -> Vec<Row> {
     vec![
         shows("import numpy as np\nnp.arange(3)", "array([0, 1, 2])")
-            .data(Array::from_slice(&[0_i32, 1, 2])),
+            .data(Array::from_slice(&[0_i64, 1, 2])),
         shows(
             "
             import numpy as np
@@ -69,7 +69,7 @@ pub(super) fn rows() -> Vec<Row> {
             "{'n': [np.int32(1), np.float32(0.5)], np.int64(2): np.str_('x')}",
         ),
         shows("import numpy as np\n[np.float64('nan')]", "[np.float64(nan)]"),
-        // The build is for 32 bits, as its README says.
+        // Pointers have 32 bits, NumPy's default integers 64.
         completes(
             "
             import sys
@@ -78,9 +78,41 @@ pub(super) fn rows() -> Vec<Row> {
             n = np.arange(10**6)
             [sys.maxsize, str(n.dtype), n.sum(), n.sum(dtype='i8'), pd.Series(range(10**6)).sum()]
             ",
-            json!([2147483647, "int32", 1783293664, 499999500000_i64, 499999500000_i64]),
-            "[2147483647, 'int32', np.int32(1783293664), np.int64(499999500000), \
+            json!([2147483647, "int64", 499999500000_i64, 499999500000_i64, 499999500000_i64]),
+            "[2147483647, 'int64', np.int64(499999500000), np.int64(499999500000), \
              np.int64(499999500000)]",
+        ),
+        completes(
+            "
+            import numpy as np
+            made = [np.array([1]), np.zeros(1, int), np.ones(1, 'int'), np.full(1, 7), np.int_([1])]
+            made += [np.array([True]) + 1, np.array([1], 'int8').sum(keepdims=True)]
+            made += [np.array([1], 'int32').cumsum(), np.random.randint(0, 2**40, 1), np.arange(2)]
+            [one.dtype.name for one in made if one.dtype != np.int64]
+            ",
+            json!([]),
+            "[]",
+        ),
+        shows(
+            "
+            import numpy as np
+            [np.square(100_000), type(np.random.randint(5)), np.array([1], 'uint8').sum().dtype.name]
+            ",
+            "[np.int64(10000000000), <class 'int'>, 'uint64']",
+        ),
+        // Where indices are taken, wide ones are, too.
+        completes(
+            "
+            import numpy as np
+            from sklearn.utils.random import sample_without_replacement
+            at, to = np.array([1, 2]), np.arange(3)
+            np.put(to, at, 9)
+            [np.repeat(at, at).tolist(), np.choose(at - 1, [[5, 6], [7, 8]]).tolist(), to.tolist(),
+             np.add.reduceat(np.arange(3), at).tolist(), repr(at), repr(np.argsort(at)),
+             sorted(sample_without_replacement(3, 3).tolist())]
+            ",
+            json!([[1, 2, 2], [5, 8], [0, 9, 9], [1, 2], "array([1, 2])", "array([0, 1])", [0, 1, 2]]),
+            "[[1, 2, 2], [5, 8], [0, 9, 9], [1, 2], 'array([1, 2])', 'array([0, 1])', [0, 1, 2]]",
         ),
         completes(
             "

@@ -54,7 +54,7 @@ pub(crate) async fn run(
         };
         if problem.is_some()
             && graded.failures.is_empty()
-            && let Some(ended) = limit_met(pool, code, case, &outcome, &limits).await?
+            && let Some(ended) = limit_met(pool, code, case, &limits).await?
         {
             return Ok(ended.with_counts_of(&graded));
         }
@@ -104,13 +104,9 @@ async fn limit_met(
     pool: &Hatchery,
     code: &str,
     case: &Case,
-    failed: &Outcome,
     limits: &Limits,
 ) -> Result<Option<Graded>, GradeError> {
-    let texts = format!("{}\n{}", failed.stdout_text(), case.stdout);
-    let job = job(guest::DOUBT, code, case, limits)
-        .variable("hatchery_code", code)
-        .variable("hatchery_texts", texts);
+    let job = job(guest::DOUBT, code, case, limits).variable("hatchery_code", code);
     let watched = pool.run(job).await?;
     Ok(match &watched.verdict {
         End::SandboxFailed(_) => Some(Graded::ended(&watched)),

@@ -43,7 +43,6 @@ class _Server(Peer):
         module.__file__ = f"/workspace/{self._name}.py"
         code = watched(self._code.removeprefix("\ufeff"), f"<{self._name}>")
         module.__hatchery_ordered__ = ordered_noted(self.surroundings.see_order)
-        module.__hatchery_narrowed__ = narrowed_noted(self.surroundings.meet)
         exec(code, module.__dict__)
         # Natively a candidate and its tests are one module, which has what either imports, the tests last.
         used, lines = _names(code) - set(dir(builtins)), {line.strip() for line in self._code.splitlines()}

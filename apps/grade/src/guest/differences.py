@@ -1,12 +1,9 @@
-"""Differences from a machine with 64 bits that raise nothing: integers of NumPy that wrap, and the order of
-sets.
+"""The order of sets, which differs from a machine with 64 bits and raises nothing.
 
-Calls around expressions of a program note when it meets one of them.
+Calls around expressions of a program note when it sees one.
 """
 
 import ast
-import re
-import sys
 
 # Calls by which a program sees the order of what it passes.
 _ORDERED_BY = frozenset(
@@ -20,16 +17,12 @@ _NO_SETS = (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.ListComp, ast.DictC
 _PROGRAM = "main.py"
 _HASHES = "hashes have 32 bits there, on which the order of a set depends"
 ORDER = f"it reached a limit of the sandbox: {_HASHES}"
-# The bits of hashes that no width changes, and of integers that `int` of NumPy has in the sandbox.
+# No width changes the hashes of integers below.
 _LARGEST_INT32 = (1 << 31) - 1
-_WRAPPED = re.compile(r"(?<![\w.])-?\d{1,19}(?![\w.])")
 
 
 class _Watched(ast.NodeTransformer):
-    """Puts calls around expressions: of what is converted to integers, and of sets if there are any."""
-
-    def __init__(self, has_sets):
-        self._has_sets = has_sets
+    """Puts calls around what may be a set."""
 
     def visit_Call(self, node):
         self.generic_visit(node)
@@ -39,8 +32,6 @@ class _Watched(ast.NodeTransformer):
             node.args = [arg if isinstance(arg, ast.Starred) else self._ordered(arg) for arg in node.args]
         elif is_method and name == "pop" and not node.args:
             node.func.value = self._ordered(node.func.value)
-        elif is_method and name == "astype" and node.args and ast.unparse(node.args[0]) in ("int", "'int'"):
-            node.func.value = _called("__hatchery_narrowed__", node.func.value)
         return node
 
     def visit_For(self, node):
@@ -63,7 +54,7 @@ class _Watched(ast.NodeTransformer):
 
     def _ordered(self, node):
         name = getattr(getattr(node, "func", None), "attr", getattr(getattr(node, "func", None), "id", ""))
-        if not self._has_sets or isinstance(node, _NO_SETS) or name in _UNORDERED_BY:
+        if isinstance(node, _NO_SETS) or name in _UNORDERED_BY:
             return node
         return _called("__hatchery_ordered__", node)
 
@@ -80,7 +71,8 @@ def watched(source, file):
             isinstance(node, (ast.Set, ast.SetComp)) or getattr(node, "id", "") in ("set", "frozenset")
             for node in ast.walk(tree)
         )
-        return compile(ast.fix_missing_locations(_Watched(has_sets).visit(tree)), file, "exec")
+        watched = _Watched().visit(tree) if has_sets else tree
+        return compile(ast.fix_missing_locations(watched), file, "exec")
     except RecursionError:
         return compile(source, file, "exec")
 
@@ -114,42 +106,15 @@ def _has_hash_of_width(item):
     return kind is complex or kind.__module__ in ("decimal", "fractions")
 
 
-def narrowed_noted(meet):
-    """Returns what calls `meet` once a program converts numbers to `int` that 32 bits can't hold."""
-
-    def narrowed(value):
-        library = type(value).__module__.partition(".")[0]
-        kind = getattr(getattr(value, "dtype", None), "kind", "") if library in ("numpy", "pandas") else ""
-        if kind and kind in "iufmM":
-            numbers = value.astype("int64") if kind in "mM" else value
-            if (abs(numbers) > _LARGEST_INT32).any():
-                meet(NARROW)
-        return value
-
-    return narrowed
-
-
-def is_wrapped(text):
-    """Returns whether two numbers of a text are the same but for bits above the 32nd."""
-    numbers = {int(found) for found in _WRAPPED.findall(text)}
-    return len({number & 0xFFFF_FFFF for number in numbers}) < len(numbers)
-
-
-def limit_met(source, texts, scope):
-    """Runs a program in `scope`. Returns the first limit of the sandbox that it meets; `None` without one.
-
-    `texts` are what it has written and what was expected.
-    """
+def limit_met(source, scope):
+    """Runs a program in `scope`. Returns the first limit of the sandbox that it meets; `None` without one."""
     met = []
     watch_limits((_PROGRAM,), met.append)
     scope["__hatchery_ordered__"] = ordered_noted(lambda: met.append(_HASHES))
-    scope["__hatchery_narrowed__"] = narrowed_noted(met.append)
     try:
         exec(watched(source.removeprefix("\ufeff"), _PROGRAM), scope)
     except KeyboardInterrupt:
         raise
     except BaseException:
         pass  # it ends as it did before
-    if not met and "numpy" in sys.modules and is_wrapped(texts):
-        met.append(NARROW)
     return met[0] if met else None

@@ -5,7 +5,6 @@ import builtins
 import contextlib
 import functools
 import importlib
-import re
 import sys
 import types
 
@@ -32,8 +31,6 @@ class _Site:
         return True
 
 
-# Integers of NumPy of which few may be multiplied or added.
-_LARGE = re.compile(r"int32\(-?\d{5}|\d{5}[^a-z]*dtype=int32")
 # What both sides share in another way.
 _STREAMS = ("stdin", "stdout", "stderr", "path")
 
@@ -184,7 +181,6 @@ class Suite:
             "__hatchery_call__": self._noting,
             "__hatchery_type__": _type_of,
             "__hatchery_set__": self._setting,
-            "__hatchery_narrowed__": narrowed_noted(self._meet or _run_nothing),
         }
         self._read, self._sources = {}, {}
         # What attributes were that the tests have set, by their owner and name.
@@ -304,10 +300,10 @@ class Suite:
         return [source[line - 1] for source, line in frames if line is not None and 0 < line <= len(source)]
 
     def _narrow_integers(self, error):
-        """Returns what a failure may come from where NumPy's integers have 32 bits, if it may."""
+        """Returns what a failure may come from where NumPy's indices have 32 bits, if it may."""
         told = _told(error)
         names_wide = any("int64" in line for line in self._lines_of(error))
-        is_narrow = names_wide or "int32" in told and "int64" in told or _LARGE.search(told) or is_wrapped(told)
+        is_narrow = names_wide or "int32" in told and "int64" in told
         return NARROW if is_narrow and "numpy" in sys.modules else None
 
     def _end(self, error):

@@ -1149,13 +1149,13 @@ def combined(items): return list(set(itertools.combinations(items, 2)))
 assert inverted([3, 7, 9, 11, 13]) == [1 / 3, 1 / 13, 1 / 9, 1 / 7, 1 / 11]
 # right
 def inverted(items): return [item for item in {1 / item for item in items}]
-# undecided: durations as integers
+# case: durations as integers
 import numpy
 assert (numpy.diff(days(3)).astype(int) > 0).all()
 # right
 import numpy
 def days(count): return numpy.datetime64("2021-01-01T00:00:00.000000") + numpy.arange(count).astype("timedelta64[D]")
-# undecided: large integers
+# case: large integers
 import numpy
 def test_large():
     import unittest

@@ -7,7 +7,7 @@ import tempfile
 import types
 import unittest
 
-from hatchery import _archives, _jpeg, _locks, _network, _pytest, _threads
+from hatchery import _archives, _integers, _jpeg, _locks, _network, _pytest, _threads
 
 
 class Lock:
@@ -107,7 +107,7 @@ type(socket.__spec__.loader) is type(urllib.__spec__.loader) or exit(8)
         self.assertEqual((report.returncode, report.stderr), (0, b""))
 
     def test_modules_of_the_programs_own_are_left_alone(self):
-        ours = (_archives, _jpeg, _network, _pytest, _threads)
+        ours = (_archives, _integers, _jpeg, _network, _pytest, _threads)
         for adapt in (adapt for module in ours for adapt in module.ADAPT.values()):
             own = types.ModuleType("own")
             names = dict(own.__dict__)

@@ -10,9 +10,9 @@ use super::throws::MOST_THROWS;
 pub const WASMER_VERSION: &str = "7.4.2";
 
 /// Changes whenever the compiler settings in `module.rs`, the memory layout, or the form of the two
-/// files change. So it does with the counting of throws and the granting of locks.
-const SETTINGS: &str =
-    "cranelift exceptions counted-throws granted-locks static-memory-8GiB-64KiB linked 4";
+/// files change. So it does with the counting of throws, the granting of locks and wide integers.
+const SETTINGS: &str = "cranelift exceptions counted-throws granted-locks wide-integers \
+                        static-memory-8GiB-64KiB linked 4";
 
 /// Returns the key of the module that the bytes with hash `source` compile to: 32 hexadecimal
 /// digits. It is the same on all machines with the same target.
