@@ -62,20 +62,32 @@ impl CacheDir {
         Ok(path)
     }
 
+    /// Returns the paths in a folder of the cache, without unfinished ones; none if it is missing.
+    pub(crate) fn paths(&self, folder: &str) -> Result<Vec<PathBuf>, CacheError> {
+        let folder = self.root.join(folder);
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(|source| CacheError::io("read", &folder, source))?,
+        };
+        let whole = entries.flatten().filter(|entry| !is_unfinished(&entry.file_name()));
+        Ok(whole.map(|entry| entry.path()).collect())
+    }
+
     /// Acquires the lock `name`, waiting while another process or thread holds it.
     ///
-    /// The kernel releases it when the holder dies, so a killed process never blocks the next one.
-    pub(crate) fn lock(&self, name: &str) -> Result<CacheLock, CacheError> {
+    /// It is held while the file is open. The kernel closes the files of a killed process, so that
+    /// never blocks the next one.
+    pub(crate) fn lock(&self, name: &str) -> Result<File, CacheError> {
         let (file, path) = self.lock_file(name)?;
         file.lock().map_err(|source| CacheError::io("lock", &path, source))?;
-        Ok(CacheLock { _file: file })
+        Ok(file)
     }
 
     /// Acquires the lock `name`, unless somebody else holds it.
-    pub(crate) fn try_lock(&self, name: &str) -> Result<Option<CacheLock>, CacheError> {
+    pub(crate) fn try_lock(&self, name: &str) -> Result<Option<File>, CacheError> {
         let (file, path) = self.lock_file(name)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(CacheLock { _file: file })),
+            Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(source)) => Err(CacheError::io("lock", &path, source)),
         }
@@ -116,7 +128,7 @@ impl CacheDir {
         &self,
         lock: &str,
         find: impl Fn() -> Result<Option<T>, E>,
-        make: impl FnOnce(CacheLock) -> Result<T, E>,
+        make: impl FnOnce(File) -> Result<T, E>,
     ) -> Result<T, E> {
         if let Some(found) = find()? {
             return Ok(found);
@@ -137,13 +149,6 @@ fn read_secret(path: &Path) -> Result<Option<[u8; SECRET_BYTES]>, CacheError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(CacheError::io("read", path, source)),
     }
-}
-
-/// A lock between processes, released when dropped.
-#[derive(Debug)]
-#[must_use = "the lock is released when this is dropped"]
-pub(crate) struct CacheLock {
-    _file: File,
 }
 
 /// Writes `path` in one step, for this user alone: readers see either the whole new file or the old
@@ -219,7 +224,7 @@ pub(crate) fn remove_unfinished(folder: &Path) {
     }
 }
 
-pub(crate) fn is_unfinished(name: &OsStr) -> bool {
+fn is_unfinished(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(UNFINISHED_PREFIX.as_bytes())
 }
 

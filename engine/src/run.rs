@@ -5,7 +5,7 @@
 
 pub(crate) mod functions;
 pub(crate) mod message;
-mod names;
+pub(crate) mod names;
 pub(crate) mod network;
 pub(crate) mod outcome;
 pub(crate) mod program;

@@ -18,26 +18,26 @@ pub(crate) mod device;
 /// The state of the call channel during one run.
 #[derive(Debug, Default)]
 pub(crate) struct CallChannel {
-    request: Arc<Vec<u8>>,
+    pub(crate) request: Arc<Vec<u8>>,
     /// Memory of the guest's allocator for the request.
-    room: Option<Buffer>,
+    pub(crate) room: Option<Buffer>,
     reply: Option<Vec<u8>>,
     reply_cap: usize,
     /// Where displays go, and the longest display frame.
     transcript: Option<Arc<Transcript>>,
     display_cap: usize,
     /// The address of `KeyboardInterrupt`, once the agent has reported it.
-    exception: Option<u32>,
+    pub(crate) exception: Option<u32>,
     /// Where a command build is entered for its turns, once the agent has reported it.
-    entry: Option<Entered>,
+    pub(crate) entry: Option<Entered>,
     /// Whether an image is being prepared, by code that the caller chose.
     prepares: bool,
     /// Another thread has woken the one that waits for calls, which hasn't noticed yet.
-    is_woken: bool,
+    pub(super) is_woken: bool,
     /// The guest's claims about random number generators.
     generators: Vec<GeneratorClaim>,
     /// The run's calls of host functions, if it may make any.
-    calls: Option<Arc<Calls>>,
+    pub(crate) calls: Option<Arc<Calls>>,
 }
 
 /// An answer through a device, and how much of it was read.
@@ -117,23 +117,9 @@ impl CallChannel {
         self.prepares = true;
     }
 
-    pub(crate) fn request_len(&self) -> usize {
-        self.request.len()
-    }
-
-    /// Takes memory of the guest's allocator for the request.
-    pub(crate) fn make_room(&mut self, room: Buffer) {
-        self.room = Some(room);
-    }
-
     /// Returns memory for an answer of `length` bytes, if there is some of just this length.
     fn take_room(&mut self, length: u32) -> Option<u32> {
         self.room.take_if(|room| room.len == length).map(|room| room.at)
-    }
-
-    /// Lets the run call host functions.
-    pub(crate) fn allow(&mut self, calls: Arc<Calls>) {
-        self.calls = Some(calls);
     }
 
     /// Sets where the run's displays go and how many bytes of them are kept.
@@ -170,32 +156,6 @@ impl CallChannel {
             _ => self.reply_cap.min(MOST_BYTES),
         };
         body.saturating_add(1)
-    }
-
-    /// Has the next wait for any call end at once.
-    pub(super) fn wake(&mut self) {
-        self.is_woken = true;
-    }
-
-    /// Returns whether that was asked for since the last wait.
-    pub(super) fn is_woken(&self) -> bool {
-        self.is_woken
-    }
-
-    pub(super) fn take_woken(&mut self) -> bool {
-        std::mem::take(&mut self.is_woken)
-    }
-
-    /// Returns the address of `KeyboardInterrupt`, if the agent has reported it since the call
-    /// channel opened.
-    pub(crate) fn exception(&self) -> Option<u32> {
-        self.exception
-    }
-
-    /// Returns where a command build is entered, if the agent has reported it since the call
-    /// channel opened.
-    pub(crate) fn entry(&self) -> Option<Entered> {
-        self.entry
     }
 
     /// Serves one frame; `None` if the frame is malformed or not allowed.
@@ -289,10 +249,10 @@ mod tests {
         let mut channel = CallChannel::default();
         channel.open(b"request".to_vec(), 100);
         let room = Buffer { at: 64, len: 7 };
-        assert_eq!((channel.request_len(), channel.take_room(7)), (7, None));
-        channel.make_room(room);
+        assert_eq!((channel.request.len(), channel.take_room(7)), (7, None));
+        channel.room = Some(room);
         assert_eq!([8, 7, 7].map(|length| channel.take_room(length)), [None, Some(64), None]);
-        channel.make_room(room);
+        channel.room = Some(room);
         channel.open(b"another".to_vec(), 100);
         assert_eq!(channel.take_room(7), None);
     }
@@ -332,9 +292,9 @@ mod tests {
     fn an_address_has_four_bytes() {
         let mut channel = CallChannel::default();
         assert_eq!(channel.serve(b"\x03abc"), None);
-        assert_eq!(channel.exception(), None);
+        assert_eq!(channel.exception, None);
         assert!(channel.serve(b"\x03\x01\x02\0\0").is_some());
-        assert_eq!(channel.exception(), Some(0x201));
+        assert_eq!(channel.exception, Some(0x201));
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(super) fn serve(env: &GuestEnv, calls: Option<&Arc<Calls>>, ask: Ask) -> Vec
             Vec::new()
         }
         (Ask::Wake, _) => {
-            env.channel.lock().wake();
+            env.channel.lock().is_woken = true;
             env.gate.gate().wake();
             Vec::new()
         }
@@ -52,11 +52,11 @@ fn wait(
         (WaitResult::Pending, Some(calls)) => {
             let is_reading = ticket.is_some_and(|ticket| calls.is_reading(ticket));
             let _pause = if is_reading { env.control.pause() } else { None };
-            let is_woken = || ticket.is_none() && env.channel.lock().is_woken();
+            let is_woken = || ticket.is_none() && env.channel.lock().is_woken;
             match env.gate.wait(time, || calls.has_ended(ticket) || is_woken()) {
                 Woken::Ready => {
                     if ticket.is_none() {
-                        env.channel.lock().take_woken();
+                        env.channel.lock().is_woken = false;
                     }
                     if let WaitResult::Ended(ended) = calls.look(ticket) {
                         return encode(&ended);
@@ -91,8 +91,8 @@ fn wait(
 
 /// Waits for time, or until another thread wakes the one that waits for any call.
 fn wait_to_be_woken(env: &GuestEnv, time: Option<Duration>, ticket: Option<u32>) {
-    env.gate.wait(time, || ticket.is_none() && env.channel.lock().is_woken());
+    env.gate.wait(time, || ticket.is_none() && env.channel.lock().is_woken);
     if ticket.is_none() {
-        env.channel.lock().take_woken();
+        env.channel.lock().is_woken = false;
     }
 }

@@ -91,7 +91,6 @@ impl Engine {
             Err(error) if damaged(&error) => repair().and_then(|()| build.wasm()),
             Ok(wasm) if config.python.is_some() => {
                 imports::check_bytes(&wasm)?;
-                Shape::check_bytes(&wasm)?;
                 Ok(wasm)
             }
             result => result,

@@ -189,10 +189,10 @@ impl Guest<'_> {
     /// while it calls the guest, and would need another stack. wasmer takes stacks from a list that
     /// all threads share (`STACK_POOL`). It would be one that another thread used last.
     fn make_room(&mut self) -> Result<(), TurnFailure> {
-        let length = u32::try_from(self.channel.lock().request_len()).unwrap_or(0);
+        let length = u32::try_from(self.channel.lock().request.len()).unwrap_or(0);
         if length > 0 {
             match self.allocate(length) {
-                Ok(at) => self.channel.lock().make_room(Buffer { at, len: length }),
+                Ok(at) => self.channel.lock().room = Some(Buffer { at, len: length }),
                 Err(TurnFailure::NoRoom) => {}
                 Err(failure) => return Err(failure),
             }

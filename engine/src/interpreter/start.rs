@@ -223,8 +223,8 @@ impl Interpreter {
         let booted = catch_unwind(AssertUnwindSafe(|| guest.boot(instance)));
         drop((here, guard));
         let asked = ScopeGuard::into_inner(gate).end();
-        self.exception = self.channel.lock().exception();
-        let entered = self.channel.lock().entry();
+        self.exception = self.channel.lock().exception;
+        let entered = self.channel.lock().entry;
         ScopeGuard::into_inner(host).end_run(true);
         match (booted, asked.stop) {
             (Ok(Ok(0)), None) => {

@@ -98,7 +98,7 @@ impl<'a> OpenTurn<'a> {
             match turn.word {
                 Word::Turn => {
                     channel.open(turn.request, cap);
-                    channel.allow(calls(program, limits, guest.gate, &transcript));
+                    channel.calls = Some(calls(program, limits, guest.gate, &transcript));
                 }
                 Word::Compile => channel.open(turn.request, cap),
                 Word::Prepare => channel.open_to_prepare(turn.request, cap),

@@ -38,8 +38,6 @@ const MOST_FILES: usize = 20_000;
 const MOST_BYTES: u64 = 256 << 20;
 /// The largest number of folders above a file.
 const MOST_PARTS: usize = 32;
-/// The most bytes of a file's or folder's name, as in file systems.
-const MOST_NAME_BYTES: usize = 255;
 
 /// One or more distributions to add to an image, read and checked. Cheap to clone; clones are the
 /// same package, and packages with the same contents are equal.
@@ -283,12 +281,8 @@ impl<'a> Collector<'a> {
     }
 
     fn check(&self, path: &str) -> Result<(), PackageError> {
-        let parts = || path.split('/');
-        if check_path(path).is_err()
-            || path.contains('\\')
-            || parts().count() > MOST_PARTS
-            || parts().any(|part| part.len() > MOST_NAME_BYTES)
-        {
+        let is_plain = check_path(path).is_ok() && !path.contains('\\');
+        if !is_plain || path.split('/').count() > MOST_PARTS {
             return Err(bad(
                 self.source,
                 &format!("`{}` in it isn't a plain path", path.escape_debug()),

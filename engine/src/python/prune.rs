@@ -6,7 +6,6 @@
 //! read completely. The next start that needs a removed entry builds or fetches it again.
 
 use std::fs::{self, File};
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -15,7 +14,7 @@ use serde::Serialize;
 
 use crate::cache::seal::{Sealer, seal_path};
 use crate::cache::stamp::stamp_path;
-use crate::cache::{CacheDir, is_unfinished, remove_unfinished};
+use crate::cache::{CacheDir, remove_unfinished};
 use crate::error::CacheError;
 use crate::python::module::code_path;
 use crate::python::{distribution, module};
@@ -44,8 +43,11 @@ pub struct CacheEntry {
 }
 
 /// The kind of an entry of the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 #[non_exhaustive]
 pub enum CacheEntryKind {
     /// A Python build, as it was fetched.
@@ -99,12 +101,7 @@ const PLACES: [EntryFiles; 4] = [
 impl CacheEntryKind {
     /// Returns its name in lower case.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Build => "build",
-            Self::Module => "module",
-            Self::Image => "image",
-            Self::Packages => "packages",
-        }
+        self.into()
     }
 }
 
@@ -200,17 +197,12 @@ fn remove(cache: &CacheDir, entry: &CacheEntry) -> Result<bool, CacheError> {
 
 impl EntryFiles {
     fn paths(&self, cache: &CacheDir) -> Result<Vec<PathBuf>, CacheError> {
-        let folder = cache.root().join(self.folder);
-        let entries = match fs::read_dir(&folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(|source| CacheError::io("read", &folder, source))?,
-        };
-        let is_entry = |entry: &fs::DirEntry| match self.extension {
-            Some(extension) => entry.path().extension().is_some_and(|found| found == extension),
-            None => entry.file_type().is_ok_and(|kind| kind.is_dir()),
-        };
-        let whole = entries.flatten().filter(|entry| !is_unfinished(&entry.file_name()));
-        Ok(whole.filter(is_entry).map(|entry| entry.path()).collect())
+        let mut paths = cache.paths(self.folder)?;
+        paths.retain(|path| match self.extension {
+            Some(extension) => path.extension().is_some_and(|found| found == extension),
+            None => fs::symlink_metadata(path).is_ok_and(|file| file.is_dir()),
+        });
+        Ok(paths)
     }
 
     fn entry(&self, path: PathBuf) -> CacheEntry {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ImageError;
 use crate::python::packages::{self, Package};
+use crate::run::names::is_identifier;
 
 /// What an image contains beyond the build.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,12 +40,7 @@ impl ImageSpec {
     /// The first invalid name, or the first path at which two packages differ.
     pub fn check(&self) -> Result<(), ImageError> {
         packages::check(&self.packages)?;
-        let is_part = |part: &str| {
-            let mut characters = part.chars();
-            characters.next().is_some_and(|first| first == '_' || first.is_alphabetic())
-                && characters.all(|other| other == '_' || other.is_alphanumeric())
-        };
-        match self.preload.iter().find(|name| !name.split('.').all(is_part)) {
+        match self.preload.iter().find(|name| !name.split('.').all(is_identifier)) {
             Some(name) => Err(ImageError::ModuleName { name: name.clone() }),
             None => Ok(()),
         }

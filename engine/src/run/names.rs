@@ -9,10 +9,14 @@ const KEYWORDS: [&str; 35] = [
 
 /// Returns whether `text` can be a name in a program.
 pub(crate) fn is_name(text: &str) -> bool {
+    is_identifier(text) && !KEYWORDS.contains(&text)
+}
+
+/// Returns whether `text` is an identifier, keywords included.
+pub(crate) fn is_identifier(text: &str) -> bool {
     let mut letters = text.chars();
     let begins = letters.next().is_some_and(|first| first == '_' || first.is_alphabetic());
-    let goes_on = |letter: char| letter == '_' || letter.is_alphanumeric();
-    begins && letters.all(goes_on) && !KEYWORDS.contains(&text)
+    begins && letters.all(|letter| letter == '_' || letter.is_alphanumeric())
 }
 
 #[cfg(test)]

@@ -32,7 +32,8 @@ pub(super) const LATE_FILES: [(&str, &str); 21] = files! {
 const BOOT: &str = include_str!("boot/boot.py");
 
 /// What the agent does for the host. A command build reports the objects that do it in this order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Word {
     /// Serves a run.
     Turn,
@@ -48,11 +49,7 @@ impl Word {
     /// Returns the source that a reactor build's `turn` takes for it; `hatchery/_wire.py` has the
     /// same words.
     pub(crate) fn source(self) -> &'static str {
-        match self {
-            Self::Turn => "turn",
-            Self::Compile => "compile",
-            Self::Prepare => "prepare",
-        }
+        self.into()
     }
 }
 

@@ -4,7 +4,6 @@
 //! position, as in POSIX.
 
 use std::fs::File;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -85,9 +84,10 @@ pub(super) const CLOSES_ON_EXEC: u32 = 1;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Descriptors {
-    slots: List<Option<Slot>>,
+    /// Shared until it changes: every reset copies a table, and few runs change theirs.
+    slots: Arc<Vec<Option<Slot>>>,
     /// Invariant: an entry's count is the number of slots that name it, and at least one.
-    opens: List<Option<SharedOpen>>,
+    opens: Arc<Vec<Option<SharedOpen>>>,
     /// The standard streams and the preopened folders, which come first.
     first: usize,
     pub(super) pipes: Pipes,
@@ -110,15 +110,15 @@ struct SharedOpen {
 impl Descriptors {
     /// Creates a table with the standard streams and preopened folders.
     pub(crate) fn new(preopened: impl IntoIterator<Item = (NodeId, &'static str)>) -> Self {
-        let (slots, opens) = (Vec::new().into(), Vec::new().into());
-        let mut table = Self { slots, opens, first: 0, pipes: Pipes::default() };
+        let pipes = Pipes::default();
+        let mut table = Self { slots: Arc::default(), opens: Arc::default(), first: 0, pipes };
         let folders = preopened.into_iter().map(|(node, path)| {
             let base = Base::Node(node);
             Open::Folder { base, listing: None, preopened_as: Some(path) }
         });
         for open in [Open::Stdin, Open::Stdout, Open::Stderr].into_iter().chain(folders) {
             let slot = table.share(open);
-            table.slots.push(Some(slot));
+            Arc::make_mut(&mut table.slots).push(Some(slot));
         }
         table.first = table.slots.len();
         table
@@ -132,8 +132,9 @@ impl Descriptors {
             let is_there =
                 |open: &Open| std::mem::discriminant(open) == std::mem::discriminant(&stream);
             if !self.get(index as u32).is_ok_and(is_there) {
-                released.extend(self.slots[index].take().and_then(|slot| self.release(slot)));
-                self.slots[index] = Some(self.share(stream));
+                let slot = self.share(stream);
+                let before = Arc::make_mut(&mut self.slots)[index].replace(slot);
+                released.extend(before.and_then(|before| self.release(before)));
             }
         }
         released
@@ -151,7 +152,12 @@ impl Descriptors {
 
     pub(crate) fn get_mut(&mut self, fd: u32) -> Result<&mut Open> {
         let slot = self.slot(fd)?;
-        Ok(&mut self.opens[slot.open as usize].as_mut().expect("a slot names what is open").open)
+        Ok(&mut self.shared(slot).open)
+    }
+
+    fn shared(&mut self, slot: Slot) -> &mut SharedOpen {
+        let shared = &mut Arc::make_mut(&mut self.opens)[slot.open as usize];
+        shared.as_mut().expect("a slot names what is open")
     }
 
     fn slot(&self, fd: u32) -> Result<Slot> {
@@ -194,12 +200,12 @@ impl Descriptors {
         closes_on_exec: bool,
         most: usize,
     ) -> Result<u32> {
-        let open = self.slot(fd)?.open;
+        let slot = self.slot(fd)?;
         if least as usize >= self.numbers(most) {
             return Err(Errno::Invalid);
         }
-        self.opens[open as usize].as_mut().expect("a slot names what is open").count += 1;
-        Ok(self.put(least as usize, Slot { open, closes_on_exec }))
+        self.shared(slot).count += 1;
+        Ok(self.put(least as usize, Slot { closes_on_exec, ..slot }))
     }
 
     /// Makes `to` a duplicate of `fd`, and closes what it was before. Returns a file that no
@@ -216,11 +222,12 @@ impl Descriptors {
         if index >= self.numbers(most) {
             return Err(Errno::BadDescriptor);
         }
-        self.opens[slot.open as usize].as_mut().expect("a slot names what is open").count += 1;
-        if self.slots.len() <= index {
-            self.slots.resize(index + 1, None);
+        self.shared(slot).count += 1;
+        let slots = Arc::make_mut(&mut self.slots);
+        if slots.len() <= index {
+            slots.resize(index + 1, None);
         }
-        let before = self.slots[index].replace(Slot { closes_on_exec: false, ..slot });
+        let before = slots[index].replace(Slot { closes_on_exec: false, ..slot });
         Ok(before.and_then(|before| self.release(before)))
     }
 
@@ -241,7 +248,7 @@ impl Descriptors {
         if self.is_preopened(fd) {
             return Err(Errno::NotPermitted);
         }
-        self.slots[fd as usize] = None;
+        Arc::make_mut(&mut self.slots)[fd as usize] = None;
         Ok(self.release(slot))
     }
 
@@ -255,7 +262,8 @@ impl Descriptors {
 
     pub(crate) fn set_closes_on_exec(&mut self, fd: u32, closes: bool) -> Result {
         self.slot(fd)?;
-        self.slots[fd as usize].iter_mut().for_each(|slot| slot.closes_on_exec = closes);
+        let slot = &mut Arc::make_mut(&mut self.slots)[fd as usize];
+        slot.iter_mut().for_each(|slot| slot.closes_on_exec = closes);
         Ok(())
     }
 
@@ -305,7 +313,7 @@ impl Descriptors {
             // The list stays shared with the state that it was copied from.
             return;
         }
-        for shared in self.opens.iter_mut().flatten() {
+        for shared in Arc::make_mut(&mut self.opens).iter_mut().flatten() {
             if let Open::Network(socket) = &mut shared.open {
                 socket.lose();
             }
@@ -322,11 +330,12 @@ impl Descriptors {
     }
 
     fn share(&mut self, open: Open) -> Slot {
-        let free = self.opens.iter().position(Option::is_none).unwrap_or(self.opens.len());
-        if free == self.opens.len() {
-            self.opens.push(None);
+        let opens = Arc::make_mut(&mut self.opens);
+        let free = opens.iter().position(Option::is_none).unwrap_or(opens.len());
+        if free == opens.len() {
+            opens.push(None);
         }
-        self.opens[free] = Some(SharedOpen { open, count: 1 });
+        opens[free] = Some(SharedOpen { open, count: 1 });
         let open = u32::try_from(free).expect("descriptors are bounded");
         Slot { open, closes_on_exec: false }
     }
@@ -334,24 +343,24 @@ impl Descriptors {
     /// Puts a slot at the lowest free number from `least` on that isn't a standard stream's.
     fn put(&mut self, least: usize, slot: Slot) -> u32 {
         let least = least.max(STANDARD);
-        let free = self.slots.iter().skip(least).position(Option::is_none);
-        let index = free.map_or(self.slots.len().max(least), |index| index + least);
-        if index >= self.slots.len() {
-            self.slots.resize(index + 1, None);
+        let slots = Arc::make_mut(&mut self.slots);
+        let free = slots.iter().skip(least).position(Option::is_none);
+        let index = free.map_or(slots.len().max(least), |index| index + least);
+        if index >= slots.len() {
+            slots.resize(index + 1, None);
         }
-        self.slots[index] = Some(slot);
+        slots[index] = Some(slot);
         u32::try_from(index).expect("descriptors are bounded")
     }
 
     /// Takes back a name of what is open. Returns a file that has no name left.
     fn release(&mut self, slot: Slot) -> Option<NodeId> {
-        let place = &mut self.opens[slot.open as usize];
-        let shared = place.as_mut().expect("a slot names what is open");
+        let shared = self.shared(slot);
         shared.count -= 1;
         if shared.count > 0 {
             return None;
         }
-        match place.take()?.open {
+        match Arc::make_mut(&mut self.opens)[slot.open as usize].take()?.open {
             Open::File { node, .. } => Some(node).filter(|node| !self.is_open(*node)),
             Open::Channel(Channel { receives, sends, .. }) => {
                 self.close_ends(receives, sends);
@@ -368,31 +377,6 @@ pub(crate) fn host_folder(place: HostPlace) -> Open {
 
 pub(crate) fn host_file(mount: &Mount, path: &str) -> Result<Open> {
     Ok(Open::HostFile { file: Arc::new(mount.file(path)?), offset: 0 })
-}
-
-/// A list that clones share until one of them changes it. Every reset copies a table of
-/// descriptors, and few runs change theirs.
-#[derive(Debug, Clone)]
-struct List<T>(Arc<Vec<T>>);
-
-impl<T> From<Vec<T>> for List<T> {
-    fn from(items: Vec<T>) -> Self {
-        Self(Arc::new(items))
-    }
-}
-
-impl<T> Deref for List<T> {
-    type Target = Vec<T>;
-
-    fn deref(&self) -> &Vec<T> {
-        &self.0
-    }
-}
-
-impl<T: Clone> DerefMut for List<T> {
-    fn deref_mut(&mut self) -> &mut Vec<T> {
-        Arc::make_mut(&mut self.0)
-    }
 }
 
 #[cfg(test)]

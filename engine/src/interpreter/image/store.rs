@@ -216,16 +216,11 @@ pub fn remove(cache: &CacheDir, prefix: &str) -> Result<(), ImageError> {
 /// # Errors
 /// The cache can't be used.
 pub fn keys(cache: &CacheDir) -> Result<Vec<String>, CacheError> {
-    let folder = cache.root().join(FOLDER);
-    let entries = match fs::read_dir(&folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(|source| CacheError::io("read", &folder, source))?,
-    };
     let key = |path: PathBuf| {
         let is_image = path.extension() == Some(OsStr::new(EXTENSION));
         path.file_stem().and_then(OsStr::to_str).filter(|_| is_image).map(str::to_owned)
     };
-    let mut keys: Vec<_> = entries.flatten().filter_map(|entry| key(entry.path())).collect();
+    let mut keys: Vec<_> = cache.paths(FOLDER)?.into_iter().filter_map(key).collect();
     keys.sort_unstable();
     Ok(keys)
 }

@@ -1,10 +1,12 @@
 //! The imports that a module may have, and how each is judged. A guest can only do what its imports
 //! do. So a build with any other import is refused when it is loaded.
 
+use std::collections::BTreeSet;
+
 use wasmer::{ExternType, Module};
 use wasmparser::{DataKind, Parser, Payload, TypeRef};
 
-use super::shape::THREAD_START;
+use super::shape::{ALLOC, INITIALIZE, START, THREAD_START, TURN};
 use crate::cause::Cause;
 use crate::errno::Errno;
 use crate::error::ModuleError;
@@ -223,11 +225,12 @@ pub(crate) fn is_wasix(module: &Module) -> bool {
     module.imports().any(|import| import.module() == WASIX)
 }
 
-/// Refuses WebAssembly with an import that is not on the list, before it is compiled. So is a
-/// shared memory with contents that each thread's instance would overwrite.
+/// Refuses WebAssembly before it is compiled: with an import that is not on the list, or without the
+/// exports of a known shape. Also with a shared memory whose contents each thread would overwrite.
 pub(crate) fn check_bytes(wasm: &[u8]) -> Result<(), ModuleError> {
     let unreadable = |error: wasmparser::BinaryReaderError| ModuleError::Compile(Cause::new(error));
-    let (mut shares, mut has_threads, mut is_filled) = (false, false, false);
+    let (mut shares, mut is_filled, mut has_table) = (false, false, false);
+    let mut exports = BTreeSet::new();
     for payload in Parser::new(0).parse_all(wasm) {
         match payload.map_err(unreadable)? {
             Payload::ImportSection(imports) => {
@@ -239,9 +242,10 @@ pub(crate) fn check_bytes(wasm: &[u8]) -> Result<(), ModuleError> {
                     shares |= is_shared;
                 }
             }
-            Payload::ExportSection(exports) => {
-                for export in exports {
-                    has_threads |= export.map_err(unreadable)?.name == THREAD_START;
+            Payload::TableSection(tables) => has_table = tables.count() > 0,
+            Payload::ExportSection(section) => {
+                for export in section {
+                    exports.insert(export.map_err(unreadable)?.name);
                 }
             }
             Payload::DataSection(segments) => {
@@ -253,9 +257,12 @@ pub(crate) fn check_bytes(wasm: &[u8]) -> Result<(), ModuleError> {
             _ => {}
         }
     }
-    match shares && (is_filled || !has_threads) {
+    let is_reactor = [INITIALIZE, ALLOC, TURN].iter().all(|name| exports.contains(name));
+    let is_command = has_table && exports.contains(START);
+    match shares && (is_filled || !exports.contains(THREAD_START)) {
         true => Err(ModuleError::SharedMemory),
-        false => Ok(()),
+        false if is_reactor || is_command => Ok(()),
+        false => Err(ModuleError::NoEntrance),
     }
 }
 

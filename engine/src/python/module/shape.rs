@@ -1,16 +1,11 @@
 //! What kind of Python build a module is: how it is entered, and by which interfaces it is served.
 
-use std::collections::BTreeSet;
-
 use wasmer::sys::{FunctionMiddleware, MiddlewareError, ModuleMiddleware};
 use wasmer::{ExternType, MemoryType, Module};
 use wasmer_types::{ExportIndex, LocalFunctionIndex, ModuleInfo, TableIndex};
-use wasmparser::{Parser, Payload};
 
 use super::blocks::Unchanged;
 use super::imports::{HOST, HOST_CALL};
-use crate::cause::Cause;
-use crate::error::ModuleError;
 
 /// The name under which command builds export their table of functions.
 pub(crate) const TABLE: &str = "hatchery_table";
@@ -60,27 +55,6 @@ impl Shape {
         } else {
             Self::Other
         }
-    }
-
-    /// Refuses WebAssembly of no known shape, before it is compiled.
-    pub(crate) fn check_bytes(wasm: &[u8]) -> Result<(), ModuleError> {
-        let unreadable =
-            |error: wasmparser::BinaryReaderError| ModuleError::Compile(Cause::new(error));
-        let (mut exports, mut has_table) = (BTreeSet::new(), false);
-        for payload in Parser::new(0).parse_all(wasm) {
-            match payload.map_err(unreadable)? {
-                Payload::TableSection(tables) => has_table = tables.count() > 0,
-                Payload::ExportSection(section) => {
-                    for export in section {
-                        exports.insert(export.map_err(unreadable)?.name);
-                    }
-                }
-                _ => {}
-            }
-        }
-        let is_command = has_table && exports.contains(START);
-        let is_reactor = [INITIALIZE, ALLOC, TURN].iter().all(|name| exports.contains(name));
-        if is_command || is_reactor { Ok(()) } else { Err(ModuleError::NoEntrance) }
     }
 
     pub(crate) fn is_command(self) -> bool {

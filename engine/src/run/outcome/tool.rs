@@ -240,15 +240,7 @@ impl Outcome {
 impl Verdict {
     /// Returns the name in results, such as `completed`.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Completed { .. } => "completed",
-            Self::Raised(_) => "raised",
-            Self::Exited { .. } => "exited",
-            Self::Limit(_) => "limit",
-            Self::Cancelled => "cancelled",
-            Self::Tampered(_) => "tampered",
-            Self::SandboxFailed(_) => "sandbox_failed",
-        }
+        self.into()
     }
 }
 
