@@ -55,7 +55,7 @@ pub(crate) trait GuestHost {
     fn state(&self) -> Option<HostState>;
 
     /// Returns a number that no other state of standard input has. It changes when the guest reads
-    /// or closes it, and when the guest gets another state. 0 means that this isn't known.
+    /// or closes it, and when the guest gets another state. Zero means that this isn't known.
     fn stdin_number(&mut self) -> i64 {
         0
     }

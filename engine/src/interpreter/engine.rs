@@ -86,7 +86,12 @@ impl Engine {
         let damaged = |error: &EngineError| {
             matches!(error, EngineError::Python(PythonError::WrongHash { .. }))
         };
-        let repair = || build.repair(&cache, config.wheel.as_deref(), progress.as_ref());
+        let repair = || match &build {
+            Build::Default(build) => {
+                build.repair(&cache, config.wheel.as_deref(), progress.as_ref())
+            }
+            Build::Local(_) => Ok(()),
+        };
         let read = || match build.wasm() {
             Err(error) if damaged(&error) => repair().and_then(|()| build.wasm()),
             Ok(wasm) if config.python.is_some() => {

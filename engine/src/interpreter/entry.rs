@@ -186,8 +186,8 @@ impl Guest<'_> {
     }
 
     /// Gets memory for the request from a reactor's allocator. The turn would call the allocator
-    /// while it calls the guest, and would need another stack. wasmer takes stacks from a list that
-    /// all threads share (`STACK_POOL`). It would be one that another thread used last.
+    /// while it calls the guest, and would need another stack. It would come from wasmer's list
+    /// that all threads share (`STACK_POOL`). It would be one that another thread used last.
     fn make_room(&mut self) -> Result<(), TurnFailure> {
         let length = u32::try_from(self.channel.lock().request.len()).unwrap_or(0);
         if length > 0 {

@@ -42,27 +42,21 @@ impl Engine {
     /// # Errors
     /// The system refuses memory, or CPython does not come up.
     pub fn start(&self) -> Result<Interpreter, StartError> {
-        self.start_determined(None)
+        self.start_with(&self.inner.layout, None)
     }
 
-    /// Starts an interpreter whose clock and random numbers may be deterministic.
-    pub(crate) fn start_determined(
-        &self,
-        deterministic: Option<Deterministic>,
-    ) -> Result<Interpreter, StartError> {
-        self.start_with(&self.inner.layout, deterministic)
-    }
-
-    /// As `start_determined`, with these files.
+    /// Starts an interpreter with these files, whose clock and random numbers may be deterministic.
     #[tracing::instrument(level = "debug", name = "start_interpreter", skip_all)]
     pub(crate) fn start_with(
         &self,
         layout: &Layout,
         deterministic: Option<Deterministic>,
     ) -> Result<Interpreter, StartError> {
-        let state = HostState::new(layout, deterministic.as_ref());
-        let (host, wasi) = self.host(state);
-        Interpreter::start(self, host, wasi, deterministic)
+        let (host, wasi) = self.host(HostState::new(layout, deterministic.as_ref()));
+        let (mut interpreter, instance) = Interpreter::instantiate(self, host, wasi, None)?;
+        interpreter.life.deterministic = deterministic;
+        interpreter.boot(&instance)?;
+        Ok(interpreter)
     }
 }
 
@@ -78,22 +72,6 @@ impl Image {
 }
 
 impl Interpreter {
-    /// Starts CPython and the agent.
-    ///
-    /// # Errors
-    /// The system refuses memory, or the module doesn't start as a Python build.
-    fn start(
-        engine: &Engine,
-        host: Box<dyn GuestHost>,
-        wasi: Arc<Mutex<Wasi>>,
-        deterministic: Option<Deterministic>,
-    ) -> Result<Self, StartError> {
-        let (mut interpreter, instance) = Self::instantiate(engine, host, wasi, None)?;
-        interpreter.life.deterministic = deterministic;
-        interpreter.boot(&instance)?;
-        Ok(interpreter)
-    }
-
     /// Creates an interpreter in the state of `image`, perhaps in the place of another one with
     /// this memory.
     ///

@@ -34,7 +34,10 @@ impl Interpreter {
         let begun = match self.image.clone() {
             Some(image) => self.begin_life(&image, wanted).map_err(StartError::from),
             // CPython draws its hash seed when it starts, so it has to start again.
-            None => self.engine.start_determined(wanted).map(|started| *self = started),
+            None => {
+                let started = self.engine.start_with(&self.engine.inner.layout, wanted);
+                started.map(|started| *self = started)
+            }
         };
         begun.map_err(|error| SandboxFailure::Start(Cause::new(error)))
     }

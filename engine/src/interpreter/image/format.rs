@@ -94,13 +94,8 @@ pub(super) fn write(file: &mut File, header: &ImageHeader, memory: &[u8]) -> io:
     write_at(file, memory_at, memory)
 }
 
-/// Writes the bytes of an image's file into an empty one.
-pub(super) fn copy(file: &mut File, image: &[u8]) -> io::Result<()> {
-    write_at(file, 0, image)
-}
-
 /// Writes the end of a file, from `at` on, in which pages of zeroes become holes.
-fn write_at(file: &mut File, at: usize, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn write_at(file: &mut File, at: usize, bytes: &[u8]) -> io::Result<()> {
     file.set_len((at + bytes.len()) as u64)?;
     let is_zero = |page: &[u8]| page.iter().all(|byte| *byte == 0);
     let mut at = at as u64;

@@ -51,67 +51,59 @@ impl Image {
         progress: &Arc<dyn ProgressSink>,
     ) -> Result<Self, ImageError> {
         spec.check()?;
-        load_or_build(engine, spec, progress.as_ref())
-    }
-}
-
-fn load_or_build(
-    engine: &Engine,
-    spec: &ImageSpec,
-    progress: &dyn ProgressSink,
-) -> Result<Image, ImageError> {
-    let key = key(&engine.inner.build, spec);
-    let sealer = Sealer::new(engine.cache())?;
-    let layout = engine.layout(&spec.packages);
-    if let Some(added) = &spec.added {
-        if let Some(image) = load(engine, &layout, &sealer, added, &key) {
-            return Ok(image);
+        let key = key(&engine.inner.build, spec);
+        let sealer = Sealer::new(engine.cache())?;
+        let layout = engine.layout(&spec.packages);
+        if let Some(added) = &spec.added {
+            if let Some(image) = load(engine, &layout, &sealer, added, &key) {
+                return Ok(image);
+            }
+            tracing::warn!(added, "the added image is missing, damaged or made of something else");
         }
-        tracing::warn!(added, "the added image is missing, damaged or made of something else");
-    }
-    if let Some(image) = load(engine, &layout, &sealer, &key, &key) {
-        return Ok(image);
-    }
-    // A read-only cache has no locks, and nobody writes to it.
-    let lock = engine.cache().lock(FOLDER);
-    if lock.is_ok() {
-        // Another process may have built it while this one waited.
         if let Some(image) = load(engine, &layout, &sealer, &key, &key) {
             return Ok(image);
         }
-        remove_unfinished(&engine.cache().root().join(FOLDER));
-    }
-    let captured = template::capture(engine, &layout, spec, &key, progress)?;
-    progress.report(Progress::BuildingImage { what: "writing the image" });
-    let build = engine.inner.build.name();
-    let warnings = warnings(engine, spec)?;
-    let header = ImageHeader::new(&key, spec, build, warnings, &captured);
-    let write = |file: &mut File| {
-        captured
-            .memory
-            .with_all(|memory| format::write(file, &header, memory))
-            .ok_or_else(|| std::io::Error::other("the template's memory is gone"))?
-    };
-    let (_lock, written) = match lock {
-        Ok(lock) => {
-            let folder = engine.cache().folder(FOLDER);
-            let path = path_of(engine.cache(), &key);
-            (Some(lock), folder.and_then(|_| sealer.write(&path, &key, write)))
+        // A read-only cache has no locks, and nobody writes to it.
+        let lock = engine.cache().lock(FOLDER);
+        if lock.is_ok() {
+            // Another process may have built it while this one waited.
+            if let Some(image) = load(engine, &layout, &sealer, &key, &key) {
+                return Ok(image);
+            }
+            remove_unfinished(&engine.cache().root().join(FOLDER));
         }
-        Err(error) => (None, Err(error)),
-    };
-    match written {
-        Ok(()) => {
-            let made = load(engine, &layout, &sealer, &key, &key);
-            made.ok_or_else(|| {
-                ImageError::Store(std::io::Error::other("it is missing after it was written"))
-            })
-        }
-        Err(error) => {
-            // An unnamed file serves as well; only the next start has to build the image again.
-            tracing::warn!(error = %chain(&error), "the image can't be cached");
-            let (info, contents) = without_name(&layout, write).map_err(ImageError::Store)?;
-            Ok(Image::new(engine, layout, info, contents))
+        let captured = template::capture(engine, &layout, spec, &key, progress.as_ref())?;
+        progress.report(Progress::BuildingImage { what: "writing the image" });
+        let build = engine.inner.build.name();
+        let warnings = warnings(engine, spec)?;
+        let header = ImageHeader::new(&key, spec, build, warnings, &captured);
+        let write = |file: &mut File| {
+            captured
+                .memory
+                .with_all(|memory| format::write(file, &header, memory))
+                .ok_or_else(|| std::io::Error::other("the template's memory is gone"))?
+        };
+        let (_lock, written) = match lock {
+            Ok(lock) => {
+                let folder = engine.cache().folder(FOLDER);
+                let path = path_of(engine.cache(), &key);
+                (Some(lock), folder.and_then(|_| sealer.write(&path, &key, write)))
+            }
+            Err(error) => (None, Err(error)),
+        };
+        match written {
+            Ok(()) => {
+                let made = load(engine, &layout, &sealer, &key, &key);
+                made.ok_or_else(|| {
+                    ImageError::Store(std::io::Error::other("it is missing after it was written"))
+                })
+            }
+            Err(error) => {
+                // An unnamed file serves as well; only the next start has to build the image again.
+                tracing::warn!(error = %chain(&error), "the image can't be cached");
+                let (info, contents) = without_name(&layout, write).map_err(ImageError::Store)?;
+                Ok(Image::new(engine, layout, info, contents))
+            }
         }
     }
 }
@@ -194,7 +186,7 @@ pub fn add(cache: &CacheDir, bytes: &[u8]) -> Result<ImageInfo, ImageError> {
     let _lock = cache.lock(FOLDER)?;
     if sealer.look_at(&path, &key).is_none() {
         cache.folder(FOLDER)?;
-        sealer.write(&path, &key, |file| format::copy(file, bytes))?;
+        sealer.write(&path, &key, |file| format::write_at(file, 0, bytes))?;
     }
     Ok(in_file(ImageInfo { key, ..info }, &path))
 }

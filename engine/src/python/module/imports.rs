@@ -225,8 +225,8 @@ pub(crate) fn is_wasix(module: &Module) -> bool {
     module.imports().any(|import| import.module() == WASIX)
 }
 
-/// Refuses WebAssembly before it is compiled: with an import that is not on the list, or without the
-/// exports of a known shape. Also with a shared memory whose contents each thread would overwrite.
+/// Refuses WebAssembly before it is compiled, for these reasons: an import that isn't on the list, no
+/// exports of a known shape, or a shared memory whose contents each thread would overwrite.
 pub(crate) fn check_bytes(wasm: &[u8]) -> Result<(), ModuleError> {
     let unreadable = |error: wasmparser::BinaryReaderError| ModuleError::Compile(Cause::new(error));
     let (mut shares, mut is_filled, mut has_table) = (false, false, false);
